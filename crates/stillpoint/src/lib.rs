@@ -16,11 +16,11 @@
 //! - [`rcu`]: memory reclamation that preempted threads cannot hold up. Start here.
 //! - [`table`]: a lock-free hash table that frees its entries through `rcu`.
 //! - [`timer`]: timer wheels for one thread, and timers across threads with a definite answer.
-//! - [`pool`]: objects in contiguous buckets, handed out singly or as blocks, freed by any thread.
-//! - [`fence`]: light and heavy fences, the asymmetric pair that makes readers free.
+//! - [`pool`]: objects in contiguous buckets, handed out singly or as blocks. Any thread may free them.
+//! - [`fence`]: light and heavy fences, the asymmetric pair that spares readers a fence.
 //!
-//! The lines above use the default domain: each thread becomes a reader of it when it first uses it. A library, or a program that
-//! needs limits or several groups of readers, names domain, readers and reclaimers:
+//! The lines above use the default domain: each thread becomes a reader of it at its first use. A library, or a program that
+//! needs limits or several groups of readers, names its domain, readers and reclaimers:
 //!
 //! ```
 //! use stillpoint::rcu::Domain;
@@ -46,33 +46,34 @@
 //! # Features
 //!
 //! All are on by default: `table`, `timer` and `pool`, the modules of these names; `boost`, the boosting of preempted
-//! readers; and `std`, which `table`, `pool` and `boost` need, and which brings `rcu` and `fence`. With `default-features = false` and `timer` the crate has
-//! [`timer::Wheel`] and [`timer::Bitset`], which need only `alloc`.
+//! readers; and `std`, which brings `rcu` and `fence`, and which `table`, `pool` and `boost` need. With
+//! `default-features = false` and `timer`, the crate has [`timer::Wheel`] and [`timer::Bitset`], which need only `alloc`.
 //!
 //! # Systems
 //!
 //! The library is written for Linux, where its tests run (x86-64; aarch64 in an emulation). It also compiles on other systems that
-//! have the standard library, which is checked for macOS and Windows; nobody has run it there. There, what only Linux has is
-//! left out:
+//! have the standard library. This is checked for macOS and Windows, but the library has not been run there. On these systems,
+//! what only Linux has is missing:
 //!
 //! | what | on systems other than Linux |
 //! |---|---|
 //! | [`fence::Mode::Asymmetric`] | refused, with an error that says why; [`fence::Mode::best`] is `Symmetric`: readers pay a fence |
-//! | boosting, the module [`pool`] | not there, whatever the features |
-//! | `reset_after_fork` | not there |
-//! | sleeping threads | use a table of locks in place of futexes: waking takes a lock, and sometimes wakes threads for nothing |
+//! | boosting, the module [`pool`] | missing, whatever the features |
+//! | `reset_after_fork` | missing |
+//! | sleeping threads | use a table of locks instead of futexes: waking takes a lock, and sometimes wakes threads needlessly |
 //! | guards in signal handlers | not allowed: see [`rcu::try_pin`] |
 //! | the end of a thread | on Windows, [earlier than some thread-locals'](rcu::pin) |
-//! | reports of stalls | name no thread, and do not tell what it is doing: [`rcu::Activity::Unknown`] |
-//! | growth of a table | where the allocator clears memory itself, takes as long as clearing the new buckets |
+//! | reports of stalls | name no thread, and do not say what it is doing: [`rcu::Activity::Unknown`] |
+//! | growth of a table | takes as long as clearing the new buckets, if the allocator clears memory itself |
 //! | [`timer::Clock`] | reads the system's clock |
 //!
-//! With `RUSTFLAGS="--cfg stillpoint_portable"` the library does on Linux what it does elsewhere, and tests run so.
+//! With `RUSTFLAGS="--cfg stillpoint_portable"` the library does on Linux what it does elsewhere. The tests also run in this
+//! mode.
 
 #![cfg_attr(not(feature = "std"), no_std)]
-// Each item says which feature it needs.
+// The documentation of each item names the feature that it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// What is there for a module that was left out.
+// Code that serves only modules that are left out.
 #![cfg_attr(
     any(
         loom,
@@ -90,7 +91,7 @@ extern crate alloc;
 #[doc = include_str!("../../../README.md")]
 mod readme {}
 
-/// Those of the book, page by page. Pages about other crates are with these.
+/// The programs of the book, page by page. Pages about other crates are tested with those crates.
 #[cfg(doctest)]
 mod book {
     macro_rules! pages {

@@ -16,7 +16,7 @@ use crate::fence::ReaderFence;
 
 /// A fixed number of [`RcuCell`](super::RcuCell)s that share their domain: one word each instead of two.
 ///
-/// For tables with dense keys, where the size of the array decides how much of it the caches hold.
+/// For tables with dense keys, where the size of the array decides how much of it fits into the caches.
 ///
 /// ```
 /// use stillpoint::rcu::{Domain, RcuArray};
@@ -42,7 +42,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// An array of the [default domain](super::default_domain), as by [`new_in`](RcuArray::new_in).
     ///
     /// # Panics
-    /// With the panic of `object`; the objects that were made are dropped.
+    /// With the panic of `object`; the objects that were made before are dropped.
     ///
     /// ```
     /// # use stillpoint::rcu::RcuArray;
@@ -81,7 +81,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// An array of `domain` with `len` slots, filled by calling `object` with each index.
     ///
     /// # Panics
-    /// With the panic of `object`; the objects that were made are dropped.
+    /// With the panic of `object`; the objects that were made before are dropped.
     ///
     /// ```
     /// # use stillpoint::rcu::{Domain, RcuArray};
@@ -98,7 +98,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
         self.links.len()
     }
 
-    /// Whether there are no slots at all.
+    /// Whether the array has no slots.
     pub fn is_empty(&self) -> bool {
         self.links.is_empty()
     }
@@ -121,7 +121,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
         self.links[index].load(&self.domain, region)
     }
 
-    /// Binds a reader to the array: the domain is checked here, and not at each load.
+    /// Binds a reader to the array. The domain is checked here, not at each load.
     ///
     /// # Panics
     /// If `reader` belongs to another domain.
@@ -174,7 +174,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
         }
     }
 
-    /// One value with the array and a reader of the calling thread. It borrows nothing.
+    /// Combines the array and a reader of the calling thread in one value, which borrows nothing.
     ///
     /// # Panics
     /// If the last handle of the domain is gone.
@@ -202,16 +202,16 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     ///
     /// # Panics
     /// If `index` is out of bounds.
-    #[must_use = "give what was replaced to a reclaimer; dropping it leaves it to whoever reclaims in the domain next"]
+    #[must_use = "give what was replaced to a reclaimer; dropping it leaves it to the next reclaimer of the domain"]
     pub fn swap(&self, index: usize, new: Option<Box<T>>) -> Option<Retired<T>> {
         self.links[index].swap(&self.domain, new)
     }
 
-    /// Links `new` at `index` if the very object `current` (or nothing, for `None`) is linked there, as
+    /// Links `new` at `index` if exactly the object `current` (or nothing, for `None`) is linked there, as
     /// [`RcuCell::compare_exchange`](super::RcuCell::compare_exchange) does.
     ///
     /// # Errors
-    /// When something else is linked; `new` is handed back, and the address of what was found.
+    /// If something else is linked. The error hands back `new`, and has the address of what was found.
     ///
     /// # Panics
     /// If `index` is out of bounds.
@@ -228,7 +228,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// [`RcuCell::compare_exchange_in`](super::RcuCell::compare_exchange_in) does.
     ///
     /// # Errors
-    /// When something else is linked; `new` is handed back, and what was found is lent as by [`load`](RcuArray::load).
+    /// If something else is linked. The error hands back `new`, and lends what was found, as [`load`](RcuArray::load) does.
     ///
     /// # Panics
     /// If `index` is out of bounds, or `region` belongs to another domain.
@@ -242,7 +242,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
         self.links[index].compare_exchange_in(&self.domain, region, current, new)
     }
 
-    /// The object at `index`, which the caller has to itself; `None` when the slot is empty.
+    /// Exclusive access to the object at `index`; `None` if the slot is empty.
     ///
     /// # Panics
     /// If `index` is out of bounds.

@@ -17,11 +17,11 @@ use super::retired::Retired;
 use crate::busted::{self, Variant};
 use stillpoint_sys::panics::{self, Panic};
 
-/// Reclaims on a thread of its own: retirements come from any thread through a [`RetireHandle`].
+/// Reclaims on a thread of its own. Any thread hands it objects through a [`RetireHandle`].
 ///
-/// The thread is the user's: nothing runs until [`run`](BackgroundReclaimer::run) is called. It sleeps on a
-/// futex when there is nothing to do, and while it waits for a reader; a reader in the way wakes it. When it is
-/// dropped, what is pending passes to the domain. A destructor that panics does not end it.
+/// The caller provides the thread: nothing runs until [`run`](BackgroundReclaimer::run) is called. The thread sleeps on a
+/// futex when there is nothing to do, and while it waits for a reader; the reader wakes it. When the reclaimer is
+/// dropped, what is pending passes to the domain. A destructor that panics does not end a run.
 ///
 /// ```
 /// use stillpoint::rcu::Domain;
@@ -42,12 +42,12 @@ use stillpoint_sys::panics::{self, Panic};
 pub struct BackgroundReclaimer {
     list: RetireList,
     inbox: Arc<Inbox>,
-    /// Of its retire handles.
+    /// The choice that its retire handles begin with.
     when_full: WhenFull,
 }
 
 impl BackgroundReclaimer {
-    /// A million objects: whoever submits does not wait for readers, so the default is roomy.
+    /// A million objects: threads that submit do not wait for readers, so the default is roomy.
     pub(super) const DEFAULT_MAX_PENDING: usize = 1 << 20;
 
     pub(super) fn new(core: Arc<Core>, pace: Pace, limits: Limits, when_full: WhenFull) -> Self {
@@ -55,37 +55,37 @@ impl BackgroundReclaimer {
         Self { inbox, list: RetireList::new(core, pace, limits), when_full }
     }
 
-    /// A way to hand objects in. Cheap, cloned and shared freely.
+    /// A handle that hands objects in. Handles are cheap; clone and share them freely.
     pub fn retire_handle(&self) -> RetireHandle {
         RetireHandle::new(Arc::clone(&self.inbox), self.when_full)
     }
 
-    /// Reclaims on the calling thread. Returns when everything is freed and [`RetireHandle::stop`] was called, or there is no
-    /// retire handle; or soon after [`RetireHandle::abandon`] was called. What a protected load of the calling thread holds is not
-    /// waited for. What is left at the end, this or that an abandoned run had taken in, is left to the domain: another run frees it, or
-    /// whoever reclaims there.
+    /// Reclaims on the calling thread. Returns when everything is freed and either [`RetireHandle::stop`] was called or no retire
+    /// handle is left. Returns soon after [`RetireHandle::abandon`] was called. It does not wait for objects that protected
+    /// loads of the calling thread hold. What the run has taken in and not freed is left to the domain at its end. Another run
+    /// frees it, or another reclaimer of the domain does.
     ///
-    /// `stop` and `abandon` are for good: a later run returns as soon as it can. To be without retire handles is a state, not
-    /// an end: while it lasts, a run frees what there is and returns, since nobody could hand it anything or stop it.
-    /// After another call of [`retire_handle`](BackgroundReclaimer::retire_handle), a run goes on until it is stopped. To
-    /// reclaim only what is left to the domain, keep one retire handle.
+    /// `stop` and `abandon` are permanent: a later run returns as soon as it can. The lack of retire handles is not permanent.
+    /// While there is none, a run frees what there is and returns, since no thread could hand it anything or stop it. After
+    /// another call of [`retire_handle`](BackgroundReclaimer::retire_handle), a run goes on until it is stopped. To reclaim
+    /// only what is left to the domain, keep one retire handle.
     ///
     /// While the kernel refuses the fence, nothing is freed: [`Stats::fence_error`](super::Stats::fence_error)
     /// says why.
     ///
     /// # Panics
-    /// If the calling thread holds a guard of the domain, or an online QSBR reader: it would wait for itself.
+    /// If the calling thread holds a guard of the domain, or an online QSBR reader: the run would wait for its own thread.
     ///
-    /// When it returns, with the first panic of a destructor, or of the
-    /// [stall hook](super::DomainBuilder::stall_hook), if there was one. Such a panic does not end a run: everything else
-    /// is freed before, whatever arrives later included, and another run can follow. The process's panic hook
-    /// ([`std::panic::set_hook`]) is told of every such panic at once.
+    /// At the end of the run, with the first panic of a destructor or of the
+    /// [stall hook](super::DomainBuilder::stall_hook), if there was one. Such a panic does not end a run early: everything else
+    /// is freed first, including what arrives later, and another run can follow. The process's panic hook
+    /// ([`std::panic::set_hook`]) is called for every such panic at once.
     ///
     /// ```
     /// # let domain = stillpoint::rcu::Domain::new();
     /// let mut background = domain.background();
     /// drop(background.retire_handle());
-    /// background.run(); // nobody could stop it: it returns
+    /// background.run(); // no handle could stop it: it returns
     ///
     /// let handle = background.retire_handle();
     /// handle.retire(domain.cell(1).take().unwrap()).expect("it is not stopped");
@@ -103,22 +103,22 @@ impl BackgroundReclaimer {
         panics::resume(panic);
     }
 
-    /// Starts a thread, named `stillpoint-rcu`, that [runs](BackgroundReclaimer::run) the reclaimer, and returns the retire handle
-    /// and the thread. The thread ends when it is told to [stop](RetireHandle::stop), or when no retire handle is left: keep the
-    /// handle as long as the thread is to run. Joining it returns the panic of a destructor, if there was one.
+    /// Starts a thread, named `stillpoint-rcu`, that [runs](BackgroundReclaimer::run) the reclaimer. Returns a retire handle
+    /// and the thread. The thread ends after a call of [`stop`](RetireHandle::stop), or when no retire handle is left: keep the
+    /// handle as long as the thread should run. Joining the thread returns the panic of a destructor, if there was one.
     ///
-    /// Such a thread frees what is retired in a domain that nobody else polls: what is left to the domain, and what was replaced by
-    /// [`set`](super::RcuCell::set) in threads that do not write again.
+    /// Such a thread frees what is retired in a domain in which no other reclaimer is polled: what is left to the domain, and
+    /// what threads that do not write again replaced by [`set`](super::RcuCell::set).
     ///
     /// # Errors
-    /// If the system refuses to start a thread. What waits in the reclaimer passes to the domain.
+    /// If the system refuses to start a thread. The pending objects then pass to the domain.
     ///
     /// ```
     /// use stillpoint::rcu::{self, RcuCell};
     ///
     /// let (handle, thread) = rcu::default_domain().background().spawn()?;
     /// let config = RcuCell::new(String::from("first"));
-    /// config.set(String::from("second")); // the thread frees it, if nobody else writes
+    /// config.set(String::from("second")); // the thread frees it, even if no other thread writes
     ///
     /// handle.stop();
     /// thread.join().expect("no destructor panics here");
@@ -135,16 +135,16 @@ impl BackgroundReclaimer {
     fn serve(&mut self, core: &Core) -> Option<Panic> {
         let (mut patience, mut panic) = (Patience::new(), None);
         loop {
-            // Once for the whole turn: what is decided on must be what has not changed when the thread sleeps.
+            // Read once per turn: the thread may sleep only if this very value has not changed since.
             let aim = self.inbox.aim();
             let arrived = self.take_in();
             if aim != RUNNING {
-                // Whatever the pace.
+                // Closes the open batch, whatever the pace.
                 self.list.close();
             }
             let freed = self.poll(&mut panic) | core.pass_by_all(&mut panic);
             if freed {
-                // For retire handles that wait for room, also if this is the end.
+                // Wakes retire handles that wait for room, also if this turn is the last.
                 core.event().notify();
             }
             if aim == ABANDONED || (aim != RUNNING && self.has_nothing_left()) {
@@ -158,7 +158,7 @@ impl BackgroundReclaimer {
         }
     }
 
-    /// Frees what is ready. Whether there was anything; a panic says that there was.
+    /// Frees what is ready. Returns whether anything was; after a panic, true.
     fn poll(&mut self, first: &mut Option<Panic>) -> bool {
         // Unwind safety: the retire list has counted what it freed before a panic leaves it.
         let answer = catch_unwind(AssertUnwindSafe(|| self.list.poll(usize::MAX)));
@@ -172,18 +172,18 @@ impl BackgroundReclaimer {
         }
     }
 
-    /// Moves what was submitted to the retire list. Whether there was anything.
+    /// Moves what was submitted to the retire list. Returns whether anything was.
     pub(super) fn take_in(&mut self) -> bool {
         self.inbox.take_in(&mut self.list)
     }
 
     fn has_nothing_left(&self) -> bool {
-        // What this thread itself holds would be waited for in vain.
+        // Objects that this thread's own protected loads hold are not waited for: the wait could not end.
         let is_freed = self.list.len() == self.list.held_by_caller();
         is_freed && self.inbox.is_empty() && !self.inbox.core().has_orphans()
     }
 
-    /// Sleeps until there is something to do, or a little while if what is in the way cannot tell.
+    /// Sleeps until there is something to do. Sleeps only for a short time if the obstacle does not notify.
     fn pause(&self, aim: usize, patience: &mut Patience) {
         let inbox = &*self.inbox;
         let event = inbox.core().event();
@@ -197,21 +197,21 @@ impl BackgroundReclaimer {
             let goes_on = aim == RUNNING || busted::is(Variant::SleepAssisted);
             goes_on && self.list.len() == 0 && inbox.is_empty() && !inbox.core().has_shelved()
         };
-        // Retire handles notify when there is enough.
+        // Retire handles notify when this many objects have been submitted.
         let sleep = |limit, enough, shelved: bool| {
             inbox.set_enough(enough);
             event.sleep_unless(limit, || has_work(enough) || (!shelved && inbox.core().has_shelved()));
             inbox.set_enough(1);
         };
         match self.list.obstacle() {
-            // Without a limit only while no retirer reclaims, and not while `run` is to return when they are done: the end of a
-            // turn is not told.
+            // Sleeps without a limit only while no retire handle reclaims, and not in a run that returns when they have finished:
+            // the end of a turn notifies no thread.
             Ok(Obstacle::Nothing) if is_idle() => {
                 event.sleep_unless(None, || has_work(1) || !inbox.is_empty() || inbox.core().has_shelved());
             }
             Ok(Obstacle::Pace(until)) => {
                 let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
-                // A thread does not announce that it stops writing, nor that it begins to write just before this sleep.
+                // A thread announces neither that it stops writing, nor that it begins to write just before this sleep.
                 let shelved = inbox.core().has_shelved();
                 let limit = if shelved {
                     Some(limit.map_or(LONGEST_SLEEP, |limit| limit.min(LONGEST_SLEEP)))
@@ -230,13 +230,14 @@ impl BackgroundReclaimer {
     }
 }
 
-/// A reclaimer that runs. When the run ends, even by a panic, nobody else serves the readers that it has boosted, or what is left.
+/// A running reclaimer. When the run ends, even by a panic, no other thread looks after the readers that it has boosted, or after
+/// its remaining objects: the drop ends the boosts and passes the objects on.
 struct Serving<'b>(&'b mut BackgroundReclaimer);
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
         self.0.list.end_boost();
-        // Some of it may be adopted objects: a barrier does not find them in a list that nobody serves.
+        // The list may hold adopted objects, which a barrier does not find in a list without a thread.
         self.0.list.pass_on();
         self.0.inbox.count_list(&self.0.list);
     }
@@ -270,14 +271,14 @@ impl RetireHandle {
         Self { inbox, when_full }
     }
 
-    /// What this retire handle, and those that are cloned from it, do when there is no room. Without this call: what the
+    /// Sets what this retire handle, and its later clones, do when there is no room. Without this call, the handle does what the
     /// [builder](super::ReclaimerBuilder::when_full) was told.
     ///
     /// ```
     /// use stillpoint::rcu::{Domain, WhenFull};
     ///
     /// let background = Domain::new().background();
-    /// let packets = background.retire_handle(); // this thread must not run destructors, nor wait
+    /// let packets = background.retire_handle(); // its thread must neither run destructors nor wait
     /// let control = background.retire_handle().when_full(WhenFull::Reclaim);
     /// # drop((packets, control));
     /// ```
@@ -288,14 +289,14 @@ impl RetireHandle {
 
     /// Hands an object in, and wakes the reclaimer if it sleeps. Lock-free; allocates a node.
     ///
-    /// When as much waits as the reclaimer or the domain may hold, it does what [`WhenFull`] was chosen.
+    /// If the reclaimer or the domain has reached its limit, it does what was chosen by [`WhenFull`].
     ///
     /// # Errors
-    /// When there is no room after that, when the object is of another domain, or when the reclaimer is gone. The
-    /// object is handed back.
+    /// If there is still no room, if the object is of another domain, or if the reclaimer is gone. The error hands the
+    /// object back.
     ///
     /// # Panics
-    /// With [`WhenFull::Reclaim`], with the panic of a destructor; the object is left to the domain then.
+    /// With [`WhenFull::Reclaim`], with the panic of a destructor; the object is then left to the domain.
     #[inline]
     pub fn retire<T: Send + Sync + 'static>(&self, retired: Retired<T>) -> Result<(), RetireError<T>> {
         let inbox = &*self.inbox;
@@ -308,7 +309,7 @@ impl RetireHandle {
         retire::retire(&mut &*self, parts)
     }
 
-    /// As [`retire`](RetireHandle::retire), but waits for room, for `limit` at the longest. With [`WhenFull::Reclaim`] it
+    /// As [`retire`](RetireHandle::retire), but waits for room for at most `limit`. With [`WhenFull::Reclaim`] it
     /// reclaims meanwhile.
     ///
     /// # Errors
@@ -324,10 +325,10 @@ impl RetireHandle {
         retire::retire_timeout(&mut &*self, retired, limit)
     }
 
-    /// As [`retire`](RetireHandle::retire), for an object that is no [`Retired`].
+    /// As [`retire`](RetireHandle::retire), for an object that is not a [`Retired`].
     ///
     /// # Errors
-    /// As [`retire`](RetireHandle::retire); the object is the caller's again.
+    /// As [`retire`](RetireHandle::retire). The caller then owns the object again.
     ///
     /// # Panics
     /// As [`retire`](RetireHandle::retire).
@@ -357,11 +358,11 @@ impl RetireHandle {
     #[cfg(not(loom))]
     #[inline]
     pub unsafe fn retire_raw(&self, object: raw::Object) -> Result<(), raw::Refused> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the object is unlinked, and the caller owns it, by its promise.
         if self.offer(object.bytes, || unsafe { object.into_garbage() }) {
             return Ok(());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the object is unlinked, and the caller owns it, by its promise.
         unsafe { raw::retire(&mut &*self, object) }
     }
 
@@ -374,8 +375,8 @@ impl RetireHandle {
         self.inbox.reserve(bytes)
     }
 
-    /// As [`retire`](RetireHandle::retire), without waiting or reclaiming, for an object that is made into garbage when it is
-    /// taken in. False when it is not.
+    /// As [`retire`](RetireHandle::retire), without waiting or reclaiming. Calls `garbage` only if the object is taken in.
+    /// Returns whether it is.
     pub(crate) fn offer(&self, bytes: usize, garbage: impl FnOnce() -> Garbage) -> bool {
         let inbox = &*self.inbox;
         let is_taken = inbox.phase() != CLOSED && inbox.reserve(bytes).is_ok();
@@ -390,7 +391,7 @@ impl RetireHandle {
     }
 
     /// Calls `function` on the reclaimer's thread after a grace period, as
-    /// [`Reclaimer::defer`](super::Reclaimer::defer) does. When the reclaimer is gone, the domain keeps it for
+    /// [`Reclaimer::defer`](super::Reclaimer::defer) does. If the reclaimer is gone, the function is left to the domain, for
     /// its other reclaimers.
     pub fn defer<F: FnOnce() + Send + 'static>(&self, function: F) {
         let garbage = Garbage::callback(function);
@@ -398,21 +399,21 @@ impl RetireHandle {
         self.inbox.submit(garbage);
     }
 
-    /// How many objects were handed in, and are neither freed yet nor left to the domain.
+    /// Number of objects that were handed in, and are neither freed yet nor left to the domain.
     pub fn pending(&self) -> usize {
         self.inbox.pending()
     }
 
-    /// Lets [`BackgroundReclaimer::run`] return once everything is freed, now and later: it is for good. Returns at once.
+    /// Lets [`BackgroundReclaimer::run`] return once everything is freed. This holds for later runs, too. Returns at once.
     ///
-    /// What is handed in, or left to the domain, meanwhile is freed as well. What is handed in later waits for
+    /// Until then, the run also frees what is handed in or left to the domain meanwhile. What is handed in later waits for
     /// another `run`, or for the reclaimer's drop, which passes it to the domain.
     pub fn stop(&self) {
         self.inbox.advance(STOPPING);
     }
 
-    /// Lets [`BackgroundReclaimer::run`] return soon, even if objects still wait; later runs return, too. Returns at once. The run
-    /// leaves the objects that it has taken in to the domain.
+    /// Lets [`BackgroundReclaimer::run`] return soon, even if objects still wait. This holds for later runs, too. Returns at
+    /// once. The run leaves the objects that it has taken in to the domain.
     pub fn abandon(&self) {
         self.inbox.advance(ABANDONED);
     }

@@ -14,9 +14,9 @@ use super::limits::WhenFull;
 use super::reclaimer::Reclaimer;
 use stillpoint_sys::tsan;
 
-/// Why a barrier has to look for objects again, or cannot.
+/// Why a barrier has to look for objects again, or fails.
 enum Ended {
-    /// A thread that had some of them to free has left them to the domain.
+    /// A thread that was to free some of the objects has left them to the domain.
     Left,
     Failed(SynchronizeError),
 }
@@ -30,7 +30,7 @@ impl Core {
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        // A caller that is itself in the way is told so, even if there is nothing to free.
+        // Fails for a caller that is itself in the way, even if there is nothing to free.
         this.wait_for(this.protocol.start(), limit)?;
         loop {
             let mut reclaimer = Reclaimer::of(
@@ -53,7 +53,7 @@ impl Core {
         }
     }
 
-    /// Moves to the list what waits in the lists of threads, and what nobody serves. Returns what others serve.
+    /// Moves to `list` what waits in the lists of threads, and what no list serves. Returns the lists that other threads serve.
     fn collect(
         &self,
         list: &mut RetireList,
@@ -69,8 +69,8 @@ impl Core {
         if !self.take_shelved(list, &mut pause) {
             return Err(self.busy());
         }
-        // Before the orphans are taken: what such a list passes on after this look is announced, and what it passed on before is
-        // among the orphans.
+        // Comes before the orphans are taken. A served list announces what it passes on after this look. What it passed on
+        // earlier is among the orphans.
         let served = self.all_counters().filter_map(|counters| counters.served(list.counters())).collect();
         collection.adopt(|garbage| {
             self.hand_on(&garbage);
@@ -79,7 +79,7 @@ impl Core {
         Ok(served)
     }
 
-    /// Other threads have what was left.
+    /// The error of a barrier that ends while other threads still have objects to free.
     pub(super) fn busy(&self) -> SynchronizeError {
         SynchronizeError::Busy { domain: self.name().to_owned() }
     }
@@ -89,7 +89,7 @@ impl Core {
         for mut list in served {
             while !list.is_over(|| self.age()) && !list.is_left() {
                 if list.is_pinned() && !self.protocol.hazards_of_caller().is_empty() {
-                    // It may be one of them, which the other thread waits for.
+                    // The other thread may be waiting for an object that the caller's protected load holds.
                     return Err(Ended::Failed(SynchronizeError::would_deadlock(
                         self,
                         ReaderKind::ProtectedLoad,

@@ -5,31 +5,34 @@ use super::error::BuildError;
 #[cfg(all(feature = "boost", target_os = "linux"))]
 use stillpoint_sys::linux::sched::{self, Way};
 
-/// What a domain does about a region reader that holds a grace period up because it waits for a CPU.
+/// What a domain does about a region reader that holds up a grace period because it waits for a CPU.
 ///
 /// A thread that is preempted inside a guard, or between two quiescent states, holds up everything that is retired
-/// until the scheduler runs it again. With more readers than CPUs that takes milliseconds. A boost gets such a reader to
-/// run to the end of its section at once. Readers that hold protected loads alone need none.
+/// until the scheduler runs it again. With more readers than CPUs that takes milliseconds. A boost makes the scheduler run
+/// such a reader to the end of its section at once. Readers that hold only protected loads need no boost.
 ///
-/// Whoever waits or polls in the domain boosts: `synchronize` and the other waits, [`Reclaimer`](super::Reclaimer)s and
-/// [`BackgroundReclaimer`](super::BackgroundReclaimer)s. It acts when a grace period has been held up for longer than
-/// [`boost_after`](super::DomainBuilder::boost_after), on readers that want to run and do not: never on one that runs,
-/// sleeps, or is stopped, and never on a real-time thread.
+/// The threads that wait or poll in the domain boost: `synchronize` and the other waits, [`Reclaimer`](super::Reclaimer)s and
+/// [`BackgroundReclaimer`](super::BackgroundReclaimer)s. They act when a grace period has been held up for longer than
+/// [`boost_after`](super::DomainBuilder::boost_after). They boost only readers that are runnable but not running: never a reader
+/// that runs, sleeps, or is stopped, and never a real-time thread.
 ///
-/// No thread stays raised or moved. The reader lets go of it at the end of its section, or when it is dropped; if its
-/// section lasts longer than 2 ms, the next poll or wait in the domain ends the boost; a reclaimer that is dropped or has
-/// nothing left to wait for, or a wait that gives up, ends it at once; so do the end of the thread, and `fork`. **A
-/// reclaimer that has given a boost must be polled, or dropped**: nobody else watches the limit. What somebody else has
-/// changed meanwhile is left as it is. A reader that is boosted pays some system calls at the end of the section; the
-/// others pay nothing. Registering a thread's first reader opens a file in `/proc`; where that fails, its readers are
-/// not boosted, which [`Stats::boost_refused`](super::Stats::boost_refused) counts.
+/// Every boost ends:
+/// - The reader ends it at the end of its section, or when the reader is dropped.
+/// - If the section lasts longer than 2 ms, the next poll or wait in the domain ends it.
+/// - A reclaimer that is dropped or has nothing left to wait for ends it at once, as does a wait that gives up.
+/// - The end of the thread and `fork` end it.
 ///
-/// Only on Linux. Elsewhere there is [`Off`](Boost::Off), as without the feature `boost`.
+/// **A reclaimer that has given a boost must be polled, or dropped**: no other thread watches the 2 ms. Changes
+/// that others make to the thread's scheduling meanwhile stay. A reader that is boosted pays some system calls at the end of
+/// the section; other readers pay nothing. Registering a thread's first reader opens a file in `/proc`. If that fails, the
+/// thread's readers are not boosted, which [`Stats::boost_refused`](super::Stats::boost_refused) counts.
 ///
-/// What a thread starts inside a section inherits what it has at that moment. A moved thread's children (threads and
-/// programs) are on one CPU; those of a raised one are ordinary, for which it has the flag `SCHED_RESET_ON_FORK`
-/// meanwhile (and keeps it without the capability `CAP_SYS_NICE`). Start them outside sections: drop the guard, or go
-/// offline. After a boost, a thread's CPU mask is the one it had, as an explicit wish.
+/// Only on Linux. On other systems, and without the feature `boost`, [`Off`](Boost::Off) is the only choice.
+///
+/// Threads and programs that a thread starts inside a section inherit its state of that moment. Those of a moved thread are
+/// confined to one CPU. Those of a raised thread are ordinary: a raised thread has the flag `SCHED_RESET_ON_FORK`
+/// (and keeps it after the boost if it lacks the capability `CAP_SYS_NICE`). Start threads and programs outside sections: drop
+/// the guard, or go offline. After a boost, a thread's CPU mask is the one it had, set explicitly.
 ///
 #[cfg_attr(all(feature = "boost", target_os = "linux"), doc = "```")]
 #[cfg_attr(not(all(feature = "boost", target_os = "linux")), doc = "```compile_fail")]
@@ -42,26 +45,26 @@ use stillpoint_sys::linux::sched::{self, Way};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Boost {
-    /// Nothing: a preempted reader is waited for.
+    /// Does nothing: a preempted reader is waited for.
     #[default]
     Off,
     /// Raises the reader to the lowest real-time priority (`SCHED_FIFO`, 1) until the end of its section.
     ///
     /// Needs the capability `CAP_SYS_NICE`, or a limit of real-time priorities (`RLIMIT_RTPRIO`) of at least 1. A reader
-    /// that waits for the booster's own CPU is not raised there, where it would take the CPU from its booster: the booster
-    /// gives way. All in all, one thread less than there are CPUs is raised at a time.
+    /// that waits for the booster's own CPU is not raised, because it would take the CPU from its booster: the booster
+    /// yields. At most one thread fewer than there are CPUs is raised at a time.
     #[cfg(all(feature = "boost", target_os = "linux"))]
     Realtime,
-    /// Moves the reader to the CPU of the thread that waits for it, which gives way, until the end of its section.
+    /// Moves the reader to the CPU of the thread that waits for it, until the end of its section. The waiting thread yields.
     ///
-    /// Needs no right. Breaks pinning for so long, and does nothing for a reader that waits for the very CPU of the
-    /// booster.
+    /// Needs no privilege. Breaks the pinning of the reader's thread for this time. Does nothing for a reader that already
+    /// waits for the booster's own CPU.
     #[cfg(all(feature = "boost", target_os = "linux"))]
     Migrate,
 }
 
 impl Boost {
-    /// What the engine needs for it, if this process may.
+    /// What the engine needs for this boost, if the process may use it.
     #[cfg(all(feature = "boost", target_os = "linux"))]
     pub(super) fn prepare(self, after: Duration) -> Result<Option<Boosting>, BuildError> {
         let way = match self {

@@ -14,16 +14,16 @@ use crate::fence::ReaderFence;
 
 /// An [`RcuArray`] as one reader sees it: made by [`RcuArray::bind`], [`RcuArray::bind_qsbr`] or [`ArrayHandle::bind`].
 ///
-/// It has the reader to itself, and hands out one protected object, or one guard, at a time. So a load neither
-/// checks the domain, nor looks for a hazard slot, nor counts guards: what is left are the two stores and the
-/// second load that the protocol needs. In a loop whose pace is set by cache misses each instruction less lets
+/// It has exclusive use of the reader, and hands out one protected object, or one guard, at a time. So a load does not
+/// check the domain, look for a hazard slot, or count guards. Only the two stores and the
+/// second load that the protocol needs remain. In a loop that is limited by cache misses, each instruction saved lets
 /// the processor look further ahead.
 pub struct BoundArray<'a, T: Send + Sync + 'static, R = Reader> {
     pub(super) links: &'a [Link<T>],
     pub(super) record: &'a Record,
     pub(super) core: &'a Core,
     pub(super) fence: ReaderFence,
-    /// To be used on the reader's thread, whichever that is.
+    /// Confines the value to the reader's thread.
     pub(super) reader: PhantomData<(&'a mut Reader, R)>,
 }
 
@@ -35,8 +35,8 @@ impl<T: Send + Sync + 'static> BoundArray<'_, T> {
     #[inline(always)]
     pub fn protect(&mut self, index: usize) -> Option<Protected<'_, T>> {
         let (link, record) = (&self.links[index], self.record);
-        // SAFETY: `bind` checked the domain, and this value has the reader to itself, as has the result this
-        // value: the first slot is used for nothing else.
+        // SAFETY: `bind` checked the domain. This value borrows the reader exclusively, and the result borrows this value, so
+        // the first slot is used for nothing else.
         unsafe { link.protect_in(self.fence, || record.first_hazard()) }
     }
 
@@ -54,7 +54,7 @@ impl<T: Send + Sync + 'static, R> fmt::Debug for BoundArray<'_, T, R> {
     }
 }
 
-/// A region in which a [`BoundArray`] is read. It serves as a region for other cells of the domain, too.
+/// A region in which a [`BoundArray`] is read. It is also a region for other cells of the domain.
 #[must_use = "the region ends when the guard is dropped"]
 pub struct ArrayGuard<'g, T: Send + Sync + 'static> {
     array: &'g BoundArray<'g, T>,
@@ -81,8 +81,8 @@ impl<T: Send + Sync + 'static> Drop for ArrayGuard<'_, T> {
 
 impl<T: Send + Sync + 'static> Region for ArrayGuard<'_, T> {}
 
-// SAFETY: the record publishes the token of `pin` until the guard is dropped: the array has the reader to itself,
-// and the guard has the array, so that there is no other guard.
+// SAFETY: the record publishes the token of `pin` until the guard is dropped. The array borrows the reader exclusively,
+// and the guard borrows the array, so there is no other guard.
 unsafe impl<T: Send + Sync + 'static> Sealed for ArrayGuard<'_, T> {
     #[inline(always)]
     fn core(&self) -> &Core {
@@ -121,8 +121,8 @@ impl<T: Send + Sync + 'static> BoundArray<'_, T, QsbrReader> {
 
 impl<T: Send + Sync + 'static> Region for BoundArray<'_, T, QsbrReader> {}
 
-// SAFETY: as for `QsbrReader`, which this value has to itself: its record publishes a token, and whatever changes it
-// takes the value exclusively.
+// SAFETY: this value borrows the `QsbrReader` exclusively. The reader's record publishes a token, and every method that changes
+// the token takes this value exclusively.
 unsafe impl<T: Send + Sync + 'static> Sealed for BoundArray<'_, T, QsbrReader> {
     #[inline(always)]
     fn core(&self) -> &Core {
@@ -162,7 +162,7 @@ impl<T: Send + Sync + 'static> ArrayHandle<T> {
         Self { reader, array }
     }
 
-    /// Loads, by the handle's reader: as [`RcuArray::bind`].
+    /// Binds the handle's reader to the array, as [`RcuArray::bind`] does.
     #[inline(always)]
     pub fn bind(&mut self) -> BoundArray<'_, T> {
         self.array.bind(&mut self.reader)

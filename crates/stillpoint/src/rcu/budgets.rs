@@ -1,4 +1,4 @@
-//! What the calls that promise a bound do in domains that hold a lot of everything else: steps are counted, not time.
+//! Calls that promise a bound keep it in domains that hold many other objects. The tests count steps, not time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use stillpoint_sys::work::steps_of;
 
 /// Region readers and hazard slots of one reader, and the words of the registry on the way to it.
 const ONE_READER: usize = 16;
-/// What a call does at the most beside its own queue, in a domain with one or two readers: some passes over them.
+/// Most steps of a call beyond its own queue, in a domain with one or two readers: some passes over the readers.
 const PASSES: usize = 4 * ONE_READER;
 
 fn eager(domain: &Domain) -> Reclaimer {
@@ -51,7 +51,7 @@ struct Futures {
 }
 
 impl Futures {
-    /// That many futures, each of which a reader holds up.
+    /// Futures, this many, that a reader holds up.
     fn waiting(domain: &Domain, number: usize) -> Self {
         let mut futures = Self { woken: Arc::default(), all: Vec::new() };
         let token = domain.start();
@@ -64,7 +64,7 @@ impl Futures {
         futures
     }
 
-    /// Polls those that ask for it, as they do for a while where there is no heavy fence.
+    /// Polls the futures that ask for another poll, as they do for a while where there is no heavy fence.
     fn settle(&mut self) {
         let mut asking = self.woken.take();
         while !asking.is_empty() {
@@ -107,7 +107,7 @@ fn a_poll_costs_its_own_queue_whatever_else_the_domain_holds() {
     for _ in 0..100 {
         let (steps, answer) = steps_of(|| own.retire(old(&domain)));
         assert!(answer.is_ok() && steps == 0, "{steps}");
-        // A share of the orphans is adopted, and the turn of the stack may be left to it.
+        // A share of the orphans is adopted, and the reversal of the stack may fall to this poll.
         let (steps, freed) = steps_of(|| own.poll());
         assert!(freed == 0 && steps <= PASSES + 2 * SHARE, "{steps}");
     }
@@ -115,7 +115,7 @@ fn a_poll_costs_its_own_queue_whatever_else_the_domain_holds() {
     let (steps, ()) = steps_of(|| drop(guard));
     assert!(steps <= wakers::SHARE, "{steps}");
     assert_eq!(futures.woken.take().len(), wakers::SHARE);
-    // Everything that was its own, and what it has adopted, goes at once.
+    // Its own objects and those that it has adopted go at once.
     let (pending, (steps, freed)) = (own.pending(), steps_of(|| own.poll()));
     assert!(freed >= pending && steps <= PASSES + pending + 4 * SHARE, "{freed} of {pending}: {steps}");
     let (steps, _guard) = steps_of(|| reader.pin());
@@ -144,7 +144,7 @@ fn a_report_wakes_a_share_and_those_that_are_woken_wake_the_others() {
     assert_eq!(seen, 100_000);
 }
 
-/// Of each share one is polled, or dropped, and the others never: all are woken all the same.
+/// One future of each share is polled or dropped, the others never. All are woken nevertheless.
 #[test]
 fn one_future_of_each_share_is_enough() {
     for is_dropped in [false, true] {
@@ -157,7 +157,7 @@ fn one_future_of_each_share_is_enough() {
         loop {
             let share = futures.woken.take();
             let Some(&last) = share.last() else { break };
-            // A poll that ends passes on two: one when it leaves its waker, and one when it gives its place back.
+            // A poll that completes wakes two more: one when it leaves its waker, and one when it gives its place back.
             assert!(share.len() <= 2 * wakers::SHARE);
             seen.extend(share);
             if is_dropped {
@@ -171,7 +171,7 @@ fn one_future_of_each_share_is_enough() {
     }
 }
 
-/// Futures that are dropped while they wait keep no place that a later leave has to pass.
+/// Futures that are dropped while they wait keep no place that a later exit has to pass.
 #[test]
 fn dropped_futures_cost_those_that_stay_nothing() {
     let domain = Domain::new();
@@ -189,7 +189,7 @@ fn dropped_futures_cost_those_that_stay_nothing() {
     assert_eq!(futures.woken.take(), [99_000]);
 }
 
-/// A future that waits for a second reader is not woken again and again by those that wait beside it.
+/// Futures that wait beside a future for a second reader do not wake it again and again.
 #[cfg_attr(
     stillpoint_portable,
     ignore = "without heavy fences, futures ask for another poll until 100 µs have passed"
@@ -208,7 +208,7 @@ fn futures_that_wait_for_another_reader_let_each_other_sleep() {
         assert!(futures.poll(task).is_pending());
         queue.extend(futures.woken.take());
     }
-    // Which of the two was asked is not said.
+    // The test does not depend on which of the two was asked.
     assert!(polls == 0 || polls == 100, "{polls}");
     drop(second);
     while let Some(task) = futures.woken.take().pop() {
@@ -216,7 +216,7 @@ fn futures_that_wait_for_another_reader_let_each_other_sleep() {
     }
 }
 
-/// Many objects are held by protected loads: a poll with a limit looks at that many objects, old ones and new ones in turns.
+/// With many objects held by protected loads, a poll with a limit looks at that many objects, old ones and new ones in turn.
 #[test]
 fn a_poll_with_a_limit_looks_at_that_many_objects() {
     let domain = Domain::new();
@@ -245,7 +245,7 @@ fn a_poll_with_a_limit_looks_at_that_many_objects() {
         let shares = if held > 0 { 2 } else { 1 };
         assert!(polls <= shares * 500 / limit + 2, "{polls} polls with a limit of {limit}");
         if limit == 1 {
-            // Those that are released go as well, wherever the polls have stopped.
+            // Objects that are released go as well, wherever the polls have stopped.
             protected.clear();
             let mut polls = 0;
             while own.pending() > 0 {
@@ -257,7 +257,7 @@ fn a_poll_with_a_limit_looks_at_that_many_objects() {
     }
 }
 
-/// What is held longest is told exactly by polls without a limit, and not forgotten by others.
+/// Polls without a limit report the longest-held object exactly. Polls with a limit do not lose it.
 #[test]
 fn the_oldest_object_that_is_held_is_known() {
     let domain = Domain::new();
@@ -298,7 +298,7 @@ fn a_retirement_that_finds_no_room_does_a_bounded_part() {
     assert_eq!(domain.stats().freed, SHARE as u64);
 }
 
-/// Also where a reader holds many objects, whichever it lets go of first.
+/// Also if the reader holds many objects, and whichever it releases first.
 #[test]
 fn a_protected_load_costs_the_same_however_many_the_reader_holds() {
     let domain = Domain::new();
@@ -362,7 +362,7 @@ fn a_queue_of_callbacks_does_what_it_is_told_to() {
         }
     }
     drop(guard);
-    scans *= 2; // before those that are held, and after the check of their segment
+    scans *= 2; // before the held objects, and after the check of their segment
     for limit in [1, 2, 64] {
         for _ in 0..200 {
             let (steps, called) = steps_of(|| queue.poll(limit));
@@ -382,7 +382,7 @@ fn a_queue_of_callbacks_does_what_it_is_told_to() {
     }
 }
 
-/// What a guard defers parts what others have left by the share.
+/// What a guard defers moves what others have left, share by share.
 #[test]
 fn a_deferred_call_does_a_share_at_the_most() {
     let domain = Domain::new();
@@ -394,7 +394,7 @@ fn a_deferred_call_does_a_share_at_the_most() {
     }
 }
 
-/// Other threads have retired as much, and have been silent since.
+/// Other threads that have retired as many objects, and have not written since.
 struct Silent(Arc<Barrier>, Vec<std::thread::JoinHandle<()>>);
 
 impl Silent {
@@ -422,7 +422,7 @@ impl Silent {
     }
 }
 
-/// However much waits in the thread's list, in those of others, and in the domain. No other test of this program uses the default
+/// Whatever waits in the thread's list, in the lists of others, and in the domain. No other test of this program uses the default
 /// domain.
 #[test]
 fn a_write_to_the_default_domain_looks_at_a_few_shares() {
@@ -459,11 +459,11 @@ fn a_write_to_the_default_domain_looks_at_a_few_shares() {
         assert!(writes <= 4 * before, "{} of {before} are left", stats().pending);
     }
     silent.end();
-    rcu::barrier().expect("nobody is in the way");
+    rcu::barrier().expect("no reader is in the way");
     assert_eq!(stats().pending, 0);
 }
 
-/// Whatever waits elsewhere: in reclaimers, for example.
+/// Whatever waits elsewhere, for example in reclaimers.
 #[test]
 fn a_barrier_looks_at_what_it_frees_and_once_at_each_reclaimer() {
     let domain = Domain::new();
@@ -477,7 +477,7 @@ fn a_barrier_looks_at_what_it_frees_and_once_at_each_reclaimer() {
     for objects in [0, 1_000, 100_000] {
         (0..objects).for_each(|_| drop(old(&domain)));
         let (steps, answer) = steps_of(|| domain.barrier());
-        // Each is taken, looked at once, and turned round if it was on the stack.
+        // Each object is taken, looked at once, and reversed if it was on the stack.
         let bound = 3 * objects + slots + PASSES + slots / 8;
         assert!(answer.is_ok() && steps <= bound, "{steps} of {bound}");
     }

@@ -9,16 +9,16 @@ use super::region::Region;
 use super::retired::Retired;
 use super::weak_domain::WeakDomain;
 
-/// An atomic owner of one heap object, or of none: writers replace it, readers load it without waiting.
+/// An atomic owner of one heap object, or of none. Writers replace the object; readers load it without waiting.
 ///
 /// Belongs to a [`Domain`](super::Domain), and is read only through readers of this domain. Contents are
 /// `Send + Sync + 'static`: a replaced object is freed later, by whichever thread reclaims. A cell takes two words.
 /// Objects of size zero share one address: protecting one of them holds up all of them in the domain.
 ///
-/// A cell that is dropped drops its object at once, as a `Box` does: before the fields that follow the cell in its owner. But
-/// objects may own cells whose objects own cells. Objects that are nested deeper than 32 cells are dropped one after the other, so
-/// that a long list needs little stack: there, the fields that follow a cell are dropped before what the cell held. Everything is
-/// dropped before the drop of the outermost cell returns.
+/// A cell that is dropped drops its object at once, as a `Box` does: before the fields that follow the cell in its owner. An
+/// exception holds for objects that own cells whose objects own cells, and so on. Objects nested deeper than 32 cells are dropped
+/// one after the other, so that a long list needs little stack. There, the fields that follow a cell are dropped before what the
+/// cell held. Everything is dropped before the drop of the outermost cell returns.
 ///
 /// ```
 /// use stillpoint::rcu::Domain;
@@ -82,7 +82,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         Self::empty_in(default_domain::default_domain())
     }
 
-    /// As [`protect`](RcuCell::protect), with the reader of the calling thread; the thread's first use registers it.
+    /// As [`protect`](RcuCell::protect), with the reader of the calling thread. The thread's first use registers the reader.
     ///
     /// # Panics
     /// If the cell is not of the default domain; the message names both.
@@ -103,21 +103,21 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         self.link.protect(&self.domain, reader)
     }
 
-    /// Links a new object with this value, and retires what was linked before. The caller need not do anything more.
+    /// Links a new object with this value, and retires what was linked before. The caller has nothing else to do.
     ///
     /// The replaced object joins a list of the calling thread. Each call also serves this list for a moment, and the list of another
     /// thread that has not written for a millisecond: it frees some of what no reader can hold any more, and runs destructors. When a
-    /// thread ends, its list stays, and later writes and polls of other threads serve it. So **a domain in which nobody writes any
-    /// more frees nothing**, unless a thread is there for it: see [`BackgroundReclaimer::spawn`](super::BackgroundReclaimer::spawn),
-    /// and [`barrier`](super::barrier).
+    /// thread ends, its list stays, and later writes and polls of other threads serve it. So **a domain in which no thread
+    /// writes any more frees nothing**, unless a thread reclaims in it: see
+    /// [`BackgroundReclaimer::spawn`](super::BackgroundReclaimer::spawn) and [`barrier`](super::barrier).
     ///
     /// The replaced object cannot be refused: it is taken in even beyond the [limits of the
-    /// domain](super::DomainBuilder::max_pending), as a [`Retired`] that is dropped. Where the limits have to hold, use
+    /// domain](super::DomainBuilder::max_pending), as a [`Retired`] that is dropped is. Where the limits must hold, use
     /// [`replace`](RcuCell::replace) and a [`Reclaimer`](super::Reclaimer).
     ///
     /// # Panics
-    /// If the cell is not of the default domain; nothing is replaced then. With the panic of a destructor; everything else has
-    /// been done then.
+    /// If the cell is not of the default domain; then nothing is replaced. With the panic of a destructor, after everything
+    /// else is done.
     ///
     /// ```
     /// # use stillpoint::rcu::{self, RcuCell};
@@ -213,7 +213,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         Self { link: Link::new(object), domain: WeakDomain::new(domain.core()) }
     }
 
-    /// Loads the object and pins it: it is not freed as long as the returned value exists, and that value holds up nothing else.
+    /// Loads the object and pins it: it is not freed as long as the returned value exists. That value holds up nothing else.
     /// `None` if the cell is empty.
     ///
     /// Lock-free: repeats only if a writer has replaced the object meanwhile. Costs a load, a store, a second load and a compare;
@@ -280,7 +280,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// assert_eq!(old.as_deref(), Some(&1));
     /// # drop(old);
     /// ```
-    #[must_use = "give what was replaced to a reclaimer; dropping it leaves it to whoever reclaims in the domain next"]
+    #[must_use = "give what was replaced to a reclaimer; dropping it leaves it to the next reclaimer of the domain"]
     pub fn swap(&self, new: Option<Box<T>>) -> Option<Retired<T>> {
         self.link.swap(&self.domain, new)
     }
@@ -305,7 +305,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// # let cell = domain.cell(1);
     /// cell.replace(2);
     /// ```
-    #[must_use = "give what was replaced to a reclaimer; dropping it leaves it to whoever reclaims in the domain next"]
+    #[must_use = "give what was replaced to a reclaimer; dropping it leaves it to the next reclaimer of the domain"]
     pub fn replace(&self, value: T) -> Option<Retired<T>> {
         self.swap(Some(Box::new(value)))
     }
@@ -318,19 +318,19 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// assert!(cell.take().is_some());
     /// assert!(cell.take().is_none());
     /// ```
-    #[must_use = "give what was replaced to a reclaimer; dropping it leaves it to whoever reclaims in the domain next"]
+    #[must_use = "give what was replaced to a reclaimer; dropping it leaves it to the next reclaimer of the domain"]
     pub fn take(&self) -> Option<Retired<T>> {
         self.swap(None)
     }
 
-    /// Links `new` if the cell holds exactly the object `current` (or nothing, if that is `None`), and returns what was linked
-    /// before. Objects are compared by address.
+    /// Links `new` if the cell holds exactly the object `current` (or nothing, if `current` is `None`), and returns what was
+    /// linked before. Objects are compared by address.
     ///
-    /// The reference keeps its object alive, so the address cannot have been used again meanwhile: there is no ABA problem.
+    /// The reference keeps its object alive, so its address cannot have been reused: there is no ABA problem.
     ///
     /// # Errors
-    /// If the cell holds something else. The error hands back `new`, and has the address of what was found. To get a reference to
-    /// that, use [`compare_exchange_in`](RcuCell::compare_exchange_in).
+    /// If the cell holds something else. The error hands back `new`, and has the address of what was found. For a reference to
+    /// what was found, use [`compare_exchange_in`](RcuCell::compare_exchange_in).
     ///
     /// ```
     /// # use stillpoint::rcu::Domain;
@@ -401,12 +401,12 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         &self.domain
     }
 
-    /// The object; nobody else has access to it.
+    /// Exclusive access to the object; `None` if the cell is empty.
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.link.get_mut()
     }
 
-    /// Takes the object out of a cell that nobody else can reach any more: no grace period is needed.
+    /// Takes the object out of a cell that no other thread can reach any more: no grace period is needed.
     ///
     /// ```
     /// # let domain = stillpoint::rcu::Domain::new();

@@ -19,10 +19,10 @@ use stillpoint_sys::os::ThreadEnd;
 /// It is never dropped.
 static DEFAULT: OnceLock<Domain> = OnceLock::new();
 
-/// The default domain of the process, which [`RcuCell::new`](super::RcuCell::new), [`pin`] and similar functions use: for
-/// programs with one group of readers.
+/// The default domain of the process, which [`RcuCell::new`](super::RcuCell::new), [`pin`] and similar functions use. It is
+/// for programs with one group of readers.
 ///
-/// Its first use makes it, in the best fence mode, unless it was [built](DomainBuilder::build_default) before. It is never
+/// The first use makes it, in the best fence mode, unless it was [built](DomainBuilder::build_default) before. It is never
 /// dropped: what waits in it when the process exits is not freed. Its name is `default`, unless it was given another one.
 ///
 /// ```
@@ -34,7 +34,7 @@ static DEFAULT: OnceLock<Domain> = OnceLock::new();
 /// assert_eq!(cell.protect(&domain.reader()).as_deref(), Some(&1)); // a named reader works as well
 /// ```
 pub fn default_domain() -> &'static Domain {
-    // The best mode needs nothing that may be missing, so building cannot fail.
+    // Building in the best mode cannot fail: the mode was probed, and nothing else is needed.
     DEFAULT.get_or_init(|| Domain::builder().name("default").build().expect("the best mode was probed"))
 }
 
@@ -43,7 +43,7 @@ impl DomainBuilder {
     /// the first lines of `main`. Libraries should leave this to the program.
     ///
     /// # Errors
-    /// [`DefaultInUse`](BuildError::DefaultInUse) when there is a default domain already; otherwise as
+    /// [`DefaultInUse`](BuildError::DefaultInUse) if there is a default domain already; otherwise as
     /// [`build`](DomainBuilder::build).
     ///
     /// ```
@@ -72,7 +72,7 @@ impl DomainBuilder {
 /// thread-local: the thread's record is given back when its last guard and its last [`Protected`](super::Protected) are gone.
 ///
 /// Three kinds of records are never given back:
-/// - the record of a guard that outlives even the last round of the thread's destructors, as if the guard were forgotten;
+/// - the record of a guard that outlives even the last round of the thread's destructors, like a forgotten guard;
 /// - the record of a thread that first uses the domain after that round, which holds nothing up;
 /// - each record in a process that had no `pthread_key_t` left, which holds nothing up either.
 ///
@@ -92,11 +92,11 @@ pub fn pin() -> Guard<'static> {
 }
 
 /// As [`pin`], but never registers the thread: `None` if the thread has not used the default domain, or is about to end.
-/// Allocates nothing and takes no lock, so that on Linux signal handlers may call it, and load within the region. (On other
+/// Allocates nothing and takes no lock. So on Linux, signal handlers may call it, and load within the region. (On other
 /// systems, dropping the guard takes locks to wake threads: do not call this in a handler there.)
 ///
-/// A handler must drop each guard that it takes before it returns, and must drop no guard that other code took: a guard that it
-/// keeps does not keep objects from being freed. Where futures await grace periods of the domain, dropping a guard may wake them.
+/// A handler must drop each guard that it takes before it returns: a guard that it keeps does not protect objects. It must drop
+/// no guard that other code took. If futures await grace periods of the domain, dropping a guard may wake them.
 /// If their executor does not allow that in a handler, have no futures in the domain. In a library that was loaded by `dlopen`,
 /// a thread's first use of its thread-locals may allocate: there, call this once in each thread, outside of handlers.
 ///
@@ -160,8 +160,8 @@ pub fn barrier_timeout(limit: Duration) -> Result<(), SynchronizeError> {
     default_domain().barrier_timeout(limit)
 }
 
-/// As [`Domain::reset_after_fork`], for the [default domain](default_domain). Until it is called, the child frees nothing that the
-/// parent's other threads held, and a wait in the child may never end.
+/// As [`Domain::reset_after_fork`], for the [default domain](default_domain). Until it is called, the child frees nothing that
+/// other threads of the parent held, and a wait in the child may never end.
 ///
 /// # Safety
 /// As for [`Domain::reset_after_fork`].
@@ -177,7 +177,7 @@ pub fn barrier_timeout(limit: Duration) -> Result<(), SynchronizeError> {
 #[cfg(target_os = "linux")]
 pub unsafe fn reset_after_fork() {
     if let Some(domain) = DEFAULT.get() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller is the only thread of the process, and uses no reference that another thread's reader lent.
         unsafe { domain.reset_after_fork() };
     }
 }
@@ -185,27 +185,27 @@ pub unsafe fn reset_after_fork() {
 /// What a thread has in the default domain, from its first use to the end of the thread.
 struct Local {
     reader: Reader,
-    /// For what the thread retires; made by its first write.
+    /// Takes what the thread retires. The thread's first write makes it.
     shelf: OnceCell<RefCell<OwnShelf>>,
-    /// How many rounds of the thread's destructors it has survived.
+    /// Number of rounds of the thread's destructors that have passed.
     rounds: Cell<u32>,
 }
 
 thread_local! {
-    /// From `Box::into_raw`. It has no destructor, so it can be read until the thread has ended.
+    /// It came from `Box::into_raw`. The cell has no destructor, so it can be read until the thread has ended.
     static LOCAL: Cell<*const Local> = const { Cell::new(ptr::null()) };
 }
 
 /// Runs after the destructors of thread-locals, which may hold guards.
 static END: ThreadEnd = ThreadEnd::new(end);
 
-/// The least number of rounds of destructors that the system runs at the end of a thread.
+/// The least number of rounds of destructors that a system runs at the end of a thread.
 const ROUNDS: u32 = 4;
 
 #[inline]
 fn present() -> Option<&'static Local> {
-    // SAFETY: null, or what `begin` made for this thread. `end` frees it when nothing refers to it any more. The reference that is
-    // returned here is used only for a moment, or kept by a guard or a protected load, which `end` looks for.
+    // SAFETY: it is null, or what `begin` made for this thread. `end` frees it when nothing refers to it any more. The returned
+    // reference is used only briefly, or kept by a guard or a protected load, which `end` looks for.
     unsafe { LOCAL.get().as_ref() }
 }
 
@@ -220,13 +220,13 @@ fn local() -> &'static Local {
 fn begin() -> &'static Local {
     let local = Local { reader: default_domain().reader(), shelf: OnceCell::new(), rounds: Cell::new(0) };
     let local = Box::into_raw(Box::new(local));
-    // If this call is refused, the record stays claimed after the thread has ended, and holds nothing up.
-    // SAFETY: `end` accepts what was made here.
+    // If this call fails, the record stays claimed after the thread has ended, and holds nothing up.
+    // SAFETY: `end` accepts the pointer that was made here.
     unsafe { END.call_with(local.cast()) };
-    // A signal handler finds either the complete `Local` or none.
+    // A signal handler finds either the complete `Local` or none: the fence keeps the compiler from moving the store up.
     compiler_fence(Ordering::SeqCst);
     LOCAL.set(local);
-    // SAFETY: it was made just now.
+    // SAFETY: it was made just now, and `end` frees it only at the end of the thread.
     unsafe { &*local }
 }
 
@@ -234,16 +234,16 @@ fn begin() -> &'static Local {
 /// domain once more, with a new reader.
 ///
 /// # Safety
-/// `local` is what `begin` made for this thread.
+/// `local` is the pointer that `begin` made for this thread.
 unsafe extern "C" fn end(local: *mut c_void) {
     let pointer = local.cast::<Local>();
     {
-        // SAFETY: the caller's promise.
+        // SAFETY: `begin` made it for this thread, and it is not freed yet.
         let local = unsafe { &*pointer };
         if local.reader.record().is_in_use() {
-            // Destructors of a later round may let go of the record. If none does, it is left, as by a forgotten guard.
+            // Destructors of a later round may release the record. If none does, the record stays, as after a forgotten guard.
             local.rounds.set(local.rounds.get() + 1);
-            // SAFETY: `pointer` is what this call was given, and it is not freed here.
+            // SAFETY: `pointer` is the argument of this call, and it is not freed here.
             if local.rounds.get() < ROUNDS && unsafe { END.call_with(pointer.cast()) } {
                 return;
             }
@@ -253,8 +253,9 @@ unsafe extern "C" fn end(local: *mut c_void) {
         }
     }
     LOCAL.set(ptr::null());
-    compiler_fence(Ordering::SeqCst); // as in `begin`
-                                      // SAFETY: it came from `Box::into_raw`; no guard and no protected load refers to it, and nobody finds it any more.
+    // A signal handler finds either the complete `Local` or none, as in `begin`.
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: it came from `Box::into_raw`; no guard and no protected load refers to it, and `present` does not find it any more.
     let local = unsafe { Box::from_raw(pointer) };
     local.give_up_shelf();
 }

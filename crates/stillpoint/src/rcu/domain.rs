@@ -22,9 +22,9 @@ use crate::fence::Mode;
 
 /// An RCU group: the readers that the reclamation of a set of objects waits for.
 ///
-/// A cheap handle, cloned and shared freely. Domains know nothing of each other: a slow reader of one never
-/// delays another, and a thread may have readers of several. Readers and reclaimers are handles, too; when
-/// the last one is dropped, everything that still waits is freed.
+/// A `Domain` is a cheap handle; clone and share it freely. Domains are independent: a slow reader of one never
+/// delays another, and a thread may have readers of several. Readers and reclaimers are handles, too. When
+/// the last handle is dropped, everything that still waits is freed.
 ///
 /// ```
 /// use stillpoint::rcu::Domain;
@@ -35,8 +35,8 @@ use crate::fence::Mode;
 /// assert_eq!(config.protect(&reader).as_deref(), Some(&"first"));
 /// ```
 ///
-/// An object that owns a handle of the domain it is retired to keeps the domain alive until it is freed by a
-/// reclaimer: own cells, which are no handles, instead.
+/// An object that owns a handle of the domain that it is retired to keeps the domain alive until a reclaimer frees the
+/// object. Let objects own cells instead: cells are not handles.
 #[derive(Clone)]
 pub struct Domain {
     core: Arc<Core>,
@@ -52,8 +52,7 @@ impl Domain {
         Self { core: Core::new(Settings { mode: Mode::best(), ..Settings::default() }) }
     }
 
-    /// A domain with a name for its reports, in a certain fence mode, with limits, that boosts preempted readers, or
-    /// with a hook for stalls.
+    /// Builds a domain with a name, a fence mode, limits, boosting of preempted readers, or a hook for stalls.
     pub fn builder() -> DomainBuilder {
         DomainBuilder {
             name: None,
@@ -71,7 +70,7 @@ impl Domain {
         self.core.name()
     }
 
-    /// A number that no other domain of the process has or will have.
+    /// A number that no other domain of the process has, had or will have.
     pub fn id(&self) -> u64 {
         self.core.id()
     }
@@ -155,9 +154,9 @@ impl Domain {
 
     /// Starts a grace period and returns at once. One atomic addition.
     ///
-    /// The token is over when every region reader has passed: no guard and no QSBR reader holds anything
-    /// that was unlinked before this call, by this thread or by one that it has synchronized with. It speaks
-    /// only of region readers: protected loads are known to [`Retired`](super::Retired).
+    /// The grace period is over when every region reader has passed: no guard and no QSBR reader holds anything
+    /// that was unlinked before this call, by this thread or by one that it has synchronized with. The token covers
+    /// only region readers. [`Retired`](super::Retired) also checks the protected loads.
     ///
     /// ```
     /// # use stillpoint::rcu::Domain;
@@ -176,10 +175,10 @@ impl Domain {
 
     /// Whether the grace period of `token` is over. Never waits for a reader.
     ///
-    /// The first check of a token issues the fence, heavy if the domain has a [`Reader`]; later ones look at
-    /// the reader that held it up last, then at all. Tokens that are over are remembered: one load then.
+    /// The first check of a token issues the fence, heavy if the domain has a [`Reader`]. A later check first looks at
+    /// the reader that held the token up last, then at all readers. A token that is known to be over costs one load.
     ///
-    /// Stays false when the kernel refuses the fence; [`stats`](Domain::stats) and timed waits say why.
+    /// Returns false as long as the kernel refuses the fence; [`stats`](Domain::stats) and timed waits say why.
     ///
     /// # Panics
     /// If the token is of another domain.
@@ -188,7 +187,7 @@ impl Domain {
         matches!(self.core.protocol.check(self.value_of(token)), Ok(Grace::Over))
     }
 
-    /// Waits until the grace period of `token` is over, however long a reader takes.
+    /// Waits until the grace period of `token` is over, without a limit.
     ///
     /// # Errors
     /// As [`synchronize`](Domain::synchronize).
@@ -209,7 +208,7 @@ impl Domain {
         self.core.wait_for(self.value_of(token), None)
     }
 
-    /// As [`wait`](Domain::wait), for `limit` at the longest.
+    /// As [`wait`](Domain::wait), for at most `limit`.
     ///
     /// # Errors
     /// As [`synchronize_timeout`](Domain::synchronize_timeout).
@@ -236,21 +235,21 @@ impl Domain {
 
     /// The grace period of `token` as a future, for any executor.
     ///
-    /// It is woken by the reader in its way, when this one leaves, reports, goes offline or ends: the waker runs on the
-    /// reader's thread. No thread looks again, and none is needed: whoever asks a reader first issues a heavy fence, in
+    /// The reader in its way wakes it when that reader leaves its region, reports, goes offline or ends. The waker runs on the
+    /// reader's thread. No further thread is needed. A poll that asks a reader issues a heavy fence first, in
     /// either mode and for every kind of reader, so that the reader cannot miss the request. Where the kernel refuses
-    /// membarrier, a future asks its executor for further polls instead, for 100 µs after each request.
+    /// membarrier, the future asks its executor for further polls instead, for 100 µs after each request.
     ///
-    /// **A reader of the task's own thread** that is inside a region is waited for as any other: do not hold a guard
-    /// across the `.await`, and let threads with a [`QsbrReader`] report, or go offline when they park. Such a wait is not
-    /// found to be a deadlock, since another task on the thread may end it.
+    /// **A reader of the task's own thread** that is inside a region is waited for like any other. Do not hold a guard
+    /// across the `.await`. Let threads with a [`QsbrReader`] report, or go offline when they park. Such a wait is not
+    /// reported as a deadlock, since another task on the thread may end it.
     ///
     /// # Errors
-    /// The future fails with [`Fence`](SynchronizeError::Fence) when the kernel refuses the fence that the domain was
+    /// The future fails with [`Fence`](SynchronizeError::Fence) if the kernel refuses the fence that the domain was
     /// built for.
     ///
     /// # Panics
-    /// If the token is of another domain. A poll, with a panic of the [stall hook](DomainBuilder::stall_hook).
+    /// If the token is of another domain. A poll panics with a panic of the [stall hook](DomainBuilder::stall_hook).
     ///
     /// ```
     /// # use std::future::Future;
@@ -269,17 +268,17 @@ impl Domain {
     }
 
     /// Waits for a grace period: no region reader holds anything that was unlinked before this call. Then frees
-    /// what had been left to the domain (retired objects that were dropped, and what dropped reclaimers left), as far
-    /// as no protected load holds it.
+    /// what had been left to the domain (retired objects that were dropped, and what dropped reclaimers left), except for
+    /// what protected loads hold.
     ///
     /// Spins for some microseconds, then sleeps until the reader in the way wakes it.
     ///
     /// # Errors
     /// [`WouldDeadlock`](SynchronizeError::WouldDeadlock) when the calling thread itself is in the way,
-    /// [`Fence`](SynchronizeError::Fence) when the kernel refuses the fence; both immediately.
-    ///
+    /// [`WouldDeadlock`](SynchronizeError::WouldDeadlock) if the calling thread itself is in the way,
+    /// [`Fence`](SynchronizeError::Fence) if the kernel refuses the fence. Both are returned at once.
     /// # Panics
-    /// With the panic of a destructor, the first one of several; everything else that was ready has been freed.
+    /// With the first panic of a destructor; everything else that was ready has been freed.
     ///
     /// ```
     /// # use stillpoint::rcu::{Domain, SynchronizeError};
@@ -295,7 +294,7 @@ impl Domain {
         Core::synchronize(&self.core, None)
     }
 
-    /// As [`synchronize`](Domain::synchronize), for `limit` at the longest.
+    /// As [`synchronize`](Domain::synchronize), for at most `limit`.
     ///
     /// # Errors
     /// Also [`Stalled`](SynchronizeError::Stalled), with a report on the reader in the way.
@@ -303,22 +302,22 @@ impl Domain {
         Core::synchronize(&self.core, Some(limit))
     }
 
-    /// Frees everything that was left to the domain before this call, or waits for those that are freeing it. That is what was
-    /// replaced by [`set`](RcuCell::set), dropped as a [`Retired`](super::Retired), or left by a reclaimer that was dropped. It
-    /// includes what a running [background reclaimer](BackgroundReclaimer) has adopted. It does not include what was handed to a
-    /// reclaimer, or what a [`Reclaimer`] has adopted: that reclaimer has to free it, whether or not its owner polls. Nor does it
-    /// include entries of tables, which the table frees.
+    /// Frees everything that was left to the domain before this call, or waits for the threads that are freeing it. That is
+    /// what was replaced by [`set`](RcuCell::set), dropped as a [`Retired`](super::Retired), or left by a reclaimer that was
+    /// dropped. It includes what a running [background reclaimer](BackgroundReclaimer) has adopted. It does not include what
+    /// was handed to a reclaimer, or what a [`Reclaimer`] has adopted: only that reclaimer frees it, when its owner polls. Nor
+    /// does it include entries of tables, which the table frees.
     ///
     /// For the end of a program or of a test, and before code that contains destructors is unloaded. Looks at every thread that has
-    /// written; meanwhile nobody else adopts what is left to the domain.
+    /// written. Meanwhile no other thread adopts what is left to the domain.
     ///
     /// # Errors
-    /// As [`synchronize`](Domain::synchronize); [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also when a protected load of
-    /// the calling thread holds one of the objects, or may do so; [`Reentrant`](SynchronizeError::Reentrant) if it is called by a
-    /// destructor that this domain or another one runs, or by a [stall hook](DomainBuilder::stall_hook).
+    /// As [`synchronize`](Domain::synchronize); [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also if a protected load of
+    /// the calling thread holds one of the objects, or may do so; [`Reentrant`](SynchronizeError::Reentrant) if the call comes
+    /// from a destructor that this domain or another one runs, or from a [stall hook](DomainBuilder::stall_hook).
     ///
     /// # Panics
-    /// With the panic of a destructor, the first one of several; everything else that was ready has been freed.
+    /// With the first panic of a destructor; everything else that was ready has been freed.
     ///
     /// ```
     /// # let domain = stillpoint::rcu::Domain::new();
@@ -345,11 +344,12 @@ impl Domain {
         Core::barrier(&self.core, Some(limit))
     }
 
-    /// The region reader that is in the way of the oldest grace period, if there is one, however short a time it has
-    /// been.
+    /// The region reader that is in the way of the oldest grace period, if there is one, however short the wait has been
+    /// so far.
     ///
-    /// Looks at every reader and, if one is in the way, at every reclaimer, and at the reader's thread in `/proc`: for reports,
-    /// not for loops. However many futures wait makes no difference. Issues no fence; a reader that has entered within the last microseconds may be missed.
+    /// Looks at every reader. If one is in the way, also looks at every reclaimer, and at the reader's thread in `/proc`: for
+    /// reports, not for loops. The number of waiting futures makes no difference. Issues no fence, so it may miss a reader that
+    /// has entered within the last microseconds.
     ///
     /// ```
     /// # use stillpoint::rcu::{Activity, Domain};
@@ -373,10 +373,10 @@ impl Domain {
         Stats::of(&self.core)
     }
 
-    /// On Linux, in the child of a `fork`: lets go of the readers of the parent's other threads, which do not exist in
-    /// the child and would hold everything up. What they protected counts as left. Readers of the calling thread stay as
-    /// they are, with what they hold. Futures of the parent are to be polled again in the child: their wakers are
-    /// forgotten.
+    /// On Linux, in the child of a `fork`: releases the readers of the parent's other threads. These threads do not exist in
+    /// the child, so their readers would hold up everything. The objects that they protected count as released. Readers of
+    /// the calling thread stay as they are, with what they hold. Futures of the parent must be polled again in the child: their
+    /// wakers are discarded.
     ///
     /// ```no_run
     /// # let domain = stillpoint::rcu::Domain::new();
@@ -392,16 +392,16 @@ impl Domain {
     /// - From now on the child uses no reference that was borrowed through a reader of another thread: through its guard,
     ///   its [`Protected`](super::Protected), its [`QsbrReader`](super::QsbrReader), or a view that is bound to one of
     ///   them. The child may free these objects at once. The borrow checker does not see this. Such a reference is a
-    ///   plain `&T`, which its thread may lend to the one that forks (to a scoped thread, for example), or leave where
-    ///   all threads find it: a reader that was leaked lends for `'static`. References into such objects, and whatever
-    ///   else owns or borrows one of these references, count as well. What the calling thread has borrowed through
+    ///   plain `&T`. Its thread may lend it to the thread that forks (to a scoped thread, for example), or store it where
+    ///   all threads find it: a reader that was leaked lends for `'static`. References into such objects count as well, and
+    ///   so does everything that owns or borrows one of these references. What the calling thread has borrowed through
     ///   readers of its own stays valid.
     ///
-    /// A child that has to go on with such references does not call this. Then nothing that the parent's threads held is
+    /// A child that must go on with such references does not call this function. Then nothing that the parent's threads held is
     /// freed in it.
     #[cfg(target_os = "linux")]
     pub unsafe fn reset_after_fork(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller is the only thread of the process, and uses no reference that another thread's reader lent.
         unsafe { self.core.reset_after_fork() }
     }
 
@@ -486,7 +486,7 @@ pub struct DomainBuilder {
 const BOOST_AFTER: Duration = Duration::from_micros(50);
 
 impl DomainBuilder {
-    /// A name for reports and panics.
+    /// Sets the name that reports and panics use.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -496,21 +496,21 @@ impl DomainBuilder {
         self.name.get_or_insert_with(|| name.to_owned());
     }
 
-    /// The fence mode. Without this call: [`Mode::best`].
+    /// Sets the fence mode. Without this call: [`Mode::best`].
     pub fn fence(mut self, mode: Mode) -> Self {
         self.mode = Some(mode);
         self
     }
 
-    /// What to do about region readers that hold a grace period up because they wait for a CPU. Without this call:
+    /// What to do about region readers that hold up a grace period because they wait for a CPU. Without this call:
     /// nothing.
     pub fn boost(mut self, boost: Boost) -> Self {
         self.boost = boost;
         self
     }
 
-    /// What to do where this process may not do what [`boost`](DomainBuilder::boost) asks for. Without this call,
-    /// [`build`](DomainBuilder::build) fails there; [`Domain::boost`] tells which it became.
+    /// The boost to use if this process may not use the one that [`boost`](DomainBuilder::boost) asks for. Without this call,
+    /// [`build`](DomainBuilder::build) then fails. [`Domain::boost`] returns the one in use.
     pub fn boost_fallback(mut self, boost: Boost) -> Self {
         self.boost_fallback = Some(boost);
         self
@@ -525,16 +525,16 @@ impl DomainBuilder {
     /// Objects that may wait to be freed in the whole domain at a time, at least 1; unlimited by default.
     ///
     /// Everything counts that was retired and is not freed: what waits in reclaimers, what was handed to background
-    /// reclaimers, what was left to the domain, removed entries of tables. However many threads retire at a time, none
-    /// of them exceeds the limit. What cannot be refused (a [`Retired`](super::Retired) that is dropped, a deferred
-    /// call, an entry of a table) is taken in beyond it: [`Stats::beyond_limits`](super::Stats::beyond_limits).
+    /// reclaimers, what was left to the domain, removed entries of tables. Threads that retire at the same time do not
+    /// exceed the limit together. What cannot be refused (a [`Retired`](super::Retired) that is dropped, a deferred
+    /// call, an entry of a table) is taken in beyond the limit: [`Stats::beyond_limits`](super::Stats::beyond_limits) counts it.
     ///
-    /// An object's room is there again when its destructor has run, and whoever gets the room comes after that.
+    /// An object's room is free again when its destructor has run. The next reservation of this room happens after that.
     ///
-    /// Reclaimers draw room for 64 objects at a time, and keep up to 127 that they do not use as long as objects wait in them;
-    /// where there is room for fewer than 1,024 more, they draw one by one and keep none. So the limit is never exceeded,
-    /// and reached exactly unless it is above that; then each reclaimer in which something waits, and which is not polled, may hold 127
-    /// back. Through a retire handle, each object is counted by itself.
+    /// Reclaimers draw room for 64 objects at a time, and keep up to 127 unused places as long as objects wait in them.
+    /// If there is room for fewer than 1,024 more, they draw one by one and keep none. So the limit is never exceeded. It
+    /// is reached exactly if it is at most 1,024. Above that, each reclaimer that is not polled, and in which something waits,
+    /// may hold 127 places back. Through a retire handle, each object is counted by itself.
     ///
     /// ```
     /// # use stillpoint::rcu::{Domain, RetireErrorKind};
@@ -564,22 +564,22 @@ impl DomainBuilder {
         self
     }
 
-    /// Calls `hook` when a region reader has held a grace period up for `threshold`: once for each section of a reader.
+    /// Calls `hook` when a region reader has held up a grace period for `threshold`, once for each section of a reader.
     ///
-    /// There is no thread that watches. The hook is called by those that find the reader in the way of a grace period of
-    /// theirs, which they have had under way for the threshold: by [`synchronize`](Domain::synchronize) and other calls that
-    /// wait, by the polls of reclaimers and of futures, and by [`BackgroundReclaimer::run`]. Those that wait do so before
-    /// twice the threshold is over; those that are polled, with the first poll after it. What is known only by its token
-    /// ([`Domain::check`], [`Retired::try_free`](super::Retired::try_free)) calls nothing. Where several readers are in the
-    /// way, one of them is found, and the next one when it has passed; [`Stall::others`] counts them all.
+    /// No thread watches for stalls. A call reports the reader in its way if its own grace period has been under way
+    /// for the threshold. Such calls are [`synchronize`](Domain::synchronize) and the other waits,
+    /// the polls of reclaimers and of futures, and [`BackgroundReclaimer::run`]. Calls that wait report before
+    /// twice the threshold is over. Calls that poll report with the first poll after the threshold. Calls that check a token by
+    /// hand ([`Domain::check`], [`Retired::try_free`](super::Retired::try_free)) report nothing. If several readers are in the
+    /// way, one of them is reported, and the next one when the first has passed; [`Stall::others`] counts them all.
     ///
-    /// The hook may be called by several threads at a time, each for another section. It may use the domain; a call from
-    /// within can only be for another section. When it waits for a grace period, it waits for the very reader;
-    /// [`barrier`](Domain::barrier) is refused. **A panic** of
-    /// the hook is one of the call that noticed the stall, whose work is done as far as it goes: everything that was ready
-    /// has been freed. Let the hook own no handle of the domain, which would keep it alive for ever.
+    /// Several threads may call the hook at a time, each for another section. The hook may use the domain; a call from
+    /// within it can be reported only for another section. If the hook waits for a grace period, it waits for the reported
+    /// reader; [`barrier`](Domain::barrier) is refused. **A panic** of the hook becomes a panic of the call that noticed the
+    /// stall. That call has done its work as far as it goes: everything that was ready is freed. The hook must own no handle of
+    /// the domain: the handle would keep the domain alive for ever.
     ///
-    /// Without a stall, a poll with a grace period under way reads the clock once. Without a hook it costs nothing.
+    /// Without a stall, a poll with a grace period under way reads the clock once. Without a hook, the poll does not read it.
     ///
     /// ```
     /// # use std::sync::mpsc;
@@ -606,11 +606,11 @@ impl DomainBuilder {
 
     /// Makes the domain.
     ///
-    /// To find out whether this process may raise threads ([`Boost::Realtime`]), the calling thread is raised for a
-    /// moment.
+    /// If [`Boost::Realtime`] is asked for, the calling thread is raised briefly, to find out whether this process may raise
+    /// threads.
     ///
     /// # Errors
-    /// When the asymmetric mode, or that by signals, was asked for and this process may not use it; when it may boost readers
+    /// If the process may not use the fence mode that was asked for (asymmetric, or by signals), or may boost readers
     /// neither in the way that was asked for nor by the fallback.
     pub fn build(self) -> Result<Domain, BuildError> {
         let mode = self.mode.unwrap_or_else(Mode::best);

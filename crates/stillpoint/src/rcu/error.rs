@@ -13,34 +13,35 @@ use crate::fence::FenceError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SynchronizeError {
-    /// The calling thread itself holds a guard of the domain, or an online QSBR reader, or a protected load of an object
-    /// that it waits for: it would wait for ever. Drop the guard or the protected load; use
+    /// The calling thread itself holds a guard of the domain, an online QSBR reader, or a protected load of an object
+    /// that it waits for: it would wait for itself for ever. Drop the guard or the protected load; with a QSBR reader, use
     /// [`QsbrReader::synchronize`](super::QsbrReader::synchronize).
     WouldDeadlock {
         /// Name of the domain.
         domain: String,
-        /// What the thread holds.
+        /// The kind of reader that the thread holds.
         reader: ReaderKind,
     },
     /// The call came from a destructor or a callback that this domain or another one runs, or from a [stall
-    /// hook](super::DomainBuilder::stall_hook), and might have waited for its own end.
+    /// hook](super::DomainBuilder::stall_hook). It might have waited for its own end.
     Reentrant {
         /// Name of the domain.
         domain: String,
     },
-    /// The time is up; this reader has not passed.
+    /// The time limit is over, and this reader has not passed.
     Stalled(Box<Stall>),
-    /// The time is up; every region reader has passed, but protected loads still hold objects.
+    /// The time limit is over. Every region reader has passed, but protected loads still hold objects.
     Pinned {
         /// Name of the domain.
         domain: String,
         /// Number of objects that are held.
         objects: usize,
-        /// Number of protected loads of the domain that are [owned](super::OwnedProtected): these or others.
+        /// Number of the domain's protected loads that are [owned](super::OwnedProtected), whether or not they hold these
+        /// objects.
         owned: usize,
     },
-    /// The time is up, and other threads are still handling objects that were left to the domain: they move them, or run
-    /// destructors.
+    /// The time limit is over, and other threads are still handling objects that were left to the domain: they move the
+    /// objects, or run destructors.
     Busy {
         /// Name of the domain.
         domain: String,
@@ -106,20 +107,20 @@ impl Error for SynchronizeError {
     }
 }
 
-/// A domain could not be built as asked.
+/// Why a domain could not be built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A mode whose readers use light fences was asked for, and the writers' side of it is refused.
+    /// The fence mode that was asked for needs heavy fences, which the kernel refuses.
     Asymmetric(FenceError),
-    /// This process may not boost readers in the way that was asked for, and no fallback was declared.
+    /// This process may not boost readers in the way that was asked for, and there is no fallback.
     Boost {
         /// The way that was asked for.
         boost: Boost,
         /// The error number of the system call, as in `errno.h`.
         errno: i32,
     },
-    /// The default domain cannot be built: it exists already, because something has used it or built it.
+    /// The default domain exists already, because something has used it or built it.
     DefaultInUse,
 }
 
@@ -162,13 +163,13 @@ pub enum RetireErrorKind {
     ForeignDomain,
     /// The background reclaimer is gone.
     Closed,
-    /// There is no room, and the calling thread, which would wait for room without an end, is itself in the way: it is in a region of
-    /// the domain, or its protected loads hold everything that waits.
+    /// There is no room, and the calling thread is itself in the way of the wait without a limit that was asked for: it is in a
+    /// region of the domain, or its protected loads hold everything that waits.
     WouldDeadlock,
 }
 
 impl RetireErrorKind {
-    /// Whether there is no room now, but may be later.
+    /// Whether there is no room now but may be later.
     pub fn is_full(self) -> bool {
         matches!(self, Self::Full | Self::DomainFull)
     }
@@ -183,11 +184,10 @@ impl From<Full> for RetireErrorKind {
     }
 }
 
-/// An object was not taken in by a reclaimer, or not freed because readers may still hold it: a wait for them, by
-/// [`Retired::free`] or [`Retired::free_timeout`], ended before they had let go. [`into_inner`](RetireError::into_inner) hands the
-/// object back.
+/// A reclaimer refused an object, or a wait by [`Retired::free`] or [`Retired::free_timeout`] ended before the readers released
+/// it. [`into_inner`](RetireError::into_inner) hands the object back.
 ///
-/// Dropped, it leaves the object to its domain, as a [`Retired`] does.
+/// An error that is dropped leaves the object to its domain, as a [`Retired`] does.
 ///
 /// ```
 /// use stillpoint::rcu::{Domain, RetireErrorKind};
@@ -205,14 +205,14 @@ pub struct RetireError<T: Send + Sync + 'static, C = RetireErrorKind> {
 }
 
 impl<T: Send + Sync + 'static> RetireError<T> {
-    /// Why the object was not taken in.
+    /// Why the reclaimer refused the object.
     pub fn kind(&self) -> RetireErrorKind {
         self.cause
     }
 }
 
 impl<T: Send + Sync + 'static, C> RetireError<T, C> {
-    /// Why the object was not taken in, or why the wait ended.
+    /// Why the reclaimer refused the object, or why the wait ended.
     ///
     /// ```
     /// use stillpoint::rcu::{Domain, RetireError, SynchronizeError};
@@ -312,9 +312,9 @@ impl<T: Send + Sync + 'static> Error for RetireError<T, SynchronizeError> {
     }
 }
 
-/// A cell or a link did not hold what was expected; what was to be linked is handed back in `new`.
+/// A cell or a link did not hold the expected object. `new` hands back what was to be linked, and `found` is what was there.
 ///
-/// `found` says what it held. From [`compare_exchange`](super::RcuCell::compare_exchange) of a cell, that is an address, which may be
+/// From [`compare_exchange`](super::RcuCell::compare_exchange) of a cell, `found` is an address, which may be
 /// compared but not followed. From [`compare_exchange_in`](super::RcuCell::compare_exchange_in), it is a reference that is valid
 /// within the region. From [`compare_exchange`](super::Atomic::compare_exchange) of a link, it is a [`Shared`](super::Shared).
 ///
@@ -332,7 +332,7 @@ impl<T: Send + Sync + 'static> Error for RetireError<T, SynchronizeError> {
 pub struct CompareExchangeError<P, F = usize> {
     /// What was to be linked: for a cell, an `Option` of a box.
     pub new: P,
-    /// What was found: for a cell, an `Option` of a reference; or an address, 0 for an empty cell.
+    /// What was found: for a cell, an `Option` of a reference, or an address (0 for an empty cell).
     pub found: F,
 }
 

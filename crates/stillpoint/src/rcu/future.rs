@@ -12,13 +12,13 @@ use super::engine::Core;
 use super::error::SynchronizeError;
 use super::stall::Behind;
 
-/// For how long a reader may miss a request that no fence follows. The store buffer of a processor empties in less than
-/// one, and that of a thread that was preempted is empty.
+/// How long a reader may miss a request that no fence follows. The store buffer of a processor empties in less time, and
+/// that of a preempted thread is empty.
 const SETTLED: Duration = Duration::from_micros(100);
 
 /// A grace period to be awaited: see [`Domain::grace_period`](super::Domain::grace_period).
 ///
-/// Counts as a handle of the domain. It may be dropped at any time, and leaves nothing behind; the grace period goes on
+/// Counts as a handle of the domain. It may be dropped at any time; the grace period goes on
 /// without it.
 #[must_use = "a future does nothing unless it is polled"]
 pub struct GracePeriod {
@@ -27,19 +27,19 @@ pub struct GracePeriod {
     waiting: Option<Waiting>,
 }
 
-/// From the first poll that did not find the grace period over.
+/// The state of a future from the first poll that did not find the grace period over.
 struct Waiting {
     place: Place,
-    /// Age of the domain.
+    /// Age of the domain at that poll.
     since: Duration,
-    /// The section that was asked for attention without a fence, and the age of the domain at that time.
+    /// The section whose reader was asked without a fence, and the age of the domain at that time.
     asked: Option<(*const (), u64, Duration)>,
 }
 
-// SAFETY: the place is used only through the core, which the future keeps alive, and under its lock; nothing is bound to
-// a thread. The pointer is compared, not followed.
+// SAFETY: nothing is bound to a thread. The place is used only through the core, which the future keeps alive, and under
+// the core's lock. The pointer is compared, not followed.
 unsafe impl Send for GracePeriod {}
-// SAFETY: as above; a shared future does nothing.
+// SAFETY: a shared future gives access to nothing.
 unsafe impl Sync for GracePeriod {}
 
 impl GracePeriod {
@@ -60,7 +60,7 @@ impl Waiting {
         Self { place: Place::new(token, since), since, asked: None }
     }
 
-    /// Whether the request may have been missed, as far as one that no fence follows can be.
+    /// Whether the reader may have missed the request. Always false after a request with a fence.
     fn may_be_missed(&mut self, core: &Core, awaited: Awaited<'_>) -> bool {
         if !core.tasks().may_be_missed() {
             return false;

@@ -1,12 +1,12 @@
 use std::time::Duration;
 
-/// What a retirement does that finds no room: neither in its reclaimer nor, if that has limits, in its domain.
+/// What a retirement does if it finds no room in its reclaimer or in its domain.
 ///
-/// A [`Reclaimer`](super::Reclaimer) has then freed what was ready of its own, as its polls do, and in a full domain a share
-/// of what was left to that: whatever was chosen.
+/// With every choice, a [`Reclaimer`](super::Reclaimer) first frees what is ready of its own, as its polls do. In a full domain
+/// it also frees a share of what was left to the domain.
 ///
 /// Chosen by [`ReclaimerBuilder::when_full`](super::ReclaimerBuilder::when_full) and
-/// [`RetireHandle::when_full`](super::RetireHandle::when_full). Whatever it is, nothing is lost: what is not taken in is
+/// [`RetireHandle::when_full`](super::RetireHandle::when_full). Nothing is ever lost: an object that is not taken in is
 /// handed back.
 ///
 /// ```
@@ -22,20 +22,21 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum WhenFull {
-    /// The object is handed back at once.
+    /// Hands the object back at once.
     #[default]
     HandBack,
-    /// Waits for room, for that long at the longest, as `retire_timeout` does. A thread that holds a guard itself,
-    /// or an online QSBR reader, may wait in vain; without an end (`Duration::MAX`), it does not wait for itself
-    /// ([`WouldDeadlock`](super::RetireErrorKind::WouldDeadlock)).
+    /// Waits for room for at most this time, as `retire_timeout` does. A thread that itself holds a guard
+    /// or an online QSBR reader may wait in vain. With `Duration::MAX`, a thread does not wait for itself:
+    /// the retirement fails with [`WouldDeadlock`](super::RetireErrorKind::WouldDeadlock).
     Wait(Duration),
-    /// A [`RetireHandle`](super::RetireHandle) frees what others have retired, as far as no reader is in the way, and waits for
-    /// nobody; then the object is taken in, or handed back. For a [`Reclaimer`](super::Reclaimer), the same as
+    /// A [`RetireHandle`](super::RetireHandle) frees what others have retired, if no reader is in the way, and does not
+    /// wait. Then the object is taken in, or handed back. For a [`Reclaimer`](super::Reclaimer), the same as
     /// [`HandBack`](WhenFull::HandBack).
     ///
-    /// It frees what was handed in and not taken by the background reclaimer yet, and in a full domain what was left to
-    /// that. Each retirement frees 64 objects of others at the most: so their destructors run on this thread, which should
-    /// hold no lock that they take. A retirement from within such a destructor does not do so for the same background
-    /// reclaimer again. One retire handle of a reclaimer does it at a time; the others do not wait for it.
+    /// The handle frees objects that were handed in and that the background reclaimer has not taken yet. In a full domain, it
+    /// also frees objects that were left to the domain. Each retirement frees at most 64 objects of others. Their destructors
+    /// run on this thread, which should hold no lock that they take. A retirement from within such a destructor does not
+    /// reclaim for the same background reclaimer again. One retire handle of a reclaimer reclaims at a time; the others do not
+    /// wait for it.
     Reclaim,
 }

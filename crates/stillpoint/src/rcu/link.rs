@@ -1,4 +1,4 @@
-//! An atomic owning pointer, without its domain: what cells and arrays are made of.
+//! An atomic owning pointer, without its domain. Cells and arrays are made of it.
 
 use std::ptr::{self, NonNull};
 
@@ -30,7 +30,7 @@ impl<T: Send + Sync + 'static> Link<T> {
     #[inline(always)]
     pub(super) fn protect<'a>(&'a self, domain: &WeakDomain, reader: &'a Reader) -> Option<Protected<'a, T>> {
         domain.verify(reader.core());
-        // SAFETY: the reader is of the link's domain, and a free slot is nobody else's.
+        // SAFETY: the reader is of the link's domain, and no other load uses a free slot.
         unsafe { self.protect_in(reader.fence(), || reader.record().free_hazard()) }
     }
 
@@ -42,14 +42,14 @@ impl<T: Send + Sync + 'static> Link<T> {
         fence: ReaderFence,
         slot: impl FnOnce() -> Slot<'a>,
     ) -> Option<Protected<'a, T>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the slot is used for nothing else.
         let (object, slot) = unsafe { read::protect(fence, &self.0, slot) }?;
         // SAFETY: `protect` validated the pair, in a slot of the link's own domain; the borrows of link and
         // reader outlive `'a`.
         Some(unsafe { Protected::new(object, slot) })
     }
 
-    /// Pins the object by a record of its own in `core`, which is the link's domain.
+    /// Pins the object by a new record in `core`, which is the link's domain.
     pub(super) fn protect_owned(&self, core: &Core) -> Option<(NonNull<T>, Claim<Record>)> {
         core.protocol.protect_owned(&self.0)
     }
@@ -81,8 +81,8 @@ impl<T: Send + Sync + 'static> Link<T> {
     pub(super) unsafe fn load_in<'g, R: Region>(&'g self, _region: &'g R) -> Option<&'g T> {
         // Acquire: pairs with the release in `swap` and `compare_exchange`.
         let object = self.0.load(Ordering::Acquire);
-        // SAFETY: null, or an object that was linked while the region's token was published: it is not freed
-        // before the region ends, and `'g` ends before.
+        // SAFETY: null, or an object that was linked while the region's token was published. It is not freed
+        // before the region ends, and `'g` ends before that.
         unsafe { object.as_ref() }
     }
 
@@ -99,7 +99,7 @@ impl<T: Send + Sync + 'static> Link<T> {
     ) -> Result<Option<Retired<T>>, CompareExchangeError<Option<Box<T>>>> {
         let expected = current.map_or(ptr::null_mut(), |object| ptr::from_ref(object).cast_mut());
         let new = into_raw(new);
-        // AcqRel: as in `swap`. Relaxed on failure: nothing is followed.
+        // AcqRel: as in `swap`. Relaxed on failure: the address that was found is not followed.
         match self.0.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(old) => Ok(retired(domain, old)),
             // SAFETY: `new` came from `into_raw` above and was not published.
@@ -137,7 +137,7 @@ impl<T: Send + Sync + 'static> Link<T> {
         unsafe { self.0.load(Ordering::Acquire).as_mut() }
     }
 
-    /// Takes the object out of a link that nobody shares any more: no grace period is needed.
+    /// Takes the object out of a link that no other thread shares any more: no grace period is needed.
     pub(super) fn take_exclusive(&mut self) -> Option<Box<T>> {
         // Acquire: pairs with the release in `swap`.
         let object = self.0.swap(ptr::null_mut(), Ordering::Acquire);
@@ -157,13 +157,13 @@ fn into_raw<T>(object: Option<Box<T>>) -> *mut T {
 }
 
 /// # Safety
-/// `object` is null or came from [`into_raw`], and the caller owns it alone.
+/// `object` is null or came from [`into_raw`], and only the caller owns it.
 unsafe fn from_raw<T>(object: *mut T) -> Option<Box<T>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller owns the object, which came from `Box`.
     (!object.is_null()).then(|| unsafe { Box::from_raw(object) })
 }
 
-/// Frees the object at once: whoever drops a link has it alone, and references into it borrow it.
+/// Frees the object at once: the caller has the link exclusively, and references into the object borrow the link.
 impl<T: Send + Sync + 'static> Drop for Link<T> {
     fn drop(&mut self) {
         // Acquire: pairs with the release in `swap`.

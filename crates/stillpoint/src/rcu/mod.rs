@@ -10,12 +10,12 @@
 //! assert_eq!(config.load(&guard).map(String::as_str), Some("second"));
 //! ```
 //!
-//! This example uses the [default domain](default_domain): each thread becomes a reader of it when it first uses it. Name a
-//! [`Domain`] where one group of readers must not hold up another, where limits have to hold, and in libraries. A domain's readers
-//! are registered by [`Domain::reader`], its cells made by [`Domain::cell`], and its reclaimers by [`Domain::reclaimer`].
+//! This example uses the [default domain](default_domain): each thread becomes a reader of it at its first use. Name a
+//! [`Domain`] where one group of readers must not hold up another, where limits must hold, and in libraries.
+//! [`Domain::reader`] registers readers, [`Domain::cell`] makes cells, and [`Domain::reclaimer`] makes reclaimers.
 //!
 //! A writer *unlinks* an object (from then on the cell holds another one) and *retires* it. The object is *freed* after every
-//! reader that may hold it has let go. What reading costs, and what a preempted reader holds up, depend on the kind of reader:
+//! reader that may hold it has released it. What reading costs, and what a preempted reader holds up, depend on the kind of reader:
 //!
 //! | reader | cost on the read side | what a preempted thread holds up | for |
 //! |---|---|---|---|
@@ -28,26 +28,27 @@
 //!
 //! # Writers
 //!
-//! - [`RcuCell::set`], in the default domain: one call replaces the object and retires it; later calls free it.
+//! - [`RcuCell::set`], in the default domain: one call replaces the object and retires it. Later calls free it.
 //! - [`Reclaimer`]: a bounded queue that its owner polls; it needs no thread.
 //! - [`BackgroundReclaimer`]: a thread that the user creates, fed from any thread.
-//! - [`raw`]: for bindings and data structures, objects that were not made by `Box`, and callbacks in the objects themselves.
-//! - [`Domain::start`] and [`Domain::check`]: the token itself, for writers that keep track of their objects themselves.
+//! - [`raw`]: for bindings and data structures. Objects need not come from `Box`, and callbacks can lie in the objects
+//!   themselves.
+//! - [`Domain::start`] and [`Domain::check`]: the token itself, for writers that keep track of their objects on their own.
 //! - [`Domain::synchronize`] and [`Domain::wait`], which wait, and [`Domain::grace_period`], a future.
 //!
-//! How much may wait to be freed is limited for each reclaimer, and for a domain if it was built with a limit
+//! Each reclaimer limits how much may wait to be freed, and so does a domain that was built with a limit
 //! ([`DomainBuilder::max_pending`]). [`WhenFull`] says what a retirement does when there is no room.
 //!
 //! # Data structures
 //!
-//! Cells own their objects. Lists, queues and trees are made of typed links, [`Atomic`], which own nothing and carry tags.
-//! Following a link is `unsafe`: in a region, or protected hand over hand ([`ProtectedLink`]). The crate `stillpoint-structures`
+//! Cells own their objects. Lists, queues and trees are made of typed links, [`Atomic`]. A link owns nothing and carries a tag.
+//! Following a link is `unsafe`, in a region or protected hand over hand ([`ProtectedLink`]). The crate `stillpoint-structures`
 //! has structures that are safe to use.
 //!
 //! # Correctness
 //!
 //! The argument, with the partner of each memory access, is in `docs/design/rcu.md` of the repository. The protocols are modelled
-//! with loom. For every ordering that the argument relies on there is a deliberately broken variant, which the checks catch.
+//! with loom. Every ordering that the argument relies on has a deliberately broken variant, which the checks catch.
 //!
 //! Sources: token-based quiescent state detection after DPDK's `rte_rcu_qsbr`; hazard pointers after M. Michael,
 //! "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects", IEEE TPDS 15(6), 2004; asymmetric fences

@@ -4,8 +4,8 @@ use super::qsbr::QsbrReader;
 
 /// A [`QsbrReader`] in an extended quiescent state: grace periods do not wait for it, and nothing can be loaded with it.
 ///
-/// For where a thread goes to sleep in one callback and wakes up in another, as the workers of an executor do; where
-/// both are in one place, [`QsbrReader::offline`] is simpler.
+/// For threads that go to sleep in one callback and wake up in another, as the workers of an executor do. If both
+/// are in one place, [`QsbrReader::offline`] is simpler.
 ///
 /// ```
 /// use stillpoint::rcu::Domain;
@@ -22,7 +22,7 @@ use super::qsbr::QsbrReader;
 /// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
 /// ```
 ///
-/// Nothing is kept across:
+/// No reference is kept while the reader is offline:
 ///
 /// ```compile_fail,E0505
 /// # let domain = stillpoint::rcu::Domain::new();

@@ -10,13 +10,13 @@ use super::engine::core::registry::Claim;
 use super::engine::Core;
 
 /// A protected object that is bound to no thread: it may be sent, shared, and held across an `.await`. Made by
-/// [`RcuCell::protect_owned`] and [`RcuCell::protect_arc`], and by [`raw::protect_owned`](super::raw::protect_owned), whose
-/// result gives no access to the object.
+/// [`RcuCell::protect_owned`] and [`RcuCell::protect_arc`]. [`raw::protect_owned`](super::raw::protect_owned) also makes one,
+/// which gives no access to the object.
 ///
 /// It has a record of its own in the domain. It holds up its object and nothing else for as long as it exists, and any thread may
-/// drop it. The domain does not know who holds it, so a thread that waits for an object that it holds itself is not reported as a
-/// deadlock. [`Stats::owned`](super::Stats::owned) counts these values. One that is forgotten (`mem::forget`) holds up its object
-/// for ever.
+/// drop it. The domain does not know which thread holds it, so a thread that waits for an object that it holds itself is not
+/// reported as a deadlock. [`Stats::owned`](super::Stats::owned) counts these values. A value that is forgotten (`mem::forget`)
+/// holds up its object for ever.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -41,14 +41,14 @@ use super::engine::Core;
 #[must_use = "the object is protected until this value is dropped"]
 pub struct OwnedProtected<'a, T: ?Sized> {
     object: NonNull<T>,
-    /// Dropped before the cell.
+    /// Declared before the cell, so that it is dropped first.
     _hold: Hold,
-    /// The cell, if this value owns a share of it instead of borrowing it.
+    /// The cell, if this value shares ownership of the cell instead of borrowing it.
     _cell: Option<Arc<dyn Send + Sync>>,
     _object: PhantomData<&'a T>,
 }
 
-/// A record, until it is given back.
+/// A claimed record, which the drop gives back.
 struct Hold {
     core: Arc<Core>,
     claim: Claim<Record>,
@@ -60,10 +60,10 @@ unsafe impl<T: ?Sized + Sync> Send for OwnedProtected<'_, T> {}
 unsafe impl<T: ?Sized + Sync> Sync for OwnedProtected<'_, T> {}
 
 impl<T: Send + Sync + 'static> RcuCell<T> {
-    /// As [`protect`](RcuCell::protect), without a reader: what it returns is bound to no thread. `None` if the cell is empty.
+    /// As [`protect`](RcuCell::protect), without a reader: the result is bound to no thread. `None` if the cell is empty.
     ///
     /// Claims a record of the domain, and issues a full fence. Lock-free. Allocates only if the domain has
-    /// more readers and owned protections now than ever before.
+    /// more readers and owned protections than ever before.
     ///
     /// # Panics
     /// If the last handle of the domain is gone.
@@ -81,14 +81,14 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     pub fn protect_owned(&self) -> Option<OwnedProtected<'_, T>> {
         let core = self.domain().core().unwrap_or_else(|| {
             panic!(
-                "an object of a domain cannot be protected after the last handle of this domain was dropped"
+                "an object of a domain cannot be protected after the last handle of the domain was dropped"
             )
         });
         let (object, claim) = self.link().protect_owned(&core)?;
         Some(OwnedProtected { object, _hold: Hold { core, claim }, _cell: None, _object: PhantomData })
     }
 
-    /// As [`protect_owned`](RcuCell::protect_owned), but what it returns shares ownership of the cell, and may outlive the borrow.
+    /// As [`protect_owned`](RcuCell::protect_owned), but the result shares ownership of the cell, and may outlive the borrow.
     ///
     /// # Panics
     /// As [`protect_owned`](RcuCell::protect_owned).

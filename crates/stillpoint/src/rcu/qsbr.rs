@@ -14,11 +14,11 @@ use super::error::SynchronizeError;
 use super::offline::OfflineReader;
 use super::region::{sealed::Sealed, Region};
 
-/// A reader that pays nothing for its loads, and announces from time to time that it holds none: quiescent
-/// state based reclamation.
+/// A reader whose loads cost nothing extra. From time to time it reports that it holds no reference: quiescent-state-based
+/// reclamation.
 ///
 /// For run-to-completion loops on cores of their own. Everything retired waits for the *next* quiescent state
-/// of every such reader, wherever it is preempted meanwhile; a reader that blocks must do so
+/// of every such reader, even if the reader is preempted meanwhile. A reader that blocks must do so
 /// [`offline`](QsbrReader::offline).
 ///
 /// ```
@@ -30,7 +30,7 @@ use super::region::{sealed::Sealed, Region};
 /// for packet in [1, 2, 3] {
 ///     let next_hop = route.load(&reader).unwrap();
 ///     assert_eq!(next_hop + packet, 7 + packet);
-///     reader.quiescent(); // no reference is kept across: it would not compile
+///     reader.quiescent(); // a reference kept across this line would not compile
 /// }
 /// ```
 ///
@@ -56,14 +56,14 @@ impl QsbrReader {
         Self::registered(core, claim)
     }
 
-    /// The reader of the calling thread, which has registered in this record.
+    /// The reader of the calling thread, which has registered it in this record.
     pub(super) fn registered(core: Arc<Core>, claim: Claim<Record>) -> Self {
         // SAFETY: the core is alive, as the reader holds it.
         let record = NonNull::from(unsafe { claim.slot() });
         Self { record, core, claim, _thread: PhantomData }
     }
 
-    /// What it is made of. The thread is still registered.
+    /// Takes the reader apart. The thread stays registered.
     #[cfg(not(loom))]
     pub(super) fn into_parts(self) -> (Arc<Core>, Claim<Record>) {
         let this = ManuallyDrop::new(self);
@@ -77,7 +77,7 @@ impl QsbrReader {
         unsafe { self.record.as_ref() }
     }
 
-    /// Reports a quiescent state: the thread holds no reference. Three loads, and one store if a grace period was started
+    /// Reports a quiescent state: the thread holds no reference. Three loads, and a store if a grace period was started
     /// since the last report; no fence.
     #[inline(always)]
     pub fn quiescent(&mut self) {
@@ -86,7 +86,7 @@ impl QsbrReader {
 
     /// Runs `function` in an extended quiescent state: grace periods do not wait for this reader meanwhile.
     ///
-    /// For whatever blocks. Costs a full fence on the way back, which is taken also when `function` panics.
+    /// For code that blocks. Coming back online costs a full fence. The reader also comes back if `function` panics.
     ///
     /// ```
     /// # let domain = stillpoint::rcu::Domain::new();
@@ -110,7 +110,7 @@ impl QsbrReader {
         self.core.online(self.record());
     }
 
-    /// Waits for a grace period, counting itself as quiescent.
+    /// Waits for a grace period. The reader itself counts as quiescent.
     ///
     /// # Errors
     /// As [`Domain::synchronize`](super::Domain::synchronize).
@@ -128,8 +128,8 @@ impl Drop for QsbrReader {
 
 impl Region for QsbrReader {}
 
-// SAFETY: the record publishes the token of the last quiescent state, or of the registration; `quiescent` and
-// `offline` take the reader exclusively, so that no borrow goes across.
+// SAFETY: the record publishes the token of the last quiescent state, or of the registration. `quiescent` and
+// `offline` take the reader exclusively, so no borrow extends across them.
 unsafe impl Sealed for QsbrReader {
     #[inline(always)]
     fn core(&self) -> &Core {

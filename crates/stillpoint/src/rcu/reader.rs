@@ -5,7 +5,7 @@ use std::ops::Deref;
 #[cfg(not(loom))]
 use std::ptr;
 use std::ptr::NonNull;
-// Not modelled: what only the owner uses.
+// Not modelled: only the reader's own thread uses these.
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
@@ -30,14 +30,14 @@ use crate::fence::ReaderFence;
 /// let cell = domain.cell(String::from("first"));
 /// let reader = domain.reader();
 ///
-/// let object = cell.protect(&reader).expect("the cell is not empty"); // holds up this object alone
+/// let object = cell.protect(&reader).expect("the cell is not empty"); // holds up only this object
 /// assert_eq!(*object, "first");
 ///
 /// let guard = reader.pin(); // holds up everything retired from now on
 /// assert_eq!(cell.load(&guard).map(String::as_str), Some("first"));
 /// ```
 ///
-/// A reader stays on its thread, and so do its guards and what it protects:
+/// A reader stays on its thread, and so do its guards and the objects that it protects:
 ///
 /// ```compile_fail,E0277
 /// # use stillpoint::rcu::Domain;
@@ -66,22 +66,22 @@ impl Reader {
         Self::registered(core, claim, fence)
     }
 
-    /// The reader of the calling thread, which has registered in this record.
+    /// The reader of the calling thread, which has registered it in this record.
     pub(super) fn registered(core: Arc<Core>, claim: Claim<Record>, fence: ReaderFence) -> Self {
         // SAFETY: the core is alive, as the reader holds it.
         let record = NonNull::from(unsafe { claim.slot() });
         Self { record, fence, nested: AtomicU32::new(0), core, claim, _thread: PhantomData }
     }
 
-    /// Begins a region: until the guard is dropped, nothing that was linked is freed.
+    /// Begins a region: until the guard is dropped, nothing is freed that was linked when the region began or later.
     ///
-    /// A preempted thread that holds a guard holds up everything retired since; for single objects, or when
-    /// it may take long, prefer [`RcuCell::protect`](super::RcuCell::protect). Guards nest, in any order of
-    /// dropping; the region ends with the last one. A guard that is forgotten (`mem::forget`) holds everything
+    /// A preempted thread that holds a guard holds up everything retired since. For single objects, or where
+    /// it may take long, prefer [`RcuCell::protect`](super::RcuCell::protect). Guards nest, and may be dropped in any order;
+    /// the region ends with the last one. A guard that is forgotten (`mem::forget`) holds everything
     /// up until the reader is dropped.
     ///
-    /// Three loads and one store in, two loads and one store out, nearly all of the reader's own line; no fence in the
-    /// asymmetric mode.
+    /// Costs three loads and a store to begin, two loads and a store to end, nearly all on the reader's own cache line; no
+    /// fence in the asymmetric mode.
     ///
     /// ```
     /// # use stillpoint::rcu::Domain;
@@ -110,9 +110,9 @@ impl Reader {
         if record.state() == PASSIVE {
             self.core.enter(self.fence, record);
         } else {
-            // A guard is held already, and its token serves: nothing was freed since. Checking the state
-            // instead of counting all guards keeps the common case free of a chain through the counter.
-            // Relaxed, both: only this thread uses it; a signal handler that comes in between leaves it as it was.
+            // A guard is held already, and its token covers this one: nothing was freed since. Checking the state
+            // instead of counting all guards keeps a dependency through the counter out of the common case.
+            // Relaxed, both: only this thread uses the counter. A signal handler that runs in between restores it.
             let nested = self.nested.load(Ordering::Relaxed);
             let more = nested.checked_add(1).expect("fewer than 2^32 guards at a time");
             self.nested.store(more, Ordering::Relaxed);
@@ -120,10 +120,10 @@ impl Reader {
         Guard { reader: self }
     }
 
-    /// Panics unless this reader is of `domain`. For data structures, whose safety depends on that.
+    /// Panics unless this reader is of `domain`. For data structures whose safety depends on the domain.
     ///
     /// # Panics
-    /// If it is of another domain; the message names both.
+    /// If the reader is of another domain; the message names both.
     ///
     /// ```should_panic
     /// # use stillpoint::rcu::{Domain, Region};
@@ -138,7 +138,7 @@ impl Reader {
         domain.verify(self.core());
     }
 
-    /// What it is made of. The thread is still registered.
+    /// Takes the reader apart. The thread stays registered.
     #[cfg(not(loom))]
     pub(super) fn into_parts(self) -> (Arc<Core>, Claim<Record>) {
         let this = ManuallyDrop::new(self);
@@ -182,7 +182,7 @@ pub struct Guard<'r> {
 }
 
 impl<'r> Guard<'r> {
-    /// Of a region that has begun by other means.
+    /// The guard of a region that has already begun.
     #[cfg(not(loom))]
     pub(super) fn of_region(reader: &'r Reader) -> Self {
         Self { reader }
@@ -193,10 +193,10 @@ impl Guard<'_> {
     /// Calls `function` after a grace period: when this guard, and every region that is open now, has ended. It does not wait for
     /// protected loads.
     ///
-    /// The function is left to the domain, as a [`Retired`](super::Retired) that is dropped, and cannot be refused: see there who
-    /// calls it and when, and what it counts as. So it never runs within this call, or when the guard ends. Bounded: one allocation
-    /// for the function and one for its place; each 64th call moves what 64 calls have left. A structure that defers much, or must
-    /// know when functions run, should have a [`Reclaimer`](super::Reclaimer) of its own.
+    /// The function is left to the domain, as a [`Retired`](super::Retired) that is dropped is, and cannot be refused.
+    /// `Retired` says which thread calls it, when, and what it counts as. It never runs within this call, or at the end of the
+    /// guard. Bounded: one allocation for the function and one for its place; each 64th call moves what 64 calls have left. A
+    /// structure that defers much, or must know when functions run, should have its own [`Reclaimer`](super::Reclaimer).
     ///
     /// ```
     /// # use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
@@ -219,7 +219,7 @@ impl Guard<'_> {
 impl Drop for Guard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        // Relaxed, both: as in `pin`.
+        // Relaxed, both: only this thread uses the counter, as in `pin`.
         let nested = self.reader.nested.load(Ordering::Relaxed);
         if nested == 0 || busted::is(Variant::NestedLeave) {
             self.reader.core.leave(self.reader.record());
@@ -248,10 +248,10 @@ impl fmt::Debug for Guard<'_> {
 /// An object that is not freed as long as this value exists: see
 /// [`RcuCell::protect`](super::RcuCell::protect).
 ///
-/// It occupies one hazard slot of its reader; to hold an object beyond its thread, or across an `.await`, there is
-/// [`OwnedProtected`](super::OwnedProtected). A preempted thread holds up the objects in its hand, and
-/// nothing else. It is not `Clone` and never changes slots, since a scan could miss an object that wanders
-/// between them. When forgotten (`mem::forget`), it holds the object up until the reader is dropped.
+/// It occupies one hazard slot of its reader. To hold an object beyond its thread, or across an `.await`, use
+/// [`OwnedProtected`](super::OwnedProtected). A preempted thread holds up the objects that it protects, and
+/// nothing else. The value is not `Clone` and never changes slots, since a scan could miss an object that moves
+/// between them. A value that is forgotten (`mem::forget`) holds the object up until the reader is dropped.
 #[must_use = "the object is protected until this value is dropped"]
 pub struct Protected<'a, T: ?Sized> {
     object: NonNull<T>,
@@ -261,8 +261,8 @@ pub struct Protected<'a, T: ?Sized> {
 
 impl<'a, T: ?Sized> Protected<'a, T> {
     /// # Safety
-    /// `slot` holds the address of `object`, validated by `protect`, and both outlive `'a` but for the
-    /// reclamation of the object. The slot is one of the calling thread's reader, and is given back here.
+    /// `slot` holds the address of `object`, validated by `protect`. Both outlive `'a`, except that the object may be reclaimed
+    /// once the slot is cleared. The slot is one of the calling thread's reader, and the drop of this value gives it back.
     #[inline(always)]
     pub(super) unsafe fn new(object: NonNull<T>, slot: Slot<'a>) -> Self {
         Self { object, slot, _object: PhantomData }
@@ -282,7 +282,7 @@ impl<'a, T: ?Sized> Protected<'a, T> {
     /// assert_eq!(*mtu, 1500);
     /// ```
     ///
-    /// The reference that `part` gets cannot outlive the protection:
+    /// The reference that `part` receives cannot outlive the protection:
     ///
     /// ```compile_fail
     /// # let domain = stillpoint::rcu::Domain::new();
@@ -296,7 +296,7 @@ impl<'a, T: ?Sized> Protected<'a, T> {
     /// });
     /// ```
     pub fn map<U: ?Sized>(this: Self, part: impl FnOnce(&T) -> &U) -> Protected<'a, U> {
-        // If `part` panics, `this` lets go.
+        // If `part` panics, the drop of `this` releases the object.
         let object = NonNull::from(part(&this));
         Protected { object, slot: ManuallyDrop::new(this).slot, _object: PhantomData }
     }
@@ -307,8 +307,8 @@ impl<T: ?Sized> Deref for Protected<'_, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the hazard slot keeps the object alive until `self` is dropped, and linked objects are only
-        // shared, never changed but through interior mutability.
+        // SAFETY: the hazard slot keeps the object alive until `self` is dropped. Linked objects are only
+        // shared, and change only through interior mutability.
         unsafe { self.object.as_ref() }
     }
 }
@@ -316,7 +316,7 @@ impl<T: ?Sized> Deref for Protected<'_, T> {
 impl<T: ?Sized> Drop for Protected<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: it is this value's, which stays on the thread of its reader.
+        // SAFETY: the slot belongs to this value, which stays on the thread of its reader.
         unsafe { self.slot.release() };
     }
 }

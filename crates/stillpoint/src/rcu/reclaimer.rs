@@ -19,18 +19,18 @@ use super::raw;
 use super::retire::{self, Queue};
 use super::retired::Retired;
 
-/// For polls that free everything that is ready.
+/// The limit of polls that free everything that is ready.
 const NO_LIMIT: usize = usize::MAX;
 
 /// A writer's queue of retired objects, polled by its owner: no thread is needed.
 ///
-/// `retire` takes an object in, `poll` frees what no reader can hold any more, on the writer's own time. Each
-/// poll starts one grace period for all that was retired since the last start, so that bursts share a token
-/// and a fence. When dropped, what is pending passes to the domain: its other reclaimers adopt it, a bounded share
-/// with each poll.
+/// `retire` takes an object in, and `poll` frees what no reader can hold any more, when the writer chooses. Each
+/// poll starts one grace period for everything retired since the last start, so that bursts share a token
+/// and a fence. When the reclaimer is dropped, what is pending passes to the domain: its other reclaimers adopt it, a bounded
+/// share with each poll.
 ///
 /// Destructors run within `poll`. They may panic, retire to the domain by dropping a [`Retired`], and use other
-/// reclaimers; this one is borrowed.
+/// reclaimers, but not this one, which is borrowed.
 ///
 /// ```
 /// use stillpoint::rcu::Domain;
@@ -51,7 +51,7 @@ const NO_LIMIT: usize = usize::MAX;
 pub struct Reclaimer {
     list: RetireList,
     when_full: WhenFull,
-    /// Which thread's list this one passes by next.
+    /// The thread whose list this reclaimer looks at next.
     round: Round,
 }
 
@@ -59,16 +59,16 @@ impl Reclaimer {
     /// 65,536 objects: a writer of 5,000 objects a second may be held up for 13 seconds.
     const DEFAULT_MAX_PENDING: usize = 1 << 16;
 
-    /// Takes an object in. Constant time, amortised. When the queue or the domain is full, it starts a grace period for
-    /// what has none yet, whatever the pace, and frees what is ready, batch by batch until there is room, or protected
-    /// loads hold a whole batch. If it is the domain that is full, it also adopts and frees 64 of the objects that were left
-    /// to that, the oldest first. If there is no room after that, it does what [`WhenFull`] was chosen.
+    /// Takes an object in. Constant time, amortised. If the queue or the domain is full, it starts a grace period for
+    /// the objects that have none yet, whatever the pace. Then it frees what is ready, batch by batch, until there is room, or
+    /// protected loads hold a whole batch. In a full domain, it also adopts and frees 64 of the objects that were left
+    /// to the domain, the oldest first. If there is still no room, it does what was chosen by [`WhenFull`].
     ///
     /// # Errors
-    /// When there is no room after that, or the object is of another domain. The object is handed back.
+    /// If there is no room after that, or the object is of another domain. The error hands the object back.
     ///
     /// # Panics
-    /// As [`poll`](Reclaimer::poll), if there was no room; the object then is left to the domain.
+    /// As [`poll`](Reclaimer::poll), if there was no room; the object is then left to the domain.
     #[inline]
     pub fn retire<T: Send + Sync + 'static>(&mut self, retired: Retired<T>) -> Result<(), RetireError<T>> {
         let parts = retired.into_parts();
@@ -91,30 +91,30 @@ impl Reclaimer {
     /// As [`retire`](Reclaimer::retire), for an object that is not a [`Retired`]. See the [example](super::raw).
     ///
     /// # Errors
-    /// As [`retire`](Reclaimer::retire); the object is the caller's again.
+    /// As [`retire`](Reclaimer::retire). The caller then owns the object again.
     ///
     /// # Panics
     /// As [`retire`](Reclaimer::retire).
     ///
     /// # Safety
-    /// - The object was unlinked: from now on no reader can reach it, except for those that hold it. These are readers of this
-    ///   domain, and have protected exactly its address.
-    /// - The caller owns it. When no reader can hold it any more, any thread that is alive then may call its `destroy`, once, with
+    /// - The object was unlinked: from now on no reader can reach it, except for the readers that hold it already. These are
+    ///   readers of this domain, and have protected exactly its address.
+    /// - The caller owns the object. When no reader can hold it any more, any thread may call its `destroy`, once, with
     ///   its address and context. Until then the context, if it is not null, is in memory that is not freed.
     #[cfg(not(loom))]
     #[inline]
     pub unsafe fn retire_raw(&mut self, object: raw::Object) -> Result<(), raw::Refused> {
         if self.list.reserve_at_once(object.bytes) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the object is unlinked, and the caller owns it, by its promise.
             self.list.retire_reserved(unsafe { object.into_garbage() });
             return Ok(());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the object is unlinked, and the caller owns it, by its promise.
         unsafe { raw::retire(self, object) }
     }
 
-    /// As [`retire`](Reclaimer::retire), without waiting, for an object that is made into garbage when it is taken in.
-    /// False when it is not.
+    /// As [`retire`](Reclaimer::retire), without waiting. Calls `garbage` only if the object is taken in. Returns whether it
+    /// is.
     pub(crate) fn offer(&mut self, bytes: usize, garbage: impl FnOnce() -> Garbage) -> bool {
         let has_room = self.list.make_room(bytes).is_ok();
         if has_room {
@@ -123,7 +123,7 @@ impl Reclaimer {
         has_room
     }
 
-    /// Takes in an object that cannot be handed back: if there is no room, it is left to the domain.
+    /// Takes in an object that cannot be handed back. If there is no room, the object is left to the domain.
     ///
     /// # Panics
     /// As [`retire`](Reclaimer::retire).
@@ -139,7 +139,7 @@ impl Reclaimer {
     #[inline(never)]
     fn take_in_when_full(&mut self, garbage: Garbage) {
         let core = Arc::clone(self.list.core());
-        // Destructors of others run here.
+        // This may run destructors of other objects.
         match catch_unwind(AssertUnwindSafe(|| self.list.make_room(garbage.bytes()))) {
             Ok(Ok(())) => self.list.retire_reserved(garbage),
             Ok(Err(_)) => core.leave_behind(garbage),
@@ -154,7 +154,7 @@ impl Reclaimer {
         self.list.core()
     }
 
-    /// As [`retire`](Reclaimer::retire), but waits for room, for `limit` at the longest.
+    /// As [`retire`](Reclaimer::retire), but waits for room for at most `limit`.
     ///
     /// # Errors
     /// As [`retire`](Reclaimer::retire).
@@ -169,9 +169,9 @@ impl Reclaimer {
         retire::retire_timeout(self, retired, limit)
     }
 
-    /// Calls `function` after a grace period, in a later [`poll`](Reclaimer::poll): when every region reader
-    /// of now has passed. It does not speak of protected loads, and counts as one object; it is taken in
-    /// even when the queue is full.
+    /// Calls `function` after a grace period, in a later [`poll`](Reclaimer::poll): when every current region reader
+    /// has passed. It does not wait for protected loads. The function counts as one object, and is taken in
+    /// even if the queue is full.
     ///
     /// ```
     /// # use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
@@ -189,19 +189,19 @@ impl Reclaimer {
 
     /// Frees what is ready and returns the number of objects. Never waits for a reader.
     ///
-    /// Starts a grace period for what has been retired since the last start, and issues its fence, unless the
-    /// last start was too short a time ago (see [`ReclaimerBuilder::fence_interval`]), or full batches gather for a fence
-    /// (see [`ReclaimerBuilder::batch`]): who stops polling calls [`flush`](Reclaimer::flush). Returns 0 when the
+    /// Starts a grace period for what has been retired since the last start, and issues its fence. It does neither if the
+    /// last start was too recent (see [`ReclaimerBuilder::fence_interval`]), or if full batches gather for a fence
+    /// (see [`ReclaimerBuilder::batch`]): before a long break, call [`flush`](Reclaimer::flush). Returns 0 as long as the
     /// kernel refuses the fence: [`Stats::fence_error`](super::Stats::fence_error) says why.
     ///
     /// # Panics
-    /// With the panic of a destructor, the first one of several; everything that was ready has been freed.
+    /// With the first panic of a destructor; everything that was ready has been freed.
     pub fn poll(&mut self) -> usize {
         self.poll_at_most(NO_LIMIT)
     }
 
-    /// As [`poll`](Reclaimer::poll), but looks at `limit` objects at the most, and frees those that no protected load holds.
-    /// Objects that were held at an earlier poll and others take turns, so 0 does not mean that nothing is ready.
+    /// As [`poll`](Reclaimer::poll), but looks at `limit` objects at most, and frees those that no protected load holds.
+    /// Objects that were held at an earlier poll take turns with the others, so 0 does not mean that nothing is ready.
     ///
     /// # Panics
     /// As [`poll`](Reclaimer::poll).
@@ -211,10 +211,11 @@ impl Reclaimer {
         freed
     }
 
-    /// As [`poll`](Reclaimer::poll), whatever the pace: adopts everything that was left to the domain, starts a grace period for
-    /// everything that has none yet, and issues its fence, at once. Never waits for a reader: what a reader holds up stays.
+    /// As [`poll`](Reclaimer::poll), whatever the pace: at once, adopts everything that was left to the domain, starts a grace
+    /// period for everything that has none yet, and issues its fence. Never waits for a reader: what a reader holds up stays.
     ///
-    /// For code that asks for what is ready *now*, and seldom: each call may issue a heavy fence, and takes as long as what was left.
+    /// For occasional calls that need what is ready *now*: each may issue a heavy fence, and takes time in proportion to what
+    /// was left.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -236,15 +237,15 @@ impl Reclaimer {
         self.list.advance(NO_LIMIT)
     }
 
-    /// Waits until everything retired here so far is freed, and what had been left to the domain, which it adopts.
+    /// Waits until everything retired here so far is freed. Also adopts what had been left to the domain, and waits for that.
     ///
     /// # Errors
     /// As [`Domain::synchronize`](super::Domain::synchronize);
-    /// [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also when a protected load of the calling thread holds one of
-    /// the objects, with the others freed as far as they were ready. Waits for ever for a protected load of another thread
+    /// [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also if a protected load of the calling thread holds one of
+    /// the objects; the others have been freed if they were ready. Waits for ever for a protected load of another thread
     /// that is never released: see [`flush_timeout`](Reclaimer::flush_timeout).
     ///
-    /// The release of a protected load wakes nobody: this call looks again after 50 µs, then after twice that, and so on,
+    /// The release of a protected load wakes no thread. This call looks again after 50 µs, then after twice as long, and so on,
     /// up to 1 ms.
     ///
     /// # Panics
@@ -253,11 +254,11 @@ impl Reclaimer {
         self.flush_until(None)
     }
 
-    /// As [`flush`](Reclaimer::flush), for `limit` at the longest.
+    /// As [`flush`](Reclaimer::flush), for at most `limit`.
     ///
     /// # Errors
     /// Also [`Stalled`](SynchronizeError::Stalled) with a report on the region reader in the way, and
-    /// [`Pinned`](SynchronizeError::Pinned) when protected loads hold what is left.
+    /// [`Pinned`](SynchronizeError::Pinned) if protected loads hold what is left.
     ///
     /// # Panics
     /// As [`poll`](Reclaimer::poll).
@@ -276,7 +277,7 @@ impl Reclaimer {
     pub(super) fn flush_until(&mut self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
-        // Once: others may leave more to the domain for ever.
+        // Only once: other threads may leave more to the domain again and again.
         self.list.adopt(usize::MAX);
         if let Some(token) = self.list.close() {
             let core = Arc::clone(self.list.core());
@@ -309,12 +310,12 @@ impl Reclaimer {
         }
     }
 
-    /// Objects that wait to be freed.
+    /// Number of objects that wait to be freed.
     pub fn pending(&self) -> usize {
         self.list.len()
     }
 
-    /// Their size in bytes, without what they own elsewhere.
+    /// Size in bytes of the objects that wait to be freed, without what they own elsewhere.
     pub fn pending_bytes(&self) -> usize {
         self.list.bytes()
     }
@@ -414,37 +415,37 @@ impl<R> ReclaimerBuilder<R> {
         }
     }
 
-    /// Objects that may wait at a time, at least 1; by default 65,536, of a background reclaimer 1,048,576.
+    /// Objects that may wait at a time, at least 1. By default 65,536; for a background reclaimer, 1,048,576.
     pub fn max_pending(mut self, objects: usize) -> Self {
         self.objects = Some(objects.max(1));
         self
     }
 
-    /// Bytes that may wait at a time, without what the objects own elsewhere; unlimited by default. What a poll adopts of the
-    /// domain may go beyond it, once, by a share of 64 objects.
+    /// Bytes that may wait at a time, without what the objects own elsewhere; unlimited by default. What a poll adopts from the
+    /// domain may exceed the limit once, by a share of 64 objects.
     pub fn max_pending_bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
         self
     }
 
     /// Number of retired objects for which a grace period starts at once; 128 by default, at least 1. In a domain that needs
-    /// heavy fences, such batches gather for one: for 32 times as long as the last one took, 1 ms at the most, and up to 32
-    /// of them, so that fences take some 3 % of a busy writer's time. Without a `fence_interval` they do not.
+    /// heavy fences, full batches gather for one fence: up to 32 batches, for 32 times as long as the last fence took, at most
+    /// 1 ms. So fences take some 3 % of a busy writer's time. With a `fence_interval` of zero, batches do not gather.
     pub fn batch(mut self, objects: usize) -> Self {
         self.pace.batch = objects.max(1);
         self
     }
 
     /// Time between two grace periods that are started for less than a batch; 50 µs by default. It bounds how
-    /// often the heavy fences of this reclaimer interrupt the other cores, and matters only to domains that
-    /// need them.
+    /// often the heavy fences of this reclaimer interrupt the other cores. It matters only in domains that
+    /// need heavy fences.
     pub fn fence_interval(mut self, interval: Duration) -> Self {
         self.pace.interval = interval;
         self
     }
 
-    /// What [`Reclaimer::retire`] does when there is no room, and a background reclaimer's retire handles, unless they are
-    /// [told otherwise](super::RetireHandle::when_full); the object is handed back by default.
+    /// What [`Reclaimer::retire`] does when there is no room. For a background reclaimer, what its retire handles do, unless
+    /// [their own setting](super::RetireHandle::when_full) differs. By default, the object is handed back.
     pub fn when_full(mut self, when_full: WhenFull) -> Self {
         self.when_full = when_full;
         self
@@ -456,7 +457,7 @@ impl<R> ReclaimerBuilder<R> {
 }
 
 impl ReclaimerBuilder<Reclaimer> {
-    /// Makes a reclaimer that its owner polls. Nothing that was chosen can be refused.
+    /// Makes a reclaimer that its owner polls. No setting makes this fail.
     pub fn build(self) -> Reclaimer {
         let limits = self.limits(Reclaimer::DEFAULT_MAX_PENDING);
         Reclaimer::of(RetireList::new(self.core, self.pace, limits), self.when_full)
@@ -464,7 +465,7 @@ impl ReclaimerBuilder<Reclaimer> {
 }
 
 impl ReclaimerBuilder<BackgroundReclaimer> {
-    /// Makes a reclaimer for a thread of its own. Nothing that was chosen can be refused.
+    /// Makes a reclaimer for a thread of its own. No setting makes this fail.
     pub fn build(self) -> BackgroundReclaimer {
         let limits = self.limits(BackgroundReclaimer::DEFAULT_MAX_PENDING);
         BackgroundReclaimer::new(self.core, self.pace, limits, self.when_full)

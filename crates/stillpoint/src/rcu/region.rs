@@ -32,7 +32,7 @@ pub(crate) mod sealed {
         fn core(&self) -> &Core;
     }
 
-    // SAFETY: a borrow of what the promise holds for, as long as that is borrowed.
+    // SAFETY: this borrows a value that keeps the promise, and lives no longer than that borrow.
     unsafe impl<R: Sealed + ?Sized> Sealed for &R {
         #[inline(always)]
         fn core(&self) -> &Core {

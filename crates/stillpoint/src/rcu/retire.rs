@@ -1,4 +1,4 @@
-//! How an object is retired: the same for a reclaimer's own queue and for the inbox of a background reclaimer.
+//! How an object is retired: common to a reclaimer's own queue and the inbox of a background reclaimer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,14 +11,14 @@ use super::error::{RetireError, RetireErrorKind};
 use super::limits::WhenFull;
 use super::retired::{Parts, Retired};
 
-/// What takes retired objects in.
+/// A place that takes retired objects in.
 pub(super) trait Queue {
     fn core(&self) -> &Arc<Core>;
 
-    /// Whether nobody looks after what is handed in.
+    /// Whether no thread looks after what is handed in any more.
     fn is_closed(&self) -> bool;
 
-    /// Takes up room for one object; where there is none, after what can be done about that at once.
+    /// Takes up room for one object. If there is none, first does what can make room at once.
     ///
     /// # Panics
     /// With the panic of a destructor.
@@ -29,18 +29,18 @@ pub(super) trait Queue {
 
     fn when_full(&self) -> WhenFull;
 
-    /// Waits a little for whatever is in the way.
+    /// Waits a little for the obstacle to pass.
     fn pause(&self, patience: &mut Patience, deadline: Option<Instant>);
 
     fn count_wait(&self);
 
-    /// Whether the calling thread holds up what is in the way, so that to wait without an end could be to wait for itself.
+    /// Whether the calling thread holds up the obstacle, so that it could wait for itself if it waited without a limit.
     fn is_held_up_by_caller(&self) -> bool;
 
     fn count_handed_back(&self);
 }
 
-/// Retires an object that was not taken in at once: waits for room as long as the queue was told.
+/// Retires an object that was not taken in at once: waits for room as long as the queue is set to.
 #[cold]
 #[inline(never)]
 pub(super) fn retire<T: Send + Sync + 'static>(
@@ -50,7 +50,7 @@ pub(super) fn retire<T: Send + Sync + 'static>(
     retire_within(queue, Retired::from_parts(parts), None)
 }
 
-/// Retires an object, and waits for room, for `limit` at the longest.
+/// Retires an object, and waits for room for at most `limit`.
 pub(super) fn retire_timeout<T: Send + Sync + 'static>(
     queue: &mut impl Queue,
     retired: Retired<T>,
@@ -65,7 +65,7 @@ fn retire_within<T: Send + Sync + 'static>(
     limit: Option<Duration>,
 ) -> Result<(), RetireError<T>> {
     let is_own = retired.parts().is_of(queue.core());
-    // A panic of a destructor drops the object, which is left to its domain.
+    // A panic of a destructor drops `retired`, which leaves the object to its domain.
     match room(queue, size_of::<T>(), is_own, limit) {
         Ok(()) => {
             queue.push(retired.into_parts().into_garbage());
@@ -75,10 +75,10 @@ fn retire_within<T: Send + Sync + 'static>(
     }
 }
 
-/// Takes up room for one object, and waits for room for at most `limit`; without a limit, as long as the queue was set to wait.
+/// Takes up room for one object, and waits for room for at most `limit`; without a limit, as long as the queue is set to.
 ///
 /// # Panics
-/// With the panic of a destructor; no room is taken up then.
+/// With the panic of a destructor; then no room is taken up.
 pub(super) fn room(
     queue: &mut impl Queue,
     bytes: usize,
@@ -95,7 +95,7 @@ pub(super) fn room(
         (limit, _) => limit,
     };
     if let Some(limit) = limit {
-        // Without a deadline where the clock cannot tell it.
+        // There is no deadline if the clock cannot represent it.
         let deadline = begun.unwrap_or_else(Instant::now).checked_add(limit);
         let is_early = || deadline.is_none_or(|deadline| Instant::now() < deadline);
         if is_early() {

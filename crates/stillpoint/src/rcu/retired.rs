@@ -19,10 +19,10 @@ use stillpoint_sys::panics;
 /// It is freed when every region reader of its domain has passed **and** no hazard slot holds it. Give it to a
 /// [`Reclaimer`](super::Reclaimer), or wait with [`free`](Retired::free). It can still be read.
 ///
-/// **A value that is dropped instead is left to the domain.** There its reclaimers adopt it, or a later
-/// [`synchronize`](super::Domain::synchronize) frees it; without either it waits for the last handle. A drop cannot be
-/// refused: it is taken in even beyond the [limits of the domain](super::DomainBuilder::max_pending), which keep others
-/// out until it is freed, and [`Stats::beyond_limits`](super::Stats::beyond_limits) counts it.
+/// **A value that is dropped instead is left to the domain.** There, reclaimers of the domain adopt it, or a later
+/// [`synchronize`](super::Domain::synchronize) frees it. Without either, it waits until the last handle is dropped. A drop cannot
+/// be refused: the object is taken in even beyond the [limits of the domain](super::DomainBuilder::max_pending). Other
+/// retirements then find no room until it is freed. [`Stats::beyond_limits`](super::Stats::beyond_limits) counts it.
 ///
 /// ```
 /// # use stillpoint::rcu::Domain;
@@ -36,17 +36,17 @@ use stillpoint_sys::panics;
 /// assert_eq!(reclaimer.poll(), 1); // there is no reader
 /// # Ok::<(), stillpoint::rcu::RetireError<i32>>(())
 /// ```
-#[must_use = "give it to a reclaimer; dropping it leaves it to whoever reclaims in the domain next"]
+#[must_use = "give it to a reclaimer; dropping it leaves it to the next reclaimer of the domain"]
 pub struct Retired<T: Send + Sync + 'static> {
     parts: Parts<T>,
 }
 
-/// What a [`Retired`] is made of. A value is taken apart where it is handed on: as nobody takes its address then, it stays in
+/// The fields of a [`Retired`]. A value is taken apart where it is handed on: its address is not taken then, so it stays in
 /// registers from the exchange to the queue.
 pub(super) struct Parts<T> {
     object: NonNull<T>,
     domain: Name,
-    /// The token of the first attempt to free it here.
+    /// The token of the first attempt to free the object.
     token: Option<u64>,
 }
 
@@ -58,26 +58,26 @@ impl<T> Clone for Parts<T> {
 
 impl<T> Copy for Parts<T> {}
 
-// SAFETY: a `Retired` owns its object like a box, but shares it with readers on other threads.
+// SAFETY: a `Retired` owns its object like a box, but shares it with readers on other threads: `T` is `Send + Sync`.
 unsafe impl<T: Send + Sync + 'static> Send for Retired<T> {}
 // SAFETY: a shared `Retired` gives only shared access to the object.
 unsafe impl<T: Send + Sync + 'static> Sync for Retired<T> {}
 
 impl<T: Send + Sync + 'static> Retired<T> {
     /// # Safety
-    /// `object` came from `Box::into_raw`, has just been unlinked by the caller from a cell of `domain`, and is
-    /// owned only by the caller from now on, but for readers that hold it.
+    /// `object` came from `Box::into_raw`, the caller has just unlinked it from a cell of `domain`, and from now on only the
+    /// caller owns it; readers may still hold it.
     pub(super) unsafe fn new(object: NonNull<T>, domain: Name) -> Self {
         Self::from_parts(Parts { object, domain, token: None })
     }
 
-    /// Frees the object if no reader can hold it, or hands it back. Never waits.
+    /// Frees the object if no reader can hold it, otherwise hands it back. Never waits.
     ///
-    /// The first call starts a grace period and later ones check it. Each call may issue a heavy fence and
-    /// scans all readers: for a stream of objects use a [`Reclaimer`](super::Reclaimer).
+    /// The first call starts a grace period; later calls check it. Each call may issue a heavy fence and
+    /// scans all readers. For a stream of objects, use a [`Reclaimer`](super::Reclaimer).
     ///
     /// # Errors
-    /// The object itself, when a reader may still hold it or the kernel refuses the fence.
+    /// The object itself, if a reader may still hold it or the kernel refuses the fence.
     ///
     /// ```
     /// # use stillpoint::rcu::Domain;
@@ -99,8 +99,8 @@ impl<T: Send + Sync + 'static> Retired<T> {
         }
     }
 
-    /// The grace period that the object waits for, to be awaited: started by the first call of this or of
-    /// [`try_free`](Retired::try_free). When it is over, `try_free` fails only for protected loads.
+    /// The token of the grace period that the object waits for, for [`Domain::grace_period`]. The first call of this or of
+    /// [`try_free`](Retired::try_free) starts it. When it is over, `try_free` fails only for protected loads.
     ///
     /// # Panics
     /// If the object is of another domain.
@@ -111,7 +111,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// let cell = domain.cell(1);
     /// let mut old = cell.replace(2).unwrap();
     /// domain.grace_period(old.token(&domain)).await?;
-    /// assert!(old.try_free().is_ok()); // nobody has protected it
+    /// assert!(old.try_free().is_ok()); // no reader has protected it
     /// # Ok(())
     /// # }
     /// # let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -129,15 +129,14 @@ impl<T: Send + Sync + 'static> Retired<T> {
         Token::new(core, *self.parts.token.get_or_insert_with(|| core.protocol.start()))
     }
 
-    /// Waits until no reader can hold the object, however long that takes, and frees it.
+    /// Waits until no reader can hold the object, without a limit, and frees it.
     ///
-    /// The release of a protected load wakes nobody: this call looks again after 50 µs, then after twice that, and so on,
+    /// The release of a protected load wakes no thread. This call looks again after 50 µs, then after twice as long, and so on,
     /// up to 1 ms.
     ///
     /// # Errors
-    /// As [`Domain::synchronize`](super::Domain::synchronize); [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also when
-    /// a protected load of the calling thread holds the object. The object is handed back.
-    ///
+    /// As [`Domain::synchronize`](super::Domain::synchronize); [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also if
+    /// a protected load of the calling thread holds the object. The error hands the object back.
     /// # Panics
     /// With the panic of the object's destructor.
     ///
@@ -152,11 +151,11 @@ impl<T: Send + Sync + 'static> Retired<T> {
         self.free_until(None)
     }
 
-    /// As [`free`](Retired::free), for `limit` at the longest.
+    /// As [`free`](Retired::free), for at most `limit`.
     ///
     /// # Errors
     /// Also [`Stalled`](SynchronizeError::Stalled), with a report on the region reader in the way, and
-    /// [`Pinned`](SynchronizeError::Pinned) when a protected load holds the object. The object is handed back.
+    /// [`Pinned`](SynchronizeError::Pinned) if a protected load holds the object. The error hands the object back.
     ///
     /// # Panics
     /// As [`free`](Retired::free).
@@ -236,7 +235,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
         is_free(&core, token, self.parts.object.as_ptr().addr())
     }
 
-    /// The object, which [`is_free`](Retired::is_free).
+    /// The object; [`is_free`](Retired::is_free) was true.
     fn take_object(self) -> Box<T> {
         let Parts { object, domain, .. } = self.into_parts();
         // SAFETY: it came from `Box::into_raw` (see `new`), and no reader can hold it any more.
@@ -254,13 +253,13 @@ impl<T: Send + Sync + 'static> Retired<T> {
         self.into_parts().object
     }
 
-    /// Whoever takes a value apart owns the object.
+    /// Takes the value apart. The caller then owns the object.
     #[inline(always)]
     pub(super) fn into_parts(self) -> Parts<T> {
         ManuallyDrop::new(self).parts
     }
 
-    /// From the parts of one that was taken apart, once.
+    /// Puts a value together from its parts, once.
     #[inline(always)]
     pub(super) fn from_parts(parts: Parts<T>) -> Self {
         Self { parts }
@@ -271,7 +270,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
     }
 }
 
-/// Whether no reader can hold the object at `address` any more, which was unlinked before `token` was started.
+/// Whether no reader can hold the object at `address` any more. It was unlinked before `token` was started.
 pub(crate) fn is_free(core: &Core, token: u64, address: usize) -> bool {
     let over = matches!(core.protocol.check(token), Ok(Grace::Over));
     over && {
@@ -297,7 +296,7 @@ impl<T: Send + Sync + 'static> Parts<T> {
         Garbage::object(self.object)
     }
 
-    /// For an object that nobody has handed on.
+    /// Leaves the object of a dropped value to its domain.
     #[cold]
     fn leave_to_domain(self) {
         let garbage = self.into_garbage();

@@ -5,12 +5,12 @@ use super::engine::core::record::{ReaderKind, Record};
 use super::engine::Core;
 use stillpoint_sys::os::Doing;
 
-/// What a thread was doing when a stall was looked at, as the kernel tells it in `/proc`.
+/// What a thread was doing when a stall was inspected, as `/proc` reports it.
 ///
-/// The kernel's letter for the state of a thread does not tell [`Running`](Activity::Running) from
-/// [`Runnable`](Activity::Runnable). The processor clock of the thread does: it is read twice, some microseconds
-/// apart, and it advances while the thread runs alone. So a thread that ran for a part of that time counts as running,
-/// and so does a thread on a virtual processor that the host has preempted: its guest does not know.
+/// The kernel's letter for the state of a thread does not distinguish [`Running`](Activity::Running) from
+/// [`Runnable`](Activity::Runnable). The thread's CPU clock does: it advances only while the thread runs. It is read twice, some
+/// microseconds apart. So a thread that ran for a part of that time counts as running,
+/// and so does a thread on a virtual processor that the host has preempted, since its guest does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Activity {
@@ -20,16 +20,16 @@ pub enum Activity {
     Runnable,
     /// It waits for something else: a lock, a message, a timer.
     Sleeping,
-    /// It waits for something that no signal interrupts: most often for a disk.
+    /// It waits for an event that no signal interrupts, most often a disk.
     Uninterruptible,
-    /// It was stopped by a debugger or a tracer. (A stop signal stops all threads of a process, and so whoever would
-    /// report it.)
+    /// It was stopped by a debugger or a tracer. (A stop signal stops all threads of a process, including those that would
+    /// report the stall.)
     Stopped,
     /// It has ended without dropping its reader, or its guard, which was forgotten or leaked: this stall does not
-    /// end. Also when a thread that was started after the wait began has been given the id of the ended one; one that
-    /// was started before is taken for it.
+    /// end. Also reported if a thread that was started after the wait began has the id of the ended thread. A thread that
+    /// was started before that is taken for the ended one.
     Ended,
-    /// The kernel does not tell: `/proc` is not mounted, or the system is not Linux.
+    /// Unknown: `/proc` is not mounted, or the system is not Linux.
     Unknown,
 }
 
@@ -61,11 +61,11 @@ impl fmt::Display for Activity {
     }
 }
 
-/// A region reader that holds a grace period up, as found at one moment.
+/// A region reader that holds up a grace period, as found at one moment.
 ///
-/// Comes in the error of a timed wait, from [`Domain::stall`](super::Domain::stall), and to the
+/// It is part of the error of a timed wait, the result of [`Domain::stall`](super::Domain::stall), and the argument of the
 /// [stall hook](super::DomainBuilder::stall_hook).
-/// Protected loads are not stalls, however long they last: they hold up the objects in their hand and nothing else.
+/// Protected loads are not stalls, however long they last: they hold up only the objects that they protect.
 /// [`Stats::pinned`](super::Stats::pinned) counts those.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -74,30 +74,30 @@ pub struct Stall {
     pub domain: String,
     /// What kind of reader it is.
     pub reader: ReaderKind,
-    /// The kernel's id of its thread; on systems other than Linux, a number that the library has given it.
+    /// The kernel's id of the reader's thread; on systems other than Linux, a number that the library has given it.
     pub thread_id: u32,
-    /// The name of its thread, as far as the kernel keeps it (15 bytes); `None` when the thread has ended, and on systems other
-    /// than Linux.
+    /// The name of the reader's thread, as far as the kernel keeps it (15 bytes). `None` if the thread has ended, and on systems
+    /// other than Linux.
     pub thread_name: Option<String>,
-    /// What its thread is doing.
+    /// What the reader's thread is doing.
     pub activity: Activity,
-    /// The processor on which its thread runs, or ran last.
+    /// The processor on which the reader's thread runs, or ran last.
     pub cpu: Option<u32>,
-    /// How long it has been waited for. To the hook: by the call that reports it. Otherwise since the start of the oldest
-    /// grace period in whose way it is, among those that reclaimers, waits and futures have under way; zero when there is
-    /// none, but a token was started by hand.
+    /// How long the reader has been waited for. In a report to the hook: by the call that reports it. Otherwise: since the
+    /// start of the oldest grace period that it is in the way of, among those that reclaimers, waits and futures have under
+    /// way. Zero if there is none, but a token was started by hand.
     pub waited: Duration,
-    /// Further region readers in the way of the newest grace period.
+    /// Number of further region readers in the way of the newest grace period.
     pub others: usize,
-    /// Objects that wait to be freed. In a report to the hook by a reclaimer: those of the reclaimer, so that its poll need
-    /// not ask all others; by a future: 0. Otherwise those of the whole domain.
+    /// Objects that wait to be freed. In a report to the hook by a reclaimer: those of this reclaimer, so that its poll need
+    /// not visit all others. In a report by a future: 0. Otherwise: those of the whole domain.
     pub pending: u64,
-    /// Their size in bytes.
+    /// Size in bytes of these objects.
     pub pending_bytes: u64,
 }
 
 impl Stall {
-    /// Looks at the reader's thread, and counts the readers in the way.
+    /// Inspects the reader's thread, and counts the readers in the way.
     pub(super) fn new(core: &Core, record: &Record, waited: Duration, behind: Behind) -> Self {
         let thread_id = record.tid();
         let reader = record.kind();
@@ -143,7 +143,7 @@ impl fmt::Display for Stall {
     }
 }
 
-/// What waits behind a stalled reader.
+/// What waits for a stalled reader.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Behind {
     pub(crate) objects: u64,

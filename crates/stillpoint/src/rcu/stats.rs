@@ -4,8 +4,8 @@ use super::engine::queue::quota::{Account, Quota};
 use super::engine::Core;
 use crate::fence::FenceError;
 
-/// What a domain has done so far, as the sum of counters that their owners write: exact when the domain is
-/// quiet, and a little old otherwise.
+/// What a domain has done so far, as the sum of counters that their owners write. The sums are exact when the domain is
+/// quiet, and slightly out of date otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -18,9 +18,11 @@ pub struct Stats {
     /// Objects freed and callbacks called.
     pub freed: u64,
     /// Objects that wait to be freed. In a domain with a [limit](super::DomainBuilder::max_pending) of objects: what counts
-    /// against it, exact at any time; far below the limit, that is up to 127 more for each reclaimer in which objects wait.
+    /// against the limit, exact at any time. Far below the limit, this is up to 127 more for each reclaimer in which objects
+    /// wait.
     pub pending: u64,
-    /// Their size in bytes, without what they own elsewhere. In a domain with a limit of bytes: the same.
+    /// Size in bytes of the objects that wait, without what they own elsewhere. In a domain with a limit of bytes: what counts
+    /// against that limit.
     pub pending_bytes: u64,
     /// The domain's limit of objects, if it has one.
     pub max_pending: Option<usize>,
@@ -36,10 +38,10 @@ pub struct Stats {
     /// How often a retirement that found no room freed objects that others had retired: through a retire handle with
     /// [`WhenFull::Reclaim`](super::WhenFull::Reclaim), or through a [`Reclaimer`](super::Reclaimer) of a full domain.
     pub reclaims_by_retirers: u64,
-    /// Objects among them that were past their grace period when their reclaimer was last polled, and that protected
-    /// loads held.
+    /// Pending objects that protected loads held, although their grace period was over, when their reclaimer was last
+    /// polled.
     pub pinned: u64,
-    /// How long the oldest grace period with pending objects has been going on.
+    /// How long the oldest grace period with pending objects has been under way.
     pub oldest: Option<Duration>,
     /// Registered readers of all kinds.
     pub readers: usize,
@@ -47,9 +49,9 @@ pub struct Stats {
     pub owned: usize,
     /// How often a preempted reader was boosted: see [`Boost`](super::Boost).
     pub boosted: u64,
-    /// How often that was not possible: the kernel refused, or had no file in `/proc` for the thread.
+    /// How often a boost was not possible: the kernel refused it, or had no file in `/proc` for the thread.
     pub boost_refused: u64,
-    /// Why the last heavy fence failed. Nothing is freed until one succeeds.
+    /// Why the last heavy fence failed. Nothing is freed until a fence succeeds.
     pub fence_error: Option<FenceError>,
 }
 

@@ -1,6 +1,6 @@
-//! What wakes those who sleep, and what does not: each notification there is.
+//! Which calls wake sleeping threads, and which do not: the tests cover each notification.
 //!
-//! Nobody sleeps here, and no time is measured: see `Event::is_notified_by`.
+//! No thread sleeps here, and no time is measured: see `Event::is_notified_by`.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ fn each_phase_and_the_last_handle_wake_the_reclaimer() {
     assert_eq!(inbox.phase(), CLOSED, "there is no way back");
 }
 
-/// A background reclaimer may sleep without a limit.
+/// A background reclaimer may be asleep without a limit.
 #[test]
 fn what_is_left_to_the_domain_wakes_reclaimers() {
     let domain = Domain::new();
@@ -72,7 +72,7 @@ fn what_is_left_to_the_domain_wakes_reclaimers() {
     assert!(!is_notified_by(&domain, || assert_eq!(reclaimer.poll(), 1)), "nothing is left");
     reclaimer.retire(retired(&domain)).expect("there is room");
     assert!(is_notified_by(&domain, || drop(reclaimer)));
-    // What is left was out of sight meanwhile.
+    // What is left was not visible meanwhile.
     drop(retired(&domain));
     let mut small = domain.reclaimer_builder().max_pending(1).fence_interval(Duration::ZERO).build();
     assert!(is_notified_by(&domain, || assert_eq!(small.poll(), 1)), "another one is left");
@@ -82,7 +82,7 @@ fn what_is_left_to_the_domain_wakes_reclaimers() {
     assert!(is_notified_by(&domain, || drop(background)));
 }
 
-/// Those who wait for room in the domain.
+/// Wakes the threads that wait for room in the domain.
 #[test]
 fn what_is_freed_in_a_domain_with_a_limit_wakes_those_who_wait_for_room() {
     let limited = Domain::builder().max_pending(100).build().expect("a limit is no reason to fail");
@@ -98,7 +98,7 @@ fn what_is_freed_in_a_domain_with_a_limit_wakes_those_who_wait_for_room() {
     }
 }
 
-/// Those who wait for room in the queue, also if a destructor panicked.
+/// Wakes the threads that wait for room in the queue, also if a destructor panicked.
 #[test]
 fn what_a_background_reclaimer_frees_wakes_those_who_wait_for_room() {
     let domain = Domain::new();
@@ -114,7 +114,7 @@ fn what_a_background_reclaimer_frees_wakes_those_who_wait_for_room() {
     }));
 }
 
-/// The reclaimer may have fallen asleep without a limit before: who takes a submission tells nobody of it.
+/// The reclaimer may have fallen asleep without a limit before: a handle that takes a submission notifies no thread.
 #[test]
 fn who_submits_wakes_the_reclaimer_although_a_handle_has_taken_it() {
     let domain = Domain::new();
@@ -148,13 +148,13 @@ fn what_a_handle_frees_wakes_those_who_wait_for_room() {
     let handle = background.retire_handle();
     handle.retire(retired(&domain)).expect("there is room");
     reader.quiescent();
-    // The reader was quiescent before the assistant has started its grace period.
+    // The reader was quiescent before the assistant started its grace period.
     let error = handle.retire(retired(&domain)).expect_err("the reader is in the way");
     reader.quiescent();
     assert!(is_notified_by(&domain, || handle.retire(error.into_inner()).expect("the first one is freed")));
 }
 
-/// A reader tells whoever has asked it, once.
+/// A reader wakes the thread that has asked it, once.
 #[test]
 fn a_reader_that_was_asked_wakes_its_waiter() {
     let domain = Domain::new();
@@ -165,7 +165,7 @@ fn a_reader_that_was_asked_wakes_its_waiter() {
     ask();
     assert!(!is_notified_by(&domain, || drop(guard)), "the region goes on");
     assert!(is_notified_by(&domain, || drop(nested)));
-    assert!(!is_notified_by(&domain, || drop(reader.pin())), "nobody has asked again");
+    assert!(!is_notified_by(&domain, || drop(reader.pin())), "no thread has asked again");
     ask();
     assert!(is_notified_by(&domain, || drop(reader)));
 
@@ -188,13 +188,13 @@ fn a_reader_that_was_asked_wakes_its_waiter() {
     assert!(is_notified_by(&domain, || drop(reader)));
 }
 
-/// Nobody is told to look for what may not be taken, and then everybody is.
+/// No thread is woken for objects that may not be adopted yet; once they may, all are.
 #[test]
 fn the_end_of_a_collection_wakes_those_who_would_adopt() {
     let domain = Domain::new();
     let core = domain.core();
     let mut reclaimer = eager(&domain);
-    let collection = core.collect_orphans(|| false).expect("nobody is at it");
+    let collection = core.collect_orphans(|| false).expect("no other collection runs");
     drop(retired(&domain));
     assert!(core.has_orphans() && !core.has_adoptable());
     assert!(!is_notified_by(&domain, || assert_eq!(reclaimer.poll(), 0)), "it is not allowed to");
@@ -204,14 +204,14 @@ fn the_end_of_a_collection_wakes_those_who_would_adopt() {
     assert_eq!(reclaimer.poll(), 1);
 }
 
-/// It has nothing to do, however long that takes.
+/// A background reclaimer uses no processor time while it has nothing to do, however long that is.
 #[cfg(not(miri))]
 #[test]
 fn a_background_reclaimer_sleeps_while_a_barrier_collects() {
     let domain = Domain::new();
     let mut background = domain.background();
     let handle = background.retire_handle();
-    let collection = domain.core().collect_orphans(|| false).expect("nobody is at it");
+    let collection = domain.core().collect_orphans(|| false).expect("no other collection runs");
     drop(retired(&domain));
     let run = std::thread::spawn(move || {
         background.run();

@@ -10,12 +10,12 @@ use super::engine::Core;
 
 /// A weak reference to a domain, compared by address in a single instruction.
 ///
-/// The address is not used again as long as the reference exists, so that equality is identity.
+/// The address is not reused as long as the reference exists, so equality is identity.
 pub(super) struct WeakDomain(*const Core);
 
 // SAFETY: a `WeakDomain` is a `Weak<Core>` taken apart, and `Core` is `Send` and `Sync`.
 unsafe impl Send for WeakDomain {}
-// SAFETY: as above.
+// SAFETY: a `WeakDomain` is a `Weak<Core>` taken apart, and `Core` is `Send` and `Sync`.
 unsafe impl Sync for WeakDomain {}
 
 impl WeakDomain {
@@ -28,11 +28,11 @@ impl WeakDomain {
         ptr::eq(self.0, core)
     }
 
-    /// How objects name the domain that were unlinked from this cell.
+    /// How objects that were unlinked from this cell name their domain.
     #[inline(always)]
     pub(super) fn name(&self) -> Name {
-        // SAFETY: the weak count keeps the memory of the core. The name is not dropped with the core, nor changed; and a core is
-        // not `Unpin`, so that the reference to it that its drop has does not exclude this one.
+        // SAFETY: the weak count keeps the memory of the core. The name is neither changed nor dropped with the core. A core is
+        // not `Unpin`, so the exclusive reference of its drop does not exclude this shared one.
         unsafe { (&raw const (*self.0).reference).read() }
     }
 

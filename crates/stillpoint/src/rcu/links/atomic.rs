@@ -11,31 +11,31 @@ use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
 /// A link to an object, with a tag in the bits below the object's alignment. One word.
 ///
-/// It owns nothing: what it points to is freed by whoever retires it, and dropping a link drops nothing else. It knows no
+/// It owns nothing: the object is freed by the code that retires it, and dropping a link does not drop the object. It knows no
 /// domain. Methods take the orderings of atomics, and a [`Scope`]: the region in which the result may be followed, or
 /// [`Unprotected`](super::Unprotected).
 ///
 /// # The contract
 ///
-/// Loading and exchanging links is safe; following one is not. A structure keeps these rules:
+/// Loading and exchanging links is safe; following a link is not. A structure keeps these rules:
 ///
-/// 1. **One domain.** Everyone who follows its links does so with a reader of the domain that its objects are retired to.
+/// 1. **One domain.** Every thread that follows its links uses a reader of the domain that its objects are retired to.
 /// 2. **Unlinked, then retired, once.** An object is retired after the last link that led to it from a linked object was changed.
-///    Whoever changed that link retires it. It is never linked again, and nothing else frees it.
+///    The thread that changed that link retires the object. It is never linked again, and nothing else frees it.
 /// 3. **Published and followed.** An object is linked by a release operation. A link that is followed was loaded by an acquire
 ///    operation. An exchange that follows what it found is an acquire on failure as well.
 ///
-/// Under a [`Guard`](crate::rcu::Guard) or a [`QsbrReader`](crate::rcu::QsbrReader), one more rule is enough. What is reached from
-/// the structure's root within the region may be followed until the region ends, even if it was unlinked meanwhile, if
+/// Under a [`Guard`](crate::rcu::Guard) or a [`QsbrReader`](crate::rcu::QsbrReader), one more rule is enough. With it, what is
+/// reached from the structure's root within the region may be followed until the region ends, even if it was unlinked meanwhile:
 ///
-/// 4. **what an unlinked object links to is not unlinked before that object**: once an object is unlinked, its links do not change
-///    any more, or they lead to objects that are still linked.
+/// 4. **What an unlinked object links to is not unlinked before that object.** Once an object is unlinked, its links do not
+///    change any more, or they lead to objects that are still linked.
 ///
-/// Where objects are protected one by one, with [`protect`](Atomic::protect), the link must show that the object that contains it
+/// If objects are protected one by one, with [`protect`](Atomic::protect), the link must show that the object that contains it
 /// was still linked:
 ///
-/// 5. **Marked before it is unlinked.** Each link of an object gets a tag, for good, before the object is unlinked, and does
-///    not change from then on. A walker that meets a mark does not follow this link: it begins again at the root, or unlinks the
+/// 5. **Marked before it is unlinked.** Each link of an object gets a tag permanently before the object is unlinked, and does
+///    not change from then on. A walker that meets a mark does not follow this link: it starts again at the root, or unlinks the
 ///    object itself. (Or, after it has protected the object, it looks at another link that shows that the object is still linked,
 ///    as dequeuers of a queue look at its head again.)
 ///
@@ -63,7 +63,7 @@ use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 /// }
 /// assert_eq!(sum, 3);
 ///
-/// // SAFETY: nobody else uses the structure any more.
+/// // SAFETY: no other thread uses the structure any more.
 /// let mut next = unsafe { root.into_owned() };
 /// while let Some(node) = next {
 ///     next = unsafe { node.into_box().next.into_owned() };
@@ -74,12 +74,12 @@ pub struct Atomic<T: Pointee + ?Sized> {
     _object: PhantomData<*mut T>,
 }
 
-// SAFETY: whoever has a link may, on any thread, get a reference to the object and free the object. So the object has to be `Sync`
+// SAFETY: a thread that has a link may get a reference to the object, and may free the object. So the object must be `Sync`
 // and `Send`. The link itself is an atomic.
 unsafe impl<T: Pointee + Send + Sync + ?Sized> Send for Atomic<T> {}
-// SAFETY: as for `Send`: references to the object, and the object itself, may get to any thread.
+// SAFETY: as for `Send`, references to the object, and the object itself, may get to any thread.
 unsafe impl<T: Pointee + Send + Sync + ?Sized> Sync for Atomic<T> {}
-// As for atomic pointers: only code that follows the link, which is `unsafe`, can see what a panic has interrupted.
+// As for atomic pointers: only `unsafe` code, which follows the link, can see a state that a panic has interrupted.
 impl<T: Pointee + ?Sized> std::panic::UnwindSafe for Atomic<T> {}
 impl<T: Pointee + ?Sized> std::panic::RefUnwindSafe for Atomic<T> {}
 
@@ -97,7 +97,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
         Self { word: AtomicPtr::new(std::ptr::null_mut()), _object: PhantomData }
     }
 
-    /// A link to nothing. Not `const`: loom's atomics cannot be made at compile time.
+    /// A link to nothing. Not `const`: loom's atomics have no constant constructors.
     #[cfg(loom)]
     pub fn null() -> Self {
         Self::with(std::ptr::null_mut())
@@ -117,8 +117,8 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     }
 
     /// Loads the link and protects the object that it points to. If the object that contains this link was linked at that moment,
-    /// the protected object is not freed until the result is dropped or loads another link. The result has the tag, too: if it is a
-    /// mark, the containing object was not linked. See the [contract](Atomic#the-contract), rule 5.
+    /// the protected object is not freed until the result is dropped or loads another link. The result includes the tag: if the
+    /// tag is a mark, the containing object was not linked. See the [contract](Atomic#the-contract), rule 5.
     ///
     /// Lock-free: repeats only if the link, or its tag, has changed meanwhile. No fence in the asymmetric mode.
     ///
@@ -141,7 +141,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
         link
     }
 
-    /// Sets the link. What it held is forgotten, and not freed.
+    /// Sets the link. The object that it held is neither returned nor freed.
     ///
     /// ```
     /// use std::sync::atomic::Ordering;
@@ -149,7 +149,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     ///
     /// let mut link = Atomic::null();
     /// link.store(Owned::new(7), Ordering::Release);
-    /// // SAFETY: nobody else uses the link.
+    /// // SAFETY: no other thread uses the link.
     /// assert_eq!(unsafe { link.take_owned() }.as_deref(), Some(&7));
     /// ```
     ///
@@ -166,12 +166,12 @@ impl<T: Pointee + ?Sized> Atomic<T> {
         Shared::new(self.word.swap(new.into_word(), order))
     }
 
-    /// Sets the link to `new` if it holds `current`, the tag included, and returns what was set.
+    /// Sets the link to `new` if it holds `current`, including the tag, and returns what was set.
     ///
-    /// Addresses are compared: if `current` was freed meanwhile, another object may be at its address by now.
+    /// Addresses are compared: if `current` was freed meanwhile, another object may be at its address.
     ///
     /// # Errors
-    /// If the link holds something else. The error says what it holds, and hands back `new`.
+    /// If the link holds something else. The error has what the link holds, and hands back `new`.
     ///
     /// # Panics
     /// If `failure` is a release.
@@ -184,7 +184,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     /// let error = link
     ///     .compare_exchange(Shared::null(), Owned::new(2), AcqRel, Acquire, &Unprotected)
     ///     .expect_err("the link is not null");
-    /// // SAFETY: nobody else uses the link.
+    /// // SAFETY: no other thread uses the link.
     /// assert_eq!(unsafe { error.found.as_ref() }, Some(&1));
     /// assert_eq!(*error.new, 2);
     /// # drop(unsafe { link.into_owned() });
@@ -204,8 +204,8 @@ impl<T: Pointee + ?Sized> Atomic<T> {
         unsafe { exchanged(answer, new) }
     }
 
-    /// As [`compare_exchange`](Atomic::compare_exchange), but it may fail although the link holds `current`. For loops: some
-    /// processors do it more cheaply.
+    /// As [`compare_exchange`](Atomic::compare_exchange), but may fail although the link holds `current`. For loops: on some
+    /// processors it is cheaper.
     ///
     /// ```
     /// use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -223,7 +223,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     ///     }
     /// }
     /// # drop(found);
-    /// // SAFETY: nobody else uses the link.
+    /// // SAFETY: no other thread uses the link.
     /// assert_eq!(unsafe { link.into_owned() }.as_deref(), Some(&7));
     /// ```
     ///
@@ -250,8 +250,8 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     /// Sets these bits of the tag, and returns what the link held before. Lock-free.
     ///
     /// It uses exchanges that compare addresses. So the caller must keep the object that the link holds protected meanwhile, in a
-    /// region or by a [`ProtectedLink`], or have the structure to itself. Otherwise another object may be at the address by then,
-    /// and the link would be set to a pointer that was made from the freed object.
+    /// region or by a [`ProtectedLink`], or have exclusive use of the structure. Otherwise another object may be at the address
+    /// by then, and the link would be set to a pointer that was made from the freed object.
     ///
     /// ```
     /// # use std::sync::atomic::Ordering;
@@ -266,14 +266,14 @@ impl<T: Pointee + ?Sized> Atomic<T> {
         self.fetch(order, |before| before | tag)
     }
 
-    /// Clears the bits of the tag that are not set in `tag`, and returns what the link held before. Lock-free. The caller keeps the
-    /// object protected as for [`fetch_or`](Atomic::fetch_or).
+    /// Clears the bits of the tag that are not set in `tag`, and returns what the link held before. Lock-free. The caller must
+    /// keep the object protected as for [`fetch_or`](Atomic::fetch_or).
     pub fn fetch_and<'g, S: Scope>(&self, tag: usize, order: Ordering, _scope: &'g S) -> Shared<'g, T> {
         self.fetch(order, |before| before & tag)
     }
 
-    /// Flips these bits of the tag, and returns what the link held before. Lock-free. The caller keeps the object protected as for
-    /// [`fetch_or`](Atomic::fetch_or).
+    /// Flips these bits of the tag, and returns what the link held before. Lock-free. The caller must keep the object protected
+    /// as for [`fetch_or`](Atomic::fetch_or).
     pub fn fetch_xor<'g, S: Scope>(&self, tag: usize, order: Ordering, _scope: &'g S) -> Shared<'g, T> {
         self.fetch(order, |before| before ^ tag)
     }
@@ -297,7 +297,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     /// use stillpoint::rcu::Atomic;
     ///
     /// let mut link = Atomic::new(7);
-    /// // SAFETY: nobody else uses the link.
+    /// // SAFETY: no other thread uses the link.
     /// assert_eq!(unsafe { link.take_owned() }.as_deref(), Some(&7));
     /// assert!(unsafe { link.take_owned() }.is_none());
     /// ```
@@ -307,7 +307,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     pub unsafe fn take_owned(&mut self) -> Option<Owned<T>> {
         // Acquire: pairs with the release by which the object was linked.
         let word = untagged::<T>(self.word.swap(std::ptr::null_mut(), Ordering::Acquire));
-        // SAFETY: the caller's promise.
+        // SAFETY: no other thread has access to the object, by the caller's promise.
         unsafe { Shared::new(word).into_owned() }
     }
 
@@ -316,7 +316,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     /// # Safety
     /// As for [`Shared::into_owned`].
     pub unsafe fn into_owned(mut self) -> Option<Owned<T>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: no other thread has access to the object, by the caller's promise.
         unsafe { self.take_owned() }
     }
 
@@ -345,10 +345,10 @@ impl<T: Pointee + ?Sized> From<Shared<'_, T>> for Atomic<T> {
     }
 }
 
-/// What an exchange of words says of links.
+/// Converts the result of an exchange of words into links.
 ///
 /// # Safety
-/// `new` came from `into_word` of a value that is gone, and is not linked if the exchange did not take place.
+/// `new` came from `into_word` of a value that is gone. It is not linked if the exchange failed.
 #[inline(always)]
 unsafe fn exchanged<'g, T: Pointee + ?Sized, P: Linkable<T>>(
     answer: Result<*mut (), *mut ()>,
@@ -357,7 +357,7 @@ unsafe fn exchanged<'g, T: Pointee + ?Sized, P: Linkable<T>>(
     match answer {
         Ok(_) => Ok(Shared::new(new)),
         Err(found) => Err(CompareExchangeError {
-            // SAFETY: the caller's promise.
+            // SAFETY: the word came from `into_word`, and the exchange failed, so it is not linked.
             new: unsafe { P::from_word(new) },
             found: Shared::new(found),
         }),

@@ -1,4 +1,4 @@
-//! Typed links, for those who write data structures: [`Atomic`], [`Owned`], [`Shared`], and [`ProtectedLink`].
+//! Typed links, for authors of data structures: [`Atomic`], [`Owned`], [`Shared`], and [`ProtectedLink`].
 //!
 //! Unlike a cell, a link owns nothing and knows no domain: the structure decides when an object is unlinked, and to which domain
 //! the object is retired. So it is `unsafe` to follow a link, and to retire what it pointed to. The contract is in the

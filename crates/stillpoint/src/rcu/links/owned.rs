@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use super::pointee::{InArc, Pointee};
 use super::shared::{tag_of, tagged, untagged, Shared};
 
-/// An object that is not linked yet, with a tag. Like a box, it is owned by one owner only; it takes one word.
+/// An object that is not linked yet, with a tag. Like a box, it has a single owner. It takes one word.
 ///
 /// ```
 /// use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ use super::shared::{tag_of, tagged, untagged, Shared};
 ///     .compare_exchange(Shared::null(), new, Ordering::Release, Ordering::Relaxed, &Unprotected)
 ///     .expect("the link is null");
 /// assert_eq!(linked.tag(), 1);
-/// // SAFETY: nobody else uses the link.
+/// // SAFETY: no other thread uses the link.
 /// let owned = unsafe { link.into_owned() }.expect("it is not null");
 /// assert_eq!(*owned.into_box(), 2);
 /// ```
@@ -49,15 +49,15 @@ impl<T> Owned<T> {
 }
 
 impl<T: Pointee + ?Sized> Owned<T> {
-    /// An object made of `init`. A slice is made of a vector, whose elements are moved; an [`InArc`] is made of an `Arc`, whose
-    /// count it takes over.
+    /// An object made from `init`. A slice is made from a vector, whose elements are moved. An [`InArc`] is made from an `Arc`,
+    /// whose count it takes over.
     pub fn init(init: T::Init) -> Self {
         // SAFETY: `T::init` has made the object just now, and this value owns it.
         unsafe { Self::from_raw(T::init(init).as_ptr()) }
     }
 
     /// # Safety
-    /// The address is not null. It is that of an object from `T::init` that the caller owns.
+    /// The address is not null. It is that of an object from `T::init`, which the caller owns.
     pub(super) unsafe fn from_raw(word: *mut ()) -> Self {
         Self { word, _object: PhantomData }
     }
@@ -76,7 +76,7 @@ impl<T: Pointee + ?Sized> Owned<T> {
         tag_of::<T>(self.word)
     }
 
-    /// The same object with another tag. Bits that the alignment has no room for are ignored.
+    /// The same object with another tag. Bits that do not fit below the alignment are ignored.
     #[must_use]
     pub fn with_tag(self, tag: usize) -> Self {
         let word = tagged::<T>(self.into_raw(), tag);
@@ -84,13 +84,13 @@ impl<T: Pointee + ?Sized> Owned<T> {
         unsafe { Self::from_raw(word) }
     }
 
-    /// Gives up ownership of the object to whoever retires it or owns it later.
+    /// Gives up ownership of the object. The code that later retires or owns the object must free it.
     ///
     /// ```
     /// use stillpoint::rcu::{Owned, Unprotected};
     ///
     /// let shared = Owned::new(7).into_shared(&Unprotected);
-    /// // SAFETY: nobody else has it.
+    /// // SAFETY: no other code has the object.
     /// assert_eq!(unsafe { shared.into_owned() }.as_deref(), Some(&7));
     /// ```
     pub fn into_shared<S: super::Scope>(self, _scope: &S) -> Shared<'_, T> {

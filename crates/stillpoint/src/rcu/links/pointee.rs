@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// What a link can point to: how an object is made, found from one word, and freed.
 ///
-/// Implemented for every sized type, whose objects are in boxes; for slices, which store their length in front of the elements,
+/// Implemented for every sized type, whose objects are in boxes; for slices, which store their length before the elements,
 /// so that a link is one word; and for [`InArc`].
 ///
 /// ```
@@ -26,9 +26,9 @@ use std::sync::Arc;
 pub unsafe trait Pointee {
     /// The type that references to the object have.
     type Target: ?Sized;
-    /// What an object is made of.
+    /// What an object is made from.
     type Init;
-    /// Addresses are multiples of this, so there are as many tags.
+    /// Addresses are multiples of this, so this is also the number of tags.
     const ALIGN: usize;
 
     /// Makes an object, which the caller owns.
@@ -37,7 +37,7 @@ pub unsafe trait Pointee {
     /// The object.
     ///
     /// # Safety
-    /// The object came from `init`, is not dropped during `'a`, and nobody has an exclusive reference to it meanwhile.
+    /// The object came from `init`, is not dropped during `'a`, and no exclusive reference to it exists meanwhile.
     unsafe fn target<'a>(object: NonNull<()>) -> &'a Self::Target;
 
     /// Size of the object itself in bytes, without what it owns elsewhere.
@@ -49,7 +49,7 @@ pub unsafe trait Pointee {
     /// Drops the object and frees its memory.
     ///
     /// # Safety
-    /// The object came from `init`, the caller owns it, and nobody uses it any more.
+    /// The object came from `init`, the caller owns it, and nothing uses it any more.
     unsafe fn drop(object: NonNull<()>);
 }
 
@@ -64,7 +64,7 @@ unsafe impl<T> Pointee for T {
     }
 
     unsafe fn target<'a>(object: NonNull<()>) -> &'a T {
-        // SAFETY: the caller's promise.
+        // SAFETY: the object is a `T` that is not dropped during `'a`, by the caller's promise.
         unsafe { object.cast().as_ref() }
     }
 
@@ -88,15 +88,15 @@ fn slice_layout<T>(len: usize) -> (usize, Layout) {
 /// # Safety
 /// `object` came from `<[T]>::init`, and is not dropped yet.
 unsafe fn elements<T>(object: NonNull<()>) -> NonNull<[T]> {
-    // SAFETY: `init` has written the length there.
+    // SAFETY: `init` has written the length at the address.
     let len = unsafe { object.cast::<usize>().read() };
-    // SAFETY: the elements begin there, in the same allocation.
+    // SAFETY: the elements begin at this offset, in the same allocation.
     let first = unsafe { object.byte_add(slice_layout::<T>(len).0) };
     NonNull::slice_from_raw_parts(first.cast(), len)
 }
 
-// SAFETY: the layout has the alignment of the length or of the elements, whichever is greater; the elements are dropped by
-// `drop` only, and come from a vector.
+// SAFETY: the layout has the greater alignment of the length and the elements. Only `drop` drops the elements, which
+// come from a vector.
 unsafe impl<T> Pointee for [T] {
     type Target = [T];
     type Init = Vec<T>;
@@ -107,7 +107,7 @@ unsafe impl<T> Pointee for [T] {
         let (offset, layout) = slice_layout::<T>(init.len());
         // SAFETY: the layout has room for the length at least.
         let memory = NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout));
-        // SAFETY: the memory has room for the length, and after it for that many elements. The elements move there: the vector's
+        // SAFETY: the memory has room for the length, and after it for the elements. The elements move there: the vector's
         // length is set to 0, so that it frees only its memory.
         unsafe {
             memory.cast().write(init.len());
@@ -122,12 +122,12 @@ unsafe impl<T> Pointee for [T] {
     }
 
     unsafe fn target<'a>(object: NonNull<()>) -> &'a [T] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the object came from `init`, and is not dropped during `'a`, by the caller's promise.
         unsafe { elements(object).as_ref() }
     }
 
     unsafe fn bytes(object: NonNull<()>) -> usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: the object came from `init`, and is not dropped, by the caller's promise.
         slice_layout::<T>(unsafe { elements::<T>(object) }.len()).1.size()
     }
 
@@ -142,7 +142,7 @@ unsafe impl<T> Pointee for [T] {
             }
         }
 
-        // SAFETY: the caller's promise.
+        // SAFETY: the object came from `init`, and is not dropped yet, by the caller's promise.
         let elements = unsafe { elements::<T>(object) };
         let _memory = Memory(object, slice_layout::<T>(elements.len()).1);
         // SAFETY: the caller owns the elements, and they are dropped once.
@@ -150,8 +150,8 @@ unsafe impl<T> Pointee for [T] {
     }
 }
 
-/// A pointee whose object is in an [`Arc`]: a link to it has its own count, which is given up some time after the object is
-/// retired. A type only for the parameter of links; it has no values.
+/// A pointee whose object is in an [`Arc`]: a link to it holds its own reference count, which is given up some time after the
+/// object is retired. The type is only a parameter of links; it has no values.
 ///
 /// ```
 /// use std::sync::{atomic::Ordering, Arc};
@@ -166,7 +166,7 @@ unsafe impl<T> Pointee for [T] {
 /// // SAFETY: nothing is retired before the guard ends.
 /// let another = unsafe { shared.to_arc() }.expect("it is not null");
 /// assert!(Arc::ptr_eq(&value, &another));
-/// // SAFETY: nobody else uses the link.
+/// // SAFETY: no other thread uses the link.
 /// drop(unsafe { link.into_owned() });
 /// assert_eq!(Arc::strong_count(&value), 2);
 /// ```
@@ -177,7 +177,7 @@ pub struct InArc<T> {
     _unsized: [()],
 }
 
-// SAFETY: an `Arc`'s value is aligned, and lives as long as this count of it.
+// SAFETY: an `Arc`'s value is aligned, and lives as long as the link's reference count.
 unsafe impl<T> Pointee for InArc<T> {
     type Target = T;
     type Init = Arc<T>;
@@ -189,7 +189,7 @@ unsafe impl<T> Pointee for InArc<T> {
     }
 
     unsafe fn target<'a>(object: NonNull<()>) -> &'a T {
-        // SAFETY: the caller's promise.
+        // SAFETY: the object is the value of an `Arc` whose count is kept during `'a`, by the caller's promise.
         unsafe { object.cast().as_ref() }
     }
 
@@ -203,13 +203,13 @@ unsafe impl<T> Pointee for InArc<T> {
     }
 }
 
-/// Another count of an `Arc` that a link points to.
+/// Another reference count of an `Arc` that a link points to.
 ///
 /// # Safety
 /// As for [`Pointee::target`] of `InArc<T>`.
 pub(super) unsafe fn to_arc<T>(object: NonNull<()>) -> Arc<T> {
-    // SAFETY: the object came from an `Arc`, whose count is not given up as long as the link may be followed. The `Arc` that is made
-    // here is not dropped, so it takes no count away.
+    // SAFETY: the object came from an `Arc`, whose count is kept as long as the link may be followed. The `Arc` made
+    // here is not dropped, so it gives no count up.
     let arc = ManuallyDrop::new(unsafe { Arc::from_raw(object.cast::<T>().as_ptr()) });
     Arc::clone(&arc)
 }

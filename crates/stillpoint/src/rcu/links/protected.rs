@@ -10,11 +10,11 @@ use crate::rcu::engine::core::record::Slot;
 use crate::rcu::reader::Reader;
 use stillpoint_sys::sync::atomic::Ordering;
 
-/// What a link held when it was loaded, with its tag. This value has its own hazard slot, which protects the object: see
+/// What a link held when it was loaded, including its tag. This value has its own hazard slot, which protects the object: see
 /// [`Atomic::protect`].
 ///
-/// For walks hand over hand: two or three of these values change places (`mem::swap`), and the one in front
-/// [loads](ProtectedLink::load) the next link, which lets go of what it held. It borrows only the reader. It does not borrow the
+/// For walks hand over hand: two or three of these values change places (`mem::swap`), and the front one
+/// [loads](ProtectedLink::load) the next link, which releases what it held. It borrows only the reader. It does not borrow the
 /// link, which may be in an object that another `ProtectedLink` protects.
 ///
 /// ```
@@ -52,7 +52,7 @@ use stillpoint_sys::sync::atomic::Ordering;
 /// # }
 /// ```
 ///
-/// It cannot outlive its reader, and a reference that comes from it can outlive neither it nor its next load:
+/// It cannot outlive its reader. A reference from it cannot outlive it, or its next load:
 ///
 /// ```compile_fail,E0502
 /// # let domain = stillpoint::rcu::Domain::new();
@@ -102,7 +102,7 @@ impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
         Self { word: ptr::null_mut(), slot: None, reader, _object: PhantomData }
     }
 
-    /// Loads a link, as [`Atomic::protect`] does, into the same slot. What this value held before is no longer protected by it.
+    /// Loads a link, as [`Atomic::protect`] does, into the same slot. This value no longer protects what it held before.
     #[inline(always)]
     pub fn load(&mut self, link: &Atomic<T>) {
         // Relaxed: this address is not followed.
@@ -120,8 +120,8 @@ impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
     #[inline(always)]
     fn release(&mut self) {
         if let Some(slot) = self.slot.take() {
-            // SAFETY: the slot is this value's, and was taken out of it just now, so it is released once. The value stays on the
-            // thread of its reader.
+            // SAFETY: the slot belongs to this value, and was just taken out of it, so it is released once. The value stays on
+            // the thread of its reader.
             unsafe { slot.release() };
         }
     }
@@ -164,12 +164,12 @@ impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
     /// The object; `None` for null.
     ///
     /// # Safety
-    /// The structure keeps the [contract](Atomic#the-contract), and the reader is of its domain. The link that was loaded is a root,
-    /// or it has no mark and is in an object that was protected meanwhile (or kept by a region). Or the caller has looked since at
-    /// another link, which shows that the object was still linked.
+    /// The structure keeps the [contract](Atomic#the-contract), and the reader is of its domain. One of these holds: the loaded
+    /// link is a root; or the link has no mark, and is in an object that was protected meanwhile (or kept by a region); or the
+    /// caller has since looked at another link, which shows that the object was still linked.
     #[inline(always)]
     pub unsafe fn as_ref(&self) -> Option<&T::Target> {
-        // SAFETY: the slot has held the object since it was linked; the confirming load was an acquire.
+        // SAFETY: the slot has held the object since a time when it was linked. The confirming load was an acquire.
         unsafe { self.shared().as_ref() }
     }
 }

@@ -22,13 +22,13 @@ pub(super) fn tag_of<T: Pointee + ?Sized>(word: *mut ()) -> usize {
     word.addr() & (T::ALIGN - 1)
 }
 
-/// The word with this tag, of which only the bits below the alignment count.
+/// The word with this tag. Bits that do not fit below the alignment are ignored.
 #[inline(always)]
 pub(super) fn tagged<T: Pointee + ?Sized>(word: *mut (), tag: usize) -> *mut () {
     untagged::<T>(word).map_addr(|word| word | (tag & (T::ALIGN - 1)))
 }
 
-/// How long what was loaded from a link may be followed: a [`Region`], or [`Unprotected`].
+/// The time for which a loaded link may be followed: a [`Region`], or [`Unprotected`].
 ///
 /// ```
 /// use std::sync::atomic::Ordering;
@@ -44,7 +44,7 @@ pub trait Scope: sealed::Scope {}
 impl<R: Region> Scope for R {}
 impl Scope for Unprotected {}
 
-/// The scope for links that are not followed, or that are in a structure which nobody else uses.
+/// The scope for links that are not followed, or that are in a structure that no other thread uses.
 ///
 /// ```
 /// # use std::sync::atomic::Ordering;
@@ -80,11 +80,11 @@ pub(super) mod sealed {
     impl Scope for Unprotected {}
 
     pub trait Linkable {
-        /// The word of a link that is set to this.
+        /// The word of a link to this object.
         fn into_word(self) -> *mut ();
 
         /// # Safety
-        /// The word came from `into_word`, and has not been linked.
+        /// The word came from `into_word`, and was not linked.
         unsafe fn from_word(word: *mut ()) -> Self;
     }
 
@@ -94,7 +94,7 @@ pub(super) mod sealed {
         }
 
         unsafe fn from_word(word: *mut ()) -> Self {
-            // SAFETY: the caller's promise.
+            // SAFETY: the word came from `into_word`, so it is that of an owned object, which was not linked.
             unsafe { Self::from_raw(word) }
         }
     }
@@ -110,9 +110,9 @@ pub(super) mod sealed {
     }
 }
 
-/// What a link holds: a pointer to an object, or null, and a tag. One word, which is copied freely.
+/// The content of a link: a pointer to an object, or null, and a tag. One word, which is copied freely.
 ///
-/// The lifetime is that of the scope in which it was loaded. Following it is `unsafe`: see [`Atomic`](super::Atomic).
+/// The lifetime is that of the scope in which the link was loaded. Following it is `unsafe`: see [`Atomic`](super::Atomic).
 /// Comparisons include the tag.
 ///
 /// ```
@@ -122,7 +122,7 @@ pub(super) mod sealed {
 /// let link = Atomic::new(7_u32);
 /// let shared = link.load(Ordering::Acquire, &Unprotected).with_tag(1);
 /// assert_eq!(shared.tag(), 1);
-/// // SAFETY: nobody else has the link.
+/// // SAFETY: no other thread has the link.
 /// assert_eq!(unsafe { shared.as_ref() }, Some(&7));
 /// assert_ne!(shared, shared.with_tag(0));
 /// assert!(Shared::<u32>::null().with_tag(1).is_null());
@@ -167,7 +167,7 @@ impl<'g, T: Pointee + ?Sized> Shared<'g, T> {
         tag_of::<T>(self.word)
     }
 
-    /// The same object with another tag. Bits that the alignment has no room for are ignored.
+    /// The same object with another tag. Bits that do not fit below the alignment are ignored.
     #[inline(always)]
     #[must_use]
     pub fn with_tag(self, tag: usize) -> Self {
@@ -182,28 +182,28 @@ impl<'g, T: Pointee + ?Sized> Shared<'g, T> {
     /// The object; `None` for null.
     ///
     /// # Safety
-    /// It is null, or it was loaded by an acquire operation, and points to an object that is not freed during `'g` (see the
-    /// contract of [`Atomic`](super::Atomic)) and to which nobody has an exclusive reference.
+    /// It is null; or it was loaded by an acquire operation, and points to an object that is not freed during `'g` (see the
+    /// contract of [`Atomic`](super::Atomic)) and to which no exclusive reference exists.
     #[inline(always)]
     pub unsafe fn as_ref(self) -> Option<&'g T::Target> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the object is not freed during `'g`, and no exclusive reference to it exists, by the caller's promise.
         self.object().map(|object| unsafe { T::target(object) })
     }
 
     /// Takes ownership of the object at once: no grace period is needed. `None` for null.
     ///
     /// # Safety
-    /// It is null, or nobody but the caller has access to the object: no reader can follow a link to it, and nobody else owns or
+    /// It is null; or only the caller has access to the object: no reader can follow a link to it, and no other code owns or
     /// retires it.
     pub unsafe fn into_owned(self) -> Option<Owned<T>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: only the caller has access to the object, by its promise.
         self.object().map(|object| unsafe { Owned::from_raw(object.as_ptr()) })
     }
 
     /// Hands the object to `reclaimer`, which frees it when no reader can hold it. A full reclaimer first frees what it can at once.
-    /// If there is still no room, the object is left to the domain, beyond any limit, as a [`Retired`] that is dropped.
+    /// If there is still no room, the object is left to the domain, beyond any limit, as a [`Retired`] that is dropped is.
     ///
-    /// It takes any pointee; for pointees in boxes, [`into_retired`](Shared::into_retired) offers more.
+    /// It accepts any pointee. For pointees in boxes, [`into_retired`](Shared::into_retired) offers more.
     ///
     /// ```
     /// use std::sync::atomic::Ordering;
@@ -213,14 +213,14 @@ impl<'g, T: Pointee + ?Sized> Shared<'g, T> {
     /// let mut reclaimer = domain.reclaimer();
     /// let link = Atomic::from(Owned::<[u32]>::init(vec![1, 2, 3]));
     /// let old = link.swap(Shared::null(), Ordering::AcqRel, &Unprotected);
-    /// // SAFETY: the only link to it is gone, its readers are of this domain, and nobody else retires it.
+    /// // SAFETY: the only link to it is gone, its readers are of this domain, and no other code retires it.
     /// unsafe { old.retire(&mut reclaimer) };
     /// assert_eq!(reclaimer.poll(), 1);
     /// ```
     ///
     /// # Safety
-    /// Not null. The object was unlinked before, so that no later load finds it; it is retired once, and nothing else frees
-    /// it. Everyone who follows links to it does so with a reader of the reclaimer's domain.
+    /// Not null. The object was unlinked before, so that no later load finds it. It is retired once, and nothing else frees
+    /// it. Every thread that follows links to it uses a reader of the reclaimer's domain.
     ///
     /// # Panics
     /// As [`Reclaimer::retire`], with the panic of another object's destructor; this object is then left to the domain.
@@ -229,19 +229,19 @@ impl<'g, T: Pointee + ?Sized> Shared<'g, T> {
         T: Send + Sync + 'static,
     {
         unsafe extern "C-unwind" fn destroy<T: Pointee + ?Sized>(object: NonNull<()>, _context: *const ()) {
-            // SAFETY: called once, with the object that was retired, when nobody uses it any more.
+            // SAFETY: called once, with the object that was retired, when nothing uses it any more.
             unsafe { T::drop(object) };
         }
         let object = self.object().expect("null is not retired");
-        // SAFETY: it is not freed before it is retired here.
+        // SAFETY: the object is not freed before it is retired here.
         let bytes = unsafe { T::bytes(object) };
-        // SAFETY: the caller's promise; it may be dropped by any thread, and there is no context.
+        // SAFETY: the caller has unlinked the object and owns it. Any thread may drop it, and there is no context.
         reclaimer.take_in(unsafe { Garbage::in_context(object, bytes, ptr::null(), destroy::<T>) });
     }
 }
 
 impl<T: Send + Sync + 'static> Shared<'_, T> {
-    /// The object, in the form in which cells of `domain` return what was unlinked: hand it to any reclaimer or retire handle of
+    /// Converts the object into what cells of `domain` return when they unlink: hand it to any reclaimer or retire handle of
     /// the domain, wait for it, or drop it.
     ///
     /// ```
@@ -251,7 +251,7 @@ impl<T: Send + Sync + 'static> Shared<'_, T> {
     /// let domain = Domain::new();
     /// let link = Atomic::new(7);
     /// let old = link.swap(Shared::null(), Ordering::AcqRel, &Unprotected);
-    /// // SAFETY: the only link to it is gone, its readers are of this domain, and nobody else retires it.
+    /// // SAFETY: the only link to it is gone, its readers are of this domain, and no other code retires it.
     /// let old = unsafe { old.into_retired(&domain) };
     /// assert_eq!(*old, 7);
     /// old.free()?;
@@ -259,29 +259,29 @@ impl<T: Send + Sync + 'static> Shared<'_, T> {
     /// ```
     ///
     /// # Safety
-    /// As for [`retire`](Shared::retire), with `domain`. In addition, nobody has an exclusive reference to the object: it can still
+    /// As for [`retire`](Shared::retire), with `domain`. In addition, no exclusive reference to the object exists: it can still
     /// be read.
     ///
     /// # Panics
-    /// For null.
+    /// If the link is null.
     pub unsafe fn into_retired(self, domain: &Domain) -> Retired<T> {
         let object = self.object().expect("null is not retired").cast();
-        // SAFETY: it came from a box (`Pointee::init`); the caller's promise.
+        // SAFETY: the object came from a box (`Pointee::init`). The caller has unlinked and owns it, by its promise.
         unsafe { Retired::new(object, domain.core().reference) }
     }
 }
 
 impl<T> Shared<'_, InArc<T>> {
-    /// A further count of the `Arc`, for the caller; `None` for null.
+    /// Another reference count of the `Arc`, for the caller; `None` for null.
     ///
     /// ```
     /// use std::sync::{atomic::Ordering, Arc};
     /// use stillpoint::rcu::{Atomic, InArc, Owned, Unprotected};
     ///
     /// let mut link: Atomic<InArc<u32>> = Atomic::from(Owned::init(Arc::new(7)));
-    /// // SAFETY: nobody else uses the link.
+    /// // SAFETY: no other thread uses the link.
     /// let count = unsafe { link.load(Ordering::Acquire, &Unprotected).to_arc() };
-    /// // SAFETY: nobody else uses the link.
+    /// // SAFETY: no other thread uses the link.
     /// drop(unsafe { link.take_owned() });
     /// assert_eq!(count.as_deref(), Some(&7)); // the caller's own
     /// ```
@@ -289,7 +289,7 @@ impl<T> Shared<'_, InArc<T>> {
     /// # Safety
     /// As for [`as_ref`](Shared::as_ref).
     pub unsafe fn to_arc(self) -> Option<Arc<T>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the object is not freed during `'g`, by the caller's promise.
         self.object().map(|object| unsafe { pointee::to_arc(object) })
     }
 }

@@ -1,4 +1,4 @@
-//! Links by themselves: tags, pointees, what is freed and when.
+//! Links on their own: tags, pointees, what is freed and when.
 
 use std::cell::Cell;
 use std::mem;
@@ -72,7 +72,7 @@ fn elements_are_dropped_once_also_when_one_panics() {
 
     impl Drop for Panics {
         fn drop(&mut self) {
-            assert!(!self.panics, "as the test wants it");
+            assert!(!self.panics, "as the test asks for");
         }
     }
 
@@ -98,17 +98,17 @@ fn exchanges_see_the_tag_and_hand_back_what_was_not_linked() {
     assert_eq!(drops(&count), 1);
     let linked = link.compare_exchange(shared, Shared::null().with_tag(2), AcqRel, Acquire, &Unprotected);
     assert_eq!(linked.expect("the whole word is the same").tag(), 2);
-    // SAFETY: nobody else has it.
+    // SAFETY: no other code has it.
     drop(unsafe { shared.into_owned() });
     assert_eq!(drops(&count), 2);
     link.store(Owned::new(counted), Release);
     while link.compare_exchange_weak(Shared::null(), Shared::null(), AcqRel, Relaxed, &Unprotected).is_ok() {}
-    // SAFETY: nobody else has it.
+    // SAFETY: no other code has it.
     assert!(unsafe { link.into_owned() }.is_some());
     assert_eq!(drops(&count), 3);
 }
 
-/// Loads the link by the region, and reads it.
+/// Loads the link in the region, and reads its object.
 fn read<R: Region>(link: &Atomic<u32>, region: &R) -> u32 {
     // SAFETY: what the tests link is retired to the region's domain.
     *unsafe { link.load(Acquire, region).as_ref() }.expect("it is not null")
@@ -123,7 +123,7 @@ fn each_reader_holds_up_what_it_has() {
         let old = link.swap(Owned::new(value), AcqRel, &Unprotected);
         // SAFETY: it was unlinked here, and its readers are of the domain.
         reclaimer.retire(unsafe { old.into_retired(&domain) }).expect("there is room");
-        // A batch is fenced when the one in front of it is over, and what was held takes turns with others.
+        // A batch is fenced when the one before it is over, and held objects take turns with others.
         (0..4).map(|_| reclaimer.poll()).sum::<usize>()
     };
     let reader = domain.reader();
@@ -138,13 +138,13 @@ fn each_reader_holds_up_what_it_has() {
     assert_eq!(replace(5), 2);
     let mut protected = link.protect(&reader);
     assert_eq!(replace(6), 0);
-    // SAFETY: the link is no object's, and the slot is set.
+    // SAFETY: the link is part of no object, and the slot is set.
     assert_eq!(unsafe { protected.as_ref() }, Some(&5));
     protected.load(&link);
-    assert_eq!(replace(7), 1, "what it held before is free, and what it holds now is not");
+    assert_eq!(replace(7), 1, "what it held before is freed, and what it holds now is not");
     drop(protected);
     assert_eq!(replace(8), 2);
-    // SAFETY: nobody else has it.
+    // SAFETY: no other code has it.
     drop(unsafe { link.into_owned() });
 }
 
@@ -159,12 +159,12 @@ fn a_slot_holds_the_address_without_the_tag() {
     // SAFETY: it was unlinked here, and its readers are of the domain.
     let old = unsafe { old.into_retired(&domain) }.try_free().expect_err("it is protected");
     drop(protected);
-    old.try_free().expect("nobody has it");
+    old.try_free().expect("no reader has it");
     let protected = link.protect(&reader);
     assert_eq!((protected.tag(), protected.is_null()), (3, true));
 }
 
-/// Hand over hand: as many slots as are in use, and each is free again at the end.
+/// Hand over hand: as many slots are in use as values, and each is free again at the end.
 #[test]
 fn slots_change_places_and_are_given_back() {
     fn slots(reader: &Reader) -> usize {
@@ -187,7 +187,7 @@ fn slots_change_places_and_are_given_back() {
     assert_eq!(slots(&reader), 11);
     drop((all, front, back));
     assert_eq!(slots(&reader), 0);
-    // SAFETY: nobody else has them.
+    // SAFETY: no other code has them.
     links.into_iter().for_each(|link| drop(unsafe { link.into_owned() }));
 }
 
@@ -202,7 +202,7 @@ fn any_pointee_is_retired_also_without_room() {
     for _ in 0..2 {
         let slice = Owned::from(vec![counted.clone(), counted.clone()]).into_shared(&Unprotected);
         let arc = Owned::<InArc<Counted>>::init(Arc::clone(&shared)).into_shared(&Unprotected);
-        // SAFETY: nobody else ever had them.
+        // SAFETY: no other code ever had them.
         unsafe {
             slice.retire(&mut reclaimer);
             arc.retire(&mut reclaimer);
@@ -210,6 +210,6 @@ fn any_pointee_is_retired_also_without_room() {
     }
     assert_eq!((reclaimer.poll(), domain.stats().beyond_limits), (0, 2));
     drop(guard);
-    reclaimer.flush().expect("nobody is in the way");
+    reclaimer.flush().expect("no reader is in the way");
     assert_eq!((drops(&count), Arc::strong_count(&shared)), (4, 1));
 }

@@ -10,10 +10,10 @@ use crate::rcu::engine::queue::callbacks::Callbacks;
 use crate::rcu::error::SynchronizeError;
 use stillpoint_sys::panics;
 
-/// A queue of callbacks whose nodes are in the user's objects: a push allocates nothing, never fails, and never waits.
+/// A queue of callbacks whose nodes lie in the user's objects: a push allocates nothing, never fails, and never waits.
 ///
 /// Any thread may push. Any thread may serve the queue: by [`run`](CallbackQueue::run), by [`poll`](CallbackQueue::poll), or in
-/// [`barrier`](CallbackQueue::barrier), one thread at a time. The thread that serves the queue keeps no part of it to itself: the
+/// [`barrier`](CallbackQueue::barrier), one thread at a time. All state is in the queue, none in the thread that serves it: that
 /// thread may end, be paused, or be missing in the child of a `fork`.
 ///
 /// Callbacks that are pushed by [`push`](CallbackQueue::push) are called in their order, and wait only for region readers, not for
@@ -22,8 +22,8 @@ use stillpoint_sys::panics;
 /// was started. In domains with light readers, at most one is started every 50 µs.
 ///
 /// Callbacks count as retired objects of 0 bytes in the [statistics](crate::rcu::Stats) and limits of the domain, which cannot
-/// refuse them. This type is a cheap handle, which is cloned and shared freely. When the last handle is dropped, the callbacks
-/// that are left pass to the domain, whose reclaimers call them; this allocates.
+/// refuse them. This type is a cheap handle; clone and share it freely. When the last handle is dropped, the remaining callbacks
+/// pass to the domain, whose reclaimers call them; this allocates.
 ///
 /// ```
 /// use std::ptr::NonNull;
@@ -44,7 +44,7 @@ use stillpoint_sys::panics;
 /// let queue = CallbackQueue::new(&domain);
 /// let node = Box::leak(Box::new(Node { callback: Callback::new(), value: 7 }));
 /// // ... linked, read, and unlinked again ...
-/// // SAFETY: nobody reaches the node any more, and `free` may be called for it.
+/// // SAFETY: no thread reaches the node any more, and `free` may be called for it.
 /// unsafe { queue.push(NonNull::from(node).cast(), free) };
 /// assert_eq!(queue.poll(usize::MAX), 1);
 /// ```
@@ -54,14 +54,14 @@ pub struct CallbackQueue {
 }
 
 impl CallbackQueue {
-    /// A queue in which nothing waits. It is a handle of the domain.
+    /// An empty queue. It is a handle of the domain.
     pub fn new(domain: &Domain) -> Self {
         Self { callbacks: Arc::new(Callbacks::new(Arc::clone(domain.core()), None)) }
     }
 
-    /// As [`new`](CallbackQueue::new), with a function that is called on the thread that serves the queue: with true before the first
+    /// As [`new`](CallbackQueue::new), with a function that is called on the serving thread: with true before the first
     /// callback of each turn, and with false after the last one. It may bring a [`QsbrReader`](crate::rcu::QsbrReader) of that
-    /// thread online, and take it offline again: so callbacks may read the domain. It must not panic.
+    /// thread online, and take it offline again, so that callbacks may read the domain. It must not panic.
     ///
     /// ```
     /// # use std::ptr::NonNull;
@@ -78,11 +78,11 @@ impl CallbackQueue {
         Self { callbacks: Arc::new(Callbacks::new(Arc::clone(domain.core()), Some(frame))) }
     }
 
-    /// Calls `function` with `callback` after a grace period. Wait-free: an exchange and a store; and, if a thread that serves the
-    /// queue sleeps for lack of work, a system call that wakes it.
+    /// Calls `function` with `callback` after a grace period. Wait-free: an exchange and a store. If a serving thread sleeps
+    /// for lack of work, also a system call that wakes it.
     ///
     /// May be called from any thread, registered or not, and from callbacks. A thread that is preempted within this call holds up
-    /// what is pushed after it. What the node's memory held before does not matter.
+    /// what is pushed after it. The previous content of the node's memory does not matter.
     ///
     /// # Safety
     /// - `function` may access, through the pointer, every part of the object that it uses. The two words belong to the queue from
@@ -91,7 +91,7 @@ impl CallbackQueue {
     ///   handle of the queue is dropped. Whatever it frees was unlinked before this call, and is held by no protected load.
     #[inline]
     pub unsafe fn push(&self, callback: NonNull<Callback>, function: Function) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the node's memory belongs to the queue from now on, by the caller's promise.
         unsafe { self.callbacks.push(callback, function) };
     }
 
@@ -134,30 +134,30 @@ impl CallbackQueue {
         object: *const (),
         function: Function,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the node's memory belongs to the queue from now on, by the caller's promise.
         unsafe { self.callbacks.push_object(callback, object, function) };
     }
 
     /// Calls the callbacks whose grace period is over, `limit` at most, and returns how many it called. Never waits. Returns 0 also
     /// while another thread serves the queue, while the queue is paused, and from a callback of the queue.
     ///
-    /// Looks at `limit` callbacks, and scans the domain's readers at most nine times; the more callbacks were called, the more
-    /// rarely it scans.
+    /// Looks at `limit` callbacks, and scans the domain's readers at most nine times. The more callbacks it calls, the fewer
+    /// scans it does per callback.
     ///
     /// # Panics
-    /// With the panic of a callback, the first one if several panic; other callbacks that were ready have been called then.
+    /// With the first panic of a callback; other callbacks that were ready have been called.
     pub fn poll(&self, limit: usize) -> usize {
         self.callbacks.poll(limit)
     }
 
-    /// Serves the queue on the calling thread, until [`stop`](CallbackQueue::stop). Sleeps while there is nothing to do.
+    /// Serves the queue on the calling thread until [`stop`](CallbackQueue::stop). Sleeps while there is nothing to do.
     ///
     /// Several threads may serve one queue: they take turns. When the queue is stopped, `run` also waits for what protected loads
-    /// hold. A thread that waits for a reader is woken by that reader.
+    /// hold. A reader that a thread waits for wakes the thread.
     ///
     /// # Panics
     /// If the calling thread holds a guard of the domain, or an online QSBR reader: it would wait for itself. When it returns, with
-    /// the first panic of a callback, or of the stall hook: the other callbacks are called first.
+    /// the first panic of a callback or of the stall hook; the other callbacks are called first.
     ///
     /// ```
     /// # use std::ptr::NonNull;
@@ -179,8 +179,8 @@ impl CallbackQueue {
         self.run_while(|| true);
     }
 
-    /// As [`run`](CallbackQueue::run), which also returns as soon as `goes_on` says false, even if callbacks still wait. It is asked
-    /// between turns, and again after [`wake`](CallbackQueue::wake).
+    /// As [`run`](CallbackQueue::run), but also returns as soon as `goes_on` returns false, even if callbacks still wait. It
+    /// calls `goes_on` between turns, and again after [`wake`](CallbackQueue::wake).
     ///
     /// # Panics
     /// As [`run`](CallbackQueue::run).
@@ -204,16 +204,16 @@ impl CallbackQueue {
         panics::resume(self.callbacks.run_while(goes_on));
     }
 
-    /// Has the threads that serve the queue ask whether they are to [go on](CallbackQueue::run_while).
+    /// Lets the serving threads check whether to [go on](CallbackQueue::run_while).
     pub fn wake(&self) {
         self.callbacks.wake();
     }
 
-    /// Moves the callbacks that wait to another queue of the domain, as if they were pushed there now, in their order. Waits for a
+    /// Moves the waiting callbacks to another queue of the domain, in order, as if they were pushed there now. Waits for a
     /// thread that serves this queue, for the end of pauses, and for pushes that other threads have begun.
     ///
     /// # Panics
-    /// If the other queue is of another domain, or is this one, or if a callback of this queue calls it.
+    /// If the other queue is of another domain, or is this queue, or if a callback of this queue makes the call.
     ///
     /// ```
     /// # use std::ptr::NonNull;
@@ -240,8 +240,8 @@ impl CallbackQueue {
         self.callbacks.pass_to(&other.callbacks);
     }
 
-    /// As [`run_while`](CallbackQueue::run_while), for a thread that is still to be started, and calls what is returned. From now on,
-    /// until that is dropped, a [`barrier`](CallbackQueue::barrier) leaves the callbacks to the thread.
+    /// As [`run_while`](CallbackQueue::run_while), for a thread that has not been started yet, which calls the result. Until the
+    /// result is dropped, a [`barrier`](CallbackQueue::barrier) leaves the callbacks to that thread.
     ///
     /// ```
     /// # use stillpoint::rcu::{raw::CallbackQueue, Domain};
@@ -259,15 +259,15 @@ impl CallbackQueue {
         }
     }
 
-    /// Lets [`run`](CallbackQueue::run) return once every callback was called, those that are pushed meanwhile included. This cannot
-    /// be undone: later calls of `run` return, too. Returns at once.
+    /// Lets [`run`](CallbackQueue::run) return once every callback was called, including those that are pushed meanwhile. This
+    /// cannot be undone: later calls of `run` return, too. Returns at once.
     pub fn stop(&self) {
         self.callbacks.stop();
     }
 
     /// Waits until every callback that was pushed before this call has been called, except those of objects that protected loads
-    /// hold. Those that protected loads held and have let go of are called by the calling thread; so are all others if no thread
-    /// [runs](CallbackQueue::run) the queue. While the queue is paused, it keeps waiting. It pushes two callbacks of its own, which it
+    /// hold. The calling thread calls those that protected loads held and have released, and all others if no thread
+    /// [runs](CallbackQueue::run) the queue. Keeps waiting while the queue is paused. Pushes two callbacks of its own, which it
     /// allocates.
     ///
     /// # Errors
@@ -279,10 +279,10 @@ impl CallbackQueue {
         self.callbacks.barrier(None)
     }
 
-    /// As [`barrier`](CallbackQueue::barrier), for `limit` at most.
+    /// As [`barrier`](CallbackQueue::barrier), for at most `limit`.
     ///
     /// # Errors
-    /// As [`barrier`](CallbackQueue::barrier); when the time is up, [`Stalled`](SynchronizeError::Stalled) if a region reader is in the
+    /// As [`barrier`](CallbackQueue::barrier). After `limit`, [`Stalled`](SynchronizeError::Stalled) if a region reader is in the
     /// way of a grace period, [`Busy`](SynchronizeError::Busy) otherwise.
     ///
     /// # Panics
@@ -300,11 +300,11 @@ impl CallbackQueue {
     }
 
     /// Waits for the callback that is running, if there is one, and for the rest of its turn: at most 64 callbacks under
-    /// [`run`](CallbackQueue::run). From then on no callback is called until the returned value is dropped. Callbacks can be pushed
+    /// [`run`](CallbackQueue::run). From then on no callback is called until the result is dropped. Callbacks can be pushed
     /// meanwhile. For `fork`, and for threads that change what callbacks use.
     ///
     /// # Panics
-    /// If a callback of the queue calls it.
+    /// If a callback of the queue makes the call.
     ///
     /// ```
     /// # use std::ptr::NonNull;
@@ -326,12 +326,13 @@ impl CallbackQueue {
         Paused { queue: self.clone(), forks }
     }
 
-    /// As [`pause`](CallbackQueue::pause), for a thread that is about to `fork`; a callback may call it, too, whose turn goes on. Also
-    /// waits for pushes that other threads have begun. So the child loses nothing that was pushed before this call, except if a
-    /// callback forks: then what another thread had not pushed completely when the callback's turn began, and what was pushed after that.
+    /// As [`pause`](CallbackQueue::pause), for a thread that is about to `fork`. A callback may call it, too; its turn goes on.
+    /// Also waits for pushes that other threads have begun. So the child loses nothing that was pushed before this call. If a
+    /// callback forks, there is an exception: the child loses pushes of other threads that were incomplete when the callback's
+    /// turn began, and what was pushed after those.
     ///
-    /// If `gives_up` says true, the end of the turn is not waited for, and the child loses what waits. It is asked at first, and after
-    /// each [`wake`](CallbackQueue::wake): for callbacks that wait for the thread that forks.
+    /// If `gives_up` returns true, this call does not wait for the end of the turn, and the child loses what waits. It calls
+    /// `gives_up` first, and after each [`wake`](CallbackQueue::wake): for callbacks that wait for the forking thread.
     ///
     /// ```no_run
     /// # use stillpoint::rcu::{raw::CallbackQueue, Domain};
@@ -345,13 +346,13 @@ impl CallbackQueue {
         Paused { queue: self.clone(), forks }
     }
 
-    /// On Linux, in the child of a `fork`: lets the queue be served again. What waits in the queue is called in the child, too;
-    /// pauses are over. If the caller is a callback, its turn goes on.
+    /// On Linux, in the child of a `fork`: lets the queue be served again. What waits in the queue is called in the child, too.
+    /// Pauses are over. If the caller is a callback, its turn goes on.
     ///
-    /// If other threads of the parent were pushing at the moment of the `fork`, the child loses what they were pushing and what was
-    /// pushed after that: see [`pause_to_fork`](CallbackQueue::pause_to_fork). If another thread was serving the queue, which a pause
-    /// prevents, the child loses everything that this thread had taken from the queue and not called. What is lost stays in memory.
-    /// Call [`Domain::reset_after_fork`] as well.
+    /// If other threads of the parent were pushing at the moment of the `fork`, the child loses what they were pushing, and
+    /// what was pushed after that: see [`pause_to_fork`](CallbackQueue::pause_to_fork). If another thread was serving the
+    /// queue, which a pause prevents, the child loses everything that this thread had taken from the queue and not called. What
+    /// is lost stays in memory. Call [`Domain::reset_after_fork`] as well.
     ///
     /// ```no_run
     /// # use stillpoint::rcu::{raw::CallbackQueue, Domain};
@@ -373,11 +374,11 @@ impl CallbackQueue {
     /// The calling thread is the only one of the process.
     #[cfg(target_os = "linux")]
     pub unsafe fn reset_after_fork(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller is the only thread of the process.
         unsafe { self.callbacks.reset_after_fork() };
     }
 
-    /// Whether the calling thread is serving the queue: the call comes from one of its callbacks, however deep.
+    /// Whether the calling thread is serving the queue: the call comes from one of its callbacks, at any depth.
     ///
     /// ```
     /// # use stillpoint::rcu::{raw::CallbackQueue, Domain};
@@ -387,7 +388,7 @@ impl CallbackQueue {
         self.callbacks.is_served_here()
     }
 
-    /// How many callbacks were pushed and not called yet.
+    /// Number of callbacks that were pushed and not called yet.
     pub fn pending(&self) -> u64 {
         self.callbacks.pending()
     }
@@ -402,8 +403,8 @@ impl fmt::Debug for CallbackQueue {
     }
 }
 
-/// A pause of a [`CallbackQueue`], made by [`CallbackQueue::pause`]: while it lives, no callback of the queue is called. In the
-/// child of a `fork`, [`reset_after_fork`](CallbackQueue::reset_after_fork) ends it.
+/// A pause of a [`CallbackQueue`], made by [`CallbackQueue::pause`]: as long as it exists, no callback of the queue is called. In
+/// the child of a `fork`, [`reset_after_fork`](CallbackQueue::reset_after_fork) ends it.
 #[derive(Debug)]
 pub struct Paused {
     queue: CallbackQueue,

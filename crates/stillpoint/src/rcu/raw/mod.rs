@@ -1,9 +1,9 @@
-//! The engine without types and lifetimes: for bindings to other languages, and for those who write data structures.
+//! The engine without types and lifetimes: for bindings to other languages, and for authors of data structures.
 //!
-//! What the borrow checker ensures elsewhere, the caller promises here: each function says what. The pieces work together with
+//! What the borrow checker ensures elsewhere, the caller promises here; each function says what. The pieces work together with
 //! the rest of [`rcu`](super), in the same domains.
 //!
-//! | for | there is |
+//! | for | use |
 //! |---|---|
 //! | loads of pointers that the caller keeps | [`protect`], [`Slot`] |
 //! | objects that were not made by `Box` | [`Object`], [`Reclaimer::retire_raw`](super::Reclaimer::retire_raw), [`RetireHandle::retire_raw`](super::RetireHandle::retire_raw), [`leave`] |
@@ -15,13 +15,13 @@
 //!
 //! # The contract
 //!
-//! - **What is retired is unlinked.** No link that a reader of the domain follows leads to it any more. Whether links are marked
-//!   or frozen before that is up to the structure.
-//! - **The address that is protected is the address that is retired**, not that of a member. Hazard slots are compared with it.
+//! - **What is retired is unlinked.** No link that a reader of the domain follows leads to it any more. The structure decides
+//!   whether links are marked or frozen before that.
+//! - **The protected address is the retired address**, not that of a member. Hazard slots are compared with it.
 //! - **A load under a guard or a [`QsbrReader`](super::QsbrReader) is an acquire**, and the exchange that unlinks is a release.
 //! - **A reader's parts belong to the reader's thread**, as the reader does.
 //! - **Functions that are passed in** (`destroy`, callbacks) are called by any thread, one at a time for each object. They may
-//!   panic; the call that ran them does the rest of its work, and then continues the panic. A panic does not cross into C: a
+//!   panic. The call that ran them does the rest of its work, and then resumes the panic. A panic does not cross into C: a
 //!   function written in C cannot raise one.
 //!
 //! ```

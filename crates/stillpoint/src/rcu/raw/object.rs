@@ -8,10 +8,10 @@ use crate::rcu::engine::Core;
 use crate::rcu::error::RetireErrorKind;
 use crate::rcu::retire::{self, Queue};
 
-/// An object to be retired, and how it is destroyed. See the [example](super).
+/// An object to be retired, and the function that destroys it. See the [example](super).
 #[derive(Debug, Clone, Copy)]
 pub struct Object {
-    /// Where it is: the address that readers protect.
+    /// The address that readers protect.
     pub address: NonNull<()>,
     /// Its size in bytes, for limits and statistics.
     pub bytes: usize,
@@ -25,12 +25,12 @@ impl Object {
     /// # Safety
     /// As for [`Reclaimer::retire_raw`](crate::rcu::Reclaimer::retire_raw).
     pub(in crate::rcu) unsafe fn into_garbage(self) -> Garbage {
-        // SAFETY: the caller's promise.
+        // SAFETY: the object is unlinked, and the caller owns it, by its promise.
         unsafe { Garbage::in_context(self.address, self.bytes, self.context, self.destroy) }
     }
 }
 
-/// Leaves an object to its domain, without a reclaimer, like a [`Retired`](crate::rcu::Retired) that is dropped. It cannot be
+/// Leaves an object to its domain, without a reclaimer, as a [`Retired`](crate::rcu::Retired) that is dropped is. It cannot be
 /// refused. Polls of reclaimers, [`Domain::synchronize`], and [`Domain::barrier`] free it.
 ///
 /// ```
@@ -53,17 +53,17 @@ impl Object {
 /// # Safety
 /// As for [`Reclaimer::retire_raw`](crate::rcu::Reclaimer::retire_raw).
 pub unsafe fn leave(domain: &Domain, object: Object) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the object is unlinked, and the caller owns it, by its promise.
     domain.core().leave_behind(unsafe { object.into_garbage() });
 }
 
-/// An object that was not taken in: the caller owns it again.
+/// An object that was refused: the caller owns it again.
 #[derive(Debug)]
 #[must_use = "the object is leaked unless it is retired later, or freed"]
 pub struct Refused {
     /// The object.
     pub object: Object,
-    /// Why it was not taken in.
+    /// Why it was refused.
     pub kind: RetireErrorKind,
 }
 
@@ -92,7 +92,7 @@ impl std::error::Error for Refused {}
 #[cold]
 #[inline(never)]
 pub(in crate::rcu) unsafe fn retire(queue: &mut impl Queue, object: Object) -> Result<(), Refused> {
-    /// Leaves an object to the domain, unless it was taken out.
+    /// Leaves an object to the domain at its drop, unless the object was taken out.
     struct Kept(Option<Garbage>, Arc<Core>);
 
     impl Drop for Kept {
@@ -103,9 +103,9 @@ pub(in crate::rcu) unsafe fn retire(queue: &mut impl Queue, object: Object) -> R
         }
     }
 
-    // SAFETY: the caller's promise.
+    // SAFETY: the object is unlinked, and the caller owns it, by its promise.
     let mut kept = Kept(Some(unsafe { object.into_garbage() }), Arc::clone(queue.core()));
-    // A panic of a destructor drops what is kept.
+    // A panic of a destructor drops `kept`, which leaves the object to the domain.
     let answer = retire::room(queue, object.bytes, true, None);
     let garbage = kept.0.take().expect("it was put there");
     answer.map(|()| queue.push(garbage)).map_err(|kind| Refused { object, kind })

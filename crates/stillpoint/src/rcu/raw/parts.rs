@@ -12,11 +12,11 @@ use crate::rcu::qsbr::QsbrReader;
 use crate::rcu::reader::{Guard, Reader};
 use crate::rcu::region::sealed::Sealed;
 
-/// Where the fields of a reader's record are, in bytes from [`Parts::record`].
+/// Offsets of the fields of a reader's record, in bytes from [`Parts::record`].
 pub mod offsets {
     /// The state: a `u64`, 0 outside regions.
     pub const STATE: usize = 0;
-    /// What writers ask of the reader: a `u32`, 0 for nothing.
+    /// Requests to the reader: a `u32`, 0 for none.
     pub const ATTENTION: usize = 8;
     /// The first hazard slot: a pointer, null while it is free.
     pub const HAZARD: usize = 56;
@@ -31,14 +31,14 @@ const _: () = {
 /// The parts of a reader that code in another language needs, and calls for what that code does not do itself.
 ///
 /// Code in another language that does the following is a reader like any other. All accesses must be atomic, in the order
-/// shown, on the reader's thread. *Barrier* is a compiler barrier, or a sequentially consistent fence if
-/// [`needs_full_fence`](Parts::needs_full_fence) says so.
+/// shown, on the reader's thread. *Barrier* means a sequentially consistent fence if
+/// [`needs_full_fence`](Parts::needs_full_fence) returns true, and a compiler barrier otherwise.
 ///
 /// | | |
 /// |---|---|
 /// | quiescent state | *t* = token, acquire; if state ≠ *t*: state ← *t*, release; compiler barrier, and, if attention ≠ 0, [`answer`](Parts::answer) |
 /// | a region begins, if state = 0 | *t* = token, acquire; state ← *t*, release; barrier |
-/// | it ends | state ← 0, release; compiler barrier; if attention ≠ 0: [`answer`](Parts::answer) |
+/// | it ends | state ← 0, release; compiler barrier; if attention ≠ 0, [`answer`](Parts::answer) |
 /// | protected load | *q* = source; *slot* = the first one, if that is null, or [`slot`](Parts::slot); then: *slot* ← *q*, release; barrier; *c* = source, acquire; if *c* ≠ *q*, again with *c* |
 /// | its release | *slot* ← null, release, if it is the first one; [`Slot::release`] otherwise |
 ///
@@ -51,7 +51,7 @@ const _: () = {
 /// # let domain = stillpoint::rcu::Domain::new();
 /// let reader = domain.reader();
 /// let parts = Parts::of(&reader);
-/// // SAFETY: the fields are there as long as the reader.
+/// // SAFETY: the fields exist as long as the reader.
 /// let (token, state, attention) = unsafe {
 ///     let record = parts.record();
 ///     (
@@ -93,17 +93,17 @@ impl<'r> Parts<'r> {
         Self { record: reader.record(), core: reader.core(), fence: ReaderFence::Light }
     }
 
-    /// The reader's record, whose fields are at [`offsets`]. It stays where it is as long as the domain exists.
+    /// The reader's record, whose fields are at [`offsets`]. Its address does not change as long as the domain exists.
     pub fn record(self) -> NonNull<u8> {
         NonNull::from(self.record).cast()
     }
 
-    /// The domain's token, a `u64`. It stays where it is as long as the domain exists.
+    /// The domain's token, a `u64`. Its address does not change as long as the domain exists.
     pub fn token(self) -> NonNull<u64> {
         self.core.protocol.token_address()
     }
 
-    /// Whether the barriers of regions and protected loads are full fences. It never changes. It is also true where a provider
+    /// Whether the barriers of regions and protected loads are full fences. It never changes. It is also true if a provider
     /// fences the thread ([`Mode::Provided`](crate::fence::Mode::Provided)): near the thread's end the provider may no longer reach
     /// it, and code in another language does not check for that.
     #[inline]
@@ -111,8 +111,8 @@ impl<'r> Parts<'r> {
         self.fence != ReaderFence::Light
     }
 
-    /// For a reader that has ended a region or changed its state, and then finds that its attention is not 0: wakes those who wait
-    /// for the reader, eight futures at most, and ends a boost of its thread.
+    /// Must be called by a reader that has ended a region or changed its state, and then finds that its attention is not 0.
+    /// Wakes the threads and at most eight of the futures that wait for the reader, and ends a boost of its thread.
     ///
     /// # Safety
     /// The calling thread is the reader's.
@@ -156,7 +156,7 @@ impl<'r> Parts<'r> {
     /// // SAFETY: this is the reader's thread, and nothing was loaded through it.
     /// unsafe { parts.offline() };
     /// domain.synchronize().expect("it does not wait for this thread");
-    /// // SAFETY: as above.
+    /// // SAFETY: this is the reader's thread.
     /// unsafe { parts.online() };
     /// assert!(parts.is_online());
     /// ```
@@ -188,8 +188,8 @@ impl<'r> Parts<'r> {
     }
 }
 
-/// A guard for the region of a reader that code elsewhere has begun by its [parts](Parts), or by a guard that was forgotten: for loads that ask
-/// for one. To drop it ends that region.
+/// A guard for a region of a reader that other code has begun, by its [parts](Parts) or by a guard that was forgotten. For loads
+/// that need a guard. Dropping it ends the region.
 ///
 /// ```
 /// use stillpoint::rcu::{raw, Domain};
@@ -206,12 +206,12 @@ impl<'r> Parts<'r> {
 /// ```
 ///
 /// # Safety
-/// The reader is in a region, as long as the guard is used, which was not begun by a guard that is still there.
+/// The reader is in a region as long as the guard is used, and no other guard of that region exists.
 pub unsafe fn guard_of(reader: &Reader) -> ManuallyDrop<Guard<'_>> {
     ManuallyDrop::new(Guard::of_region(reader))
 }
 
-/// Whether the call comes from a destructor or a stall hook that a domain runs, whichever it is: what waits for the end of such
+/// Whether the call comes from a destructor or a stall hook that any domain runs: a wait for the end of such
 /// code would wait for itself.
 ///
 /// ```
@@ -222,7 +222,7 @@ pub fn is_within_destructor() -> bool {
 }
 
 /// Refuses a call that would wait for itself: the calling thread has a reader of the domain that holds a guard, or an online
-/// [`QsbrReader`]. Looks at each reader, and at nothing else; one system call.
+/// [`QsbrReader`]. Looks only at the readers; one system call.
 ///
 /// ```
 /// use stillpoint::rcu::{raw, Domain};

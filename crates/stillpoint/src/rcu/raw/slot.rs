@@ -8,10 +8,10 @@ use crate::rcu::engine::core::record;
 use crate::rcu::owned::OwnedProtected;
 use crate::rcu::reader::Reader;
 
-/// A hazard slot, of a reader or of nobody: while it holds an address, the object there is not freed.
+/// A hazard slot, of a reader or of no thread: while it holds an address, the object there is not freed.
 ///
-/// A plain value of one word. If it is forgotten, the object is held until the slot's reader is dropped, or for ever if the slot
-/// is of nobody.
+/// A plain value of one word. If it is forgotten, the object is held until the slot's reader is dropped; if the slot belongs to
+/// no thread, for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "the object is protected until the slot is released, or the reader is dropped"]
 pub struct Slot {
@@ -23,7 +23,7 @@ impl Slot {
         Self { address: slot.into_raw() }
     }
 
-    /// The slot's address. Code in another language stores null there, with release, to let go of what a *first* slot holds: the
+    /// The slot's address. Code in another language stores null there, with release, to release what a *first* slot holds: the
     /// slot at [`offsets::HAZARD`](super::offsets::HAZARD). Other slots are given back by [`release`](Slot::release).
     #[inline(always)]
     pub fn into_raw(self) -> NonNull<()> {
@@ -52,15 +52,16 @@ impl Slot {
         Self { address }
     }
 
-    /// A slot that belongs to no thread: it is set again and again, and may be handed from thread to thread, while it holds an
-    /// object as well. It has a record of its own, of 128 bytes, which each scan of the domain looks at. It counts in
-    /// [`Stats::owned`](crate::rcu::Stats::owned), and, as a reader does, makes writers issue heavy fences. Children of a `fork` keep it.
+    /// A slot that belongs to no thread. It is set again and again, and may be handed from thread to thread, even while it
+    /// holds an object. It has its own record of 128 bytes, which each scan of the domain looks at. It counts in
+    /// [`Stats::owned`](crate::rcu::Stats::owned), and, as a reader does, makes writers issue heavy fences. Children of a
+    /// `fork` keep it.
     ///
-    /// Lock-free, with a full fence. Allocates if the domain has more readers and such slots now than ever before.
+    /// Lock-free, with a full fence. Allocates if the domain has more readers and such slots than ever before.
     ///
     /// Code in another language holds an object by the accesses of a protected load (see [`Parts`](super::Parts)), and releases
     /// it as a reader does with its first slot. *Barrier* is a full fence if
-    /// [`needs_full_fence`](Slot::needs_full_fence) says so.
+    /// [`needs_full_fence`](Slot::needs_full_fence) returns true.
     ///
     /// ```
     /// # use std::ptr;
@@ -70,7 +71,7 @@ impl Slot {
     /// let slot = Slot::of_nobody(&domain);
     /// let mut object = 7;
     /// let link = AtomicPtr::new(&raw mut object);
-    /// // SAFETY: this thread has the slot, which is given back once, in the end.
+    /// // SAFETY: this thread has the slot, which is given back once, at the end.
     /// unsafe {
     ///     assert_eq!(slot.load(&domain, &link).unwrap().as_ptr(), &raw mut object);
     ///     slot.release(); // it may be set again
@@ -80,12 +81,12 @@ impl Slot {
     /// }
     /// ```
     pub fn of_nobody(domain: &Domain) -> Self {
-        // SAFETY: the domain is borrowed, and slots of nobody are not used after the last handle is dropped.
+        // SAFETY: the domain is borrowed, and such slots are not used after its last handle is dropped.
         let record: &record::Record = unsafe { domain.core().protocol.claim_slot().slot() };
         Self::new(record.first_hazard())
     }
 
-    /// Whether holders of slots of nobody need full fences in this domain. It never changes.
+    /// Whether slots that belong to no thread need full fences in this domain. It never changes.
     ///
     /// ```
     /// # use stillpoint::{fence::Mode, rcu::{raw::Slot, Domain}};
@@ -97,14 +98,14 @@ impl Slot {
         domain.core().protocol.slot_fence() != ReaderFence::Light
     }
 
-    /// As [`protect`], in a slot of nobody: lets go of what the slot holds, and holds what `source` points to until the next load,
-    /// or the slot is released or given back.
+    /// As [`protect`], in a slot that belongs to no thread. Releases what the slot holds, and holds what `source` points to
+    /// until the next load, or until the slot is released or given back.
     ///
     /// # Safety
-    /// The slot is [of nobody](Slot::of_nobody) in this domain, and was not given back. No other thread uses it meanwhile: whoever
-    /// has handed it over did so in an ordered way. What the slot holds is not used any more.
+    /// The slot came from [`of_nobody`](Slot::of_nobody) of this domain, and was not given back. No other thread uses it
+    /// meanwhile: a thread that handed it over synchronized with this one. What the slot holds is not used any more.
     pub unsafe fn load<T>(self, domain: &Domain, source: &AtomicPtr<T>) -> Option<NonNull<T>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the slot's record is alive, and no other thread uses it, by the caller's promise.
         let slot = unsafe { record::Slot::from_raw(self.address) };
         // Relaxed: this address is not followed.
         let Some(candidate) = NonNull::new(source.load(Ordering::Relaxed)) else {
@@ -114,35 +115,36 @@ impl Slot {
         read::protect_from(domain.core().protocol.slot_fence(), source, candidate, &slot)
     }
 
-    /// Lets go of what a slot of nobody holds, and gives the slot back. Takes as long as there are chunks of 64 records.
+    /// Releases what a slot that belongs to no thread holds, and gives the slot back. Takes time in proportion to the number of
+    /// chunks of 64 records.
     ///
     /// # Safety
-    /// As for [`load`](Slot::load). Nobody uses the slot afterwards.
+    /// As for [`load`](Slot::load). No thread uses the slot afterwards.
     pub unsafe fn give_back(self, domain: &Domain) {
         let core = domain.core();
         let claim = core.protocol.claim_at(self.address).expect("the slot is one of the domain's");
         core.give_slot_back(&claim);
     }
 
-    /// Lets go of what the slot holds, which may be freed from now on. Constant time: one store for the first slot of a
+    /// Releases the object that the slot holds, which may be freed from now on. Constant time: one store for the first slot of a
     /// reader, and a few loads and stores for others.
     ///
     /// # Safety
-    /// The reader is still alive, and the calling thread is the reader's; or it has the slot, which is
-    /// [of nobody](Slot::of_nobody). The slot was not released since [`protect`] or
-    /// [`Parts::slot`](super::Parts::slot) returned it.
+    /// The reader is still alive, and the calling thread is the reader's; or the slot came from [`of_nobody`](Slot::of_nobody),
+    /// and the calling thread has it. The slot was not released since [`protect`] or [`Parts::slot`](super::Parts::slot)
+    /// returned it.
     #[inline(always)]
     pub unsafe fn release(self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the record is alive, and the calling thread may release the slot, by the caller's promise.
         unsafe { record::Slot::from_raw(self.address).release() };
     }
 }
 
-/// Loads `source` and holds what it points to, as [`RcuCell::protect`](crate::rcu::RcuCell::protect) does: until the slot is
-/// released or the reader is dropped, no reclaimer of the reader's domain frees it. `None` if `source` holds null.
+/// Loads `source` and holds what it points to, as [`RcuCell::protect`](crate::rcu::RcuCell::protect) does. No reclaimer of the
+/// reader's domain frees it until the slot is released or the reader is dropped. `None` if `source` holds null.
 ///
-/// The pointer may be followed if what `source` points to is alive as long as it is linked there, and is retired afterwards to
-/// the reader's domain, by this address. Lock-free: it begins again if `source` has changed meanwhile.
+/// The pointer may be followed if what `source` points to is alive as long as it is linked there, and is afterwards retired to
+/// the reader's domain, by this address. Lock-free: starts again if `source` has changed meanwhile.
 ///
 /// ```
 /// # use std::sync::atomic::AtomicPtr;
@@ -163,8 +165,9 @@ pub fn protect<T>(reader: &Reader, source: &AtomicPtr<T>) -> Option<(NonNull<T>,
     Some((object, Slot::new(slot)))
 }
 
-/// As [`protect`], without a reader: the value that holds the object is bound to no thread, and lets go when any thread drops it.
-/// It does not keep `source` alive. It costs as much as [`RcuCell::protect_owned`](crate::rcu::RcuCell::protect_owned).
+/// As [`protect`], without a reader. The value that holds the object is bound to no thread; any thread may drop it, which
+/// releases the object. It does not keep `source` alive. It costs as much as
+/// [`RcuCell::protect_owned`](crate::rcu::RcuCell::protect_owned).
 ///
 /// ```
 /// # use std::sync::atomic::AtomicPtr;
@@ -175,7 +178,7 @@ pub fn protect<T>(reader: &Reader, source: &AtomicPtr<T>) -> Option<(NonNull<T>,
 /// let (found, held) = raw::protect_owned(&domain, &link).unwrap();
 /// assert_eq!(found.as_ptr(), &raw mut object);
 /// assert_eq!(domain.stats().owned, 1);
-/// std::thread::spawn(move || drop(held)).join().unwrap(); // lets go
+/// std::thread::spawn(move || drop(held)).join().unwrap(); // releases the object
 /// ```
 pub fn protect_owned<T>(
     domain: &Domain,

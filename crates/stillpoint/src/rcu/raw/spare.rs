@@ -12,8 +12,8 @@ use crate::rcu::reader::Reader;
 /// for the thread's id.
 ///
 /// For threads that become readers in a signal handler, or in other code that must not allocate. Any thread may make a spare, and
-/// send it to another thread; the thread that makes a reader from it is the reader's thread. The promise has two exceptions: in a
-/// domain in [`Mode::Provided`](crate::fence::Mode::Provided), the provider registers the thread; and the end of the last handle of
+/// send it to another thread; the reader belongs to the thread that makes it from the spare. There are two exceptions. In a
+/// domain in [`Mode::Provided`](crate::fence::Mode::Provided), the provider registers the thread. The drop of the last handle of
 /// a domain frees what is left. A reader that is made from a spare is not [boosted](crate::rcu::Boost). A spare counts as a reader
 /// in the statistics.
 ///
@@ -40,7 +40,7 @@ unsafe impl Send for Spare {}
 unsafe impl Sync for Spare {}
 
 impl Spare {
-    /// Claims a record. Lock-free; allocates when all are claimed.
+    /// Claims a record. Lock-free; allocates if all are claimed.
     pub fn new(domain: &Domain) -> Self {
         let core = Arc::clone(domain.core());
         let claim = core.protocol.reserve();
