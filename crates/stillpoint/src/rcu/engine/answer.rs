@@ -1,5 +1,5 @@
-//! The readers' calls, with what a reader does whose record wants attention: it wakes who waits for it, and lets go of a
-//! boost.
+//! The readers' calls, with what a reader does whose record wants attention: it wakes the threads and futures that wait for it,
+//! and ends its boost.
 
 use super::boost::{self, BoostState};
 use super::core::record::{ReaderKind, Record};
@@ -9,19 +9,19 @@ use crate::fence::ReaderFence;
 use stillpoint_sys::sync::atomic::{fence, Ordering};
 
 impl Core {
-    /// Registers the calling thread as a reader, and says how it is to fence.
+    /// Registers the calling thread as a reader. Returns how the reader must fence.
     pub(crate) fn register(&self, kind: ReaderKind) -> (Claim<Record>, ReaderFence) {
         let boost_state = if self.boosting().is_some() { boost::own() } else { None };
         boost_state.inspect(|boost_state| boost_state.add_holder());
         let (claim, fence, wants_attention) = self.protocol.register(kind, boost_state);
         if wants_attention {
-            // What was asked of the record's last holder. SAFETY: the registry is alive.
+            // Answers requests to the record's last holder. SAFETY: the registry is alive.
             self.answer(unsafe { claim.slot() });
         }
         (claim, fence)
     }
 
-    /// The end of a reader. Whoever waits for it goes on.
+    /// Ends a reader, and wakes what waits for it.
     pub(crate) fn unregister(&self, claim: &Claim<Record>) {
         // SAFETY: the registry is alive.
         let record: &Record = unsafe { claim.slot() };
@@ -31,20 +31,20 @@ impl Core {
         self.protocol.unregister(claim).inspect(|boost_state: &&BoostState| boost_state.remove_holder());
     }
 
-    /// The end of a slot that belongs to no thread.
+    /// Ends a slot that belongs to no thread.
     #[cfg(not(loom))]
     pub(crate) fn give_slot_back(&self, claim: &Claim<Record>) {
         // SAFETY: the registry is alive.
         let record: &Record = unsafe { claim.slot() };
         if self.protocol.sign_off(record) {
-            // What was asked of the record's last reader.
+            // Answers requests to the record's last reader.
             self.answer(record);
         }
         self.protocol.release(claim);
     }
 
-    /// Registers the calling thread in a record that was [reserved](super::core::Protocol::reserve). Nothing boosts it, since
-    /// what boosters need would be allocated.
+    /// Registers the calling thread in a record that was [reserved](super::core::Protocol::reserve). The reader cannot be
+    /// boosted, since what boosters need would be allocated.
     pub(crate) fn register_in(&self, record: &Record, kind: ReaderKind) -> ReaderFence {
         let (fence, wants_attention) = self.protocol.register_in(record, kind, None);
         if wants_attention {
@@ -53,7 +53,7 @@ impl Core {
         fence
     }
 
-    /// The end of a reader whose record stays the caller's, reserved.
+    /// Ends a reader whose record stays reserved by the caller.
     pub(crate) fn vacate(&self, record: &Record) {
         if self.protocol.sign_off(record) {
             self.answer(record);
@@ -76,7 +76,7 @@ impl Core {
         }
     }
 
-    /// A quiescent state of a QSBR reader.
+    /// Reports a quiescent state of a QSBR reader.
     #[inline(always)]
     pub(crate) fn report(&self, record: &Record) {
         if self.protocol.report(record) {
@@ -84,21 +84,21 @@ impl Core {
         }
     }
 
-    /// A QSBR reader promises not to read until [`online`](Core::online).
+    /// Takes a QSBR reader offline: it promises not to read until [`online`](Core::online).
     pub(crate) fn offline(&self, record: &Record) {
         if self.protocol.offline(record) {
             self.answer(record);
         }
     }
 
-    /// A QSBR reader comes back.
+    /// Brings a QSBR reader back online.
     pub(crate) fn online(&self, record: &Record) {
         if self.protocol.online(record) {
             self.answer(record);
         }
     }
 
-    /// Runs `function` offline, and comes back online also when it panics.
+    /// Runs `function` offline, and comes back online also if `function` panics.
     pub(crate) fn while_offline<R>(&self, record: &Record, function: impl FnOnce() -> R) -> R {
         struct Online<'c>(&'c Core, &'c Record);
 
@@ -116,7 +116,7 @@ impl Core {
     #[cold]
     pub(crate) fn answer(&self, record: &Record) {
         if record.fences() {
-            // SeqCst: pairs with the fence in `end_missed_boost` of a symmetric domain, and with that in `fence_request` for
+            // SeqCst: pairs with the fence in `end_missed_boost` of a symmetric domain, and with the fence in `fence_request` for
             // a reader that no provider reaches.
             fence(Ordering::SeqCst);
         }

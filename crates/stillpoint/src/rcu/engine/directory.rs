@@ -1,11 +1,11 @@
-//! Where a domain is found by those who do not keep it alive, and do not keep its memory either.
+//! Finds a domain for objects that keep neither the domain nor its memory alive.
 //!
-//! An unlinked object names its domain by a number that is never used again, and by the domain's entry here. Entries live for
-//! ever, for one domain after the other. So to name a domain is to copy two words; to find it takes two operations on its
-//! entry, and is for those who are not in a hurry.
+//! An unlinked object names its domain by a number that is never reused, and by the domain's entry here. An entry lives for
+//! ever, and serves one domain after the other. So naming a domain copies two words. Finding it takes two operations on its
+//! entry, and is meant for rare paths.
 //!
 //! ```text
-//!            begin                     end                       nobody looks any more
+//!            begin                     end                       no thread looks any more
 //!   free -----------------> listed ----------> ENDED, looked at --------------------------> ENDED | CLEARED: free
 //! ```
 //!
@@ -27,34 +27,34 @@ use stillpoint_sys::sync::atomic::AtomicBool;
 use stillpoint_sys::sync::atomic::{fence, AtomicU64, Ordering};
 use stillpoint_sys::sync::UnsafeCell;
 
-/// The domain has ended: nobody begins to look.
+/// The domain has ended: no look begins.
 const ENDED: u64 = 1 << 63;
-/// Somebody has cleared the entry, or is about to.
+/// A thread has cleared the entry, or is about to.
 const CLEARED: u64 = 1 << 62;
 
 /// A place for one domain at a time.
 pub(crate) struct Entry {
-    /// The number of those who look at what is listed, and the bits above.
+    /// The number of threads that look at what is listed, and the bits above.
     word: AtomicU64,
-    /// Written by who lists and by who clears.
+    /// Written by the thread that lists and by the thread that clears.
     listed: UnsafeCell<Option<Listed>>,
     #[cfg(not(loom))]
     claim: Cell<Option<Claim<Entry>>>,
-    /// In place of the claim.
+    /// Replaces the claim.
     #[cfg(loom)]
     is_free: AtomicBool,
 }
 
-/// A domain, as long as somebody has a handle.
+/// A domain, as long as it has a handle.
 struct Listed {
     number: u64,
     /// From `Weak::into_raw`.
     core: *const Core,
 }
 
-// SAFETY: the cells are used as their comments say; what they hold may be used and dropped by any thread.
+// SAFETY: the cells are accessed as their comments say. Any thread may use and drop what they hold.
 unsafe impl Send for Entry {}
-// SAFETY: as above.
+// SAFETY: threads share the word, which is atomic, and the cells that it guards.
 unsafe impl Sync for Entry {}
 
 impl Default for Entry {
@@ -74,7 +74,7 @@ impl Default for Entry {
 static ENTRIES: Registry<Entry> = Registry::new();
 
 impl Entry {
-    /// One that is free, and the caller's.
+    /// A free entry, which belongs to the caller.
     #[cfg(not(loom))]
     fn claim() -> &'static Self {
         let claim = ENTRIES.claim();
@@ -84,7 +84,7 @@ impl Entry {
         entry
     }
 
-    /// In a model, each domain has one of its own.
+    /// In a model, each domain has its own entry.
     #[cfg(loom)]
     fn claim() -> &'static Self {
         Box::leak(Box::default())
@@ -93,19 +93,19 @@ impl Entry {
     /// Lists a domain.
     ///
     /// # Safety
-    /// The entry is free, and the caller's.
+    /// The entry is free, and belongs to the caller.
     pub(crate) unsafe fn begin(&self, number: u64, core: &Arc<Core>) {
         let core = Arc::downgrade(core).into_raw();
-        // SAFETY: nobody looks before the bits are taken off below.
+        // SAFETY: no thread looks before the bits are cleared below.
         self.listed.with_mut(|listed| unsafe { *listed = Some(Listed { number, core }) });
         self.word.fetch_and(!(ENDED | CLEARED), orders::list());
     }
 
-    /// The domain with this number, unless its last handle is gone. Then the caller comes after all its handles.
+    /// The domain with this number, unless its last handle is gone. If it is gone, the caller comes after all its handles.
     pub(crate) fn find(&self, number: u64) -> Option<Arc<Core>> {
         let before = self.word.fetch_add(1, orders::look());
         let found = if before & ENDED == 0 || busted::is(Variant::EndedUnseen) {
-            // SAFETY: nobody writes while somebody looks.
+            // SAFETY: no thread writes while a thread looks.
             self.listed.with(|listed| unsafe { (*listed).as_ref() }.and_then(|listed| listed.core(number)))
         } else {
             None
@@ -114,8 +114,8 @@ impl Entry {
             self.clear();
         }
         if found.is_none() {
-            // Acquire: pairs with the release decrement of each handle's drop, where the look has found the core: `upgrade`
-            // has read the last one, or what followed it in its release sequence, by a relaxed load. Whatever readers did
+            // Acquire: pairs with the release decrement of each handle's drop, if the look has found the core: `upgrade`
+            // has read the last decrement, or what followed it in its release sequence, by a relaxed load. What readers did
             // before they dropped their handles happens before what the caller does with an object that no domain looks
             // after.
             fence(Ordering::Acquire);
@@ -123,19 +123,19 @@ impl Entry {
         found
     }
 
-    /// The domain has ended.
+    /// Marks the domain as ended.
     pub(crate) fn end(&self) {
         self.word.fetch_or(ENDED, orders::end());
         self.clear();
     }
 
-    /// Clears the entry of a domain that has ended, unless somebody looks, or another thread does.
+    /// Clears the entry of a domain that has ended, unless a thread looks, or another thread clears it.
     fn clear(&self) {
         let cleared = ENDED | CLEARED;
         if self.word.compare_exchange(ENDED, cleared, orders::clear(), Ordering::Relaxed).is_err() {
             return;
         }
-        // SAFETY: nobody looks any more, and the exchange succeeds once.
+        // SAFETY: no thread looks any more, and the exchange succeeds once.
         let listed = self.listed.with_mut(|listed| unsafe { (*listed).take() });
         // SAFETY: it came from `into_raw`, and is dropped once.
         drop(listed.map(|listed| unsafe { Weak::from_raw(listed.core) }));
@@ -147,7 +147,7 @@ impl Entry {
         self.is_free.store(true, Ordering::Release);
     }
 
-    /// Whether another domain may be listed. If so, it is the caller's.
+    /// Whether another domain may be listed. If so, the entry belongs to the caller.
     #[cfg(loom)]
     pub(crate) fn try_claim(&self) -> bool {
         self.is_free.swap(false, Ordering::Acquire)
@@ -172,18 +172,18 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// A name that no domain had before, with an entry that is free.
+    /// A new, unique name with a free entry.
     pub(super) fn new(number: u64) -> Self {
         Self { entry: Entry::claim(), number }
     }
 
-    /// From now on, the domain is found by it.
+    /// Makes the domain findable by this name.
     pub(super) fn list(&self, core: &Arc<Core>) {
-        // SAFETY: claimed in `new`, and listed once, by who makes the domain.
+        // SAFETY: `new` claimed the entry, and only the thread that makes the domain lists it, once.
         unsafe { self.entry.begin(self.number, core) };
     }
 
-    /// From now on, it is not. For the drop of the domain.
+    /// Makes the domain unfindable. Called by the drop of the domain.
     pub(super) fn unlist(&self) {
         self.entry.end();
     }

@@ -1,26 +1,26 @@
 //! The engine behind `rcu`: tokens, records, hazard slots, and what waits for them.
 //!
-//! The argument why it is correct is in `docs/design/rcu.md`; the comments here name the steps of it.
+//! The proof of correctness is in `docs/design/rcu.md`; comments refer to its steps.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `core/` | all that correctness needs; imports nothing of the others |
+//! | `core/` | all that correctness needs; imports none of the others |
 //! | `core/registry` | slots that are claimed without locks and never move |
-//! | `core/record` | what one reader publishes: its region state and its hazard slots |
+//! | `core/record` | what a reader publishes: its region state and its hazard slots |
 //! | `core/read` | the readers' protocols: enter and leave, protect, report, register |
-//! | `answer` | the same calls, with what a reader does who is asked for attention |
+//! | `answer` | the same calls, with the answer of a reader that is asked for attention |
 //! | `core/grace` | the writer's protocol: start a token, fence, scan the regions, gather the hazards |
-//! | `core/garbage` | an unlinked object, its type erased |
+//! | `core/garbage` | an unlinked object with its type erased |
 //! | `directory` | how unlinked objects find their domain, which they do not keep alive |
 //! | `queue/` | what was retired and is not freed |
 //! | `queue/retire_list` | one owner's objects that wait for their grace period |
 //! | `queue/quota` | how much may wait in a domain |
 //! | `queue/stack` | hand-over of objects between threads |
-//! | `queue/orphans` | objects that nobody looks after, in the order in which they were left |
+//! | `queue/orphans` | objects that belong to no retire list, in the order in which they were left |
 //! | `queue/shelf` | the retire lists of threads that have no reclaimer |
 //! | `queue/callbacks/` | callbacks in the user's own objects |
 //! | `queue/inbox` | what retire handles and a background reclaimer share |
-//! | `wait/` | who waits for a reader, and is told of it |
+//! | `wait/` | waiting for a reader, and being woken by it |
 //! | `wait/park` | how a thread waits for a reader |
 //! | `wait/tasks`, `wait/wakers` | how a future waits for a reader, and who wakes it |
 //! | `wait/stall` | which stalls are reported, and when |
@@ -58,33 +58,33 @@ use self::wait::tasks::Tasks;
 use crate::fence::Mode;
 use stillpoint_sys::panics;
 
-/// One domain. Its handles (domain, readers, reclaimers) share it; the last one frees what is left.
+/// One domain. Its handles (domain, readers, reclaimers) share it. The last handle to go frees what is left.
 #[derive(Debug)]
 pub struct Core {
     /// How unlinked objects name the domain.
     pub(crate) reference: Name,
-    /// Cells read their `reference` also while the domain is being dropped: no exclusive reference to a core may claim that it
-    /// is the only one.
+    /// Cells read their domain's `reference` also while the domain is being dropped. So no exclusive reference to a core may
+    /// claim to be the only one: the core is not `Unpin`.
     _shared: PhantomPinned,
     name: Box<str>,
     pub(crate) protocol: Protocol,
     counters: Registry<Counters>,
-    /// Objects nobody else looks after: dropped retirements, and what dropped reclaimers left.
+    /// Objects that belong to no retire list: dropped retirements, and what dropped reclaimers left.
     orphans: Orphans,
-    /// What waits at threads that retire without a reclaimer: see `queue/shelf`.
+    /// Objects of threads that retire without a reclaimer: see `queue/shelf`.
     pub(crate) shelves: Shelves,
-    /// Counts what no retire list counts: orphans, and objects that were freed one by one.
+    /// Counts what no retire list counts: orphans, and objects that were freed singly.
     shared_counters: Counters,
     /// `None` in a domain without limits.
     quota: Option<Box<CachePadded<Quota>>>,
     event: Event,
     tasks: Tasks,
     watch: Option<Watch>,
-    /// What is done about preempted readers, if anything.
+    /// How preempted readers are boosted, if they are.
     boost: Option<Boosting>,
 }
 
-/// What a domain is built from.
+/// The settings of a domain.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) name: Option<String>,
@@ -103,7 +103,7 @@ impl Default for Settings {
 impl Core {
     pub(crate) fn new(settings: Settings) -> Arc<Self> {
         let Settings { name, mode, limits, boost, watch } = settings;
-        // Not modelled: a number for people, whatever order it is handed out in.
+        // Not modelled: a number for reports. Its order does not matter.
         static NEXT_ID: PlainU64 = PlainU64::new(1);
         let id = NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let core = Arc::new(Self {
@@ -138,7 +138,7 @@ impl Core {
         &self.event
     }
 
-    /// What limits how much may wait in the domain, if anything does.
+    /// The limits on what may wait in the domain, if it has any.
     pub(crate) fn quota(&self) -> Option<&Quota> {
         self.quota.as_ref().map(|quota| &***quota)
     }
@@ -156,7 +156,7 @@ impl Core {
         }
     }
 
-    /// An object is freed, and the room that it took up is there again.
+    /// Gives back the room of an object that was freed.
     pub(crate) fn give_room_back(&self, bytes: usize) {
         if let Some(quota) = self.quota() {
             quota.give_back(bytes);
@@ -167,14 +167,14 @@ impl Core {
         &self.tasks
     }
 
-    /// Takes in an object that was retired just now, that cannot be refused, and that nobody else looks after.
+    /// Takes in an object that was just retired and cannot be refused, and that belongs to no retire list.
     pub(crate) fn leave_behind(&self, garbage: Garbage) {
         self.charge(garbage.bytes());
         self.shared_counters.share_retired();
         self.add_orphan(garbage);
     }
 
-    /// Takes in an object that nobody else looks after, and that was counted as retired before, and has its room.
+    /// Takes in an object that belongs to no retire list, was counted as retired before, and has its room.
     pub(crate) fn add_orphan(&self, garbage: Garbage) {
         self.shared_counters.pend(garbage.bytes());
         self.orphans.push(garbage);
@@ -187,12 +187,12 @@ impl Core {
         self.tell_of_orphans();
     }
 
-    /// Keeps others from adopting, once nobody is at it, until what is returned is dropped. `None` when `pause` gives up.
+    /// Keeps others from adopting, from the end of the moves under way until the result is dropped. `None` if `pause` gives up.
     pub(crate) fn collect_orphans(&self, pause: impl FnMut() -> bool) -> Option<Collection<'_>> {
         self.orphans.collect(&self.event, pause)
     }
 
-    /// Whether there are objects that nobody looks after, and that may be adopted.
+    /// Whether there are orphans that may be adopted.
     pub(crate) fn has_adoptable(&self) -> bool {
         self.has_orphans() && !self.orphans.is_collected()
     }
@@ -201,27 +201,27 @@ impl Core {
         !self.orphans.is_empty()
     }
 
-    /// Hands the oldest objects that nobody looks after to `adopt`, `limit` of them at the most, and no longer counts
-    /// them as such; none while a barrier collects them.
+    /// Hands the oldest orphans to `adopt`, at most `limit`, and no longer counts
+    /// them as orphans. Hands out none while a barrier collects them.
     pub(crate) fn adopt_orphans(&self, limit: usize, mut adopt: impl FnMut(Garbage)) {
         let is_allowed = self.orphans.adopt(limit, |garbage| {
             self.hand_on(&garbage);
             adopt(garbage);
         });
         if is_allowed {
-            // They were out of sight meanwhile.
+            // The orphans were not visible meanwhile.
             self.tell_of_orphans();
         }
     }
 
-    /// A background reclaimer may be asleep.
+    /// Wakes a background reclaimer, which may be asleep.
     fn tell_of_orphans(&self) {
         if self.has_orphans() {
             self.event.notify();
         }
     }
 
-    /// An object that was counted by all is now counted by the retire list that has it.
+    /// Moves the object's count from the shared counters to the retire list that has it.
     pub(crate) fn hand_on(&self, garbage: &Garbage) {
         self.shared_counters.unpend(garbage.bytes());
     }
@@ -230,12 +230,12 @@ impl Core {
         &self.shared_counters
     }
 
-    /// What each retire list counts, those that are gone included.
+    /// The counters of all retire lists, including dropped ones.
     pub(crate) fn all_counters(&self) -> impl Iterator<Item = &Counters> {
         self.counters.iter_all()
     }
 
-    /// What everybody counted, those who are gone included.
+    /// The sum of all counters, including those of dropped retire lists.
     pub(crate) fn sum(&self) -> wait::counters::Sum {
         wait::counters::Sum::over(self.counters.iter_all().chain([&self.shared_counters]))
     }
@@ -245,33 +245,33 @@ impl Core {
         self.protocol.age()
     }
 
-    /// In the child of a `fork`: lets go of every record that another thread of the parent held.
+    /// In the child of a `fork`: releases every record that another thread of the parent held.
     ///
     /// # Safety
     /// The calling thread is the only one of the process, and uses no reference that was borrowed through a reader of
     /// another thread: the objects behind such references may be freed from now on.
     pub(crate) unsafe fn reset_after_fork(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller is the only thread of the process, and uses no reference that another thread's reader lent.
         unsafe { self.protocol.reset_after_fork(BoostState::remove_holder) };
         self.event.reset();
         self.orphans.reset_after_fork();
         self.reset_shelves_after_fork();
-        // What others served is lost.
+        // No thread serves the lists of the parent's other threads any more.
         self.all_counters().for_each(|counters| counters.set_served(false));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller is the only thread of the process.
         unsafe { self.tasks.reset_after_fork() };
     }
 }
 
-/// The last handle is gone: no reader is left, and everything may go at once.
+/// Frees everything that is left: the last handle is gone, so there is no reader.
 impl Drop for Core {
     fn drop(&mut self) {
         self.reference.unlist();
         let mut first = None;
-        // What destructors retire meanwhile finds no domain any more, and waits for its turn in `free_left`.
+        // What destructors retire meanwhile no longer finds the domain, and waits for its turn in `free_left`.
         self.orphans.adopt(usize::MAX, |orphan| {
-            // SAFETY: every reader holds a handle of the domain, and there is no handle any more. The handles'
-            // count is acquired by `Arc` before it drops its contents.
+            // SAFETY: every reader holds a handle of the domain, and there is no handle any more. `Arc` acquires the handles'
+            // count before it drops its contents.
             if let Some(panic) = unsafe { core::garbage::free_left(orphan) } {
                 panics::keep_first(&mut first, panic);
             }

@@ -1,4 +1,4 @@
-//! Boost against the end of the section, of the registration, and of the boost itself.
+//! A boost against the end of the section, of the registration, and of the boost itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::rcu::engine::boost::Booster;
 use crate::rcu::{Boost, Domain};
 use stillpoint_sys::linux::sched::is_raised;
 
-/// What loom says when the thread is found raised.
+/// The message when the thread is found raised.
 pub(super) const RAISED: &str = "the thread was left raised";
 
 fn domain() -> Domain {
@@ -18,7 +18,7 @@ fn domain() -> Domain {
     builder.build().expect("a model may do what it likes")
 }
 
-/// Starts a token and boosts who holds it up.
+/// Starts a token and boosts the readers that hold it up.
 fn boost(domain: &Domain) -> Booster {
     let core = domain.core();
     let token = core.protocol.start();
@@ -37,7 +37,7 @@ fn spawn(domain: &Arc<Domain>, function: impl FnOnce(&Domain) + 'static) -> thre
     thread::spawn(move || function(&domain))
 }
 
-/// The reader is outside any section at the end, and alive: nobody but the two could have lowered it.
+/// At the end, the reader is outside any section, and alive: only the reader or the booster could have lowered it.
 #[test]
 fn a_section_ends() {
     explore(4, || {
@@ -65,7 +65,7 @@ fn a_reader_unregisters() {
     });
 }
 
-/// The record has a new holder at once, in a section of its own.
+/// The record has a new holder at once, which begins a section.
 #[test]
 fn a_record_changes_hands() {
     explore(3, || {
@@ -81,7 +81,7 @@ fn a_record_changes_hands() {
     });
 }
 
-/// Two boost, one of them ends its boost as well, and the section ends.
+/// Two threads boost, one of them also ends its boost, and the section ends.
 #[test]
 fn two_boost() {
     explore(2, || {
@@ -97,7 +97,7 @@ fn two_boost() {
     });
 }
 
-/// One section after the other, while a third thread ends all boosts at any time, as when its time is over.
+/// Sections follow each other, while a third thread ends all boosts at any time, as when their time is over.
 #[test]
 fn sections_follow_each_other() {
     explore(3, || {
@@ -115,7 +115,7 @@ fn sections_follow_each_other() {
     });
 }
 
-/// The section goes on, and somebody else ends the boost at any time: the thread is lowered when both are through.
+/// The section goes on, and another thread ends the boost at any time: the reader is lowered when both have finished.
 #[test]
 fn the_time_is_over() {
     explore(4, || {
@@ -134,8 +134,8 @@ fn the_time_is_over() {
     });
 }
 
-/// Outside any section, the reader is lowered at the end of each section even if its booster is stuck in the system call
-/// that raises: seen from the reader's thread alone.
+/// Outside any section. The reader is lowered at the end of each section even if its booster is stuck in the system call
+/// that raises. The model runs only the reader's thread.
 #[test]
 fn nobody_waits_for_a_booster() {
     explore(3, || {
@@ -151,7 +151,7 @@ fn nobody_waits_for_a_booster() {
     });
 }
 
-/// A thread that ends or forks inside a section closes its boost state: from then on it is as it was, and stays so.
+/// A thread that ends or forks inside a section closes its boost state: from then on, its scheduling stays as it was.
 #[test]
 fn a_thread_closes() {
     explore(4, || {

@@ -1,4 +1,4 @@
-//! Callbacks: pushed by any thread, called by the one that serves.
+//! Callbacks: any thread pushes them; the serving thread calls them.
 
 use std::ptr::NonNull;
 
@@ -17,7 +17,7 @@ struct Item {
 }
 
 unsafe extern "C-unwind" fn free(callback: NonNull<Callback>) {
-    // SAFETY: it is the first field of an item that was leaked. The memory is kept, as loom's objects do not notice its use.
+    // SAFETY: it is the first field of an item that was leaked. The memory is kept, since loom's objects do not notice its use.
     let item = unsafe { Box::from_raw(callback.cast::<Item>().as_ptr()) };
     item.object.read();
 }
@@ -26,12 +26,12 @@ fn item() -> NonNull<Callback> {
     NonNull::from(Box::leak(Box::new(Item { callback: Callback::new(), object: Object::new() }))).cast()
 }
 
-/// A queue that frees what it is to, and is shared by the threads of a model.
+/// A queue that the threads of a model share.
 fn queue<const CELLS: usize>(shared: &Shared<CELLS>) -> LoomArc<Callbacks> {
     LoomArc::new(Callbacks::new(std::sync::Arc::clone(shared.domain.core()), None))
 }
 
-/// Whoever takes a node comes after everything that was done with it, and the thread that has linked the next one to it does
+/// A thread that takes a node comes after everything that was done with it, and the thread that linked the next node to it does
 /// not use it any more.
 #[test]
 fn a_lane_hands_over() {
@@ -54,7 +54,7 @@ fn a_lane_hands_over() {
 fn call_all(mut chain: Option<Chain>) -> (usize, Option<Chain>) {
     let mut called = 0;
     while let Some(Ok((node, rest))) = chain.map(Chain::pop) {
-        // SAFETY: nobody reads it.
+        // SAFETY: no reader has access to it.
         unsafe { node.call() };
         chain = rest;
         called += 1;
@@ -102,14 +102,14 @@ fn defer_free<const CELLS: usize>(shared: &Shared<CELLS>, queue: &Callbacks) {
     }
 
     let old = shared.cells[CELLS - 1].take().expect("never empty");
-    // SAFETY: the object is freed by the callback, after a grace period.
+    // SAFETY: the callback frees the object, after a grace period.
     let object = unsafe { Box::from_raw(old.leak().as_ptr()) };
     let node = Box::leak(Box::new(Unlinked { callback: Callback::new(), object }));
-    // SAFETY: it is freed by the callback.
+    // SAFETY: the callback frees the node.
     unsafe { queue.push(NonNull::from(node).cast(), free) };
 }
 
-/// A second grace period joins the first one, and keeps what is newer from going with it.
+/// A second grace period is merged with the first one: newer callbacks then wait for the later token.
 #[test]
 fn merged_segments_wait_for_the_later_token() {
     explore(2, || {
@@ -121,14 +121,14 @@ fn merged_segments_wait_for_the_later_token() {
                 object.read();
             };
         });
-        // Its segment is not over before this guard ends.
+        // This push's segment is not over before the guard ends.
         let own = shared.domain.reader();
         let guard = own.pin();
         // SAFETY: the item is freed by its callback.
         unsafe { queue.push(item(), free) };
         assert_eq!(queue.poll(usize::MAX), 0);
         drop(guard);
-        // Its token is over from here on, unless the reader was there before.
+        // The token of this push is over from here on, unless the reader was there before.
         defer_free(&shared, &queue);
         queue.poll(usize::MAX);
         reader.join().unwrap();
@@ -138,7 +138,7 @@ fn merged_segments_wait_for_the_later_token() {
     });
 }
 
-/// What is passed on waits for its readers in either queue, and is called once.
+/// Callbacks that are passed on wait for their readers in either queue, and are called once.
 #[test]
 fn a_queue_is_passed_on_while_one_pushes_and_one_serves() {
     explore(2, || {
@@ -166,7 +166,7 @@ fn a_queue_is_passed_on_while_one_pushes_and_one_serves() {
     });
 }
 
-/// What is done in a pause comes after the callbacks of the turn before, and before those of the next one.
+/// Work in a pause comes after the callbacks of the turn before, and before those of the next turn.
 #[test]
 fn a_pause_comes_after_the_turn() {
     explore(3, || {
@@ -179,7 +179,7 @@ fn a_pause_comes_after_the_turn() {
             serving.poll(usize::MAX);
         });
         let forks = queue.pause();
-        // What a `fork` would copy: loom tells if it is in use.
+        // A `fork` would copy this state: loom reports if it is in use.
         queue.look_at_state();
         queue.resume(forks);
         server.join().unwrap();
@@ -189,7 +189,7 @@ fn a_pause_comes_after_the_turn() {
     });
 }
 
-/// A thread that serves, and sleeps, is woken by a push, and by a stop.
+/// A push and a stop each wake a sleeping server.
 #[test]
 fn a_sleeping_server_is_woken() {
     explore(2, || {

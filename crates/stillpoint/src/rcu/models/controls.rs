@@ -1,4 +1,4 @@
-//! Every broken variant that a model can show is shown by one: a model that cannot fail proves nothing.
+//! Every broken variant that a model can catch is caught by one: a model that cannot fail proves nothing.
 
 #![cfg(stillpoint_busted)]
 
@@ -6,7 +6,7 @@ use super::boost::RAISED;
 use super::UNORDERED;
 use crate::busted::{self, Variant};
 
-/// Which model catches which variant.
+/// The model that catches each variant.
 const CAUGHT: &[(Variant, &str)] = &[
     (Variant::EnterRelaxed, "regions::a_section_follows_another"),
     (Variant::LeaveRelaxed, "regions::pin_against_retire"),
@@ -96,7 +96,7 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::BoostWordRelaxed, "boost::sections_follow_each_other"),
 ];
 
-/// What the model says when it catches the variant.
+/// The message of the model when it catches the variant.
 fn sign(variant: Variant, model: &str) -> &'static str {
     match model.split("::").next() {
         _ if matches!(variant, Variant::StopAfterCheck | Variant::SleepAssisted | Variant::PushUntold) => {

@@ -1,4 +1,4 @@
-//! A domain's end against those who look for it by its number.
+//! The end of a domain against threads that look for it by its number.
 
 use loom::cell::UnsafeCell;
 use loom::thread;
@@ -28,12 +28,12 @@ fn a_domain_ends_while_two_look_for_it() {
         let looks = [(); 2].map(|()| thread::spawn(|| drop(entry.find(1))));
         entry.end();
         looks.into_iter().for_each(|look| look.join().unwrap());
-        assert!(entry.try_claim(), "somebody has cleared it");
+        assert!(entry.try_claim(), "a thread has cleared it");
         assert!(entry.find(1).is_none());
     });
 }
 
-/// Who looks for the first domain finds that, or none.
+/// A thread that looks for the first domain finds that domain, or none.
 #[test]
 fn an_entry_serves_one_domain_after_the_other() {
     explore(3, || {
@@ -56,7 +56,7 @@ fn an_entry_serves_one_domain_after_the_other() {
     });
 }
 
-/// What was done before a domain ended is seen by who finds that it has.
+/// A thread that finds that a domain has ended sees what was done before its end.
 #[test]
 fn who_finds_no_domain_comes_after_its_end() {
     explore(3, || {
@@ -79,17 +79,17 @@ fn who_finds_no_domain_comes_after_its_end() {
 #[derive(Clone, Copy)]
 struct Last(&'static UnsafeCell<u32>);
 
-// SAFETY: that its uses are ordered is what the model checks.
+// SAFETY: the model checks that its uses are ordered.
 unsafe impl Send for Last {}
 
 impl Last {
     fn set(self) {
-        // SAFETY: loom reports it where it is not ordered.
+        // SAFETY: loom reports an unordered use.
         self.0.with_mut(|value| unsafe { *value = Object::ALIVE });
     }
 
     fn get(self) -> u32 {
-        // SAFETY: as above.
+        // SAFETY: loom reports an unordered use.
         self.0.with(|value| unsafe { *value })
     }
 }

@@ -1,4 +1,4 @@
-//! Futures that wait for readers: a wake-up that is lost is a deadlock.
+//! Futures that wait for readers: a lost wake-up is a deadlock.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -67,17 +67,17 @@ fn wait(domain: &Domain, token: Token) {
     assert_eq!(block_on(domain.grace_period(token)), Ok(()));
 }
 
-/// A reader that enters and leaves one section, on a thread of its own.
+/// A reader on another thread that enters and leaves one section.
 fn one_section(domain: Domain) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         let reader = domain.reader();
         drop(reader.pin());
-        // A reader that is dropped is asked once more.
+        // A reader that is dropped would answer once more.
         std::mem::forget(reader);
     })
 }
 
-/// The one section of the reader is left while the future is polled.
+/// The reader's only section ends while the future is polled.
 #[test]
 fn a_guard_wakes_a_future() {
     explore_requests(3, || {
@@ -89,7 +89,7 @@ fn a_guard_wakes_a_future() {
     });
 }
 
-/// The reader reports once, and then never again.
+/// The reader reports once, then never again.
 #[test]
 fn a_report_wakes_a_future() {
     explore_requests(3, || {
@@ -142,7 +142,7 @@ fn futures_share_a_request() {
     });
 }
 
-/// A future that is dropped while the reader wakes it takes nothing with it that the other one needs.
+/// A future that is dropped while the reader wakes it takes away nothing that the other future needs.
 #[test]
 fn a_dropped_future_leaves_the_others_alone() {
     explore_requests(2, || {
@@ -166,8 +166,8 @@ fn parker() -> (Arc<Parker>, Waker) {
     (Arc::clone(&parker), Waker::from(parker))
 }
 
-/// Three futures wait for one reader, whose leave wakes two of them at the most. The first one is never polled again. What
-/// becomes of the second one when it is woken, `next` says; the third one is woken in any case.
+/// Three futures wait for one reader, which wakes at most two of them when it leaves. The first one is never polled again. `next`
+/// says what becomes of the second one when it is woken. The third one is woken in any case.
 fn the_third_is_woken(next: fn(std::pin::Pin<&mut Option<GracePeriod>>, &Waker)) {
     explore_requests(2, move || {
         let domain = domain();
@@ -209,7 +209,7 @@ fn a_woken_future_that_is_dropped_passes_on_its_share() {
     the_third_is_woken(|mut second, _| second.set(None));
 }
 
-/// The record of the reader that the future waits for changes hands, and the new holder may still load the old token: it
+/// The record of the awaited reader changes hands. The new holder may still load the old token, since it
 /// registers before its fence.
 #[test]
 fn a_request_stays_when_the_record_changes_hands() {
@@ -225,7 +225,7 @@ fn a_request_stays_when_the_record_changes_hands() {
     });
 }
 
-/// A reader that leaves while another future is at the queue leaves the wake-ups to it.
+/// A reader that leaves while another future is at the queue leaves the wake-ups to that future.
 #[test]
 fn a_reader_that_finds_the_queue_locked_leaves_word() {
     explore_requests(EVERY, || {
@@ -243,7 +243,7 @@ fn a_reader_that_finds_the_queue_locked_leaves_word() {
     });
 }
 
-/// Whoever leaves a waker after a look for wakers sees what was done before the look.
+/// A future that leaves a waker after a reader's look for wakers sees what was done before that look.
 #[test]
 fn a_waker_is_found_or_its_owner_sees_why_it_need_not_be() {
     explore_requests(EVERY, || {

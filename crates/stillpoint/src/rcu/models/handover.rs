@@ -11,7 +11,7 @@ use crate::rcu::engine::queue::orphans::Orphans;
 use crate::rcu::engine::queue::stack::Stack;
 use crate::rcu::{Domain, RcuCell};
 
-/// Whoever takes an object from the stack comes after everything that was done with it before the push.
+/// A thread that takes an object from the stack comes after everything that was done with it before the push.
 #[test]
 fn a_stack_hands_over() {
     explore(EVERY, || {
@@ -24,7 +24,7 @@ fn a_stack_hands_over() {
         });
         let free_all = || {
             for garbage in stack.take() {
-                // SAFETY: no reader was ever told of it.
+                // SAFETY: the object was never linked, so no reader has it.
                 assert!(unsafe { garbage.free() }.is_ok(), "{UNORDERED}");
             }
         };
@@ -34,7 +34,7 @@ fn a_stack_hands_over() {
     });
 }
 
-/// Whoever takes an object from the line comes after everything that was done with it before it was put there, by the
+/// A thread that takes an object from the line comes after everything that was done with it before it was put there, by the
 /// thread that left it or by one that gave it back.
 #[test]
 fn a_line_hands_over() {
@@ -42,7 +42,7 @@ fn a_line_hands_over() {
         let orphans = LoomArc::new(Orphans::new());
         let object = || Garbage::object(NonNull::from(Box::leak(Box::new(Object::new()))));
         let free = |garbage: Garbage| {
-            // SAFETY: no reader was ever told of it.
+            // SAFETY: the object was never linked, so no reader has it.
             assert!(unsafe { garbage.free() }.is_ok(), "{UNORDERED}");
         };
         let leaving = orphans.clone();
@@ -56,7 +56,7 @@ fn a_line_hands_over() {
     });
 }
 
-/// The background reclaimer frees what the retire handle made, linked and unlinked.
+/// The background reclaimer frees what the retire handle's thread made, linked and unlinked.
 #[test]
 fn background_hand_over() {
     explore(2, || {
@@ -77,7 +77,7 @@ fn background_hand_over() {
     });
 }
 
-/// Without retire handles a run frees what they handed in, and returns; it is not stopped.
+/// Without retire handles, a run frees what they handed in, and returns, although it is not stopped.
 #[test]
 fn the_last_handle_goes() {
     explore(2, || {
@@ -136,7 +136,7 @@ fn orphans_are_adopted_once() {
     });
 }
 
-/// Says when it is dropped.
+/// Records when it is dropped.
 struct Told(LoomArc<LoomAtomicBool>);
 
 impl Drop for Told {
@@ -145,7 +145,7 @@ impl Drop for Told {
     }
 }
 
-/// What another thread has adopted, or is about to put in line, is waited for as well.
+/// A barrier also waits for what another thread has adopted, or is about to put in line.
 #[test]
 fn a_barrier_finds_what_others_move() {
     explore(3, || {
@@ -155,14 +155,14 @@ fn a_barrier_finds_what_others_move() {
         let cell = domain.cell(Told(is_freed.clone()));
         drop(cell.take());
         let other = domain.clone();
-        let adopter = loom::thread::spawn(move || other.synchronize().expect("nobody is in the way"));
-        domain.barrier().expect("nobody is in the way");
+        let adopter = loom::thread::spawn(move || other.synchronize().expect("no reader is in the way"));
+        domain.barrier().expect("no reader is in the way");
         assert!(is_freed.load(Ordering::Relaxed), "{UNORDERED}: it was missed");
         adopter.join().unwrap();
     });
 }
 
-/// As above, with a list that passes on what it has.
+/// The same with a list that passes its objects on.
 #[test]
 fn a_barrier_finds_what_others_leave() {
     explore(3, || {
@@ -180,12 +180,12 @@ fn a_barrier_finds_what_others_leave() {
         });
         drop(handle);
         other.join().unwrap();
-        domain.barrier().expect("nobody is in the way");
+        domain.barrier().expect("no reader is in the way");
         assert!(is_freed.load(Ordering::Relaxed), "{UNORDERED}: it was missed");
     });
 }
 
-/// As above, with a load that is bound to no thread, and that pins what `moves` has taken to its list.
+/// The same with a load that is bound to no thread, and that pins what `moves` has taken to its list.
 fn a_barrier_waits_for_a_pinned_object_that_others_have<R: 'static>(
     moves: impl Fn(&Domain) -> R + Send + Sync + Copy + 'static,
 ) {
@@ -202,7 +202,7 @@ fn a_barrier_waits_for_a_pinned_object_that_others_have<R: 'static>(
             drop(held);
             kept
         });
-        domain.barrier().expect("nobody is in the way for ever");
+        domain.barrier().expect("no reader is in the way for ever");
         assert!(is_freed.load(Ordering::Relaxed), "{UNORDERED}: it was missed");
         drop(mover.join().unwrap());
     });

@@ -1,4 +1,4 @@
-//! Limits: what waits never exceeds them, and room that is there again was left before.
+//! Limits: what waits never exceeds them, and room that is free again is no longer in use.
 
 use std::sync::atomic::{AtomicBool as PlainBool, Ordering as PlainOrdering};
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::rcu::engine::queue::quota::Quota;
 use crate::rcu::engine::queue::retire_list::{Full, Limits};
 use crate::rcu::{Domain, Retired, WhenFull};
 
-/// Memory for one object: whoever has the room in a domain for one uses it alone.
+/// Memory for one object. The holder of the domain's only room uses it exclusively.
 struct Place {
     memory: UnsafeCell<u32>,
     step: AtomicUsize,
 }
 
-// SAFETY: that nobody uses it at the same time as another one is what the models check.
+// SAFETY: the models check that its uses do not overlap.
 unsafe impl Sync for Place {}
-// SAFETY: as above.
+// SAFETY: the models check that its uses do not overlap.
 unsafe impl Send for Place {}
 
 impl Place {
@@ -32,10 +32,10 @@ impl Place {
     }
 
     fn touch(&self) {
-        // Relaxed: a step at which loom lets the other thread run, since it changes what that one changes, too. It
+        // Relaxed: a step at which loom lets the other thread run, since both threads change this value. It
         // orders nothing.
         self.step.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: loom reports it where the room does not keep others out.
+        // SAFETY: loom reports it if the room does not exclude others.
         self.memory.with_mut(|place| unsafe { *place += 1 });
     }
 }
@@ -71,7 +71,7 @@ fn room_is_reserved_once() {
     });
 }
 
-/// What is charged beyond the limit keeps others out, and does not hide from them who left before.
+/// An object charged beyond the limit excludes others, and keeps the order with threads that gave room back before.
 #[test]
 fn room_is_charged_beyond_the_limit() {
     explore(EVERY, || {
@@ -91,7 +91,7 @@ fn room_is_charged_beyond_the_limit() {
     });
 }
 
-/// The engine gives room back after the destructor, and whoever gets it comes after that.
+/// The engine gives room back after the destructor, and the thread that gets it comes after that.
 #[test]
 fn an_object_has_its_room_until_it_is_freed() {
     explore(3, || {
@@ -137,8 +137,8 @@ fn what_a_background_reclaimer_takes_in_is_counted_throughout() {
     });
 }
 
-/// A retire handle that assists takes what the reclaimer would have freed; the reclaimer returns all the same, and not
-/// before it is freed.
+/// A retire handle that assists takes what the reclaimer would have freed. The reclaimer returns nevertheless, but not
+/// before that is freed.
 #[test]
 fn a_handle_assists_while_the_reclaimer_stops() {
     explore(3, || {
@@ -150,18 +150,18 @@ fn a_handle_assists_while_the_reclaimer_stops() {
         let helper = handle.clone();
         let submits = spawn(&shared, move |shared| {
             let next = shared.cells[1].replace(Object::new()).unwrap();
-            // Handed back if the reclaimer has taken in the first one and not freed it yet.
+            // Handed back if the reclaimer has taken in the first object and not freed it yet.
             helper.retire(next).map_err(|error| std::mem::forget(error.into_inner())).ok();
         });
         handle.stop();
         background.run();
         let freed = shared.domain.stats().freed;
-        assert!(freed >= 1, "{UNORDERED}: an assistant has it in its hands");
+        assert!(freed >= 1, "{UNORDERED}: an assistant still has it");
         submits.join().unwrap();
     });
 }
 
-/// What a destructor submits in the turn of an assistant is not overlooked, not even if another turn takes it: else `run`
+/// What a destructor submits in the turn of an assistant is not overlooked, even if another turn takes it: otherwise `run`
 /// would return.
 #[test]
 fn a_destructor_submits_while_somebody_looks_for_what_is_left() {
@@ -172,7 +172,7 @@ fn a_destructor_submits_while_somebody_looks_for_what_is_left() {
             inbox.charge(garbage.bytes());
             inbox.submit(garbage);
         };
-        // Not modelled: set by a destructor, and looked at by who finds nothing left.
+        // Not modelled: set by a destructor, and read by the thread that finds nothing left.
         let is_done = Arc::new(PlainBool::new(false));
         let (again, done) = (Arc::clone(&inbox), Arc::clone(&is_done));
         let last = move || done.store(true, PlainOrdering::SeqCst);
@@ -190,7 +190,7 @@ fn a_destructor_submits_while_somebody_looks_for_what_is_left() {
     });
 }
 
-/// What an assistant could not free when the reclaimer is dropped is left to the domain, and not to the assistant.
+/// What an assistant could not free when the reclaimer is dropped is left to the domain, not to the assistant.
 #[test]
 fn a_handle_assists_while_the_reclaimer_is_dropped() {
     explore(3, || {
@@ -209,7 +209,7 @@ fn a_handle_assists_while_the_reclaimer_is_dropped() {
         submits.join().unwrap();
         drop(reader);
         let freed = shared.domain.reclaimer().poll();
-        assert_eq!(freed, 2, "{UNORDERED}: the assistant sits on what is left");
+        assert_eq!(freed, 2, "{UNORDERED}: the assistant keeps what is left");
         drop(handle);
     });
 }

@@ -1,4 +1,4 @@
-//! Typed links: walks under a guard and hand over hand, against somebody who unlinks.
+//! Typed links: walks under a guard and hand over hand, against a thread that unlinks.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::rcu::{Atomic, Domain, Shared, Unprotected};
 /// The tag of a node that is about to be unlinked.
 const MARK: usize = 1;
 
-/// The alignment is that of the object: memory of nodes is not used again for a while.
+/// It has the alignment of the object, so the memory of nodes is not reused for a while.
 struct Node {
     object: Object,
     next: Atomic<Node>,
@@ -23,7 +23,7 @@ impl Node {
     }
 }
 
-/// A chain of some nodes.
+/// A chain of nodes.
 struct List {
     head: Atomic<Node>,
     domain: Domain,
@@ -36,7 +36,7 @@ impl List {
         Arc::new(Self { head, domain })
     }
 
-    /// Marks the first nodes, one after the other, unlinks each, and retires it. There is only one such thread.
+    /// Marks the first nodes one after the other, unlinks each, and retires it. Only one thread does this.
     fn remove_first(&self, nodes: usize) {
         let mut reclaimer = self.domain.reclaimer();
         for _ in 0..nodes {
@@ -45,23 +45,23 @@ impl List {
             let node = unsafe { first.as_ref() }.expect("there are as many");
             let next = node.next.fetch_or(MARK, AcqRel, &Unprotected);
             self.head.store(next, Release);
-            // SAFETY: it was unlinked above, and nobody else retires it.
+            // SAFETY: it was unlinked above, and no other thread retires it.
             reclaimer.retire(unsafe { first.into_retired(&self.domain) }).expect("there is room");
             reclaimer.poll();
         }
     }
 
-    /// Ends the list: what is linked is freed at once.
+    /// Ends the list: frees at once what is linked.
     fn clear(&self) {
         let mut first = self.head.swap(Shared::null(), AcqRel, &Unprotected);
-        // SAFETY: nobody else uses the list any more.
+        // SAFETY: no other thread uses the list any more.
         while let Some(node) = unsafe { first.with_tag(0).into_owned() } {
             first = node.next.load(Acquire, &Unprotected);
         }
     }
 }
 
-/// Two threads: one walks, one removes the first nodes.
+/// Runs two threads: one walks, the other removes the first nodes.
 fn against_removal(nodes: usize, removed: usize, walk: impl Fn(&List) + Copy + 'static) {
     let list = List::new(nodes);
     let walker = {
@@ -73,7 +73,7 @@ fn against_removal(nodes: usize, removed: usize, walk: impl Fn(&List) + Copy + '
     list.clear();
 }
 
-/// A reader on a node that is bypassed goes on to the next one, which is removed as well.
+/// A reader on an unlinked node goes on to the next node, which is removed as well.
 #[test]
 fn a_guard_goes_on_from_what_is_unlinked() {
     explore(3, || {
@@ -90,7 +90,7 @@ fn a_guard_goes_on_from_what_is_unlinked() {
     });
 }
 
-/// Looks at the first node and the one behind it, each protected: a mark ends the walk.
+/// Reads the first node and the one behind it, each protected. A mark ends the walk.
 fn walk_hand_over_hand(list: &List) {
     let reader = list.domain.reader();
     let first = list.head.protect(&reader);
@@ -111,7 +111,7 @@ fn a_walk_hand_over_hand_ends_at_a_mark() {
     explore(3, || against_removal(2, 2, walk_hand_over_hand));
 }
 
-/// The tag stays: what it is protected by is the address.
+/// The tag stays in the link; the slot holds the address without it.
 #[test]
 fn what_a_link_with_a_tag_points_to_is_protected() {
     explore(3, || {
@@ -122,7 +122,7 @@ fn what_a_link_with_a_tag_points_to_is_protected() {
             thread::spawn(move || {
                 let reader = list.domain.reader();
                 let first = list.head.protect(&reader);
-                // SAFETY: the link is the root, whose tags are no marks.
+                // SAFETY: the link is the root, whose tags are not marks.
                 if let Some(node) = unsafe { first.as_ref() } {
                     node.object.read();
                 }
@@ -130,7 +130,7 @@ fn what_a_link_with_a_tag_points_to_is_protected() {
         };
         let mut reclaimer = list.domain.reclaimer();
         list.head.store(Shared::null(), Release);
-        // SAFETY: it was unlinked, and nobody else retires it.
+        // SAFETY: it was unlinked, and no other thread retires it.
         reclaimer.retire(unsafe { tagged.into_retired(&list.domain) }).expect("there is room");
         reclaimer.poll();
         walker.join().unwrap();

@@ -2,9 +2,9 @@
 //!
 //! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib models`
 //!
-//! loom runs each model through every interleaving (up to a bound of preemptions) and every value that each
-//! load may return in the C++20 memory model. An [`Object`] tells loom of each access to it, so that a free that
-//! does not come after a read is found even when nothing bad was read.
+//! loom runs each model through every interleaving (up to a bound of preemptions), and through every value that each
+//! load may return in the C++20 memory model. An [`Object`] reports each access to loom, so loom finds a free that
+//! does not come after a read even if the read returned nothing bad.
 
 mod boost;
 mod callbacks;
@@ -35,19 +35,19 @@ use crate::fence::Mode;
 #[global_allocator]
 static QUARANTINE: Quarantine = Quarantine::new();
 
-/// What loom says when two accesses are not ordered.
+/// loom's message when two accesses are not ordered.
 const UNORDERED: &str = "Causality violation";
 
-/// Contents of a cell that loom watches. The alignment is its mark for the [`Quarantine`].
+/// Contents of a cell that loom watches. The [`Quarantine`] recognises objects by this alignment.
 #[repr(align(256))]
 struct Object {
     value: UnsafeCell<u32>,
 }
 
-// SAFETY: `value` is written by `new` and by `drop` alone; that both are ordered with every read is what the
-// models check.
+// SAFETY: only `new` and `drop` write `value`. The models check that both are ordered with every
+// read.
 unsafe impl Sync for Object {}
-// SAFETY: as above.
+// SAFETY: the models check that `drop` is ordered with every other access.
 unsafe impl Send for Object {}
 
 impl Object {
@@ -62,7 +62,7 @@ impl Object {
     }
 
     fn read(&self) {
-        // SAFETY: the protocol under test keeps the object alive; loom reports it where it does not.
+        // SAFETY: the protocol under test keeps the object alive; otherwise loom reports it.
         let value = self.value.with(|value| unsafe { *value });
         assert_eq!(value, Self::ALIVE, "{UNORDERED}: an object was read after its free");
     }
@@ -70,7 +70,7 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // SAFETY: as in `read`.
+        // SAFETY: the protocol under test excludes other accesses; otherwise loom reports it.
         self.value.with_mut(|value| unsafe { *value = Self::FREED });
     }
 }
@@ -78,8 +78,8 @@ impl Drop for Object {
 /// No bound.
 const EVERY: usize = usize::MAX;
 
-/// Runs `model` in both fence modes, through the executions that loom finds with at most `preemptions` in each (in
-/// the symmetric mode two at the most).
+/// Runs `model` in both fence modes, through the executions that loom finds with at most `preemptions` each (at most two in
+/// the symmetric mode).
 fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let model = Arc::new(model);
     for (mode, preemptions) in [(Mode::Asymmetric, preemptions), (Mode::Symmetric, preemptions.min(2))] {
@@ -99,7 +99,7 @@ std::thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode::Asymmetric) };
 }
 
-/// A domain and some cells of it, to be shared by the threads of a model.
+/// A domain with some cells, which the threads of a model share.
 struct Shared<const CELLS: usize> {
     cells: [RcuCell<Object>; CELLS],
     domain: Domain,

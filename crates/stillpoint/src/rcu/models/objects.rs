@@ -19,7 +19,7 @@ fn protect_against_retire() {
     });
 }
 
-/// The slot goes from one object to the next: the scan may read the second and must still come after the first.
+/// The slot goes from one object to the next. The scan may read the second address, and must still come after the first.
 #[test]
 fn a_slot_is_set_again() {
     explore(5, || {
@@ -40,7 +40,7 @@ fn a_slot_is_set_again() {
     });
 }
 
-/// It is bound to no thread, so that no heavy fence is issued for it; and it is dropped by another thread.
+/// The load is bound to no thread, so no heavy fence is issued for it. Another thread drops it.
 #[test]
 fn an_owned_load_against_retire() {
     explore(4, || {
@@ -54,7 +54,7 @@ fn an_owned_load_against_retire() {
     });
 }
 
-/// It relies on light fences, and is given back by another thread.
+/// The slot relies on light fences. Another thread gives it back.
 #[test]
 fn a_slot_of_nobody_against_retire() {
     explore(4, || {
@@ -72,7 +72,7 @@ fn a_slot_of_nobody_against_retire() {
     });
 }
 
-/// It goes from one thread to the next while it holds an object, and then holds another one.
+/// The slot goes from one thread to the next while it holds an object, and then holds another one.
 #[test]
 fn a_slot_of_nobody_changes_hands() {
     explore(3, || {
@@ -88,13 +88,13 @@ fn a_slot_of_nobody_changes_hands() {
     });
 }
 
-/// Reads what a cell holds by a slot of nobody's.
+/// Reads the object of a cell, by a slot that belongs to no thread.
 fn read_by<const CELLS: usize>(shared: &Shared<CELLS>, claim: &Claim<Record>, cell: usize) {
     // SAFETY: the domain is alive.
     let record: &Record = unsafe { claim.slot() };
     let fence = shared.domain.core().protocol.slot_fence();
     let held = shared.cells[cell].link().protect_by(fence, &record.first_hazard()).expect("never empty");
-    // SAFETY: the slot holds it.
+    // SAFETY: the slot holds the object.
     unsafe { held.as_ref() }.read();
 }
 
@@ -105,7 +105,7 @@ fn give_back<const CELLS: usize>(shared: &Shared<CELLS>, claim: &Claim<Record>) 
     protocol.release(claim);
 }
 
-/// The record of an owned load is claimed next by a QSBR reader, whose slots no scan looks at.
+/// A QSBR reader is the next to claim the record of an owned load. No scan looks at the slots of QSBR readers.
 #[test]
 fn an_owned_load_is_followed_by_a_qsbr_reader() {
     explore(3, || {
@@ -119,7 +119,7 @@ fn an_owned_load_is_followed_by_a_qsbr_reader() {
     });
 }
 
-/// More objects in one hand than the record has slots: a block is chained while the writer scans.
+/// A reader protects more objects than its record has slots: a block is chained while the writer scans.
 #[test]
 fn a_block_is_chained() {
     explore(3, || {
@@ -138,7 +138,7 @@ fn a_block_is_chained() {
     });
 }
 
-/// What the crate's own data structures do: an object reached under a guard is pinned before the guard ends.
+/// As the crate's own data structures do: an object reached under a guard is pinned before the guard ends.
 #[test]
 fn a_guard_is_exchanged_for_a_slot() {
     explore(5, || {

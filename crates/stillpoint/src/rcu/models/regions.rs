@@ -15,7 +15,7 @@ fn pin_against_retire() {
     });
 }
 
-/// The scan may read the state of the second section and must still come after the first.
+/// The scan may read the state of the second section, and must still come after the first.
 #[test]
 fn a_section_follows_another() {
     explore(4, || {
@@ -68,7 +68,7 @@ fn qsbr_against_retire() {
     });
 }
 
-/// Reports that find the token where it was store nothing: the section goes on.
+/// Reports that find the same token as before store nothing: the section goes on.
 #[test]
 fn qsbr_reports_the_same_token() {
     explore(EVERY, || {
@@ -100,7 +100,7 @@ fn qsbr_goes_offline_and_online() {
     });
 }
 
-/// All kinds at a time: an object waits for every one of them.
+/// Readers of all kinds: an object waits for each of them.
 #[test]
 fn kinds_are_mixed() {
     explore(2, || {
@@ -123,7 +123,7 @@ fn kinds_are_mixed() {
     });
 }
 
-/// What is found instead was made by another thread, and stays alive as long as the region.
+/// Another thread made the object that is found instead. It stays alive as long as the region.
 #[test]
 fn an_exchange_that_fails_lends_what_it_found() {
     explore(4, || {

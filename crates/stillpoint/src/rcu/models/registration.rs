@@ -3,7 +3,7 @@
 use super::{explore, spawn, Shared, EVERY, UNORDERED};
 use crate::rcu::engine::core::record::PASSIVE;
 
-/// The reader's record is claimed, left and claimed again by a reader of another kind.
+/// The reader's record is claimed, left, and claimed again by a reader of another kind.
 #[test]
 fn a_record_changes_hands() {
     explore(4, || {
@@ -48,7 +48,7 @@ fn a_record_goes_from_qsbr_to_guards() {
     });
 }
 
-/// Without a registered `Reader` the writer leaves the heavy fence out.
+/// Without a registered `Reader`, the writer omits the heavy fence.
 #[test]
 fn a_reader_registers_while_the_fence_is_left_out() {
     explore(EVERY, || {

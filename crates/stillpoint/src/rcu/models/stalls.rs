@@ -1,4 +1,4 @@
-//! Who tells the stall hook of a section.
+//! Which thread reports a section to the stall hook.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use crate::rcu::engine::core::grace::Grace;
 use crate::rcu::stall::Behind;
 use crate::rcu::Domain;
 
-/// Two threads find the same reader in their way: one of them tells, whoever it is.
+/// Two threads find the same reader in their way: exactly one of them reports it.
 #[test]
 fn a_section_is_told_of_once() {
     explore(EVERY, || {
-        // Not the model's: it counts, and orders nothing.
+        // Not modelled: it counts, and orders nothing.
         let told = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&told);
         let domain = Domain::builder().fence(MODE.get()).stall_hook(Duration::ZERO, move |_| {

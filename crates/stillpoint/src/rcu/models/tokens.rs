@@ -1,8 +1,8 @@
-//! Tokens, and what checks remember.
+//! Tokens, and the results of checks that are kept.
 
 use super::{explore, spawn, Object, Shared, EVERY};
 
-/// Each writer's fence and scan serve the other one's token, or must not.
+/// Each writer's fence and scan serve the other writer's token, or must not.
 #[test]
 fn two_writers_share_what_they_found_out() {
     explore(2, || {
@@ -26,7 +26,7 @@ fn two_writers_share_what_they_found_out() {
     });
 }
 
-/// The token is started, and its object unlinked, while another writer issues a fence for an earlier one.
+/// A token is started, and its object unlinked, while another writer issues a fence for an earlier token.
 #[test]
 fn a_fence_does_not_serve_a_token_started_meanwhile() {
     explore(3, || {
@@ -47,7 +47,7 @@ fn a_fence_does_not_serve_a_token_started_meanwhile() {
     });
 }
 
-/// The second token needs a fence of its own.
+/// The second token needs its own fence.
 #[test]
 fn a_fence_serves_older_tokens_alone() {
     explore(3, || {
@@ -90,13 +90,13 @@ fn a_newer_token_includes_the_older_ones() {
     });
 }
 
-/// The laggard of one token is not the place to go on from for another.
+/// A scan for another token must not start at the laggard of the first one and leave out the readers before it.
 #[test]
 fn the_scan_goes_full_circle() {
     explore(EVERY, || {
         let shared = Shared::<1>::new();
         let (one, two) = (shared.domain.reader(), shared.domain.reader());
-        // Whichever comes later in the scan holds the first token up; the other one holds the object.
+        // The reader that comes later in the scan holds up the first token; the other reader holds the object.
         for (late, early) in [(&one, &two), (&two, &one)] {
             let laggard = late.pin();
             let first = shared.domain.start();

@@ -1,4 +1,4 @@
-//! A build without the feature `boost`: nobody is boosted.
+//! A build without the feature `boost`: no reader is boosted.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::rcu::engine::Core;
 
 pub(crate) const LIMIT: Duration = Duration::MAX;
 
-/// There is none.
+/// Has no values.
 #[derive(Debug)]
 pub(crate) enum BoostState {}
 
@@ -21,7 +21,7 @@ pub(crate) fn own() -> Option<&'static BoostState> {
     None
 }
 
-/// There is none.
+/// Has no values.
 #[derive(Debug)]
 pub(crate) enum Boosting {}
 

@@ -1,11 +1,11 @@
-//! Boosting of region readers that hold a token up because they wait for a CPU: whom to boost, and when it has to end.
+//! Boosting of region readers that hold up a token because they wait for a CPU: which readers to boost, and when to end it.
 //!
-//! A booster gets the reader to run: raised to a real-time policy, or moved to the booster's CPU. The reader lets go of
-//! that at the end of its section, where it looks at one word of its own line anyway. Everything else is about one
-//! promise: *no thread stays raised or moved*. It is kept by whoever comes first: the reader at the end of its
+//! A booster makes the scheduler run the reader: it raises the reader to a real-time policy, or moves it to the booster's CPU.
+//! The reader ends the boost at the end of its section, where it reads a word of its own cache line anyway. Everything else
+//! keeps one promise: *no thread stays raised or moved*. The first of these to come ends the boost: the reader at the end of its
 //! section, the booster that finds the section over, any reclaimer or waiting thread of the domain when the time limit
-//! has passed, the end of who gave the boost, the end of the thread. How they keep out of each other's way is in
-//! `state.rs`, the argument in `docs/design/rcu.md`.
+//! has passed, the drop of the reclaimer that gave the boost, or the end of the thread. `state.rs` describes how they exclude
+//! each other; the argument is in `docs/design/rcu.md`.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::Core;
 use stillpoint_sys::linux::sched::{Finding, Way};
 
-/// The longest that a thread stays raised or moved, if somebody polls or waits.
+/// The longest time that a thread stays raised or moved, provided that a thread polls or waits.
 pub(crate) const LIMIT: Duration =
     if cfg!(loom) { Duration::from_secs(3600) } else { Duration::from_millis(2) };
 
-/// Threads that are looked at by one poll, at the most.
+/// Most threads that one poll inspects.
 const LOOKS: usize = 16;
 
 /// What a domain does about preempted readers.
@@ -30,8 +30,8 @@ pub(crate) struct Boosting {
     pub(crate) way: Way,
     /// How long a token is held up before readers are boosted.
     after: Duration,
-    /// Threads of the process that are boosted at a time, at the most: one CPU less than there are, so that long
-    /// sections of raised threads do not keep everybody else from running, and from ending the boost.
+    /// Most threads of the process that are boosted at a time: one fewer than there are CPUs, so that long
+    /// sections of raised threads do not keep all other threads from running, and from ending the boost.
     most: u32,
     boosted: AtomicU64,
     refused: AtomicU64,
@@ -44,16 +44,16 @@ impl Boosting {
         Self { way, after, most, boosted: AtomicU64::new(0), refused: AtomicU64::new(0) }
     }
 
-    /// How often readers were boosted, and how often that was not possible.
+    /// How often readers were boosted, and how often a boost was not possible.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.boosted.load(RELAXED), self.refused.load(RELAXED))
     }
 }
 
-/// For statistics.
+/// Only for statistics.
 const RELAXED: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Relaxed;
 
-/// Somebody who boosts, and has to end it.
+/// A booster. It must end the boosts that it gives.
 #[derive(Debug)]
 pub(crate) struct Booster {
     number: u64,
@@ -66,8 +66,8 @@ impl Booster {
         Self { number: NEXT.fetch_add(1, RELAXED), has_given: false }
     }
 
-    /// Boosts the readers that hold up `token`, if it was started when the domain had the age `started`, long enough
-    /// ago. Returns whether one was boosted.
+    /// Boosts the readers that hold up `token`, if it was started long enough ago: when the domain had the age
+    /// `started`. Returns whether any reader was boosted.
     #[inline]
     pub(crate) fn boost(&mut self, core: &Core, token: u64, started: Duration) -> bool {
         let boosted =
@@ -76,7 +76,7 @@ impl Booster {
         boosted
     }
 
-    /// Ends what is left of the boost: who will not look at the readers for a while cannot leave it as it is.
+    /// Ends what remains of the boosts. A booster that will not look at the readers for a while must not leave them boosted.
     pub(crate) fn end(&mut self, core: &Core) {
         if std::mem::take(&mut self.has_given) {
             core.end_boost_if(|boost_state| boost_state.is_given_by(self.number));
@@ -128,7 +128,7 @@ impl Core {
         !boosted.is_empty()
     }
 
-    /// Boosts one reader, whose thread the caller looks at. `Some(false)`: the caller is in its way.
+    /// Boosts one reader, for whose thread the caller is `STARTING`. `Some(false)`: the reader waits for the caller's own CPU.
     fn boost_one(
         &self,
         boosting: &Boosting,
@@ -137,19 +137,19 @@ impl Core {
         token: u64,
         given: Given,
     ) -> Option<bool> {
-        // The state first: its acquire load makes the holder known that published it, and the boost state is looked up again,
-        // so that it is the one of that holder.
+        // Loads the state first: its acquire makes the holder that published it visible. Then the boost state is looked up again,
+        // so that it is this holder's.
         let is_the_one = blocks(record.observe(), token)
             && record.boost_state().is_some_and(|its| std::ptr::eq(its, boost_state));
         let finding = if is_the_one {
-            // SAFETY: the caller has started to look at the thread.
+            // SAFETY: the caller is `STARTING` for this boost state.
             unsafe { boost_state.examine(boosting.way) }
         } else {
             Ok(Finding::NoNeed)
         };
         match finding {
             Ok(Finding::Boost(before)) => {
-                // SAFETY: as above.
+                // SAFETY: the caller is `STARTING` for this boost state.
                 let (settled, refused) =
                     unsafe { boost_state.raise(before, given, || record.tell_boosted()) };
                 boosting.boosted.fetch_add(u64::from(!refused), RELAXED);
@@ -164,13 +164,13 @@ impl Core {
         }
     }
 
-    /// Ends the boost that its readers have not noticed: they had left their sections a moment before.
+    /// Ends boosts that their readers have not noticed, because they had left their sections a moment before.
     fn end_missed_boost(&self, token: u64, boosted: &[(&Record, &BoostState)]) {
         if busted::is(Variant::BoostNoRecheck) {
             return;
         }
         // Pairs with the fence in `wants_attention`: either the reader sees that it was boosted, or its section is seen to be
-        // over. Where the kernel refuses, its next section or the time limit ends the boost.
+        // over. If the kernel refuses the fence, the reader's next section or the time limit ends the boost.
         if !busted::is(Variant::BoostNoHeavy) {
             let _ = self.protocol.mode().heavy();
         }
@@ -183,7 +183,7 @@ impl Core {
         }
     }
 
-    /// What every poll does: ends each boost that has lasted too long, and gives way to readers that were moved here.
+    /// Called by every poll: ends each boost that has lasted too long, and yields to readers that were moved here.
     #[inline]
     pub(crate) fn tend_boost(&self) {
         if let Some(boosting) = self.boost.as_ref().filter(|_| state::given() != 0) {
@@ -214,7 +214,7 @@ impl Core {
         }
     }
 
-    /// The reader has ended its section: restores its thread, if it was told that it is boosted.
+    /// Called at the end of a reader's section: restores its thread, if the reader was told that it is boosted.
     pub(crate) fn end_own_boost(&self, record: &Record) {
         if !record.take_told() {
             return;

@@ -1,6 +1,6 @@
-//! What a thread keeps for its boosters, whichever domains it reads in.
+//! What a thread keeps for its boosters, common to all domains that it reads in.
 //!
-//! Each thread has a word that says who may do what with its scheduling:
+//! Each thread has a word that says which thread may change its scheduling, and how:
 //!
 //! ```text
 //!            booster                 booster, before the system call        booster, after it
@@ -9,20 +9,20 @@
 //!    |  no boost needed    |                                     | the reader (OWN),            | the same
 //!    +--------------------+                                     | or any other (ENDING)        |
 //!    |                                                          v                              v
-//!    +--- the last of them takes off its bit ---- any of RAISING, OWN, ENDING <----------------+
+//!    +--- the last of them clears its bit ------- any of RAISING, OWN, ENDING <----------------+
 //! ```
 //!
-//! `RAISING`, `OWN` and `ENDING` are one thread's each, from setting the bit to taking it off. Who ends the boost while
-//! the booster is still in its system call cannot know which of the two calls comes last: so the booster, when it finds
-//! that the boost has been ended meanwhile, restores once more. And a reader restores itself whatever the others are
-//! at: they may be waiting for the very CPU that it has. Nobody boosts again before all are through.
+//! `RAISING`, `OWN` and `ENDING` each belong to one thread, from setting the bit to clearing it. A thread that ends the boost
+//! while the booster is still in its system call cannot know which of the two calls takes effect last. So the booster restores
+//! once more if it finds that the boost has been ended meanwhile. A reader restores itself whatever the others are doing: they
+//! may be waiting for its very CPU. No boost begins before all have finished.
 //!
-//! A thread that ends, or forks, first keeps others from beginning (`CLOSED`, beside whatever is under way), ends its
-//! boost, and waits until those who are at it are through: so nobody ever changes a thread that has ended, the only
-//! thread of a forked child is as it was, and boosters who come one after the other do not keep it waiting.
+//! A thread that ends, or forks, first keeps others from beginning (`CLOSED`, in addition to the other bits). Then it ends its
+//! boost, and waits until the threads that are at work on it have finished. So no thread that has ended is ever changed, the
+//! only thread of a forked child is as it was, and a succession of boosters does not keep the thread waiting.
 //!
-//! Boost states are slots of a registry that lives for ever, so that boosters may look at one at any time. A boost state is held by its
-//! thread and by each record of the thread; whoever of them goes last gives it back, for another thread. So it does not
+//! Boost states are slots of a registry that lives for ever, so that boosters may read one at any time. A boost state is held by
+//! its thread and by each record of the thread. The last of these to go gives it back, for another thread. So it does not
 //! matter whether a thread's last reader or its `OwnState` is destroyed first.
 
 use std::cell::Cell;
@@ -44,29 +44,29 @@ use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
 use stillpoint_sys::sync::UnsafeCell;
 
 const IDLE: u32 = 0;
-/// A booster looks at the thread.
+/// A booster inspects the thread.
 const STARTING: u32 = 1;
-/// The booster has not come back from the system call that raises.
+/// The booster has not returned from the system call that raises.
 const RAISING: u32 = 2;
-/// Nobody has begun to end the boost.
+/// No thread has begun to end the boost.
 const ACTIVE: u32 = 4;
 /// Another thread restores.
 const ENDING: u32 = 8;
 /// The thread restores itself.
 const OWN: u32 = 16;
-/// Nobody may begin to boost: the thread has ended, or is forking.
+/// No boost may begin: the thread has ended, or is forking.
 const CLOSED: u32 = 32;
 
-/// For what is not modelled: statistics, times, and hints.
+/// For values that are not modelled: statistics, times, and hints.
 const RELAXED: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Relaxed;
 
 /// Threads of the process whose word is not idle because of a boost.
 static GIVEN: PlainU32 = PlainU32::new(0);
-/// Those of them whose boost nobody has begun to end. The others may be preempted in the middle of ending it, the very
-/// moment that they are lowered, and keep nobody from being boosted.
+/// Those of them whose boost no thread has begun to end. The others may be preempted in the middle of ending it, the
+/// moment that they are lowered; they keep no other thread from being boosted.
 static UNDER_WAY: PlainU32 = PlainU32::new(0);
 
-/// How many threads of the process are being boosted. A hint: models, of which several run at a time, do without it.
+/// How many threads of the process are being boosted. A hint, which models ignore, since several models run at a time.
 pub(crate) fn given() -> u32 {
     if cfg!(loom) {
         1
@@ -83,7 +83,7 @@ pub(crate) fn under_way() -> u32 {
 /// Nanoseconds on the clock of all boost states.
 pub(crate) fn now() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
-    // 584 years.
+    // Overflows after 584 years.
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
@@ -91,30 +91,31 @@ pub(crate) struct BoostState {
     word: AtomicU32,
     /// Address of the record whose section is boosted.
     record: PlainUsize,
-    /// Who gave the boost.
+    /// The number of the booster that gave the boost.
     booster: PlainU64,
     begun: PlainU64,
-    /// When the boost is to end.
+    /// When the boost should end.
     until: PlainU64,
-    /// The thread is not looked at again before.
+    /// No booster inspects the thread before this time.
     not_before: PlainU64,
-    /// The thread, and records that it holds. Changed by the thread, and in the child of a fork by the only one there is.
+    /// Number of holders: the thread, and its records. Changed only by the thread, or by the only thread of a forked child.
     holders: Cell<usize>,
-    /// The slot that this is. Used as `holders` is; taken by who goes last.
+    /// The claim of this slot. Accessed as `holders` is; taken by the last holder.
     claim: Cell<Option<Claim<BoostState>>>,
-    /// The thread. Written by itself while the word is `CLOSED`, read by who has one of the lower bits.
+    /// The thread. Written by the thread itself while the word is `CLOSED`, read by a thread that has one of the lower bits.
     subject: UnsafeCell<Option<Subject>>,
-    /// Written by who is `STARTING`, read by who has one of the later bits.
+    /// The scheduling before the boost. Written by the thread that is `STARTING`, read by a thread that has one of the later
+    /// bits.
     before: UnsafeCell<Option<Before>>,
 }
 
-// SAFETY: the cells are accessed as their comments say; the word is changed by acquire and release operations, and the
-// cells that are the thread's own pass to another thread by the release and the claim of the slot.
+// SAFETY: the cells are accessed as their comments say. The word is changed by acquire and release operations. The
+// cells that only the thread itself uses pass to another thread by the release and the claim of the slot.
 unsafe impl Send for BoostState {}
-// SAFETY: what threads share of a boost state is its word, plain atomics, and the cells that the word guards.
+// SAFETY: threads share only the word, plain atomics, and the cells that the word guards.
 unsafe impl Sync for BoostState {}
 
-/// Nobody's, and closed.
+/// A boost state without a thread, closed.
 impl Default for BoostState {
     fn default() -> Self {
         Self {
@@ -134,7 +135,7 @@ impl Default for BoostState {
 
 /// For boosters.
 impl BoostState {
-    /// Begins to look at the thread.
+    /// Begins to inspect the thread. Returns whether the caller may.
     pub(crate) fn start(&self, now: u64) -> bool {
         // A model does not depend on the time.
         if cfg!(not(loom)) && self.not_before.load(RELAXED) > now {
@@ -143,31 +144,31 @@ impl BoostState {
         self.word.compare_exchange(IDLE, STARTING, orders::boost_start(), Ordering::Relaxed).is_ok()
     }
 
-    /// Does not boost, and does not look again before that time.
+    /// Ends the inspection without a boost. No booster inspects the thread again before `not_before`.
     pub(crate) fn abandon(&self, not_before: u64) {
         self.not_before.store(not_before, RELAXED);
         // Release: pairs with the acquire in `start` and `close`.
         self.word.fetch_and(!STARTING, Ordering::Release);
     }
 
-    /// Looks whether the thread waits for a CPU. `Err` when that cannot be found out.
+    /// Inspects whether the thread waits for a CPU. `Err` if that cannot be found out.
     ///
     /// # Safety
     /// The caller is `STARTING`.
     pub(crate) unsafe fn examine(&self, way: Way) -> Result<Finding, ()> {
-        // SAFETY: the thread writes it in another state.
+        // SAFETY: the caller is `STARTING`; the thread writes the cell only while the word is `CLOSED`.
         let subject =
             |cell: *const Option<Subject>| unsafe { (*cell).as_ref().map(|subject| subject.examine(way)) };
         self.subject.with(subject).ok_or(())?.map_err(drop)
     }
 
-    /// Raises the thread, for the sake of a section of the record at this address. `tell` tells the reader before.
+    /// Raises or moves the thread, on behalf of a section of the record at this address. `tell` tells the reader first.
     /// Returns whether the boost is under way, and whether the kernel refused.
     ///
     /// # Safety
     /// The caller is `STARTING`.
     pub(crate) unsafe fn raise(&self, before: Before, boost: Given, tell: impl FnOnce()) -> (bool, bool) {
-        // SAFETY: the caller alone is `STARTING`, and nobody has a later bit.
+        // SAFETY: only the caller is `STARTING`, and no thread has a later bit.
         self.before.with_mut(|cell| unsafe { *cell = Some(before) });
         self.record.store(boost.record, RELAXED);
         self.booster.store(boost.booster, RELAXED);
@@ -190,7 +191,7 @@ impl BoostState {
         });
         if settled.is_err() {
             if !busted::is(Variant::BoostNoSecondRestore) {
-                // SAFETY: as above.
+                // SAFETY: this thread has `RAISING`.
                 unsafe { self.restore() };
             }
             self.finish(RAISING);
@@ -203,14 +204,14 @@ impl BoostState {
         if self.record.load(RELAXED) != record {
             return;
         }
-        // Also when the reader has restored itself and the booster's system call may still come.
+        // Includes RAISING on its own: the system call may still raise a reader that has already restored itself.
         let unended = |word| word & (RAISING | ACTIVE) != 0 && word & ENDING == 0;
         if self.take_part(ENDING, unended) {
             // SAFETY: this thread has `ENDING`.
             if unsafe { self.restore() } {
                 self.finish(ENDING);
             } else {
-                // The thread itself may, at the end of its section: it has been told.
+                // The thread itself may still restore, at the end of its section: it has been told.
                 self.until.store(u64::MAX, RELAXED);
                 if self.word.fetch_or(ACTIVE, Ordering::AcqRel) & ACTIVE == 0 {
                     UNDER_WAY.fetch_add(1, RELAXED);
@@ -233,10 +234,10 @@ impl BoostState {
         self.word.load(Ordering::Relaxed) & (RAISING | ACTIVE) != 0
     }
 
-    /// Sets the bit of somebody who restores, if the word is as wanted.
+    /// Sets the bit of a thread that restores, if the word is as wanted.
     fn take_part(&self, bit: u32, wanted: impl Fn(u32) -> bool) -> bool {
-        // Acquire, and on success release, too: pairs with the release in `raise`, whose cells are used then, and with
-        // the others who restore.
+        // Acquire, and on success release, too: pairs with the release in `raise`, which published the cells that are used
+        // next, and with the other threads that restore.
         let mut word = self.word.load(Ordering::Acquire);
         while wanted(word) {
             let new = (word & !ACTIVE) | bit;
@@ -253,16 +254,16 @@ impl BoostState {
         false
     }
 
-    /// The boost has come to its end, but for what is to be restored: who restores itself may be preempted there.
+    /// Counts the boost as ended, although the thread is not restored yet: a thread that restores itself may be preempted there.
     fn count_end(&self) {
         UNDER_WAY.fetch_sub(1, RELAXED);
         let now = now();
-        // One sixth of the time at the most: a section that is boosted often is a long one.
+        // Boosted for at most one sixth of the time: a section that is boosted often is a long one.
         let pause = now.saturating_sub(self.begun.load(RELAXED)).saturating_mul(5);
         self.not_before.store(now.saturating_add(pause), RELAXED);
     }
 
-    /// Takes off the caller's bit. Returns what is left of the others'.
+    /// Clears the caller's bit. Returns the bits that other threads still have.
     fn finish(&self, mine: u32) -> u32 {
         let left = self.word.fetch_and(!mine, orders::boost_finish()) & !(mine | CLOSED);
         if left == IDLE {
@@ -275,23 +276,23 @@ impl BoostState {
     /// The caller has `RAISING`, `OWN` or `ENDING`.
     unsafe fn with_both<R>(&self, function: impl FnOnce(&Subject, &Before) -> R) -> Option<R> {
         self.subject.with(|subject| {
-            // SAFETY: both cells are written in no other state.
+            // SAFETY: both cells are written only while no thread has one of these bits.
             self.before.with(|before| unsafe { Some(function((*subject).as_ref()?, (*before).as_ref()?)) })
         })
     }
 
-    /// Whether the thread is as it was, or somebody else has changed it.
+    /// Restores the thread. Returns whether it is as it was, or another program has changed it.
     ///
     /// # Safety
     /// As for [`with_both`](BoostState::with_both).
     unsafe fn restore(&self) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has `RAISING`, `OWN` or `ENDING`.
         let answer = unsafe { self.with_both(Subject::restore) };
         answer.is_none_or(|answer| answer.is_ok())
     }
 }
 
-/// What is written down about a boost.
+/// A record of one boost.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Given {
     pub(crate) record: usize,
@@ -302,11 +303,11 @@ pub(crate) struct Given {
 
 /// For the thread itself.
 impl BoostState {
-    /// Restores the thread, whatever others are at. Returns whether somebody may still raise it: then the reader is to
+    /// Restores the thread, whatever others are doing. Returns whether a booster may still raise it: then the reader must
     /// look again at the end of its next section.
     pub(crate) fn end_own(&self) -> bool {
         if self.take_part(OWN, |word| word & (RAISING | ACTIVE | ENDING) != 0) {
-            // To lower oneself is always allowed.
+            // A thread may always lower itself.
             // SAFETY: this thread has `OWN`.
             unsafe { self.restore() };
             return self.finish(OWN) != IDLE;
@@ -314,24 +315,25 @@ impl BoostState {
         false
     }
 
-    /// The calling thread may be boosted from now on.
+    /// Opens the calling thread to boosters.
     fn open(&self) {
         let subject = Subject::current().ok();
-        // SAFETY: the word is closed, by this thread.
+        // SAFETY: this thread has closed the word, so no other thread accesses the cell.
         self.subject.with_mut(|cell| unsafe { *cell = subject });
         self.not_before.store(0, RELAXED);
         // Release: pairs with the acquire in `start`.
         self.word.store(IDLE, Ordering::Release);
     }
 
-    /// Closes the file by which boosters see the thread.
+    /// Closes the file through which boosters see the thread.
     #[cfg(not(loom))]
     fn forget_subject(&self) {
-        // SAFETY: the word is closed, by this thread, or its thread does not exist here and there is no other.
+        // SAFETY: this thread has closed the word; or, in the child of a fork, the word's thread does not exist and there is no
+        // other.
         self.subject.with_mut(|cell| unsafe { *cell = None });
     }
 
-    /// Nobody boosts the calling thread from now on. Waits for those who are at it, for a few system calls.
+    /// Closes the calling thread to boosters. Waits for those at work on it, for a few system calls.
     #[cfg(any(not(loom), test))]
     pub(crate) fn close(&self) {
         // Relaxed: what others have written is acquired below.
@@ -343,7 +345,7 @@ impl BoostState {
             if seen == CLOSED || busted::is(Variant::BoostCloseHasty) {
                 return;
             }
-            // A real sleep: they may be waiting for this CPU. Nobody wakes it, so that they need not look.
+            // Sleeps, because they may be waiting for this CPU. No thread wakes it, so that they need not check for sleepers.
             #[cfg(not(loom))]
             stillpoint_sys::os::wait(&self.word, seen, Some(Duration::from_micros(50)));
             #[cfg(loom)]
@@ -351,12 +353,12 @@ impl BoostState {
         }
     }
 
-    /// A record of the thread holds the boost state from now on; or its `OwnState`.
+    /// Adds a holder: a record of the thread, or its `OwnState`.
     pub(crate) fn add_holder(&self) {
         self.holders.set(self.holders.get() + 1);
     }
 
-    /// One of the holders goes. The last one gives the boost state back.
+    /// Removes a holder. The last one gives the boost state back.
     pub(crate) fn remove_holder(&self) {
         self.holders.set(self.holders.get() - 1);
         if self.holders.get() == 0 {
@@ -367,7 +369,7 @@ impl BoostState {
     /// In the child of a fork: the thread does not exist here. Its records hold the boost state until their domains are reset.
     #[cfg(not(loom))]
     fn lose_thread(&self, claim: Claim<BoostState>) {
-        // Closed already, if the thread was about to end, or to begin: then it does not hold the boost state.
+        // It was closed already if the thread was about to end, or to begin: then the thread does not hold the boost state.
         let was_open = self.word.swap(CLOSED, Ordering::Relaxed) & CLOSED == 0;
         self.forget_subject();
         self.claim.set(Some(claim));
@@ -379,26 +381,26 @@ impl BoostState {
     }
 
     fn give_back(&self) {
-        // In a model nobody takes it again.
+        // In a model, no other thread takes it again.
         let _claim = self.claim.take();
         #[cfg(not(loom))]
         _claim.inspect(|claim| AIDS.release(claim));
     }
 }
 
-/// The boost state of the calling thread; `None` when the thread is about to end.
+/// The boost state of the calling thread; `None` if the thread is about to end.
 #[cfg(not(loom))]
 pub(crate) fn own() -> Option<&'static BoostState> {
     static AT_FORK: Once = Once::new();
     AT_FORK.call_once(|| {
-        // SAFETY: the handlers are functions of the program. It fails for want of memory alone: then the child of a
+        // SAFETY: the handlers are functions of the program. The call fails only for lack of memory; then the child of a
         // fork may stay raised.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) };
     });
     OWN_AID.try_with(|own| own.0.get().unwrap_or_else(|| own.take_one())).ok()
 }
 
-/// In a model every reader is a thread's only one.
+/// In a model, each thread has one reader.
 #[cfg(loom)]
 pub(crate) fn own() -> Option<&'static BoostState> {
     let boost_state = Box::leak(Box::new(BoostState::default()));
@@ -411,7 +413,7 @@ std::thread_local! {
     static OWN_AID: OwnState = const { OwnState(Cell::new(None)) };
 }
 
-/// Those of all threads. Without a lock, which the child of a fork might find held.
+/// The boost states of all threads. It has no lock, which the child of a fork might find held.
 #[cfg(not(loom))]
 static AIDS: Registry<BoostState> = Registry::new();
 
@@ -460,7 +462,7 @@ extern "C" fn after_fork() {
     with_own(|boost_state| boost_state.word.store(IDLE, Ordering::Release));
 }
 
-/// The others who were boosted do not exist here, nor do those who boosted; the subject of this thread is its parent.
+/// The other boosted threads and the boosters do not exist in the child. The subject of this thread is still the parent's thread.
 #[cfg(not(loom))]
 extern "C" fn after_fork_in_child() {
     GIVEN.store(0, RELAXED);

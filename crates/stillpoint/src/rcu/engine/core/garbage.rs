@@ -1,4 +1,4 @@
-//! An unlinked object, its type erased.
+//! An unlinked object with its type erased.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -9,22 +9,22 @@ use std::ptr::{self, NonNull};
 use stillpoint_sys::panics::{keep_first, resume, Panic};
 use stillpoint_sys::tsan;
 
-/// Contents of cells that are dropped one within the other, as in any other tree of owners. Deeper ones are dropped one
+/// Contents of cells are dropped recursively up to this depth, as in any other tree of owners. Deeper ones are dropped one
 /// after the other.
 const DEEPEST: u32 = 32;
 
 thread_local! {
-    /// Objects that are to be freed when the one that this thread is freeing is gone. Whoever puts the queue here takes it
-    /// out. So it needs no destructor, and serves in the destructors of other thread locals, too.
+    /// Objects that are freed after the one that this thread is freeing. The call that puts the queue here takes it
+    /// out. So it needs no destructor, and also works in the destructors of other thread-locals.
     static LEFT: RefCell<Option<ManuallyDrop<VecDeque<Garbage>>>> = const { RefCell::new(None) };
-    /// Contents of cells that this thread is dropping, each within the one before.
+    /// Depth of the nested contents of cells that this thread is dropping.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Drops what a cell held. A long chain of objects, each of which owns the cell of the next one, does not recurse.
+/// Drops the content of a cell. A long chain of objects, each of which owns the cell of the next one, does not recurse.
 ///
 /// # Panics
-/// With the panic of a destructor. Of objects that are nested deeper than [`DEEPEST`], all are dropped before.
+/// With the panic of a destructor. Objects that are nested deeper than [`DEEPEST`] are all dropped first.
 #[inline]
 pub(crate) fn drop_content<T: Send + Sync + 'static>(object: Box<T>) {
     struct Deeper;
@@ -42,16 +42,16 @@ pub(crate) fn drop_content<T: Send + Sync + 'static>(object: Box<T>) {
         let _deeper = Deeper;
         drop(object);
     } else {
-        // SAFETY: the caller owns the object, so that no reader holds it; the same goes for cells in it. What its
-        // destructor retires comes here only if its domain is gone.
+        // SAFETY: the caller owns the object, so no reader holds it, nor the contents of cells in it. What its
+        // destructor retires comes here only if the object's domain is gone.
         resume(unsafe { free_left(Garbage::object(NonNull::from(Box::leak(object)))) });
     }
 }
 
-/// Frees an object that no reader can hold, and then what its destructor left here in the same way, one after the other:
+/// Frees an object that no reader can hold. Then frees what its destructor left here in the same way, one after the other:
 /// a chain of objects, each of which leaves the next one, does not recurse. Returns the first panic.
 ///
-/// Within another call of this thread, the object is left to that one.
+/// A call that is nested in another call of this thread leaves the object to the outer call.
 ///
 /// # Safety
 /// No reader can hold the object any more, nor what its destructor retires to domains that are gone.
@@ -64,20 +64,20 @@ pub(crate) unsafe fn free_left(garbage: Garbage) -> Option<Panic> {
     let is_outermost = next.is_some();
     let mut first = None;
     while let Some(garbage) = next {
-        // SAFETY: the caller's promise.
+        // SAFETY: no reader can hold the object, by the caller's promise.
         if let Err(panic) = unsafe { garbage.free() } {
             keep_first(&mut first, panic);
         }
         next = LEFT.with_borrow_mut(|left| left.as_mut()?.pop_front());
     }
     if is_outermost {
-        // The queue is empty.
+        // The queue is empty here.
         drop(LEFT.take().map(ManuallyDrop::into_inner));
     }
     first
 }
 
-/// A function that destroys an object in a context: called with both, by any thread. Other languages can supply one; it may panic.
+/// A function that destroys an object in a context. Any thread may call it. It may come from another language, and may panic.
 pub(crate) type Destroy = unsafe extern "C-unwind" fn(NonNull<()>, *const ());
 
 /// An unlinked object that waits for its readers. Dropping it leaks the object: call [`free`](Garbage::free).
@@ -85,19 +85,19 @@ pub(crate) type Destroy = unsafe extern "C-unwind" fn(NonNull<()>, *const ());
 pub(crate) struct Garbage {
     object: NonNull<()>,
     bytes: usize,
-    /// Where the object's memory belongs; null for one that came from `Box`.
+    /// The owner of the object's memory; null for an object from `Box`.
     context: *const (),
     destroy: Destroy,
 }
 
-// SAFETY: made from values that are `Send` only (see the constructors), and it owns its object.
+// SAFETY: it owns its object, and is made only from values that are `Send` (see the constructors).
 unsafe impl Send for Garbage {}
 
 impl Garbage {
-    /// The object behind `pointer`, which came from `Box::into_raw` and is owned by the caller.
+    /// The object behind `pointer`, which came from `Box::into_raw` and which the caller owns.
     pub(crate) fn object<T: Send + Sync + 'static>(pointer: NonNull<T>) -> Self {
         unsafe extern "C-unwind" fn destroy<T>(object: NonNull<()>, _context: *const ()) {
-            // SAFETY: `free` is called once, with the pointer that `object` was given.
+            // SAFETY: `free` calls this once, with the pointer that `object` was given.
             drop(unsafe { Box::from_raw(object.cast::<T>().as_ptr()) });
         }
         Self { object: pointer.cast(), bytes: size_of::<T>(), context: ptr::null(), destroy: destroy::<T> }
@@ -106,17 +106,17 @@ impl Garbage {
     /// An object whose memory belongs to `context`: `destroy` is called with both.
     ///
     /// # Safety
-    /// The caller owns the object, which may be dropped by any thread. Once no reader can hold it, `destroy` may be
-    /// called with it, and `context` is alive then: its owner takes back by
-    /// [`RetireList::free_unreachable`](crate::rcu::engine::queue::retire_list::RetireList::free_unreachable) what is left, or it is counted for this
-    /// object, and `destroy` gives that up.
+    /// The caller owns the object, and any thread may drop it. Once no reader can hold the object, `destroy` may be
+    /// called with it. `context` is alive until then: either its owner takes back what is left by
+    /// [`RetireList::free_unreachable`](crate::rcu::engine::queue::retire_list::RetireList::free_unreachable), or this object
+    /// holds a reference count of the context, which `destroy` gives up.
     pub(crate) unsafe fn in_context(
         object: NonNull<()>,
         bytes: usize,
         context: *const (),
         destroy: Destroy,
     ) -> Self {
-        // For the destructor.
+        // Pairs with the acquire before the destructor runs.
         tsan::release(object.as_ptr());
         Self { object, bytes, context, destroy }
     }
@@ -126,15 +126,15 @@ impl Garbage {
         ptr::eq(self.context, context)
     }
 
-    /// A function to be called when the region readers have passed.
+    /// A function that is called when the region readers have passed.
     pub(crate) fn callback<F: FnOnce() + Send + 'static>(function: F) -> Self {
-        /// Not of size zero, so that it has an address of its own, which no hazard slot holds.
+        /// Not of size zero, so that it has its own address, which no hazard slot holds.
         struct Callback<F> {
             function: F,
             _address: u8,
         }
         unsafe extern "C-unwind" fn call<F: FnOnce()>(object: NonNull<()>, _context: *const ()) {
-            // SAFETY: as in `destroy`.
+            // SAFETY: `free` calls this once, with the pointer that came from `Box` below.
             let callback = unsafe { Box::from_raw(object.cast::<Callback<F>>().as_ptr()) };
             (callback.function)();
         }
@@ -147,7 +147,7 @@ impl Garbage {
         }
     }
 
-    /// The address that hazard slots are compared with.
+    /// The address to compare with hazard slots.
     #[inline]
     pub(crate) fn address(&self) -> usize {
         self.object.as_ptr().addr()
@@ -159,16 +159,16 @@ impl Garbage {
         self.bytes
     }
 
-    /// Runs the destructor and frees the memory. A panic of the destructor is returned.
+    /// Runs the destructor and frees the memory. Returns the panic of the destructor, if any.
     ///
     /// # Safety
     /// No reader can hold the object any more.
     pub(crate) unsafe fn free(self) -> Result<(), Panic> {
         if tsan::is_there() {
-            // SAFETY: the caller's promise.
+            // SAFETY: no reader can hold the object, by the caller's promise.
             return unsafe { self.free_heeded() };
         }
-        // SAFETY: the constructors paired `object` with its `destroy`, and `self` is consumed; no reader is
+        // SAFETY: the constructors paired `object` with its `destroy`, and `self` is consumed. No reader is
         // left, by the caller's promise. Unwind safety: nothing of the engine is borrowed here.
         catch_unwind(AssertUnwindSafe(|| unsafe { (self.destroy)(self.object, self.context) }))
     }
@@ -180,7 +180,7 @@ impl Garbage {
     unsafe fn free_heeded(self) -> Result<(), Panic> {
         tsan::acquire(self.object.as_ptr());
         let _heeded = tsan::heed();
-        // SAFETY: as in `free`. Unwind safety: as there.
+        // SAFETY, and unwind safety: as in `free`.
         catch_unwind(AssertUnwindSafe(|| unsafe { (self.destroy)(self.object, self.context) }))
     }
 }

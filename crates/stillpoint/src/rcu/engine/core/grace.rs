@@ -1,6 +1,6 @@
 //! The writer's protocol: tokens and scans.
 //!
-//! A token is a number. `start` makes a new one; a reader publishes the number that was current when it
+//! A token is a number. `start` makes a new one. A reader publishes the number that was current when it
 //! entered. Once a fence has been issued after the start, a reader that is passive, or has published this
 //! token or a later one, cannot hold anything that was unlinked before the start.
 
@@ -16,23 +16,23 @@ use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use stillpoint_sys::{tsan, work};
 
-/// After a heavy fence, those who have full batches wait this many times as long as it took, and use the next one together.
+/// After a heavy fence, writers with full batches wait this many times as long as it took, and share the next one.
 const BETWEEN_HEAVY: u32 = 32;
-/// But no longer than that: a thread that is preempted in its fence takes it for a long one.
+/// The limit of that wait: a thread that is preempted in its fence measures a long one.
 const LONGEST_BETWEEN: Duration = Duration::from_millis(1);
 
-/// How far the domain has come. The tokens only ever grow.
+/// How far the domain has come. The tokens only increase.
 #[derive(Debug)]
 pub(crate) struct Progress {
     /// For every token up to this one, a fence has begun after its start, and has completed.
     fenced: AtomicU64,
     /// Every token up to this one is over.
     completed: AtomicU64,
-    /// The record that held up the last check: the first one to look at next time.
+    /// The record that held up the last check: the next check looks at it first.
     laggard: AtomicPtr<Record>,
     /// Heavy fences issued.
     heavy_fences: AtomicU64,
-    /// Why the last heavy fence failed; 0 when it succeeded.
+    /// Why the last heavy fence failed; 0 if it succeeded.
     errno: AtomicI32,
     /// Age of the domain in nanoseconds at which a full batch may cause a heavy fence again. Not modelled: a pace.
     next_heavy: PlainU64,
@@ -56,12 +56,12 @@ impl Progress {
 pub(crate) enum Grace<'c> {
     /// Every region reader has passed.
     Over,
-    /// This one has not.
+    /// This reader has not passed.
     HeldUp(&'c Record),
 }
 
 impl Protocol {
-    /// Starts a grace period for everything that the caller, and whoever handed objects to it, has unlinked.
+    /// Starts a grace period for everything that was unlinked by the caller, or by threads that handed objects to it.
     #[inline]
     pub(crate) fn start(&self) -> u64 {
         if busted::is(Variant::TokenByStore) {
@@ -72,10 +72,10 @@ impl Protocol {
         self.token.fetch_add(1, orders::start()) + 1
     }
 
-    /// Whether this is the number of a token.
+    /// Whether this number is that of a token.
     pub(crate) fn was_started(&self, number: u64) -> bool {
-        // The second look is a read-modify-write, which reads the newest number no matter what the first one reads. Relaxed, both:
-        // the thread that checks the token orders what it unlinked.
+        // The second load is a read-modify-write, which reads the newest number no matter what the first one reads. Relaxed,
+        // both: the check of the token orders the unlinks.
         number >= FIRST_TOKEN
             && (number <= self.token.load(Ordering::Relaxed)
                 || number <= self.token.fetch_add(0, Ordering::Relaxed))
@@ -87,13 +87,13 @@ impl Protocol {
         self.token.load(Ordering::Relaxed) - FIRST_TOKEN
     }
 
-    /// Makes sure that a fence has been issued since `token` was started.
+    /// Ensures that a fence has been issued since `token` was started.
     pub(crate) fn ensure_fenced(&self, token: u64) -> Result<u64, FenceError> {
         let fenced = self.progress.fenced.load(orders::fenced());
         if fenced >= token || (busted::is(Variant::FenceFromBefore) && fenced > FIRST_TOKEN) {
             return Ok(fenced.max(token));
         }
-        // Acquire, and *before* the fence: it then orders what was unlinked before any token up to this one.
+        // Acquire, and *before* the fence, which then orders what was unlinked before any token up to this one.
         let mut bound = self.token.load(Ordering::Acquire);
         self.fence()?;
         if busted::is(Variant::CounterAfterFence) {
@@ -103,7 +103,7 @@ impl Protocol {
         Ok(bound)
     }
 
-    /// Whether every region reader has passed `token`. Never waits; remembers what has completed.
+    /// Whether every region reader has passed `token`. Never waits. Caches the newest token that is over.
     #[inline]
     pub(crate) fn check(&self, token: u64) -> Result<Grace<'_>, FenceError> {
         if self.progress.completed.load(orders::completed()) >= token {
@@ -114,11 +114,11 @@ impl Protocol {
         }
     }
 
-    /// Looks at every region reader, the one that held up the last check first.
+    /// Looks at every region reader, first at the one that held up the last check.
     fn scan(&self, token: u64) -> Result<Grace<'_>, FenceError> {
         let bound = self.ensure_fenced(token)?;
 
-        // Acquire: pairs with the release below, as the record is looked into. Which one it is is a hint.
+        // Acquire: pairs with the release below, as the record is accessed. The choice of the record is only a hint.
         let hint = self.progress.laggard.load(Ordering::Acquire);
         // SAFETY: null, or a record of this core's registry, which frees none as long as the core lives.
         let laggard = unsafe { hint.as_ref() };
@@ -126,7 +126,7 @@ impl Protocol {
             return Ok(Grace::HeldUp(laggard));
         }
 
-        // The hint was for a token that may not be this one: the scan goes full circle.
+        // The hint may be for another token, so the scan covers all records.
         let mut over = bound;
         let skipped = busted::is(Variant::CursorForAll) && !hint.is_null();
         for record in self.records.iter().skip_while(|&record| skipped && !ptr::eq(record, hint)) {
@@ -141,7 +141,7 @@ impl Protocol {
             }
         }
         if tsan::is_there() {
-            // Those that have gone, too.
+            // Includes records that have been released.
             self.records.iter_all().for_each(|record| tsan::acquire(record));
             tsan::release(&self.progress.completed);
         }
@@ -151,36 +151,36 @@ impl Protocol {
 
     /// Every region reader that has not passed the newest token, with its state.
     pub(crate) fn laggards(&self) -> impl Iterator<Item = (&Record, u64)> {
-        // Relaxed: for reports; a token started meanwhile is another matter.
+        // Relaxed: for reports, which need not include a token that is started meanwhile.
         let newest = self.token.load(Ordering::Relaxed);
         let states = self.records.iter().map(|record| (record, record.observe()));
         states.filter(move |&(_, state)| state != PASSIVE && state < newest)
     }
 
-    /// The record of the calling thread that holds `token` up, if there is one: to wait would be for ever.
+    /// The record of the calling thread that holds up `token`, if there is one: the thread would wait for itself for ever.
     pub(crate) fn held_up_by_caller(&self, token: u64) -> Option<&Record> {
         let tid = stillpoint_sys::os::thread_id();
-        // The state first: its acquire load makes the holder known that published it.
+        // Loads the state first: its acquire makes the holder that published it visible.
         self.records.iter().find(|record| blocks(record.observe(), token) && record.is_of_caller(tid))
     }
 
-    /// The addresses in the hazard slots of the calling thread: to wait for one of these objects would be for ever.
+    /// The addresses in the hazard slots of the calling thread: it would wait for ever for one of these objects.
     pub(crate) fn hazards_of_caller(&self) -> Vec<usize> {
         let tid = stillpoint_sys::os::thread_id();
         let own = self
             .records
             .iter()
             .filter(|record| record.kind() == ReaderKind::Guard && record.is_of_caller(tid));
-        // Relaxed: the thread reads what it wrote itself.
+        // Relaxed: the thread reads its own stores.
         let set = own.flat_map(Record::hazards).map(|hazard| hazard.load(Ordering::Relaxed).addr());
         set.filter(|&address| address != 0).collect()
     }
 
-    /// Puts the address in every hazard slot that is set into `addresses`, sorted.
+    /// Collects the addresses in all hazard slots that are set into `addresses`, sorted.
     ///
-    /// To be called after [`check`](Protocol::check) has said that the objects' token is over: the fence of the
-    /// check orders their unlinks with the slots' stores; and a reader that pinned an object under a guard is
-    /// seen here if its guard was seen to have ended there.
+    /// Must be called after [`check`](Protocol::check) has found the objects' token over. The fence of the
+    /// check orders their unlinks with the slots' stores. A reader that pinned an object under a guard is
+    /// seen here if the check saw its guard end.
     pub(crate) fn gather_hazards(&self, addresses: &mut Vec<usize>) {
         addresses.clear();
         for record in self.records.iter().filter(|record| record.kind() != ReaderKind::Qsbr) {
@@ -204,7 +204,7 @@ impl Protocol {
         if !busted::is(Variant::WriterNoFence) {
             stillpoint_sys::sync::atomic::fence(Ordering::SeqCst);
         }
-        // Without a reader that relies on light fences the fence above is enough: one that registers now comes after it, and
+        // If no reader relies on light fences, the fence above is enough: a reader that registers now comes after it, and
         // sees what was unlinked.
         if self.mode == Mode::Symmetric || self.light_readers.load(orders::light_readers()) == 0 {
             return Ok(());
@@ -216,7 +216,7 @@ impl Protocol {
         let answer = self.mode.heavy();
         let ended = self.age();
         let pause = ended.saturating_sub(begun).saturating_mul(BETWEEN_HEAVY).min(LONGEST_BETWEEN);
-        // Relaxed: a pace.
+        // Relaxed: only a pace.
         self.progress.next_heavy.store((ended + pause).as_nanos() as u64, Ordering::Relaxed);
         // Relaxed, both: statistics.
         self.progress.heavy_fences.fetch_add(u64::from(answer.is_ok()), Ordering::Relaxed);
@@ -225,7 +225,7 @@ impl Protocol {
         answer
     }
 
-    /// The fence after a reader was asked to wake futures: pairs with the light fence in `wants_attention`, in every mode and for
+    /// The fence after a reader was asked to wake futures. Pairs with the light fence in `wants_attention`, in every mode and for
     /// every kind of reader.
     pub(crate) fn fence_request(&self) -> Result<(), FenceError> {
         if busted::is(Variant::RequestNoHeavy) {
@@ -261,7 +261,7 @@ impl Protocol {
         (errno != 0).then(|| FenceError::new(self.mode.backend(), errno))
     }
 
-    /// Numbers of registered readers, and of protected loads that are bound to none.
+    /// Numbers of registered readers, and of protected loads that belong to no reader.
     pub(crate) fn readers(&self) -> (usize, usize) {
         let mut numbers = (0, 0);
         for record in self.records.iter() {
@@ -270,37 +270,38 @@ impl Protocol {
         numbers
     }
 
-    /// The age of the domain at which a full batch that waits for `token` is to be looked at, if that needs a heavy fence. Fences
-    /// that the kernel refuses are the business of those who wait.
+    /// The age of the domain at which to look at a full batch that waits for `token`, if that needs a heavy fence. `None` if the
+    /// kernel refuses the fence: callers that wait handle the refusal.
     pub(crate) fn due(&self, token: u64) -> Option<Duration> {
-        // Relaxed, all: whoever looks at the batch finds out.
+        // Relaxed, all: the next look at the batch finds out.
         let is_fenced = self.progress.fenced.load(Ordering::Relaxed) >= token;
         let is_refused = self.progress.errno.load(Ordering::Relaxed) != 0;
         (!is_fenced && !is_refused && self.needs_heavy())
             .then(|| Duration::from_nanos(self.progress.next_heavy.load(Ordering::Relaxed)))
     }
 
-    /// For tests: no full batch is due any more.
+    /// For tests: postpones the next heavy fence for ever, so that no full batch is due.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn put_off_heavy(&self) {
         self.progress.next_heavy.store(u64::MAX, Ordering::Relaxed);
     }
 
-    /// Whether the next fence will be a heavy one.
+    /// Whether the next fence is a heavy one.
     pub(crate) fn needs_heavy(&self) -> bool {
         // Relaxed: a hint for the rate of starts.
         self.mode != Mode::Symmetric && self.light_readers.load(Ordering::Relaxed) != 0
     }
 }
 
-/// Raises a number to `value`, unless somebody has raised it as far. By exchanges, and not by `fetch_max`, which is no more
-/// than that on most processors, and which ThreadSanitizer does not see. One step in a model, whose switches are bounded.
+/// Raises a number to `value`, unless another thread has raised it as far. It uses exchanges in place of `fetch_max`, which on
+/// most processors is a loop of exchanges, too, and which ThreadSanitizer does not see. A single step in models, whose switches
+/// are bounded.
 fn raise(number: &AtomicU64, value: u64, order: Ordering) {
     if cfg!(loom) {
         number.fetch_max(value, order);
         return;
     }
-    // Relaxed on failure: who finds a greater number relies on nothing.
+    // Relaxed on failure: a caller that finds a greater number relies on nothing.
     let _ = number.fetch_update(order, Ordering::Relaxed, |now| (now < value).then_some(value));
 }
 

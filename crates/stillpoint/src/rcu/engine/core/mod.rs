@@ -1,7 +1,7 @@
-//! The protocol: readers announce themselves, the writer starts tokens, fences, and looks at them.
+//! The protocol: readers announce themselves; the writer starts tokens, fences, and looks at the readers.
 //!
-//! All that correctness needs is here. A reader whose record wants attention is told so by the call that has changed its
-//! state; what it does about that is a matter of those above.
+//! All that correctness needs is here. A call that changes a reader's state tells the reader if its record wants attention.
+//! The layers above decide what the reader does then.
 
 pub(crate) mod garbage;
 pub(crate) mod grace;
@@ -26,18 +26,18 @@ use stillpoint_sys::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub(crate) struct Protocol {
     mode: Mode,
     made: Instant,
-    /// Whether readers may be boosted, and told so.
+    /// Whether readers may be boosted, and be told of it.
     boosts: bool,
-    /// The current token. Changed by read-modify-write only: see `start`.
+    /// The current token. Changed only by read-modify-writes: see `start`.
     token: CachePadded<AtomicU64>,
     progress: CachePadded<Progress>,
-    /// Number of registered readers that rely on light fences: guards and protected loads, but for readers that no heavy
-    /// fence of the domain reaches.
+    /// Number of registered readers that rely on light fences, and so on the heavy fences of writers: guards and protected
+    /// loads. Readers that no heavy fence of the domain reaches fence themselves and are not included.
     light_readers: CachePadded<AtomicUsize>,
     records: Registry<Record>,
 }
 
-/// The token before the first one that is started. Not [`record::PASSIVE`].
+/// The token before the first one that is started. It differs from [`record::PASSIVE`].
 const FIRST_TOKEN: u64 = 1;
 
 impl Protocol {
@@ -61,7 +61,7 @@ impl Protocol {
         self.made
     }
 
-    /// Where the current token is: for code of readers in another language, which loads it.
+    /// The address of the current token, for readers in another language, which load it.
     pub(crate) fn token_address(&self) -> NonNull<u64> {
         NonNull::from(&*self.token).cast()
     }
@@ -71,28 +71,28 @@ impl Protocol {
         self.made.elapsed()
     }
 
-    /// The records of all readers, in no order.
+    /// The records of all readers, in no particular order.
     pub(crate) fn records(&self) -> impl Iterator<Item = &Record> {
         self.records.iter()
     }
 
-    /// In the child of a `fork`: lets go of every record that another thread of the parent held. `abandoned` gets what these
-    /// kept for boosters.
+    /// In the child of a `fork`: releases every record that another thread of the parent held. `abandoned` receives what these
+    /// threads kept for boosters.
     ///
     /// # Safety
     /// The calling thread is the only one of the process, and uses no reference that was borrowed through a reader of
     /// another thread: the objects behind such references may be freed from now on.
     pub(crate) unsafe fn reset_after_fork(&self, abandoned: impl Fn(&'static BoostState)) {
         for record in self.records.iter_all() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller is the only thread of the process.
             unsafe { record.reset_after_fork() };
         }
         let mut light_readers = 0;
         for (record, claim) in self.records.claims() {
             if record.is_nobodys() {
-                // Any thread may hold it, this one as well. It does not count as a light reader.
+                // It belongs to no thread, and the caller may hold it. It does not count as a light reader.
             } else if record.kind() == ReaderKind::ProtectedLoad {
-                // The same, and a slot that is used again and again does count.
+                // It belongs to no thread, either. A slot that is set again and again may count as a light reader.
                 light_readers += usize::from(record.is_light());
             } else if record.is_mine() {
                 light_readers += usize::from(record.is_light());

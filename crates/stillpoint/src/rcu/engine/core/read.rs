@@ -11,11 +11,11 @@ use crate::rcu::engine::boost::BoostState;
 use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{fence as atomic_fence, AtomicPtr, Ordering};
 
-/// A call that changes a reader's state says whether its record wants attention, because somebody waits for the state, or has
-/// boosted the reader. Then the reader has to answer.
+/// A call that changes a reader's state returns whether its record wants attention: because a thread or future waits for the
+/// change, or has boosted the reader. Then the reader has to answer.
 impl Protocol {
-    /// Registers the calling thread as a reader, with what it keeps for boosters. Says how it is to fence, and whether its
-    /// record wants attention.
+    /// Registers the calling thread as a reader, with what it keeps for boosters. Returns how the reader must fence, and
+    /// whether its record wants attention.
     pub(crate) fn register(
         &self,
         kind: ReaderKind,
@@ -27,15 +27,15 @@ impl Protocol {
         (claim, fence, wants_attention)
     }
 
-    /// As [`register`](Protocol::register), in a record that the caller has claimed. Allocates nothing and takes no lock, except
-    /// for what a provider of fences does.
+    /// As [`register`](Protocol::register), in a record that the caller has claimed. Allocates nothing and takes no lock, unless
+    /// a provider of fences does.
     pub(crate) fn register_in(
         &self,
         record: &Record,
         kind: ReaderKind,
         boost_state: Option<&'static BoostState>,
     ) -> (ReaderFence, bool) {
-        // SAFETY: `unregister` unbinds it, on the same thread. A reader that is forgotten keeps the registry for ever.
+        // SAFETY: `unregister` unbinds it, on the same thread. A reader that is forgotten keeps the registry alive for ever.
         let fence = unsafe { record.bind(self.mode) };
         let is_unreached = matches!(self.mode, Mode::Provided(_)) && fence == ReaderFence::Full;
         record.adopt(kind, fence, boost_state, is_unreached);
@@ -43,7 +43,7 @@ impl Protocol {
         (fence, wants_attention)
     }
 
-    /// Claims a record that belongs to no thread, until somebody registers in it.
+    /// Claims a record that belongs to no thread until a thread registers in it.
     pub(crate) fn reserve(&self) -> Claim<Record> {
         let claim = self.records.claim();
         // SAFETY: the registry is alive.
@@ -51,7 +51,7 @@ impl Protocol {
         claim
     }
 
-    /// Counts a record that has a holder now, and lets its first state follow.
+    /// Counts a record that has a new holder, then publishes its first state.
     fn count_in<R>(&self, record: &Record, first_state: impl FnOnce() -> R) -> R {
         if record.is_light() {
             // Relaxed: made visible by the fence below.
@@ -66,7 +66,7 @@ impl Protocol {
         answer
     }
 
-    /// A reader that ends gives everything up. Its record wants attention for the last time.
+    /// Gives up everything that a reader holds, at its end. Its record wants attention for the last time.
     pub(crate) fn sign_off(&self, record: &Record) -> bool {
         if !busted::is(Variant::LeaveForgotten) {
             record.leave();
@@ -77,7 +77,7 @@ impl Protocol {
         self.wants_attention(record)
     }
 
-    /// Gives the record back of a reader that has [signed off](Protocol::sign_off). Returns what it kept for boosters.
+    /// Gives back the record of a reader that has [signed off](Protocol::sign_off). Returns what it kept for boosters.
     pub(crate) fn unregister(&self, claim: &Claim<Record>) -> Option<&'static BoostState> {
         // SAFETY: the registry is alive.
         let boost_state = self.vacate(unsafe { claim.slot() });
@@ -85,8 +85,8 @@ impl Protocol {
         boost_state
     }
 
-    /// Pins what `source` points to by a record that is bound to no thread: until the record is
-    /// [released](Protocol::release_owned), the object is not freed. `None` if `source` holds null.
+    /// Pins what `source` points to, by a record that is bound to no thread. The object is not freed until the record is
+    /// [released](Protocol::release_owned). `None` if `source` holds null.
     pub(crate) fn protect_owned<T>(&self, source: &AtomicPtr<T>) -> Option<(NonNull<T>, Claim<Record>)> {
         // Relaxed: this address is not followed.
         let candidate = NonNull::new(source.load(Ordering::Relaxed))?;
@@ -94,7 +94,7 @@ impl Protocol {
         // SAFETY: the registry is alive.
         let record: &Record = unsafe { claim.slot() };
         record.adopt_owned();
-        // Its full fence makes claim, kind and slot visible at once: it pairs with the one in `Protocol::fence`.
+        // The full fence makes claim, kind and slot visible at once: it pairs with the fence in `Protocol::fence`.
         let fence = if busted::is(Variant::OwnedLight) { ReaderFence::Light } else { ReaderFence::Full };
         let object = protect_from(fence, source, candidate, &record.first_hazard());
         if object.is_none() {
@@ -103,7 +103,7 @@ impl Protocol {
         object.map(|object| (object, claim))
     }
 
-    /// Lets go of what [`protect_owned`](Protocol::protect_owned) has pinned. By any thread.
+    /// Releases what [`protect_owned`](Protocol::protect_owned) has pinned. Any thread may call this.
     pub(crate) fn release_owned(&self, claim: &Claim<Record>) {
         // SAFETY: the registry is alive.
         let record: &Record = unsafe { claim.slot() };
@@ -111,9 +111,9 @@ impl Protocol {
         self.records.release(claim);
     }
 
-    /// Claims a record for a slot that belongs to no thread: the [first one](Record::first_hazard), which its holder sets again
-    /// and again, and may hand over to another thread. It is held by [`slot_fence`](Protocol::slot_fence), and ends as a reader
-    /// does: [`sign_off`](Protocol::sign_off), [`release`](Protocol::release).
+    /// Claims a record for a slot that belongs to no thread: the [first one](Record::first_hazard). Its holder sets it again
+    /// and again, and may hand it over to another thread. The holder fences by [`slot_fence`](Protocol::slot_fence). The slot
+    /// ends as a reader does: [`sign_off`](Protocol::sign_off), then [`release`](Protocol::release).
     pub(crate) fn claim_slot(&self) -> Claim<Record> {
         let claim = self.records.claim();
         // SAFETY: the registry is alive.
@@ -126,13 +126,13 @@ impl Protocol {
         claim
     }
 
-    /// How the holder of a slot fences that belongs to no thread. A provider does not reach it.
+    /// How the holder of a slot that belongs to no thread fences. A provider does not reach it.
     #[inline(always)]
     pub(crate) fn slot_fence(&self) -> ReaderFence {
         self.mode.of_any_reader()
     }
 
-    /// The claim of the record that this address is in.
+    /// The claim of the record that contains this address.
     #[cfg(not(loom))]
     pub(crate) fn claim_at(&self, address: NonNull<()>) -> Option<Claim<Record>> {
         self.records.claim_at(address.addr().get())
@@ -144,12 +144,12 @@ impl Protocol {
         record.abandon()
     }
 
-    /// Gives a record back that nobody is registered in.
+    /// Gives back a record without a registered reader.
     pub(crate) fn release(&self, claim: &Claim<Record>) {
         self.records.release(claim);
     }
 
-    /// Begins a section of a guard. The state before is [`PASSIVE`].
+    /// Begins a section of a guard. The state must be [`PASSIVE`].
     #[inline(always)]
     pub(crate) fn enter(&self, fence: ReaderFence, record: &Record) {
         let token = self.token.load(orders::enter_token());
@@ -166,11 +166,11 @@ impl Protocol {
         self.wants_attention(record)
     }
 
-    /// A quiescent state of a QSBR reader, or the first state of one that comes online.
+    /// Reports a quiescent state of a QSBR reader, or the first state of a reader that comes online.
     ///
-    /// No fence: a state that a scan takes for passed carries a token of an acquire load, so the reader has
-    /// seen the unlink; and until then the old state blocks. Nothing at all while the token has not moved: the section goes
-    /// on then, in a state that says the same, and who asked for attention waits for its end.
+    /// No fence is needed: a state that a scan finds passed carries a token of an acquire load, so the reader has
+    /// seen the unlink. Until then the old state blocks. Does nothing while the token has not moved: the section then goes
+    /// on in the same state, and a thread that asked for attention waits for its end.
     #[inline(always)]
     pub(crate) fn report(&self, record: &Record) -> bool {
         let token = self.token.load(orders::report_token());
@@ -184,13 +184,13 @@ impl Protocol {
         self.wants_attention(record)
     }
 
-    /// A QSBR reader promises not to read until [`online`](Protocol::online).
+    /// Takes a QSBR reader offline: it promises not to read until [`online`](Protocol::online).
     pub(crate) fn offline(&self, record: &Record) -> bool {
         record.publish(PASSIVE, orders::offline());
         self.wants_attention(record)
     }
 
-    /// A QSBR reader comes back.
+    /// Brings a QSBR reader back online.
     pub(crate) fn online(&self, record: &Record) -> bool {
         let wants_attention = self.report(record);
         if !busted::is(Variant::OnlineNoFence) {
@@ -200,12 +200,12 @@ impl Protocol {
         wants_attention
     }
 
-    /// After the state was published: whether there is something to look at.
+    /// Whether the record wants attention, after its state was published.
     #[inline(always)]
     fn wants_attention(&self, record: &Record) -> bool {
-        // Pairs with the heavy fences in `end_missed_boost` and in `fence_request`, by a provider as well. A reader that
-        // these do not reach, or no longer, has `FENCES` set, and fences itself before it answers. Models pay for it only
-        // where it is needed.
+        // Pairs with the heavy fences in `end_missed_boost` and in `fence_request`, including those by a provider. A reader that
+        // these do not reach, or no longer reach, has `FENCES` set, and fences itself before it answers. Models execute the fence
+        // only where it is needed.
         let is_needed = fence::has_requests() || (self.boosts && self.mode != Mode::Symmetric);
         if is_needed && !busted::is(Variant::ExitNoLight) {
             fence::light();
@@ -214,13 +214,13 @@ impl Protocol {
     }
 }
 
-/// Tells the compiler that it is rarely called: it moves the code after it out of the way of the common path.
+/// Tells the compiler that the caller's branch is rare: it moves the code after this call out of the common path.
 #[cold]
 #[inline]
 fn rare() {}
 
-/// Loads `source` and pins what it points to, by a slot that is free: until it is given back, the object is not freed.
-/// `None` when `source` holds null.
+/// Loads `source` and pins what it points to, by a free slot: the object is not freed until the slot is given back.
+/// `None` if `source` holds null.
 ///
 /// # Safety
 /// The caller owns the record of the slot, which nothing else uses, and which may be [released](Slot::release).
@@ -235,14 +235,14 @@ pub(crate) unsafe fn protect<'r, T>(
     let slot = slot();
     let object = protect_from(fence, source, candidate, &slot);
     if object.is_none() {
-        // SAFETY: the caller's promise.
+        // SAFETY: nothing else uses the slot, by the caller's promise.
         unsafe { slot.release() };
     }
     object.map(|object| (object, slot))
 }
 
-/// Pins what `source` points to, which was `candidate` a moment ago, by a slot of the caller's. `None`, with the slot clear,
-/// when `source` holds null.
+/// Pins what `source` points to, which was `candidate` a moment ago, by a slot of the caller. `None`, with the slot clear,
+/// if `source` holds null.
 #[inline(always)]
 pub(crate) fn protect_from<T>(
     fence: ReaderFence,
@@ -253,13 +253,13 @@ pub(crate) fn protect_from<T>(
     NonNull::new(protect_word(fence, source, candidate.as_ptr(), hazard, |word| word))
 }
 
-/// As [`protect_from`], for a source whose words may have tags: `address` takes the tag off. Returns the word that was
-/// confirmed, with its tag; the slot holds its address, and is clear if that is null. The address of `word` is not null.
+/// As [`protect_from`], for a source whose words may have tags: `address` removes the tag. Returns the confirmed
+/// word, with its tag. The slot holds the word's address, and is clear if that is null. The address of `word` is not null.
 ///
 /// A reload that finds the same word proves that the object was linked *after* the slot was set, so a
-/// writer that unlinks it later sees the slot. It need not be the object of the first load: that one may have
-/// been freed and its address used again, which is why the reload is the one that counts. The whole word is compared: a tag
-/// that was set meanwhile may say that the object which contains the source is unlinked, and then an address there proves nothing.
+/// writer that unlinks it later sees the slot. It need not be the object of the first load: that object may have
+/// been freed and its address reused, so only the reload counts. The whole word is compared: a tag
+/// that was set meanwhile may mean that the object that contains the source is unlinked. An address found there proves nothing.
 #[inline(always)]
 pub(crate) fn protect_word<T>(
     fence: ReaderFence,
@@ -300,16 +300,16 @@ mod tests {
     use crate::fence::{end_light_fences, FenceProvider, Provider};
     use crate::rcu::{Domain, SynchronizeError};
 
-    /// Writes down who is bound.
+    /// Records which readers are bound.
     #[derive(Default)]
     struct Notes {
-        /// Words, by their addresses, and their bits.
+        /// Addresses of the bound words, and their bits.
         bound: Mutex<Vec<(usize, u32)>>,
         refuses: AtomicBool,
         fences: AtomicUsize,
     }
 
-    // SAFETY: nothing of what the tests read is freed before its readers have gone.
+    // SAFETY: nothing that the tests read is freed before its readers have gone.
     unsafe impl FenceProvider for Notes {
         fn name(&self) -> &'static str {
             "notes"
@@ -352,7 +352,7 @@ mod tests {
     }
 
     fn provided() -> (&'static Notes, Domain) {
-        /// So that they are leaked for nobody.
+        /// Keeps the notes reachable, so that they do not count as leaked.
         static KEPT: Mutex<Vec<&Notes>> = Mutex::new(Vec::new());
 
         let notes: &Notes = Box::leak(Box::default());
@@ -380,8 +380,8 @@ mod tests {
         notes.refuses.store(true, Ordering::Relaxed);
         let reader = domain.reader();
         assert_eq!(reader.fence(), ReaderFence::Full);
-        assert!(reader.record().fences() && !reader.record().is_light(), "nobody else does it");
-        assert_eq!(domain.synchronize(), Ok(()), "nobody needs the provider");
+        assert!(reader.record().fences() && !reader.record().is_light(), "no other thread does it");
+        assert_eq!(domain.synchronize(), Ok(()), "no reader needs the provider");
         assert_eq!(notes.fences.load(Ordering::Relaxed), 0);
         drop(reader);
         notes.refuses.store(false, Ordering::Relaxed);
@@ -389,7 +389,7 @@ mod tests {
         assert!(readers.iter().all(|reader| !reader.record().fences()), "one of them has the same record");
     }
 
-    /// At the end of its thread, before the look at requests.
+    /// At the end of its thread, before it looks at requests.
     #[test]
     fn a_reader_fences_itself_from_the_moment_on_at_which_its_bits_are_set() {
         std::thread::spawn(|| {
@@ -403,7 +403,7 @@ mod tests {
                 unsafe { &*ptr::with_exposed_provenance::<AtomicU32>(word) }
                     .fetch_or(bits, Ordering::Relaxed);
             }
-            assert!(reader.record().fences(), "nobody else does it");
+            assert!(reader.record().fences(), "no other thread does it");
             // SAFETY: records live as long as the domain.
             assert!(!unsafe { &*record }.fences(), "it may be another thread's");
         })
@@ -424,7 +424,7 @@ mod tests {
         assert_eq!(error.raw_os_error(), libc::EPERM);
         assert_eq!(error.to_string(), format!("the tests refuse with {}", libc::EPERM));
     }
-    /// Those who wait for a fence that is refused look again ever more seldom, as without a pace.
+    /// Threads that wait for a refused fence look again less and less often, as without a pace.
     #[test]
     fn nothing_gathers_for_a_fence_that_is_refused() {
         let (notes, domain) = provided();

@@ -1,11 +1,11 @@
 //! What a reader publishes: its region state and its hazard slots.
 //!
-//! One record a reader, written only by its reader (but for `attention` and the boost state), read by whoever scans.
+//! One record per reader. Only the reader writes it, except for `attention` and the boost state; scans read it.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
-// Not modelled: what only the owner uses.
+// Not modelled: only the owner uses it.
 use std::sync::atomic::AtomicPtr as OwnPtr;
 
 use crate::busted::{self, Variant};
@@ -18,24 +18,24 @@ use stillpoint_sys::{tsan, work};
 /// The region state of a reader that holds nothing up: outside any guard, or offline.
 pub(crate) const PASSIVE: u64 = 0;
 
-/// Hazard slots in the record itself beside the first one: as many as fill its 128 bytes.
+/// Hazard slots in the record itself in addition to the first one: as many as fill its 128 bytes.
 const INLINE_HAZARDS: usize = if cfg!(loom) { 0 } else { 4 };
-/// Hazard slots of each block that is chained behind.
+/// Hazard slots of each further block.
 const BLOCK_HAZARDS: usize = if cfg!(loom) { 1 } else { 7 };
 
 /// In `attention`: a thread waits for the record to change.
 const AWAITED: u32 = 1;
-/// In `attention`: the thread has been boosted, or was some time ago (`boost/state.rs`).
+/// In `attention`: the thread is being boosted, or was some time ago (`boost/state.rs`).
 const BOOSTED: u32 = 2;
-/// In `attention`: a future waits for the record to change. Unlike a thread, it does not look again by itself.
+/// In `attention`: a future waits for the record to change. Unlike a thread, a future does not look again on its own.
 const FUTURE: u32 = 4;
-/// In `attention`, as long as the record has this holder: a full fence comes before the look at the others.
+/// In `attention`, for this holder of the record: a full fence must come before the look at the other bits.
 const FENCES: u32 = 8;
 
 /// A hazard slot: null, or the address of an object that must not be freed.
 pub(crate) type Hazard = AtomicPtr<()>;
 
-/// How a reader holds others up.
+/// How a reader holds up grace periods or objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u32)]
@@ -49,7 +49,7 @@ pub enum ReaderKind {
     ProtectedLoad = 4,
 }
 
-/// In `thread`: the record belongs to no thread. No handle is that.
+/// In `thread`: the record belongs to no thread. No thread has this handle.
 const NOBODY: usize = usize::MAX;
 
 /// In `kind`: the holder announces itself by light fences.
@@ -58,22 +58,22 @@ const LIGHT: u32 = 2;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Record {
-    /// [`PASSIVE`], or the token that was current when the guard was taken, or at the last quiescent state.
+    /// [`PASSIVE`], or the token that was current when the guard was taken or at the last quiescent state.
     state: AtomicU64,
-    /// What the reader is to look at when it changes its state: [`AWAITED`], [`FUTURE`], [`BOOSTED`], [`FENCES`].
+    /// What the reader must look at when it changes its state: [`AWAITED`], [`FUTURE`], [`BOOSTED`], [`FENCES`].
     attention: AtomicU32,
-    /// By what the holder may hold others up (protected loads of its own apart), and [`LIGHT`] if it relies on light fences.
+    /// The holder's [`ReaderKind`], without regard to its protected loads, and [`LIGHT`] if it relies on light fences.
     kind: AtomicU32,
     /// The thread's id for reports.
     tid: AtomicU32,
-    /// The lower half of the state of the last section that the stall hook was told of; 0 for none of this holder.
+    /// The lower half of the state of the last section that was reported to the stall hook; 0 if none of this holder was.
     reported: AtomicU32,
-    /// The thread's handle, which survives `fork`: tells a thread its own records.
+    /// The thread's handle, which survives `fork`: by it a thread recognises its own records.
     thread: AtomicUsize,
     more: AtomicPtr<HazardBlock>,
-    /// In domains that boost.
+    /// What the thread keeps for boosters, in domains that boost.
     boost_state: AtomicPtr<BoostState>,
-    /// The owner's list of free slots beside the first one.
+    /// The owner's list of free slots, without the first one.
     free: OwnPtr<Further>,
     first: Hazard,
     further: [Further; INLINE_HAZARDS],
@@ -85,18 +85,18 @@ struct HazardBlock {
     more: AtomicPtr<HazardBlock>,
 }
 
-/// A hazard slot beside the first one. A first one is told from it by its address.
+/// A hazard slot other than the first one. The two are distinguished by address.
 #[derive(Debug, Default)]
 #[repr(C, align(16))]
 struct Further {
     hazard: Hazard,
-    /// While the slot is free, the next free one; while it is in use, the record.
+    /// While the slot is free, the next free one. While it is in use, the record.
     link: OwnPtr<()>,
 }
 
 #[cfg(not(loom))]
 impl Record {
-    /// Where `state`, `attention` and the first hazard slot are, in bytes: for readers' code elsewhere.
+    /// Offsets of `state`, `attention` and the first hazard slot in bytes, for readers' code in other languages.
     pub(crate) const OFFSETS: [usize; 3] = [
         std::mem::offset_of!(Self, state),
         std::mem::offset_of!(Self, attention),
@@ -110,7 +110,7 @@ const _: () = assert!(std::mem::offset_of!(Record, first) % align_of::<Further>(
 /// A hazard slot that its holder gives back.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot<'r> {
-    /// Of a further slot, all of it may be used.
+    /// For a further slot, made from a reference to the whole `Further`.
     hazard: NonNull<Hazard>,
     #[cfg(loom)]
     is_first: bool,
@@ -137,7 +137,7 @@ impl<'r> Slot<'r> {
         }
     }
 
-    /// Its address, which is one of [`from_raw`](Slot::from_raw).
+    /// The slot's address, for [`from_raw`](Slot::from_raw).
     #[cfg(not(loom))]
     #[inline(always)]
     pub(crate) fn into_raw(self) -> NonNull<()> {
@@ -165,7 +165,7 @@ impl<'r> Slot<'r> {
         self.is_first
     }
 
-    /// Clears the slot, which may be handed out again. Constant time.
+    /// Clears the slot, which may then be handed out again. Constant time.
     ///
     /// # Safety
     /// The caller is the record's owner, got the slot from [`free_hazard`](Record::free_hazard) or
@@ -174,20 +174,20 @@ impl<'r> Slot<'r> {
     pub(crate) unsafe fn release(self) {
         clear_hazard(&self);
         if !self.is_first() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller does not use the slot any more, and it is a further one.
             unsafe { self.free() };
         }
     }
 
     /// # Safety
-    /// As for [`release`](Slot::release), and it is not the first one.
+    /// As for [`release`](Slot::release), and the slot is not the first one.
     #[cold]
     unsafe fn free(self) {
-        // SAFETY: it was made from a reference to all of it, which outlives this value.
+        // SAFETY: the slot was made from a reference to the whole `Further`, which outlives this value.
         let further = unsafe { self.hazard.cast::<Further>().as_ref() };
         // Relaxed, all: only the owner uses links.
         let record = further.link.load(Ordering::Relaxed).cast::<Record>();
-        // SAFETY: `next_free_hazard` put it there, and the record outlives its slots.
+        // SAFETY: `next_free_hazard` stored the record's address, and the record outlives its slots.
         let free = unsafe { &(*record).free };
         further.link.store(free.load(Ordering::Relaxed).cast(), Ordering::Relaxed);
         free.store(self.hazard.cast().as_ptr(), Ordering::Relaxed);
@@ -222,10 +222,10 @@ impl Default for Record {
     }
 }
 
-/// The owner's side: called by the reader's thread alone.
+/// The owner's side: called only by the reader's thread.
 impl Record {
-    /// Writes down who holds the record from now on, what its thread keeps for boosters, and whether the heavy fences of
-    /// its domain do not reach it.
+    /// Records the new holder, what its thread keeps for boosters, and whether the heavy fences of the domain do not reach
+    /// it.
     pub(crate) fn adopt(
         &self,
         kind: ReaderKind,
@@ -240,19 +240,19 @@ impl Record {
         // Relaxed: for reports.
         self.tid.store(stillpoint_sys::os::thread_id(), Ordering::Relaxed);
         self.thread.store(stillpoint_sys::os::thread_handle(), Ordering::Relaxed);
-        // Relaxed: at worst, the last holder's report is taken for one of a section with the same token.
+        // Relaxed: at worst, the last holder's report is taken for one of a new section with the same token.
         self.reported.store(0, Ordering::Relaxed);
         let attention =
             if is_unreached || (boost_state.is_some() && fence == ReaderFence::Full) { FENCES } else { 0 };
         if busted::is(Variant::AdoptByStore) {
             self.attention.store(attention, Ordering::Relaxed);
         } else {
-            // What was asked of the last holder stays, and is answered by this one: a future may have taken its state for
-            // that of the section that it waits for. Relaxed: as all requests; the bit is the holder's own.
+            // Requests to the last holder stay, and this one answers them: a future may have taken this holder's state for
+            // that of the section that it waits for. Relaxed, as all requests; the bit is the holder's own.
             self.attention.fetch_or(attention, Ordering::Relaxed);
         }
         if tsan::is_there() {
-            // The new holder's stores stand for those of the last one as well.
+            // The new holder's stores also cover those of the last one.
             tsan::acquire(self);
             self.hazards().for_each(|hazard| tsan::acquire(hazard));
         }
@@ -271,39 +271,40 @@ impl Record {
     }
 
     /// Notes that from now on the record belongs to no thread, but to a slot that is set again and again. Returns whether
-    /// writers have to issue heavy fences for it.
+    /// writers must issue heavy fences for it.
     pub(crate) fn adopt_slot(&self, fence: ReaderFence) -> bool {
         let light = if fence == ReaderFence::Light { LIGHT } else { 0 };
         // Release: as in `adopt`.
         self.kind.store(ReaderKind::ProtectedLoad as u32 | light, Ordering::Release);
-        // Of a spare, which does not count as a light reader. Relaxed: see `adopt`.
+        // Clears the mark of a spare, which would not count as a light reader. Relaxed: see `adopt`.
         self.thread.store(0, Ordering::Relaxed);
         light != 0
     }
 
-    /// From now on the record belongs to no thread: whoever has its claim may use it, one at a time.
+    /// Notes that from now on the record belongs to no thread: the owner of its claim may use it, one thread at a time.
     pub(crate) fn belong_to_nobody(&self) {
         // Relaxed, both: see `adopt`.
         self.thread.store(NOBODY, Ordering::Relaxed);
         self.tid.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the holder announces itself by light fences, so that writers have to issue heavy ones.
+    /// Whether the holder announces itself by light fences, so that writers must issue heavy ones.
     pub(crate) fn is_light(&self) -> bool {
-        // Relaxed: written by the same thread, or by one that has handed the record over, or before a `fork`.
+        // Relaxed: written by the same thread, by one that has handed the record over, or before a `fork`.
         self.kind.load(Ordering::Relaxed) & LIGHT != 0
     }
 
-    /// The holder goes. Returns what its thread kept for boosters, which the record no longer holds.
+    /// Removes the holder. Returns what its thread kept for boosters, which the record no longer holds.
     pub(crate) fn abandon(&self) -> Option<&'static BoostState> {
         let boost_state = self.boost_state();
         if boost_state.is_some() {
-            // Before the boost state may be another thread's; and a claimed record without a holder has none, if a `fork`
-            // finds it so. Relaxed: who still sees the old one finds the record passive, or claimed by another thread.
+            // Comes before the boost state may belong to another thread. A `fork` may find a claimed record without a holder,
+            // which has no boost state. Relaxed: a booster that still sees the old one finds the record passive, or claimed by
+            // another thread.
             self.boost_state.store(ptr::null_mut(), Ordering::Relaxed);
         }
-        // A `fork` may find the record claimed again and not adopted yet: it is nobody's until then. Relaxed: see `adopt`. No
-        // model forks.
+        // A `fork` may find the record claimed again and not adopted yet; until then it belongs to no holder. Relaxed: see
+        // `adopt`. No model forks.
         if !cfg!(loom) {
             self.thread.store(0, Ordering::Relaxed);
             self.tid.store(0, Ordering::Relaxed);
@@ -316,7 +317,7 @@ impl Record {
         self.attention.load(Ordering::Relaxed) & bits != 0
     }
 
-    /// In the child of a `fork`, where the thread has a new id, and its section has not been told of.
+    /// In the child of a `fork`: stores the thread's new id, and marks its section as not reported.
     pub(crate) fn refresh(&self) {
         // Relaxed, both: see `adopt`.
         self.tid.store(stillpoint_sys::os::thread_id(), Ordering::Relaxed);
@@ -325,19 +326,19 @@ impl Record {
 
     /// Whether the owner has a guard or a protected load.
     pub(crate) fn is_in_use(&self) -> bool {
-        // Relaxed: the owner reads what it wrote itself.
+        // Relaxed: the owner reads its own stores.
         self.state() != PASSIVE || self.hazards().any(|hazard| !hazard.load(Ordering::Relaxed).is_null())
     }
 
     /// The owner's view of its own state.
     #[inline(always)]
     pub(crate) fn state(&self) -> u64 {
-        // Relaxed: the owner reads what it wrote itself.
+        // Relaxed: the owner reads its own stores.
         self.state.load(Ordering::Relaxed)
     }
 
-    /// Publishes a new region state. `order` is release but in broken variants: whatever the reader did in
-    /// the section before happens before whatever a scan does that reads this state or a later one. It
+    /// Publishes a new region state. `order` is release except in broken variants: what the reader did in
+    /// the section before happens before what a scan does that reads this state or a later one. It
     /// pairs with the acquire load in [`observe`](Record::observe).
     #[inline(always)]
     pub(crate) fn publish(&self, state: u64, order: Ordering) {
@@ -345,39 +346,39 @@ impl Record {
         self.state.store(state, order);
     }
 
-    /// Whether there is something to look at, after the state was published and a light fence.
+    /// Whether the record wants attention. Called after the state was published, and after a light fence.
     #[inline(always)]
     pub(crate) fn wants_attention(&self) -> bool {
-        // Relaxed: a request that is missed is noticed by who made it (`wait/park.rs`, `boost/policy.rs`, `wait/tasks.rs`).
+        // Relaxed: the requester notices if the reader misses the request (`wait/park.rs`, `boost/policy.rs`, `wait/tasks.rs`).
         self.attention.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether somebody waits for this record to change; no longer, after this call.
+    /// Takes the request: whether a thread or future waited for this record to change.
     pub(crate) fn take_request(&self) -> bool {
         // Relaxed: see `wants_attention`.
         self.has(AWAITED | FUTURE)
             && self.attention.fetch_and(!(AWAITED | FUTURE), Ordering::Relaxed) & (AWAITED | FUTURE) != 0
     }
 
-    /// Whether the reader was told that it is boosted; no longer, after this call.
+    /// Takes the notice: whether the reader was told that it is boosted.
     pub(crate) fn take_told(&self) -> bool {
-        // Acquire: pairs with the release in `tell_boosted`: the boost state's word is at least as new.
+        // Acquire: pairs with the release in `tell_boosted`. The boost state's word is at least as new.
         self.has(BOOSTED) && self.attention.fetch_and(!BOOSTED, Ordering::Acquire) & BOOSTED != 0
     }
 
-    /// Lets the fences of this mode reach the calling thread, the holder's, until [`unbind`](Record::unbind), and says how
-    /// it is to fence. When the thread ends before, it has to fence itself before it looks at requests.
+    /// Lets the fences of this mode reach the calling thread, the holder, until [`unbind`](Record::unbind). Returns how
+    /// it must fence. If the thread ends before that, it has to fence itself before it looks at requests.
     ///
     /// # Safety
-    /// The record is alive until then, or for ever.
+    /// The record is alive until `unbind`, or for ever.
     pub(crate) unsafe fn bind(&self, mode: Mode) -> ReaderFence {
-        // The last holder's. Relaxed: as in `adopt`. Before the provider may set it again.
+        // Clears the last holder's bit. Relaxed: as in `adopt`. Comes before the provider may set the bit again.
         self.attention.fetch_and(!FENCES, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the record is alive until `unbind`, by the caller's promise.
         unsafe { mode.bind(&self.attention, FENCES) }
     }
 
-    /// Takes [`bind`](Record::bind) back: the holder goes.
+    /// Reverts [`bind`](Record::bind), at the end of the holder.
     pub(crate) fn unbind(&self, mode: Mode) {
         mode.unbind(&self.attention);
     }
@@ -387,10 +388,10 @@ impl Record {
         self.has(FENCES)
     }
 
-    /// A hazard slot that is not in use, the first one if possible. Constant time; allocates a block when all are in use.
+    /// A hazard slot that is not in use, the first one if possible. Constant time; allocates a block if all are in use.
     #[inline(always)]
     pub(crate) fn free_hazard(&self) -> Slot<'_> {
-        // Relaxed: the owner reads what it wrote itself. The branch is predicted, so that neither the search
+        // Relaxed: the owner reads its own stores. The branch is predicted, so neither the search
         // for a slot nor its release forms a chain of dependent loads and stores.
         if self.first.load(Ordering::Relaxed).is_null() {
             Slot::first(self)
@@ -399,18 +400,18 @@ impl Record {
         }
     }
 
-    /// The first hazard slot, for whoever has the reader to itself. What a forgotten protected load has left in it
-    /// may be overwritten: no reference to it exists any more.
+    /// The first hazard slot, for a caller with exclusive use of the reader. What a forgotten protected load has left in it
+    /// may be overwritten: no reference to the object exists any more.
     #[inline(always)]
     pub(crate) fn first_hazard(&self) -> Slot<'_> {
         Slot::first(self)
     }
 
-    /// The first slots, for a caller that has the reader to itself as for [`first_hazard`](Record::first_hazard), and clears them
-    /// afterwards. All are cleared, and none is in use any more.
+    /// The first slots, for a caller with exclusive use of the reader, as for [`first_hazard`](Record::first_hazard). The caller
+    /// clears them afterwards. This call clears all slots; none is in use any more.
     #[inline(always)]
     pub(crate) fn own_hazards<const N: usize>(&self) -> [&Hazard; N] {
-        // Relaxed: the owner reads what it wrote itself.
+        // Relaxed: the owner reads its own stores.
         let address = |hazard: &Hazard| hazard.load(Ordering::Relaxed).addr();
         let set = self.further.iter().fold(address(&self.first), |set, slot| set | address(&slot.hazard));
         if N <= 1 + INLINE_HAZARDS && set == 0 && self.more.load(Ordering::Relaxed).is_null() {
@@ -439,14 +440,14 @@ impl Record {
         if self.free.load(Ordering::Relaxed).is_null() {
             self.chain();
         }
-        // SAFETY: one of the record's, whose blocks are freed with it.
+        // SAFETY: it is a slot of the record, whose blocks are freed with the record.
         let further = unsafe { &*self.free.load(Ordering::Relaxed) };
         self.free.store(further.link.load(Ordering::Relaxed).cast(), Ordering::Relaxed);
         further.link.store(ptr::from_ref(self).cast_mut().cast(), Ordering::Relaxed);
         Slot::further(further)
     }
 
-    /// Chains another block of slots, all free, in front of the others.
+    /// Prepends another block of slots, all free.
     fn chain(&self) {
         let block = Box::into_raw(Box::new(HazardBlock {
             further: std::array::from_fn(|_| Further::default()),
@@ -459,7 +460,7 @@ impl Record {
         self.more.store(block, Ordering::Release);
     }
 
-    /// Nothing is in use any more, but for the first slot if it is set.
+    /// Marks all slots as free, except the first one if it is set.
     fn free_all(&self) {
         // Relaxed: only the owner uses the list.
         self.free.store(ptr::null_mut(), Ordering::Relaxed);
@@ -468,14 +469,14 @@ impl Record {
 
     fn add_free(&self, further: &Further) {
         work::step();
-        // Relaxed, all: as above.
+        // Relaxed, all: only the owner uses the list.
         further.link.store(self.free.load(Ordering::Relaxed).cast(), Ordering::Relaxed);
         self.free.store(ptr::from_ref(further).cast_mut(), Ordering::Relaxed);
     }
 
     fn clear_all(&self, order: Ordering) {
         for hazard in self.hazards() {
-            // Relaxed: the owner reads what it wrote itself.
+            // Relaxed: the owner reads its own stores.
             if !hazard.load(Ordering::Relaxed).is_null() {
                 tsan::release(hazard);
                 // Release: as in `clear_hazard`.
@@ -484,7 +485,7 @@ impl Record {
         }
     }
 
-    /// Gives everything up, forgotten guards and protected loads included. Nothing can refer to them any
+    /// Gives up everything, including forgotten guards and protected loads. Nothing can refer to them any
     /// more: they borrow the reader, which is being dropped.
     pub(crate) fn leave(&self) {
         let order = orders::give_up();
@@ -493,8 +494,8 @@ impl Record {
     }
 }
 
-/// Sets a hazard slot. Release: a scan that reads this value also knows that the slot's previous object has
-/// been left. Pairs with the acquire load in `Protocol::gather_hazards`.
+/// Sets a hazard slot. Release: a scan that reads this value comes after the reads of the slot's previous object.
+/// Pairs with the acquire load in `Protocol::gather_hazards`.
 #[inline(always)]
 pub(crate) fn set_hazard(hazard: &Hazard, object: *mut ()) {
     hazard.store(object, orders::hazard_set());
@@ -508,10 +509,10 @@ pub(crate) fn clear_hazard(hazard: &Hazard) {
     hazard.store(ptr::null_mut(), orders::hazard_clear());
 }
 
-/// The scanner's side: called by any thread.
+/// The scanner's side: any thread may call it.
 impl Record {
-    /// The region state. Acquire: pairs with [`publish`](Record::publish); what the reader did in sections
-    /// before the state read here happens before whatever the caller does next.
+    /// The region state. Acquire: pairs with [`publish`](Record::publish). What the reader did in sections
+    /// before the state read here happens before what the caller does next.
     #[inline(always)]
     pub(crate) fn observe(&self) -> u64 {
         self.state.load(orders::observe())
@@ -548,13 +549,13 @@ impl Record {
         self.tid.load(Ordering::Relaxed)
     }
 
-    /// Whether the caller is the one to tell the stall hook of the present section, which is in the way of `token`: nobody
-    /// was before.
+    /// Whether the caller should report the present section, which is in the way of `token`, to the stall hook: no other call
+    /// has.
     ///
-    /// Exact, up to sections that are 2^32 tokens apart. The caller's exchange succeeds only if no other report came since
-    /// its first load, so that two callers do not both tell of one section. A report of a later section is acquired by that
-    /// load, and the state is looked at after it: so a caller that was preempted does not tell of a section that is over in
-    /// the place of the one that was told of since.
+    /// Exact, except for sections that are 2^32 tokens apart. The caller's exchange succeeds only if no other report came since
+    /// its first load, so two callers do not both report one section. That load acquires a report of a later
+    /// section, and the state is read after it. So a caller that was preempted does not report a section that is over in
+    /// place of one that was reported since.
     pub(crate) fn begin_report(&self, token: u64) -> bool {
         // Acquire: pairs with the release of the exchange below.
         let reported = self.reported.load(Ordering::Acquire);
@@ -579,14 +580,14 @@ impl Record {
         self.thread.load(Ordering::Relaxed) == stillpoint_sys::os::thread_handle()
     }
 
-    /// Whether it belongs to no thread.
+    /// Whether the record belongs to no thread.
     pub(crate) fn is_nobodys(&self) -> bool {
         // Relaxed: for a caller that is the only thread of the process.
         self.thread.load(Ordering::Relaxed) == NOBODY
     }
 
-    /// Whether the calling thread, whose id is `tid`, holds the record. The id as well as the handle: a handle is used
-    /// again after its thread, which may have left a reader behind, has ended.
+    /// Whether the calling thread, whose id is `tid`, holds the record. Compares the id as well as the handle: a handle is
+    /// reused after its thread has ended, and that thread may have left a reader behind.
     pub(crate) fn is_of_caller(&self, tid: u32) -> bool {
         self.is_mine() && self.tid() == tid
     }
@@ -603,14 +604,14 @@ impl Record {
         self.attention.fetch_or(BOOSTED, Ordering::Release);
     }
 
-    /// What its thread keeps for boosters, in domains that boost.
+    /// What the holder's thread keeps for boosters, in domains that boost.
     pub(crate) fn boost_state(&self) -> Option<&'static BoostState> {
         // Acquire: pairs with the release in `adopt`.
         // SAFETY: null, or a boost state, which lives for ever.
         unsafe { self.boost_state.load(Ordering::Acquire).as_ref() }
     }
 
-    /// In the child of a `fork`, for each record: nobody waits.
+    /// In the child of a `fork`, for each record: discards the requests.
     ///
     /// # Safety
     /// There is no other thread.
@@ -619,14 +620,15 @@ impl Record {
         self.attention.fetch_and(FENCES, Ordering::Relaxed);
     }
 
-    /// Asks the reader to wake the domain's futures when its state changes. Returns whether nobody had asked before:
-    /// then the caller owes a fence to all who ask later.
+    /// Asks the reader to wake the domain's futures when its state changes. Returns whether this is the first request:
+    /// then the caller must issue a fence, on behalf of all later requests, too.
     pub(crate) fn request(&self) -> bool {
-        // AcqRel: pairs with itself: who finds that another one has asked has seen the state that this one had seen.
+        // AcqRel: pairs with itself. A caller that finds an earlier request has seen the state that the earlier caller had seen.
         self.attention.fetch_or(FUTURE, Ordering::AcqRel) & FUTURE == 0
     }
 
-    /// The caller wakes the futures in the reader's place. Before it does so: who asks from now on owes a fence again.
+    /// Withdraws the request, since the caller wakes the futures in the reader's place. It does this before it wakes them, so
+    /// that the next request issues a fence again.
     pub(crate) fn withdraw_request(&self) {
         // Relaxed: ordered with the wake-ups by the lock of the wakers.
         self.attention.fetch_and(!FUTURE, Ordering::Relaxed);
@@ -635,7 +637,7 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        // Acquire: pairs with the release in `chain`, although nobody else is there.
+        // Acquire: pairs with the release in `chain`, although the drop has the record exclusively.
         let mut next = self.more.load(Ordering::Acquire);
         while !next.is_null() {
             // SAFETY: each block came from `Box::into_raw`, is in the chain once, and nothing refers to it.
@@ -681,7 +683,7 @@ mod tests {
             set_hazard(&slot, (&raw mut object).cast());
             taken.push(slot);
             if turn % 3 != 0 {
-                // SAFETY: it came from `free_hazard`, and is used no more.
+                // SAFETY: it came from `free_hazard`, and is not used any more.
                 unsafe { taken.swap_remove(turn * 7 % taken.len()).release() };
             }
         }
@@ -689,7 +691,7 @@ mod tests {
         assert_eq!(set, taken.len());
         assert!(record.hazards().count() <= taken.len() + BLOCK_HAZARDS + 2);
 
-        // The next holder has them all.
+        // The next holder has all slots.
         record.leave();
         record.adopt(ReaderKind::Guard, ReaderFence::Light, None, false);
         let slots = record.hazards().count();
@@ -699,7 +701,7 @@ mod tests {
         assert_eq!(record.hazards().count(), slots);
     }
 
-    /// Its thread is one that no provider reaches, in the child of a `fork` as well.
+    /// Its thread is one that no provider reaches, also in the child of a `fork`.
     #[test]
     fn a_reset_forgets_requests_and_not_that_the_reader_fences_itself() {
         for is_unreached in [false, true] {
@@ -715,7 +717,7 @@ mod tests {
         }
     }
 
-    /// In the child of a `fork`, a record that is claimed and not adopted yet is not taken for one of the thread that had it.
+    /// In the child of a `fork`, a record that is claimed and not adopted yet is not attributed to its last thread.
     #[test]
     fn a_record_without_a_holder_is_nobodys() {
         let record = Record::default();
@@ -725,7 +727,7 @@ mod tests {
         assert!(!record.is_mine() && record.tid() == 0);
     }
 
-    /// What a forgotten protected load has left is let go of by who has the reader to himself.
+    /// A caller with exclusive use of the reader releases what a forgotten protected load has left.
     #[test]
     fn own_hazards_are_different_ones_and_all_are_clear() {
         let mut object = 0u64;

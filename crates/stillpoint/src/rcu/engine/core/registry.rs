@@ -1,9 +1,9 @@
 //! A set of padded slots that are claimed and released without locks, and never move.
 //!
-//! Slots live in chunks; a chunk is appended when all are claimed, and freed with the registry alone. So a
-//! pointer to a slot stays valid as long as the registry, whoever holds the slot meanwhile (type-stable
-//! memory). Each chunk has one word with a bit for each claimed slot, which a scan reads instead of the slots
-//! that nobody holds.
+//! Slots live in chunks. A chunk is appended when all slots are claimed, and freed only with the registry. So a
+//! pointer to a slot stays valid as long as the registry, whichever thread holds the slot meanwhile (type-stable
+//! memory). Each chunk has one word with a bit for each claimed slot. A scan reads the word instead of the slots
+//! that are not claimed.
 
 use std::ptr::{self, NonNull};
 
@@ -14,7 +14,7 @@ use stillpoint_sys::bits::bits;
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use stillpoint_sys::work;
 
-/// Slots of the first chunk; each further chunk has twice as many, up to the bits of a word.
+/// Slots of the first chunk. Each further chunk has twice as many, up to the bits of a word.
 const FIRST_CHUNK: usize = if cfg!(loom) { 2 } else { 8 };
 const LARGEST_CHUNK: usize = 64;
 
@@ -31,12 +31,12 @@ struct Chunk<T> {
     older: *mut Chunk<T>,
 }
 
-/// A claimed slot. It must be given back to its registry, and must not outlive it.
+/// A claimed slot. It must be given back to its registry, and must not outlive the registry.
 #[derive(Debug)]
 pub(crate) struct Claim<T> {
     chunk: NonNull<Chunk<T>>,
     index: usize,
-    /// One of the chunk's.
+    /// A slot of the chunk.
     slot: NonNull<T>,
 }
 
@@ -46,16 +46,16 @@ impl<T: Default> Registry<T> {
         Self { newest: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Loom's atomics are not made by the compiler.
+    /// Loom's atomics have no constant constructors.
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
         Self { newest: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Claims a slot, as its last holder left it. Lock-free; allocates when all slots are claimed.
+    /// Claims a slot, as its last holder left it. Lock-free; allocates if all slots are claimed.
     pub(crate) fn claim(&self) -> Claim<T> {
         loop {
-            // Acquire: pairs with the release in the exchange below; the chunk is read.
+            // Acquire: pairs with the release in the exchange below, as the chunk is accessed.
             let newest = self.newest.load(Ordering::Acquire);
             if let Some(claim) = self.chunks_from(newest).find_map(Chunk::try_claim) {
                 return claim;
@@ -65,16 +65,16 @@ impl<T: Default> Registry<T> {
                 .next()
                 .map_or(FIRST_CHUNK, |chunk| (chunk.slots.len() * 2).min(LARGEST_CHUNK));
             let chunk = Box::into_raw(Box::new(Chunk::new(slots, newest)));
-            // Release: publishes the chunk. Acquire on failure is left to the next turn of the loop.
+            // Release: publishes the chunk. On failure, the next iteration acquires.
             if self.newest.compare_exchange(newest, chunk, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-                // Another thread appended a chunk meanwhile, which surely has a free slot.
+                // Another thread has appended a chunk meanwhile: try that one.
                 // SAFETY: `chunk` came from `Box::into_raw` above and was not published.
                 drop(unsafe { Box::from_raw(chunk) });
             }
         }
     }
 
-    /// Gives a slot back. Everything the holder did happens before whatever a scan does that no longer
+    /// Gives a slot back. Everything that the holder did happens before what a scan does that no longer
     /// sees the slot claimed.
     pub(crate) fn release(&self, claim: &Claim<T>) {
         // SAFETY: chunks live as long as the registry, which `claim` does not outlive.
@@ -82,7 +82,7 @@ impl<T: Default> Registry<T> {
         chunk.claimed.fetch_and(!(1 << claim.index), orders::release());
     }
 
-    /// The claim of the slot that this address is in, for the holder. Takes as long as there are chunks.
+    /// The claim of the slot that contains this address, for the holder. Takes time in proportion to the number of chunks.
     #[cfg(not(loom))]
     pub(crate) fn claim_at(&self, address: usize) -> Option<Claim<T>> {
         // Acquire: as in `iter`.
@@ -103,7 +103,7 @@ impl<T: Default> Registry<T> {
         })
     }
 
-    /// As [`iter`](Registry::iter), with the claims: for whoever may release what others hold.
+    /// As [`iter`](Registry::iter), with the claims: for a caller that may release what others hold.
     pub(crate) fn claims(&self) -> impl Iterator<Item = (&T, Claim<T>)> {
         // Acquire, both: as in `iter`.
         self.chunks_from(self.newest.load(Ordering::Acquire)).flat_map(|chunk| {
@@ -122,7 +122,8 @@ impl<T: Default> Registry<T> {
             .flat_map(|chunk| chunk.slots.iter().inspect(|_| work::step()).map(|slot| &**slot))
     }
 
-    /// The slot with this number, going round, claimed or not; `None` when there is none at all. Takes as long as there are chunks.
+    /// The slot with this number, modulo the number of slots, claimed or not. `None` if there are no slots. Takes time in
+    /// proportion to the number of chunks.
     pub(crate) fn any(&self, number: usize) -> Option<&T> {
         // Acquire: as in `iter_all`.
         let newest = self.newest.load(Ordering::Acquire);
@@ -139,8 +140,8 @@ impl<T: Default> Registry<T> {
 
     fn chunks_from(&self, mut next: *mut Chunk<T>) -> impl Iterator<Item = &Chunk<T>> {
         std::iter::from_fn(move || {
-            // SAFETY: null, or a chunk published by `claim` and read by an acquire load; chunks are freed
-            // with the registry alone, which is borrowed.
+            // SAFETY: null, or a chunk that `claim` published and an acquire load read. Chunks are freed
+            // only with the registry, which is borrowed.
             let chunk = unsafe { next.as_ref() }?;
             work::step();
             next = chunk.older;
@@ -159,7 +160,7 @@ impl<T: Default> Chunk<T> {
     }
 
     fn try_claim(&self) -> Option<Claim<T>> {
-        // Relaxed: only a hint where to try.
+        // Relaxed: only a hint where to try first.
         let mut claimed = self.claimed.load(Ordering::Relaxed);
         loop {
             let index = claimed.trailing_ones() as usize;
@@ -190,14 +191,14 @@ impl<T> Claim<T> {
     /// The registry is alive for as long as `'r`.
     #[inline(always)]
     pub(crate) unsafe fn slot<'r>(&self) -> &'r T {
-        // SAFETY: chunks and their slots live as long as the registry, which the caller vouches for.
+        // SAFETY: chunks and their slots live as long as the registry, which is alive for `'r` by the caller's promise.
         unsafe { self.slot.as_ref() }
     }
 }
 
 impl<T> Drop for Registry<T> {
     fn drop(&mut self) {
-        // Acquire: pairs with the release in `claim`, although whoever drops has the registry to itself.
+        // Acquire: pairs with the release in `claim`, although the drop has the registry exclusively.
         let mut next = self.newest.load(Ordering::Acquire);
         while !next.is_null() {
             // SAFETY: each chunk came from `Box::into_raw` and is in the list once; nothing refers to it, as
@@ -210,7 +211,7 @@ impl<T> Drop for Registry<T> {
 
 // SAFETY: the registry owns its chunks and hands out shared references to slots, to any thread.
 unsafe impl<T: Send + Sync> Send for Registry<T> {}
-// SAFETY: as above; all mutation goes through atomics.
+// SAFETY: all mutation goes through atomics, and slots are `Sync`.
 unsafe impl<T: Send + Sync> Sync for Registry<T> {}
 
 #[cfg(all(test, not(loom)))]

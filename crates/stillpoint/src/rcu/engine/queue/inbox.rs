@@ -6,14 +6,14 @@
 //!                       +--> what retire handles free
 //! ```
 //!
-//! The limits are on all three places together. An object that moves is counted at the new place before it is no longer
-//! counted at the old one, and a retire handle looks at the places in the order in which objects move: so it sees each
-//! object in one place at least, and the limits are not exceeded.
+//! The limits cover all three places together. An object that moves is counted at the new place before it is no longer
+//! counted at the old one, and a retire handle reads the counts in the order in which objects move. So it sees each
+//! object in at least one place, and the limits are not exceeded.
 //!
-//! A retire handle that finds no room takes its turn at a retire list that all of them share, and nobody waits for it. It
-//! takes a share of what has been submitted, and frees it if no reader is in the way. What a reader holds up stays there,
-//! with its grace period, for the next one; the background reclaimer takes it over when it comes by. So no more than a share
-//! is ever there, and a retire handle that is preempted in its turn holds up no more than that.
+//! A retire handle that finds no room takes its turn at a retire list that all handles share; it does not wait for the turn. It
+//! takes a share of what has been submitted, and frees it if no reader is in the way. What a reader holds up stays in the shared
+//! list, with its grace period, for the next handle; the background reclaimer takes it over at its next turn. So the shared list
+//! never has more than a share, and a retire handle that is preempted in its turn holds up no more than that.
 
 use std::sync::Arc;
 
@@ -27,12 +27,12 @@ use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{fence, AtomicUsize, Ordering};
 use stillpoint_sys::sync::{Locked, TryLock};
 
-/// What handles share, each in turn.
+/// The retire list that handles share, each in turn.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Made by the first one.
+    /// Made in the first turn.
     list: Option<RetireList>,
-    /// What the last share of orphans waited for.
+    /// The token that the last share of orphans waited for.
     orphans: u64,
 }
 
@@ -40,27 +40,27 @@ struct Shared {
 pub(crate) struct Inbox {
     core: Arc<Core>,
     stack: Stack,
-    /// What is on the stack, or about to be.
+    /// Objects on the stack, or about to be there.
     submitted: Tally,
-    /// What is in the shared retire list, written by who has the turn.
+    /// Objects in the shared retire list. Written by the handle that has the turn.
     assisted: Tally,
-    /// What is in the reclaimer's retire list, written only by the reclaimer.
+    /// Objects in the reclaimer's retire list. Written only by the reclaimer.
     listed: Tally,
     shared: TryLock<Shared>,
     /// Number of turns that have begun.
     turns: AtomicUsize,
     limits: Limits,
-    /// Number of submitted objects for which the reclaimer wants to be woken.
+    /// Number of submitted objects at which the reclaimer should be woken.
     enough: AtomicUsize,
     handles: AtomicUsize,
-    /// One of the constants below; it only grows. Retire handles come and go: to be without one changes nothing here.
+    /// One of the constants below; it only increases. The lack of retire handles is not a phase: handles come and go.
     phase: AtomicUsize,
 }
 
 pub(crate) const RUNNING: usize = 0;
-/// To free everything, then return.
+/// A run should free everything, then return.
 pub(crate) const STOPPING: usize = 1;
-/// To return at once.
+/// A run should return at once.
 pub(crate) const ABANDONED: usize = 2;
 /// The reclaimer is gone.
 pub(crate) const CLOSED: usize = 3;
@@ -87,11 +87,11 @@ impl Inbox {
     }
 
     pub(crate) fn phase(&self) -> usize {
-        // Acquire: pairs with the release in `advance`: what was submitted before is seen after.
+        // Acquire: pairs with the release in `advance`, so that what was submitted before it is seen.
         self.phase.load(Ordering::Acquire)
     }
 
-    /// What a run is to do: the phase; but without retire handles it is to free everything, then return, as nobody can hand
+    /// What a run should do: the phase. Without retire handles, it should free everything, then return, as no thread can hand
     /// anything in meanwhile, or stop it.
     pub(crate) fn aim(&self) -> usize {
         let is_alone = self.handles.load(orders::handles()) == 0;
@@ -104,7 +104,7 @@ impl Inbox {
         self.core.event().notify();
     }
 
-    /// Objects that were handed in and are not freed yet.
+    /// Number of objects that were handed in and are not freed yet.
     pub(crate) fn pending(&self) -> usize {
         self.submitted.objects() + self.assisted.objects() + self.listed.objects()
     }
@@ -113,8 +113,8 @@ impl Inbox {
 /// The retire handles' side.
 impl Inbox {
     pub(crate) fn add_handle(&self) {
-        // Relaxed: the count grows through existing retire handles or the reclaimer only, and never from 0 during a run, which
-        // has the reclaimer to itself.
+        // Relaxed: the count grows only through existing retire handles or the reclaimer. It never grows from 0 during a run,
+        // which borrows the reclaimer exclusively.
         self.handles.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -127,7 +127,7 @@ impl Inbox {
     /// Takes up room for one object, unless a limit is reached, here or in the domain.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<(), Full> {
         let (objects, total) = self.submitted.add(bytes);
-        // In the order in which objects move.
+        // Reads the counts in the order in which objects move.
         let objects = objects + self.assisted.objects() + self.listed.objects();
         let total = [self.assisted.bytes(), self.listed.bytes(), bytes]
             .into_iter()
@@ -155,26 +155,26 @@ impl Inbox {
         self.core.shared_counters().pend(garbage.bytes());
         self.stack.push(garbage);
         // SeqCst: pairs with the fence in `Event::sleep_unless`: either the reclaimer sees this object before it
-        // sleeps, or its wish is seen here.
+        // sleeps, or this thread sees `enough`.
         fence(Ordering::SeqCst);
         self.tell_of_submissions();
-        // The reclaimer may have been dropped since the phase was looked at; it may not have seen this object then.
+        // The reclaimer may have been dropped since the caller read the phase, without seeing this object.
         if self.phase() == CLOSED {
             self.pass_on();
         }
     }
 
-    /// Wakes the reclaimer if there is enough for it; or if what the caller has submitted may be in the shared retire list by
-    /// now, of which nobody else has told.
+    /// Wakes the reclaimer if enough is submitted. Also wakes it if what the caller has submitted may be in the shared retire
+    /// list by now, since the handle that moved it there notifies no thread.
     pub(crate) fn tell_of_submissions(&self) {
-        // In the order in which objects move.
+        // Reads the counts in the order in which objects move.
         if self.submitted.objects() >= self.enough.load(Ordering::Relaxed) || self.assisted.objects() > 0 {
             self.core.event().notify();
         }
     }
 
-    /// Frees a share of what was submitted, as far as no reader is in the way, and with a full domain of what nobody
-    /// looks after. Waits for nobody: does nothing when another retire handle is at it. Returns the number of objects.
+    /// Frees a share of what was submitted, if no reader is in the way. In a full domain, also frees orphans. Never waits:
+    /// does nothing if another retire handle has the turn. Returns the number of objects.
     ///
     /// # Panics
     /// With the panic of a destructor; what was ready has been freed.
@@ -197,12 +197,12 @@ impl Inbox {
 
 /// The reclaimer's side.
 impl Inbox {
-    /// Moves what was submitted, and what assistants left, to the reclaimer's retire list. Whether there was anything.
+    /// Moves what was submitted, and what assistants left, to the reclaimer's retire list. Returns whether anything was moved.
     pub(crate) fn take_in(&self, list: &mut RetireList) -> bool {
         let before = list.len();
         if let Some(mut turn) = self.begin_on_leftovers() {
             list.take_over(turn.list());
-            // Before the turn ends, which counts what is left there.
+            // Comes before the end of the turn, which counts what is left there.
             self.count_list(list);
         }
         self.move_to(list, &self.listed, usize::MAX);
@@ -213,24 +213,25 @@ impl Inbox {
         self.listed.set(list.len(), list.bytes());
     }
 
-    /// Whether there is nothing but what is in the reclaimer's own retire list, and nobody has the turn.
+    /// Whether all objects are in the reclaimer's own retire list, and no thread has the turn.
     pub(crate) fn is_empty(&self) -> bool {
         let turns = self.turns.load(orders::turns());
-        // In this order: who finds a turn over sees what was left, and what its destructors have submitted. If another turn
-        // has taken that from the stack meanwhile, who finds the stack empty sees that it has begun.
+        // The order matters. A thread that finds a turn over sees what was left, and what the turn's destructors have
+        // submitted. If another turn has taken that from the stack meanwhile, the thread that finds the stack empty sees that
+        // this turn has begun.
         !self.shared.is_locked()
             && self.assisted.objects() == 0
             && self.stack.is_empty()
-            // Relaxed: at least as new as what the look at the stack has acquired.
+            // Relaxed: at least as new as what the load of the stack has acquired.
             && (self.turns.load(Ordering::Relaxed) == turns || busted::is(Variant::TurnsUncounted))
     }
 
-    /// Whether the reclaimer, which wants to be woken for so many objects, has something to take in.
+    /// Whether the reclaimer, which waits for `enough` submitted objects, has something to take in.
     pub(crate) fn has_work(&self, enough: usize) -> bool {
         (!self.stack.is_empty() && self.submitted.objects() >= enough) || self.has_leftovers()
     }
 
-    /// For how many submitted objects the reclaimer is to be woken.
+    /// Sets the number of submitted objects at which the reclaimer should be woken.
     pub(crate) fn set_enough(&self, objects: usize) {
         // Relaxed: ordered by the fences in `submit` and `Event::sleep_unless`.
         self.enough.store(objects, Ordering::Relaxed);
@@ -238,7 +239,7 @@ impl Inbox {
 }
 
 impl Inbox {
-    /// Moves what was submitted, `limit` objects at the most, to a retire list that is counted in `place`.
+    /// Moves what was submitted, at most `limit` objects, to a retire list that is counted in `place`.
     fn move_to(&self, list: &mut RetireList, place: &Tally, limit: usize) {
         if self.stack.is_empty() {
             return;
@@ -258,21 +259,21 @@ impl Inbox {
         if busted::is(Variant::CountedLate) {
             self.submitted.subtract(objects, bytes);
         }
-        // Counted at the new place before it is no longer counted at the old one.
+        // The objects are counted at the new place before they are no longer counted at the old one.
         place.set(list.len(), list.bytes());
         if !busted::is(Variant::CountedLate) {
             self.submitted.subtract(objects, bytes);
         }
     }
 
-    /// Passes what nobody will take in any more to the domain.
+    /// Passes to the domain what no reclaimer will take in any more.
     pub(crate) fn pass_on(&self) {
         let (core, submitted) = (&self.core, &self.submitted);
         core.add_orphans(self.stack.take().oldest_first().inspect(|garbage| {
             submitted.subtract(1, garbage.bytes());
             core.hand_on(garbage);
         }));
-        // Who has the turn does the same at its end.
+        // A thread that has the turn does the same at its end.
         if let Some(mut shared) = self.shared.try_lock() {
             // A retire list that is dropped leaves what it has to the domain.
             drop(shared.list.take());
@@ -280,14 +281,14 @@ impl Inbox {
         }
     }
 
-    /// Takes the turn at the shared retire list, unless somebody has it.
+    /// Takes the turn at the shared retire list, unless another thread has it.
     fn begin(&self) -> Option<Turn<'_>> {
         let shared = self.shared.try_lock()?;
         self.turns.fetch_add(1, orders::turn());
         Some(Turn { inbox: self, shared: Some(shared) })
     }
 
-    /// As [`begin`](Inbox::begin), but only if something was left.
+    /// As [`begin`](Inbox::begin), but only if objects are left there.
     fn begin_on_leftovers(&self) -> Option<Turn<'_>> {
         if self.has_leftovers() {
             self.begin()
@@ -296,23 +297,23 @@ impl Inbox {
         }
     }
 
-    /// Whether something was left in the shared retire list, and nobody is at it.
+    /// Whether objects are left in the shared retire list, and no thread has the turn.
     fn has_leftovers(&self) -> bool {
         self.assisted.objects() > 0 && !self.shared.is_locked()
     }
 }
 
-/// What was submitted while the reclaimer was being dropped.
+/// Passes on what was submitted while the reclaimer was being dropped.
 impl Drop for Inbox {
     fn drop(&mut self) {
         self.pass_on();
     }
 }
 
-/// A turn at the shared retire list. What is left at its end is counted.
+/// A turn at the shared retire list. What is left there is counted at the end.
 struct Turn<'i> {
     inbox: &'i Inbox,
-    /// `None` in the end.
+    /// `None` only during the drop.
     shared: Option<Locked<'i, Shared>>,
 }
 
@@ -321,14 +322,14 @@ impl Turn<'_> {
         self.shared.as_mut().expect("it ends with the drop")
     }
 
-    /// The retire list. Its pace does not matter: who has the turn starts the grace periods.
+    /// The retire list. Its pace does not matter: the thread that has the turn starts the grace periods.
     fn list(&mut self) -> &mut RetireList {
         let core = &self.inbox.core;
         let new = || RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
         self.shared().list.get_or_insert_with(new)
     }
 
-    /// Frees a share of what nobody looks after. What a reader holds up goes back, since nobody serves the shared list: a barrier
+    /// Frees a share of the orphans. What a reader holds up goes back, since no thread serves the shared list, and a barrier
     /// would not find it there. The next share waits until that reader has passed.
     fn reclaim_orphans(&mut self, limit: usize) -> usize {
         let core = &self.inbox.core;
@@ -351,12 +352,12 @@ impl Drop for Turn<'_> {
         inbox.assisted.set(left.0, left.1);
         self.shared = None;
         if was_freed {
-            // For those who wait for room. The reclaimer need not be woken: it does not sleep long while somebody is at
-            // it, or something is left.
+            // Wakes threads that wait for room. The reclaimer need not be woken: its sleeps are short while a thread has the
+            // turn, or something is left.
             inbox.core.event().notify();
         }
-        // SeqCst: pairs with the fence in `Event::notify`, called by `advance`: either the reclaimer's drop finds what is
-        // left, here or on the stack, or its phase is seen here.
+        // SeqCst: pairs with the fence in `Event::notify`, called by `advance`. Either the reclaimer's drop finds what is
+        // left, here or on the stack, or this thread sees its phase.
         if !busted::is(Variant::ClosedUnseen) {
             fence(Ordering::SeqCst);
         }
@@ -366,7 +367,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Numbers of objects and of bytes at one place.
+/// Numbers of objects and bytes at one place.
 #[derive(Debug)]
 struct Tally {
     objects: AtomicUsize,
@@ -378,7 +379,7 @@ impl Tally {
         Self { objects: AtomicUsize::new(0), bytes: AtomicUsize::new(0) }
     }
 
-    /// Adds one object, and returns the numbers before.
+    /// Adds one object. Returns the numbers before.
     fn add(&self, bytes: usize) -> (usize, usize) {
         (self.objects.fetch_add(1, orders::add()), self.bytes.fetch_add(bytes, orders::add()))
     }

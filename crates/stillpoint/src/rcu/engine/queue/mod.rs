@@ -1,4 +1,4 @@
-//! What was retired and is not freed: who has it, how much of it there may be, and how it changes hands.
+//! Objects that were retired and are not freed: which list has them, how many there may be, and how they change hands.
 
 pub(crate) mod callbacks;
 pub(crate) mod inbox;

@@ -1,17 +1,17 @@
-//! Objects that nobody looks after, in the order in which they were left: dropped retirements, and what dropped
-//! reclaimers had.
+//! Orphans: objects that belong to no retire list, in the order in which they were left. They are dropped retirements, and what
+//! dropped reclaimers had.
 //!
 //! ```text
 //!   one  --push-->  incoming (a stack)  --settle, every 64th push-->  line (a chain, the oldest first)
 //!   many --append------------------------------------------------------>|
-//!                                          adopt:  takes the line, parts a share, gives the rest back
+//!                                          adopt:  takes the line, splits off a share, gives the rest back
 //! ```
 //!
-//! The line is *handed around*: whoever wants something of it takes it whole, by one exchange, and gives back what it does
-//! not want, by another. Two chains are joined in constant time, so nothing here takes longer for what others have left,
-//! and no lock is held: a thread that is preempted meanwhile holds up what it has taken, and others go on with what comes
-//! after it. Only a [barrier](Orphans::collect), which is to find everything, waits for it, and keeps others from taking anything until
-//! it has looked. The stack is turned round when it is moved to the line, 64 objects and one for each thread that is just then
+//! Threads *pass the line around*. A thread that wants some of it takes the whole line, by one exchange, and gives back the
+//! rest, by another. Two chains are joined in constant time, so no call takes longer because others have left much. No lock is
+//! held: a thread that is preempted meanwhile holds up what it has taken, and others go on with what comes after it. Only a
+//! [barrier](Orphans::collect), which must find everything, waits for that thread, and keeps others from taking anything until
+//! it has looked. The stack is reversed when it is moved to the line. It then has 64 objects, and one for each thread that is
 //! between its push and its move.
 
 use std::ptr::{self, NonNull};
@@ -27,19 +27,19 @@ use stillpoint_sys::work;
 
 #[derive(Debug)]
 pub(crate) struct Orphans {
-    /// Left one by one, and not in line yet: newer than what is.
+    /// Objects that were left one by one and are not in line yet. They are newer than those in line.
     incoming: Stack,
-    /// Left one by one so far.
+    /// Number of objects that were left one by one so far.
     arrivals: AtomicUsize,
-    /// A box of a chain; null while it is empty, or somebody has it.
+    /// A box of a chain; null while it is empty, or while a thread has taken it.
     line: AtomicPtr<Chain>,
-    /// Number of threads that move objects from one place to another just now, and have them in their hands.
+    /// Number of threads that are moving objects from one place to another.
     movers: AtomicUsize,
-    /// Whether somebody collects everything: then nothing is moved.
+    /// Whether a collector takes everything: then no thread moves objects.
     collects: AtomicBool,
 }
 
-/// The right to have objects in one's hands.
+/// The right to move objects.
 struct Move<'o>(&'o Orphans);
 
 impl Drop for Move<'_> {
@@ -48,10 +48,10 @@ impl Drop for Move<'_> {
     }
 }
 
-/// As long as it exists, nobody else takes objects: what has been left stays where it is.
+/// As long as it exists, no other thread takes objects: what has been left stays where it is.
 pub(crate) struct Collection<'o> {
     orphans: &'o Orphans,
-    /// For those who would have taken some.
+    /// Wakes threads that would have taken objects.
     event: &'o Event,
 }
 
@@ -64,21 +64,21 @@ impl Collection<'_> {
 
 impl Drop for Collection<'_> {
     fn drop(&mut self) {
-        // So that the next one who adopts need not turn round all that was left meanwhile.
+        // Puts what was left meanwhile in line, so that the next thread that adopts need not reverse all of it.
         self.orphans.settle();
-        // Release: pairs with the exchange in `collect`, which is more than an acquire.
+        // Release: pairs with the exchange in `collect`, which is stronger than an acquire.
         self.orphans.collects.store(false, Ordering::Release);
         self.event.notify();
     }
 }
 
-/// Pushes after which one thread moves the stack to the line.
+/// Number of pushes after which a thread moves the stack to the line.
 const SETTLED: usize = if cfg!(loom) { 2 } else { SHARE };
 
-/// Where a chain joins the line.
+/// The end of the line at which a chain joins.
 #[derive(Debug, Clone, Copy)]
 enum End {
-    /// It was in line before what is there now.
+    /// For a chain that was in line before what is there now.
     Front,
     Back,
 }
@@ -94,36 +94,36 @@ impl Orphans {
         }
     }
 
-    /// In the child of a `fork`, where nobody else moves or collects anything. What others had in their hands is lost to it.
+    /// In the child of a `fork`, where no other thread moves or collects objects. What others were moving is lost to the child.
     pub(crate) fn reset_after_fork(&self) {
         // Relaxed, both: there is no other thread.
         self.movers.store(0, Ordering::Relaxed);
         self.collects.store(false, Ordering::Relaxed);
     }
 
-    /// Allows the caller to move objects, unless somebody collects them.
+    /// Allows the caller to move objects, unless a collector takes everything.
     fn begin_move(&self) -> Option<Move<'_>> {
-        // Relaxed: a hint, so that those who are refused do not keep the collector waiting.
+        // Relaxed: a hint, so that refused threads do not keep the collector waiting.
         if self.is_collected() && !busted::is(Variant::CollectorUnseen) {
             return None;
         }
-        // Relaxed: made visible by the fence.
+        // Relaxed: the fence makes it visible.
         self.movers.fetch_add(1, Ordering::Relaxed);
         let own = Move(self);
-        // SeqCst: pairs with the fence in `collect`: either this thread sees the collector, or that one sees the mover.
+        // SeqCst: pairs with the fence in `collect`: either this thread sees the collector, or the collector sees this mover.
         fence(Ordering::SeqCst);
         // Acquire: pairs with the release in the drop of a `Collection`.
         let is_free = !self.collects.load(Ordering::Acquire) || busted::is(Variant::CollectorUnseen);
         is_free.then_some(own)
     }
 
-    /// Whether somebody collects everything: then nothing may be adopted.
+    /// Whether a collector takes everything: then no object may be adopted.
     pub(crate) fn is_collected(&self) -> bool {
         // Relaxed: a hint, or ordered by the fences of the event.
         self.collects.load(Ordering::Relaxed)
     }
 
-    /// Waits by `pause` until nobody moves objects, nor collects them. `None` when that gives up.
+    /// Waits by `pause` until no thread moves or collects objects. `None` if `pause` gives up.
     pub(crate) fn collect<'o>(
         &'o self,
         event: &'o Event,
@@ -148,7 +148,7 @@ impl Orphans {
     /// Leaves one object. Lock-free.
     pub(crate) fn push(&self, garbage: Garbage) {
         self.incoming.push(garbage);
-        // Relaxed: it orders nothing; each thread's own push comes before its turn to move the stack.
+        // Relaxed: it orders nothing. Each thread's own push comes before its turn to move the stack.
         if self.arrivals.fetch_add(1, Ordering::Relaxed) % SETTLED == SETTLED - 1 {
             if let Some(_move) = self.begin_move() {
                 self.settle();
@@ -156,7 +156,7 @@ impl Orphans {
         }
     }
 
-    /// Puts what was left one by one in line.
+    /// Puts in line what was left one by one.
     fn settle(&self) {
         if let Some(chain) = self.take_incoming() {
             self.join(chain, End::Back);
@@ -169,7 +169,7 @@ impl Orphans {
             return orphans.for_each(|garbage| self.incoming.push(garbage));
         };
         if let Some(chain) = Chain::of(orphans) {
-            // What was left one by one came before.
+            // What was left one by one comes first.
             let chain = match self.take_incoming() {
                 Some(mut older) => {
                     older.extend(chain);
@@ -182,12 +182,12 @@ impl Orphans {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        // Acquire: pairs with the release in `take_line`: who finds the line gone sees what its taker did before.
+        // Acquire: pairs with the release in `take_line`. A thread that finds the line gone sees what its taker did before.
         self.line.load(Ordering::Acquire).is_null() && self.incoming.is_empty()
     }
 
-    /// Hands the oldest objects to `adopt`, `limit` of them at the most, unless somebody collects everything. Takes as long as
-    /// that is, whatever is left. Whether it was allowed.
+    /// Hands the oldest objects to `adopt`, at most `limit`, unless a collector takes everything. Takes time in proportion to
+    /// the objects handed out, not to what is left. Returns whether adoption was allowed.
     pub(crate) fn adopt(&self, limit: usize, adopt: impl FnMut(Garbage)) -> bool {
         let own = self.begin_move();
         if own.is_some() {
@@ -196,7 +196,7 @@ impl Orphans {
         own.is_some()
     }
 
-    /// Takes what there is, and gives back what is beyond `limit`.
+    /// Takes the line, and gives back what exceeds `limit`.
     fn part(&self, limit: usize, mut adopt: impl FnMut(Garbage)) {
         let mut left = limit;
         for from in [Self::take_line, Self::take_incoming] {
@@ -226,7 +226,7 @@ impl Orphans {
         (!chain.is_null()).then(|| unsafe { Box::from_raw(chain) })
     }
 
-    /// What was left one by one, the oldest first.
+    /// The objects that were left one by one, oldest first.
     fn take_incoming(&self) -> Option<Box<Chain>> {
         if self.incoming.is_empty() {
             return None;
@@ -234,11 +234,11 @@ impl Orphans {
         Chain::turned(self.incoming.take().into_raw()).map(Box::new)
     }
 
-    /// Puts a chain at an end of the line. Lock-free: it begins again when another thread has put something there.
+    /// Puts a chain at an end of the line. Lock-free: starts again if another thread has put something there.
     fn join(&self, mut chain: Box<Chain>, end: End) {
         loop {
             let own = Box::into_raw(chain);
-            // Relaxed on failure: what is there is not followed before it is taken.
+            // Relaxed on failure: the other chain is not accessed before it is taken.
             let release = orders::join_line();
             if self.line.compare_exchange(ptr::null_mut(), own, release, Ordering::Relaxed).is_ok() {
                 return;
@@ -263,7 +263,7 @@ impl Drop for Orphans {
     }
 }
 
-/// A chain of nodes, the oldest first, each of which belongs to whoever has the chain. Dropping it leaks them.
+/// A chain of nodes, oldest first. The owner of the chain owns the nodes. Dropping the chain leaks them.
 #[derive(Debug)]
 struct Chain {
     first: NonNull<Node>,
@@ -286,7 +286,7 @@ impl Chain {
         Some(chain)
     }
 
-    /// The nodes of a stack, which the caller has taken, turned round.
+    /// Reverses the nodes of a stack, which the caller has taken.
     fn turned(newest: *mut Node) -> Option<Self> {
         let last = NonNull::new(newest)?;
         let (mut first, mut behind) = (last, ptr::null_mut());
@@ -300,17 +300,17 @@ impl Chain {
         }
     }
 
-    /// Joins another chain to the end of this one, in constant time.
+    /// Appends another chain, in constant time.
     fn extend(&mut self, newer: Self) {
         // SAFETY: the nodes belong to the chain.
         unsafe { self.last.as_mut() }.next = newer.first.as_ptr();
         self.last = newer.last;
     }
 
-    /// Parts the oldest object from the others.
+    /// Separates the oldest object from the others.
     fn pop(mut self: Box<Self>) -> (Garbage, Option<Box<Self>>) {
         work::step();
-        // SAFETY: each node came from a `Box`, belongs to the chain, and is parted from it here.
+        // SAFETY: each node came from a `Box`, belongs to the chain, and leaves it here.
         let node = unsafe { Box::from_raw(self.first.as_ptr()) };
         let rest = NonNull::new(node.next).map(|next| {
             self.first = next;
@@ -327,10 +327,10 @@ mod tests {
     /// More than any call looks at.
     const MANY: usize = if cfg!(miri) { 1_000 } else { 100_000 };
 
-    /// Objects that are told by their size.
+    /// Objects that differ in size.
     fn object(bytes: usize) -> Garbage {
         unsafe extern "C-unwind" fn nothing(_: NonNull<()>, _: *const ()) {}
-        // SAFETY: the object has no memory, nothing is done with it, and the context is not used.
+        // SAFETY: the object has no memory, its destructor does nothing, and the context is not used.
         unsafe { Garbage::in_context(NonNull::dangling(), bytes, ptr::null(), nothing) }
     }
 
@@ -384,11 +384,11 @@ mod tests {
         assert!(adopted(&orphans, usize::MAX).into_iter().eq(0..MANY));
     }
 
-    /// Nothing is put in line while somebody collects; that one does it in the end.
+    /// No thread puts objects in line while a collector is at work; the collector does it at its end.
     #[test]
     fn what_was_left_during_a_collection_is_not_turned_round_by_the_next_one() {
         let (orphans, event) = (Orphans::new(), Event::new(std::time::Duration::ZERO));
-        let collection = orphans.collect(&event, || false).expect("nobody is at it");
+        let collection = orphans.collect(&event, || false).expect("no other collection runs");
         (0..MANY).for_each(|bytes| orphans.push(object(bytes)));
         assert!(adopted(&orphans, 1).is_empty(), "it is not allowed");
         drop(collection);
@@ -398,7 +398,7 @@ mod tests {
         assert!(adopted(&orphans, usize::MAX).into_iter().eq(SHARE..MANY));
     }
 
-    /// What is left meanwhile is newer than the rest of what somebody has in his hands.
+    /// Objects left meanwhile are newer than the rest of what a thread has taken.
     #[test]
     fn the_rest_of_a_share_is_older_than_what_was_left_meanwhile() {
         for number in [1, SETTLED] {

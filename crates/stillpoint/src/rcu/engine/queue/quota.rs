@@ -1,19 +1,19 @@
 //! How much may wait in a domain: limits on everything that is retired and not freed, wherever it waits.
 //!
 //! An object takes up room from the moment at which it is retired, or left to the domain, until its destructor has
-//! run: in the retire list of a reclaimer, in the inbox of a background reclaimer, or as an orphan. It carries its room
-//! along from one to the other.
+//! run: in the retire list of a reclaimer, in the inbox of a background reclaimer, or as an orphan. It keeps its room
+//! when it moves between them.
 //!
-//! Room is *reserved* by a compare-and-swap that never exceeds the limit, so that however many threads retire at a
-//! time, no more waits at any moment. What cannot be refused is *charged*, beyond the limit if need be, and counted.
+//! Room is *reserved* by a compare-and-swap that never exceeds the limit, even if many threads retire at the same
+//! time. What cannot be refused is *charged*, beyond the limit if need be, and counted.
 //!
-//! A retire list draws room for [`LOT`] objects at a time, keeps what it has not used ([`Credit`]), and uses it for the next
-//! ones; so most objects cost no read-modify-write on the line that all retirers share. Where the limit is near, it draws
-//! room for one object, and keeps none. Nor does a list in which nothing waits, or one whose objects come with their room: so
-//! nobody is refused for room in the hands of those who do not poll, unless objects of theirs wait.
+//! A retire list draws room for [`LOT`] objects at a time, and keeps what it has not used ([`Credit`]) for the next
+//! ones. So most objects cost no read-modify-write on the cache line that all retirers share. If the limit is near, the list
+//! draws room for one object, and keeps none. A list in which nothing waits keeps none either, nor does a list whose objects
+//! come with their room. So a retirement is refused for room that another list keeps only if objects wait in that list.
 //!
-//! A domain without limits has no room of this kind, and pays nothing. With a limit, each poll that frees costs a fence,
-//! for those who wait for room.
+//! A domain without limits has no quota, and pays nothing. With a limit, each poll that frees costs a fence, to wake
+//! threads that wait for room.
 
 use crate::busted::{self, Variant};
 use crate::rcu::orders;
@@ -26,7 +26,7 @@ use super::retire_list::Limits;
 
 /// Objects for which a retire list draws room at a time.
 const LOT: usize = 64;
-/// Where there is no room for that many lots, the limit is near.
+/// The limit is near if there is no room for this many lots.
 const NEAR: usize = 16;
 
 #[derive(Debug)]
@@ -57,10 +57,10 @@ impl Quota {
         fits
     }
 
-    /// Takes up room for that many objects with that many bytes in all, unless that would exceed a limit.
+    /// Takes up room for `objects` objects with `bytes` bytes in all, unless that would exceed a limit.
     ///
-    /// With both limits, an attempt that fails for its bytes takes up the objects' room for a moment, and another
-    /// attempt may fail for that.
+    /// If there are both limits, an attempt that fails for its bytes takes up the objects' room briefly, and another
+    /// attempt may fail because of that.
     fn draw(&self, objects: usize, bytes: usize) -> bool {
         if !self.objects.reserve(objects) {
             return false;
@@ -72,7 +72,7 @@ impl Quota {
         fits
     }
 
-    /// Whether there is no room for many lots of objects of this size, or of the largest that was ever refused.
+    /// Whether there is no room for many lots of objects of this size, or of the largest size that was ever refused.
     fn is_near(&self, bytes: usize) -> bool {
         // Relaxed: a hint.
         let bytes = bytes.max(self.refused.load(std::sync::atomic::Ordering::Relaxed));
@@ -91,7 +91,7 @@ impl Quota {
         }
     }
 
-    /// One object is freed.
+    /// Gives back the room of an object that was freed.
     pub(crate) fn give_back(&self, bytes: usize) {
         self.objects.give_back(1);
         self.bytes.give_back(bytes);
@@ -105,14 +105,14 @@ impl Quota {
         &self.bytes
     }
 
-    /// Objects that were charged beyond a limit, since the domain was made.
+    /// Number of objects that were charged beyond a limit, since the domain was made.
     pub(crate) fn beyond(&self) -> u64 {
         // Relaxed: a statistic.
         self.beyond.load(std::sync::atomic::Ordering::Relaxed)
     }
 }
 
-/// A number with a limit. Without one, nothing is counted.
+/// A number with a limit. Without a limit, nothing is counted.
 #[derive(Debug)]
 pub(crate) struct Account {
     limit: usize,
@@ -134,7 +134,7 @@ impl Account {
         self.is_limited().then_some(self.limit)
     }
 
-    /// What is taken up; `None` if it is not counted.
+    /// The amount taken up; `None` if it is not counted.
     pub(crate) fn taken(&self) -> Option<usize> {
         // Relaxed: a single look at one counter, which orders nothing.
         self.is_limited().then(|| self.taken.load(Ordering::Relaxed))
@@ -146,25 +146,25 @@ impl Account {
         }
         let fits = |taken: usize| taken.checked_add(amount).filter(|&total| total <= self.limit);
         if busted::is(Variant::RoomByLoad) {
-            // Relaxed: broken in any case.
+            // Relaxed: this variant is broken in any case.
             let total = fits(self.taken.load(Ordering::Relaxed));
             total.inspect(|&total| self.taken.store(total, Ordering::Relaxed));
             return total.is_some();
         }
-        // Relaxed on failure: who is refused relies on nothing.
+        // Relaxed on failure: a caller that is refused relies on nothing.
         self.taken.fetch_update(orders::reserve(), Ordering::Relaxed, fits).is_ok()
     }
 
-    /// Whether there is less room than that.
+    /// Whether there is less room than `amount`.
     fn is_near(&self, amount: usize) -> bool {
         // Relaxed: a hint.
         self.is_limited() && self.limit.saturating_sub(self.taken.load(Ordering::Relaxed)) < amount
     }
 
-    /// Whether it was within the limit.
+    /// Takes up room without regard to the limit. Returns whether the limit still holds.
     fn charge(&self, amount: usize) -> bool {
-        // Relaxed: who is not refused relies on nobody's room. It keeps the release sequence of `give_back`, being a
-        // read-modify-write.
+        // Relaxed: the caller cannot be refused, so it relies on no room that others gave back. As a read-modify-write, this
+        // continues the release sequence of `give_back`.
         !self.is_limited()
             || self.taken.fetch_add(amount, Ordering::Relaxed).saturating_add(amount) <= self.limit
     }
@@ -176,7 +176,7 @@ impl Account {
     }
 }
 
-/// Room that a retire list has drawn and no object takes up.
+/// Room that a retire list has drawn and that no object takes up.
 #[derive(Debug, Default)]
 pub(crate) struct Credit {
     objects: usize,
@@ -184,7 +184,7 @@ pub(crate) struct Credit {
 }
 
 impl Credit {
-    /// Uses room for one object, if it is there.
+    /// Uses room for one object, if there is enough.
     #[inline]
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
         let fits = self.objects > 0 && self.bytes >= bytes;
@@ -195,7 +195,7 @@ impl Credit {
         fits
     }
 
-    /// Takes up room for one object: from what is at hand, or from the quota, in a lot if there is much room.
+    /// Takes up room for one object: from this credit, or from the quota, in a lot if there is much room.
     pub(crate) fn reserve(&mut self, quota: &Quota, bytes: usize) -> bool {
         if self.take(bytes) {
             return true;
@@ -209,7 +209,7 @@ impl Credit {
         quota.reserve(bytes)
     }
 
-    /// An object is freed: its room is kept for the next ones, or given back.
+    /// Takes in the room of a freed object: keeps it for the next ones, or gives it back.
     pub(crate) fn add(&mut self, quota: &Quota, bytes: usize) {
         self.objects += 1;
         self.bytes += bytes;
@@ -218,14 +218,14 @@ impl Credit {
         }
     }
 
-    /// After a look at what is ready: an owner that is `idle` keeps nothing, nor does anybody where the limit is near. Whether
-    /// something was given back.
+    /// Called after a look at what is ready. Gives the room back if the owner is `idle`, or if the limit is near. Returns whether
+    /// any room was given back.
     pub(crate) fn settle(&mut self, quota: &Quota, idle: bool) -> bool {
         let is_too_much = self.objects > 0 && (idle || quota.is_near(self.bytes.div_ceil(self.objects)));
         is_too_much && self.give_back(quota)
     }
 
-    /// Gives everything back. Whether there was anything.
+    /// Gives back all room. Returns whether there was any.
     pub(crate) fn give_back(&mut self, quota: &Quota) -> bool {
         let Self { objects, bytes } = std::mem::take(self);
         let is_some = objects > 0 || bytes > 0;

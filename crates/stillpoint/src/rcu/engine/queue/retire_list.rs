@@ -1,14 +1,14 @@
-//! One owner's objects that wait for their grace period, in the order in which they were retired.
+//! The objects of one owner that wait for their grace period, in the order in which they were retired.
 //!
 //! ```text
 //!   queue:   [ batch: token 7 | batch: token 9 | open ]      held: objects that a hazard slot pinned
 //! ```
 //!
-//! New objects join the *open* end. A poll starts a token for all that is open, unless the last start was too
-//! short a time ago: so a burst of retirements shares one token and one fence. Objects whose token is over are
-//! compared with the hazard slots, gathered once for all of them; those that are pinned move to `held` and
-//! are compared again at later polls, which then cost a look at every hazard slot of the domain. A poll with a limit looks
-//! at that many objects, of the queue and of those held in turns, so that neither keeps the other one waiting.
+//! New objects join the *open* end. A poll starts a token for all open objects, unless the last start was too
+//! recent. So a burst of retirements shares one token and one fence. Objects whose token is over are
+//! compared with the hazard slots, which are gathered once for all of them. Pinned objects move to `held` and
+//! are compared again at later polls. Such a poll reads every hazard slot of the domain. A poll with a limit looks
+//! at that many objects, of the queue and of `held` in turn, so that neither keeps the other waiting.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,18 +29,18 @@ use crate::rcu::stall::Behind;
 use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::{tsan, work};
 
-/// Orphans of the domain that one call adopts at the most, and objects of others that a retirer without room frees.
+/// Most orphans that one call adopts, and most objects of others that a retirer without room frees.
 pub(crate) const SHARE: usize = 64;
 
-/// Full batches that gather for one heavy fence at the most, if [fences](super::super::core::grace) came too often otherwise.
+/// Most full batches that gather for one heavy fence, if [fences](super::super::core::grace) would otherwise come too often.
 pub(crate) const GATHERED: usize = 32;
 
-/// When a poll starts a token for what is open.
+/// When a poll starts a token for the open objects.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
-    /// At once when so many objects are open.
+    /// At once if this many objects are open.
     pub(crate) batch: usize,
-    /// Otherwise when the last start was so long ago.
+    /// Otherwise, this long after the last start.
     pub(crate) interval: Duration,
 }
 
@@ -61,7 +61,7 @@ impl Limits {
     pub(crate) const NONE: Self = Self { objects: usize::MAX, bytes: usize::MAX };
 }
 
-/// Whose limit is in the way of an object.
+/// The limit that is in the way of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Full {
     Queue,
@@ -74,9 +74,9 @@ pub(crate) struct RetireList {
     counters: Claim<Counters>,
     pace: Pace,
     limits: Limits,
-    /// Objects up to which nobody else need be asked: 0 if the domain has limits of its own.
+    /// Up to this many objects, room need not be asked of the domain: 0 if the domain has limits of its own.
     at_once: usize,
-    /// If it has, and what is taken in here reserves its room.
+    /// In a domain with limits: the room that the list keeps, and whether objects that are taken in here reserve their room.
     credit: Credit,
     reserves: bool,
     queue: VecDeque<Garbage>,
@@ -84,21 +84,21 @@ pub(crate) struct RetireList {
     batches: VecDeque<Batch>,
     /// Objects at the back of the queue that have no token yet.
     open: usize,
-    /// Whether somebody has [closed](RetireList::close) the queue since it was looked at: then full batches do not gather.
+    /// Whether the queue was [closed](RetireList::close) since the last look: then full batches do not gather.
     hurries: bool,
     held: Vec<Held>,
-    /// The next one of them to be compared; polls go round.
+    /// The index in `held` of the next object to be compared; polls go round.
     next_held: usize,
-    /// No object that is held has waited since before that.
+    /// No held object has waited since before this age of the domain.
     held_since: Option<Duration>,
-    /// The same for those that were found pinned in this round.
+    /// The same for the objects that were found pinned in this round.
     round_since: Option<Duration>,
-    /// Whether the odd one of a limit is for those held.
+    /// Whether the odd one of a limit is for held objects.
     favours_held: bool,
     bytes: usize,
-    /// Age of the domain when a token was started last.
+    /// Age of the domain when a token was last started.
     started: Option<Duration>,
-    /// For readers that are in the way.
+    /// Boosts readers that are in the way.
     booster: Booster,
     /// Scratch memory of a poll.
     hazards: Vec<usize>,
@@ -116,22 +116,22 @@ struct Batch {
 #[derive(Debug)]
 struct Held {
     garbage: Garbage,
-    /// As for its batch.
+    /// As in its batch.
     started: Duration,
 }
 
 /// What is in the way of the next object.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Obstacle<'c> {
-    /// Nothing, or there is no object.
+    /// There is no obstacle, or no object.
     Nothing,
     Reader(&'c Record),
     Hazard,
-    /// Its token is to be started then; `None` for the end of time.
+    /// The object's token is started at this time; `None` if the clock cannot represent it.
     Pace(Option<Instant>),
 }
 
-// SAFETY: the claim points into the core, which the retire list keeps alive, and everything else is `Send`; nothing
+// SAFETY: the claim points into the core, which the retire list keeps alive, and everything else is `Send`. Nothing
 // is bound to the thread.
 unsafe impl Send for RetireList {}
 
@@ -161,8 +161,8 @@ impl RetireList {
         }
     }
 
-    /// A list that a barrier sees, with the oldest `limit` of the objects that nobody looks after, at the most. What is not freed in
-    /// the end goes back with the list.
+    /// A list that a barrier sees, with at most `limit` orphans, the oldest ones. What is not freed goes
+    /// back with the list at its drop.
     pub(crate) fn of_orphans(core: &Arc<Core>, limit: usize) -> Self {
         let mut list = Self::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
         list.set_served(true);
@@ -182,12 +182,12 @@ impl RetireList {
         self.bytes
     }
 
-    /// Objects past their grace period that hazard slots hold.
+    /// Number of objects past their grace period that hazard slots hold.
     pub(crate) fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Number of objects that protected loads of the calling thread hold: to wait for one of them would be for ever.
+    /// Number of objects that protected loads of the calling thread hold: a wait for one of them would never end.
     pub(crate) fn held_by_caller(&self) -> usize {
         if self.held.is_empty() {
             return 0;
@@ -196,12 +196,12 @@ impl RetireList {
         self.held.iter().filter(|held| own.contains(&held.garbage.address())).count()
     }
 
-    /// Whether one more object of this size is within the queue's own limits.
+    /// Whether one more object of this size fits within the queue's own limits.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.len() < self.limits.objects && self.fits(bytes)
     }
 
-    /// Takes up room for one more object, if that needs no look at the domain.
+    /// Takes up room for one more object, if that needs no access to the domain.
     #[inline]
     pub(crate) fn reserve_at_once(&mut self, bytes: usize) -> bool {
         let is_free = self.len() < self.at_once && self.fits(bytes);
@@ -229,12 +229,12 @@ impl RetireList {
         }
     }
 
-    /// As [`reserve`](RetireList::reserve), but frees what is ready first, if need be: of its own, batch by batch until
-    /// there is room, or a batch of which readers hold everything; and if it is the domain that is full, a share of what
-    /// nobody looks after.
+    /// As [`reserve`](RetireList::reserve), but first frees what is ready, if need be. It frees its own objects, batch by batch,
+    /// until there is room, or readers hold a whole batch. If the domain is full, it also frees a share of the
+    /// orphans.
     ///
     /// # Panics
-    /// With the panic of a destructor; no room is taken up then.
+    /// With the panic of a destructor; then no room is taken up.
     pub(crate) fn make_room(&mut self, bytes: usize) -> Result<(), Full> {
         let mut answer = self.reserve(bytes);
         if answer.is_ok() {
@@ -251,8 +251,8 @@ impl RetireList {
         answer
     }
 
-    /// Adopts a share of the orphans and frees what is ready of it. Nothing is adopted while what is here already waits
-    /// for a reader: the orphans would wait for the same one.
+    /// Adopts a share of the orphans and frees what is ready of it. Adopts nothing while objects of this list already wait
+    /// for a reader: the orphans would wait for the same reader.
     fn reclaim_orphans(&mut self) -> usize {
         if self.awaits_readers() {
             return 0;
@@ -262,7 +262,7 @@ impl RetireList {
         self.advance(SHARE)
     }
 
-    /// Whether a grace period of what is here had not ended at the last look.
+    /// Whether a grace period of this list had not ended at the last look.
     pub(crate) fn awaits_readers(&self) -> bool {
         !self.batches.is_empty()
     }
@@ -272,7 +272,7 @@ impl RetireList {
         unsafe { self.counters.slot() }
     }
 
-    /// Takes in an object that was retired just now, and that cannot be refused.
+    /// Takes in an object that was just retired and cannot be refused.
     pub(crate) fn retire(&mut self, garbage: Garbage) {
         if self.shares_room() && !self.credit.take(garbage.bytes()) {
             self.core.charge(garbage.bytes());
@@ -280,19 +280,19 @@ impl RetireList {
         self.retire_reserved(garbage);
     }
 
-    /// Takes in an object that was retired just now, and has its room.
+    /// Takes in an object that was just retired and has its room.
     #[inline]
     pub(crate) fn retire_reserved(&mut self, garbage: Garbage) {
         self.counters().count_retired();
         self.push(garbage);
     }
 
-    /// Says whether a thread looks after the list until it is empty.
+    /// Sets whether a thread looks after the list until it is empty.
     pub(crate) fn set_served(&self, is_served: bool) {
         self.counters().set_served(is_served);
     }
 
-    /// Takes over what another one has. Its grace periods begin anew.
+    /// Takes over the objects of another list. Their grace periods start anew.
     pub(crate) fn take_over(&mut self, other: &mut Self) {
         for garbage in other.take_all() {
             self.push(garbage);
@@ -300,7 +300,7 @@ impl RetireList {
         other.count_nothing();
     }
 
-    /// Leaves what waits here to the domain. From then on no thread looks after the list.
+    /// Leaves the objects to the domain. From then on no thread looks after the list.
     pub(crate) fn pass_on(&mut self) {
         let (is_left, is_early) = (self.len() > 0, busted::is(Variant::LeftEarly));
         if is_left && is_early {
@@ -308,12 +308,12 @@ impl RetireList {
         }
         let pending = self.take_all();
         if busted::is(Variant::DropFrees) {
-            // SAFETY: none; this is what the broken variant is about.
+            // SAFETY: none. This is the broken variant.
             pending.for_each(|garbage| drop(unsafe { garbage.free() }));
         } else {
             self.core.add_orphans(pending);
         }
-        // A barrier that has looked at the list before this begins again, and one that looks at it after this finds the objects.
+        // A barrier that has looked at the list before this starts again; one that looks at it after this finds the objects.
         if is_left && !is_early {
             self.counters().count_left();
         }
@@ -321,7 +321,7 @@ impl RetireList {
         self.set_served(false);
     }
 
-    /// Everything that waits here, which is empty afterwards.
+    /// Takes all objects. The list is empty afterwards.
     fn take_all(&mut self) -> impl Iterator<Item = Garbage> {
         self.batches.clear();
         (self.open, self.bytes) = (0, 0);
@@ -330,7 +330,7 @@ impl RetireList {
         held.chain(std::mem::take(&mut self.queue))
     }
 
-    /// Nothing waits here.
+    /// Updates the counters for an empty list.
     fn count_nothing(&self) {
         let counters = self.counters();
         counters.set_pending(0, 0);
@@ -339,7 +339,7 @@ impl RetireList {
         counters.set_under_way(None);
     }
 
-    /// Takes in an object that was counted before, and has its room.
+    /// Takes in an object that was counted before and has its room.
     #[inline(always)]
     pub(crate) fn push(&mut self, garbage: Garbage) {
         self.bytes += garbage.bytes();
@@ -348,7 +348,7 @@ impl RetireList {
         self.counters().set_pending(self.len(), self.bytes);
     }
 
-    /// Takes the oldest `limit` of the objects that nobody looks after, at the most, and leaves the others to others.
+    /// Adopts at most `limit` orphans, the oldest ones.
     pub(crate) fn adopt(&mut self, limit: usize) {
         if limit > 0 && self.core.has_orphans() {
             let core = Arc::clone(&self.core);
@@ -356,7 +356,7 @@ impl RetireList {
         }
     }
 
-    /// Adopts a bounded share of orphans, as far as there is room, and then does as [`poll_own`](RetireList::poll_own).
+    /// Adopts a bounded share of orphans, up to the limits, and then does as [`poll_own`](RetireList::poll_own).
     ///
     /// # Panics
     /// As [`poll_own`](RetireList::poll_own).
@@ -367,8 +367,8 @@ impl RetireList {
         self.poll_own(limit)
     }
 
-    /// Frees what is ready: looks at `limit` objects at the most. Returns how many it has freed. Never waits for a reader. Adopts
-    /// nothing: lists that a barrier does not see must not.
+    /// Frees what is ready: looks at `limit` objects at most. Returns how many it has freed. Never waits for a reader. Adopts
+    /// nothing: a list that barriers do not see must not adopt.
     ///
     /// # Panics
     /// With the first panic of a destructor, after all that was ready has been freed.
@@ -382,7 +382,7 @@ impl RetireList {
         self.go_on(limit, is_early)
     }
 
-    /// As [`poll_own`](RetireList::poll_own), but starts nothing, and does not mind the pace.
+    /// As [`poll_own`](RetireList::poll_own), but starts nothing, and ignores the pace.
     ///
     /// # Panics
     /// Also with a panic of the stall hook.
@@ -410,10 +410,10 @@ impl RetireList {
         freed
     }
 
-    /// Tells the stall hook of the reader in the way, if it has been there for long.
+    /// Reports the reader in the way to the stall hook, if it has been there for long.
     ///
     /// # Panics
-    /// As the hook does.
+    /// With the panic of the hook.
     fn report_stall(&self) {
         let Some(batch) = self.batches.front().filter(|batch| self.core.may_be_stalled(batch.started)) else {
             return;
@@ -424,7 +424,7 @@ impl RetireList {
         }
     }
 
-    /// Age of the domain when the oldest grace period was started that is not known to be over.
+    /// Age of the domain at the start of the oldest grace period that is not known to be over.
     fn oldest(&self) -> Option<Duration> {
         self.batches.front().map(|batch| batch.started)
     }
@@ -434,22 +434,22 @@ impl RetireList {
         self.core.stall_is_due(self.oldest())
     }
 
-    /// Ends what is left of the boost that readers got for these objects.
+    /// Ends what remains of the boosts that readers got for these objects.
     pub(crate) fn end_boost(&mut self) {
         self.booster.end(&self.core);
     }
 
-    /// Number of objects that the open batch lacks.
+    /// Number of objects by which the open batch is short.
     pub(crate) fn missing(&self) -> usize {
         self.pace.batch.saturating_sub(self.open)
     }
 
-    /// Whether fewer objects that are not held wait than gather for one heavy fence.
+    /// Whether fewer objects wait, apart from held ones, than gather for one heavy fence.
     pub(crate) fn is_short(&self) -> bool {
         self.queue.len() < GATHERED.saturating_mul(self.pace.batch)
     }
 
-    /// Age of the domain at which what waits for a grace period is to be looked at, unless that is at once: full batches
+    /// Age of the domain at which to look at what waits for a grace period, if that is not at once because full batches
     /// gather for one heavy fence.
     fn due(&self) -> Option<Duration> {
         let is_full = |batch: &&Batch| batch.objects >= self.pace.batch;
@@ -458,7 +458,7 @@ impl RetireList {
         self.core.protocol.due(batch.token)
     }
 
-    /// The same, unless that is over. `now` is the age of the domain, if the caller knows it.
+    /// As `due`, if that time is still to come. `now` is the age of the domain, if the caller knows it.
     fn due_later(&self, now: Option<Duration>) -> Option<Duration> {
         self.due().filter(|&due| due > now.unwrap_or_else(|| self.core.age()))
     }
@@ -471,7 +471,7 @@ impl RetireList {
             || due()
     }
 
-    /// Starts a token for what is open, whatever the pace, which the next poll does not mind either. Returns the token that
+    /// Starts a token for the open objects, whatever the pace, which the next poll ignores, too. Returns the token that
     /// the newest object waits for.
     pub(crate) fn close(&mut self) -> Option<u64> {
         if self.open > 0 {
@@ -491,8 +491,8 @@ impl RetireList {
 
     /// Counts the objects at the front whose token is over, until there are `limit` or more.
     ///
-    /// A batch is not fenced before the ones in front of it are over, since it could not go sooner; the fence then
-    /// serves all that have been started.
+    /// A batch is not fenced before the batches in front of it are over, since it could not be freed sooner. Its fence then
+    /// serves all tokens that have been started.
     fn ready(&mut self, limit: usize) -> usize {
         let mut ready = 0;
         for batch in &self.batches {
@@ -504,7 +504,7 @@ impl RetireList {
             let over = match answer {
                 Ok(Grace::Over) => true,
                 Ok(Grace::HeldUp(_)) => busted::is(Variant::IgnoreRegions),
-                // The domain remembers the error; what was fenced before may still go.
+                // The domain keeps the error. What was fenced before may still be freed.
                 Err(_) => false,
             };
             if !over || ready >= limit {
@@ -515,8 +515,8 @@ impl RetireList {
         ready
     }
 
-    /// Frees the first `ready` objects of the queue, and what is held, as far as no hazard slot holds them. Looks at `limit`
-    /// objects at the most: half of them of each kind, and more where the other kind has fewer.
+    /// Frees the first `ready` objects of the queue, and the held objects, unless a hazard slot holds them. Looks at `limit`
+    /// objects at most: half of them of each kind, and more of one kind if the other has fewer.
     fn sweep(&mut self, ready: usize, limit: usize) -> usize {
         let mut freed = Freed::default();
         if ready > 0 || !self.held.is_empty() {
@@ -530,7 +530,7 @@ impl RetireList {
             self.favours_held = !self.favours_held;
             let of_held = self.held.len().min(half.max(limit.saturating_sub(ready)));
             let of_queue = ready.min(limit - of_held);
-            // Decided once for all objects: those of a domain without limits have no room to give back.
+            // Decided once for all objects: in a domain without limits, they have no room to give back.
             if self.shares_room() {
                 self.sweep_held::<true>(of_held, &mut freed);
                 self.sweep_queue::<true>(of_queue, &mut freed);
@@ -539,14 +539,14 @@ impl RetireList {
                 self.sweep_queue::<false>(of_queue, &mut freed);
             }
         }
-        // For barriers.
+        // Pairs with the acquire of a barrier.
         tsan::release(&*self.core);
         self.account(freed.objects);
         panics::resume(freed.panic);
         freed.objects
     }
 
-    /// Looks at `number` of the objects that are held, and goes on with the next ones at the next call.
+    /// Looks at `number` of the held objects. The next call goes on with the next ones.
     fn sweep_held<const ROOM: bool>(&mut self, number: usize, freed: &mut Freed) {
         for _ in 0..number {
             let held = &self.held[self.next_held];
@@ -576,7 +576,7 @@ impl RetireList {
         }
     }
 
-    /// The object at the front, whose batch is over.
+    /// Removes the object at the front, whose batch is over.
     fn pop_ready(&mut self) -> (Garbage, Duration) {
         let batch = self.batches.front_mut().expect("ready objects belong to a batch");
         let started = batch.started;
@@ -599,8 +599,8 @@ impl RetireList {
         unsafe { self.destroy::<ROOM>(garbage, freed) };
     }
 
-    /// Runs the destructor, and gives the object's room back (if it may have any: `ROOM`), in this order: whoever gets
-    /// the room comes after it.
+    /// Runs the destructor, then gives the object's room back (if it may have any: `ROOM`). The order matters: the thread that
+    /// gets the room comes after the destructor.
     ///
     /// # Safety
     /// No reader can hold the object any more.
@@ -610,7 +610,7 @@ impl RetireList {
             self.core.give_room_back(bytes);
         }
         freed.objects += 1;
-        // SAFETY: the caller's promise.
+        // SAFETY: no reader can hold the object, by the caller's promise.
         if let Err(panic) = unsafe { garbage.free() } {
             panics::keep_first(&mut freed.panic, panic);
         }
@@ -623,7 +623,7 @@ impl RetireList {
         let idle = !self.reserves || self.len() == 0;
         let is_given = self.core.quota().is_some_and(|quota| self.credit.settle(quota, idle));
         if is_given || (freed > 0 && self.shares_room()) {
-            // For those who wait for room.
+            // Wakes threads that wait for room.
             self.core.event().notify();
         }
         let counters = self.counters();
@@ -636,7 +636,7 @@ impl RetireList {
         counters.set_under_way(self.batches.front().map(|batch| (batch.token, batch.started)));
     }
 
-    /// Frees at once what belongs to `context`, whose owner goes; the first panic of a destructor is returned.
+    /// Frees at once the objects of `context`, whose owner is being dropped. Returns the first panic of a destructor.
     ///
     /// # Safety
     /// No reader can hold an object of `context` any more.
@@ -644,7 +644,7 @@ impl RetireList {
         let mut freed = Freed::default();
         for garbage in self.take_all() {
             if garbage.is_of(context) {
-                // SAFETY: the caller's promise.
+                // SAFETY: no reader can hold the object, by the caller's promise.
                 unsafe { self.destroy::<true>(garbage, &mut freed) };
             } else {
                 self.push(garbage);
@@ -676,7 +676,7 @@ impl RetireList {
     }
 }
 
-/// The earlier of two ages of the domain that may not be there.
+/// The earlier of two ages of the domain, each of which may be missing.
 fn oldest(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     one.into_iter().chain(other).min()
 }
@@ -687,7 +687,7 @@ struct Freed {
     panic: Option<Panic>,
 }
 
-/// What is pending passes to the domain.
+/// Passes what is pending to the domain.
 impl Drop for RetireList {
     fn drop(&mut self) {
         self.end_boost();

@@ -1,8 +1,9 @@
 //! The retire lists of threads that write to cells of the default domain.
 //!
-//! Each such thread has a list, behind a lock that nobody waits for: while another thread is at the list, its owner
-//! leaves objects to the domain instead. The owner polls with nearly each of its writes. When it is silent for a while, or its
-//! thread has ended, those polls come from others: each poll of the domain passes by one list, in turn, and looks whether it has to.
+//! Each such thread has a list, behind a lock that no thread waits for: while another thread has the lock, the owner
+//! leaves objects to the domain instead. The owner polls with nearly each of its writes. If it is silent for a while, or its
+//! thread has ended, other threads poll for it. Each poll of the domain visits one list, in turn, and checks whether its owner
+//! is silent.
 //!
 //! The argument is in `docs/design/rcu.md`.
 
@@ -17,16 +18,17 @@ use crate::rcu::engine::Core;
 use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::{Locked, TryLock};
 
-// Not modelled: a hint for those who pass by.
+// Not modelled: hints for visiting threads.
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// An owner that has not polled for that long is silent.
+/// An owner that has not polled for this long is silent.
 const SILENT: Duration = if cfg!(loom) { Duration::ZERO } else { Duration::from_millis(1) };
 
 /// While at most this many objects wait, an owner polls with each write; beyond that, with one write of this many.
 const EAGER: usize = 32;
 
-/// Objects that an owner's poll looks at: if protected loads hold a share of them, it frees more than have come since the last one.
+/// Most objects that an owner's poll looks at. Even if protected loads hold a share of them, it frees more than have come since
+/// the last poll.
 const LOOKED_AT: usize = 2 * SHARE;
 
 #[derive(Debug, Default)]
@@ -34,35 +36,35 @@ pub(crate) struct Shelf {
     list: TryLock<Option<RetireList>>,
     /// Age of the domain in nanoseconds at the owner's last poll; 0 while nothing waits.
     polled: AtomicU64,
-    /// Whether the list was locked by a thread of the parent that a child of a `fork` does not have.
+    /// Whether the list was locked by a thread of the parent that does not exist in this child of a `fork`.
     is_lost: AtomicBool,
 }
 
 impl Shelf {
-    /// Takes the turn at the list, unless somebody has it.
+    /// Takes the turn at the list, unless a thread has it.
     fn begin(&self) -> Option<Turn<'_>> {
         self.list.try_lock().map(|list| Turn { shelf: self, list })
     }
 
-    /// Whether something waits here.
+    /// Whether objects wait here.
     fn is_in_use(&self) -> bool {
         // Relaxed: a hint, or ordered by the fences of the event.
         self.polled.load(Ordering::Relaxed) != 0 && !self.is_lost()
     }
 
-    /// Whether nobody will ever unlock the list.
+    /// Whether the list stays locked for ever.
     fn is_lost(&self) -> bool {
-        // Relaxed: set while there was one thread.
+        // Relaxed: set while there was only one thread.
         self.is_lost.load(Ordering::Relaxed)
     }
 
-    /// In the child of a `fork`: gives up the list if it is locked. If it is by the calling thread, in whose destructor this is, the
-    /// end of the turn says so.
+    /// In the child of a `fork`: gives up the list if it is locked. If the calling thread has the lock, because it is in a
+    /// destructor, the end of the turn takes this back.
     fn reset_after_fork(&self) {
         self.is_lost.store(self.list.is_locked(), Ordering::Relaxed);
     }
 
-    /// Whether something waits here, and the owner does not poll, or is gone.
+    /// Whether objects wait here, and the owner does not poll, or is gone.
     fn is_silent(&self, age: Duration) -> bool {
         // Relaxed: a hint.
         let polled = self.polled.load(Ordering::Relaxed);
@@ -70,7 +72,7 @@ impl Shelf {
     }
 }
 
-/// The right to use the list. Says at its end whether something waits there, after a panic, too.
+/// The right to use the list. At its end, also after a panic, it records whether objects wait there.
 struct Turn<'s> {
     shelf: &'s Shelf,
     list: Locked<'s, Option<RetireList>>,
@@ -83,7 +85,7 @@ impl Turn<'_> {
         self.shelf.polled.store(age.as_nanos() as u64 | 1, Ordering::Relaxed);
     }
 
-    /// Polls in place of the owner. An empty list goes, with its memory: the owner may be gone.
+    /// Polls in place of the owner. Frees an empty list with its memory: the owner may be gone.
     fn pass_by(&mut self, limit: usize) -> usize {
         let freed = self.list.as_mut().map_or(0, |list| list.poll_own(limit));
         if self.list.as_ref().is_some_and(|list| list.len() == 0) {
@@ -104,7 +106,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Where a thread's list is, and where the thread is in its round.
+/// A thread's list, and its position in its round through the others.
 #[derive(Debug)]
 pub(crate) struct OwnShelf {
     claim: Claim<Shelf>,
@@ -112,7 +114,7 @@ pub(crate) struct OwnShelf {
     round: Round,
 }
 
-/// Which list comes next.
+/// The number of the list that is visited next.
 #[derive(Debug, Default)]
 pub(crate) struct Round(usize);
 
@@ -121,14 +123,14 @@ impl OwnShelf {
         Self { claim: core.shelves.claim(), writes: 0, round: Round::default() }
     }
 
-    /// Takes in an object that was unlinked just now, and frees what is ready: looks at no more than a share of the objects in
-    /// the list, of those in another one, and of those that nobody looks after.
+    /// Takes in an object that was just unlinked, and frees what is ready. Looks at a bounded number of objects: in this
+    /// list, in another one, and among the orphans.
     ///
     /// # Panics
     /// With the panic of a destructor; the object has been taken in.
     pub(crate) fn put(&mut self, core: &Arc<Core>, garbage: Garbage) {
         let Some(mut turn) = self.shelf(core).begin() else {
-            // Somebody is at it, or this is a destructor that runs in a poll of the list.
+            // Another thread has the lock, or this is a destructor that runs in a poll of the list.
             return core.leave_behind(garbage);
         };
         let new = || RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
@@ -143,13 +145,13 @@ impl OwnShelf {
             turn.polled(core.age());
         }
         if len == 1 {
-            // For a background reclaimer that sleeps.
+            // Wakes a background reclaimer that sleeps.
             core.event().notify();
         }
         // Destructors do not nest: what one of them retires waits for the next poll.
         if !is_freeing() {
             turn.list.as_mut().map(|list| {
-                // Otherwise it could grow without an end by what others leave.
+                // Otherwise the list could grow without limit by what others leave.
                 if list.is_short() {
                     list.adopt(SHARE);
                 }
@@ -160,7 +162,7 @@ impl OwnShelf {
         }
     }
 
-    /// Where the list is; another one when that is lost.
+    /// The thread's list; a new one if that is lost.
     fn shelf<'c>(&mut self, core: &'c Core) -> &'c Shelf {
         loop {
             // SAFETY: the core is borrowed, and owns the registry.
@@ -168,12 +170,13 @@ impl OwnShelf {
             if !shelf.is_lost() {
                 return shelf;
             }
-            // The slot stays claimed: nobody else gets it.
+            // The slot stays claimed: no other thread gets it.
             self.claim = core.shelves.claim();
         }
     }
 
-    /// The owner's thread ends. What waits stays where it is: others pass by, and the next thread that gets the slot.
+    /// Called at the end of the owner's thread. The objects stay in the list: other threads visit it, and the next thread that
+    /// gets the slot continues it.
     pub(crate) fn end(&mut self, core: &Core) {
         if let Some(list) = self.shelf(core).begin().as_mut().and_then(|turn| turn.list.as_mut()) {
             list.end_boost();
@@ -186,7 +189,7 @@ impl OwnShelf {
 pub(crate) type Shelves = Registry<Shelf>;
 
 impl Core {
-    /// Polls the list of a thread that is silent, if it is its turn. Does nothing in a domain without such lists.
+    /// Polls the list of a silent thread, if its turn has come. Does nothing in a domain without such lists.
     ///
     /// # Panics
     /// With the panic of a destructor.
@@ -200,7 +203,7 @@ impl Core {
         }
     }
 
-    /// Polls the lists of all threads that are silent. Whether something was freed; the first panic is kept in `first`.
+    /// Polls the lists of all silent threads. Returns whether anything was freed; the first panic is kept in `first`.
     pub(crate) fn pass_by_all(&self, first: &mut Option<Panic>) -> bool {
         let mut freed = 0;
         for shelf in self.shelves.iter_all().filter(|shelf| shelf.is_in_use()) {
@@ -215,18 +218,18 @@ impl Core {
         freed > 0
     }
 
-    /// Whether something waits in the list of a thread.
+    /// Whether objects wait in the list of a thread.
     pub(crate) fn has_shelved(&self) -> bool {
         self.shelves.iter_all().any(Shelf::is_in_use)
     }
 
-    /// In the child of a `fork`: gives up the lists at which other threads of the parent were.
+    /// In the child of a `fork`: gives up the lists that other threads of the parent had locked.
     pub(crate) fn reset_shelves_after_fork(&self) {
         self.shelves.iter_all().for_each(Shelf::reset_after_fork);
     }
 
-    /// Takes over what waits in the lists of all threads, each once, and waits by `pause` while somebody is at one. False when that
-    /// gives up.
+    /// Takes over the objects in the lists of all threads, each list once. Waits by `pause` while another thread has a list.
+    /// Returns false if `pause` gives up.
     pub(crate) fn take_shelved(&self, list: &mut RetireList, mut pause: impl FnMut() -> bool) -> bool {
         for shelf in self.shelves.iter_all().filter(|shelf| !shelf.is_lost()) {
             let mut turn = shelf.begin();
@@ -250,7 +253,7 @@ mod tests {
 
     const MANY: usize = if cfg!(miri) { 300 } else { 10_000 };
 
-    /// A thread's list in a domain of its own.
+    /// A thread's list in a separate domain.
     struct Scene {
         domain: Domain,
         own: OwnShelf,
@@ -283,7 +286,7 @@ mod tests {
         }
     }
 
-    /// Lists in a domain's shelves keep it alive: those of the default domain may.
+    /// Lists in a domain's shelves keep the domain alive. The default domain may have such lists, since it never ends.
     impl Drop for Scene {
         fn drop(&mut self) {
             for shelf in self.domain.core().shelves.iter_all() {
@@ -309,7 +312,7 @@ mod tests {
         for _ in 0..MANY {
             drop(scene.domain.cell(0).take());
         }
-        // What comes while full batches gather, or wait for the fence, comes on top.
+        // Objects that come while full batches gather, or wait for the fence, add to that.
         let longest = scene.len() + GATHERED * Pace::DEFAULT.batch;
         let mut writes = 0;
         while scene.pending() > cells.len() + 2 * GATHERED * Pace::DEFAULT.batch {
@@ -321,7 +324,7 @@ mod tests {
         drop(protected);
     }
 
-    /// However much waits; and the next thread goes on with it.
+    /// However much waits. The next thread goes on with the list.
     #[test]
     fn the_end_of_a_thread_takes_as_long_as_ever() {
         let mut scene = Scene::new();
@@ -338,7 +341,7 @@ mod tests {
         assert_eq!(scene.len(), scene.pending(), "there is one list");
     }
 
-    /// In the child of a `fork`. The turn of the thread that forks may be one of them, and its end says so.
+    /// In the child of a `fork`. The thread that forks may have one of the turns, whose end takes this back.
     #[test]
     fn a_list_that_is_locked_is_given_up_until_its_turn_ends() {
         let mut scene = Scene::new();
@@ -347,14 +350,14 @@ mod tests {
         let _guard = reader.pin();
         scene.write();
         let shelf = scene.own.shelf(core);
-        let turn = shelf.begin().expect("nobody is at it");
+        let turn = shelf.begin().expect("no thread has the turn");
         core.reset_shelves_after_fork();
         assert!(shelf.is_lost() && !core.has_shelved());
         let mut list = RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
         scene.write();
         assert!(!ptr::eq(shelf, scene.own.shelf(core)), "another one takes its place");
         assert!(core.has_shelved() && core.take_shelved(&mut list, || false));
-        assert_eq!(list.len(), 1, "nobody waits for what is lost");
+        assert_eq!(list.len(), 1, "no thread waits for what is lost");
         drop(turn);
         assert!(!shelf.is_lost() && core.take_shelved(&mut list, || false));
         assert_eq!(list.len(), 2);
@@ -362,7 +365,7 @@ mod tests {
         assert!(!shelf.is_lost(), "it is not locked");
     }
 
-    /// Who passes by frees what is there, and takes nothing in.
+    /// A visiting thread frees what is there, and adopts nothing.
     #[test]
     fn who_passes_by_adopts_nothing() {
         let mut scene = Scene::new();

@@ -1,7 +1,7 @@
-//! Hand-over of objects from any thread to one that will free them: a lock-free stack that is emptied whole.
+//! Hand-over of objects from any thread to a thread that will free them: a lock-free stack that is emptied as a whole.
 //!
-//! Pushing is one compare-and-swap in a loop; taking is one swap. Nothing is ever popped singly, so there is
-//! no ABA problem, and any thread may take. A thread that is preempted anywhere holds nobody up.
+//! A push is a compare-and-swap in a loop; a take is a swap. No node is ever popped singly, so there is
+//! no ABA problem, and any thread may take. A thread that is preempted anywhere holds up no other thread.
 
 use std::ptr::{self, NonNull};
 
@@ -14,8 +14,8 @@ pub(crate) struct Stack {
     newest: AtomicPtr<Node>,
 }
 
-/// An object in a chain: of a stack, where `next` is the next older one, or in the [`Orphans`](super::orphans::Orphans),
-/// where it is the next newer one.
+/// An object in a chain. In a stack, `next` is the next older one; in the [`Orphans`](super::orphans::Orphans), it is the next
+/// newer one.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) garbage: Garbage,
@@ -39,9 +39,9 @@ impl Stack {
         // Relaxed: `newest` is not followed here.
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
-            // SAFETY: the node is not published yet, so this thread has it to itself.
+            // SAFETY: the node is not published yet, so only this thread has access.
             unsafe { (*node).next = newest };
-            // Relaxed on failure: what is there is not followed.
+            // Relaxed on failure: the other node is not accessed.
             match self.newest.compare_exchange_weak(newest, node, orders::push(), Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => newest = now,
@@ -49,8 +49,8 @@ impl Stack {
         }
     }
 
-    /// Puts objects back that were taken, behind what others have pushed meanwhile. Lock-free; takes as long as that
-    /// is, however much is put back.
+    /// Puts taken objects back, behind what others have pushed meanwhile. Lock-free. Takes time in proportion to what others have
+    /// pushed, however much is put back.
     pub(crate) fn give_back(&self, mut taken: Taken) {
         let mut newest = std::mem::replace(&mut taken.next, ptr::null_mut());
         while !newest.is_null() {
@@ -65,7 +65,7 @@ impl Stack {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        // Acquire: an object seen here is seen by a following `take`, too; and pairs with the release in `take`.
+        // Acquire: a following `take` also sees an object that is seen here. Pairs with the release in `take`, too.
         self.newest.load(Ordering::Acquire).is_null()
     }
 
@@ -83,40 +83,40 @@ impl Drop for Stack {
 
 // SAFETY: a stack owns garbage, which is `Send`, and shares nothing but its atomic head.
 unsafe impl Send for Stack {}
-// SAFETY: as above; every node is reached by one taker alone.
+// SAFETY: only the head is shared, which is atomic; each node is taken by one thread only.
 unsafe impl Sync for Stack {}
 
-/// Objects taken from a [`Stack`], the newest first. To be emptied before it is dropped.
+/// Objects taken from a [`Stack`], newest first. Must be emptied before it is dropped.
 #[derive(Debug)]
 pub(crate) struct Taken {
     next: *mut Node,
 }
 
 impl Taken {
-    /// The newest node, or null. All of them belong to the caller now.
+    /// The newest node, or null. All nodes then belong to the caller.
     pub(crate) fn into_raw(mut self) -> *mut Node {
         std::mem::replace(&mut self.next, ptr::null_mut())
     }
 
-    /// Both chains in one, whose newest node is returned: `older` follows what is here.
+    /// Joins both chains: `older` follows this one. Returns the newest node.
     fn in_front_of(mut self, older: *mut Node) -> *mut Node {
         let newest = std::mem::replace(&mut self.next, ptr::null_mut());
         let Some(mut oldest) = NonNull::new(newest) else { return older };
-        // SAFETY: the chain was taken from the stack, and belongs to this value alone until it is published again.
+        // SAFETY: the chain was taken from the stack, and belongs only to this value until it is published again.
         while let Some(next) = NonNull::new(unsafe { oldest.as_ref().next }) {
             oldest = next;
         }
-        // SAFETY: as above.
+        // SAFETY: the node is the last of the chain, which belongs only to this value.
         unsafe { oldest.as_mut().next = older };
         newest
     }
 
-    /// Turns the order round: the oldest first.
+    /// Reverses the order: the oldest comes first.
     pub(crate) fn oldest_first(mut self) -> Self {
         let mut turned = ptr::null_mut();
         let mut next = std::mem::replace(&mut self.next, ptr::null_mut());
         while !next.is_null() {
-            // SAFETY: the chain belongs to this value alone.
+            // SAFETY: the chain belongs only to this value.
             let older = unsafe { std::mem::replace(&mut (*next).next, turned) };
             turned = next;
             next = older;
@@ -132,25 +132,25 @@ impl Iterator for Taken {
         if self.next.is_null() {
             return None;
         }
-        // SAFETY: the node came from `Box::into_raw` in `push` and was taken from the stack by this value
-        // alone.
+        // SAFETY: the node came from `Box::into_raw` in `push`, and only this value took it from the
+        // stack.
         let node = unsafe { Box::from_raw(self.next) };
         self.next = node.next;
         Some(node.garbage)
     }
 }
 
-// SAFETY: the nodes belong to this value alone, and garbage is `Send`.
+// SAFETY: the nodes belong only to this value, and garbage is `Send`.
 unsafe impl Send for Taken {}
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
-    /// Objects that are told by their size.
+    /// Objects that differ in size.
     fn object(bytes: usize) -> Garbage {
         unsafe extern "C-unwind" fn nothing(_: NonNull<()>, _: *const ()) {}
-        // SAFETY: the object has no memory, nothing is done with it, and the context is not used.
+        // SAFETY: the object has no memory, its destructor does nothing, and the context is not used.
         unsafe { Garbage::in_context(NonNull::dangling(), bytes, ptr::null(), nothing) }
     }
 
@@ -166,7 +166,7 @@ mod tests {
             let sizes: Vec<_> = stack.take().oldest_first().map(|garbage| garbage.bytes()).collect();
             assert!(sizes.iter().copied().eq((0..4).chain(5..5 + pushed)), "{sizes:?}");
             stack.give_back(stack.take());
-            assert!(stack.is_empty(), "nothing is nothing");
+            assert!(stack.is_empty(), "giving nothing back changes nothing");
         }
     }
 }

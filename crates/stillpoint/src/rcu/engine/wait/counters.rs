@@ -1,15 +1,15 @@
 //! What a retire list counts, for the domain's statistics.
 //!
-//! The counters of a retire list are written by its owner alone, without read-modify-writes; those shared by all
-//! are changed by read-modify-writes. They stay when their retire list goes, and the next one counts on.
+//! Only the owner of a retire list writes its counters, without read-modify-writes. The shared counters
+//! change by read-modify-writes. Counters survive their retire list, and the next list continues them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use stillpoint_sys::sync::atomic::{AtomicBool as ModelledBool, AtomicU64 as ModelledU64};
 
-// Relaxed but where it says otherwise: statistics order nothing. Not modelled by loom for the same reason, but for what a barrier
-// relies on.
+// Relaxed unless stated otherwise: statistics order nothing. For the same reason loom does not model them, except for those that
+// barriers rely on.
 const RELAXED: Ordering = Ordering::Relaxed;
 
 #[derive(Debug, Default)]
@@ -18,30 +18,30 @@ pub(crate) struct Counters {
     freed: ModelledU64,
     pending: ModelledU64,
     pending_bytes: AtomicU64,
-    /// Age of the domain in nanoseconds when the oldest pending batch was started; 0 for none.
+    /// Age of the domain in nanoseconds when the oldest pending batch was started; 0 if there is none.
     oldest: AtomicU64,
     /// Whether a thread looks after the list until it is empty.
     is_served: ModelledBool,
-    /// How often the list has passed on what it had, or was no longer looked after while something waited in it.
+    /// How often the list has passed its objects on, or lost its thread while objects waited in it.
     left: ModelledU64,
     handed_back: AtomicU64,
     waits: AtomicU64,
     assists: AtomicU64,
-    /// Pending objects that were past their grace period at the last poll, and pinned.
+    /// Number of pending objects that were past their grace period, and pinned, at the last poll.
     pinned: AtomicU64,
-    /// Age of the domain in nanoseconds since when none of them has waited longer; 0 for none.
+    /// No pinned object has waited since before this age of the domain, in nanoseconds; 0 if there is none.
     held_since: ModelledU64,
-    /// The oldest token that the owner waits for; 0 for none.
+    /// The oldest token that the owner waits for; 0 if there is none.
     token: AtomicU64,
-    /// Age of the domain in nanoseconds since when it does.
+    /// Age of the domain in nanoseconds since which the owner waits for this token.
     since: AtomicU64,
-    /// Callbacks that were pushed to a queue, by any thread.
+    /// Number of callbacks that any thread pushed to a queue.
     pushed: AtomicU64,
-    /// Those of them that the queue does not have any more, written by who has its turn.
+    /// Number of pushed callbacks that are no longer in the queue. Written by the thread that has its turn.
     settled: AtomicU64,
 }
 
-/// The sum over the counters of several.
+/// The sum of several sets of counters.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Sum {
     pub(crate) retired: u64,
@@ -55,8 +55,8 @@ pub(crate) struct Sum {
     pub(crate) assists: u64,
 }
 
-/// What a retirement went through that found no room. By read-modify-writes even for the owner of a retire list: they are
-/// rare, and cost little beside what they count.
+/// Counts of retirements that found no room. They use read-modify-writes even for the owner of a retire list: such retirements
+/// are rare, and a read-modify-write costs little in comparison.
 impl Counters {
     pub(crate) fn count_handed_back(&self) {
         self.handed_back.fetch_add(1, RELAXED);
@@ -71,7 +71,7 @@ impl Counters {
     }
 }
 
-/// 0 for none.
+/// An age in nanoseconds; 0 for `None`.
 fn nanoseconds(age_of_domain: Option<Duration>) -> u64 {
     age_of_domain.map_or(0, |age| age.as_nanos() as u64 | 1)
 }
@@ -95,14 +95,15 @@ impl Counters {
         self.pending_bytes.store(bytes as u64, RELAXED);
     }
 
-    /// After what waited has been left elsewhere, and before the counts say that nothing waits.
+    /// Counts that the objects were left elsewhere. Called after that, and before the counts say that nothing waits.
     pub(crate) fn count_left(&self) {
         // Release: pairs with the acquire loads in `served` and in `Served::is_left`.
         self.left.store(self.left.load(RELAXED) + 1, Ordering::Release);
     }
 
     pub(crate) fn set_served(&self, is_served: bool) {
-        // Release: pairs with the acquire load in `served`: who finds the list given up comes after what was freed there.
+        // Release: pairs with the acquire load in `served`: a thread that finds the list not served comes after what was freed
+        // there.
         self.is_served.store(is_served, Ordering::Release);
     }
 
@@ -110,126 +111,127 @@ impl Counters {
         self.oldest.store(nanoseconds(age_of_domain), RELAXED);
     }
 
-    /// Before what is freed is counted. `since` is an age of the domain.
+    /// Sets the number of pinned objects. Called before freed objects are counted. `since` is an age of the domain.
     pub(crate) fn set_pinned(&self, objects: usize, since: Option<Duration>) {
         self.pinned.store(objects as u64, RELAXED);
         // Release: pairs with the acquire load in `Served::is_held`.
         self.held_since.store(nanoseconds(since), Ordering::Release);
     }
 
-    /// What was [set](Counters::set_pinned) last.
+    /// The number that was [set](Counters::set_pinned) last.
     pub(crate) fn pinned(&self) -> u64 {
-        // Relaxed: for an owner that looks itself.
+        // Relaxed: the owner reads its own store.
         self.pinned.load(RELAXED)
     }
 
-    /// The oldest token that the owner waits for, and the age of the domain since when it does.
+    /// Sets the oldest token that the owner waits for, and the age of the domain since which it waits.
     pub(crate) fn set_under_way(&self, oldest: Option<(u64, Duration)>) {
         let (token, since) = oldest.unwrap_or_default();
         self.since.store(since.as_nanos() as u64, RELAXED);
-        // Release: pairs with the acquire load in `in_the_way_since`, so that a token is not taken for one that is
-        // waited for longer.
+        // Release: pairs with the acquire load in `in_the_way_since`, so that a token is not paired with the earlier `since` of
+        // another token.
         self.token.store(token, Ordering::Release);
     }
 }
 
-/// What was in a list that a thread looks after.
+/// The objects that were in a served list at one moment.
 #[derive(Debug)]
 pub(crate) struct Served<'c> {
     counters: &'c Counters,
-    /// Objects freed when all of that are but those that are pinned.
+    /// The list's count of freed objects at which all of these have been freed, or passed over as pinned.
     freed: u64,
     left: u64,
-    /// Age of the domain when that was seen.
+    /// Age of the domain when that count was reached.
     passed: Option<Duration>,
 }
 
 impl Served<'_> {
-    /// Whether all of that has gone. What was retired before is passed over only if it is pinned. `age` tells the age of the domain.
+    /// Whether all of these objects are gone. A list frees in order, and passes over only pinned objects. `age` returns the age of the
+    /// domain.
     pub(crate) fn is_over(&mut self, age: impl FnOnce() -> Duration) -> bool {
-        // Acquire: pairs with the release in `set_pending`, for those who rely on what was freed.
+        // Acquire: pairs with the release in `set_pending`, for callers that rely on what was freed.
         if self.counters.pending.load(Ordering::Acquire) == 0 {
             return true;
         }
-        // Acquire: pairs with the release in `count_freed`: what was passed over since is counted as pinned.
+        // Acquire: pairs with the release in `count_freed`: objects that were passed over before it are counted as pinned.
         if self.passed.is_none() && self.counters.freed.load(Ordering::Acquire) >= self.freed {
             self.passed = Some(age());
         }
         self.passed.is_some() && !self.is_held()
     }
 
-    /// Whether protected loads hold some of it, or something else that has waited as long.
+    /// Whether protected loads hold some of these objects, or others that have waited as long.
     fn is_held(&self) -> bool {
-        // Acquire: pairs with the release in `set_pinned`, for those who rely on what was freed.
+        // Acquire: pairs with the release in `set_pinned`, for callers that rely on what was freed.
         let since = self.counters.held_since.load(Ordering::Acquire);
         since != 0 && (self.passed.is_none() || since <= nanoseconds(self.passed))
     }
 
-    /// Whether the rest of it cannot go before a protected load is released.
+    /// Whether the remaining objects cannot be freed before a protected load is released.
     pub(crate) fn is_pinned(&self) -> bool {
         let is_all = self.pinned() as u64 >= self.counters.pending.load(RELAXED);
         (self.passed.is_some() || is_all) && self.is_held()
     }
 
-    /// Whether what was in the list, or some of it, may be elsewhere. To be asked after [`is_over`](Served::is_over), whose loads
+    /// Whether some of these objects may be elsewhere. Must be called after [`is_over`](Served::is_over), whose loads
     /// make this one new enough.
     pub(crate) fn is_left(&self) -> bool {
-        // Acquire: pairs with the release in `count_left`: what was left is found.
+        // Acquire: pairs with the release in `count_left`: the caller then finds what was left.
         self.counters.left.load(Ordering::Acquire) != self.left
     }
 
-    /// How many objects protected loads hold, of those and others.
+    /// Number of objects that protected loads hold, these and others.
     pub(crate) fn pinned(&self) -> usize {
         self.counters.pinned.load(RELAXED) as usize
     }
 }
 
-/// For a queue of callbacks: any thread pushes, and who has the turn counts the rest.
+/// For a queue of callbacks: any thread counts its pushes; the thread that has the turn counts the rest.
 impl Counters {
     #[inline]
     pub(crate) fn count_pushed(&self) {
         self.pushed.fetch_add(1, RELAXED);
     }
 
-    /// One of them is called.
+    /// Counts one called callback.
     pub(crate) fn count_called(&self) {
         self.count_freed(1);
         self.settle(1);
     }
 
-    /// That many of them have gone elsewhere.
+    /// Counts callbacks that have gone elsewhere.
     pub(crate) fn settle(&self, callbacks: u64) {
         self.settled.store(self.settled.load(RELAXED) + callbacks, RELAXED);
     }
 
-    /// Those that were called, or have gone elsewhere.
+    /// Number of callbacks that were called or have gone elsewhere.
     pub(crate) fn settled(&self) -> u64 {
         self.settled.load(RELAXED)
     }
 
-    /// Callbacks that were pushed and not settled.
+    /// Number of callbacks that were pushed and not settled.
     pub(crate) fn in_queue(&self) -> u64 {
         let settled = self.settled.load(RELAXED);
         self.pushed.load(RELAXED).saturating_sub(settled)
     }
 }
 
-/// For everybody.
+/// For any thread.
 impl Counters {
-    /// What waits in the list, if a thread looks after it, other than the one with the counters `own`.
+    /// The objects in the list, if a thread serves it and its counters are not `own`.
     pub(crate) fn served(&self, own: &Self) -> Option<Served<'_>> {
-        // First: what is passed on after this is told of. Acquire: pairs with the release in `count_left`: what was passed on before
-        // is where it was left.
+        // Comes first: what is passed on after this is announced. Acquire: pairs with the release in `count_left`, so that what
+        // was passed on before is found where it was left.
         let left = self.left.load(Ordering::Acquire);
-        // In this order: what is freed in between is counted twice, and the list is waited for until it is empty. Acquire: pairs with
-        // the release in `set_pending`: the second count is at least as new as the first.
+        // The order matters: objects that are freed in between are counted twice, and the list is waited for until it is empty.
+        // Acquire: pairs with the release in `set_pending`: the second count is at least as new as the first.
         let pending = self.pending.load(Ordering::Acquire);
         let freed = self.freed.load(RELAXED) + pending;
         let is_another = self.is_served.load(Ordering::Acquire) && !std::ptr::eq(self, own);
         (pending > 0 && is_another).then_some(Served { counters: self, freed, left, passed: None })
     }
 
-    /// The age of the domain since when the owner waits for a reader in this state, if it does.
+    /// The age of the domain since which the owner waits for a reader in this state, if it does.
     pub(crate) fn in_the_way_since(&self, state: u64) -> Option<Duration> {
         // Acquire: pairs with the release in `set_under_way`.
         let token = self.token.load(Ordering::Acquire);

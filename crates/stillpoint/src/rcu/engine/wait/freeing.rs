@@ -7,13 +7,13 @@ std::thread_local! {
     static FREEING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this call comes from a destructor that a list runs, of whatever domain, or from a stall hook: there is a list
-/// that cannot go on before it returns.
+/// Whether this call comes from a destructor that a list of any domain runs, or from a stall hook: then a list
+/// cannot go on before the call returns.
 pub(crate) fn is_freeing() -> bool {
     FREEING.get()
 }
 
-/// As long as it exists, the thread runs such code.
+/// Marks the thread as running such code, as long as this value exists.
 pub(crate) struct Freeing {
     outer: bool,
 }

@@ -1,4 +1,4 @@
-//! How threads and futures wait for readers, who is told of a reader in the way, and what is counted.
+//! How threads and futures wait for readers, which stalls are reported, and what is counted.
 
 pub(crate) mod counters;
 pub(crate) mod freeing;

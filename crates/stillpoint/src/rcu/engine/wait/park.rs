@@ -1,12 +1,12 @@
 //! How a thread waits for a reader: a short spin, then the futex of the domain.
 //!
-//! The waiter asks the reader that holds it up for attention, and sleeps; the reader, when it has published its
-//! next state and finds the request, wakes the sleepers. Nothing orders the reader's two accesses against the
-//! waiter's, since a fence for it would be paid by each section of each reader. So a request can come just too
-//! late to be seen, and the waiter bounds its sleep: from [`FIRST_SLEEP`] on, doubled each time.
+//! The waiter asks the reader that holds it up for attention, and sleeps. The reader publishes its
+//! next state; if it then finds the request, it wakes the sleepers. Nothing orders the reader's two accesses against the
+//! waiter's, since each section of each reader would pay for such a fence. So a request can come just too
+//! late to be seen, and the waiter bounds its sleep: [`FIRST_SLEEP`] at first, then twice as long each time.
 //!
-//! The release of a protected load tells nobody at all: it is one store. Who waits for one sleeps for
-//! [`LONGEST_FOR_RELEASE`] at the most, and so is late by no more than that, and the time that it takes to get a CPU.
+//! The release of a protected load is a single store, and notifies no thread. A thread that waits for one sleeps for at most
+//! [`LONGEST_FOR_RELEASE`]. So it is late by no more than that, and the time that it takes to get a CPU.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ const FIRST_SLEEP: Duration = Duration::from_micros(50);
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 const LONGEST_FOR_RELEASE: Duration = Duration::from_millis(1);
 
-/// Threads that a reader wakes, at the most, and each of those after it.
+/// Most threads that a reader wakes, and that each woken thread wakes in turn.
 const SHARE: u32 = super::wakers::SHARE as u32;
 
 /// Where threads sleep until something in the domain has changed.
@@ -32,7 +32,7 @@ pub(crate) struct Event {
     /// Changes with each notification.
     generation: AtomicU32,
     sleepers: AtomicU32,
-    /// For who waits for a reader that may not tell.
+    /// The longest sleep of a thread that waits for a reader that may not notify.
     longest_sleep: Duration,
 }
 
@@ -41,36 +41,36 @@ impl Event {
         Self { generation: AtomicU32::new(0), sleepers: AtomicU32::new(0), longest_sleep }
     }
 
-    /// Sleeps until the next notification or for `limit`, unless `changed` says that there is no need to.
+    /// Sleeps until the next notification or for `limit`, unless `changed` returns true.
     ///
     /// A notification that comes after `changed` has returned false is not missed.
     pub(crate) fn sleep_unless(&self, limit: Option<Duration>, changed: impl FnOnce() -> bool) {
         self.sleepers.fetch_add(1, Ordering::Relaxed);
-        // SeqCst: pairs with the fence in `notify`: either it sees a sleeper, or `changed` sees the change.
+        // SeqCst: pairs with the fence in `notify`: either `notify` sees a sleeper, or `changed` sees the change.
         fence(Ordering::SeqCst);
-        // Acquire: a generation newer than the change is not mistaken for an older one.
+        // Acquire: pairs with the release in `notify_some`, so that `changed` sees what came before this generation.
         let generation = self.generation.load(Ordering::Acquire);
         let mut is_told = false;
         if !changed() {
             stillpoint_sys::os::wait(&self.generation, generation, limit);
-            // Relaxed: whoever sleeps on the old generation was there before the notification.
+            // Relaxed: a thread that sleeps on the old generation was there before the notification.
             is_told = self.generation.load(Ordering::Relaxed) != generation;
         }
         let sleepers = self.sleepers.fetch_sub(1, Ordering::Relaxed);
         if is_told && sleepers > 1 {
-            // In its turn: see `notify_by_shares`.
+            // Wakes the next share: see `notify_by_shares`.
             stillpoint_sys::os::wake(&self.generation, SHARE);
         }
     }
 
-    /// Wakes all sleepers. What the caller did before is seen by their `changed`.
+    /// Wakes all sleepers. Their `changed` sees what the caller did before.
     pub(crate) fn notify(&self) {
         self.notify_some(i32::MAX as u32);
     }
 
-    /// As [`notify`](Event::notify), for readers, which should not wake a thousand threads: wakes [`SHARE`] of the sleepers,
-    /// each of which wakes as many when it has found the notification. A sleeper that is late for another one's lack of a
-    /// CPU looks again by itself.
+    /// As [`notify`](Event::notify), for readers, which should not wake a thousand threads. Wakes [`SHARE`] of the sleepers;
+    /// each of them wakes as many when it has found the notification. A sleeper that is late, because another one lacks a
+    /// CPU, looks again on its own.
     pub(crate) fn notify_by_shares(&self) {
         self.notify_some(SHARE);
     }
@@ -86,15 +86,15 @@ impl Event {
     }
 
     pub(crate) fn reset(&self) {
-        // Relaxed: called when there is one thread alone.
+        // Relaxed: called while there is only one thread.
         self.sleepers.store(0, Ordering::Relaxed);
     }
 }
 
 #[cfg(all(test, not(loom)))]
 impl Event {
-    /// Whether `action` wakes whoever sleeps, of whom there seems to be one meanwhile. Sleeps of waiters are bounded, so that
-    /// a notification that is forgotten shows nowhere else.
+    /// Whether `action` wakes sleepers, of which this call simulates one. Sleeps of waiters are bounded, so
+    /// a missing notification shows nowhere else.
     pub(crate) fn is_notified_by(&self, action: impl FnOnce()) -> bool {
         self.sleepers.fetch_add(1, Ordering::Relaxed);
         let before = self.generation.load(Ordering::Relaxed);
@@ -107,11 +107,11 @@ impl Event {
 /// What a thread waits for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Next<'r> {
-    /// That this region reader passes. It is asked to tell.
+    /// This region reader passes. It is asked to notify.
     Passage(&'r Record),
-    /// That a protected load is released, of which nobody tells.
+    /// A protected load is released, which notifies no thread.
     Release,
-    /// That somebody notifies the event.
+    /// A thread notifies the event.
     News,
 }
 
@@ -132,7 +132,7 @@ impl Patience {
         self.spin.is_completed()
     }
 
-    /// Waits a little for what comes `next` (or for any notification), a little longer each time, and not beyond
+    /// Waits a little for `next` (or for any notification), longer each time, but not beyond
     /// `deadline`.
     pub(crate) fn wait(
         &mut self,
@@ -155,7 +155,7 @@ impl Patience {
         event.sleep_unless(Some(left.min(sleep)), changed);
     }
 
-    /// How long the next sleep is at the most; the one after it is twice as long, up to `longest`.
+    /// The limit of the next sleep. The limit after it is twice as long, up to `longest`.
     fn next_sleep(&mut self, next: Next<'_>, longest: Duration) -> Duration {
         let longest = if matches!(next, Next::Release) { LONGEST_FOR_RELEASE.min(longest) } else { longest };
         let sleep = self.sleep.min(longest);
@@ -167,15 +167,15 @@ impl Patience {
 /// Why a wait ended before the grace period.
 #[derive(Debug)]
 pub(crate) enum Interrupted<'c> {
-    /// The calling thread itself holds the token up.
+    /// The calling thread itself holds up the token.
     ByCaller(&'c Record),
-    /// The time is up, and this reader holds the token up.
+    /// The deadline has passed, and this reader holds up the token.
     Late(&'c Record),
     /// The kernel refuses the fence.
     Fence(FenceError),
 }
 
-/// The boost that readers get from one wait, which does not outlive it.
+/// The boosts that one wait gives to readers. They end with the wait.
 struct Boost<'c> {
     core: &'c Core,
     booster: Booster,
@@ -222,7 +222,7 @@ impl Core {
     }
 }
 
-/// The earlier of two points in time that may not be there.
+/// The earlier of two times, each of which may be missing.
 pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.into_iter().chain(other).min()
 }
@@ -240,7 +240,7 @@ mod tests {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     while !is_over.load(Ordering::Relaxed) {
-                        // Without a limit: a wake-up that does not come is a test that does not end.
+                        // No limit: if the wake-up is missing, the test does not end.
                         event.sleep_unless(None, || is_over.load(Ordering::Relaxed));
                     }
                 });

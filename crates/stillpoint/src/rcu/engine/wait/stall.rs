@@ -1,12 +1,12 @@
-//! Watching for stalls: which sections the hook is told of, and since when a grace period is held up.
+//! Watching for stalls: which sections are reported to the hook, and since when a grace period is held up.
 //!
-//! A *stall* is one section of one region reader in the way of a grace period that a reclaimer, a wait or a future has
-//! had under way for the threshold. A section is told by its record and the token in the record's state: once a later
-//! token was started, and it is in the way of one, the record does not publish the same state for another section (but for
-//! one that loaded the token just before, which is in the way of the same grace periods all the same).
+//! A *stall* is one section of one region reader that is in the way of a grace period, which a reclaimer, a wait or a future has
+//! had under way for the threshold. The record and the token in the record's state identify the section. Once a later
+//! token was started, and the section is in the way of it, the record does not publish the same state for another section. (An
+//! exception is a section that loaded the token just before; it is in the way of the same grace periods.)
 //!
-//! Whoever polls or waits, and finds such a section in its way, calls the hook, unless the record says that somebody has
-//! told of this section before. So a section is told of once, nobody waits for anybody, and a poll looks at nothing but the
+//! A thread that polls or waits, and finds such a section in its way, calls the hook, unless the record says that this section
+//! was reported before. So each section is reported once, no thread waits for another, and a poll looks only at the
 //! reader that it has found in its way anyway.
 
 use std::fmt;
@@ -45,12 +45,12 @@ impl Core {
         self.watch.as_ref().is_some_and(|watch| self.age().saturating_sub(since) >= watch.threshold)
     }
 
-    /// Calls the stall hook if `laggard` is still in the way of `token`, which the caller has had under way since `since`,
-    /// for the threshold, and if nobody has told the hook of this section. `behind` counts what waits for it, as far as
+    /// Calls the stall hook if `laggard` is still in the way of `token`, if the caller has had that under way since `since`
+    /// for the threshold, and if this section was not reported before. `behind` counts what waits for it, as far as
     /// the caller knows.
     ///
     /// # Panics
-    /// As the hook does.
+    /// With the panic of the hook.
     pub(crate) fn report_stall(
         &self,
         laggard: &Record,
@@ -66,28 +66,28 @@ impl Core {
         }
     }
 
-    /// When a sleep must end so that a stall is reported in time, of somebody who has waited since `since`.
+    /// When a sleep must end so that a stall is reported in time, for a thread that has waited since `since`.
     pub(crate) fn stall_is_due(&self, since: Option<Duration>) -> Option<Instant> {
         let due = since?.saturating_add(self.watch.as_ref()?.threshold);
-        // What is overdue has been reported.
+        // A stall that is overdue has been reported.
         (due > self.age()).then(|| self.protocol.made().checked_add(due))?
     }
 
-    /// How long a section with this state has been waited for; `None` when nobody has anything under way that it is in
-    /// the way of. Looks at all counters: for reports on demand, not for polls.
+    /// How long a section with this state has been waited for; `None` if it is in the way of no grace period that is under
+    /// way. Looks at all counters: for reports on demand, not for polls.
     pub(crate) fn waited_for(&self, state: u64) -> Option<Duration> {
         let counters = self.counters.iter().filter_map(|counters| counters.in_the_way_since(state));
         let oldest = counters.chain(self.tasks.in_the_way_since(state)).min()?;
         Some(self.age().saturating_sub(oldest))
     }
 
-    /// The stall of the moment, however short.
+    /// The current stall, however short.
     pub(crate) fn stall(&self) -> Option<Stall> {
         let (record, state) = self.protocol.laggards().min_by_key(|&(_, state)| state)?;
         Some(Stall::new(self, record, self.waited_for(state).unwrap_or_default(), self.all_pending()))
     }
 
-    /// The stall that ends a wait of the time `waited`.
+    /// The report of a stall that ends a wait after the time `waited`.
     pub(crate) fn stall_of(&self, record: &Record, waited: Duration) -> Stall {
         let longest = self.waited_for(record.observe()).unwrap_or_default();
         Stall::new(self, record, longest.max(waited), self.all_pending())
@@ -99,7 +99,7 @@ impl Core {
         Behind { objects: sum.pending, bytes: sum.pending_bytes }
     }
 
-    /// Makes it known that the caller has the grace period of `token` under way since `since`, an age of the domain.
+    /// Announces that the caller has the grace period of `token` under way since `since`, an age of the domain.
     pub(crate) fn date(&self, token: u64, since: Duration) -> Dated<'_> {
         let claim = self.counters.claim();
         // SAFETY: the core is alive, as it is borrowed.
@@ -108,7 +108,7 @@ impl Core {
     }
 }
 
-/// That a call has a grace period under way, in a set of counters of its own.
+/// Announces that a call has a grace period under way, in its own set of counters.
 #[derive(Debug)]
 pub(crate) struct Dated<'c> {
     core: &'c Core,
@@ -132,7 +132,7 @@ mod tests {
         Domain::builder().stall_hook(threshold, |_| ()).build().expect("the default mode is always available")
     }
 
-    /// Sleeps are bounded, so that one that does not end for a report shows nowhere else.
+    /// Sleeps are bounded, so a sleep that does not end for a report shows nowhere else.
     #[test]
     fn a_sleep_ends_when_a_report_is_due() {
         let threshold = Duration::from_secs(1000);
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// The next one who has the counters does not seem to wait.
+    /// The next call that uses the counters must not seem to wait.
     #[test]
     fn a_call_that_has_returned_has_nothing_under_way() {
         let domain = Domain::new();

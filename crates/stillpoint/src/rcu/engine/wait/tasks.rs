@@ -1,10 +1,10 @@
-//! How a future waits for a reader: nobody sleeps, and no thread is there to look again.
+//! How a future waits for a reader: no thread sleeps, and none looks again.
 //!
-//! The future leaves its waker in a queue (`wakers.rs`), and asks the reader in its way for attention; the reader, when it
-//! has published its next state and finds the request, lets the queue wake a share. A request that the reader misses would
-//! be a wake-up that never comes. So a heavy fence follows the request: either the reader's look finds it, or the reader's
-//! next state is seen by who asked. One fence serves all futures that wait for the same reader: the first one to ask
-//! issues it, and has the others woken if it finds that the reader has gone on. The argument is in `docs/design/rcu.md`.
+//! The future leaves its waker in a queue (`wakers.rs`), and asks the reader in its way for attention. The reader publishes its
+//! next state; if it then finds the request, it lets the queue wake a share. If the reader missed a request, the future would
+//! never be woken. So a heavy fence follows the request: either the reader finds it, or the requester sees the reader's
+//! next state. One fence serves all futures that wait for the same reader. The first one to ask issues it, and has the others
+//! woken if it finds that the reader has gone on. The argument is in `docs/design/rcu.md`.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -30,34 +30,34 @@ impl Tasks {
         Self { wakers: Wakers::new(), refused: AtomicBool::new(false) }
     }
 
-    /// The future of `place` no longer waits. If it was woken, it passes on its share.
+    /// Gives back the `place` of a future that no longer waits. If the future was woken, this passes on its share.
     pub(crate) fn leave(&self, place: Place) {
         self.wakers.remove(place);
     }
 
-    /// Everybody who waits now is woken, a share by this call and the others by those that are woken; each then looks for
-    /// himself.
+    /// Wakes all waiting futures: a share in this call, and the others through those that are woken. Each then looks
+    /// again.
     pub(crate) fn wake(&self) {
         self.wakers.wake_all();
     }
 
-    /// Whether requests may be missed, so that who waits must look again.
+    /// Whether requests may be missed, so that a waiting future must look again.
     pub(crate) fn may_be_missed(&self) -> bool {
-        // Relaxed: whoever sets it wakes everybody after.
+        // Relaxed: the future that sets it wakes all others afterwards.
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Since when a future waits for a reader in this state, as far as those know that have waited longest.
+    /// Since when a future waits for a reader in this state, according to those that have waited longest.
     pub(crate) fn in_the_way_since(&self, state: u64) -> Option<Duration> {
         self.wakers.in_the_way_since(state)
     }
 
-    /// In the child of a `fork`: forgets the wakers, which speak to threads of the parent.
+    /// In the child of a `fork`: discards the wakers, which belong to threads of the parent.
     ///
     /// # Safety
     /// The calling thread is the only one of the process.
     pub(crate) unsafe fn reset_after_fork(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller is the only thread of the process.
         unsafe { self.wakers.reset_after_fork() };
     }
 }
@@ -70,8 +70,8 @@ pub(crate) struct Awaited<'c> {
 }
 
 impl Core {
-    /// Whether `token` is over. If not, `waker` is woken when it may be, from `place`. A call that comes after a wake-up
-    /// passes on its share.
+    /// Whether `token` is over. If not, `waker` is left in `place`, and woken when the token may be over. A call that follows a
+    /// wake-up passes on its share.
     pub(crate) fn poll_token(
         &self,
         token: u64,
@@ -82,7 +82,8 @@ impl Core {
             self.tasks.wakers.set(place, waker.clone());
         }
         loop {
-            // After the waker was left, under the lock: whoever wakes finds it there, or what he has seen is seen here.
+            // Comes after the waker was left, under the lock: either a thread that wakes finds the waker, or this look sees its
+            // state.
             let Grace::HeldUp(laggard) = self.protocol.check(token)? else { return Ok(None) };
             let state = laggard.observe();
             if !blocks(state, token) {
@@ -94,14 +95,14 @@ impl Core {
                 self.tasks.refused.store(true, Ordering::Relaxed);
                 self.tasks.wake();
             }
-            // After the request: that a reader had gone on when the first one asked is seen here, too.
+            // Comes after the request: if the reader had gone on when the first future asked, this look sees that, too.
             if laggard.observe() == state {
                 if busted::is(Variant::WakerAfterCheck) {
                     self.tasks.wakers.set(place, waker.clone());
                 }
                 return Ok(Some(Awaited { laggard, state }));
             }
-            // The reader may have missed the request, on which others rely.
+            // The reader may have missed the request, on which other futures rely.
             if is_first && !busted::is(Variant::RequestNotPassedOn) {
                 laggard.withdraw_request();
                 self.tasks.wake();

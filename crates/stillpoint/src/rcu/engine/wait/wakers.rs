@@ -4,14 +4,14 @@
 //!   set --> waiting ==all, when a reader leaves==> due --a share at a time--> woken
 //! ```
 //!
-//! A reader that leaves makes everybody *due* who waits, in constant time, and wakes a share. Whoever is at the lists next
-//! wakes the next share: a future that was woken, in its next poll or when it is dropped, or any other one. So a leave
+//! A reader that leaves its section makes all waiting wakers *due*, in constant time, and wakes a share. The next thread at the
+//! lists wakes the next share: a woken future, in its next poll or when it is dropped, or any other future. So a leave
 //! wakes a fixed number of wakers however many futures there are, and the others follow without another reader or
-//! reclaimer. Of the wakers of one share, all but one may never be polled.
+//! reclaimer. All but one of the woken futures of a share may never be polled.
 //!
-//! A reader that finds the lists locked leaves word, and goes on: whoever holds the lock looks for that when it has
-//! unlocked. Futures do wait for the lock. It is held for a few instructions for each waker of a share, and no code of the
-//! user runs meanwhile: wakers are cloned before, woken and dropped after.
+//! A reader that finds the lists locked sets a bit, and goes on; the holder of the lock checks the bit when it has
+//! unlocked. Futures do wait for the lock. It is held for a few instructions per waker of a share, and no user code
+//! runs meanwhile: wakers are cloned before, woken and dropped after.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
@@ -24,15 +24,15 @@ use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
 use stillpoint_sys::sync::{spin, UnsafeCell};
 use stillpoint_sys::work;
 
-/// Wakers that one call wakes at the most.
+/// Most wakers that one call wakes.
 pub(crate) const SHARE: usize = if cfg!(loom) { 2 } else { 8 };
 
-/// Turns of a future before it yields its core: a holder that runs is done by then.
+/// Spins of a future before it yields its core: a holder that runs has finished by then.
 const SPINS: u32 = 128;
 
-/// In `word`: somebody is at the lists.
+/// In `word`: a thread is at the lists.
 const LOCKED: u32 = 1;
-/// In `word`: a reader has left, and those who waited then are not due yet.
+/// In `word`: a reader has left, and the futures that waited then are not due yet.
 const LEFT: u32 = 2;
 
 #[derive(Debug)]
@@ -45,18 +45,19 @@ pub(crate) struct Wakers {
 struct Lists {
     waiting: List,
     due: List,
-    /// Grows in the child of a `fork`, where nobody is in a list any more.
+    /// Increases in the child of a `fork`: nodes of earlier epochs are in no list.
     epoch: u32,
 }
 
-/// Of nodes that belong to places; the first one has waited longest.
+/// A list of nodes, which belong to places. The first node has waited longest.
 #[derive(Debug)]
 struct List {
     first: *mut Node,
     last: *mut Node,
 }
 
-/// For the holder of the lock.
+/// Used only by the holder of the lock.
+/// Some while the node is in a list of its epoch.
 #[derive(Debug)]
 struct Node {
     /// In a list of this epoch if it has a waker, and in none otherwise.
@@ -73,7 +74,7 @@ struct Node {
 pub(crate) struct Place(NonNull<Node>);
 
 impl Place {
-    /// For a future that waits for `token` since then, an age of the domain.
+    /// For a future that waits for `token` since `since`, an age of the domain.
     pub(crate) fn new(token: u64, since: Duration) -> Self {
         let node =
             Node { waker: None, epoch: 0, before: ptr::null_mut(), behind: ptr::null_mut(), token, since };
@@ -83,7 +84,7 @@ impl Place {
 
 // SAFETY: the lists, and the nodes in them, are used only by the holder of the lock; wakers are `Send`.
 unsafe impl Send for Wakers {}
-// SAFETY: as above.
+// SAFETY: only the holder of the lock uses the lists and the nodes in them; wakers are `Send`.
 unsafe impl Sync for Wakers {}
 
 impl Wakers {
@@ -92,14 +93,14 @@ impl Wakers {
         Self { word: AtomicU32::new(0), lists: UnsafeCell::new(lists) }
     }
 
-    /// Leaves a waker, in place of the one that the place has.
+    /// Leaves a waker. It replaces the one that the place has.
     pub(crate) fn set(&self, place: &Place, waker: Waker) {
         let node = place.0;
         self.lock();
         let old = self.serve(|lists| {
             // SAFETY: the lock is held, and the node lives until `remove`.
             let old = unsafe { lists.unlink(node) };
-            // SAFETY: as above; it is in no list now.
+            // SAFETY: the lock is held, the node lives until `remove`, and it is in no list now.
             unsafe { lists.push(node, waker) };
             old
         });
@@ -116,10 +117,10 @@ impl Wakers {
         drop(old);
     }
 
-    /// Makes everybody due who waits now, and wakes a share, or leaves both to the holder of the lock. Waits for nobody.
+    /// Makes all waiting futures due, and wakes a share; or leaves both to the holder of the lock. Never waits.
     pub(crate) fn wake_all(&self) {
-        // Acquire: pairs with the release in `serve`, as the lists are used. Release: pairs with the acquire of whoever takes
-        // the lock after: a future that leaves its waker then sees the state that the caller has published, or seen.
+        // Acquire: pairs with the release in `serve`, as the lists are used. Release: pairs with the acquire of the next thread
+        // that takes the lock: a future that then leaves its waker sees the state that the caller has published, or seen.
         let order = if busted::is(Variant::AnswerUnseen) { Ordering::Acquire } else { Ordering::AcqRel };
         if self.word.fetch_or(LOCKED | LEFT, order) & LOCKED == 0 {
             self.serve(|_| ());
@@ -142,11 +143,11 @@ impl Wakers {
         }
     }
 
-    /// Does `work` and unlocks; then wakes a share of those that are due. To be called with the lock.
+    /// Does `work` and unlocks, then wakes a share of those that are due. Must be called with the lock.
     ///
-    /// After the last turn of the loop, either nobody is due and no reader has left word, or a share was woken, whose
-    /// futures come here in their turn, or somebody else has the lock. A turn after the first one finds word of a reader, and
-    /// somebody who waits: so it wakes one at least, and there are no more than [`SHARE`] of them, and one.
+    /// After the last turn of the loop, one of these holds: no future is due and no reader has set `LEFT`; a share was woken,
+    /// whose futures come here in their turn; or another thread has the lock. Each turn after the first finds `LEFT` set, and
+    /// at least one waiting future, which it wakes. So there are at most [`SHARE`] + 1 turns.
     fn serve<R>(&self, work: impl FnOnce(&mut Lists) -> R) -> R {
         let mut woken = Share::default();
         let (mut work, mut answer) = (Some(work), None);
@@ -170,7 +171,7 @@ impl Wakers {
             // Release: pairs with the acquire of the next holder. Acquire: pairs with the release in `wake_all`, as above.
             let word = self.word.fetch_and(!LOCKED, Ordering::AcqRel);
             let is_asked = word & LEFT != 0 && !busted::is(Variant::WordLost);
-            // Whoever was woken looks for it; and a reader whose leave nobody awaited leaves it to the next one.
+            // The woken futures see to the rest. If no future waits, the next one to come finds `LEFT`.
             if !is_asked || woken.is_full() || is_empty || !self.try_lock() {
                 break;
             }
@@ -179,8 +180,8 @@ impl Wakers {
         answer.expect("the first turn of the loop has done the work")
     }
 
-    /// Since when the one that has waited longest waits for a reader in this state, if it does. A future that was woken by
-    /// another reader meanwhile counts among the later ones.
+    /// Since when the future that has waited longest waits for a reader in this state, if it does. A future that another
+    /// reader woke meanwhile ranks behind those that were not woken.
     pub(crate) fn in_the_way_since(&self, state: u64) -> Option<Duration> {
         self.lock();
         self.serve(|lists| {
@@ -192,42 +193,42 @@ impl Wakers {
         })
     }
 
-    /// In the child of a `fork`: unlocks, and forgets who waits. Their places are given back as ever.
+    /// In the child of a `fork`: unlocks, and empties the lists. Places are given back as ever.
     ///
     /// # Safety
     /// The calling thread is the only one of the process.
     pub(crate) unsafe fn reset_after_fork(&self) {
         self.lists.with_mut(|lists| {
-            // SAFETY: there is no other thread; one that was at the lists is not there any more. What it has left of them,
-            // perhaps half-changed, is not followed: the nodes are of another epoch.
+            // SAFETY: there is no other thread. A thread of the parent may have left the lists half-changed; they are not
+            // followed, since the nodes are of another epoch.
             let lists = unsafe { &mut *lists };
             (lists.waiting, lists.due) = (List::new(), List::new());
             lists.epoch = lists.epoch.wrapping_add(1);
         });
-        // Relaxed: there is one thread only.
+        // Relaxed: there is only one thread.
         self.word.store(0, Ordering::Relaxed);
     }
 }
 
-/// Each call is made with the lock.
+/// Each call needs the lock.
 impl Lists {
-    /// Takes a node out of its list, if it is in one, and its waker.
+    /// Takes a node out of its list, if it is in one. Returns its waker.
     ///
     /// # Safety
     /// The node is alive.
     unsafe fn unlink(&mut self, mut node: NonNull<Node>) -> Option<Waker> {
-        // SAFETY: the caller's promise; nobody else uses it without the lock.
+        // SAFETY: the node is alive, and no other thread uses it without the lock.
         let node = unsafe { node.as_mut() };
         let waker = node.waker.take()?;
         if node.epoch == self.epoch {
             let own = ptr::from_mut(node);
             let list = if self.due.has_at_an_end(own) { &mut self.due } else { &mut self.waiting };
-            // SAFETY: null, or the neighbours in the same list: nodes leave their list before they are freed.
+            // SAFETY: null, or the neighbour in the same list: nodes leave their list before they are freed.
             match unsafe { node.before.as_mut() } {
                 Some(before) => before.behind = node.behind,
                 None => list.first = node.behind,
             }
-            // SAFETY: as for the other neighbour.
+            // SAFETY: null, or the neighbour in the same list: nodes leave their list before they are freed.
             match unsafe { node.behind.as_mut() } {
                 Some(behind) => behind.before = node.before,
                 None => list.last = node.before,
@@ -236,13 +237,13 @@ impl Lists {
         Some(waker)
     }
 
-    /// Puts a node behind all that wait.
+    /// Appends a node to the waiting ones.
     ///
     /// # Safety
-    /// The node is alive, in no list, and leaves this one before it is freed.
+    /// The node is alive and in no list, and it leaves this list before it is freed.
     unsafe fn push(&mut self, mut node: NonNull<Node>, waker: Waker) {
         let own = node.as_ptr();
-        // SAFETY: the caller's promise.
+        // SAFETY: the node is alive, by the caller's promise.
         let node = unsafe { node.as_mut() };
         (node.waker, node.epoch) = (Some(waker), self.epoch);
         (node.before, node.behind) = (ptr::null_mut(), ptr::null_mut());
@@ -273,7 +274,7 @@ impl List {
         ptr::eq(self.first, node) || ptr::eq(self.last, node)
     }
 
-    /// Moves all nodes of `other` behind those of this list, in constant time.
+    /// Appends all nodes of `other` to this list, in constant time.
     fn append(&mut self, other: &mut Self) {
         let other = std::mem::replace(other, Self::new());
         if other.is_empty() {
@@ -283,7 +284,7 @@ impl List {
         match unsafe { self.last.as_mut() } {
             Some(last) => {
                 last.behind = other.first;
-                // SAFETY: as above, of the other list.
+                // SAFETY: null, or a node of the other list; nodes in a list are alive.
                 unsafe { (*other.first).before = self.last };
             }
             None => self.first = other.first,
@@ -309,8 +310,8 @@ impl Share {
         self.number += 1;
     }
 
-    /// A waker that panics does not keep the others from being woken, and its panic goes no further: the reader that
-    /// calls this has nothing to do with it.
+    /// Wakes them all, even if one panics. A panic goes no further: it does not concern the reader that
+    /// calls this.
     fn wake(self) {
         for waker in self.wakers.into_iter().flatten() {
             catch_unwind(AssertUnwindSafe(|| waker.wake())).unwrap_or_else(panics::discard);
@@ -343,7 +344,7 @@ mod tests {
     }
 
     impl Scene {
-        /// One more waits, for a token of its own number.
+        /// Adds a future that waits for the token with its own number.
         fn wait(&mut self, wakers: &Wakers) {
             let number = self.places.len();
             let place = Place::new(number as u64 + 1, Duration::from_secs(number as u64));
@@ -368,7 +369,7 @@ mod tests {
         }
     }
 
-    /// From the list that it is in, whichever end it is at.
+    /// From the list that it is in, at either end.
     #[test]
     fn whoever_is_due_leaves_from_any_place() {
         for due in 1..4 {
@@ -377,8 +378,8 @@ mod tests {
                 (0..SHARE + due).for_each(|_| scene.wait(&wakers));
                 wakers.wake_all();
                 assert!(scene.woken().into_iter().eq(0..SHARE));
-                // Somebody who waits behind those that are due. His call passes the next share on, after he has left
-                // who is not to be woken any more.
+                // A future that waits behind the due ones. Its call passes on the next share, after it has removed the
+                // one that must not be woken any more.
                 wakers.lock();
                 let place = scene.places[leaves].as_ref().expect("it has not left").0;
                 let late = Place::new(9, Duration::ZERO);
@@ -391,7 +392,7 @@ mod tests {
                 let others = (SHARE..SHARE + due).filter(|&number| number != leaves);
                 assert!(scene.woken().into_iter().eq(others), "{leaves} of {due}");
                 scene.wait(&wakers);
-                assert_eq!(scene.woken(), [], "nobody has left");
+                assert_eq!(scene.woken(), [], "no reader has left");
                 wakers.wake_all();
                 assert_eq!(scene.woken(), [90, SHARE + due]);
                 wakers.remove(late);
@@ -400,7 +401,7 @@ mod tests {
         }
     }
 
-    /// Whoever has the lists finds the word when he unlocks.
+    /// The holder of the lock finds the bit when it unlocks.
     #[test]
     fn a_reader_that_finds_the_lists_locked_leaves_word() {
         for waiting in [0, 1, SHARE, SHARE + 1] {
@@ -409,7 +410,7 @@ mod tests {
             wakers.lock();
             wakers.serve(|_| {
                 wakers.wake_all();
-                assert_eq!(scene.woken(), [], "somebody has the lists");
+                assert_eq!(scene.woken(), [], "another thread has the lists");
             });
             assert!(scene.woken().into_iter().eq(0..waiting.min(SHARE)), "of {waiting}");
             scene.wait(&wakers);
@@ -418,7 +419,7 @@ mod tests {
         }
     }
 
-    /// Also if those who wait longest are due, and have not been woken yet.
+    /// Also if those that wait longest are due, and have not been woken yet.
     #[test]
     fn the_one_that_waits_longest_is_known() {
         let (wakers, mut scene) = (Wakers::new(), Scene::default());
@@ -428,7 +429,7 @@ mod tests {
         assert_eq!(wakers.in_the_way_since(1), None, "the first one does not wait for it");
         wakers.wake_all();
         scene.wait(&wakers);
-        // The call passes a share on, after it has looked.
+        // The call passes on a share after it has looked.
         let next = Duration::from_secs(2 * SHARE as u64);
         assert_eq!(wakers.in_the_way_since(0), Some(next));
         let late = Duration::from_secs(3 * SHARE as u64);
@@ -437,7 +438,7 @@ mod tests {
         scene.end(&wakers);
     }
 
-    /// Wherever they were in a list of the parent, they are in none of the child, until they wait again.
+    /// Wherever they were in a list of the parent, they are in no list of the child until they wait again.
     #[test]
     fn those_who_waited_in_the_parent_disturb_nobody_in_the_child() {
         for again in 0..3 {

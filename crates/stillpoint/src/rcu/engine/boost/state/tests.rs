@@ -1,4 +1,4 @@
-//! What boosters and threads may do with a boost state, one step after the other. Interleavings are the models'.
+//! What boosters and threads may do with a boost state, one step after the other. The models cover interleavings.
 
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use rustix::thread::sched_getaffinity;
 use super::*;
 use crate::rcu::{Boost, Domain};
 
-/// For tests that look at the counts of the process.
+/// Held by tests that look at the counts of the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn opened() -> BoostState {
@@ -21,19 +21,19 @@ fn opened() -> BoostState {
 fn one_booster_looks_at_a_time_and_not_too_soon() {
     let boost_state = opened();
     assert!(boost_state.start(10));
-    assert!(!boost_state.start(10), "somebody looks");
+    assert!(!boost_state.start(10), "another booster looks");
     boost_state.abandon(20);
     assert!(!boost_state.start(19) && boost_state.start(20));
     boost_state.abandon(u64::MAX);
     boost_state.close();
     assert!(!boost_state.start(u64::MAX), "the thread has ended, or forks");
     boost_state.open();
-    assert!(boost_state.start(0), "for the next thread the time begins anew");
+    assert!(boost_state.start(0), "the time starts anew for the next thread");
     boost_state.abandon(0);
     boost_state.close();
 }
 
-/// Moves the calling thread, as a booster would, for the sake of this record. Returns when it began.
+/// Moves the calling thread, as a booster would, on behalf of this record. Returns when the boost began.
 fn move_for(boost_state: &BoostState, record: usize, until: u64) -> u64 {
     let allowed = sched_getaffinity(None).expect("it is always told");
     let moved_to = (0..).find(|&cpu| allowed.is_set(cpu)).expect("the thread runs somewhere");
@@ -61,7 +61,7 @@ fn boost_is_counted_and_ends_once() {
         assert!(boost_state.is_given_by(5), "for another record");
         let earliest = now();
         if by_itself {
-            assert!(!boost_state.end_own(), "nobody is at it any more");
+            assert!(!boost_state.end_own(), "no booster is at work any more");
             assert!(!boost_state.end_own());
         } else {
             boost_state.end(1);
@@ -70,7 +70,7 @@ fn boost_is_counted_and_ends_once() {
         assert_eq!((given(), under_way()), counts);
         assert!(!boost_state.is_given_by(5) && !boost_state.is_overdue(u64::MAX));
         assert_eq!(sched_getaffinity(None).expect("it is always told"), was_allowed);
-        // A section that is boosted often is a long one: five times as long nobody looks.
+        // A section that is boosted often is a long one: it is not inspected for five times as long as the boost lasted.
         let (latest, again) = (now(), boost_state.not_before.load(RELAXED));
         let pause = |end| end + 5 * (end - begun);
         assert!((pause(earliest)..=pause(latest)).contains(&again));
@@ -89,7 +89,7 @@ fn move_for_then_close(boost_state: &BoostState) {
     assert_eq!((given(), under_way()), counts);
 }
 
-/// However many readers a thread makes and drops, it keeps its boost state to itself until it ends.
+/// A thread keeps one boost state until it ends, however many readers it makes and drops.
 #[test]
 fn a_thread_has_one_aid_and_shares_it_with_nobody() {
     let domain = Domain::builder().boost(Boost::Migrate).build().expect("every process may move its threads");
@@ -122,7 +122,7 @@ fn a_thread_has_one_aid_and_shares_it_with_nobody() {
     }
 }
 
-/// On both sides of a fork the thread is open to boosters again, and as it was.
+/// After a fork, the thread on either side is open to boosters again, and has its old scheduling.
 #[test]
 fn a_thread_that_has_forked_may_be_boosted_again() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +130,7 @@ fn a_thread_that_has_forked_may_be_boosted_again() {
     let was_allowed = sched_getaffinity(None).expect("it is always told");
     boost_state.not_before.store(0, RELAXED);
     let _ = move_for(boost_state, 1, 1000);
-    // SAFETY: the child makes system calls, and touches what is this thread's own.
+    // SAFETY: the child makes system calls, and accesses only what belongs to this thread.
     let child = unsafe { libc::fork() };
     let is_as_before = sched_getaffinity(None).is_ok_and(|allowed| allowed == was_allowed);
     let is_open = boost_state.start(u64::MAX);

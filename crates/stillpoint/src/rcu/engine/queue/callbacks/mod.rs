@@ -1,12 +1,12 @@
-//! Callbacks in the user's own objects: any thread pushes; one thread at a time serves.
+//! Callbacks in the user's own objects. Any thread pushes; one thread at a time serves.
 //!
 //! ```text
 //!   push --> lane --take, stamp--> segments [ token 7 | token 9 | ... ] --over--> called
 //!                                                                 \--held--> passed over, looked at again
 //! ```
 //!
-//! There are two lanes: one of callbacks that keep their order and wait for regions only, and one of callbacks that know the
-//! address of an object, and wait for its protected loads as well. All state is here, and none is with the thread that serves: that
+//! There are two lanes: one for callbacks that keep their order and wait only for regions, and one for callbacks that know the
+//! address of an object, and wait for its protected loads as well. All state is here, none in the serving thread. That
 //! thread may end, pause, or be lost in a `fork`, and another one goes on. The argument is in `docs/design/rcu.md`.
 
 pub(crate) mod node;
@@ -48,35 +48,36 @@ pub(crate) struct Callbacks {
     counters: Claim<Counters>,
     lanes: [CachePadded<Lane>; LANES],
     turn: Turn,
-    /// Used by the thread that has the turn.
+    /// Used only by the thread that has the turn.
     state: UnsafeCell<State>,
-    /// Where threads sleep that serve and have nothing to do, and threads that wait for the end of a turn.
+    /// Threads sleep on it that serve and have nothing to do, and threads that wait for the end of a turn.
     event: Event,
-    /// Threads that serve until they are stopped.
+    /// Number of threads that serve until they are stopped.
     servers: AtomicUsize,
-    /// Whether they are to return.
+    /// Whether these threads should return.
     is_stopped: AtomicBool,
-    /// After a `fork`: what [`Counters::settled`] would be if everything in the state was called, and nothing else. Not modelled.
+    /// After a `fork`: the value that [`Counters::settled`] would have if all callbacks in the state, and no others, had been
+    /// called. Not modelled.
     settled_by_state: AtomicU64,
     /// Called on the serving thread: with true before the first callback of a turn, with false after the last one.
     frame: Option<fn(bool)>,
 }
 
-/// What was taken from the lanes.
+/// The callbacks that were taken from the lanes.
 #[derive(Debug)]
 struct State {
     segments: Segments,
-    /// Age of the domain when a token was started last.
+    /// Age of the domain when a token was last started.
     started: Option<Duration>,
-    /// Past their grace period, and held by a hazard slot when they were last looked at.
+    /// Callbacks past their grace period that a hazard slot held when they were last looked at.
     held: Option<Chain>,
     number_held: usize,
-    /// Whether, of an odd limit, the odd one is for those held.
+    /// Whether, of an odd limit, the odd one is for held callbacks.
     favours_held: bool,
     booster: Booster,
     /// Scratch memory of a poll.
     hazards: Vec<usize>,
-    /// The last `fork` after which it was mended.
+    /// The number of forks after which the state was last mended.
     forks: u64,
 }
 
@@ -96,12 +97,12 @@ impl State {
 }
 
 // SAFETY: only the thread that has the turn uses the state, one thread at a time; any thread may use what it holds. The claim
-// points into the core, which is held.
+// points into the core, which the queue keeps alive.
 unsafe impl Send for Callbacks {}
-// SAFETY: as above; everything else is atomic.
+// SAFETY: threads share atomics, and the state, which only the thread that has the turn uses.
 unsafe impl Sync for Callbacks {}
 
-/// What a turn has done, and what is in the way of more.
+/// What a turn has done, and what is in the way of more callbacks.
 #[derive(Debug)]
 pub(crate) struct Outcome<'c> {
     pub(crate) called: usize,
@@ -115,11 +116,11 @@ pub(crate) enum Hindrance<'c> {
     Limit,
     /// There is nothing left.
     Empty,
-    /// A region reader.
+    /// A region reader, which has been waited for since this age of the domain.
     Reader(&'c Record, Duration),
-    /// Protected loads, of all that is left.
+    /// Protected loads hold everything that is left.
     Hazards,
-    /// A push that is not complete; a token that must not be started yet; a fence that is refused; another thread's turn, or
+    /// A push that is not complete; a token that must not be started yet; a refused fence; the turn of another thread; or
     /// a pause.
     Other,
 }
@@ -153,16 +154,16 @@ impl Callbacks {
         self.turn.is_mine()
     }
 
-    /// Callbacks that were pushed and not called.
+    /// Number of callbacks that were pushed and not called.
     pub(crate) fn pending(&self) -> u64 {
         self.counters().in_queue()
     }
 
     /// # Safety
-    /// The memory is the caller's until the callback is called, which any thread may do after a grace period.
+    /// The memory belongs to the caller until the callback is called, which any thread may do after a grace period.
     #[inline]
     pub(crate) unsafe fn push(&self, callback: NonNull<Callback>, function: Function) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the memory belongs to the caller.
         self.push_to(ORDERED, unsafe { Node::prepare(callback, function) });
     }
 
@@ -175,14 +176,14 @@ impl Callbacks {
         object: *const (),
         function: Function,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the memory belongs to the caller.
         self.push_to(OBJECTS, unsafe { Node::prepare_object(callback, object, function) });
     }
 
     #[inline]
     fn push_to(&self, lane: usize, node: Node) {
         self.core.charge(0);
-        // Before it can be called, which counts it down.
+        // Comes before the callback can be called, which lowers the count.
         self.counters().count_pushed();
         self.lanes[lane].push(node);
         if !busted::is(Variant::PushUntold) {
@@ -190,7 +191,7 @@ impl Callbacks {
         }
     }
 
-    /// Takes the turn and calls what is ready, `limit` callbacks at the most. Never waits for a reader.
+    /// Takes the turn and calls what is ready, at most `limit` callbacks. Never waits for a reader.
     pub(crate) fn attempt(&self, limit: usize) -> Outcome<'_> {
         if !self.turn.try_take() {
             return Outcome { called: 0, next: Hindrance::Other, panic: None };
@@ -198,13 +199,13 @@ impl Callbacks {
         // What callbacks of earlier turns did comes before.
         tsan::acquire(self);
         let serving = Serving(self);
-        // SAFETY: the turn is this call's.
+        // SAFETY: this call has the turn.
         let outcome = self.state.with_mut(|state| self.serve(unsafe { &mut *state }, limit));
         drop(serving);
         outcome
     }
 
-    /// As [`attempt`](Callbacks::attempt), and the number of callbacks.
+    /// As [`attempt`](Callbacks::attempt). Returns the number of callbacks called.
     ///
     /// # Panics
     /// With the first panic of a callback, or of the stall hook.
@@ -237,8 +238,8 @@ impl Callbacks {
         Outcome { called: called.number, next, panic: called.panic.take() }
     }
 
-    /// Takes what was pushed, and starts a token for it. Returns whether it is too early for one: there is at most one heavy fence in
-    /// the interval that reclaimers have by default.
+    /// Takes what was pushed, and starts a token for it. Returns whether it is too early for a token: at most one heavy fence is
+    /// issued in the interval that reclaimers have by default.
     fn take_in(&self, state: &mut State) -> bool {
         let is_early = |started| self.core.age().saturating_sub(started) < Pace::DEFAULT.interval;
         if self.lanes.iter().all(|lane| lane.is_empty()) {
@@ -258,7 +259,7 @@ impl Callbacks {
         false
     }
 
-    /// Calls what is past its grace period, as far as no hazard slot holds it, and says what is in the way of more.
+    /// Calls what is past its grace period, unless a hazard slot holds it. Returns what is in the way of more.
     fn call_ready(&self, state: &mut State, limit: usize, called: &mut Called<'_>) -> Hindrance<'_> {
         loop {
             let Some((token, started)) = state.segments.under_way() else { return Hindrance::Empty };
@@ -273,12 +274,12 @@ impl Callbacks {
             let segment = state.segments.oldest().expect("it is under way");
             let [ordered, objects] = &mut segment.chains;
             if objects.is_some() {
-                // After the check.
+                // Comes after the check of the token.
                 self.core.protocol.gather_hazards(&mut state.hazards);
             }
             let answer = each(ordered, limit, called, |node, called| called.call(node)).and_then(|()| {
                 each(objects, limit, called, |node, called| {
-                    // SAFETY: who pushes to this lane prepares it so.
+                    // SAFETY: every node in this lane was made by `prepare_object`.
                     if state.hazards.binary_search(&unsafe { node.object() }.addr()).is_ok() {
                         state.number_held += 1;
                         join(&mut state.held, Chain::of(node));
@@ -296,7 +297,7 @@ impl Callbacks {
         }
     }
 
-    /// Looks at what was held, at most half of the limit; the next call goes on from there.
+    /// Looks at held callbacks, at most half of the limit; the next call goes on from there.
     fn call_held(&self, state: &mut State, limit: usize, called: &mut Called<'_>) {
         let share = limit / 2 + if state.favours_held { limit % 2 } else { 0 };
         state.favours_held = !state.favours_held;
@@ -309,7 +310,7 @@ impl Callbacks {
             let Some(Ok((node, rest))) = state.held.map(Chain::pop) else { return };
             state.held = rest;
             called.look();
-            // SAFETY: only nodes of this kind are held.
+            // SAFETY: only nodes made by `prepare_object` are held.
             if state.hazards.binary_search(&unsafe { node.object() }.addr()).is_ok() {
                 join(&mut state.held, Chain::of(node));
             } else {
@@ -333,7 +334,7 @@ impl Callbacks {
         Ok(answer)
     }
 
-    /// Tells the stall hook of the reader in the way, if it has been there for long.
+    /// Reports the reader in the way to the stall hook, if it has been there for long.
     fn report_stall(&self, state: &State, called: &mut Called<'_>) {
         let Some((token, started)) = state.segments.under_way() else { return };
         if !self.core.may_be_stalled(started) {
@@ -342,7 +343,7 @@ impl Callbacks {
         if let Ok(Grace::HeldUp(record)) = self.core.protocol.check(token) {
             let behind = || Behind { objects: self.pending(), bytes: 0 };
             let report = || self.core.report_stall(record, token, started, behind);
-            // Unwind safety: nothing of the queue is changed by the hook.
+            // Unwind safety: the hook changes nothing of the queue.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(report)) {
                 panics::keep_first(&mut called.panic, panic);
             }
@@ -350,7 +351,7 @@ impl Callbacks {
     }
 }
 
-/// Takes the nodes of a chain one by one, as long as the limit allows.
+/// Takes the nodes of a chain one by one, up to the limit.
 fn each(
     chain: &mut Option<Chain>,
     limit: usize,
@@ -366,7 +367,7 @@ fn each(
     Ok(())
 }
 
-/// Joins newer nodes to a chain that may be empty.
+/// Appends newer nodes to a chain that may be empty.
 fn join(chain: &mut Option<Chain>, newer: Chain) {
     match chain {
         Some(chain) => chain.extend(newer),
@@ -397,22 +398,22 @@ impl<'q> Called<'q> {
             self.frame(true);
         }
         self.number += 1;
-        // Before the callback, which may be a barrier's.
+        // Comes before the callback, which may be a barrier's.
         self.queue.counters().count_called();
         // Unwind safety: the node is in no chain any more.
-        // SAFETY: its token is over, so every region reader has passed; if it knows an object, its address was in no hazard
-        // slot gathered after that.
+        // SAFETY: its token is over, so every region reader has passed. If it knows an object, the object's address was in no
+        // hazard slot gathered after that.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| unsafe { node.call() })) {
             panics::keep_first(&mut self.panic, panic);
         }
-        // For barriers.
+        // Pairs with the acquire of a barrier.
         tsan::release(self.queue);
         self.queue.core.give_room_back(0);
     }
 }
 
 impl Called<'_> {
-    /// A frame may make the thread a reader that is online. It holds up nothing that the turn looks at: the turn's tokens were
+    /// A frame may make the thread an online reader. That reader holds up nothing that the turn looks at: the turn's tokens were
     /// started before.
     fn frame(&self, begins: bool) {
         if let Some(frame) = self.queue.frame {
@@ -436,24 +437,24 @@ impl Drop for Serving<'_> {
     fn drop(&mut self) {
         tsan::release(self.0);
         if self.0.turn.end() {
-            // For a thread that pauses the queue.
+            // Wakes a thread that pauses the queue.
             self.0.event.notify();
         }
     }
 }
 
-/// What is left passes to the domain, in its order.
+/// Passes what is left to the domain, in order.
 impl Drop for Callbacks {
     fn drop(&mut self) {
         unsafe extern "C-unwind" fn call(_: NonNull<()>, callback: *const ()) {
-            // SAFETY: the pointer is that of the callback, which was the queue's.
+            // SAFETY: the pointer is the address of a callback that the queue had.
             let callback = unsafe { NonNull::new_unchecked(callback.cast_mut().cast::<Callback>()) };
-            // SAFETY: it was prepared, and is in no chain.
+            // SAFETY: the callback was prepared, and is in no chain.
             unsafe { Node::of(callback).call() };
         }
 
         let lanes: [Option<Chain>; LANES] = std::array::from_fn(|lane| self.lanes[lane].take());
-        // SAFETY: the queue is dropped: nobody has the turn.
+        // SAFETY: the queue is being dropped, so no thread has the turn.
         let state = self.state.with_mut(|state| unsafe { &mut *state });
         self.mend_after_fork(state);
         state.booster.end(&self.core);
@@ -462,7 +463,7 @@ impl Drop for Callbacks {
         let nodes = |lane: usize| chains.iter().filter_map(move |chains| chains[lane]).flat_map(Chain::nodes);
         let ordered = nodes(ORDERED).map(|node| (node, node.as_ptr().cast()));
         let objects = nodes(OBJECTS).map(|node| {
-            // SAFETY: who pushes to this lane prepares it so.
+            // SAFETY: every node in this lane was made by `prepare_object`.
             let address = unsafe { node.object() };
             (node, NonNull::new(address.cast_mut()).unwrap_or(NonNull::dangling()))
         });
@@ -470,8 +471,8 @@ impl Drop for Callbacks {
             .chain(objects)
             .map(|(node, address)| {
                 self.counters().settle(1);
-                // SAFETY: the queue had the node, and who has pushed it has promised that it may be called. The context is
-                // the node, which stays until then.
+                // SAFETY: the queue had the node, and the thread that pushed it has promised that it may be called. The context
+                // is the node, which stays until then.
                 unsafe { Garbage::in_context(address, 0, node.as_ptr().as_ptr().cast_const().cast(), call) }
             })
             .collect();

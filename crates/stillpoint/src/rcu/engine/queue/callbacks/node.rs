@@ -1,11 +1,11 @@
-//! The nodes of callbacks, which are in the user's objects; a lane, to which any thread pushes; and chains of what was taken.
+//! The nodes of callbacks, which lie in the user's objects; lanes, to which any thread pushes; and chains of taken nodes.
 //!
 //! ```text
 //!   first --> node --> node -x- node <-- tail        x: pushed, and not linked yet
 //! ```
 //!
-//! A push is an exchange of the tail, and a store that links the node to the one before it. Between the two the lane has a gap: a
-//! take finds what is before the gap, and, once the gap is closed, what is behind it.
+//! A push exchanges the tail, then links the node to the one before it. Between the two steps, the lane has a gap. A
+//! take finds the nodes before the gap, and, once the gap is closed, those behind it.
 
 use std::cell::Cell;
 use std::fmt;
@@ -23,27 +23,27 @@ pub type Function = unsafe extern "C-unwind" fn(callback: NonNull<Callback>);
 /// Two words in one of the user's own objects, for one callback at a time: see
 /// [`CallbackQueue::push`](crate::rcu::raw::CallbackQueue::push).
 ///
-/// While it is in no queue, its memory may hold anything: it need not be initialised by [`new`](Callback::new).
+/// While it is in no queue, its memory may hold anything: [`new`](Callback::new) need not initialise it.
 #[repr(C)]
 pub struct Callback {
-    /// The next one: of its lane, of its segment, or of those held.
+    /// The next callback of its lane, of its segment, or of the held ones.
     next: AtomicPtr<Callback>,
     function: Cell<Option<Function>>,
 }
 
-// SAFETY: who has pushed it leaves it to the queue, whose turns use it one at a time.
+// SAFETY: the thread that pushes it leaves it to the queue, whose turns use it one at a time.
 unsafe impl Send for Callback {}
 // SAFETY: a shared reference gives access to nothing.
 unsafe impl Sync for Callback {}
 
 impl Callback {
-    /// One that is in no queue.
+    /// A callback that is in no queue.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self { next: AtomicPtr::new(ptr::null_mut()), function: Cell::new(None) }
     }
 
-    /// Loom's atomics cannot be made at compile time.
+    /// Loom's atomics have no constant constructors.
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
         Self { next: AtomicPtr::new(ptr::null_mut()), function: Cell::new(None) }
@@ -68,17 +68,17 @@ impl fmt::Debug for Callback {
 #[repr(C)]
 pub struct ObjectCallback {
     callback: Callback,
-    /// The address that is protected.
+    /// The address that protected loads hold.
     object: Cell<*const ()>,
 }
 
-// SAFETY: as for `Callback`.
+// SAFETY: the thread that pushes it leaves it to the queue, whose turns use it one at a time.
 unsafe impl Send for ObjectCallback {}
-// SAFETY: as for `Callback`.
+// SAFETY: a shared reference gives access to nothing.
 unsafe impl Sync for ObjectCallback {}
 
 impl ObjectCallback {
-    /// One that is in no queue.
+    /// A callback that is in no queue.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self { callback: Callback::new(), object: Cell::new(ptr::null()) }
@@ -91,7 +91,7 @@ impl Default for ObjectCallback {
     }
 }
 
-/// A node in the user's memory that the queue has, or that the caller is about to push.
+/// A node in the user's memory that belongs to the queue, or that the caller is about to push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Node(NonNull<Callback>);
 
@@ -99,13 +99,13 @@ impl Node {
     /// Makes a node from the user's memory.
     ///
     /// # Safety
-    /// The memory is the caller's until the callback is called.
+    /// The memory belongs to the caller until the callback is called.
     pub(crate) unsafe fn prepare(callback: NonNull<Callback>, function: Function) -> Self {
         let fresh = Callback::new();
         fresh.function.set(Some(function));
-        // SAFETY: the caller's promise. What was there before needs no destructor.
+        // SAFETY: the memory belongs to the caller. Its old content needs no destructor.
         unsafe { callback.write(fresh) };
-        // For the callback.
+        // Pairs with the acquire before the callback.
         tsan::release(callback.as_ptr());
         Self(callback)
     }
@@ -113,13 +113,13 @@ impl Node {
     /// As [`prepare`](Node::prepare), for an object whose address is protected.
     ///
     /// # Safety
-    /// As for [`prepare`](Node::prepare), of all three words.
+    /// As for [`prepare`](Node::prepare), for all three words.
     pub(crate) unsafe fn prepare_object(
         callback: NonNull<ObjectCallback>,
         object: *const (),
         function: Function,
     ) -> Self {
-        // SAFETY: the caller's promise; a place in memory that is the caller's.
+        // SAFETY: the memory belongs to the caller, who may write to the field.
         unsafe {
             (&raw mut (*callback.as_ptr()).object).write(Cell::new(object));
             Self::prepare(callback.cast(), function)
@@ -132,27 +132,27 @@ impl Node {
     }
 
     fn link(&self) -> &AtomicPtr<Callback> {
-        // SAFETY: whoever has a node may use it: its memory stays until its callback is called.
+        // SAFETY: the owner of a node may use it: its memory stays until its callback is called.
         unsafe { &(*self.0.as_ptr()).next }
     }
 
-    /// Makes a node that was in a queue ready for another one.
+    /// Prepares a node that was in a queue for another push.
     pub(crate) fn renew(self) {
-        // Relaxed: the exchange that pushes it comes after.
+        // Relaxed: the exchange that pushes the node comes after.
         self.link().store(ptr::null_mut(), Ordering::Relaxed);
     }
 
-    /// Links the next one.
+    /// Links the next node.
     fn set_next(self, next: Self) {
         self.link().store(next.0.as_ptr(), orders::link());
     }
 
-    /// The next one, if there is one, and it is linked.
+    /// The next node, if there is one and it is linked.
     fn next(self) -> Option<Self> {
         NonNull::new(self.link().load(orders::linked())).map(Self)
     }
 
-    /// The address that is protected.
+    /// The address that protected loads hold.
     ///
     /// # Safety
     /// The node was made by [`prepare_object`](Node::prepare_object).
@@ -164,21 +164,21 @@ impl Node {
     /// Calls the callback, which may free the node's memory.
     ///
     /// # Safety
-    /// No reader is in the way of it, and the node is in no chain.
+    /// No reader is in the way of the callback, and the node is in no chain.
     pub(crate) unsafe fn call(self) {
-        // In a model, what frees the node uses all of it. SAFETY: the node is the caller's.
+        // In a model, freeing the node uses all of it. SAFETY: the node belongs to the caller.
         #[cfg(loom)]
         unsafe { &mut *self.0.as_ptr() }.next.with_mut(|_| ());
-        // SAFETY: the node is the caller's.
+        // SAFETY: the node belongs to the caller.
         let function = unsafe { (*self.0.as_ptr()).function.get() };
         let function = function.expect("it was prepared with one");
         if tsan::is_there() {
             tsan::acquire(self.0.as_ptr());
             let _heeded = tsan::heed();
-            // SAFETY: as below.
+            // SAFETY: the thread that pushed it has promised that it may be called now.
             return unsafe { function(self.0) };
         }
-        // SAFETY: who has pushed it has promised that it may be called then.
+        // SAFETY: the thread that pushed it has promised that it may be called now.
         unsafe { function(self.0) };
     }
 
@@ -187,11 +187,11 @@ impl Node {
     }
 }
 
-/// Where callbacks are pushed.
+/// A list to which any thread pushes callbacks.
 #[derive(Debug)]
 pub(crate) struct Lane {
     tail: AtomicPtr<Callback>,
-    /// Null, too, while the first one has not been linked.
+    /// The first node. Also null while the first node has not been linked.
     first: AtomicPtr<Callback>,
 }
 
@@ -200,12 +200,12 @@ impl Lane {
         Self { tail: AtomicPtr::new(ptr::null_mut()), first: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Wait-free. The node belongs to the lane.
+    /// Pushes a node, which then belongs to the lane. Wait-free.
     #[inline]
     pub(crate) fn push(&self, node: Node) {
         let before = self.tail.swap(node.0.as_ptr(), orders::push_callback());
         match NonNull::new(before) {
-            // It is not called before it is linked: see `Chain::pop`.
+            // The node before is not called before this one is linked to it: see `Chain::pop`.
             Some(before) => Node(before).set_next(node),
             None => self.first.store(node.0.as_ptr(), orders::link()),
         }
@@ -213,23 +213,23 @@ impl Lane {
 
     /// Whether nothing was pushed since the last take.
     pub(crate) fn is_empty(&self) -> bool {
-        // Relaxed: who sleeps for it is ordered by the fences of its event.
+        // Relaxed: the fences of the event order this for a thread that sleeps.
         self.tail.load(Ordering::Relaxed).is_null()
     }
 
-    /// The first one, if there is one, and its push is complete.
+    /// The first node, if there is one and its push is complete.
     pub(crate) fn first(&self) -> Option<Node> {
         NonNull::new(self.first.load(orders::linked())).map(Node)
     }
 
-    /// The one that was pushed last, perhaps not completely.
+    /// The node that was pushed last. Its push may be incomplete.
     pub(crate) fn last(&self) -> Option<Node> {
-        // Relaxed: it is reached by links, which are acquired.
+        // Relaxed: the node is accessed only through links, which are acquired.
         NonNull::new(self.tail.load(Ordering::Relaxed)).map(Node)
     }
 
-    /// In the child of a `fork`, where nobody completes a push: ends before the first one that is not complete. What is behind it is
-    /// lost. Returns how many are left.
+    /// In the child of a `fork`, where no thread completes a push: ends the lane before the first incomplete one. What is
+    /// behind it is lost. Returns how many nodes are left.
     pub(crate) fn end_at_gap(&self) -> usize {
         let mut whole = self.first().zip(self.last()).map(|(first, last)| Chain { first, last });
         whole.iter_mut().for_each(Chain::end_at_gap);
@@ -239,10 +239,10 @@ impl Lane {
         whole.map_or(0, |chain| chain.nodes().count())
     }
 
-    /// Takes everything that was pushed, unless the very first push is not complete. One taker at a time.
+    /// Takes everything that was pushed, unless the very first push is incomplete. One taker at a time.
     pub(crate) fn take(&self) -> Option<Chain> {
         let first = self.first()?;
-        // Relaxed: before the exchange, which the next one who finds the lane empty acquires.
+        // Relaxed: comes before the exchange, which the next thread that finds the lane empty acquires.
         self.first.store(ptr::null_mut(), Ordering::Relaxed);
         let last = self.tail.swap(ptr::null_mut(), orders::take_callbacks());
         let last = NonNull::new(last).map(Node).expect("what is first has a last one");
@@ -250,7 +250,7 @@ impl Lane {
     }
 }
 
-/// Callbacks in their order, from the first to the last one. There may be gaps until their pushes are complete.
+/// Callbacks in order, from the first to the last. Gaps may remain until their pushes are complete.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chain {
     first: Node,
@@ -262,7 +262,7 @@ impl Chain {
         Self { first: node, last: node }
     }
 
-    /// Separates the first one from the others. [`Gap`] if there is a gap behind it: the thread that is about to close the gap
+    /// Separates the first node from the others. [`Gap`] if a gap follows it: the thread that is about to close the gap
     /// still uses the node.
     pub(crate) fn pop(self) -> Result<(Node, Option<Self>), Gap> {
         if self.is_single() {
@@ -274,14 +274,14 @@ impl Chain {
         Ok((self.first, Some(Self { first: next, ..self })))
     }
 
-    /// Joins newer callbacks to the end.
+    /// Appends newer callbacks.
     pub(crate) fn extend(&mut self, newer: Self) {
-        // Nobody else uses the last one, whose lane has another tail.
+        // No other thread uses the last node, whose lane has another tail.
         self.last.set_next(newer.first);
         self.last = newer.last;
     }
 
-    /// All of them, up to the first gap.
+    /// All nodes, up to the first gap.
     pub(crate) fn nodes(self) -> impl Iterator<Item = Node> {
         let mut rest = Some(self);
         std::iter::from_fn(move || {
@@ -291,17 +291,17 @@ impl Chain {
         })
     }
 
-    /// All from one to another one, which was pushed later.
+    /// The nodes from `first` to `last`, which was pushed later.
     pub(crate) fn from_to(first: Node, last: Node) -> Self {
         Self { first, last }
     }
 
-    /// Whether there is only one.
+    /// Whether there is only one node.
     pub(crate) fn is_single(self) -> bool {
         self.first == self.last
     }
 
-    /// From the one before the first gap on; from the last one, if there is no gap.
+    /// The chain from the node before the first gap on; from the last node, if there is no gap.
     pub(crate) fn up_to_gap(mut self) -> Self {
         while !self.is_single() {
             let Some(next) = self.first.next() else { break };
@@ -310,7 +310,7 @@ impl Chain {
         self
     }
 
-    /// In the child of a `fork`, where nobody closes a gap: ends before the first one. What is behind it is lost.
+    /// In the child of a `fork`, where no thread closes a gap: ends the chain before the first gap. What is behind it is lost.
     pub(crate) fn end_at_gap(&mut self) {
         let mut node = self.first;
         while node != self.last {
@@ -322,7 +322,7 @@ impl Chain {
     }
 }
 
-/// A push is not complete: look again later.
+/// A push is incomplete: look again later.
 #[derive(Debug)]
 pub(crate) struct Gap;
 
@@ -339,7 +339,7 @@ mod tests {
     unsafe extern "C-unwind" fn nothing(_: NonNull<Callback>) {}
 
     fn nodes<const N: usize>() -> [Node; N] {
-        // SAFETY: each is leaked.
+        // SAFETY: each is leaked, so its memory stays.
         std::array::from_fn(|_| unsafe { Node::prepare(NonNull::from(Box::leak(Box::default())), nothing) })
     }
 
@@ -350,7 +350,7 @@ mod tests {
         }
     }
 
-    /// The first step of a push, by a thread that is preempted then. Returns what does the second one.
+    /// The first step of a push, by a thread that is then preempted. The result does the second step.
     fn begin(lane: &Lane, node: Node) -> impl FnOnce() + '_ {
         let before = NonNull::new(lane.tail.swap(node.0.as_ptr(), Ordering::AcqRel));
         move || match before {
@@ -371,7 +371,7 @@ mod tests {
         let mut chain = lane.take().expect("it has a first one");
         assert!(lane.is_empty() && lane.take().is_none());
         for node in &all[..2] {
-            // The second one is not called before the push behind it has done with it.
+            // The second node is not called before the push behind it has finished with it.
             assert_eq!(chain.nodes().count(), if *node == all[0] { 1 } else { 0 });
             match chain.pop() {
                 Ok((popped, rest)) => {
@@ -398,7 +398,7 @@ mod tests {
         assert!(chain.first == all[1] && !chain.is_single());
         assert_eq!(lane.end_at_gap(), 2);
         assert!(Chain::from_to(all[0], lane.last().expect("it is the second")).up_to_gap().is_single());
-        // What is pushed in the child is behind no gap.
+        // What the child pushes is behind no gap.
         all[3].renew();
         lane.push(all[3]);
         let chain = lane.take().expect("it has a first one");

@@ -1,8 +1,8 @@
 //! Callbacks that wait for a grace period: at most a fixed number of segments, each with one token.
 //!
 //! A new segment joins at the end. If there is no place for it, the two neighbours whose starts are closest to each other become
-//! one, with the later token. So starts are never put off, and what is merged waits longer only by the difference of the two starts:
-//! the segments of a long grace period are spread over its time.
+//! one, with the later token. So no start is postponed, and merged callbacks wait longer only by the difference of the two
+//! starts: the segments of a long grace period are spread over its time.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::node::Chain;
 use crate::busted::{self, Variant};
 use stillpoint_sys::work;
 
-/// Grace periods under way at a time.
+/// Most grace periods under way at a time.
 pub(super) const SEGMENTS: usize = if cfg!(loom) { 1 } else { 8 };
 
-/// The kinds of callbacks, which have a lane each.
+/// Number of kinds of callbacks. Each kind has a lane.
 pub(super) const LANES: usize = 2;
-/// Those that keep their order.
+/// Callbacks that keep their order.
 pub(super) const ORDERED: usize = 0;
-/// Those that know the address of an object.
+/// Callbacks that know the address of an object.
 pub(super) const OBJECTS: usize = 1;
 
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ pub(super) struct Segment {
     pub(super) chains: [Option<Chain>; LANES],
 }
 
-/// The oldest first.
+/// The segments, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
     all: [Option<Segment>; SEGMENTS],
@@ -57,7 +57,7 @@ impl Segments {
         if self.len == SEGMENTS {
             let at = self.closest(segment.as_ref());
             if at == SEGMENTS - 1 {
-                // The newest one of all and the new one.
+                // Merges the newest of all segments with the new one.
                 let newest = self.all[at].take();
                 segment = newest.zip(segment).map(|(older, newer)| merged(older, newer));
             } else {

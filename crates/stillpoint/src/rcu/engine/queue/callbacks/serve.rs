@@ -1,4 +1,4 @@
-//! A thread that serves a queue, and those who wait for it.
+//! Threads that serve a queue, and threads that wait for it.
 
 use std::borrow::Borrow;
 use std::cell::Cell;
@@ -17,26 +17,26 @@ use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::atomic::{AtomicBool, Ordering};
 use stillpoint_sys::tsan;
 
-/// As long as it exists, a thread counts as one that serves.
+/// Counts a thread as a server, as long as this value exists.
 pub(crate) struct Server<Q: Borrow<Callbacks>> {
     queue: Q,
-    /// The number of forks when it was counted: the child of a later one has forgotten it.
+    /// The number of forks when the thread was counted. The child of a later fork has discarded that count.
     forks: Cell<u64>,
 }
 
 impl<Q: Borrow<Callbacks>> Server<Q> {
     pub(crate) fn of(queue: Q) -> Self {
         let server = Self { forks: Cell::new(queue.borrow().turn.forks()), queue };
-        // Relaxed: whoever looks for servers looks again.
+        // Relaxed: a thread that looks for servers looks again.
         server.queue.borrow().servers.fetch_add(1, Ordering::Relaxed);
         server
     }
 
-    /// In the child of a `fork` by a callback, the thread still serves.
+    /// In the child of a `fork` by a callback: counts the thread, which still serves, again.
     fn count_again(&self) {
         let queue = self.queue.borrow();
         if self.forks.replace(queue.turn.forks()) != queue.turn.forks() {
-            // Relaxed: as above.
+            // Relaxed: a thread that looks for servers looks again.
             queue.servers.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -46,18 +46,18 @@ impl<Q: Borrow<Callbacks>> Drop for Server<Q> {
     fn drop(&mut self) {
         let queue = self.queue.borrow();
         if self.forks.get() == queue.turn.forks() {
-            // Relaxed: as above.
+            // Relaxed: a thread that looks for servers looks again.
             queue.servers.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
 impl Callbacks {
-    /// Serves until somebody [stops](Callbacks::stop) it and everything was called, or until `goes_on` says no, which it asks between
-    /// turns and, told by [`wake`](Callbacks::wake), while it sleeps. Returns the first panic of a callback.
+    /// Serves until a call [stops](Callbacks::stop) it and everything was called, or until `goes_on` returns false. It calls
+    /// `goes_on` between turns and, after [`wake`](Callbacks::wake), while it sleeps. Returns the first panic of a callback.
     pub(crate) fn run_while(&self, goes_on: impl Fn() -> bool) -> Option<Panic> {
         let server = Server::of(self);
-        // Acquire: pairs with the release in `stop`: what was pushed before is seen after.
+        // Acquire: pairs with the release in `stop`, so that what was pushed before it is seen.
         let is_to_stop = || self.is_stopped.load(Ordering::Acquire);
         let (mut patience, mut first) = (Patience::new(), None);
         loop {
@@ -87,8 +87,8 @@ impl Callbacks {
         }
     }
 
-    /// Waits a little for what is in the way. A push meanwhile wakes nobody: a sleep is no longer than the time that has been waited
-    /// already.
+    /// Waits a little for the obstacle to pass. A push meanwhile wakes no thread: a sleep is no longer than the time already
+    /// waited.
     fn wait(
         &self,
         next: Hindrance<'_>,
@@ -107,21 +107,21 @@ impl Callbacks {
         patience.wait(event, next, earliest(due, deadline), changed);
     }
 
-    /// Lets every [run](Callbacks::run), now and later, return when everything was called.
+    /// Lets every current and later [run](Callbacks::run) return when everything was called.
     pub(crate) fn stop(&self) {
         // Release: pairs with the acquire loads in `run_while`.
         self.is_stopped.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Has those who serve look again whether they are to go on.
+    /// Lets the serving threads check again whether to go on.
     pub(crate) fn wake(&self) {
         self.event.notify();
         self.core.event().notify();
     }
 
-    /// Moves everything to another queue of the domain, in its order, as if it were pushed there now. Waits for the turn, for the end
-    /// of pauses, and for pushes that are not complete.
+    /// Moves everything to another queue of the domain, in order, as if it were pushed there now. Waits for the turn, for the end
+    /// of pauses, and for incomplete pushes.
     pub(crate) fn pass_to(&self, other: &Self) {
         assert!(!self.turn.is_mine(), "a callback cannot pass on its own queue: it would wait for itself");
         let mut patience = Patience::new();
@@ -129,13 +129,13 @@ impl Callbacks {
             if self.turn.try_take() {
                 let serving = Serving(self);
                 let is_empty = self.state.with_mut(|state| {
-                    // SAFETY: the turn is this call's.
+                    // SAFETY: this call has the turn.
                     let state = unsafe { &mut *state };
                     self.mend_after_fork(state);
                     self.pass_all(state, other)
                 });
                 drop(serving);
-                // Also of what was moved before a gap.
+                // Also for what was moved before a gap.
                 other.event.notify();
                 if is_empty {
                     return;
@@ -145,7 +145,7 @@ impl Callbacks {
         }
     }
 
-    /// Returns whether nothing is left.
+    /// Moves everything up to a gap. Returns whether nothing is left.
     fn pass_all(&self, state: &mut State, other: &Self) -> bool {
         loop {
             let pass = |chain: &mut Option<Chain>, lane: usize| {
@@ -181,17 +181,17 @@ impl Callbacks {
             if chains.iter().all(Option::is_none) {
                 return false;
             }
-            // If a gap ends this here, who serves the queue meanwhile finds a segment like any other.
+            // If a gap ends the move here, a server of this queue finds a segment like any other.
             let token = if busted::is(Variant::PassedUnstamped) { 0 } else { self.core.protocol.start() };
             state.segments.push(super::Segment { token, started: self.core.age(), chains });
         }
     }
 
-    /// Waits for the end of the turn, if somebody has it; nobody takes another one before [`resume`](Callbacks::resume). Returns
-    /// what that wants to know.
+    /// Waits for the end of the turn, if a thread has it. No thread takes another turn before [`resume`](Callbacks::resume).
+    /// Returns the argument for `resume`.
     ///
     /// # Panics
-    /// If the turn is the calling thread's.
+    /// If the calling thread has the turn.
     pub(crate) fn pause(&self) -> u64 {
         assert!(!self.turn.is_mine(), "a callback cannot pause its own queue: it would wait for itself");
         let forks = self.turn.begin_pause();
@@ -202,9 +202,9 @@ impl Callbacks {
         forks
     }
 
-    /// As [`pause`](Callbacks::pause), before a `fork`, and from a callback as well. Then waits for the pushes that other threads are
-    /// within, for no new ones. If `gives_up` says so, which it is asked whenever the queue is [woken](Callbacks::wake), it does not
-    /// wait for the end of the turn: [`reset_after_fork`](Callbacks::reset_after_fork) finds out.
+    /// As [`pause`](Callbacks::pause), before a `fork`; a callback may call it, too. Then waits for pushes that other threads
+    /// have begun, but not for new ones. It calls `gives_up` whenever the queue is [woken](Callbacks::wake). If that returns
+    /// true, it does not wait for the end of the turn: [`reset_after_fork`](Callbacks::reset_after_fork) detects that turn.
     pub(crate) fn pause_to_fork(&self, gives_up: impl Fn() -> bool) -> u64 {
         let forks = self.turn.begin_pause();
         let is_mine = self.turn.is_mine();
@@ -215,7 +215,7 @@ impl Callbacks {
             self.event.sleep_unless(None, || !self.turn.is_taken() || gives_up());
         }
         tsan::acquire(self);
-        // Each push that is completed wakes.
+        // Each push that completes wakes this thread.
         let sleep_until = |is_so: &dyn Fn() -> bool| {
             while !is_so() {
                 self.event.sleep_unless(None, is_so);
@@ -229,15 +229,15 @@ impl Callbacks {
             });
         };
         if !is_mine {
-            // SAFETY: nobody has the turn, and nobody takes it in the pause; another pause reads as well.
+            // SAFETY: no thread has the turn, and none takes it during the pause. Another pause only reads, too.
             let state = self.state.with(|state| unsafe { &*state });
-            // The gaps of a state that no turn has mended since a fork are those of threads that are not here.
+            // If no turn has mended the state since a fork, its gaps are those of threads that do not exist here.
             if state.forks == self.turn.forks() {
                 state.segments.iter().flat_map(|segment| segment.chains).flatten().for_each(wait_for);
             }
         }
         for lane in &self.lanes {
-            // What is pushed from now on is not waited for.
+            // Pushes from now on are not waited for.
             if let Some(last) = lane.last() {
                 sleep_until(&|| lane.first().is_some());
                 lane.first().into_iter().for_each(|first| wait_for(Chain::from_to(first, last)));
@@ -246,24 +246,24 @@ impl Callbacks {
         forks
     }
 
-    /// For models: a look at what is used in turns.
+    /// For models: accesses what turns use.
     #[cfg(all(test, loom))]
     pub(crate) fn look_at_state(&self) {
         self.state.with_mut(|_| ());
     }
 
-    /// Ends a pause. Those of before a `fork` have ended in the child.
+    /// Ends a pause. In the child of a `fork`, pauses from before the fork have ended already.
     pub(crate) fn resume(&self, forks: u64) {
         tsan::release(self);
         self.turn.end_pause(forks);
         self.event.notify();
     }
 
-    /// Waits until everything that was pushed before is called, except for objects that protected loads hold, and for `limit` at
-    /// most. Serves the queue itself if nobody else does, and calls what protected loads have let go of.
+    /// Waits until everything that was pushed before is called, except for objects that protected loads hold, and for at most
+    /// `limit`. Serves the queue itself if no other thread does, and calls what protected loads have released.
     ///
     /// # Panics
-    /// With the panic of a callback that it has called.
+    /// With the panic of a callback that this call has called.
     pub(crate) fn barrier(&self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         if self.turn.is_mine() {
@@ -281,7 +281,7 @@ impl Callbacks {
                 tsan::acquire(self);
                 return Ok(());
             }
-            // Relaxed: it is looked at again.
+            // Relaxed: the loop looks again.
             if self.servers.load(Ordering::Relaxed) > 0 {
                 let waited_for = markers.iter().find(|marker| !marker.is_called());
                 if let Some(marker) = waited_for {
@@ -300,22 +300,22 @@ impl Callbacks {
                 return Err(SynchronizeError::Fence(error));
             }
             if !is_over() && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                // Who is in the way?
+                // Reports the reader in the way, if there is one.
                 let core = &self.core;
                 return core.wait_for(core.protocol.start(), Some(Duration::ZERO)).and(Err(core.busy()));
             }
         }
     }
 
-    /// Calls what protected loads held when it was looked at last, and hold no longer. Waits for the turn if there is such, until the
-    /// deadline.
+    /// Calls callbacks that protected loads held at the last look, and no longer hold. If there are any, waits for the turn
+    /// until the deadline.
     fn call_released(&self, deadline: Option<Instant>) -> Option<Panic> {
         let mut patience = Patience::new();
         while self.counters().pinned() > 0 {
             if self.turn.try_take() {
                 let _serving = Serving(self);
                 let mut called = Called::new(self);
-                // SAFETY: the turn is this call's.
+                // SAFETY: this call has the turn.
                 let state = self.state.with_mut(|state| unsafe { &mut *state });
                 self.call_held(state, usize::MAX, &mut called);
                 self.counters().set_pinned(state.number_held, None);
@@ -329,8 +329,9 @@ impl Callbacks {
         None
     }
 
-    /// In the child of a `fork`: pauses are over, and so is the turn of another thread. What was being pushed is lost, and what was
-    /// pushed behind it. If another thread had the turn, what it had taken is lost as well. A turn of the calling thread goes on.
+    /// In the child of a `fork`: ends pauses, and the turn of another thread. Incomplete pushes are lost, and what was
+    /// pushed behind them. If another thread had the turn, what it had taken is lost as well. A turn of the calling thread goes
+    /// on.
     ///
     /// # Safety
     /// There is no other thread.
@@ -344,12 +345,12 @@ impl Callbacks {
         let in_state = counters.in_queue().saturating_sub(in_lanes as u64);
         self.settled_by_state.store(counters.settled() + in_state, Ordering::Relaxed);
         if self.turn.is_mine() {
-            // Its next turn mends the state, which this one uses.
+            // The calling thread uses the state; its next turn mends it.
             return;
         }
         self.state.with_mut(|state| {
-            // SAFETY: there is no other thread. One that was lost within a turn may have left the state in any condition: what it was is
-            // overwritten, and not read.
+            // SAFETY: there is no other thread. A thread that was lost within a turn may have left the state in any condition:
+            // the old state is overwritten, and not read.
             unsafe {
                 if is_torn {
                     state.write(State::new(0));
@@ -359,7 +360,7 @@ impl Callbacks {
         });
     }
 
-    /// In the child of a `fork`, once: gives up what is behind a push that nobody completes.
+    /// In the child of a `fork`, once: gives up what is behind a push that no thread completes.
     pub(super) fn mend_after_fork(&self, state: &mut State) {
         if state.forks != self.turn.forks() {
             self.mend(state);
@@ -381,7 +382,7 @@ impl Callbacks {
     }
 }
 
-/// A callback of a barrier's. It may be called after the barrier has failed.
+/// A callback of a barrier. It may be called after the barrier has failed.
 #[repr(C)]
 struct Marker {
     _node: ObjectCallback,
@@ -392,9 +393,9 @@ struct Marker {
 impl Marker {
     fn push(queue: &Callbacks, is_object: bool) -> Arc<Self> {
         unsafe extern "C-unwind" fn call(callback: NonNull<Callback>) {
-            // SAFETY: it is the first part of a marker, which was counted for this call.
+            // SAFETY: it is the first field of a marker, which holds a reference count for this call.
             let marker = unsafe { Arc::from_raw(callback.cast::<Marker>().as_ptr().cast_const()) };
-            // Release: pairs with the acquire in `is_called`: what other callbacks did comes before.
+            // Release: pairs with the acquire in `is_called`. What other callbacks did comes before.
             marker.is_called.store(true, Ordering::Release);
             marker.event.notify();
         }
@@ -407,7 +408,7 @@ impl Marker {
         let place = Arc::into_raw(Arc::clone(&marker)).cast_mut();
         // SAFETY: the marker is not null.
         let place = unsafe { NonNull::new_unchecked(place) };
-        // SAFETY: the marker's node is used by the queue only, and it is counted for the call.
+        // SAFETY: only the queue uses the marker's node, and the marker holds a reference count for the call.
         unsafe {
             if is_object {
                 queue.push_object(place.cast(), std::ptr::null(), call);

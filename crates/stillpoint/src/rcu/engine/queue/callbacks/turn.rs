@@ -1,4 +1,4 @@
-//! Who serves a queue of callbacks: one thread at a time, and none while the queue is paused.
+//! The turn at a queue of callbacks: one thread at a time has it, and none while the queue is paused.
 
 use std::sync::atomic::AtomicU64;
 
@@ -6,7 +6,7 @@ use crate::rcu::orders;
 use stillpoint_sys::os;
 use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
 
-/// Somebody has the turn.
+/// A thread has the turn.
 const TAKEN: u32 = 1;
 /// One pause.
 const PAUSE: u32 = 2;
@@ -15,9 +15,9 @@ const PAUSE: u32 = 2;
 pub(super) struct Turn {
     /// [`TAKEN`], and the number of pauses.
     word: AtomicU32,
-    /// The number of forks that the process is away from the one in which the queue was made. Not modelled.
+    /// The number of forks between the process that made the queue and this one. Not modelled.
     forks: AtomicU64,
-    /// The number of the thread that has the turn. Not modelled: each thread looks for its own.
+    /// The number of the thread that has the turn. Not modelled: each thread compares it only with its own number.
     holder: AtomicU64,
 }
 
@@ -26,38 +26,38 @@ impl Turn {
         Self { word: AtomicU32::new(0), forks: AtomicU64::new(0), holder: AtomicU64::new(0) }
     }
 
-    /// Takes the turn, unless somebody has it, or pauses.
+    /// Takes the turn, unless a thread has it, or pauses the queue.
     pub(super) fn try_take(&self) -> bool {
-        // Relaxed on failure: nothing was learned.
+        // Relaxed on failure: the caller relies on nothing.
         let answer = self.word.compare_exchange(0, TAKEN, orders::turn_taken(), Ordering::Relaxed);
         if answer.is_ok() {
-            // Relaxed: for this thread's own look.
+            // Relaxed: only this thread compares it with its own number.
             self.holder.store(os::thread_number(), Ordering::Relaxed);
         }
         answer.is_ok()
     }
 
-    /// Ends the turn. Whether somebody waits for that: a pause.
+    /// Ends the turn. Returns whether a pause waits for that.
     pub(super) fn end(&self) -> bool {
-        // Relaxed: as above.
+        // Relaxed: see `try_take`.
         self.holder.store(0, Ordering::Relaxed);
         self.word.fetch_and(!TAKEN, orders::turn_ended()) != TAKEN
     }
 
-    /// Whether the calling thread has it.
+    /// Whether the calling thread has the turn.
     pub(super) fn is_mine(&self) -> bool {
-        // Relaxed: as above.
+        // Relaxed: see `try_take`.
         self.holder.load(Ordering::Relaxed) == os::thread_number()
     }
 
-    /// From now on nobody takes the turn. Returns what [`end_pause`](Turn::end_pause) wants to know.
+    /// Begins a pause: no thread takes the turn from now on. Returns the argument for [`end_pause`](Turn::end_pause).
     pub(super) fn begin_pause(&self) -> u64 {
-        // Relaxed: who waits for the end of the turn acquires it.
+        // Relaxed: a thread that waits for the end of the turn acquires that end.
         self.word.fetch_add(PAUSE, Ordering::Relaxed);
         self.forks()
     }
 
-    /// Whether somebody has the turn. If not, the caller comes after all turns so far.
+    /// Whether a thread has the turn. If not, the caller comes after all turns so far.
     pub(super) fn is_taken(&self) -> bool {
         self.word.load(orders::turn_taken()) & TAKEN != 0
     }
@@ -67,7 +67,7 @@ impl Turn {
         self.word.load(Ordering::Relaxed) >= PAUSE
     }
 
-    /// Ends one pause, unless a `fork` has: what was done in it comes before the next turn.
+    /// Ends one pause, unless a `fork` has ended it. What was done in the pause comes before the next turn.
     pub(super) fn end_pause(&self, forks: u64) {
         if self.forks() == forks {
             self.word.fetch_sub(PAUSE, orders::turn_ended());
@@ -76,12 +76,12 @@ impl Turn {
 
     /// The number of forks so far.
     pub(super) fn forks(&self) -> u64 {
-        // Relaxed: written when there is no other thread.
+        // Relaxed: written while there is no other thread.
         self.forks.load(Ordering::Relaxed)
     }
 
-    /// In the child of a `fork`: nobody pauses, and nobody has the turn but the calling thread, if it had it. Returns whether
-    /// another thread had it.
+    /// In the child of a `fork`: ends all pauses, and the turn of any other thread. Returns whether
+    /// another thread had the turn.
     pub(super) fn reset(&self) -> bool {
         // Relaxed, all: there is no other thread.
         let (is_mine, was_taken) = (self.is_mine(), self.word.load(Ordering::Relaxed) & TAKEN != 0);

@@ -1,4 +1,4 @@
-//! Where objects are on their way to a reclaimer, and what is counted there.
+//! Where objects are on their way to a reclaimer, and how they are counted there.
 
 use std::sync::Mutex;
 
@@ -12,23 +12,23 @@ type Freed = Arc<Mutex<Vec<usize>>>;
 
 const SIZE: usize = 400;
 
-/// An object of `SIZE` bytes that tells when it is freed.
+/// An object of `SIZE` bytes that records when it is freed.
 fn numbered(number: usize, freed: &Freed) -> Garbage {
     let freed = Arc::clone(freed);
     let padding = [0_u8; SIZE - 16];
     let garbage = Garbage::callback(move || {
         std::hint::black_box(&padding);
-        freed.lock().expect("nobody panics with it").push(number);
+        freed.lock().expect("no thread panics with it").push(number);
     });
     assert!((SIZE - 16..=SIZE).contains(&garbage.bytes()), "{}", garbage.bytes());
     garbage
 }
 
-/// What is counted for each of them.
+/// The bytes that are counted for each of them.
 fn bytes_of_each() -> usize {
     let garbage = numbered(0, &Freed::default());
     let bytes = garbage.bytes();
-    // SAFETY: nobody else has it.
+    // SAFETY: only this function has the object.
     assert!(unsafe { free_left(garbage) }.is_none());
     bytes
 }
@@ -47,7 +47,7 @@ impl Scene {
         Self { domain, inbox, list, freed: Freed::default() }
     }
 
-    /// Hands in objects with these numbers. Each has its room.
+    /// Hands in objects with these numbers, and reserves room for each.
     fn submit(&self, numbers: std::ops::Range<usize>) {
         for number in numbers {
             let garbage = numbered(number, &self.freed);
@@ -57,11 +57,11 @@ impl Scene {
     }
 
     fn freed(&self) -> Vec<usize> {
-        self.freed.lock().expect("nobody panics with it").clone()
+        self.freed.lock().expect("no thread panics with it").clone()
     }
 }
 
-/// Whether there is room for that much more, and not for more than that.
+/// Asserts that there is room for exactly this much more.
 fn has_room_for(inbox: &Inbox, objects: usize, bytes: usize) {
     for _ in 0..2 {
         assert_eq!(inbox.reserve(bytes + 1), Err(Full::Queue), "for {bytes} bytes");
@@ -78,7 +78,7 @@ fn has_room_for(inbox: &Inbox, objects: usize, bytes: usize) {
     }
 }
 
-/// Wherever objects are, and wherever they go: the limits are on all places together.
+/// The limits cover all places together, wherever objects are, and wherever they go.
 #[test]
 fn every_object_is_counted_in_one_place() {
     let limits = Limits { objects: 100, bytes: 100 * SIZE };
@@ -115,7 +115,7 @@ fn every_object_is_counted_in_one_place() {
     assert_eq!((scene.domain.stats().pending, scene.freed().len()), (0, 80));
 }
 
-/// What is refused by either limit, of the queue or of the domain, takes up nothing.
+/// An object that either limit refuses, that of the queue or that of the domain, takes up nothing.
 #[test]
 fn an_object_that_is_refused_is_not_counted() {
     let domain = Domain::builder().max_pending(2).build().expect("a limit is no reason to fail");
@@ -144,7 +144,7 @@ fn what_is_taken_in_is_freed_in_order() {
     assert!(scene.freed().into_iter().eq(0..300));
 }
 
-/// One share at a time, and none while a reader is in the way of the last one.
+/// It frees one share at a time, and none while a reader is in the way of the last one.
 #[test]
 fn an_assistant_frees_one_share() {
     let scene = Scene::new(Domain::new(), Limits::NONE);
@@ -158,13 +158,13 @@ fn an_assistant_frees_one_share() {
     }
     let started = scene.domain.stats().grace_periods;
     assert_eq!(scene.inbox.assist(Full::Queue), 0);
-    assert_eq!(scene.domain.stats().grace_periods, started, "it keeps its grace period");
+    assert_eq!(scene.domain.stats().grace_periods, started, "the share keeps its grace period");
     reader.quiescent();
     assert_eq!(scene.inbox.assist(Full::Queue), SHARE);
     assert_eq!((scene.inbox.pending(), scene.freed().len()), (200 - 2 * SHARE, 2 * SHARE));
 }
 
-/// What was left to the domain is in the way of the domain's limit only.
+/// What was left to the domain counts only against the domain's limit.
 #[test]
 fn an_assistant_adopts_for_a_full_domain_only() {
     for (full, freed) in [(Full::Queue, 10), (Full::Domain, SHARE)] {
@@ -179,7 +179,7 @@ fn an_assistant_adopts_for_a_full_domain_only() {
     }
 }
 
-/// Nothing stays behind that nobody would ever look at.
+/// No object stays where no thread would ever look.
 #[test]
 fn what_a_closed_inbox_holds_passes_to_the_domain() {
     let scene = Scene::new(Domain::new(), Limits::NONE);
@@ -188,7 +188,7 @@ fn what_a_closed_inbox_holds_passes_to_the_domain() {
     assert_eq!(scene.inbox.assist(Full::Queue), 0);
     scene.submit(10..20);
     scene.inbox.advance(CLOSED);
-    assert_eq!(scene.inbox.pending(), 20, "the one who closes it passes it on");
+    assert_eq!(scene.inbox.pending(), 20, "the closing thread passes it on");
     scene.inbox.pass_on();
     assert_eq!((scene.inbox.pending(), scene.domain.stats().pending), (0, 20));
     assert_eq!(scene.inbox.submitted.bytes(), 0);
@@ -201,7 +201,7 @@ fn what_a_closed_inbox_holds_passes_to_the_domain() {
     assert_eq!((heir.flush(), scene.freed().len()), (Ok(()), 21));
 }
 
-/// With or without anything that was handed in since.
+/// Whether or not anything was handed in since.
 #[test]
 fn what_is_taken_over_from_an_assistant_is_counted_at_once() {
     for handed_in in [0, 5] {
@@ -219,15 +219,15 @@ fn what_is_taken_over_from_an_assistant_is_counted_at_once() {
     }
 }
 
-/// The rest of what an assistant took goes back to the stack, and is nobody's if the reclaimer is gone; a destructor that
-/// panics is no reason to leave it there.
+/// The rest of what an assistant took goes back to the stack. If the reclaimer is gone, it passes to the domain, even if a
+/// destructor panics.
 #[test]
 fn what_an_assistant_puts_back_into_a_closed_inbox_passes_to_the_domain() {
     let domain = Domain::new();
     let inbox = Arc::new(Inbox::new(Arc::clone(domain.core()), Limits::NONE));
     let other = Arc::clone(&inbox);
     let closes = Garbage::callback(move || {
-        // In place of a drop of the reclaimer while the assistant has the stack's objects in his hands.
+        // Stands for a drop of the reclaimer while the assistant holds the stack's objects.
         other.phase.fetch_max(CLOSED, Ordering::Release);
         panic!("in a destructor");
     });
@@ -241,7 +241,7 @@ fn what_an_assistant_puts_back_into_a_closed_inbox_passes_to_the_domain() {
     assert_eq!(domain.reclaimer().poll(), SHARE);
 }
 
-/// The reclaimer is dropped by a destructor, say. Its drop does not find what an assistant has in his hands.
+/// A destructor may drop the reclaimer. That drop does not find what the assistant holds.
 #[test]
 fn what_an_assistant_leaves_to_a_closed_inbox_passes_to_the_domain() {
     let domain = Domain::new();

@@ -1,4 +1,4 @@
-//! What a retire list takes in, and what it tells of itself.
+//! What a retire list takes in, and what its counters report.
 
 use super::*;
 use crate::rcu::{Domain, Retired};
@@ -11,12 +11,12 @@ fn eager(domain: &Domain, limits: Limits) -> RetireList {
     RetireList::new(Arc::clone(domain.core()), Pace { interval: Duration::ZERO, ..Pace::DEFAULT }, limits)
 }
 
-/// Since when somebody waits for a reader in this state.
+/// The age of the domain since which a list waits for a reader in this state.
 fn waited_since(domain: &Domain, state: u64) -> Option<Duration> {
     domain.core().counters.iter().filter_map(|counters| counters.in_the_way_since(state)).min()
 }
 
-/// What was left to the domain is no reason to go beyond a limit.
+/// Orphans do not exceed the list's own limits.
 #[test]
 fn a_poll_adopts_as_much_as_there_is_room_for() {
     let domain = Domain::new();
@@ -32,7 +32,7 @@ fn a_poll_adopts_as_much_as_there_is_room_for() {
         }
         assert_eq!(list.len(), objects);
     }
-    // The bytes of a share are known only when it is there: no other one follows.
+    // The bytes of a share are known only after its adoption: no other share follows.
     let mut list = eager(&domain, Limits { bytes: 8 * SHARE - 1, ..Limits::NONE });
     for _ in 0..3 {
         assert_eq!(list.poll(usize::MAX), 0, "a guard is held");
@@ -40,7 +40,7 @@ fn a_poll_adopts_as_much_as_there_is_room_for() {
     assert_eq!((list.len(), list.bytes()), (SHARE, 8 * SHARE));
 }
 
-/// Also when it is the domain that is full.
+/// Also if the domain is full.
 #[test]
 fn a_retirement_adopts_as_much_as_there_is_room_for() {
     let domain = Domain::builder().max_pending(100).build().expect("a limit is no reason to fail");
@@ -53,7 +53,7 @@ fn a_retirement_adopts_as_much_as_there_is_room_for() {
     domain.core().give_room_back(8);
 }
 
-/// For a background reclaimer, which sleeps until that many have come.
+/// Used by a background reclaimer, which sleeps until this many objects have come.
 #[test]
 fn the_open_batch_lacks_what_is_not_there() {
     let domain = Domain::new();
@@ -94,18 +94,22 @@ fn full_batches_gather_for_one_heavy_fence_and_not_without_end() {
 
     domain.core().protocol.put_off_heavy();
     assert_eq!(retire(&mut list), 0);
-    assert_eq!((list.advance(usize::MAX), fences()), (batch, before + 2), "who is in need does not wait");
+    assert_eq!(
+        (list.advance(usize::MAX), fences()),
+        (batch, before + 2),
+        "a retirer without room does not wait"
+    );
     domain.core().protocol.put_off_heavy();
     assert_eq!(retire(&mut list), 0);
     list.close();
-    assert_eq!((list.poll(usize::MAX), fences()), (batch, before + 3), "nor who has closed it");
+    assert_eq!((list.poll(usize::MAX), fences()), (batch, before + 3), "nor does a closed list");
     domain.core().protocol.put_off_heavy();
     assert_eq!(retire(&mut list), 0);
     domain.synchronize().expect("no reader is in the way");
-    assert_eq!(list.poll(usize::MAX), batch, "the fence of another one serves");
+    assert_eq!(list.poll(usize::MAX), batch, "the fence of another wait serves");
 }
 
-/// Whoever has handed everything on waits for nothing, and holds nothing.
+/// A list that has handed everything on waits for nothing, and holds nothing.
 #[test]
 fn what_is_taken_over_is_told_of_by_the_one_who_has_it() {
     let domain = Domain::new();
@@ -140,7 +144,7 @@ fn what_is_taken_over_is_told_of_by_the_one_who_has_it() {
     assert_eq!((domain.stats().pending, domain.stats().oldest), (0, None));
 }
 
-/// Not since the last one, which would hide for how long a reader has been in the way.
+/// Not since the last batch, which would hide how long a reader has been in the way.
 #[test]
 fn a_reader_is_waited_for_since_the_oldest_batch() {
     let domain = Domain::new();
@@ -160,7 +164,7 @@ fn a_reader_is_waited_for_since_the_oldest_batch() {
     assert_eq!(waited_since(&domain, state), None);
 }
 
-/// Whichever of them it is.
+/// Whichever of the lists has it.
 #[test]
 fn the_oldest_grace_period_of_several_retire_lists_is_told() {
     let domain = Domain::new();
@@ -176,7 +180,7 @@ fn the_oldest_grace_period_of_several_retire_lists_is_told() {
     }
     assert!(told.iter().all(|&other| other == told[0]), "{told:?}");
     assert!(waited_since(&domain, state + 2).is_some(), "the last one waits for such a reader");
-    assert_eq!(waited_since(&domain, state + 3), None, "and nobody for a newer one");
+    assert_eq!(waited_since(&domain, state + 3), None, "and no list waits for a newer one");
     drop(guard);
     lists.iter_mut().for_each(|list| assert_eq!(list.poll(usize::MAX), 1));
 }
@@ -203,10 +207,10 @@ fn what_a_served_list_held_is_gone_when_nothing_is_pinned_that_was_there() {
     retire(&mut list, None);
     assert_eq!(list.len(), 1);
     let counters: *const Counters = list.counters();
-    // SAFETY: the list stays until the end.
+    // SAFETY: the list stays until the end of the test.
     let counters = unsafe { &*counters };
     list.retire(domain.cell(0).take().expect("it is not empty").into_parts().into_garbage());
-    let mut served = counters.served(other.counters()).expect("somebody looks after it");
+    let mut served = counters.served(other.counters()).expect("a thread looks after it");
     let mut is_over = || (served.is_over(|| core.age()), served.is_pinned());
     list.poll(usize::MAX);
     assert_eq!(is_over(), (false, true), "there is nothing else");
@@ -218,7 +222,7 @@ fn what_a_served_list_held_is_gone_when_nothing_is_pinned_that_was_there() {
         (false, true),
         "as many as there were have been freed, and the first one is pinned"
     );
-    // Pinned, both, when it goes, and one of them only since then.
+    // Both are pinned when the first goes; one of them only since then.
     retire(&mut list, Some(2));
     protected[0] = None;
     protected[1] = None;
@@ -226,7 +230,7 @@ fn what_a_served_list_held_is_gone_when_nothing_is_pinned_that_was_there() {
     assert_eq!((list.held(), is_over()), (1, (true, false)));
 }
 
-/// A caller that holds something is not in the way of what can still be freed.
+/// A caller that holds an object is not in the way of other objects that can still be freed.
 #[test]
 fn a_served_list_is_pinned_only_when_the_rest_is() {
     let domain = Domain::new();
@@ -239,7 +243,7 @@ fn a_served_list_is_pinned_only_when_the_rest_is() {
     list.poll(usize::MAX);
     let guard = reader.pin();
     list.retire(old(&domain).into_parts().into_garbage());
-    let served = list.counters().served(other.counters()).expect("somebody looks after it");
+    let served = list.counters().served(other.counters()).expect("a thread looks after it");
     assert!(served.pinned() == 1 && !served.is_pinned());
     drop(guard);
     drop(object);
