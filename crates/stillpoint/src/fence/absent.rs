@@ -1,8 +1,8 @@
-//! On systems other than Linux there is no heavy fence: each is refused.
+//! Systems other than Linux have no heavy fence: each is refused.
 
-/// What its refusal means.
+/// The explanation of a refusal.
 pub(super) const WHY: &str =
-    "heavy fences are there on Linux only: other systems have no membarrier; build the domain with \
+    "heavy fences exist only on Linux: other systems have no membarrier; build the domain with \
                               fence::Mode::Symmetric, which Mode::best() is here";
 
 pub(super) mod membarrier {

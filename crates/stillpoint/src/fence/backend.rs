@@ -1,4 +1,4 @@
-//! By what means a writer's fence reaches the readers: probed once, and chosen by the program if it likes.
+//! How a writer's fence reaches the readers. The process probes this once; the program may choose it.
 
 use std::fmt;
 #[cfg(not(any(loom, miri)))]
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{FenceError, Mode, Provider};
 
-/// By what means a writer's fence reaches the readers.
+/// How a writer's fence reaches the readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {
@@ -16,21 +16,21 @@ pub enum Backend {
     Membarrier,
     /// The kernel module `stillpoint_membarrier`, which sends along a tree. Reaches every thread of the process.
     Module,
-    /// A provider from outside. Reaches threads that are registered: a domain registers the threads of its readers
+    /// A provider from outside the library. Reaches threads that are registered: a domain registers the threads of its readers
     /// itself.
     Provided(Provider),
-    /// None: readers issue full fences themselves.
+    /// No heavy fence: readers issue full fences themselves.
     Plain,
 }
 
 impl Backend {
-    /// Every back end that needs no provider, the one that is preferred first.
+    /// Every back end that needs no provider, in order of preference.
     pub const ALL: [Backend; 3] = [Backend::Membarrier, Backend::Module, Backend::Plain];
 
-    /// Whether this process may use it. Issues a fence by it, but for a provider.
+    /// Whether this process may use the back end. Issues a fence by it, except for a provider.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the process may not use it.
     ///
     /// ```
     /// use stillpoint::fence::Backend;
@@ -49,7 +49,7 @@ impl Backend {
         }
     }
 
-    /// The mode of domains that use it.
+    /// The mode of domains that use this back end.
     pub(super) fn mode(self) -> Mode {
         match self {
             Backend::Membarrier | Backend::Module => Mode::Asymmetric,
@@ -70,12 +70,12 @@ impl fmt::Display for Backend {
     }
 }
 
-/// What the process uses, once that is known.
+/// The back end that the process uses, once it is known.
 #[cfg(not(any(loom, miri)))]
 static USED: AtomicPtr<Backend> = AtomicPtr::new(ptr::null_mut());
 
-/// The one that is used, from now on; what is found out here only counts if nobody else was first. Nobody waits, so that a child of a `fork` in
-/// the midst of this does not wait for ever.
+/// The back end in use from now on. The result of `find` counts only if no other thread was first. No thread waits, so
+/// a child of a `fork` during this call does not wait for ever.
 #[cfg(not(any(loom, miri)))]
 fn used(find: impl FnOnce() -> Backend) -> Backend {
     // Acquire, both: pair with the release below.
@@ -86,10 +86,10 @@ fn used(find: impl FnOnce() -> Backend) -> Backend {
     }
     let found = Box::into_raw(Box::new(find()));
     match USED.compare_exchange(ptr::null_mut(), found, Ordering::Release, Ordering::Acquire) {
-        // SAFETY: leaked now.
+        // SAFETY: the box is leaked from now on.
         Ok(_) => unsafe { *found },
         Err(first) => {
-            // SAFETY: it was not published; the other one is leaked.
+            // SAFETY: `found` was not published; the other box is leaked.
             unsafe {
                 drop(Box::from_raw(found));
                 *first
@@ -98,10 +98,10 @@ fn used(find: impl FnOnce() -> Backend) -> Backend {
     }
 }
 
-/// The back end of this process: the one that was [chosen](choose), or else membarrier, or else the module, or else
-/// `Plain`. Found out by the first call, of this or of any other function that depends on it, and remembered.
+/// The back end of this process: the one that was [chosen](choose); otherwise membarrier; otherwise the module; otherwise
+/// `Plain`. The first call of this function, or of any other that depends on it, finds it out. Later calls return the same.
 ///
-/// A provider is used only where somebody has asked for it.
+/// A provider is used only if the program has asked for it.
 pub fn backend() -> Backend {
     #[cfg(not(any(loom, miri)))]
     return used(|| {
@@ -112,11 +112,11 @@ pub fn backend() -> Backend {
     Backend::Membarrier
 }
 
-/// Chooses the back end, before anything depends on it: it decides what [`Mode::best`] is, and by what means
+/// Chooses the back end, before anything depends on it. The back end decides what [`Mode::best`] is, and how
 /// [`heavy`](super::heavy) fences.
 ///
 /// # Errors
-/// When the process may not use it, or uses another one already.
+/// If the process may not use it, or uses another one already.
 ///
 /// ```
 /// use stillpoint::fence::{self, Backend, Mode};
@@ -138,13 +138,13 @@ pub fn choose(backend: Backend) -> Result<(), ChooseError> {
     }
 }
 
-/// A back end could not be chosen.
+/// Why a back end could not be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChooseError {
-    /// This process may not use it.
+    /// This process may not use the back end.
     Refused(FenceError),
-    /// This one is in use already.
+    /// This back end is in use already.
     InUse(Backend),
 }
 

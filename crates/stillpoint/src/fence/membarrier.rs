@@ -1,7 +1,7 @@
 //! `int membarrier(int cmd, unsigned int flags, int cpu_id)`
 //!
 //! The private expedited command works only after the process has registered for it. Registration belongs to
-//! the address space: a child made by `fork` has it, a program started by `exec` has not.
+//! the address space: a child made by `fork` has it; a program started by `exec` does not.
 
 #![cfg(not(any(loom, miri)))]
 
@@ -18,17 +18,17 @@ impl From<Errno> for FenceError {
     }
 }
 
-/// Registers the process and tries one barrier, and remembers the kernel's answer. Threads that do so at the same time get the same
-/// one; nobody waits, so that a child of a `fork` in its midst does not wait for ever.
+/// Registers the process and tries one barrier, and keeps the kernel's answer. Threads that do so at the same time get the same
+/// answer. No thread waits, so a child of a `fork` during this call does not wait for ever.
 pub(super) fn register() -> Result<(), FenceError> {
-    /// What is known: not yet, an errno, or 0.
+    /// The answer: `UNKNOWN`, an errno, or 0.
     static ANSWER: AtomicI32 = AtomicI32::new(UNKNOWN);
     const UNKNOWN: i32 = -1;
 
-    // Relaxed, both: the number is all there is.
+    // Relaxed, both: only the number matters.
     let known = match ANSWER.load(Ordering::Relaxed) {
         UNKNOWN => {
-            // A filter may let the registration through and not the barrier.
+            // A filter may allow the registration but not the barrier.
             let answer = membarrier(MembarrierCommand::RegisterPrivateExpedited)
                 .and_then(|()| membarrier(MembarrierCommand::PrivateExpedited));
             let answer = answer.err().map_or(0, Errno::raw_os_error);

@@ -15,50 +15,50 @@
 //!
 //! For every call L of [`light`] by any thread of the process and every call H of [`heavy`] that returned `Ok`, one
 //! of the two holds, for accesses to atomics:
-//! - what was stored before L, or something newer, is seen by every load after H;
-//! - what was stored before H, or something newer, is seen by every load after L.
+//! - every load after H sees what was stored before L, or something newer;
+//! - every load after L sees what was stored before H, or something newer.
 //!
-//! What a thread has *read* before its fence counts like what it has stored, no matter who stored it.
+//! What a thread has *read* before its fence counts like what it has stored, no matter which thread stored it.
 //!
 //! So in the pattern above, either the writer sees the announcement or the reader sees the unlink. "After H" includes
 //! the loads of other threads that learned of the fence by an acquire load. The pair does not replace release and
-//! acquire: who *reads* an announcement and goes on from there needs them as everywhere.
+//! acquire: a thread that *reads* an announcement and goes on from there needs them as usual.
 //!
 //! # Why it holds
 //!
 //! [`light`] keeps the compiler from moving accesses across it; the processor may still do so.
 //! [`heavy`] is `membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)` ([membarrier(2)]). The kernel interrupts every
-//! core that runs a thread of this process, lets it execute a full memory barrier, and returns when all have.
-//! That barrier falls on some point in the instruction stream of the interrupted thread: if the point lies
-//! after `light()`, the announcement has left the store buffer before `heavy()` returns; if it lies before,
+//! core that runs a thread of this process, lets it execute a full memory barrier, and returns when all have done so.
+//! That barrier falls on some point in the instruction stream of the interrupted thread. If the point lies
+//! after `light()`, the announcement has left the store buffer before `heavy()` returns. If it lies before,
 //! the load after `light()` is executed after the barrier, which follows the unlink. A thread that runs on no
 //! core at that moment passed a full barrier in the scheduler when it left its core, and will pass another
-//! one when it comes back: both the same as an interrupt. The kernel documents both barriers in
-//! `Documentation/scheduler/membarrier.rst`. They are cumulative: what was read before one is there for whoever comes after
-//! another.
+//! when it comes back. Both have the effect of an interrupt. The kernel documents both barriers in
+//! `Documentation/scheduler/membarrier.rst`. They are cumulative: what was read before one is visible to a thread that comes
+//! after another.
 //!
-//! Miri knows no such system call: there, both are sequentially consistent fences, which keep the same promise by the
-//! C++20 memory model (their total order agrees with the order in which atomics change), only dearer for the reader.
+//! Miri has no such system call. There, both are sequentially consistent fences, which keep the same promise by the
+//! C++20 memory model (their total order agrees with the order in which atomics change), but cost the reader more.
 //! So do the fences of [`Mode::Symmetric`]. For loom, see `fence/model.rs`.
 //!
 //! # Other means
 //!
-//! Where membarrier is refused, or waits too long, the writer's side can be had by other means ([`Backend`]); [`choose`]
-//! says by which:
+//! If membarrier is refused, or waits too long, the writer's side can be provided by other means ([`Backend`]). [`choose`]
+//! selects one:
 //!
 //! - the kernel module of this project sends the same interrupts along a tree, to the processors that run the process;
-//! - a [provider](FenceProvider) fences from outside, as the crate `stillpoint-multicast` does by signals, which interrupt
-//!   threads instead of processors. The handler executes the barrier, at some point in the instruction stream of the thread,
-//!   before that goes on: the argument is the same. But it holds only for threads that are registered, so that [`heavy`]
-//!   never fences by a provider: a domain that is built with [`Mode::Provided`] registers the thread of each reader it
-//!   makes, as long as the reader lives, and fences those.
+//! - a [provider](FenceProvider) fences from outside. The crate `stillpoint-multicast` does so by signals, which interrupt
+//!   threads instead of processors. The handler executes the barrier at some point in the instruction stream of the thread,
+//!   before the thread goes on, so the argument is the same. But it holds only for threads that are registered, so [`heavy`]
+//!   never fences by a provider. A domain that is built with [`Mode::Provided`] registers the thread of each reader that it
+//!   makes, as long as the reader lives, and fences those threads.
 //!
 //! # Costs
 //!
 //! `light` costs nothing. `heavy` costs a system call and one inter-processor interrupt for each core that
-//! runs a thread of the process, some microseconds; in a virtual machine it also waits for virtual
-//! processors that the host has preempted. [`Mode::Symmetric`] never waits, and charges each reader a full
-//! fence instead (some 5 to 20 ns).
+//! runs a thread of the process: some microseconds. In a virtual machine it also waits for virtual
+//! processors that the host has preempted. [`Mode::Symmetric`] never waits, but costs each reader a full
+//! fence (some 5 to 20 ns).
 //!
 //! [membarrier(2)]: https://man7.org/linux/man-pages/man2/membarrier.2.html
 
@@ -90,30 +90,30 @@ pub enum Mode {
     /// Readers use [`light`], writers [`heavy`].
     Asymmetric,
     /// Both sides use a sequentially consistent fence. For processes that are refused membarrier, for systems other than Linux,
-    /// and for guests whose virtual processors are preempted by the host.
+    /// and for guests whose virtual processors the host preempts.
     Symmetric,
-    /// Readers use [`light`], and a [provider](FenceProvider) fences their threads: for processes that are refused
+    /// Readers use [`light`], and a [provider](FenceProvider) fences their threads. For processes that are refused
     /// membarrier, and whose readers must not pay a fence.
     ///
     /// A thread that the provider cannot register when it becomes a reader pays a full fence itself.
     ///
-    /// By signals, a fence waits until each of these threads has run its handler: in this mode, what "never waits for a
-    /// reader" elsewhere (polls, checks, futures) waits until the readers' threads have had a processor, and the longer the
-    /// more of them share one. A thread that blocks the signal makes fences fail, after some tenths of a second, with an
-    /// error that says so: nothing is freed then.
+    /// By signals, a fence waits until each of these threads has run its handler. So in this mode, calls that elsewhere "never
+    /// wait for a reader" (polls, checks, futures) wait until the readers' threads have had a processor: the longer, the more
+    /// of them share one. A thread that blocks the signal makes fences fail, after some tenths of a second, with an error that
+    /// says so. Nothing is freed then.
     Provided(Provider),
 }
 
 impl Mode {
-    /// `Asymmetric` where this process may use membarrier, `Symmetric` otherwise; or that of the back end that was
+    /// `Asymmetric` if this process may use membarrier, `Symmetric` otherwise; or the mode of the back end that was
     /// [chosen](choose).
     ///
-    /// The first call of the process probes; later ones remember.
+    /// The first call of the process probes; later calls use its answer.
     pub fn best() -> Self {
         backend().mode()
     }
 
-    /// Whether this process may use it.
+    /// Whether this process may use the mode.
     pub(crate) fn probe(self) -> Result<(), FenceError> {
         match self {
             Mode::Asymmetric => asymmetric_supported(),
@@ -137,8 +137,8 @@ impl Mode {
         }
     }
 
-    /// Lets the fences of this mode reach the calling thread, until it is [unbound](Mode::unbind), and says how a reader on it
-    /// is to fence. When the thread ends before, these bits of the word are set.
+    /// Lets the fences of this mode reach the calling thread until it is [unbound](Mode::unbind). Returns how a reader on the
+    /// thread must fence. If the thread ends before that, `bits` are set in `word`.
     ///
     /// # Safety
     /// The word is alive until the thread is unbound, or for ever.
@@ -147,7 +147,7 @@ impl Mode {
             Mode::Asymmetric => ReaderFence::Light,
             Mode::Symmetric => ReaderFence::Full,
             #[cfg(not(loom))]
-            // SAFETY: the caller's promise.
+            // SAFETY: the word is alive until the thread is unbound, or for ever, by the caller's promise.
             Mode::Provided(provider) if unsafe { provider.bind(word, bits) } => ReaderFence::Bound,
             Mode::Provided(_) => {
                 let _ = (word, bits);
@@ -156,7 +156,7 @@ impl Mode {
         }
     }
 
-    /// Takes [`bind`](Mode::bind) back, on the same thread.
+    /// Reverts [`bind`](Mode::bind), on the same thread.
     pub(crate) fn unbind(self, word: &AtomicU32) {
         #[cfg(not(loom))]
         if let Mode::Provided(provider) = self {
@@ -165,7 +165,7 @@ impl Mode {
         let _ = word;
     }
 
-    /// How any reader of a domain in this mode fences, bound or not.
+    /// How every reader of a domain in this mode may fence, bound or not.
     #[inline(always)]
     pub(crate) fn of_any_reader(self) -> ReaderFence {
         match self {
@@ -174,7 +174,7 @@ impl Mode {
         }
     }
 
-    /// By what means the writers of this mode fence.
+    /// The back end by which the writers of this mode fence.
     pub(crate) fn backend(self) -> Backend {
         match self {
             Mode::Asymmetric if backend() == Backend::Module => Backend::Module,
@@ -185,15 +185,15 @@ impl Mode {
     }
 }
 
-/// How a reader does its side of the pair.
+/// How a reader issues its side of the pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReaderFence {
     /// By [`light`].
     Light,
     /// By a full fence.
     Full,
-    /// By [`light`], until its thread ends and the provider ceases to reach it.
-    #[cfg_attr(loom, expect(dead_code, reason = "nobody binds in a model"))]
+    /// By [`light`], until its thread ends and the provider no longer reaches it.
+    #[cfg_attr(loom, expect(dead_code, reason = "no thread is bound in a model"))]
     Bound,
 }
 
@@ -208,12 +208,12 @@ impl ReaderFence {
         }
     }
 
-    /// Out of the way of readers that need less.
+    /// A separate function, out of the way of readers that need less.
     #[inline(never)]
     fn issue_more(self) {
         light();
-        // SeqCst: pairs with the fence in `heavy` of a symmetric writer, or of a provider. A bound reader may outlive the
-        // registration of its thread, in thread-local storage: then the thread fences itself.
+        // SeqCst: pairs with the fence in `heavy` of a symmetric writer, or of a provider. A bound reader in thread-local storage
+        // may outlive the registration of its thread: then the thread fences itself.
         if self == Self::Full || light_fences_have_ended() {
             fence(Ordering::SeqCst);
         }
@@ -258,12 +258,12 @@ pub fn light() {
 /// The writer's side of the asymmetric pair: every thread of the process executes a full barrier between the
 /// start and the return of this call.
 ///
-/// It is a sequentially consistent fence for the calling thread as well. Interrupts every core that runs the
-/// process: batch what needs it. By membarrier, or by the module if that is the [back end](backend) of the process.
+/// It is also a sequentially consistent fence for the calling thread. It interrupts every core that runs the
+/// process: batch what needs it. It uses membarrier, or the module if that is the [back end](backend) of the process.
 ///
 /// # Errors
-/// When the kernel refuses: it has no membarrier (Linux before 4.14, and every other system), or a seccomp filter forbids it.
-/// Nothing is ordered then.
+/// If the kernel refuses: it has no membarrier (Linux before 4.14, and every other system), or a seccomp filter forbids it.
+/// Then nothing is ordered.
 ///
 /// ```
 /// # if stillpoint::fence::asymmetric_supported().is_ok() {
@@ -284,8 +284,8 @@ pub fn heavy() -> Result<(), FenceError> {
     Ok(())
 }
 
-/// Whether somebody may ask readers for attention and rely on [`heavy`]: always, but in models without futures, where a
-/// light fence at the end of each section would only order more than is promised.
+/// Whether readers may be asked for attention by requests that rely on [`heavy`]. Always true, except in models without futures,
+/// where a light fence at the end of each section would only order more than is promised.
 #[inline(always)]
 pub(crate) fn has_requests() -> bool {
     #[cfg(not(loom))]
@@ -294,10 +294,10 @@ pub(crate) fn has_requests() -> bool {
     return model::HAS_REQUESTS.get();
 }
 
-/// Whether this process may use [`heavy`], found out by the first call and remembered.
+/// Whether this process may use [`heavy`]. The first call finds it out; later calls return the same.
 ///
 /// # Errors
-/// The kernel's answer to the probe; on systems other than Linux, it is always refused. Only [`heavy`] finds a filter that is
+/// The kernel's answer to the probe; on systems other than Linux, always a refusal. Only [`heavy`] detects a filter that is
 /// installed after the probe.
 ///
 /// ```
@@ -316,7 +316,7 @@ pub fn asymmetric_supported() -> Result<(), FenceError> {
     Ok(())
 }
 
-/// A heavy fence was refused.
+/// Why a heavy fence was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FenceError {
     backend: Backend,
@@ -328,12 +328,12 @@ impl FenceError {
         Self { backend, errno }
     }
 
-    /// By what means it was tried.
+    /// The back end that was tried.
     pub fn backend(self) -> Backend {
         self.backend
     }
 
-    /// The error number of the system call, as in `errno.h`; or what the provider says.
+    /// The error number of the system call, as in `errno.h`; or the number from the provider.
     pub fn raw_os_error(self) -> i32 {
         self.errno
     }
@@ -352,7 +352,7 @@ impl fmt::Display for FenceError {
                 f.write_str("the kernel module stillpoint_membarrier is of another version; build and load the one of this version")
             }
             (Backend::Module, _) => {
-                write!(f, "the kernel module refused ({cause}); the process needs the right to open /dev/stillpoint_membarrier")
+                write!(f, "the kernel module refused ({cause}); the process needs permission to open /dev/stillpoint_membarrier")
             }
             (Backend::Provided(provider), errno) => f.write_str(&provider.explain(errno)),
             _ => write!(

@@ -1,9 +1,9 @@
-//! The asymmetric pair as loom sees it.
+//! The asymmetric pair as loom models it.
 //!
-//! Read-modify-writes of one location are totally ordered, and the later of two receives what the earlier one
-//! released. So of a `light` and a `heavy`, one is ordered after the other: the promise. A sequentially consistent
-//! fence on the reader's side would promise much more: it would be an acquire fence for the loads before it as well,
-//! and hide an acquire that is missing there. A little more than the promise remains: two `light`s are ordered, too.
+//! Read-modify-writes of one location are totally ordered, and the later of two acquires what the earlier one
+//! released. So of a `light` and a `heavy`, one is ordered after the other, as promised. A sequentially consistent
+//! fence on the reader's side would promise much more: it would also be an acquire fence for the loads before it,
+//! and hide a missing acquire there. The model still promises a little too much: two `light`s are ordered, too.
 
 use std::cell::Cell;
 

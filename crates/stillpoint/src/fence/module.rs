@@ -1,7 +1,7 @@
-//! `int ioctl(int fd, unsigned long request, ...)` on `/dev/stillpoint_membarrier`, where the kernel module of this project
-//! is loaded. Its interface is `kernel/include/stillpoint_membarrier.h`.
+//! `int ioctl(int fd, unsigned long request, ...)` on `/dev/stillpoint_membarrier`, which exists if the kernel module of this
+//! project is loaded. Its interface is `kernel/include/stillpoint_membarrier.h`.
 //!
-//! Public for the project's own programs, which choose strategies; no promise is made to others.
+//! Public for the project's own programs, which choose strategies; its interface may change.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,19 +12,19 @@ use std::sync::OnceLock;
 use super::{Backend, FenceError};
 
 pub const DEVICE: &str = "/dev/stillpoint_membarrier";
-/// Of the interface.
+/// The version of the interface.
 pub const VERSION: u32 = 1;
 /// `_IOWR(0xd7, 1, struct still_mb_request)`
 const BARRIER: libc::c_ulong = 0xc040_d701;
 /// `_IOR(0xd7, 0, struct still_mb_info)`
 const INFO: libc::c_ulong = 0x8038_d700;
-/// Up to this many receivers the library's barriers are flat, and a tree beyond.
+/// With up to this many receivers the library's barriers are flat, with more they use a tree.
 ///
-/// No optimum: where the two take equally long is not known, and the simulator moves it from 3 to 23 receivers with its
-/// guessed inputs halved and doubled. Of the thresholds that the simulator compares, this one loses least to the better order
-/// in the worst of those cases: 37 % (`docs/guide/simulate.md`, which a test compares with it).
+/// This is not an optimum: it is not known where the two take equally long. In the simulator that point moves from 3 to 23
+/// receivers when its guessed inputs are halved and doubled. Of the thresholds that the simulator compares, this one loses least
+/// to the better order in the worst of those cases: 37 % (`docs/guide/simulate.md`, with which a test compares it).
 pub const THRESHOLD: u32 = 12;
-/// What a sender of `Way::Split` hands out, in percent: that of the simulator.
+/// The share that a sender of `Way::Split` hands out, in percent: that of the simulator.
 pub const PERCENT: u32 = 30;
 
 /// `enum still_mb_strategy`
@@ -39,10 +39,10 @@ pub enum Way {
 }
 
 impl Way {
-    /// Each at the place of its number.
+    /// All ways; each has its number as its index.
     pub const ALL: [Way; 5] = [Way::SmpCall, Way::Flat, Way::Tree, Way::Split, Way::Hybrid];
 
-    /// As it is called everywhere.
+    /// The name, as used in all programs.
     ///
     /// ```
     /// use stillpoint::fence::module::Way;
@@ -92,7 +92,7 @@ pub struct Info {
 const _: () = assert!(size_of::<Request>() == 64, "the size is part of the number of the ioctl");
 const _: () = assert!(size_of::<Info>() == 56, "the size is part of the number of the ioctl");
 
-/// The device, open.
+/// The open device.
 ///
 /// ```
 /// use stillpoint::fence::module::{Device, Info, Way, prefer};
@@ -104,7 +104,7 @@ const _: () = assert!(size_of::<Info>() == 56, "the size is part of the number o
 ///         device.barrier(Way::Flat)?;
 ///         println!("{}: {} interrupts", Way::Flat.name(), device.info()?.interrupts - before.interrupts);
 ///     }
-///     Err(reason) => println!("{reason}"), // the module is not loaded, or not for everybody
+///     Err(reason) => println!("{reason}"), // the module is not loaded, or the process may not open it
 /// }
 /// # Ok::<(), stillpoint::fence::FenceError>(())
 /// ```
@@ -113,15 +113,15 @@ pub struct Device(File);
 
 impl Device {
     /// # Errors
-    /// When the module is not loaded, or this process may not open it.
+    /// If the module is not loaded, or this process may not open it.
     pub fn open() -> Result<Self, FenceError> {
         OpenOptions::new().read(true).write(true).open(DEVICE).map(Self).map_err(refused)
     }
 
-    /// A full barrier on every processor that runs a thread of the process, and what the module tells of it.
+    /// Issues a full barrier on every processor that runs a thread of the process, and returns the module's report of it.
     ///
     /// # Errors
-    /// When the module is of another version; and as its interface has them.
+    /// If the module is of another version; otherwise the errors of its interface.
     pub fn barrier(&self, way: Way) -> Result<Request, FenceError> {
         let threshold = if way == Way::Hybrid { THRESHOLD } else { 0 };
         let percent = if way == Way::Split { PERCENT } else { 0 };
@@ -132,10 +132,10 @@ impl Device {
         Ok(request)
     }
 
-    /// What the module has counted since it was loaded, for all its users.
+    /// The counts of the module since it was loaded, for all its users.
     ///
     /// # Errors
-    /// When it is another device.
+    /// If it is another device.
     pub fn info(&self) -> Result<Info, FenceError> {
         let mut info = Info::default();
         // SAFETY: the kernel writes the information, whose size is in the number.
@@ -146,7 +146,7 @@ impl Device {
     /// # Safety
     /// The request is for a structure of this type.
     unsafe fn ask<T>(&self, request: libc::c_ulong, structure: &mut T) -> Result<(), FenceError> {
-        // SAFETY: the caller's promise; the structure is borrowed meanwhile.
+        // SAFETY: the request is for a structure of this type, by the caller's promise, and the structure is borrowed meanwhile.
         match unsafe { libc::ioctl(self.0.as_raw_fd(), request, std::ptr::from_mut(structure)) } {
             -1 => Err(refused(io::Error::last_os_error())),
             _ => Ok(()),
@@ -154,16 +154,16 @@ impl Device {
     }
 }
 
-/// The place in `Way::ALL` of the way that the library's own barriers go.
+/// The index in `Way::ALL` of the way that the library's own barriers use.
 static PREFERRED: AtomicUsize = AtomicUsize::new(Way::Hybrid as usize);
 
-/// Lets the barriers of [`Backend::Module`] go this way from now on, for programs that compare ways.
+/// Lets the barriers of [`Backend::Module`] use this way from now on, for programs that compare ways.
 pub fn prefer(way: Way) {
-    // Relaxed: each way is a barrier, whichever a caller still takes.
+    // Relaxed: each way is a barrier, so it does not matter which one a concurrent caller uses.
     PREFERRED.store(way as usize, Ordering::Relaxed);
 }
 
-/// Opens the device and tries one barrier, once; remembers the answer.
+/// Opens the device and tries one barrier, once; later calls return the same answer.
 pub(super) fn open() -> Result<&'static Device, FenceError> {
     static OPENED: OnceLock<Result<Device, FenceError>> = OnceLock::new();
     let answer = OPENED.get_or_init(|| {

@@ -6,55 +6,55 @@ use std::hash::{Hash, Hasher};
 use std::panic::RefUnwindSafe;
 use std::sync::atomic::AtomicU32;
 
-/// Issues the heavy fences of domains by means that this library does not have, on threads that are registered with it.
+/// Issues the heavy fences of domains by means that this library does not have, to threads that are registered with it.
 ///
 /// The crate `stillpoint-multicast` has one that fences by signals.
 ///
 /// # Safety
 /// Each call H of [`heavy`](FenceProvider::heavy) that returns `Ok` is a sequentially consistent fence of the calling thread,
-/// also when nobody is bound. For each thread T that is [bound](FenceProvider::bind) at any time between its start and its
-/// return, one of these holds:
-/// - T executes a full memory barrier meanwhile, at some point in its instruction stream, which comes after what the caller
+/// also if no thread is bound. For each thread T that is [bound](FenceProvider::bind) at any time between the start and the
+/// return of H, one of these holds:
+/// - T executes a full memory barrier meanwhile, at some point in its instruction stream. The barrier comes after what the caller
 ///   did before H, and before what the caller does after H;
-/// - T is unbound, or let go at its end, and what T did before that happens before the return of H;
+/// - T is unbound, or released at its end, and what T did before that happens before the return of H;
 /// - T is bound after H has started, and what the caller did before H happens before what T does once it is bound.
 ///
-/// A thread that ends without being unbound is *let go*: first [`end_light_fences`] is called on it, then the bits are set in
-/// each word that it is bound with, by an atomic or, and only then it is no longer reached. Words are changed in no other
-/// way, and not touched after they were unbound.
+/// A thread that ends without being unbound is *released*. First, [`end_light_fences`] is called on it. Then the bits are set in
+/// each word that it is bound with, by an atomic or. Only then does the provider cease to reach it. Words are changed in no other
+/// way, and not accessed after they were unbound.
 ///
 /// In the child of a `fork`, the calling thread is bound as before, with the same words, and no other thread is.
 ///
 /// No method unwinds.
 pub unsafe trait FenceProvider: Send + Sync + RefUnwindSafe {
-    /// A name for people. Two providers of one name are taken for the same by [`choose`](super::choose).
+    /// The provider's name. [`choose`](super::choose) takes two providers with one name for the same.
     fn name(&self) -> &'static str;
 
-    /// Whether this process may use it.
+    /// Whether this process may use the provider.
     ///
     /// # Errors
     /// The error number, as in `errno.h`.
     fn probe(&self) -> Result<(), i32>;
 
-    /// A full barrier on every bound thread.
+    /// Issues a full barrier on every bound thread.
     ///
     /// # Errors
-    /// The error number, as in `errno.h`; not 0. Nothing is ordered then.
+    /// The error number, as in `errno.h`; not 0. Then nothing is ordered.
     fn heavy(&self) -> Result<(), i32>;
 
     /// Registers the calling thread until [`unbind`](FenceProvider::unbind) is called with the same word. A thread may be
-    /// bound with several words, each of them once at a time. False if it cannot be registered, or was let go: the word is
-    /// not kept then, and the thread fences itself.
+    /// bound with several words, each of them once at a time. False if the thread cannot be registered, or was released: then the
+    /// word is not kept, and the thread fences itself.
     ///
     /// # Safety
     /// The word is alive until the thread is unbound, or for ever.
     unsafe fn bind(&self, word: &AtomicU32, bits: u32) -> bool;
 
-    /// Takes the [`bind`](FenceProvider::bind) of the calling thread with this word back, which is told by its address. Does
-    /// nothing for any other word: one that was refused, or when the thread was let go.
+    /// Reverts the [`bind`](FenceProvider::bind) of the calling thread with this word, which is identified by its address. Does
+    /// nothing for any other word: one that was refused, or whose thread was released.
     fn unbind(&self, word: &AtomicU32);
 
-    /// What such an error means, and what can be done about it.
+    /// Explains such an error, and what can be done about it.
     fn explain(&self, errno: i32) -> String;
 }
 
@@ -63,7 +63,7 @@ pub unsafe trait FenceProvider: Send + Sync + RefUnwindSafe {
 pub struct Provider(&'static dyn FenceProvider);
 
 impl Provider {
-    /// Wraps it.
+    /// Wraps a provider.
     pub const fn new(provider: &'static dyn FenceProvider) -> Self {
         Self(provider)
     }
@@ -81,10 +81,10 @@ impl Provider {
     }
 
     /// # Safety
-    /// As of [`FenceProvider::bind`].
+    /// As for [`FenceProvider::bind`].
     #[cfg_attr(loom, expect(dead_code, reason = "the words of a model are loom's"))]
     pub(super) unsafe fn bind(self, word: &AtomicU32, bits: u32) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the word is alive until the thread is unbound, or for ever, by the caller's promise.
         unsafe { self.0.bind(word, bits) }
     }
 
@@ -121,11 +121,11 @@ impl fmt::Debug for Provider {
 }
 
 std::thread_local! {
-    /// Without a destructor: it can be looked at to the end of the thread.
+    /// Without a destructor, so that it can be read until the end of the thread.
     static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The calling thread ends, and no provider reaches it from here on: its readers fence themselves. For providers.
+/// For providers: the calling thread ends, and no provider reaches it from here on. Its readers fence themselves.
 pub fn end_light_fences() {
     HAS_ENDED.set(true);
 }
