@@ -1,12 +1,12 @@
 //! Deliberately broken variants of the protocols: controls for the checkers.
 //!
 //! A checker that has never failed proves nothing. Every ordering that an argument in `docs/design` relies on has a variant
-//! that breaks just this ordering. The variants exist only in builds with `--cfg stillpoint_busted`; elsewhere the question
-//! is a constant `false` and the compiler removes them. One variant at a time is chosen, once per process, by `select` or by
-//! an environment variable.
+//! that breaks just this ordering. The variants exist only in builds with `--cfg stillpoint_busted`; in other builds the check
+//! is a constant `false` and the compiler removes it. `select` or an environment variable chooses one variant, once per
+//! process.
 
-/// Declares the variants of a module, one of which the environment variable chooses; `for programs` also lets a program
-/// list them, and choose one itself.
+/// Declares the variants of a module. The environment variable chooses one; `for programs` also lets a program
+/// list them and choose one.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! variants {
@@ -34,7 +34,7 @@ macro_rules! variants {
         $vis enum Variant { $(#[doc = $text] $variant,)* }
 
         impl Variant {
-            /// Every variant there is.
+            /// Every variant.
             $vis const ALL: &'static [Variant] = &[$(Variant::$variant,)*];
 
             /// The name on the command line and in the environment.
@@ -45,7 +45,7 @@ macro_rules! variants {
 
         static CHOSEN: std::sync::OnceLock<Option<Variant>> = std::sync::OnceLock::new();
 
-        /// Whether `variant` is the one chosen.
+        /// Whether `variant` was chosen.
         #[inline(always)]
         pub(crate) fn is(variant: Variant) -> bool {
             cfg!(stillpoint_busted) && chosen() == Some(variant)
@@ -60,7 +60,7 @@ macro_rules! variants {
         }
 
         /// Asserts that every variant is caught by a model: runs each of these models of `module` with its variant, and
-        /// looks for one of the signs.
+        /// looks for one of the signs in its output.
         #[cfg(all(test, loom, stillpoint_busted))]
         pub(crate) fn assert_caught<'a>(
             module: &str,
@@ -85,24 +85,24 @@ macro_rules! variants {
 /// One memory ordering that an argument relies on.
 #[derive(Debug, Clone, Copy)]
 pub struct Order {
-    /// The access.
+    /// The name of the access.
     pub name: &'static str,
-    /// What the protocol asks for.
+    /// The ordering that the protocol asks for.
     pub ordering: crate::sync::atomic::Ordering,
-    /// What it pairs with: rows of the same table, and, in quotes, accesses that have none.
+    /// Its partners: rows of the same table, and, in quotes, accesses that have no row.
     pub pairs: &'static [&'static str],
-    /// The step of the argument, or the heading under which it is.
+    /// The step of the argument, or the heading that contains it.
     pub step: &'static str,
-    /// The broken variants that show that it is needed.
+    /// The broken variants that show that the ordering is needed.
     pub shown_by: &'static [&'static str],
 }
 
-/// Declares the orderings of a module: a function for each, which gives the ordering, or a weaker one if the variant that
-/// breaks it is chosen; and a test of the whole table beside its page in `docs/design`. Functions, since programs choose
-/// variants when they run.
+/// Declares the orderings of a module. Each gets a function that returns the ordering, or a weaker one if the variant that
+/// breaks it is chosen. A test checks the whole table against its page in `docs/design`. They are functions, since programs
+/// choose variants at run time.
 ///
-/// A row: `access: Ordering, [what it pairs with], "step of the argument", [broken variants];` A variant makes the access
-/// relaxed, or, with `=> Ordering`, as weak as that.
+/// A row: `access: Ordering, [partners], "step of the argument", [broken variants];` A variant makes the access
+/// relaxed, or, with `=> Ordering`, weakens it to that.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! orders {
@@ -142,8 +142,8 @@ macro_rules! orders {
     (@weak $weak:ident) => { $crate::sync::atomic::Ordering::$weak };
 }
 
-/// Looks for what is wrong with a table of orderings: partners that do not pair back, two of a kind that pair, steps that
-/// `page` does not have, and variants that make something relaxed and are not in the table.
+/// Finds the faults of a table of orderings: partners that do not pair back, two accesses of a kind that pair, steps that
+/// `page` does not have, and variants that relax an ordering and are not in the table.
 pub fn find_faults(table: &[Order], variants: &[String], page: &str) -> Vec<String> {
     use crate::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
@@ -182,7 +182,7 @@ pub fn find_faults(table: &[Order], variants: &[String], page: &str) -> Vec<Stri
     faults
 }
 
-/// Runs one model with the variant in a process of its own, and looks for a sign in what it prints.
+/// Runs one model with the variant in another process, and looks for a sign in its output.
 #[cfg(all(loom, stillpoint_busted))]
 pub fn is_caught(variable: &str, variant: &str, model: &str, signs: &[&str]) -> bool {
     let output = std::process::Command::new(std::env::current_exe().expect("a test knows its program"))

@@ -1,11 +1,11 @@
-//! What the crates of stillpoint share, below all of them. Internal: no promise is made to others.
+//! What the crates of stillpoint share; it depends on none of them. Internal: its interface may change at any time.
 //!
 //! - [`os`]: the edge to the operating system: [`linux`], or elsewhere [`portable`].
-//! - [`sync`]: the atomics and cells of the engines, which are loom's in a model; a lock for short work.
-//! - [`busted`]: the switch of broken variants, which the checkers must catch.
+//! - [`sync`]: the atomics and cells of the engines, which are loom's in a model; a lock for short work; a door.
+//! - [`busted`]: selects a broken variant, which the checkers must catch.
 //! - [`work`]: counts the steps of calls that promise a bound.
-//! - [`panics`]: panics of the user's functions, kept until what was begun is done.
-//! - [`tsan`]: what ThreadSanitizer is told of programs in C.
+//! - [`panics`]: panics of the user's functions, kept until the work that was begun is done.
+//! - [`tsan`]: hand-overs reported to ThreadSanitizer, for programs in C.
 //! - [`bits`]: the bits of a word.
 
 #![cfg_attr(not(feature = "std"), no_std)]

@@ -1,5 +1,5 @@
-//! What every system has: by system calls, [`linux`](crate::linux), on Linux, and [`portable`](crate::portable) elsewhere. With
-//! `--cfg stillpoint_portable` Linux uses the latter, too, so that tests there run what other systems run.
+//! What every system has: on Linux by system calls, [`linux`](crate::linux), and elsewhere by [`portable`](crate::portable). With
+//! `--cfg stillpoint_portable` Linux uses the latter, too, so that tests on Linux run the code of other systems.
 
 pub use crate::portable::{thread_handle, thread_number, ticks, Doing, ThreadEnd, TICKS_PER_MICRO};
 

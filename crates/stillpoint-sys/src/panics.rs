@@ -1,16 +1,16 @@
-//! Panics of the user's functions, which are kept until what was begun is done.
+//! Panics of the user's functions, which are kept until the work that was begun is done.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 
-/// What a function panicked with.
+/// The payload of a panic.
 pub type Panic = Box<dyn std::any::Any + Send>;
 
-/// Calls `function`, and returns its panic. The caller answers for what `function` leaves half done.
+/// Calls `function`, and returns its panic. The caller is responsible for what `function` leaves half done.
 pub fn catch<R>(function: impl FnOnce() -> R) -> Result<R, Panic> {
     catch_unwind(AssertUnwindSafe(function))
 }
 
-/// Keeps the first panic of several, and discards a later one.
+/// Keeps the first of several panics, and discards later ones.
 pub fn keep_first(first: &mut Option<Panic>, panic: Panic) {
     if first.is_none() {
         *first = Some(panic);
@@ -19,12 +19,12 @@ pub fn keep_first(first: &mut Option<Panic>, panic: Panic) {
     }
 }
 
-/// Drops the payload of a panic. Its destructor may panic as well: what it panics with is leaked.
+/// Drops the payload of a panic. Its destructor may panic as well: the payload of that panic is leaked.
 pub fn discard(panic: Panic) {
     catch_unwind(AssertUnwindSafe(|| drop(panic))).unwrap_or_else(std::mem::forget);
 }
 
-/// Goes on with a panic, unless the thread is unwinding already: a second panic would abort.
+/// Resumes a panic, unless the thread is unwinding already: a second panic would abort.
 pub fn resume(panic: Option<Panic>) {
     match panic {
         Some(panic) if std::thread::panicking() => discard(panic),

@@ -1,13 +1,13 @@
-//! For models: memory of freed objects is not used again for a while, so that a broken variant that reads a freed object
-//! reads what the destructor left, and loom can report it, instead of crashing the model.
+//! For models: keeps the memory of freed objects from being reused for a while. So a broken variant that reads a freed object
+//! reads what the destructor left, and loom can report it, instead of a crash of the model.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::{Mutex, PoisonError};
 
-/// Objects that loom watches have this alignment, which is their mark.
+/// Objects that loom watches have this alignment, by which the quarantine recognises them.
 const ALIGN: usize = 256;
 
-/// Objects in quarantine at a time: many times what one execution of a model makes.
+/// Most objects in quarantine at a time: many times what one execution of a model makes.
 const CAPACITY: usize = 1024;
 
 /// An allocator for models, as `#[global_allocator]`: keeps freed objects with an alignment of 256.
@@ -23,17 +23,17 @@ struct Ring {
 }
 
 impl Quarantine {
-    /// An empty one.
+    /// An empty quarantine.
     #[allow(clippy::new_without_default, reason = "for statics only")]
     pub const fn new() -> Self {
         Self { ring: Mutex::new(Ring { freed: [None; CAPACITY], next: 0 }) }
     }
 }
 
-// SAFETY: memory comes from the system's allocator and goes back to it, once, with its own layout; only later.
+// SAFETY: memory comes from the system's allocator and goes back to it, once, with its own layout, only later.
 unsafe impl GlobalAlloc for Quarantine {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
         unsafe { System.alloc(layout) }
     }
 

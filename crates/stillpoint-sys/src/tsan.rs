@@ -1,15 +1,15 @@
-//! What ThreadSanitizer is told, for programs in C that it checks.
+//! Reports to ThreadSanitizer, for programs in C that it checks.
 //!
-//! It sees the accesses of code that was compiled for it, and the calls of some functions of libc, such as `free` and `memcpy`. This
-//! library is not compiled for it. So there are two things to say:
+//! ThreadSanitizer sees the accesses of code that was compiled for it, and the calls of some functions of libc, such as `free`
+//! and `memcpy`. This library is not compiled for it. So it reports two things:
 //!
 //! - **Hand-overs**: what one thread did before the [`release`] of an address comes before what another does after the [`acquire`] of
-//!   this address. The program's own releases, of its readers' states for example, count, too: it has stored at the same address.
-//! - **What is none of its business**: the library's own calls of libc are [ignored](ignore), but not those of the program's functions
+//!   this address. The program's own releases count, too, for example of its readers' states: it has stored at the same address.
+//! - **Accesses to ignore**: the library's own calls of libc are [ignored](ignore), but not those of the program's functions
 //!   that it [calls](heed).
 //!
-//! The functions of its runtime are weak references: where a program is not checked, they are null, and each function here is a load
-//! and a test. Without the feature `tsan`, each is empty.
+//! The functions of the runtime are weak references. In a program that is not checked, they are null, and each function here is a
+//! load and a test. Without the feature `tsan`, each function is empty.
 
 #[cfg(all(feature = "tsan", target_os = "linux", target_pointer_width = "64", not(any(loom, miri))))]
 mod runtime {
@@ -53,7 +53,7 @@ mod runtime {
 
     #[inline(always)]
     fn runtime() -> &'static Runtime {
-        // SAFETY: written by the linker and the loader.
+        // SAFETY: the linker and the loader have written it.
         unsafe { &RUNTIME }
     }
 
@@ -65,7 +65,7 @@ mod runtime {
     #[inline(always)]
     pub(super) fn acquire<T>(address: *const T) {
         if let Some(acquire) = runtime().acquire {
-            // SAFETY: the address of memory.
+            // SAFETY: the runtime takes any address, and does not access the memory.
             unsafe { acquire(address.cast()) };
         }
     }
@@ -73,12 +73,12 @@ mod runtime {
     #[inline(always)]
     pub(super) fn release<T>(address: *const T) {
         if let Some(release) = runtime().release {
-            // SAFETY: as above.
+            // SAFETY: the runtime takes any address, and does not access the memory.
             unsafe { release(address.cast()) };
         }
     }
 
-    /// Ignored one time less on drop.
+    /// Ends one [`ignore`] on drop.
     #[must_use]
     #[derive(Debug)]
     pub struct Ignored(());
@@ -100,7 +100,7 @@ mod runtime {
         }
     }
 
-    /// As often ignored as before on drop.
+    /// Restores the earlier depth of [`ignore`] on drop.
     #[must_use]
     #[derive(Debug)]
     pub struct Heeded(u32);
@@ -146,7 +146,7 @@ mod runtime {
     #[inline(always)]
     pub(super) fn release<T>(_address: *const T) {}
 
-    /// See the other one.
+    /// Has no effect without the feature.
     #[must_use]
     #[derive(Debug)]
     pub struct Ignored(());
@@ -156,7 +156,7 @@ mod runtime {
         Ignored(())
     }
 
-    /// See the other one.
+    /// Has no effect without the feature.
     #[must_use]
     #[derive(Debug)]
     pub struct Heeded(());
@@ -175,7 +175,7 @@ pub fn is_there() -> bool {
     runtime::is_there()
 }
 
-/// What was done before the releases of this address so far comes before what this thread does next.
+/// What other threads did before their releases of this address so far comes before what this thread does next.
 #[inline(always)]
 pub fn acquire<T>(address: *const T) {
     runtime::acquire(address);
@@ -187,19 +187,19 @@ pub fn release<T>(address: *const T) {
     runtime::release(address);
 }
 
-/// The library's own accesses: ignored as long as the value exists. Nests.
+/// Marks the library's own accesses: they are ignored as long as the value exists. Nests.
 #[inline(always)]
 pub fn ignore() -> Ignored {
     runtime::ignore()
 }
 
-/// A function of the program runs: nothing is ignored as long as the value exists.
+/// Marks a function of the program: nothing is ignored as long as the value exists.
 #[inline(always)]
 pub fn heed() -> Heeded {
     runtime::heed()
 }
 
-/// An address that stands for a word of the program's, which may be a number.
+/// An address that stands for a word of the program, which may be a number.
 pub fn place_of(word: usize) -> *const u8 {
     static PLACES: [std::sync::atomic::AtomicU64; 1 << 13] =
         [const { std::sync::atomic::AtomicU64::new(0) }; 1 << 13];

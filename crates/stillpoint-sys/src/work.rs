@@ -1,5 +1,5 @@
 //! Counts the steps of calls that promise a bound: objects, readers, slots and wakers that a call looks at. Tests compare
-//! the count with the bound, which no clock can do on a busy machine. Other builds count nothing.
+//! the count with the bound; on a busy machine no clock can do that. Other builds count nothing.
 
 #[cfg(all(feature = "count", not(loom)))]
 mod counted {
@@ -9,9 +9,9 @@ mod counted {
         static STEPS: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// This thread does one step of a bounded call.
+    /// Counts one step of a bounded call on this thread.
     pub fn step() {
-        // A thread that ends may do steps when its locals are gone.
+        // A thread that ends may do steps after its thread-locals are gone.
         let _ = STEPS.try_with(|steps| steps.set(steps.get() + 1));
     }
 

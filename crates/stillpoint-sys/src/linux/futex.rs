@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::sync::atomic::AtomicU32;
 
-/// Sleeps until woken, but not if `word` no longer holds `seen`, and not longer than `limit`. May return
+/// Sleeps until woken, for at most `limit`. Does not sleep if `word` no longer holds `seen`. May return
 /// early for no reason.
 #[cfg(not(any(loom, miri)))]
 pub fn wait(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
@@ -14,7 +14,7 @@ pub fn wait(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
         tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: limit.subsec_nanos().into(),
     });
-    // Every error (the value has changed, a signal, the limit) means: look again.
+    // Every error (the value has changed, a signal, the limit) means that the caller must look again.
     let _ = futex::wait(word, futex::Flags::PRIVATE, seen, limit.as_ref());
 }
 
@@ -23,24 +23,25 @@ pub fn wake_all(word: &AtomicU32) {
     wake(word, i32::MAX as u32);
 }
 
-/// Wakes threads that sleep on `word`, that many at the most: of those with one priority, who has slept longest comes first.
+/// Wakes at most `most` threads that sleep on `word`. Among threads of one priority, it wakes those first that have slept
+/// longest.
 #[cfg(not(any(loom, miri)))]
 pub fn wake(word: &AtomicU32, most: u32) {
     use rustix::thread::futex;
-    // It fails for a bad address only.
+    // It fails only for a bad address.
     let _ = futex::wake(word, futex::Flags::PRIVATE, most);
 }
 
-/// Miri has no such system call here: the waiter lets others run and looks again.
+/// Miri has no such system call: the waiter lets others run and looks again.
 #[cfg(miri)]
 pub fn wait(_word: &AtomicU32, _seen: u32, _limit: Option<Duration>) {
     std::thread::yield_now();
 }
 
-/// So nobody is asleep.
+/// In Miri, no thread is asleep.
 #[cfg(miri)]
 pub fn wake(_word: &AtomicU32, _most: u32) {}
 
-/// A sleep without a limit that nobody ends is a deadlock, which loom reports.
+/// A sleep without a limit that no thread ends is a deadlock, which loom reports.
 #[cfg(loom)]
 pub use crate::portable::{wait, wake};

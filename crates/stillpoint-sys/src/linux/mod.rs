@@ -9,7 +9,7 @@ pub mod region;
 pub mod sched;
 #[cfg(not(any(loom, miri)))]
 pub mod signal;
-/// What the unit tests say that cannot show anything here.
+/// The messages of unit tests that cannot show anything on this machine.
 #[cfg(all(test, feature = "sched", not(any(loom, miri))))]
 #[path = "../../../stillpoint/tests/support/skip.rs"]
 mod skip;

@@ -9,21 +9,21 @@ use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
 /// Large mappings begin at a multiple of this: the size of a huge page on x86-64, and on aarch64 with small pages of
 /// 4 KiB.
 const HUGE: usize = 2 << 20;
-/// All mappings begin at a multiple of this, and have whole pages of this size.
+/// All mappings begin at a multiple of this size, and consist of whole pages of it.
 pub const SMALL: usize = 4096;
 
-/// Counts pieces of address space that were given back. The kernel hands their addresses out again, to any thread: what the
-/// last owner did there comes before that, which no access of the program says, and which ThreadSanitizer does not see
-/// where the system calls do not go through the C library.
+/// Counts pieces of address space that were given back. The kernel hands their addresses out again, to any thread. What the
+/// last owner did there comes before that, but no access of the program expresses this order, and ThreadSanitizer does not see it
+/// if the system calls bypass the C library.
 static GIVEN_BACK: AtomicUsize = AtomicUsize::new(0);
 
-/// The caller has got addresses from the kernel just now.
+/// Called by a thread that has just got addresses from the kernel.
 pub(super) fn addresses_taken() {
-    // Acquire: pairs with the release below, of whoever had these addresses before.
+    // Acquire: pairs with the release below, of the thread that had these addresses before.
     GIVEN_BACK.load(Ordering::Acquire);
 }
 
-/// The caller is about to give addresses back to the kernel: whoever gets them calls [`addresses_taken`] after.
+/// Called by a thread that is about to give addresses back to the kernel. The next owner calls [`addresses_taken`].
 pub(super) fn addresses_given_back() {
     // Release: pairs with the acquire above.
     GIVEN_BACK.fetch_add(1, Ordering::Release);
@@ -39,18 +39,18 @@ pub struct Mapping {
 
 // SAFETY: it owns its memory, and gives no access to it.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: a shared mapping gives no access to its memory.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Zeroed memory; `None` when the kernel refuses. With `now`, its pages are there when the call returns, huge ones
+    /// Zeroed memory; `None` if the kernel refuses. With `now`, its pages are present when the call returns, as huge pages
     /// as far as the kernel has some.
     pub fn new(bytes: usize, now: bool) -> Option<Self> {
         let bytes = rounded(bytes)?;
         let spare = if bytes >= HUGE { HUGE } else { 0 };
         let whole = bytes.checked_add(spare)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, wherever the kernel likes.
+        // SAFETY: a new mapping, at an address that the kernel chooses.
         let raw = unsafe { mmap_anonymous(ptr::null_mut(), whole, access, MapFlags::PRIVATE) }.ok()?;
         addresses_taken();
         let mut mapping = Self { start: NonNull::new(raw.cast())?, bytes: whole };
@@ -66,19 +66,20 @@ impl Mapping {
         Some(mapping)
     }
 
-    /// The memory alone: unmapped by whoever makes a mapping of it again.
+    /// The start of the memory. The memory is unmapped only after [`from_start`](Mapping::from_start) makes a mapping of it
+    /// again.
     pub fn into_start(self) -> NonNull<u8> {
         std::mem::ManuallyDrop::new(self).start
     }
 
     /// # Safety
-    /// `start` came from [`into_start`](Mapping::into_start) of a mapping of `bytes`, once, and nothing refers to the
+    /// `start` came from [`into_start`](Mapping::into_start) of a mapping of `bytes`, is used once, and nothing refers to the
     /// memory.
     pub unsafe fn from_start(start: NonNull<u8>, bytes: usize) -> Self {
         Self { start, bytes: rounded(bytes).expect("there was such a mapping") }
     }
 
-    /// Its size.
+    /// The size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -105,7 +106,7 @@ impl Drop for Mapping {
     }
 }
 
-/// For pages that a mapping has had to itself, and given up.
+/// Unmaps pages that a mapping owned exclusively and has given up.
 fn unmap(start: *mut u8, bytes: usize) {
     if bytes > 0 {
         addresses_given_back();
@@ -127,14 +128,14 @@ fn populate(start: NonNull<u8>, bytes: usize) {
     if unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) }.is_ok() {
         return;
     }
-    // Linux before 5.14.
+    // Linux before 5.14 does not know the advice: touch the pages.
     for offset in (0..bytes).step_by(SMALL) {
         // SAFETY: within the mapping, which is not shared yet, and holds zeroes.
         unsafe { start.as_ptr().add(offset).write_volatile(0) };
     }
 }
 
-/// Whole small pages.
+/// Rounds up to whole small pages.
 fn rounded(bytes: usize) -> Option<usize> {
     bytes.checked_next_multiple_of(SMALL)
 }

@@ -4,11 +4,11 @@
 use std::io;
 use std::mem::MaybeUninit;
 
-/// What is done when a signal comes.
+/// The function that handles a signal.
 pub type Handler = extern "C" fn(libc::c_int);
 
-/// Whether somebody else than this function handles the signal, so that it must not be taken. One look decides: the
-/// function may come and go meanwhile.
+/// Whether a function other than `handler` handles the signal, so that it must not be taken. Reads the action only once:
+/// `handler` may be installed and removed meanwhile.
 pub fn is_taken(signal: i32, handler: Handler) -> io::Result<bool> {
     let action = action(signal)?.sa_sigaction;
     Ok(![libc::SIG_DFL, libc::SIG_IGN, handler as usize].contains(&action))
@@ -19,15 +19,15 @@ pub fn is_handled_by(signal: i32, handler: Handler) -> bool {
     action(signal).is_ok_and(|action| action.sa_sigaction == handler as usize)
 }
 
-/// Lets the function handle the signal, with every other signal blocked. Interrupted system calls are started again
-/// where the kernel does that. Returns what was done before.
+/// Installs the function for the signal, with every other signal blocked. Interrupted system calls restart
+/// where the kernel supports that. Returns the previous action.
 pub fn handle(signal: i32, handler: Handler) -> io::Result<libc::sigaction> {
     // SAFETY: all zeros are a valid action.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as usize;
     action.sa_flags = libc::SA_RESTART;
     let mut before = MaybeUninit::uninit();
-    // SAFETY: the set is writable, the action is what the call asks for, and it writes the one before, or fails.
+    // SAFETY: the set is writable. The call reads the action, and either writes the previous one or fails.
     unsafe {
         libc::sigfillset(&raw mut action.sa_mask);
         match libc::sigaction(signal, &raw const action, before.as_mut_ptr()) {
@@ -37,11 +37,11 @@ pub fn handle(signal: i32, handler: Handler) -> io::Result<libc::sigaction> {
     }
 }
 
-/// Restores what [`handle`] has found, unless somebody else has come to handle the signal. Whoever has found the
-/// function itself leaves that to who has found another action.
+/// Restores the previous action from [`handle`], unless another function handles the signal by now. A caller whose previous
+/// action is the function itself leaves this to the caller that found another action.
 pub fn give_back(signal: i32, handler: Handler, before: &libc::sigaction) {
     if before.sa_sigaction != handler as usize && is_handled_by(signal, handler) {
-        // SAFETY: the kernel has returned the action itself. One that could be replaced can be restored.
+        // SAFETY: the kernel returned this action itself. An action that could be replaced can be restored.
         unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
     }
 }
@@ -50,7 +50,7 @@ fn action(signal: i32) -> io::Result<libc::sigaction> {
     let mut action = MaybeUninit::uninit();
     // SAFETY: the call writes the action, or fails.
     match unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) } {
-        // SAFETY: written.
+        // SAFETY: the call has written it.
         0 => Ok(unsafe { action.assume_init() }),
         _ => Err(io::Error::last_os_error()),
     }
@@ -62,7 +62,7 @@ pub struct Blocked(libc::sigset_t);
 /// Blocks the signal for the calling thread.
 pub fn block(signal: i32) -> Blocked {
     let mut before = MaybeUninit::uninit();
-    // SAFETY: the sets are writable, the signal is valid, and the call fails for bad arguments alone.
+    // SAFETY: the sets are writable and the signal is valid; the call fails only for bad arguments.
     unsafe {
         let set = only(signal);
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, before.as_mut_ptr());
@@ -99,7 +99,7 @@ unsafe fn only(signal: i32) -> libc::sigset_t {
     }
 }
 
-/// Sends the signal to a thread of this process. That there is no such thread is no error. Async-signal-safe.
+/// Sends the signal to a thread of this process. It is not an error if the thread does not exist. Async-signal-safe.
 ///
 /// # Errors
 /// The error number.
@@ -115,14 +115,14 @@ pub fn send(tid: u32, signal: i32) -> Result<(), i32> {
     }
 }
 
-/// Whether there is no such thread in this process.
+/// Whether this process has no such thread.
 pub fn is_gone(tid: u32) -> bool {
     // SAFETY: no pointers are passed, and nothing is sent.
     let answer = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) };
     answer != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
-/// Whether the system call that sends is allowed.
+/// Whether this process may use the system call that sends signals.
 pub fn may_send() -> io::Result<()> {
     // SAFETY: no pointers are passed, and nothing is sent.
     match unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), crate::linux::thread_id(), 0) } {
@@ -131,22 +131,22 @@ pub fn may_send() -> io::Result<()> {
     }
 }
 
-/// How a thread of this process was found at one time.
+/// The state of a thread of this process at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sight {
-    /// Whether it blocked the signal.
+    /// Whether the thread blocked the signal.
     pub blocks: bool,
-    /// Whether it slept, so that it would not have used a processor.
+    /// Whether the thread slept, so that it would not have used a processor.
     pub sleeps: bool,
-    /// The time on a processor that it has had, in hundredths of a second.
+    /// The processor time that the thread has used, in hundredths of a second.
     pub ticks: u64,
 }
 
 impl Sight {
-    /// Looks at a thread; `None` if `/proc` does not tell.
+    /// Inspects a thread; `None` if `/proc` has no information.
     pub fn of(tid: u32, signal: i32) -> Option<Self> {
         let read = |name| std::fs::read(format!("/proc/self/task/{tid}/{name}")).ok();
-        // Threads have names that are not UTF-8.
+        // Names of threads may be invalid UTF-8.
         let (status, stat) = (read("status")?, read("stat")?);
         Self::parse(&String::from_utf8_lossy(&status), &String::from_utf8_lossy(&stat), signal)
     }
@@ -154,8 +154,8 @@ impl Sight {
     fn parse(status: &str, stat: &str, signal: i32) -> Option<Self> {
         let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let mask = u64::from_str_radix(field("SigBlk:")?, 16).ok()?;
-        // After the name, which may contain anything: the state, ten others, and the times in the user's code and in the
-        // kernel's.
+        // Behind the name, which may contain anything, come the state, ten other fields, and the times in user code and in the
+        // kernel.
         let mut times =
             stat.rsplit_once(") ")?.1.split(' ').skip(11).map_while(|time| time.parse::<u64>().ok());
         Some(Self {
@@ -193,7 +193,7 @@ mod tests {
         assert!(is_taken(0, nothing).is_err() && handle(libc::SIGKILL, nothing).is_err());
     }
 
-    /// Two that take a signal and give it back, in either order.
+    /// Two functions take a signal and give it back, in either order.
     #[test]
     fn what_was_done_before_is_restored() {
         extern "C" fn nothing(_: libc::c_int) {}
@@ -201,7 +201,7 @@ mod tests {
         let now = || action(libc::SIGXFSZ).unwrap().sa_sigaction;
         for before in [libc::SIG_IGN, libc::SIG_DFL, another as Handler as usize] {
             for is_first_first in [true, false] {
-                // SAFETY: a function that does nothing, or none.
+                // SAFETY: the handler is a function that does nothing, or none.
                 unsafe { libc::signal(libc::SIGXFSZ, before) };
                 let first = handle(libc::SIGXFSZ, nothing).unwrap();
                 let second = handle(libc::SIGXFSZ, nothing).unwrap();
@@ -214,7 +214,7 @@ mod tests {
         let default = handle(libc::SIGXFSZ, nothing).unwrap();
         handle(libc::SIGXFSZ, another).unwrap();
         give_back(libc::SIGXFSZ, nothing, &default);
-        assert_eq!(now(), another as Handler as usize, "somebody has come since");
+        assert_eq!(now(), another as Handler as usize, "another function was installed since");
     }
 
     #[test]

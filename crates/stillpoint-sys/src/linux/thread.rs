@@ -9,7 +9,7 @@ use crate::portable::{Doing, Sighting};
 pub fn thread_id() -> u32 {
     #[cfg(not(any(loom, miri)))]
     return rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-    // Threads of a model, and of Miri, have ids as well: what else tells them apart.
+    // Threads of a model, and of Miri, also have ids, by which other code distinguishes them.
     #[cfg(any(loom, miri))]
     return crate::portable::thread_id();
 }
@@ -20,11 +20,11 @@ pub fn yield_cpu() {
     rustix::thread::sched_yield();
 }
 
-/// Looks at the thread with this id, which has been there for `age` at least: a younger one got the id of a thread
-/// that has ended. Some 20 µs.
+/// Inspects the thread with this id, which must have existed for at least `age`: a younger thread got the id of a thread
+/// that has ended. Takes some 20 µs.
 ///
-/// The state letter of a thread says the same of one that runs and of one that waits for a processor. Its processor
-/// clock does not: the kernel brings it up to date when asked, and it stands still for a thread that waits.
+/// The state letter is the same for a thread that runs and a thread that waits for a processor. The thread's processor
+/// clock differs: the kernel updates it on each read, and it stands still while the thread waits.
 pub fn look_at_thread(tid: u32, age: Duration) -> Sighting {
     if cfg!(any(loom, miri)) {
         return Sighting::without_details(Doing::Unknown);
@@ -55,19 +55,19 @@ pub fn look_at_thread(tid: u32, age: Duration) -> Sighting {
     Sighting { name: Some(stat.name), doing, cpu: stat.cpu }
 }
 
-/// What is read from `/proc/PID/task/TID/stat`: see proc_pid_stat(5).
+/// The fields that are read from `/proc/PID/task/TID/stat`: see proc_pid_stat(5).
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     name: String,
     state: char,
-    /// In ticks since the system started.
+    /// Start time in ticks since the system started.
     started: u64,
     cpu: Option<u32>,
 }
 
 impl Stat {
     fn parse(line: &str) -> Option<Self> {
-        // A name may contain anything, parentheses and blanks included; what follows it does not.
+        // A name may contain anything, including parentheses and blanks; the fields after it may not.
         let (head, fields) = line.rsplit_once(')')?;
         let (_, name) = head.split_once('(')?;
         // The manual counts from 1, and the name is field 2.
@@ -80,16 +80,16 @@ impl Stat {
         })
     }
 
-    /// Whether the thread surely started later than `begun` after the start of the system.
+    /// Whether the thread certainly started later than `begun` after the start of the system.
     fn started_after(&self, begun: Duration, ticks_per_second: u64) -> bool {
         let begun_ticks = begun.as_nanos() * u128::from(ticks_per_second) / 1_000_000_000;
-        // A tick to spare: both are rounded.
+        // One tick of tolerance, since both are rounded.
         u128::from(self.started) > begun_ticks + 1
     }
 }
 
-/// The time of a clock, by libc: rustix looks for the vDSO itself, which a checker like Valgrind hides. `None` for a clock that does
-/// not exist.
+/// The time of a clock. Uses libc: rustix finds the vDSO on its own, which a checker like Valgrind hides. `None` for a clock that
+/// does not exist.
 pub fn time(clock: libc::clockid_t) -> Option<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is writable; a clock that does not exist is an error.
@@ -109,14 +109,14 @@ fn ticks_per_second() -> u64 {
 
 /// Whether the process has a thread with this id.
 fn is_alive(tid: u32) -> bool {
-    // SAFETY: signal 0 is not sent; the call only says whether there is such a thread.
+    // SAFETY: signal 0 is not sent; the call only tells whether the thread exists.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) == 0 }
 }
 
 /// How long a thread of this process has run on processors, to the nanosecond; `None` if it has ended.
 pub(super) fn processor_time(tid: u32) -> Option<Duration> {
-    // As `pthread_getcpuclockid(3)` makes it, which asks for a handle that is known to be alive: the complement of
-    // the id, and the numbers of the scheduler's clock (2) of one thread (4).
+    // The id of the clock, as `pthread_getcpuclockid(3)` computes it; that function needs a handle of a living thread. It is the
+    // complement of the thread id, with the numbers of the scheduler's clock (2) and of a single thread (4).
     time((!(tid as libc::pid_t) << 3) | 6)
 }
 
@@ -154,7 +154,7 @@ mod tests {
     fn without_proc_a_thread_is_alive_or_not() {
         assert!(is_alive(thread_id()));
         let tid = std::thread::spawn(thread_id).join().expect("it does not panic");
-        // The kernel may be some microseconds late to forget it.
+        // The kernel may remove the thread some microseconds late.
         let forgotten = (0..1000).any(|_| {
             std::thread::yield_now();
             !is_alive(tid)

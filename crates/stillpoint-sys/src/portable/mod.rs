@@ -1,9 +1,9 @@
-//! The edge to operating systems that are not Linux: what the standard library has. What is weaker here:
+//! The edge to operating systems other than Linux, by means of the standard library. It is weaker in these points:
 //!
 //! - Threads sleep by locks: see [`parking`]. So a wake-up takes a lock: signal handlers must not wake, and the child of a `fork`
 //!   may find the lock taken.
-//! - Nobody sees what a thread is doing, and its id is a number of ours.
-//! - Without POSIX threads, only the destructors of thread-locals tell the end of a thread: see [`ThreadEnd`].
+//! - No thread can see what another one is doing. The id of a thread is a number of this library.
+//! - Without POSIX threads, only the destructors of thread-locals run at the end of a thread: see [`ThreadEnd`].
 //! - No pages are requested from the system: memory comes from the allocator.
 
 mod clock;

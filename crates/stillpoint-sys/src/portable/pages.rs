@@ -1,22 +1,22 @@
-//! There are no pages from the system: large pieces of memory come from the allocator.
+//! The system provides no pages: large pieces of memory come from the allocator.
 
 use std::convert::Infallible;
 use std::ptr::NonNull;
 
-/// No alignment is one of pages.
+/// No allocation has the alignment of a page.
 pub const SMALL: usize = 0;
 
-/// There is none.
+/// Has no values.
 #[derive(Debug)]
 pub struct Mapping(Infallible);
 
 impl Mapping {
-    /// None.
+    /// Returns `None`.
     pub fn new(_bytes: usize, _now: bool) -> Option<Self> {
         None
     }
 
-    /// Of none.
+    /// Cannot be called.
     pub fn into_start(self) -> NonNull<u8> {
         match self.0 {}
     }
@@ -27,16 +27,16 @@ impl Mapping {
         unreachable!("there is no mapping")
     }
 
-    /// Of none.
+    /// Cannot be called.
     pub fn bytes(&self) -> usize {
         match self.0 {}
     }
 
-    /// Of none.
+    /// Cannot be called.
     pub fn release_end(&mut self, _bytes: usize) {
         match self.0 {}
     }
 }
 
-/// Nobody is asked.
+/// Does nothing.
 pub fn allow_huge(_start: NonNull<u8>, _bytes: usize) {}

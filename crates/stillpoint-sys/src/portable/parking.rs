@@ -1,12 +1,12 @@
 //! How threads sleep where there is no futex, and in models: a table of locks. The address of a word determines its lock.
 //!
-//! *No wake-up is lost.* A waiter looks at the word under its lock, and the condition variable lets go of the lock and sleeps
+//! *No wake-up is lost.* A waiter reads the word under its lock; then the condition variable releases the lock and sleeps
 //! in one step. The waker has changed the word before, and takes the same lock. If the waker comes first, the lock orders the
-//! waiter's look after the change, and the waiter no longer finds the value that it has seen. If the waiter comes first, it is asleep
-//! already, and is woken. The kernel does the same for a futex, with a lock of its own.
+//! waiter's read after the change, and the waiter no longer finds the value that it has seen. If the waiter comes first, it is
+//! asleep already, and is woken. The kernel does the same for a futex, with its own lock.
 //!
 //! *All threads that share a lock are woken*, including those that sleep on other words: if only one of those were woken, the
-//! wake-up would be lost. They look at their words again. A futex wakes as many threads as were asked for.
+//! wake-up would be lost. The woken threads read their words again. A futex wakes as many threads as were requested.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 
 use busted::Variant;
 
-/// In builds with `--cfg stillpoint_busted`, one is chosen by the environment variable `STILLPOINT_BUSTED_PARKING`.
+/// In builds with `--cfg stillpoint_busted`, the environment variable `STILLPOINT_BUSTED_PARKING` chooses one.
 mod busted {
     crate::variants! {
         for models, "STILLPOINT_BUSTED_PARKING";
         LookUnlocked = "look-unlocked": "A waiter looks at its word before it takes the lock.",
-        WakeUnlocked = "wake-unlocked": "Whoever wakes does not take the lock.",
-        WakeOne = "wake-one": "One of those that share a lock is woken.",
+        WakeUnlocked = "wake-unlocked": "A thread that wakes others does not take the lock.",
+        WakeOne = "wake-one": "Only one of the threads that share a lock is woken.",
     }
 }
 
@@ -47,7 +47,7 @@ fn locked(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sleeps until woken, but not if `word` no longer holds `seen`, and not longer than `limit`. May return
+/// Sleeps until woken, for at most `limit`. Does not sleep if `word` no longer holds `seen`. May return
 /// early for no reason.
 pub fn wait(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
     // No time passes in a model.
@@ -77,7 +77,7 @@ pub fn wake_all(word: &AtomicU32) {
     woken.notify_all();
 }
 
-/// Wakes every thread that sleeps on `word`, as [`wake_all`]: a thread that is woken for nothing sleeps again.
+/// Wakes every thread that sleeps on `word`, as [`wake_all`] does: a thread that is woken needlessly sleeps again.
 pub fn wake(word: &AtomicU32, _most: u32) {
     wake_all(word);
 }
@@ -90,7 +90,7 @@ mod tests {
     type Wait = fn(&AtomicU32, u32, Option<Duration>);
     type Wake = fn(&AtomicU32);
 
-    /// This module's, and the system's, which are to behave alike.
+    /// The functions of this module and those of the system, which must behave alike.
     const ALL: [(Wait, Wake); 2] = [(wait, wake_all), (crate::os::wait, crate::os::wake_all)];
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         let limit = Duration::from_millis(5);
         for (wait, _) in ALL {
             let word = AtomicU32::new(0);
-            // It may return early: so nearly always it does not.
+            // A sleep may return early, but not each of a hundred sleeps.
             let is_as_long = || {
                 let begin = Instant::now();
                 wait(&word, 0, Some(limit));
@@ -117,7 +117,7 @@ mod tests {
         }
     }
 
-    /// Sleeps without limits: a wake-up that is lost is a test that does not end.
+    /// Sleeps without limits: if a wake-up is lost, the test does not end.
     #[test]
     fn threads_that_wake_one_another_all_go_on() {
         const TURNS: u32 = if cfg!(miri) { 20 } else { 10_000 };
@@ -177,7 +177,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "it only counts")]
     #[test]
     fn words_are_spread_over_the_locks() {
-        // As words are that lie in objects of one size, one after the other.
+        // As words lie in objects of one size, one after the other.
         for size in [4, 16, 64, 192, 4096] {
             let words: Vec<AtomicU32> = (0..BUCKETS.len() * size / 4).map(|_| AtomicU32::new(0)).collect();
             let mut locks: Vec<_> = words
@@ -198,7 +198,7 @@ mod models {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// Each sleeps without a limit until its word changes: where a wake-up is lost, there is a deadlock.
+    /// Each thread sleeps without a limit until its word changes: a lost wake-up is a deadlock.
     fn sleep_until_woken(sleepers: usize) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
@@ -209,7 +209,7 @@ mod models {
                 .map(|word| {
                     let word = Arc::clone(word);
                     thread::spawn(move || {
-                        // Relaxed: only the word itself is looked at.
+                        // Relaxed: only the word itself matters.
                         while word.load(Ordering::Relaxed) == 0 {
                             wait(&word, 0, None);
                         }

@@ -1,8 +1,8 @@
-//! Numbers of threads, and what is known of threads without the help of the system. `pthread_t pthread_self(void)`
+//! Numbers of threads, and what the library knows of threads without the system. `pthread_t pthread_self(void)`
 
 use std::time::Duration;
 
-/// A number that tells living threads apart, costs no system call, and survives `fork`.
+/// A number that distinguishes living threads, costs no system call, and survives `fork`.
 #[inline]
 pub fn thread_handle() -> usize {
     #[cfg(loom)]
@@ -19,8 +19,8 @@ pub fn thread_handle() -> usize {
     return thread_number() as usize;
 }
 
-/// A number that no other thread of the process has, or ever had: unlike a thread's id and its handle, it is not used again
-/// when a thread has ended. It costs no system call, and survives `fork`.
+/// A number that no other thread of the process has or ever had: unlike a thread's id and its handle, it is not reused
+/// after the thread has ended. It costs no system call, and survives `fork`.
 pub fn thread_number() -> u64 {
     #[cfg(loom)]
     return thread_handle() as u64;
@@ -31,7 +31,7 @@ pub fn thread_number() -> u64 {
 
         static LAST: AtomicU64 = AtomicU64::new(0);
         std::thread_local! {
-            // It has no destructor, so it can be read until the thread has ended. (Where the standard library itself implements
+            // It has no destructor, so it can be read until the thread has ended. (If the standard library itself implements
             // thread-locals, as on Windows with GNU's tools, its memory is freed earlier: from then on the thread gets another
             // number.)
             static OWN: Cell<u64> = const { Cell::new(0) };
@@ -44,7 +44,7 @@ pub fn thread_number() -> u64 {
     };
 }
 
-/// The thread's [number](thread_number), which differs among four billion threads.
+/// The thread's [number](thread_number), truncated: unique among four billion threads.
 pub fn thread_id() -> u32 {
     thread_number() as u32
 }
@@ -57,23 +57,23 @@ pub fn yield_cpu() {
 /// What a thread of this process is doing at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doing {
-    /// It is on a processor.
+    /// It runs on a processor.
     Running,
-    /// It waits for one.
+    /// It waits for a processor.
     Runnable,
-    /// It sleeps until something happens, or a signal comes.
+    /// It sleeps until an event, or a signal.
     Sleeping,
     /// It sleeps in the kernel, and no signal wakes it.
     Uninterruptible,
     /// A signal or a tracer has stopped it.
     Stopped,
-    /// It is gone.
+    /// It has ended.
     Ended,
     /// The kernel does not say.
     Unknown,
 }
 
-/// A look at a thread of this process.
+/// The state of a thread of this process at one time.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Sighting {
     /// Its name, as far as the kernel keeps it.
@@ -90,7 +90,7 @@ impl Sighting {
     }
 }
 
-/// Nobody says what another thread does.
+/// Always unknown: the system does not say what another thread does.
 pub fn look_at_thread(_tid: u32, _age: Duration) -> Sighting {
     Sighting::without_details(Doing::Unknown)
 }

@@ -12,12 +12,12 @@ use locals::Key;
 
 /// A function that is called at the ends of threads, after the destructors of thread-locals, both of Rust and of C++.
 ///
-/// It may ask to be called again: then it is called in the next of at least four rounds, after the functions of other keys. It is
+/// It may ask to be called again. Then it is called in the next of at least four rounds, after the functions of other keys. It is
 /// not called for a main thread that returns from `main`, or when the process exits.
 ///
-/// Where there are no POSIX threads, as on Windows, it is weaker: the function is called among the destructors of thread-locals.
-/// Those that the thread has used before its first call of [`call_with`](ThreadEnd::call_with) come after all rounds, since the
-/// standard library destroys the last one first. It may be called for a main thread.
+/// Without POSIX threads, as on Windows, it is weaker: the function is called among the destructors of thread-locals.
+/// Thread-locals that the thread used before its first call of [`call_with`](ThreadEnd::call_with) are destroyed after all
+/// rounds, since the standard library destroys the last one first. The function may be called for a main thread.
 #[derive(Debug)]
 pub struct ThreadEnd {
     key: Key,
@@ -25,24 +25,25 @@ pub struct ThreadEnd {
 }
 
 impl ThreadEnd {
-    /// Of each thread for which [`call_with`](ThreadEnd::call_with) is called.
+    /// For the end of each thread that calls [`call_with`](ThreadEnd::call_with).
     pub const fn new(function: unsafe extern "C" fn(*mut c_void)) -> Self {
         Self { key: Key::new(), function }
     }
 
-    /// Takes the key that [`call_with`](ThreadEnd::call_with) needs, before others have taken all. Returns false if there is none.
+    /// Takes the key that [`call_with`](ThreadEnd::call_with) needs, before others have taken all keys. Returns false if there
+    /// is none.
     #[cfg(all(unix, not(stillpoint_portable)))]
     pub fn reserve(&self) -> bool {
         self.key.get(self.function).is_some()
     }
 
     /// Arranges that the function is called with `value`, which is not null, at the end of the calling thread. Returns false if that
-    /// is not possible: a process has 1,024 keys; without keys, there are five rounds.
+    /// is impossible. A process has 1,024 keys; without keys, there are five rounds.
     ///
     /// # Safety
-    /// The function may be called with `value` at any end of the thread.
+    /// The function may be called with `value` whenever the thread ends.
     pub unsafe fn call_with(&self, value: *mut c_void) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the function may be called with `value`, by the caller's promise.
         unsafe { self.key.call_with(self.function, value) }
     }
 }
@@ -52,7 +53,7 @@ mod keys {
     use std::ffi::c_void;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// The key and 1; 0 before the first use. Without a lock, which a child of a `fork` in its midst would find held.
+    /// The key plus 1; 0 before the first use. It has no lock, which a child of a `fork` during the first use would find held.
     #[derive(Debug)]
     pub(super) struct Key(AtomicU64);
 
@@ -61,9 +62,9 @@ mod keys {
             Self(AtomicU64::new(0))
         }
 
-        /// `None` where there are no more keys.
+        /// `None` if there are no more keys.
         pub(super) fn get(&self, function: unsafe extern "C" fn(*mut c_void)) -> Option<libc::pthread_key_t> {
-            // Relaxed, all: a key is a number.
+            // Relaxed, all: only the number of the key matters.
             if let Some(key) = self.0.load(Ordering::Relaxed).checked_sub(1) {
                 return Some(key as libc::pthread_key_t);
             }
@@ -83,13 +84,13 @@ mod keys {
         }
 
         /// # Safety
-        /// The function, which is always the same, may be called with `value` at any end of the thread.
+        /// The function, which is always the same, may be called with `value` whenever the thread ends.
         pub(super) unsafe fn call_with(
             &self,
             function: unsafe extern "C" fn(*mut c_void),
             value: *mut c_void,
         ) -> bool {
-            // SAFETY: the key was made, and is never deleted; the value is handed to the function and used for nothing else.
+            // SAFETY: the key was made, and is never deleted. The value is only passed to the function.
             self.get(function).is_some_and(|key| unsafe { libc::pthread_setspecific(key, value) } == 0)
         }
     }
@@ -103,13 +104,13 @@ mod locals {
 
     type Call = (unsafe extern "C" fn(*mut c_void), *mut c_void);
 
-    /// What is called at the end of the thread.
+    /// The functions to call at the end of the thread.
     struct Calls(RefCell<Vec<Call>>);
 
     impl Drop for Calls {
         fn drop(&mut self) {
             for (function, value) in self.0.take() {
-                // SAFETY: whoever put it there has promised it.
+                // SAFETY: the caller of `call_with` has promised that the function may be called.
                 unsafe { function(value) };
             }
         }
@@ -124,7 +125,7 @@ mod locals {
         };
     }
 
-    // A call that is asked for in one round comes in the next one.
+    // A call that is requested in one round comes in the next.
     rounds!(FIRST, SECOND, THIRD, FOURTH, FIFTH);
 
     #[derive(Debug)]
@@ -136,7 +137,7 @@ mod locals {
         }
 
         /// # Safety
-        /// The function may be called with `value` at any end of the thread.
+        /// The function may be called with `value` whenever the thread ends.
         pub(super) unsafe fn call_with(
             &self,
             function: unsafe extern "C" fn(*mut c_void),
@@ -158,7 +159,7 @@ mod tests {
     static END: ThreadEnd = ThreadEnd::new(count);
 
     unsafe extern "C" fn count(value: *mut c_void) {
-        // Not before the thread-local.
+        // It is not called before the destructor of the thread-local.
         assert!(CALLS.load(Ordering::Relaxed) > 0);
         CALLS.fetch_add(1, Ordering::Relaxed);
         if value.addr() > 1 {

@@ -1,43 +1,44 @@
-//! A door: whoever closes it comes after all that was done behind it.
+//! A door: the thread that closes it comes after everything that was done behind it.
 //!
-//! One word has a bit for the closed door, and counts who is behind it; it is changed by read-modify-writes only. So in the order
-//! in which the word changes, each entry is before the closing or after it. *One that is before* is in the count that the closer
-//! waits for. All changes in between continue the release sequence of its `leave`, so the closer, who has found the count
-//! at 0 by an acquire load, comes after what was done behind the door. *One that is after* finds the bit, and turns back.
+//! One word has a bit for the closed door, and counts the threads behind it. It is changed only by read-modify-writes. So in the
+//! order in which the word changes, each entry is before the closing or after it. *An entry before the closing* is in the count
+//! that the closer waits for. All changes in between continue the release sequence of its `leave`, so the closer, which finds
+//! the count at 0 by an acquire load, comes after what was done behind the door. *An entry after the closing* finds the bit,
+//! and turns back.
 //!
-//! Whoever finds it closed at a first look is not counted: so each thread takes the count up once more at the most, and the
-//! closer's wait ends.
+//! A thread that finds the door closed at its first load is not counted. So each thread increments the count at most once more,
+//! and the closer's wait ends.
 //!
-//! The closer sleeps on the word. Who takes the count to 0 beneath the bit wakes it: the closer slept on another value, or it
-//! sees this one.
+//! The closer sleeps on the word. The thread that lowers the count to 0 while the bit is set wakes it: either the closer slept on
+//! another value, or it sees this one.
 
 use super::atomic::{AtomicU32, Ordering};
 use crate::os;
 
 use busted::Variant;
 
-/// In builds with `--cfg stillpoint_busted`, one is chosen by the environment variable `STILLPOINT_BUSTED_DOOR`.
+/// In builds with `--cfg stillpoint_busted`, the environment variable `STILLPOINT_BUSTED_DOOR` chooses one.
 mod busted {
     crate::variants! {
         for models, "STILLPOINT_BUSTED_DOOR";
-        EnterByLoad = "enter-by-load": "Whoever enters looks whether the door is closed, and is counted in another step.",
-        LeaveRelaxed = "leave-relaxed": "Whoever leaves is counted off by a relaxed operation.",
-        CloseHasty = "close-hasty": "Whoever closes does not wait for those who are behind the door.",
+        EnterByLoad = "enter-by-load": "A thread that enters checks whether the door is closed, and is counted in another step.",
+        LeaveRelaxed = "leave-relaxed": "A thread that leaves is counted off by a relaxed operation.",
+        CloseHasty = "close-hasty": "A thread that closes does not wait for the threads behind the door.",
         OpenRelaxed = "open-relaxed": "The door is opened by a relaxed operation.",
     }
 }
 
 /// The door is closed.
 const CLOSED: u32 = 1;
-/// One who is behind it, or is about to turn back.
+/// One thread that is behind the door, or is about to turn back.
 const ONE: u32 = 2;
 
-/// See the module.
+/// A door that threads pass, and that one thread can close. See the module.
 #[derive(Debug, Default)]
 pub struct Door(AtomicU32);
 
 impl Door {
-    /// One that is open.
+    /// An open door.
     pub fn new() -> Self {
         Self::default()
     }
@@ -46,7 +47,7 @@ impl Door {
     #[inline]
     pub fn enter(&self) -> bool {
         let early = busted::is(Variant::EnterByLoad).then(|| self.0.load(Ordering::Acquire));
-        // Relaxed: a hint, so that nobody is counted for long whom a closed door turns back.
+        // Relaxed: a hint, so that a thread that a closed door turns back is not counted for long.
         if early.is_none() && self.0.load(Ordering::Relaxed) & CLOSED != 0 {
             return false;
         }
@@ -54,13 +55,13 @@ impl Door {
         let before = self.0.fetch_add(ONE, Ordering::Acquire);
         let is_open = early.unwrap_or(before) & CLOSED == 0;
         if !is_open {
-            // Relaxed: nothing was done.
+            // Relaxed: the thread has done nothing behind the door.
             self.count_off(Ordering::Relaxed);
         }
         is_open
     }
 
-    /// For whoever has entered.
+    /// Must be called by each thread that has entered.
     #[inline]
     pub fn leave(&self) {
         let relaxed = busted::is(Variant::LeaveRelaxed);
@@ -75,7 +76,7 @@ impl Door {
         }
     }
 
-    /// Closes the door, and sleeps until nobody is behind it.
+    /// Closes the door, and sleeps until no thread is behind it.
     pub fn close(&self) {
         // Relaxed: the loads below acquire.
         self.0.fetch_or(CLOSED, Ordering::Relaxed);
@@ -89,21 +90,21 @@ impl Door {
         }
     }
 
-    /// Opens it again.
+    /// Opens the door again.
     pub fn open(&self) {
         let relaxed = busted::is(Variant::OpenRelaxed);
         // Release: pairs with the acquire in `enter`.
         self.0.fetch_and(!CLOSED, if relaxed { Ordering::Relaxed } else { Ordering::Release });
     }
 
-    /// Whether it is closed. If so, the caller comes after what was done before.
+    /// Whether the door is closed. If so, the caller comes after what was done before the closing.
     #[inline]
     pub fn is_closed(&self) -> bool {
-        // Acquire: for callers who have been told of what was done before `close` by nothing else.
+        // Acquire: for callers that learn of what was done before `close` in no other way.
         self.0.load(Ordering::Acquire) & CLOSED != 0
     }
 
-    /// In the child of a `fork`, which has no other thread: nobody is behind it.
+    /// In the child of a `fork`, which has no other thread: empties the space behind the door.
     pub fn reset(&self, is_closed: bool) {
         // Relaxed: there is no other thread.
         self.0.store(u32::from(is_closed) * CLOSED, Ordering::Relaxed);
@@ -140,13 +141,13 @@ mod models {
 
     struct Room {
         door: Door,
-        /// What each guest uses behind the door, and the closer when nobody is there.
+        /// Used by each guest behind the door, and by the closer when no guest is there.
         places: [UnsafeCell<u32>; 2],
     }
 
-    // SAFETY: that the places are used by one thread at a time is what the model checks.
+    // SAFETY: the model checks that one thread at a time uses each place.
     unsafe impl Sync for Room {}
-    // SAFETY: as above.
+    // SAFETY: the model checks that one thread at a time uses each place.
     unsafe impl Send for Room {}
 
     #[test]
@@ -159,9 +160,9 @@ mod models {
                 .map(|guest| {
                     let room = Arc::clone(&room);
                     thread::spawn(move || {
-                        // The second time it may be open again.
+                        // At the second attempt the door may be open again.
                         if room.door.enter() || room.door.enter() {
-                            // SAFETY: the guest's own, behind the door.
+                            // SAFETY: the place belongs to this guest, which is behind the door.
                             room.places[guest].with_mut(|place| unsafe { *place += 1 });
                             room.door.leave();
                         }
@@ -170,7 +171,7 @@ mod models {
                 .collect();
             room.door.close();
             for place in &room.places {
-                // SAFETY: nobody is behind the door.
+                // SAFETY: no guest is behind the door.
                 place.with_mut(|place| unsafe { *place += 1 });
             }
             room.door.open();

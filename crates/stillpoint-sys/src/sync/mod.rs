@@ -1,4 +1,5 @@
-//! The atomics of the engine, and its cells: the standard library's, or loom's in a model; a lock for short work; and a door.
+//! The atomics of the engine, and its cells: the standard library's, or loom's in a model. Also a lock for short work, and a
+//! door.
 
 mod door;
 mod try_lock;
@@ -12,7 +13,7 @@ pub use std::sync::atomic;
 #[cfg(loom)]
 pub use loom::{cell::UnsafeCell, sync::atomic};
 
-/// For what its last owner takes apart, which loom is to see come after all that the other owners did.
+/// For a value that its last owner takes apart: loom then sees that this comes after all that the other owners did.
 #[cfg(loom)]
 pub use loom::sync::Arc;
 #[cfg(not(loom))]
@@ -46,7 +47,7 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// Tells the processor, or the model, that this thread waits for another one.
+/// Tells the processor, or the model, that this thread waits for another.
 #[inline]
 pub fn spin() {
     #[cfg(not(loom))]

@@ -1,11 +1,11 @@
-//! A lock for short work: whoever finds it taken does something else meanwhile, or spins.
+//! A lock for short work: a thread that finds it taken does something else, or spins.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
 use super::atomic::{AtomicBool, Ordering};
 
-/// Turns of a waiter before it yields its core: a holder that runs is done by then.
+/// Spins of a waiter before it yields its core: a holder that runs has finished by then.
 const SPINS: u32 = 128;
 
 /// A value that one thread at a time may use.
@@ -15,25 +15,25 @@ pub struct TryLock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is used by the holder of the lock only, on one thread at a time.
+// SAFETY: only the holder of the lock uses the value, one thread at a time.
 unsafe impl<T: Send> Sync for TryLock<T> {}
 
 impl<T> TryLock<T> {
-    /// A lock that nobody holds.
+    /// A free lock.
     pub fn new(value: T) -> Self {
         Self { is_locked: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// The value, unless somebody has it.
+    /// The value, unless another thread has it.
     #[inline]
     pub fn try_lock(&self) -> Option<Locked<'_, T>> {
-        // Acquire: pairs with the release in the drop of `Locked`. Relaxed on failure: nothing was learned.
+        // Acquire: pairs with the release in the drop of `Locked`. Relaxed on failure: the caller relies on nothing.
         let answer = self.is_locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
-        // Not `then_some`: a `Locked` that is made and dropped unlocks.
+        // Not `then_some`: a `Locked` that is made and dropped would unlock.
         answer.is_ok().then(|| Locked(self))
     }
 
-    /// The value, once nobody else has it. Only for what is held for a few instructions.
+    /// The value, once no other thread has it. Only for locks that are held for a few instructions.
     #[inline]
     pub fn lock(&self) -> Locked<'_, T> {
         let mut turns = 0;
@@ -49,20 +49,20 @@ impl<T> TryLock<T> {
         }
     }
 
-    /// Whether somebody has the value. If not, the caller comes after everything that was done with it.
+    /// Whether a thread has the value. If not, the caller comes after everything that was done with it.
     #[inline]
     pub fn is_locked(&self) -> bool {
         // Acquire: pairs with the release in the drop of `Locked`.
         self.is_locked.load(Ordering::Acquire)
     }
 
-    /// The value, for a caller that has the lock to itself.
+    /// The value, for a caller with exclusive access to the lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 }
 
-/// The right to use the value. Unlocks when it is dropped, by a panic, too.
+/// The right to use the value. Unlocks when it is dropped, also by a panic.
 #[derive(Debug)]
 pub struct Locked<'l, T>(&'l TryLock<T>);
 

@@ -1,9 +1,9 @@
 //! Address space that is reserved as a whole and filled with memory piece by piece: `mmap(2)`, `mprotect(2)`,
 //! `madvise(2)`, `mbind(2)`.
 //!
-//! A mapping at a fixed address first unmaps what is there, and may fail after that: then another thread's mapping may
-//! come to lie there. So huge pages are asked for elsewhere first, and ordinary ones need no new mapping at all. What
-//! may have been lost all the same is never touched again.
+//! A mapping at a fixed address first unmaps what is there, and may fail after that. Another thread's mapping may then
+//! come to lie there. So huge pages are first requested elsewhere, and ordinary pages need no new mapping. Addresses
+//! that may have been lost nevertheless are never accessed again.
 
 use std::io;
 use std::ptr::{self, NonNull};
@@ -15,34 +15,35 @@ use rustix::mm::{madvise, mmap_anonymous, mprotect, munmap, Advice, MapFlags, Mp
 use super::super::pages::{addresses_given_back, addresses_taken, SMALL};
 use super::{Made, Refusal, Want};
 
-/// A huge page on x86-64, and on aarch64 with small pages of 4 KiB.
+/// The size of a huge page on x86-64, and on aarch64 with small pages of 4 KiB.
 pub const HUGE: usize = 2 << 20;
 
-/// Address space, of which nobody else uses a part. Unmapped when it is dropped.
+/// Address space that only its owner uses. Unmapped when it is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     whole: NonNull<u8>,
     whole_bytes: usize,
-    /// Aligned as asked.
+    /// Aligned as requested.
     start: NonNull<u8>,
-    /// From this offset on, addresses may be another mapping's.
+    /// From this offset on, addresses may belong to another mapping.
     lost_from: AtomicUsize,
 }
 
 // SAFETY: it owns its addresses, and gives no access to what is there.
 unsafe impl Send for Reservation {}
-// SAFETY: as above.
+// SAFETY: a shared reservation gives no access to its memory; `fill` and `empty` are `unsafe`.
 unsafe impl Sync for Reservation {}
 
 impl Reservation {
-    /// `align` is a power of two. Nothing can be read or written yet.
+    /// Reserves addresses. `align` is a power of two. The addresses cannot be read or written yet.
     pub fn new(bytes: usize, align: usize) -> io::Result<Self> {
         let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
         let align = align.max(HUGE);
         let bytes = bytes.checked_next_multiple_of(HUGE).ok_or_else(too_large)?;
         let whole_bytes = bytes.checked_add(align).ok_or_else(too_large)?;
-        // Without access it is not accounted for; each part is when it is filled, so that too much is refused there.
-        // SAFETY: a new mapping, wherever the kernel likes.
+        // Address space without access is not accounted for. Each part is accounted for when it is filled, and refused there if
+        // need be.
+        // SAFETY: a new mapping, at an address that the kernel chooses.
         let raw =
             unsafe { mmap_anonymous(ptr::null_mut(), whole_bytes, ProtFlags::empty(), MapFlags::PRIVATE) }?;
         addresses_taken();
@@ -52,18 +53,18 @@ impl Reservation {
         Ok(Self { whole, whole_bytes, start, lost_from: AtomicUsize::new(usize::MAX) })
     }
 
-    /// Where it begins.
+    /// The first address.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Makes zeroed memory of a part that has none yet; its pages are there when the call returns.
+    /// Fills a part that is not filled yet with zeroed memory. Its pages are present when the call returns.
     ///
     /// # Safety
-    /// The part lies within what was reserved, has not been filled before (or was refused), and begins at a multiple of
+    /// The part lies within the reservation, has not been filled before (or was refused), and begins at a multiple of
     /// the size of a page.
     pub unsafe fn fill(&self, offset: usize, bytes: usize, want: Want) -> Result<Made, Refusal> {
-        // Relaxed: a part is filled by one thread at a time, which its caller orders.
+        // Relaxed: one thread at a time fills a part; the caller orders these threads.
         if offset >= self.lost_from.load(Ordering::Relaxed) {
             return Err(Refusal::Lost);
         }
@@ -72,13 +73,13 @@ impl Reservation {
         let mut refusal = Refusal::Memory(io::ErrorKind::OutOfMemory.into());
         if want.reserved {
             let whole = bytes.next_multiple_of(HUGE);
-            // SAFETY: the caller's promise; the reservation ends at a multiple of a huge page.
+            // SAFETY: the part is empty, by the caller's promise; the reservation ends at a multiple of a huge page.
             match unsafe { fill_reserved(begin, whole, want.node) } {
                 Ok(()) => return Ok(Made::Reserved),
                 Err(Refusal::Memory(error)) => refusal = Refusal::Reserved(error),
                 Err(other) => {
                     if matches!(other, Refusal::Lost) {
-                        // Relaxed: as above.
+                        // Relaxed: the caller orders the threads that fill this part.
                         self.lost_from.store(offset, Ordering::Relaxed);
                     }
                     return Err(other);
@@ -86,19 +87,19 @@ impl Reservation {
             }
         }
         if want.transparent || want.small {
-            // SAFETY: the caller's promise.
+            // SAFETY: the part is empty, by the caller's promise.
             return unsafe { fill_ordinary(begin, bytes.next_multiple_of(SMALL), want) };
         }
         Err(refusal)
     }
 
-    /// Takes back the memory of a part.
+    /// Removes the memory of a part.
     ///
     /// # Safety
-    /// Nothing refers to it.
+    /// Nothing refers to the part.
     pub unsafe fn empty(&self, offset: usize, bytes: usize, made: Made) {
         let unit = if made == Made::Reserved { HUGE } else { SMALL };
-        // SAFETY: within the reservation; it is the caller's promise that nothing refers to it.
+        // SAFETY: within the reservation; nothing refers to the part, by the caller's promise.
         unsafe { withdraw(self.start.add(offset), bytes.next_multiple_of(unit)) };
     }
 }
@@ -108,7 +109,7 @@ impl Drop for Reservation {
         let head = self.start.as_ptr().addr() - self.whole.as_ptr().addr();
         let bytes = self.whole_bytes.min(self.lost_from.get_mut().saturating_add(head));
         addresses_given_back();
-        // SAFETY: nobody else uses these addresses, and their owner is gone. A failure leaves them mapped.
+        // SAFETY: no other code uses these addresses, and their owner is gone. A failure leaves them mapped.
         let _ = unsafe { munmap(self.whole.as_ptr().cast(), bytes) };
     }
 }
@@ -123,23 +124,23 @@ unsafe fn fill_reserved(begin: NonNull<u8>, bytes: usize, node: Option<u32>) -> 
         return Err(Refusal::Memory(io::ErrorKind::InvalidInput.into()));
     }
     let flags = MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB;
-    // Elsewhere first: a refusal of the mapping below would leave a hole.
-    // SAFETY: a new mapping, wherever the kernel likes.
+    // Maps elsewhere first: if the mapping below were refused, it would leave a hole.
+    // SAFETY: a new mapping, at an address that the kernel chooses.
     let elsewhere = unsafe { mmap_anonymous(ptr::null_mut(), bytes, ACCESS, flags) }.map_err(memory)?;
-    // SAFETY: made just now, and used by nobody.
+    // SAFETY: it was made just now, and nothing uses it.
     unsafe { munmap(elsewhere, bytes) }.map_err(memory)?;
-    // SAFETY: the addresses are the reservation's, which are empty by the caller's promise.
+    // SAFETY: the addresses belong to the reservation, and are empty by the caller's promise.
     let here = unsafe { mmap_anonymous(begin.as_ptr().cast(), bytes, ACCESS, flags | MapFlags::FIXED) };
     if let Err(error) = here {
         let again = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
-        // SAFETY: the flag keeps what is there.
+        // SAFETY: the flag keeps an existing mapping.
         let closed = unsafe { mmap_anonymous(begin.as_ptr().cast(), bytes, ProtFlags::empty(), again) };
-        // What is there may be what was there before: older kernels do not tell.
+        // On failure, the addresses may still have the mapping from before: older kernels do not say.
         return Err(if closed.is_ok() { memory(error) } else { Refusal::Lost });
     }
     let answer = bind(begin, bytes, node).and_then(|()| populate(begin, bytes).map_err(memory));
     if answer.is_err() {
-        // SAFETY: filled just now, and used by nobody.
+        // SAFETY: filled just now, and nothing uses it.
         unsafe { withdraw(begin, bytes) };
     }
     answer
@@ -149,7 +150,7 @@ unsafe fn fill_reserved(begin: NonNull<u8>, bytes: usize, node: Option<u32>) -> 
 /// As [`Reservation::fill`]; `bytes` is a multiple of a small page.
 unsafe fn fill_ordinary(begin: NonNull<u8>, bytes: usize, want: Want) -> Result<Made, Refusal> {
     let access = MprotectFlags::READ | MprotectFlags::WRITE;
-    // SAFETY: the addresses are the reservation's, by the caller's promise.
+    // SAFETY: the addresses belong to the reservation, by the caller's promise.
     let allowed = unsafe { mprotect(begin.as_ptr().cast(), bytes, access) };
     allowed.map_err(|error| Refusal::Memory(error.into()))?;
     let advised = want.transparent && bytes >= HUGE && {
@@ -159,28 +160,28 @@ unsafe fn fill_ordinary(begin: NonNull<u8>, bytes: usize, want: Want) -> Result<
     let answer = bind(begin, bytes, want.node)
         .and_then(|()| populate(begin, bytes).map_err(|error| Refusal::Memory(error.into())));
     if let Err(refusal) = answer {
-        // SAFETY: filled just now, and used by nobody.
+        // SAFETY: filled just now, and nothing uses it.
         unsafe { withdraw(begin, bytes) };
         return Err(refusal);
     }
     Ok(if advised && has_huge_pages(begin) { Made::Transparent } else { Made::Small })
 }
 
-/// Back to addresses without memory.
+/// Turns the part into addresses without memory again.
 ///
 /// # Safety
-/// The addresses are a reservation's, and nothing refers to them.
+/// The addresses belong to a reservation, and nothing refers to them.
 unsafe fn withdraw(begin: NonNull<u8>, bytes: usize) {
     let flags = MapFlags::PRIVATE | MapFlags::FIXED;
-    // SAFETY: the caller's promise. A failure leaves memory there, which is unmapped with the reservation.
+    // SAFETY: nothing refers to the addresses. A failure leaves memory there, which is unmapped with the reservation.
     let _ = unsafe { mmap_anonymous(begin.as_ptr().cast(), bytes, ProtFlags::empty(), flags) };
 }
 
-/// All pages at once, so that a lack of memory is an error here, and no signal later.
+/// Makes all pages present at once, so that a lack of memory is an error here instead of a signal later.
 fn populate(begin: NonNull<u8>, bytes: usize) -> Result<(), Errno> {
     // SAFETY: the advice changes no contents.
     match unsafe { madvise(begin.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) } {
-        // Linux before 5.14 does not know the advice: the pages come as they are touched.
+        // Linux before 5.14 does not know the advice: the pages become present when they are touched.
         Err(Errno::INVAL) => Ok(()),
         answer => answer,
     }
@@ -197,7 +198,7 @@ fn bind(begin: NonNull<u8>, bytes: usize, node: Option<u32>) -> Result<(), Refus
     let mut mask = [0usize; WORDS];
     let Some(word) = mask.get_mut(node as usize / BITS) else { return Err(Refusal::Node(node)) };
     *word = 1 << (node as usize % BITS);
-    // SAFETY: the mask has as many bits as said (the kernel counts one more), and the call changes no contents.
+    // SAFETY: the mask has the number of bits that is passed (the kernel counts one more), and the call changes no contents.
     let answer = unsafe {
         libc::syscall(libc::SYS_mbind, begin.as_ptr(), bytes, MPOL_BIND, mask.as_ptr(), WORDS * BITS + 1, 0)
     };
@@ -214,7 +215,7 @@ fn bind(begin: NonNull<u8>, bytes: usize, node: Option<u32>) -> Result<(), Refus
     }
 }
 
-/// Whether a line of `smaps` begins the mapping that an address is in.
+/// Whether a line of `smaps` begins the mapping that contains an address.
 fn holds(line: &str, address: usize) -> Option<bool> {
     let (from, to) = line.split_whitespace().next()?.split_once('-')?;
     let (from, to) = (usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?);
@@ -244,9 +245,9 @@ mod tests {
             // SAFETY: within the space, once each.
             unsafe { space.fill(part, HUGE, ORDINARY) }.unwrap();
             for offset in [part, part + HUGE - 1] {
-                // SAFETY: filled above.
+                // SAFETY: filled above, within the space.
                 let byte = unsafe { space.start().add(offset) };
-                // SAFETY: as above.
+                // SAFETY: filled above, and nothing else uses it.
                 unsafe {
                     assert_eq!(byte.read(), 0);
                     byte.write(7);
@@ -258,7 +259,7 @@ mod tests {
     #[test]
     fn what_was_taken_back_can_be_filled_again() {
         let space = Reservation::new(HUGE, SMALL).unwrap();
-        // SAFETY: within the space; emptied in between.
+        // SAFETY: within the space, and emptied in between.
         unsafe {
             let made = space.fill(0, HUGE, ORDINARY).unwrap();
             space.start().write(7);
@@ -272,16 +273,17 @@ mod tests {
     fn a_node_that_does_not_exist_is_refused_and_the_space_stays_usable() {
         let space = Reservation::new(HUGE, SMALL).unwrap();
         for node in [1023, 5000] {
-            // SAFETY: within the space; refused.
+            // SAFETY: within the space, and not filled yet.
             let refusal = unsafe { space.fill(0, SMALL, Want { node: Some(node), ..ORDINARY }) };
-            // A kernel that forbids the call says so.
+            // A kernel that forbids the call refuses it.
             assert!(matches!(&refusal, Err(Refusal::Node(_) | Refusal::Memory(_))), "{refusal:?}");
         }
         // SAFETY: within the space.
         assert!(unsafe { space.fill(0, SMALL, ORDINARY) }.is_ok());
     }
 
-    /// The kernel counts what it has promised, and refuses more than it can keep, unless it was told not to.
+    /// The kernel counts the memory that it has promised, and refuses more than it can provide, unless it is configured
+    /// otherwise.
     #[test]
     fn memory_is_accounted_for() {
         let space = Reservation::new(HUGE, SMALL).unwrap();

@@ -13,20 +13,20 @@ pub use kernel::{Reservation, HUGE};
 #[cfg(any(loom, miri))]
 pub use model::{Reservation, HUGE};
 
-/// What kind of pages may be used.
+/// The kinds of pages that may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want {
-    /// Pages from the reserve of `vm.nr_hugepages`: the first choice if they may be used at all.
+    /// Pages from the reserve of `vm.nr_hugepages`: the first choice if they may be used.
     pub reserved: bool,
     /// Ordinary memory that the kernel may gather into huge pages.
     pub transparent: bool,
     /// Ordinary small pages.
     pub small: bool,
-    /// The NUMA node that the memory is to come from, by its number.
+    /// The number of the NUMA node that the memory should come from.
     pub node: Option<u32>,
 }
 
-/// What the memory is made of.
+/// The kind of pages of which the memory consists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Made {
     /// Huge pages from the reserve.
@@ -42,10 +42,10 @@ pub enum Made {
 pub enum Refusal {
     /// The node does not exist, or has no memory.
     Node(u32),
-    /// No reserved huge pages, and nothing else is allowed.
+    /// There are no reserved huge pages, and no other kind is allowed.
     Reserved(io::Error),
     /// The system call failed.
     Memory(io::Error),
-    /// The part may be another mapping's now: nothing can be filled from here on.
+    /// The part may belong to another mapping now: nothing can be filled from here on.
     Lost,
 }

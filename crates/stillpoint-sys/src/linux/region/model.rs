@@ -1,5 +1,5 @@
-//! Addresses without memory, for models: the engine of the pool does not look at objects. Under Miri, which has no address
-//! space to reserve, memory of the allocator.
+//! Addresses without memory, for models: the engine of the pool does not access objects. Under Miri, where no address
+//! space can be reserved, memory of the allocator.
 
 use std::alloc::Layout;
 use std::io;
@@ -9,7 +9,7 @@ use super::{Made, Refusal, Want};
 
 pub const HUGE: usize = if cfg!(miri) { 4096 } else { 2 << 20 };
 
-/// Addresses; under Miri, with memory behind all of them.
+/// Addresses; under Miri, with memory behind them.
 #[derive(Debug)]
 pub struct Reservation {
     start: NonNull<u8>,
@@ -18,7 +18,7 @@ pub struct Reservation {
 
 // SAFETY: it owns its addresses, and gives no access to what is there.
 unsafe impl Send for Reservation {}
-// SAFETY: as above.
+// SAFETY: a shared reservation gives no access to what is there.
 unsafe impl Sync for Reservation {}
 
 impl Reservation {
@@ -37,7 +37,7 @@ impl Reservation {
         self.start
     }
 
-    /// The first choice is always there.
+    /// Succeeds with the first choice.
     ///
     /// # Safety
     /// None.

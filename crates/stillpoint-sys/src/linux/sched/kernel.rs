@@ -1,4 +1,4 @@
-//! How a thread is scheduled, seen and changed by another thread of the process: `sched_setscheduler(2)`,
+//! How a thread is scheduled. Another thread of the process reads and changes this: `sched_setscheduler(2)`,
 //! `sched_setaffinity(2)`, `/proc/thread-self/stat`, and the clock of a thread's CPU time.
 
 use std::fs::File;
@@ -15,25 +15,25 @@ use super::{Finding, Way};
 
 /// The lowest real-time priority: above every ordinary thread, below every other real-time thread.
 const PRIORITY: i32 = 1;
-/// What a raised thread starts is ordinary.
+/// Children of a raised thread are ordinary.
 const RAISED: i32 = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
 
-/// What is to be restored, and what it must find: what somebody else has changed meanwhile is left alone.
+/// What to restore, and what must be there for that: a change that others made meanwhile is left alone.
 #[derive(Debug, Clone)]
 pub enum Before {
-    /// A policy, with `SCHED_RESET_ON_FORK` where it was set. Nice value and slice stay as they are throughout.
+    /// A policy, with `SCHED_RESET_ON_FORK` if it was set. Nice value and slice stay unchanged throughout.
     Policy(i32),
     /// The CPUs that the thread may run on.
     Affinity {
-        /// All of them.
+        /// The CPUs before the move.
         allowed: CpuSet,
-        /// The one that it was moved to.
+        /// The CPU that the thread was moved to.
         moved_to: usize,
     },
 }
 
-/// A thread of this process, as others see it. The file is bound to the thread, and fails when it has ended,
-/// whoever has its id by then.
+/// A thread of this process, as others see it. The file is bound to the thread. It fails when the thread has ended,
+/// even if another thread has its id by then.
 #[derive(Debug)]
 pub struct Subject {
     tid: Pid,
@@ -41,7 +41,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The calling thread. Fails without `/proc`, and when no file can be opened.
+    /// The calling thread. Fails without `/proc`, or if no file can be opened.
     pub fn current() -> std::io::Result<Self> {
         let stat = File::open("/proc/thread-self/stat")?;
         Ok(Self { tid: gettid(), stat })
@@ -60,7 +60,7 @@ impl Subject {
         }
         Ok(match way {
             Way::Realtime => Finding::Boost(Before::Policy(policy)),
-            // Here an ordinary thread would never get the CPU.
+            // An ordinary thread would never get this CPU from the real-time caller.
             Way::Migrate if is_realtime(self::policy(gettid())?) => Finding::NoNeed,
             Way::Migrate => {
                 let allowed = sched_getaffinity(Some(self.tid))?;
@@ -69,7 +69,7 @@ impl Subject {
         })
     }
 
-    /// Gets the thread to run.
+    /// Makes the scheduler run the thread.
     pub fn boost(&self, before: &Before) -> Result<(), Errno> {
         match before {
             Before::Policy(_) => set_policy(self.tid, RAISED, PRIORITY),
@@ -77,8 +77,8 @@ impl Subject {
         }
     }
 
-    /// Restores what was before. A thread that has ended needs no more of it; an error means that the caller may not,
-    /// and the thread itself has to.
+    /// Restores the scheduling from before. Does nothing for a thread that has ended. An error means that the caller may not
+    /// restore, and the thread itself must.
     pub fn restore(&self, before: &Before) -> Result<(), Errno> {
         if !self.is_alive() {
             return Ok(());
@@ -90,7 +90,7 @@ impl Subject {
                 {
                     return Ok(());
                 }
-                // To lower a thread is always allowed; to let its children inherit again takes the capability.
+                // Lowering a thread is always allowed. Letting its children inherit again takes the capability.
                 set_policy(self.tid, *before, 0)
                     .or_else(|_| set_policy(self.tid, *before | libc::SCHED_RESET_ON_FORK, 0))
             }
@@ -98,7 +98,7 @@ impl Subject {
                 if sched_getaffinity(Some(self.tid))? != only(*moved_to) {
                     return Ok(());
                 }
-                // The CPUs that it was allowed may all have been taken from it meanwhile.
+                // All CPUs that the thread was allowed may have been taken from it meanwhile.
                 sched_setaffinity(Some(self.tid), allowed)
                     .or_else(|_| sched_setaffinity(Some(self.tid), &every_cpu()))
             }
@@ -109,9 +109,9 @@ impl Subject {
         self.stat.read_at(&mut [0; 8], 0).is_ok_and(|length| length > 0)
     }
 
-    /// The CPU for which the thread waits; `None` if it runs, or does not want to.
+    /// The CPU that the thread waits for; `None` if it runs, or is not runnable.
     fn waits_for_cpu(&self) -> Option<usize> {
-        // The clock of a thread's CPU time is exact, and goes on between two looks only if the thread runs.
+        // The clock of a thread's CPU time is exact, and advances between two reads only if the thread runs.
         let tid = self.tid.as_raw_nonzero().get().unsigned_abs();
         if processor_time(tid)? != processor_time(tid)? {
             return None;
@@ -124,13 +124,13 @@ impl Subject {
 
 /// Whether this process may raise its threads.
 ///
-/// Raises the calling thread for a moment, since nothing else tells what the kernel, its control groups and its
+/// Raises the calling thread briefly, since nothing else shows what the kernel, its control groups and its
 /// security modules allow.
 pub fn probe_realtime() -> Result<Way, Errno> {
     let own = gettid();
     let before = policy(own)?;
     if is_realtime(before) {
-        // A trial could end its priority for good.
+        // A thread that already has a priority could lose it for good by a trial.
         let capable = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_NICE));
         let limit = getrlimit(Resource::Rtprio).current;
         return if capable || limit != Some(0) { Ok(Way::Realtime) } else { Err(Errno::PERM) };
@@ -141,7 +141,7 @@ pub fn probe_realtime() -> Result<Way, Errno> {
     Ok(Way::Realtime)
 }
 
-/// `int sched_getscheduler(pid_t pid)`, with `SCHED_RESET_ON_FORK` where it is set.
+/// `int sched_getscheduler(pid_t pid)`, with `SCHED_RESET_ON_FORK` if it is set.
 fn policy(tid: Pid) -> Result<i32, Errno> {
     // SAFETY: no pointers are passed.
     match unsafe { libc::sched_getscheduler(tid.as_raw_nonzero().get()) } {
@@ -192,18 +192,18 @@ fn every_cpu() -> CpuSet {
     set
 }
 
-/// The processor of the calling thread. By libc: see [`time`](crate::linux::time).
+/// The processor of the calling thread. Uses libc: see [`time`](crate::linux::time).
 fn own_cpu() -> usize {
     // SAFETY: no preconditions.
     let cpu = unsafe { libc::sched_getcpu() };
     usize::try_from(cpu).unwrap_or_default()
 }
 
-/// From the contents of `/proc/PID/task/TID/stat` (`proc_pid_stat(5)`): the CPU on which a thread that wants to run
-/// was last.
+/// The CPU on which a runnable thread was last, from the contents of `/proc/PID/task/TID/stat`
+/// (`proc_pid_stat(5)`).
 fn waiting_cpu(stat: &[u8]) -> Option<usize> {
     const CPU: usize = 39 - 3;
-    // The name in the second field may contain anything, and be cut in the middle of a character.
+    // The name in the second field may contain anything, and may be cut in the middle of a character.
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     let mut fields = std::str::from_utf8(&stat[end + 1..]).ok()?.split_ascii_whitespace();
     match (fields.next()?, fields.nth(CPU - 1)?) {
@@ -246,14 +246,14 @@ mod tests {
             wait.recv().unwrap();
         });
         let other = receiver.recv().unwrap();
-        // Until it sleeps.
+        // Waits until it sleeps.
         while other.waits_for_cpu().is_some() {
             std::thread::yield_now();
         }
         assert!(other.is_alive());
         go.send(()).unwrap();
         thread.join().unwrap();
-        // `join` returns a little before the kernel has forgotten the thread.
+        // `join` returns shortly before the kernel has removed the thread.
         while other.is_alive() {
             std::thread::yield_now();
         }
@@ -261,10 +261,10 @@ mod tests {
         assert_eq!(other.restore(&Before::Policy(libc::SCHED_OTHER)), Ok(()));
     }
 
-    /// Also the nice value, which the thread may have changed meanwhile.
+    /// Includes the nice value, which the thread may have changed meanwhile.
     #[test]
     fn what_was_before_is_restored() {
-        // In a thread of its own: to lower a nice value again takes a right.
+        // In another thread, since lowering a nice value again needs a privilege.
         std::thread::spawn(|| {
             let own = Subject::current().unwrap();
             let before = policy(own.tid).unwrap();
@@ -275,7 +275,7 @@ mod tests {
                 // SAFETY: no pointers are passed.
                 assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) }, 0);
                 own.restore(&Before::Policy(before)).unwrap();
-                // SAFETY: as above.
+                // SAFETY: no pointers are passed.
                 assert_eq!(unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }, 10);
             } else {
                 crate::linux::skip::skipped("this process may not raise threads");
@@ -297,7 +297,7 @@ mod tests {
     fn what_somebody_else_has_changed_is_left_alone() {
         let own = Subject::current().unwrap();
         let allowed = sched_getaffinity(None).unwrap();
-        // Nobody has moved the thread.
+        // The thread was never moved to that CPU.
         let other = Before::Affinity { allowed: only(CpuSet::MAX_CPU - 1), moved_to: CpuSet::MAX_CPU - 2 };
         own.restore(&other).unwrap();
         assert_eq!(sched_getaffinity(None).unwrap(), allowed);

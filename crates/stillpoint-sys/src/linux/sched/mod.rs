@@ -1,9 +1,9 @@
-//! How a thread is scheduled, seen and changed by another thread of the process.
+//! How a thread is scheduled. Another thread of the process reads and changes this.
 
 #[cfg(not(any(loom, miri)))]
 mod kernel;
 #[cfg(any(loom, miri))]
-#[allow(missing_docs, dead_code, reason = "as the real one; nobody is boosted under Miri")]
+#[allow(missing_docs, dead_code, reason = "as the real one; no thread is boosted under Miri")]
 mod model;
 
 #[cfg(not(any(loom, miri)))]
@@ -13,12 +13,12 @@ pub use model::is_raised;
 #[cfg(any(loom, miri))]
 pub use model::{probe_realtime, Before, Subject};
 
-/// A way to get a thread to run.
+/// A way to make the scheduler run a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// Raised to `SCHED_FIFO`.
+    /// Raises the thread to `SCHED_FIFO`.
     Realtime,
-    /// Over to the CPU of the caller.
+    /// Moves the thread to the CPU of the caller.
     Migrate,
 }
 
@@ -27,8 +27,8 @@ pub enum Way {
 pub enum Finding {
     /// The thread runs, or sleeps, or has ended, or is a real-time thread.
     NoNeed,
-    /// It waits for the very CPU that the caller is on: to raise it there would be to lose the CPU to it.
+    /// The thread waits for the caller's own CPU: if it were raised there, the caller would lose the CPU to it.
     GiveWay,
-    /// It waits for a CPU: this is to be restored when it was boosted.
+    /// The thread waits for a CPU. This must be restored after the boost.
     Boost(Before),
 }

@@ -1,5 +1,5 @@
-//! Scheduling for models: the threads of a model have one policy in common, which is enough, as only one of them is
-//! ever boosted. Under Miri, which has no scheduler to speak of, nobody is boosted.
+//! Scheduling for models: all threads of a model share one policy, which is enough, since only one of them is
+//! ever boosted. Under Miri, which has no scheduler, no thread is boosted.
 
 use super::{Finding, Way};
 
@@ -46,7 +46,8 @@ impl Subject {
     }
 }
 
-/// As if the thread always waited for a CPU. What is noted is what is found, which is wrong if somebody else is at it.
+/// Acts as if the thread always waited for a CPU. It records the policy that it finds, which is wrong if another booster is at
+/// work.
 #[cfg(loom)]
 impl Subject {
     pub fn current() -> Result<Self, Refused> {
