@@ -1,5 +1,5 @@
-//! Deliberately broken variants of the structures: controls for the models. In builds with `--cfg stillpoint_busted`, one is
-//! chosen by the environment variable `STILLPOINT_BUSTED_STRUCTURES`.
+//! Deliberately broken variants of the structures: controls for the models. In builds with `--cfg stillpoint_busted`, the
+//! environment variable `STILLPOINT_BUSTED_STRUCTURES` chooses one.
 
 stillpoint_sys::variants! {
     for models, "STILLPOINT_BUSTED_STRUCTURES";
@@ -12,6 +12,6 @@ stillpoint_sys::variants! {
     ListInsertRelaxed = "list-insert-relaxed": "A node is inserted into a list by a relaxed exchange.",
     ListUnlinkRelaxed = "list-unlink-relaxed": "A node of a list is unlinked by a relaxed exchange.",
     ListFollowRelaxed = "list-follow-relaxed": "A walk in a region follows relaxed loads.",
-    ListMarkIgnored = "list-mark-ignored": "A walk hand over hand goes on from a node that is marked.",
+    ListMarkIgnored = "list-mark-ignored": "A walk hand over hand goes on from a marked node.",
     ListUnlinkFirst = "list-unlink-first": "A node of a list is unlinked before it is marked.",
 }

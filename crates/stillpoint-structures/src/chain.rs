@@ -4,10 +4,10 @@ use stillpoint::rcu::{Atomic, Owned};
 
 /// A node of a chain that ends with its structure.
 pub(crate) trait Link: Sized {
-    /// The link to the next one.
+    /// The link to the next node.
     fn next(&mut self) -> &mut Atomic<Self>;
 
-    /// Drops what the node still has when its structure ends.
+    /// Drops what is left in the node when its structure ends.
     fn end(node: Owned<Self>);
 }
 
@@ -16,7 +16,7 @@ struct Rest<N: Link>(Option<Owned<N>>);
 impl<N: Link> Rest<N> {
     fn end_each(&mut self) {
         while let Some(mut node) = self.0.take() {
-            // SAFETY: the caller of `end_chain` has them to itself.
+            // SAFETY: the caller of `end_chain` has exclusive use of the nodes.
             self.0 = unsafe { node.next().take_owned() };
             N::end(node);
         }
@@ -29,12 +29,12 @@ impl<N: Link> Drop for Rest<N> {
     }
 }
 
-/// Ends all nodes that the link leads to. If one panics, the others are still ended; a second panic then aborts, as everywhere while a
-/// thread unwinds.
+/// Ends all nodes that the link leads to. If a destructor panics, the other nodes are still ended. A second panic then aborts, as
+/// always while a thread unwinds.
 ///
 /// # Safety
-/// The caller has them to itself, and nobody retires them.
+/// The caller has exclusive use of the nodes, and no thread retires them.
 pub(crate) unsafe fn end_chain<N: Link>(link: &mut Atomic<N>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has exclusive use of the nodes.
     Rest(unsafe { link.take_owned() }).end_each();
 }

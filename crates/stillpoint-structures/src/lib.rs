@@ -1,4 +1,4 @@
-//! Lock-free structures built of [`stillpoint::rcu`]'s typed links. Each is a worked example of how to write your own.
+//! Lock-free structures made of [`stillpoint::rcu`]'s typed links. Each is a worked example of how to write your own.
 //!
 //! | structure | is | readers |
 //! |---|---|---|
@@ -7,8 +7,8 @@
 //! | [`List`] | T. Harris's and M. Michael's ordered list, as a map | walk in a region, over nodes that are removed meanwhile; or protect three nodes, hand over hand |
 //!
 //! Each belongs to a domain. Its users pass a [`Reader`](stillpoint::rcu::Reader) of the domain and, to take something out, a
-//! [`Reclaimer`](stillpoint::rcu::Reclaimer). The reclaimer gets the nodes that are unlinked, and its owner polls it as always. A
-//! reclaimer without room leaves them to the domain. A reader or reclaimer of another domain causes a panic that names both.
+//! [`Reclaimer`](stillpoint::rcu::Reclaimer). The reclaimer takes the unlinked nodes, and its owner polls it as usual. A
+//! reclaimer without room leaves the nodes to the domain. A reader or reclaimer of another domain causes a panic that names both.
 //!
 //! ```
 //! use stillpoint::rcu::Domain;

@@ -12,7 +12,7 @@ use crate::chain::{end_chain, Link};
 use crate::orders;
 use crate::watch::Watch;
 
-/// The tag of a link whose node is removed. It does not change any more.
+/// The tag of a link whose node is removed. The link does not change any more.
 const MARK: usize = 1;
 
 #[cfg_attr(loom, repr(align(256)))]
@@ -24,9 +24,9 @@ struct Node<K, V> {
 }
 
 impl<K, V> Node<K, V> {
-    /// Whether it has been removed.
+    /// Whether the node has been removed.
     fn is_marked(&self) -> bool {
-        // Relaxed: not followed.
+        // Relaxed: the link is not followed.
         self.next.load(Ordering::Relaxed, &Unprotected).tag() == MARK
     }
 }
@@ -42,12 +42,12 @@ impl<K, V> Link for Node<K, V> {
 }
 
 /// A map in the order of its keys, as a linked list: T. Harris's and M. Michael's. Every call takes as many steps as there are
-/// smaller keys: it is for few keys, and for learning.
+/// smaller keys. It is meant for few keys, and for learning.
 ///
 /// It is read in two ways. [`get_in`](List::get_in) and [`iter_in`](List::iter_in) walk in a region, over nodes that are removed
-/// meanwhile: a reader on *B*, which is bypassed, goes on to *C*. They never begin again, and hold up everything that is retired
-/// meanwhile. [`get`](List::get) protects its way hand over hand, three nodes at a time, and holds up nothing else. If it meets a
-/// node that is removed, it unlinks that node first, or begins again. So do writers. Lock-free.
+/// meanwhile: a reader on an unlinked node goes on to the next node. They never start again, and hold up everything that is
+/// retired meanwhile. [`get`](List::get) protects its way hand over hand, three nodes at a time, and holds up nothing else. If
+/// it meets a removed node, it unlinks that node first, or starts again. Writers do the same. Lock-free.
 ///
 /// ```
 /// use stillpoint::rcu::Domain;
@@ -101,7 +101,7 @@ pub struct List<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     domain: Domain,
 }
 
-/// The first node whose key is not less than one that was looked for, and the one before.
+/// The first node whose key is not less than the key that was sought, and the node before it.
 struct Place<'r, K, V> {
     /// Null at the head of the list.
     before: ProtectedLink<'r, Node<K, V>>,
@@ -115,13 +115,13 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
         Self { head: Atomic::null(), domain: domain.clone() }
     }
 
-    /// The link behind a node that is protected, or the head.
+    /// The link in a protected node, or the head.
     fn link<'l>(&'l self, before: &'l ProtectedLink<'_, Node<K, V>>) -> &'l Atomic<Node<K, V>> {
-        // SAFETY: it was read from a link without a mark.
+        // SAFETY: the node was read from a link without a mark.
         unsafe { before.as_ref() }.map_or(&self.head, |node| &node.next)
     }
 
-    /// Walks hand over hand to where `key` is or would be. Nodes on the way that are marked are unlinked; they go to
+    /// Walks hand over hand to the place of `key`. Unlinks marked nodes on the way; they go to
     /// `reclaimer`, or are left to the domain.
     fn seek<'r>(
         &self,
@@ -136,7 +136,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
                 if current.tag() == MARK && !busted::is(Variant::ListMarkIgnored) {
                     continue 'restart; // the node before is removed
                 }
-                // SAFETY: the link has no mark, and is the head or in a node that is protected.
+                // SAFETY: the link has no mark, and is the head or in a protected node.
                 let Some(node) = (unsafe { current.as_ref() }) else {
                     return Place { before, current, is_found: false };
                 };
@@ -152,7 +152,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
                     ) {
                         continue 'restart;
                     }
-                    // What a marked link says is not protected, whatever the slot holds.
+                    // A slot does not protect what was loaded from a marked link.
                     current.load(link);
                     continue;
                 }
@@ -181,18 +181,18 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
             return false;
         }
         match reclaimer {
-            // SAFETY: this thread has unlinked it, by the exchange above, which succeeds for one; readers are of the domain.
+            // SAFETY: the exchange above, which succeeds only once, has unlinked the node. Readers are of the domain.
             Some(reclaimer) => unsafe { node.retire(reclaimer) },
-            // SAFETY: as in the other case. Dropped, it is left to the domain.
+            // SAFETY: as in the other case. The drop leaves the node to the domain.
             None => drop(unsafe { node.into_retired(&self.domain) }),
         }
         true
     }
 
-    /// The entry of `key`, protected: it holds up nothing else.
+    /// The entry of `key`, protected. It holds up nothing else.
     ///
     /// # Panics
-    /// If `reader` belongs to another domain. With a panic of the comparison, as all methods that are given a key.
+    /// If `reader` belongs to another domain. With a panic of the comparison, as for all methods that take a key.
     pub fn get<'a>(&'a self, key: &K, reader: &'a Reader) -> Option<Entry<'a, K, V>> {
         reader.verify(&self.domain);
         let place = self.seek(key, reader, None);
@@ -208,7 +208,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
         let mut link = &self.head;
         loop {
             let shared = link.load(orders::list_follow(), region).with_tag(0);
-            // SAFETY: the list keeps the contract of links, and the region is of its domain: what was reached from the head
+            // SAFETY: the list keeps the contract of links, and the region is of its domain. So what was reached from the head
             // may be followed, marked or not.
             let node = unsafe { shared.as_ref() }?;
             node.watch.look();
@@ -229,10 +229,10 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
         Iter { link: &self.head, region: PhantomData }
     }
 
-    /// Inserts an entry. `reclaimer` gets nodes that others have removed and not unlinked yet.
+    /// Inserts an entry. `reclaimer` takes nodes that others have removed and not unlinked yet.
     ///
     /// # Errors
-    /// If the key is there already: key and value are handed back.
+    /// If the key exists already. The error hands key and value back.
     ///
     /// # Panics
     /// If `reader` or `reclaimer` belongs to another domain. With the panic of another object's destructor, if the reclaimer
@@ -247,7 +247,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
                 let Node { key, value, .. } = *new.into_box();
                 return Err((key, value));
             }
-            // Relaxed: published by the exchange.
+            // Relaxed: the exchange publishes it.
             new.next.store(place.current.shared(), Ordering::Relaxed);
             new.watch.touch();
             let (link, order) = (self.link(&place.before), orders::list_insert());
@@ -277,20 +277,20 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
             if !is_found {
                 return None;
             }
-            // SAFETY: it was read from a link without a mark.
+            // SAFETY: the node was read from a link without a mark.
             let node = unsafe { current.as_ref() }.expect("what is found is no null");
-            // Protected, so that the pointer that is written below was made from the node that is there.
+            // Protected, so that the pointer that is written below was made from the current next node.
             next.load(&node.next);
             let marked = next.shared().with_tag(MARK);
             if next.tag() == MARK {
-                continue; // somebody else removes it
+                continue; // another thread removes it
             }
             if busted::is(Variant::ListUnlinkFirst)
                 && !self.unlink(self.link(&before), current.shared(), next.shared(), Some(reclaimer))
             {
                 continue;
             }
-            // Relaxed: publishes nothing, and whoever unlinks has set the mark or has read it: see step 7.
+            // Relaxed: publishes nothing, and the thread that unlinks has set the mark or has read it: see step 7.
             let order = Ordering::Relaxed;
             if node
                 .next
@@ -306,7 +306,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
         }
     }
 
-    /// Unlinks a node that this thread has marked. If that fails, another walk unlinks it, or another thread does.
+    /// Unlinks a node that this thread has marked. If that fails, another walk or another thread unlinks it.
     fn unlink_removed(
         &self,
         before: &ProtectedLink<'_, Node<K, V>>,
@@ -324,8 +324,8 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Drop for List<K, V> {
     fn drop(&mut self) {
-        // SAFETY: the list is the caller's, with all nodes that are linked; references into it borrow it. The link of a node
-        // that is still linked may have a mark; who has marked it has not retired it.
+        // SAFETY: the caller owns the list, with all linked nodes; references into it borrow it. The link of a node
+        // that is still linked may have a mark; the thread that marked it has not retired the node.
         unsafe { end_chain(&mut self.head) };
     }
 }
@@ -349,13 +349,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> fmt::Debug for List<K, 
 /// ```
 pub struct Entry<'a, K: Send + Sync + 'static, V: Send + Sync + 'static> {
     node: ProtectedLink<'a, Node<K, V>>,
-    /// The list, which frees what is linked at once when it is dropped.
+    /// The list, whose drop frees linked nodes at once.
     _list: &'a List<K, V>,
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Entry<'_, K, V> {
     fn node(&self) -> &Node<K, V> {
-        // SAFETY: it was read from a link without a mark.
+        // SAFETY: the node was read from a link without a mark.
         unsafe { self.node.as_ref() }.expect("an entry has a node")
     }
 
@@ -397,7 +397,7 @@ where
 /// ```
 pub struct Iter<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> {
     link: &'g Atomic<Node<K, V>>,
-    /// The caller's, which belongs to its thread.
+    /// The caller's region, which belongs to its thread.
     region: PhantomData<(&'g (), *const ())>,
 }
 
@@ -407,7 +407,7 @@ impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> Iterator for Iter<'
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let shared: Shared<'g, _> = self.link.load(orders::list_follow(), &Unprotected).with_tag(0);
-            // SAFETY: as in `get_in`: the region is borrowed for `'g`.
+            // SAFETY: the list keeps the contract of links, and its region is borrowed for `'g`, as in `get_in`.
             let node = unsafe { shared.as_ref() }?;
             node.watch.look();
             self.link = &node.next;

@@ -15,20 +15,20 @@ use stillpoint_sys::quarantine::Quarantine;
 use crate::busted::{self, Variant};
 use crate::{List, Queue, Stack};
 
-/// Broken variants look at freed nodes.
+/// Broken variants read freed nodes.
 #[global_allocator]
 static QUARANTINE: Quarantine = Quarantine::new();
 
-/// What loom says when two accesses are not ordered.
+/// loom's message when two accesses are not ordered.
 #[cfg(stillpoint_busted)]
 const UNORDERED: &str = "Causality violation";
 
 /// A value that loom watches.
 struct Value(UnsafeCell<u32>);
 
-// SAFETY: that accesses are ordered is what the models check.
+// SAFETY: the models check that accesses are ordered.
 unsafe impl Send for Value {}
-// SAFETY: as above.
+// SAFETY: the models check that accesses are ordered.
 unsafe impl Sync for Value {}
 
 impl Value {
@@ -40,7 +40,7 @@ impl Value {
     }
 
     fn read(&self) -> u32 {
-        // SAFETY: loom reports it when it is not ordered with the write.
+        // SAFETY: loom reports it if the read is not ordered with the write.
         self.0.with(|value| unsafe { *value })
     }
 }
@@ -65,7 +65,7 @@ fn explore(preemptions: usize, model: impl Fn(Domain) + Send + Sync + 'static) {
     }
 }
 
-/// Runs `function` on a thread of the model, with what a thread needs.
+/// Runs `function` on a thread of the model, with a reader and a reclaimer.
 fn spawn<S: Send + Sync + 'static>(
     structure: &Arc<S>,
     domain: &Domain,
@@ -75,9 +75,9 @@ fn spawn<S: Send + Sync + 'static>(
     thread::spawn(move || function(&structure, &domain.reader(), &mut domain.reclaimer()))
 }
 
-/// For a thread that has entered its region before the others were spawned: later, it would come after more than links order.
-/// loom runs a thread as long as it can, and looks for another order only from the last access before a write: not from a
-/// load of ours behind which the writer has loaded the same link itself.
+/// Lets the other threads run first. For a thread that entered its region before they were spawned: if it entered later, more
+/// than links would order it. loom runs a thread as long as it can. It tries another order only from the last access before a
+/// write, and not from a load of this thread if the writer has loaded the same link itself after it.
 fn let_others_go_first() {
     thread::yield_now();
 }
@@ -163,7 +163,7 @@ fn two_pop_from_a_queue() {
     });
 }
 
-/// The second one finds the head at a node that a third thread has made.
+/// The second thread that pops finds the head at a node that a third thread has made.
 #[test]
 fn one_pushes_to_a_queue_and_two_pop() {
     explore(1, |domain| {
@@ -175,7 +175,7 @@ fn one_pushes_to_a_queue_and_two_pop() {
                 }
             })
         });
-        // To its end: a reader that goes releases what it did.
+        // The reader stays to the end: a reader that is dropped releases what it did.
         let reader = domain.reader();
         queue.push(Value::new(1), &reader);
         for popper in poppers {
@@ -184,7 +184,7 @@ fn one_pushes_to_a_queue_and_two_pop() {
     });
 }
 
-/// The tail is moved by one thread, the node that it was at is retired by another one, and a third one pushes behind it.
+/// One thread moves the tail, another retires the node at which the tail was, and a third pushes behind it.
 #[test]
 fn one_pushes_to_a_queue_behind_a_node_that_is_popped() {
     explore(1, |domain| {
@@ -195,7 +195,7 @@ fn one_pushes_to_a_queue_behind_a_node_that_is_popped() {
                 reclaimer.poll();
             }
         });
-        // To its end: a reader that goes releases what it did.
+        // The reader stays to the end: a reader that is dropped releases what it did.
         let reader = domain.reader();
         queue.push(Value::new(2), &reader);
         pusher.join().unwrap();
@@ -203,7 +203,7 @@ fn one_pushes_to_a_queue_behind_a_node_that_is_popped() {
     });
 }
 
-/// A list of these keys, and their values.
+/// A list with these keys, and their values.
 fn list(domain: &Domain, keys: &[u32]) -> Arc<List<u32, Value>> {
     let list = Arc::new(List::new_in(domain));
     let (reader, mut reclaimer) = (domain.reader(), domain.reclaimer());
@@ -213,7 +213,7 @@ fn list(domain: &Domain, keys: &[u32]) -> Arc<List<u32, Value>> {
     list
 }
 
-/// The keys, one after the other, each with a poll.
+/// Removes the keys one after the other, with a poll after each.
 fn remove_each(list: &List<u32, Value>, keys: &[u32], reader: &Reader, reclaimer: &mut Reclaimer) {
     for key in keys {
         list.remove(key, reader, reclaimer).expect("it is there").read();
@@ -221,7 +221,7 @@ fn remove_each(list: &List<u32, Value>, keys: &[u32], reader: &Reader, reclaimer
     }
 }
 
-/// The readers on a node that is bypassed go on to the next one.
+/// A reader on an unlinked node goes on to the next node.
 #[test]
 fn a_region_walks_over_what_is_removed() {
     explore(2, |domain| {
@@ -268,7 +268,7 @@ fn one_inserts_and_one_walks() {
     });
 }
 
-/// The node in front is removed, and a new one is inserted behind it or in its place.
+/// The node before is removed, and a new node is inserted behind it or in its place.
 #[test]
 fn one_inserts_where_another_removes() {
     explore(2, |domain| {
@@ -284,7 +284,7 @@ fn one_inserts_where_another_removes() {
     });
 }
 
-/// Both meet at neighbours: one that is marked is unlinked by the other one.
+/// The threads remove neighbours: each unlinks a node that the other has marked.
 #[test]
 fn two_remove_neighbours() {
     explore(2, |domain| {
@@ -298,8 +298,8 @@ fn two_remove_neighbours() {
     });
 }
 
-/// A node is inserted, and the one before it removed, while another thread is about to walk: only the unlink leads it to the
-/// new one.
+/// A node is inserted, and the node before it removed, while another thread is about to walk: only the unlink leads that thread
+/// to the new node.
 #[test]
 fn one_walks_where_another_inserts_and_removes() {
     explore(2, |domain| {
@@ -317,7 +317,7 @@ fn one_walks_where_another_inserts_and_removes() {
     });
 }
 
-/// Which model catches which variant.
+/// The model that catches each variant.
 #[cfg(stillpoint_busted)]
 const CAUGHT: &[(Variant, &str)] = &[
     (Variant::StackPushRelaxed, "one_pushes_to_a_stack_and_one_pops"),

@@ -9,13 +9,13 @@ use crate::chain::end_chain;
 use crate::orders;
 use crate::stack::Node;
 
-/// On cache lines of its own, so that threads that push and threads that pop do not share one.
+/// Takes whole cache lines, so that threads that push and threads that pop do not share one.
 #[repr(align(128))]
 struct Padded<T>(T);
 
 /// A queue, first in first out, that any number of threads push to and pop from: M. Michael's and M. Scott's.
 ///
-/// A call protects two nodes at most, and a thread that is preempted within a call holds up no others. Lock-free; unbounded.
+/// A call protects at most two nodes. A thread that is preempted within a call holds up only those. Lock-free; unbounded.
 /// A queue that is dropped drops what it holds.
 ///
 /// ```
@@ -32,7 +32,7 @@ struct Padded<T>(T);
 /// assert_eq!(queue.pop(&reader, &mut reclaimer), None);
 /// ```
 pub struct Queue<T: Send + 'static> {
-    /// The first node, whose value is gone; the values are in the nodes behind it.
+    /// The first node, whose value is gone. The values are in the nodes behind it.
     head: Padded<Atomic<Node<T>>>,
     /// The last node, or one before it.
     tail: Padded<Atomic<Node<T>>>,
@@ -56,7 +56,7 @@ impl<T: Send + 'static> Queue<T> {
         let mut tail = ProtectedLink::null(reader);
         loop {
             tail.load(&self.tail.0);
-            // SAFETY: the tail is a root: a node is retired when the tail has passed it.
+            // SAFETY: the tail is a root: a node is retired only after the tail has passed it.
             let node = unsafe { tail.as_ref() }.expect("a queue has a node");
             node.watch.look();
             let next = node.next.load(orders::queue_next(), &Unprotected);
@@ -81,11 +81,11 @@ impl<T: Send + 'static> Queue<T> {
         let _ = self.tail.0.compare_exchange(from, to, order, Ordering::Relaxed, &Unprotected);
     }
 
-    /// Takes the value at the front; `None` when the queue is empty. A node goes to `reclaimer`.
+    /// Takes the value at the front; `None` if the queue is empty. A node goes to `reclaimer`.
     ///
     /// # Panics
     /// If `reader` or `reclaimer` belongs to another domain. With the panic of another object's destructor, if the reclaimer
-    /// is full; the value is dropped then.
+    /// is full; the value is then dropped.
     pub fn pop(&self, reader: &Reader, reclaimer: &mut Reclaimer) -> Option<T> {
         reader.verify(&self.domain);
         reclaimer.verify(&self.domain);
@@ -95,18 +95,18 @@ impl<T: Send + 'static> Queue<T> {
             // SAFETY: the head is a root.
             let node = unsafe { head.as_ref() }.expect("a queue has a node");
             node.watch.look();
-            // No older than what was seen by whoever moved the head here, which the load of the head has acquired: so it has
-            // passed the head, or is there.
-            // Relaxed: not followed. That it was seen before the retirement below is what counts: see step 5.
+            // The tail loaded here is no older than the one that the thread that moved the head here has seen: the load of the
+            // head has acquired that. So the tail has passed the head, or is there.
+            // Relaxed: the tail is not followed. It only matters that it is loaded before the retirement below: see step 5.
             let tail = self.tail.0.load(Ordering::Relaxed, &Unprotected);
             next.load(&node.next);
-            // Relaxed: for comparison. Links of a queue have no marks: this look shows that the next node was not retired
+            // Relaxed: for comparison. Links of a queue have no marks; this load shows that the next node was not retired
             // when its slot was set.
             let now = self.head.0.load(Ordering::Relaxed, &Unprotected);
             if now != head.shared() && !busted::is(Variant::QueueNoLook) {
                 continue;
             }
-            // SAFETY: the next node is protected, and the head has been looked at since.
+            // SAFETY: the next node is protected, and the head was compared since.
             let front = unsafe { next.as_ref() }?;
             front.watch.look();
             if tail == head.shared() {
@@ -122,10 +122,10 @@ impl<T: Send + 'static> Queue<T> {
                 &Unprotected,
             );
             if answer.is_ok() {
-                // SAFETY: the thread that has made the node the first one owns its value, which its push has published.
+                // SAFETY: the thread that made the node the first one owns its value, which the push has published.
                 let value = unsafe { front.take_value() };
-                // SAFETY: neither head nor tail, nor a node behind the head, leads to it any more,
-                // by exchanges of this thread or that it has seen.
+                // SAFETY: the head, the tail, and nodes behind the head do not lead to it any more,
+                // by exchanges of this thread or by exchanges that it has seen.
                 unsafe { head.shared().retire(reclaimer) };
                 return Some(value);
             }
@@ -135,9 +135,9 @@ impl<T: Send + 'static> Queue<T> {
 
 impl<T: Send + 'static> Drop for Queue<T> {
     fn drop(&mut self) {
-        // SAFETY: the queue is the caller's, with all nodes that are linked.
+        // SAFETY: the caller owns the queue, with all linked nodes.
         if let Some(mut first) = unsafe { self.head.0.take_owned() } {
-            // SAFETY: as above. The first one, which is left out, has no value.
+            // SAFETY: the caller owns the queue. The first node, which is left out, has no value.
             unsafe { end_chain(&mut first.next) };
         }
     }

@@ -10,18 +10,19 @@ use crate::chain::{end_chain, Link};
 use crate::orders;
 use crate::watch::Watch;
 
-/// A node of a stack or of a queue, from which the value is moved out.
+/// A node of a stack or of a queue. Its value is moved out.
 #[cfg_attr(loom, repr(align(256)))]
 pub(crate) struct Node<T> {
-    /// Moved out by whoever has unlinked the node (of a stack), or has made it the first one (of a queue). Nobody else accesses it.
+    /// Moved out by the thread that has unlinked the node (of a stack), or made it the first one (of a queue). No other thread
+    /// accesses it.
     value: UnsafeCell<MaybeUninit<T>>,
     pub(crate) next: Atomic<Node<T>>,
     pub(crate) watch: Watch,
 }
 
-// SAFETY: a value is moved in by one thread and out by another, and never shared. Nothing else drops it.
+// SAFETY: one thread moves the value in, another moves it out, and it is never shared. Nothing else drops it.
 unsafe impl<T: Send> Send for Node<T> {}
-// SAFETY: as above.
+// SAFETY: a value is moved in by one thread and out by another, and never shared.
 unsafe impl<T: Send> Sync for Node<T> {}
 
 impl<T> Node<T> {
@@ -32,7 +33,7 @@ impl<T> Node<T> {
     /// # Safety
     /// The node has a value, which the caller owns, and which was published to the caller.
     pub(crate) unsafe fn take_value(&self) -> T {
-        // SAFETY: the caller's promise.
+        // SAFETY: the node has a value, which the caller owns.
         unsafe { (*self.value.get()).assume_init_read() }
     }
 }
@@ -43,7 +44,7 @@ impl<T> Link for Node<T> {
     }
 
     fn end(node: Owned<Self>) {
-        // SAFETY: a node that is linked in a stack, or behind the first one of a queue, has its value; the node is the caller's.
+        // SAFETY: a node that is linked in a stack, or behind the first one of a queue, has its value; the caller owns the node.
         drop(unsafe { node.take_value() });
     }
 }
@@ -51,7 +52,7 @@ impl<T> Link for Node<T> {
 /// A stack that any number of threads push to and pop from: R. K. Treiber's.
 ///
 /// A pop protects the first node, so that the node is neither freed nor pushed again meanwhile: there is no ABA problem. A thread
-/// that is preempted within a pop holds up that one node. Lock-free. A stack that is dropped drops what it holds.
+/// that is preempted within a pop holds up only that node. Lock-free. A stack that is dropped drops what it holds.
 ///
 /// ```
 /// use stillpoint::rcu::Domain;
@@ -101,9 +102,9 @@ impl<T: Send + 'static> Stack<T> {
         let mut new = Owned::new(Node::new(MaybeUninit::new(value)));
         let mut head = ProtectedLink::null(reader);
         loop {
-            // Protected, so that the pointer that is written into the new node was made from the node that is there.
+            // Protected, so that the pointer that is written into the new node was made from the current first node.
             head.load(&self.head);
-            // Relaxed: published by the exchange below.
+            // Relaxed: the exchange below publishes it.
             new.next.store(head.shared(), Ordering::Relaxed);
             new.watch.touch();
             let order = orders::stack_push();
@@ -115,11 +116,11 @@ impl<T: Send + 'static> Stack<T> {
         }
     }
 
-    /// Takes the value from the top; `None` when the stack is empty. The node goes to `reclaimer`.
+    /// Takes the value from the top; `None` if the stack is empty. The node goes to `reclaimer`.
     ///
     /// # Panics
     /// If `reader` or `reclaimer` belongs to another domain. With the panic of another object's destructor, if the reclaimer
-    /// is full; the value is dropped then.
+    /// is full; the value is then dropped.
     pub fn pop(&self, reader: &Reader, reclaimer: &mut Reclaimer) -> Option<T> {
         reader.verify(&self.domain);
         reclaimer.verify(&self.domain);
@@ -136,7 +137,8 @@ impl<T: Send + 'static> Stack<T> {
             node.watch.look();
             // Relaxed: written before the node was published, and never changed.
             let next = node.next.load(Ordering::Relaxed, &Unprotected);
-            // Relaxed: publishes nothing. Who finds `next` there comes after its push: a release sequence goes on.
+            // Relaxed: publishes nothing. A thread that finds `next` there comes after its push, since the release sequence
+            // continues.
             let answer = self.head.compare_exchange_weak(
                 found,
                 next,
@@ -147,7 +149,7 @@ impl<T: Send + 'static> Stack<T> {
             if answer.is_ok() {
                 // SAFETY: this thread has unlinked the node and owns its value, which the push has published to the protected load.
                 let value = unsafe { node.take_value() };
-                // SAFETY: it was unlinked above, by this thread, and is read by readers of the domain.
+                // SAFETY: this thread has unlinked the node above, and the node's readers are of the domain.
                 unsafe { found.retire(reclaimer) };
                 return Some(value);
             }
@@ -156,14 +158,14 @@ impl<T: Send + 'static> Stack<T> {
 
     /// Whether the stack was empty at some moment during the call.
     pub fn is_empty(&self) -> bool {
-        // Relaxed: not followed.
+        // Relaxed: the head is not followed.
         self.head.load(Ordering::Relaxed, &Unprotected).is_null()
     }
 }
 
 impl<T: Send + 'static> Drop for Stack<T> {
     fn drop(&mut self) {
-        // SAFETY: the stack is the caller's, with all nodes that are linked.
+        // SAFETY: the caller owns the stack, with all linked nodes.
         unsafe { end_chain(&mut self.head) };
     }
 }

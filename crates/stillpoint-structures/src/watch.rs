@@ -1,9 +1,9 @@
-//! What loom watches of a node: that nobody looks at it before it is made, or after it is freed.
+//! Lets loom check that no thread accesses a node before it is made, or after it is freed.
 
 #[cfg(loom)]
 use stillpoint_sys::sync::UnsafeCell;
 
-/// A part of each node; of size zero outside of models.
+/// A part of each node; of size zero outside models.
 pub(crate) struct Watch {
     #[cfg(loom)]
     freed: UnsafeCell<bool>,
@@ -32,7 +32,7 @@ impl Watch {
         Self { freed }
     }
 
-    /// The last thing that is written before the node is published. In a model, light fences order what comes before them.
+    /// Must be the last write before the node is published. In a model, light fences order what comes before them.
     #[cfg(loom)]
     pub(crate) fn touch(&self) {
         // SAFETY: not shared yet.
@@ -50,14 +50,14 @@ impl Watch {
 #[cfg(loom)]
 impl Drop for Watch {
     fn drop(&mut self) {
-        // SAFETY: as in `look`.
+        // SAFETY: the protocol under test excludes other accesses; otherwise loom reports it.
         self.freed.with_mut(|freed| unsafe { *freed = true });
     }
 }
 
-// SAFETY: that accesses are ordered is what the models check.
+// SAFETY: the models check that accesses are ordered.
 #[cfg(loom)]
 unsafe impl Sync for Watch {}
-// SAFETY: as above.
+// SAFETY: the models check that accesses are ordered.
 #[cfg(loom)]
 unsafe impl Send for Watch {}

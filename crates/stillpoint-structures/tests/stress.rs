@@ -14,7 +14,7 @@ use stillpoint_structures::{List, Queue, Stack};
 const THREADS: usize = 4;
 const ROUNDS: usize = if cfg!(miri) { 40 } else { 20_000 };
 
-/// A value that knows whether it is alive, and is counted.
+/// A value that records whether it is alive, and is counted.
 struct Value {
     number: usize,
     canary: AtomicUsize,
@@ -57,7 +57,7 @@ impl Random {
     }
 }
 
-/// Runs `function` on each of several threads, with its number, and returns what they return.
+/// Runs `function` on each of several threads, with the thread's number, and returns the results.
 fn on_threads<R: Send>(
     domain: &Domain,
     function: impl Fn(usize, &Reader, &mut Reclaimer) -> R + Sync,
@@ -136,7 +136,7 @@ fn a_queue_keeps_the_order_of_each_producer() {
     assert_eq!(alive.load(Ordering::Relaxed), 0, "a value leaked, or was dropped twice");
 }
 
-/// Each thread inserts and removes keys of its own, which it knows, among those of the others.
+/// Each thread inserts and removes its own keys, among those of the others.
 #[test]
 fn a_list_has_what_was_inserted_and_not_removed() {
     const KEYS: usize = 32;
@@ -177,7 +177,7 @@ fn a_list_has_what_was_inserted_and_not_removed() {
     assert!(list.iter_in(&guard).map(|(&key, value)| (key, value.read())).eq(expected));
     drop(guard);
     drop(list);
-    domain.reclaimer().flush().expect("nobody is in the way");
+    domain.reclaimer().flush().expect("no reader is in the way");
     assert_eq!(alive.load(Ordering::Relaxed), 0, "a value leaked, or was dropped twice");
 }
 
@@ -206,7 +206,7 @@ fn a_key_is_removed_as_often_as_it_is_inserted() {
     let reader = domain.reader();
     assert_eq!(list.iter_in(&reader.pin()).count() as isize, differences.iter().sum::<isize>());
     drop(list);
-    domain.reclaimer().flush().expect("nobody is in the way");
+    domain.reclaimer().flush().expect("no reader is in the way");
     assert_eq!(alive.load(Ordering::Relaxed), 0, "a value leaked, or was dropped twice");
 }
 
@@ -238,7 +238,7 @@ fn another_domain_is_a_panic_that_names_both() {
     }
 }
 
-/// Whatever is forgotten, and in whatever order the rest is dropped.
+/// Whatever the test forgets, and in whatever order the rest is dropped.
 #[test]
 fn entries_and_guards_may_be_forgotten() {
     let (domain, alive) = (Domain::new(), Arc::default());
@@ -260,14 +260,14 @@ fn entries_and_guards_may_be_forgotten() {
     assert_eq!(alive.load(Ordering::Relaxed), 0);
 }
 
-/// A destructor that panics takes no other value with it.
+/// A destructor that panics does not keep other values from being dropped.
 #[test]
 fn a_value_whose_drop_panics_leaves_the_others() {
     struct Panics(Value);
 
     impl Drop for Panics {
         fn drop(&mut self) {
-            assert_ne!(self.0.number, 1, "as the test wants it");
+            assert_ne!(self.0.number, 1, "as the test asks for");
         }
     }
 
