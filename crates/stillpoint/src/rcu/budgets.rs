@@ -483,3 +483,34 @@ fn a_barrier_looks_at_what_it_frees_and_once_at_each_reclaimer() {
     }
     assert_eq!(domain.stats().pending, 100_000, "the others have theirs");
 }
+
+/// Whatever else the domain holds: what was left to it is taken once, and looked at again only when readers have gone.
+#[test]
+fn a_poll_at_once_looks_at_what_was_left_and_at_its_own_queue() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let mut others: Vec<_> = (0..5_000).map(|_| eager(&domain)).collect();
+    for other in &mut others {
+        other.retire(old(&domain)).expect("there is room");
+    }
+    let _futures = Futures::waiting(&domain, 10_000);
+    let mut own = eager(&domain);
+    for left in [0, 1, 10_000, 100_000] {
+        (0..left).for_each(|_| drop(old(&domain)));
+        (0..left).for_each(|_| own.retire(old(&domain)).expect("there is room"));
+        // Each is taken, and turned round if it was on the stack.
+        let (steps, freed) = steps_of(|| own.poll_at_once());
+        assert!(freed == 0 && steps <= 2 * left + PASSES, "{steps} with {left} left");
+        let (steps, freed) = steps_of(|| own.poll_at_once());
+        assert!(freed == 0 && steps <= PASSES, "{steps} with nothing left");
+    }
+    let waiting = own.pending();
+    assert_eq!(waiting, 2 * 110_001);
+    drop(guard);
+    let (steps, freed) = steps_of(|| own.poll_at_once());
+    assert!(freed == waiting && steps <= waiting + PASSES + 2 * wakers::SHARE, "{steps} of {freed}");
+    let (steps, freed) = steps_of(|| own.poll_at_once());
+    assert!(freed == 0 && steps <= PASSES, "{steps} with nothing left");
+    assert_eq!(domain.stats().pending, 5_000, "the others have theirs");
+}
