@@ -8,23 +8,22 @@ mod skip;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Cargo in the workspace of the programs, which is built apart.
-fn cargo(arguments: &[&str]) -> Output {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compat/dependants");
+/// Cargo in one of the workspaces of `compat`, which are built apart.
+fn cargo(workspace: &str, flags: &str, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO"))
         .args(arguments)
-        .current_dir(workspace)
-        .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("dependants"))
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compat").join(workspace))
+        .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join(workspace))
         // They are not the subject of broken variants and models.
-        .env_remove("RUSTFLAGS")
+        .env("RUSTFLAGS", flags)
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .output()
         .expect("cargo is there: it has built this")
 }
 
-#[test]
-fn crates_from_the_registry_run_on_the_stand_in() {
-    let fetched = cargo(&["fetch"]);
+/// Whether what a workspace depends on is there, and else says that the test is skipped.
+fn is_fetched(workspace: &str) -> bool {
+    let fetched = cargo(workspace, "", &["fetch"]);
     if !fetched.status.success() {
         let error = String::from_utf8_lossy(&fetched.stderr);
         // Versions that nobody has published, and manifests that are wrong, are no reason.
@@ -33,12 +32,39 @@ fn crates_from_the_registry_run_on_the_stand_in() {
                 .iter()
                 .any(|words| error.contains(words));
         assert!(is_away, "{error}");
-        return skip::skipped(&format!(
+        skip::skipped(&format!(
             "the registry is away: {}",
             error.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim()
         ));
     }
-    let ran = cargo(&["run", "--quiet", "--offline"]);
+    fetched.status.success()
+}
+
+/// One message, in place of those of crates further down.
+#[test]
+fn models_are_told_that_they_need_the_original() {
+    const WORKSPACE: &str = "crossbeam-epoch";
+    if !is_fetched(WORKSPACE) {
+        return;
+    }
+    let built =
+        cargo(WORKSPACE, "--cfg crossbeam_loom", &["check", "--quiet", "--offline", "--features", "loom"]);
+    let error = String::from_utf8_lossy(&built.stderr);
+    let errors: Vec<&str> = error.lines().filter(|line| line.starts_with("error")).collect();
+    assert!(!built.status.success() && errors.len() == 2, "{error}");
+    assert!(
+        errors[0].contains("take the [patch] entry out") && errors[1].contains("could not compile"),
+        "{error}"
+    );
+}
+
+#[test]
+fn crates_from_the_registry_run_on_the_stand_in() {
+    const WORKSPACE: &str = "dependants";
+    if !is_fetched(WORKSPACE) {
+        return;
+    }
+    let ran = cargo(WORKSPACE, "", &["run", "--quiet", "--offline"]);
     let (output, error) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "{output}\n{error}");
     let lines: Vec<(&str, u64)> = output
