@@ -15,14 +15,16 @@ use stillpoint_sys::panics::{self, Panic};
 use crate::cells::Cells;
 use crate::collector::Collector;
 
-/// When a round is due: after that many regions and functions together.
+/// When a round is due: after that many regions, or half as many functions, or some of each.
 const DUE: u32 = 128;
+/// A function counts that often, and a region once.
+const FUNCTION: u32 = 2;
 /// What is due after a `flush`.
 const FLUSHED: u32 = 1 << 30;
 /// Functions that one round runs, unless it is that of a `flush`.
 const SHARE: usize = 512;
-/// Functions that may stay with their local after a round.
-const KEPT: usize = 512;
+/// A list that has that many functions stays as it is when it is handed on, and is not added to.
+const FULL: usize = 512;
 
 type List = Box<Reclaimer>;
 
@@ -56,11 +58,12 @@ impl Shared {
         }
     }
 
-    /// Lets any thread serve a list. What it holds is left to the domain if the others cannot be reached.
-    fn hand_on(&self, list: List) {
-        match self.handed() {
-            Some(mut lists) => lists.push_back(list),
-            None => drop(list),
+    /// Lets any thread serve what a list has. It is left to the domain if the other lists cannot be reached.
+    fn hand_on(&self, mut list: List) {
+        let Some(mut lists) = self.handed() else { return };
+        match lists.back_mut() {
+            Some(last) if last.pending().max(list.pending()) < FULL => last.take_over(&mut list),
+            _ => lists.push_back(list),
         }
     }
 
@@ -94,7 +97,7 @@ enum Way {
 }
 
 impl Way {
-    /// Runs what is ready of a list, and returns how much that was. The first panic of several is kept.
+    /// Runs what is ready of a list, and returns how much that was, or a share if something has panicked. The first panic of several is kept.
     fn poll(self, list: &mut Reclaimer, panic: &mut Option<Panic>) -> usize {
         let polled = panics::catch(|| match self {
             Way::Share => list.poll_at_most(SHARE),
@@ -102,7 +105,7 @@ impl Way {
         });
         polled.unwrap_or_else(|payload| {
             panics::keep_first(panic, payload);
-            0
+            SHARE
         })
     }
 }
@@ -322,7 +325,7 @@ impl Local {
     // Inlined, so that the object is not written to memory by words and read back by halves, which stalls.
     #[inline(always)]
     pub(crate) unsafe fn defer(&self, object: Object) {
-        self.due.set(self.due.get().saturating_add(1));
+        self.due.set(self.due.get().saturating_add(FUNCTION));
         let mut list = self.reclaimer.take().unwrap_or_else(|| self.collector.shared().list());
         // SAFETY: the caller's promise.
         let answer = unsafe { list.retire_raw(object) };
@@ -342,7 +345,7 @@ impl Local {
     }
 
     /// Runs what is ready here, and what others have deferred before, and sees to it that any thread may run what is left. A round
-    /// that is within a deferred function does nothing, and is still due afterwards.
+    /// that is within a deferred function runs nothing, and is still due afterwards.
     ///
     /// # Panics
     /// With the panic of a deferred function, or of a stall hook, the first one of several.
@@ -355,30 +358,36 @@ impl Local {
 
     fn round(&self) {
         if raw::is_within_destructor() || std::thread::panicking() {
-            return;
+            return self.hand_on();
         }
-        let (way, kept) = if self.due.get() >= FLUSHED { (Way::All, 0) } else { (Way::Share, KEPT) };
+        let way = if self.due.get() >= FLUSHED { Way::All } else { Way::Share };
         self.due.set(0);
         let shared = self.collector.shared();
         let mut list = self.reclaimer.take().unwrap_or_else(|| shared.list());
         let mut panic = None;
         way.poll(&mut list, &mut panic);
         shared.serve(way, &mut panic);
-        if list.pending() > kept {
-            shared.hand_on(list);
-        } else {
-            self.keep(list);
-        }
+        self.keep(list);
+        self.hand_on();
         panics::resume(panic);
+    }
+
+    /// Lets any thread serve what is left here.
+    fn hand_on(&self) {
+        if let Some(list) = self.reclaimer.take() {
+            if list.pending() > 0 {
+                self.collector.shared().hand_on(list);
+            } else {
+                self.reclaimer.set(Some(list));
+            }
+        }
     }
 }
 
 /// What is left is handed on. Then the collector ends, and the reader: the last handle of the domain runs what is left.
 impl Drop for Local {
     fn drop(&mut self) {
-        if let Some(list) = self.reclaimer.take().filter(|list| list.pending() > 0) {
-            self.collector.shared().hand_on(list);
-        }
+        self.hand_on();
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::rc::Rc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -194,6 +195,47 @@ fn what_was_flushed_is_run_by_others() {
     // `handle` is not used any more.
     other.pin().flush();
     assert_eq!(count.get(), 1);
+}
+
+/// Fewer than 64 functions stay with a thread that never pins itself again, as in the original, however many it has deferred, and in
+/// however many regions, while others were in the way.
+#[test]
+fn an_idle_thread_keeps_fewer_than_64_functions() {
+    for functions in (0..rounds(300, 0)).chain([63, 64, 127, 128, 700, 1500]) {
+        for is_one_region in [false, true] {
+            let collector = Collector::new();
+            let (handle, other, count) = (collector.register(), collector.register(), Count::default());
+            let pinned = other.pin();
+            let region = is_one_region.then(|| handle.pin());
+            (0..functions).for_each(|_| defer_destroy(&handle, &count));
+            drop(region);
+            drop(pinned);
+            other.pin().flush();
+            // `handle` is there, and is not used any more.
+            assert!(count.get() + 64 > functions, "{} of {functions} have run", count.get());
+            assert_eq!(pending(&collector), (functions - count.get()) as u64);
+            drop(handle);
+        }
+    }
+}
+
+/// Nor of those that were deferred by functions, which the thread has run itself, for the same collector or for another one.
+#[test]
+fn an_idle_thread_keeps_fewer_than_64_functions_of_functions() {
+    for is_same in [true, false] {
+        let collector = Collector::new();
+        let (handle, other, count) = (Rc::new(collector.register()), collector.register(), Count::default());
+        let (own, number) = (Rc::clone(&handle), count.clone());
+        let runner = if is_same { Rc::clone(&handle) } else { Rc::new(Collector::new().register()) };
+        let guard = runner.pin();
+        // SAFETY: this thread calls it, below.
+        unsafe { guard.defer_unchecked(move || (0..200).for_each(|_| defer_destroy(&own, &number))) };
+        guard.flush();
+        drop(guard);
+        assert_eq!(pending(&collector), 200);
+        other.pin().flush();
+        assert!(count.get() + 64 > 200, "{} of 200 have run, {is_same}", count.get());
+    }
 }
 
 /// What the skip list of crossbeam relies on: two flushes in a row, with nobody else pinned, and everything has run that was deferred

@@ -514,3 +514,20 @@ fn a_poll_at_once_looks_at_what_was_left_and_at_its_own_queue() {
     assert!(freed == 0 && steps <= PASSES, "{steps} with nothing left");
     assert_eq!(domain.stats().pending, 5_000, "the others have theirs");
 }
+
+/// However much there is on the other side.
+#[test]
+fn a_reclaimer_that_takes_over_looks_at_what_it_gets() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let guard = reader.pin();
+    let (mut own, mut other) = (eager(&domain), eager(&domain));
+    for number in 1..=10_000 {
+        other.retire(old(&domain)).expect("there is room");
+        let (steps, ()) = steps_of(|| own.take_over(&mut other));
+        assert_eq!((steps, own.pending(), other.pending()), (1, number, 0));
+    }
+    assert_eq!((domain.stats().pending, own.poll_at_once()), (10_000, 0));
+    drop(guard);
+    assert_eq!((own.poll_at_once(), domain.stats().freed), (10_000, 10_000));
+}

@@ -310,6 +310,31 @@ impl Reclaimer {
         }
     }
 
+    /// Takes over everything that waits in `other`, whose grace periods begin anew. In constant time for each object; neither asks for room nor
+    /// gives any back, so that this one may have more than its limits then.
+    ///
+    /// ```
+    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let (mut one, mut other) = (domain.reclaimer(), domain.reclaimer());
+    /// other.retire(domain.cell(1).take().expect("it is not empty")).expect("there is room");
+    /// one.take_over(&mut other);
+    /// assert_eq!((one.pending(), other.pending()), (1, 0));
+    /// assert_eq!(one.poll_at_once(), 1);
+    /// ```
+    ///
+    /// # Panics
+    /// If the two are not of one domain.
+    pub fn take_over(&mut self, other: &mut Reclaimer) {
+        let (own, its) = (self.list.core(), other.list.core());
+        assert!(
+            Arc::ptr_eq(own, its),
+            "a reclaimer of domain `{}` was to take over what waits in domain `{}`",
+            own.name(),
+            its.name()
+        );
+        self.list.take_over(&mut other.list);
+    }
+
     /// Number of objects that wait to be freed.
     pub fn pending(&self) -> usize {
         self.list.len()

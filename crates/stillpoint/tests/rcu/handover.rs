@@ -10,6 +10,37 @@ fn retired(domain: &Domain) -> Retired<u64> {
     domain.cell(7).take().expect("the cell is full")
 }
 
+/// What is past its grace period, and what protected loads hold, is taken over with the rest, and counted once.
+#[test]
+fn a_reclaimer_takes_over_what_another_one_has() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let cell = domain.cell(7_u64);
+    let held = cell.protect(&reader).expect("the cell is full");
+    let (mut one, mut other) = (domain.reclaimer(), domain.reclaimer());
+    other.retire(cell.take().expect("the cell is full")).expect("there is room");
+    other.retire(retired(&domain)).expect("there is room");
+    assert_eq!(other.poll_at_once(), 1, "the other one is held");
+    let guard = reader.pin();
+    for reclaimer in [&mut one, &mut other] {
+        reclaimer.retire(retired(&domain)).expect("there is room");
+        assert_eq!(reclaimer.poll_at_once(), 0);
+    }
+    one.take_over(&mut other);
+    assert_eq!((one.pending(), one.pending_bytes(), other.pending(), other.pending_bytes()), (3, 24, 0, 0));
+    drop(guard);
+    assert_eq!((one.poll_at_once(), other.poll_at_once(), one.pending()), (2, 0, 1));
+    drop(held);
+    assert_eq!((one.poll_at_once(), domain.stats().pending, domain.stats().retired), (1, 0, 4));
+}
+
+#[test]
+#[should_panic(expected = "a reclaimer of domain `one` was to take over what waits in domain `other`")]
+fn a_reclaimer_does_not_take_over_from_another_domain() {
+    let named = |name| Domain::builder().name(name).build().expect("the default mode is always available");
+    named("one").reclaimer().take_over(&mut named("other").reclaimer());
+}
+
 /// The pace does not count when the queue is full and nothing is in the way.
 #[test]
 fn a_full_reclaimer_makes_room_whatever_its_pace() {

@@ -295,6 +295,7 @@ impl RetireList {
     /// Takes over the objects of another list. Their grace periods start anew.
     pub(crate) fn take_over(&mut self, other: &mut Self) {
         for garbage in other.take_all() {
+            work::step();
             self.push(garbage);
         }
         other.count_nothing();

@@ -1,0 +1,173 @@
+//! What each call does at the most, whatever else there is: objects, readers and lists that it looks at are counted, not time.
+
+mod common;
+
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::thread;
+
+use common::{defer_destroy, pending, rounds, Count};
+use stillpoint_epoch::{domain, Collector, Guard, LocalHandle};
+use stillpoint_sys::work::steps_of;
+
+/// Hazard slots of one reader, and the words of the registry on the way to it.
+const ONE_READER: usize = 8;
+/// Readers that are idle, beside three that are not.
+const IDLE: usize = 61;
+/// What a poll of one list does beside the objects that it frees: two passes over the readers, and 64 objects adopted.
+const POLL: usize = 2 * (IDLE + 3) * ONE_READER + 3 * 64;
+/// Functions that a round runs of one list, and that a list has which is no longer added to.
+const SHARE: usize = 512;
+/// What the end of a region does: its own list, and others until a share is full, of which all but the last one have as much. What is left of its own
+/// is handed on.
+const REGION: usize = 3 * SHARE + 3 * POLL;
+
+/// That many functions, which wait in lists that were handed on: half of them in lists that one region has filled.
+fn defer_elsewhere(collector: &Collector, count: &Count, functions: usize) {
+    let (collector, count) = (collector.clone(), count.clone());
+    let thread = thread::spawn(move || {
+        let handle = collector.register();
+        let regions = functions / 2 / SHARE;
+        for _ in 0..regions {
+            let _region = handle.pin();
+            (0..SHARE).for_each(|_| defer_destroy(&handle, &count));
+        }
+        (regions * SHARE..functions).for_each(|_| defer_destroy(&handle, &count));
+    });
+    thread.join().unwrap();
+}
+
+/// Pins, and defers that many functions of each kind, none of which looks at anything. Only the first one does, at who has lists: it begins
+/// one.
+fn defer(handle: &LocalHandle, count: &Count, functions: usize) -> Guard {
+    let (steps, guard) = steps_of(|| handle.pin());
+    assert_eq!(steps, 0);
+    let (steps, ()) = steps_of(|| {
+        for _ in 0..functions {
+            defer_destroy(handle, count);
+            let number = count.clone();
+            guard.defer(move || number.add());
+        }
+    });
+    assert!(steps <= ONE_READER, "{steps}");
+    guard
+}
+
+#[test]
+fn pins_and_what_they_defer_look_at_nothing() {
+    let collector = Collector::new();
+    let (handle, other, count) = (collector.register(), collector.register(), Count::default());
+    let functions = rounds(100_000, 700);
+    let pinned = other.pin();
+    defer_elsewhere(&collector, &count, functions);
+    drop(defer(&handle, &count, functions));
+    drop(pinned);
+    drop(defer(&handle, &count, functions));
+}
+
+/// In a domain that has limits, and is full, they make room for one object, or leave theirs to the domain.
+#[test]
+fn what_is_deferred_in_a_full_domain_looks_at_a_part() {
+    let limited = domain::builder().max_pending(1000).build().unwrap();
+    let collector = domain::collector(limited);
+    let _idle: Vec<_> = (0..IDLE).map(|_| collector.register()).collect();
+    let (handle, other, count) = (collector.register(), collector.register(), Count::default());
+    let mut pinned = Some(other.pin());
+    let functions = rounds(10_000, 1200);
+    for _ in 0..2 {
+        let guard = handle.pin();
+        for _ in 0..functions {
+            let (steps, ()) = steps_of(|| defer_destroy(&handle, &count));
+            assert!(steps <= 2 * POLL, "{steps}");
+        }
+        drop(guard);
+        pinned = None;
+    }
+    assert!(pinned.is_none() && count.get() > 0 && domain::of(&collector).stats().beyond_limits > 0);
+}
+
+/// The end of a region does a share, whether readers are in the way or not, until nothing is left.
+#[test]
+fn the_end_of_a_region_looks_at_a_share() {
+    let collector = Collector::new();
+    let (handle, other, count) = (collector.register(), collector.register(), Count::default());
+    let _idle: Vec<_> = (0..IDLE).map(|_| collector.register()).collect();
+    let functions = rounds(100_000, 1500);
+    let end_region = || {
+        let guard = handle.pin();
+        let (steps, ()) = steps_of(|| drop(guard));
+        assert!(steps <= REGION, "{steps}");
+    };
+    let pinned = other.pin();
+    defer_elsewhere(&collector, &count, functions);
+    let guard = defer(&handle, &count, functions);
+    let (steps, ()) = steps_of(|| drop(guard));
+    assert!(steps <= REGION, "{steps}");
+    (0..1000).for_each(|_| end_region());
+    assert_eq!(count.get(), 0);
+    drop(pinned);
+    let mut regions = 0;
+    while pending(&collector) > 0 {
+        end_region();
+        regions += 1;
+        assert!(regions <= 128 * (3 * functions / SHARE + 2), "{} wait", pending(&collector));
+    }
+    assert_eq!(count.get(), 3 * functions);
+}
+
+/// However many panic: what a list has run then is taken for a share.
+#[test]
+fn the_end_of_a_region_looks_at_a_share_when_functions_panic() {
+    let collector = Collector::new();
+    let (handle, other) = (collector.register(), collector.register());
+    let functions = rounds(10_000, 2000);
+    let pinned = other.pin();
+    for _ in 0..functions / SHARE {
+        let guard = handle.pin();
+        (1..SHARE).for_each(|_| guard.defer(|| ()));
+        guard.defer(|| resume_unwind(Box::new("a function")));
+    }
+    drop(pinned);
+    let mut panics = 0;
+    while pending(&collector) > 0 {
+        let guard = handle.pin();
+        let (steps, ended) = steps_of(|| catch_unwind(AssertUnwindSafe(|| drop(guard))));
+        assert!(steps <= REGION, "{steps}");
+        panics += usize::from(ended.is_err());
+    }
+    assert!(panics >= functions / SHARE / 3, "{panics}");
+}
+
+/// A flush looks at what it frees, and at each list a few times.
+#[test]
+fn a_flush_looks_at_what_it_frees() {
+    let collector = Collector::new();
+    let (handle, other, count) = (collector.register(), collector.register(), Count::default());
+    let _idle: Vec<_> = (0..IDLE).map(|_| collector.register()).collect();
+    let flush = |guard: Guard| {
+        steps_of(move || {
+            guard.flush();
+            drop(guard);
+        })
+        .0
+    };
+    for functions in [0, 1, rounds(1000, 600), rounds(100_000, 1500)] {
+        let before = count.get();
+        let pinned = other.pin();
+        defer_elsewhere(&collector, &count, functions);
+        let guard = defer(&handle, &count, functions);
+        let waiting = 3 * functions;
+        let lists = functions / SHARE + 3;
+        // Held up: nothing is looked at but the reader in the way.
+        let steps = flush(guard);
+        assert!(count.get() == before && steps <= 2 * POLL, "{steps} with {waiting} functions");
+        let steps = flush(handle.pin());
+        assert!(count.get() == before && steps <= 2 * POLL, "{steps} with {waiting} functions");
+        drop(pinned);
+        let steps = flush(handle.pin());
+        assert_eq!(count.get() - before, waiting);
+        assert!(steps <= waiting + lists * POLL, "{steps} with {waiting} functions");
+        let steps = flush(handle.pin());
+        assert!(steps <= 2 * POLL, "{steps} with nothing left");
+    }
+    assert_eq!(domain::of(&collector).stats().pending, 0);
+}
