@@ -34,7 +34,7 @@ fn is_fetched(workspace: &str) -> bool {
         assert!(is_away, "{error}");
         skip::skipped(&format!(
             "the registry is away: {}",
-            error.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim()
+            error.lines().find(|line| line.starts_with("error")).unwrap_or_default()
         ));
     }
     fetched.status.success()
