@@ -169,3 +169,18 @@ fn debug_and_pointer_are_those_of_the_original() {
     );
     assert_eq!(format!("{ours:?} {ours:p}"), format!("{theirs:?} {theirs:p}"));
 }
+
+#[test]
+fn each_public_type_is_in_the_glossary() {
+    let (_, text) = include_str!("../../../docs/design/glossary.md")
+        .split_once("\n## epoch\n")
+        .expect("it has a section");
+    let section = text.split("\n## ").next().expect("there is a first one");
+    let exports = include_str!("../src/lib.rs").lines().filter(|line| line.starts_with("pub use "));
+    let words = exports.flat_map(|line| line.split(|character: char| !character.is_alphanumeric()));
+    let types: Vec<&str> = words.filter(|word| word.starts_with(char::is_uppercase)).collect();
+    assert_eq!(types.len(), 11, "{types:?}");
+    for name in types {
+        assert!(section.contains(&format!("`{name}`")), "{name} has no row");
+    }
+}
