@@ -201,7 +201,7 @@ fn what_was_flushed_is_run_by_others() {
 /// however many regions, while others were in the way.
 #[test]
 fn an_idle_thread_keeps_fewer_than_64_functions() {
-    for functions in (0..rounds(300, 0)).chain([63, 64, 127, 128, 700, 1500]) {
+    for functions in (0..rounds(300, 0)).chain([63, 64, 127, 128, rounds(700, 130), rounds(1500, 200)]) {
         for is_one_region in [false, true] {
             let collector = Collector::new();
             let (handle, other, count) = (collector.register(), collector.register(), Count::default());
