@@ -7,7 +7,7 @@ use super::complete::{files, folder, PRIVATE};
 
 /// Those that are in none, and how many they were last: the list may only become shorter.
 const WITHOUT: &str = include_str!("without_examples.txt");
-const WERE: usize = 145;
+const WERE: usize = 144;
 
 /// A public item, as the sources declare it.
 struct Item {
