@@ -67,12 +67,12 @@ fn pins_and_what_they_defer_look_at_nothing() {
 /// In a domain that has limits, and is full, they make room for one object, or leave theirs to the domain.
 #[test]
 fn what_is_deferred_in_a_full_domain_looks_at_a_part() {
-    let limited = domain::builder().max_pending(1000).build().unwrap();
+    let limited = domain::builder().max_pending(rounds(1000, 100)).build().unwrap();
     let collector = domain::collector(limited);
     let _idle: Vec<_> = (0..IDLE).map(|_| collector.register()).collect();
     let (handle, other, count) = (collector.register(), collector.register(), Count::default());
     let mut pinned = Some(other.pin());
-    let functions = rounds(10_000, 1200);
+    let functions = rounds(10_000, 200);
     for _ in 0..2 {
         let guard = handle.pin();
         for _ in 0..functions {
