@@ -55,7 +55,9 @@ fn reserved_pages_stay_where_they_are() {
 fn the_objects_of_a_block_in_one_piece_follow_each_other_for_devices() {
     let mut shown = 0;
     // Blocks within a huge page, with the stride of the pool and with one that was set, and blocks of two huge pages.
-    for (size, stride, bucket) in [(2048, None, 64 << 10), (2048, Some(4096), 64 << 10), (9000, None, 4 << 20)] {
+    for (size, stride, bucket) in
+        [(2048, None, 64 << 10), (2048, Some(4096), 64 << 10), (9000, None, 4 << 20)]
+    {
         let builder = RawPool::builder(1, size, 64).bucket_bytes(bucket).pages(Pages::Reserved);
         let builder = if let Some(stride) = stride { builder.stride(stride) } else { builder };
         let Ok(pool) = builder.build() else {
@@ -70,7 +72,8 @@ fn the_objects_of_a_block_in_one_piece_follow_each_other_for_devices() {
             return skipped("the kernel hides frame numbers: not the root of the machine");
         };
         let follows = |index: usize| {
-            let (address, wanted) = (pool.iova(object(index)).unwrap(), first.0 + (index * block.stride()) as u64);
+            let (address, wanted) =
+                (pool.iova(object(index)).unwrap(), first.0 + (index * block.stride()) as u64);
             address.0 == wanted
         };
         // In two pieces, the second one begins within an object or between two: the last object is in it.
@@ -87,7 +90,8 @@ fn the_objects_of_a_block_in_one_piece_follow_each_other_for_devices() {
 
 #[test]
 fn typed_objects_of_a_block_follow_each_other_for_devices() {
-    let Ok(pool) = Pool::builder(1, || [0u8; 2048]).bucket_bytes(64 << 10).pages(Pages::Reserved).build() else {
+    let Ok(pool) = Pool::builder(1, || [0u8; 2048]).bucket_bytes(64 << 10).pages(Pages::Reserved).build()
+    else {
         return skipped("there are no two reserved huge pages (vm.nr_hugepages)");
     };
     let stride = pool.info().stride;
