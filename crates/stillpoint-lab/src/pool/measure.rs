@@ -196,7 +196,7 @@ fn one_thread(
     let mut objects = vec![std::ptr::null_mut(); setting.keep.max(64)];
     let each = match contender.block().filter(|_| contiguous) {
         // Its blocks are of another size: without huge pages, those of dpdk/bucket have one object.
-        Some(block) if setting.get % block != 0 || block == 1 => return None,
+        Some(block) if block == 1 || !setting.get.is_multiple_of(block) => return None,
         Some(block) => setting.shape().blocks(block).0 * block,
         None => setting.keep,
     };
