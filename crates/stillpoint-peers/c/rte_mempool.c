@@ -31,6 +31,12 @@ void stillpoint_mempool_free(struct rte_mempool *pool)
     rte_mempool_free(pool);
 }
 
+/* Bytes of an object. */
+unsigned stillpoint_mempool_object(struct rte_mempool *pool)
+{
+    return pool->elt_size;
+}
+
 /* Objects of a contiguous block; 0 for drivers without them. */
 unsigned stillpoint_mempool_block(struct rte_mempool *pool)
 {
@@ -106,22 +112,29 @@ bool stillpoint_mempool_plain(struct rte_mempool *pool, void **objects, unsigned
     return true;
 }
 
-/* The same with `blocks` contiguous blocks, one for each call. */
-bool stillpoint_mempool_blocks(struct rte_mempool *pool, void **objects, unsigned blocks, unsigned put, uint64_t turns)
+/* The same with `blocks` contiguous blocks, `each` of them in a call, 64 at the most. */
+bool stillpoint_mempool_blocks(struct rte_mempool *pool, void **objects, unsigned blocks, unsigned each, unsigned put,
+                               uint64_t turns)
 {
     unsigned block = stillpoint_mempool_block(pool);
     size_t stride = pool->header_size + pool->elt_size + pool->trailer_size;
 
     for (uint64_t turn = 0; turn < turns; turn++) {
-        for (unsigned i = 0; i < blocks; i++) {
-            void *first;
-            if (rte_mempool_get_contig_blocks(pool, &first, 1) != 0) {
+        for (unsigned i = 0; i < blocks; i += each) {
+            unsigned some = RTE_MIN(each, blocks - i);
+            void *first[64];
+
+            if (rte_mempool_get_contig_blocks(pool, first, some) != 0) {
                 rte_mempool_put_bulk(pool, objects, i * block);
                 return false;
             }
-            for (unsigned j = 0; j < block; j++)
-                objects[i * block + j] = (char *)first + j * stride;
-            read_each(&objects[i * block], block);
+            for (unsigned b = 0; b < some; b++) {
+                void **place = &objects[(i + b) * block];
+
+                for (unsigned j = 0; j < block; j++)
+                    place[j] = (char *)first[b] + j * stride;
+                read_each(place, block);
+            }
         }
         put_all(pool, objects, blocks * block, put);
     }

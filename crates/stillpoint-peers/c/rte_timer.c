@@ -59,6 +59,22 @@ size_t NAME(reset)(struct rte_timer *timers, const uint64_t *delays, size_t numb
     return done;
 }
 
+/* The calling thread's lcore. */
+unsigned NAME(lcore)(void)
+{
+    return rte_lcore_id();
+}
+
+/* As `reset`, for timers of an lcore that may be another thread's. */
+size_t NAME(reset_on)(struct rte_timer *timers, const uint64_t *delays, size_t number, unsigned lcore)
+{
+    size_t done = 0;
+
+    for (size_t i = 0; i < number; i++)
+        done += rte_timer_reset(&timers[i], delays[i], SINGLE, lcore, count, (void *)1) == 0;
+    return done;
+}
+
 /* Stops timers in this order; the number of those that were pending. */
 size_t NAME(stop)(struct rte_timer *timers, const uint32_t *order, size_t number)
 {

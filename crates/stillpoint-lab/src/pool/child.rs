@@ -6,9 +6,9 @@ use stillpoint_harness::experiment::child;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::huge_pages::HugePages;
 use stillpoint_harness::output::json::Row;
-use stillpoint_peers::pool::OBJECT;
+use stillpoint_peers::pool::{OBJECT, TRANSMISSION_MEGABYTES};
 
-use super::{Plan, TRANSMIT};
+use super::{Plan, TRANSMIT, TRANSMIT_HUGE, transmits};
 use crate::experiment::{OnHugePages, has_dpdk};
 
 #[derive(Serialize, Deserialize)]
@@ -51,13 +51,24 @@ impl child::Order for Order {
 
 /// Runs a plan in a child. Returns its rows, and notes to print below them.
 pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
-    let (mut rows, mut notes) = on_huge_pages(&plan.only(false))?;
-    let transmission = plan.only(true);
-    if !transmission.settings.is_empty() && !interrupt::requested() {
-        let on = OnHugePages { plan: transmission, megabytes: 0, huge_pages: false };
+    let (mut rows, mut notes) = on_huge_pages(&plan.only(|scenario| !transmits(scenario)))?;
+    for (scenario, huge_pages) in [(TRANSMIT, false), (TRANSMIT_HUGE, true)] {
+        let transmission = plan.only(|of| of == scenario);
+        if transmission.settings.is_empty() || interrupt::requested() {
+            continue;
+        }
+        // They are given back behind the child.
+        let pages = if huge_pages { HugePages::reserve(TRANSMISSION_MEGABYTES) } else { None };
+        if huge_pages && pages.is_none() {
+            notes.push(format!(
+                "{scenario}: left out, no huge pages could be reserved: run as root, or set vm.nr_hugepages"
+            ));
+            continue;
+        }
+        let on = OnHugePages { plan: transmission, megabytes: TRANSMISSION_MEGABYTES, huge_pages };
         let (further, more) = until_all_end(on)?;
         rows.extend(further);
-        notes.extend(more.into_iter().map(|note| format!("{TRANSMIT}: {note}")));
+        notes.extend(more.into_iter().map(|note| format!("{scenario}: {note}")));
     }
     Ok((rows, notes))
 }
@@ -66,7 +77,8 @@ fn on_huge_pages(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
     if plan.settings.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }
-    // Eight pools of DPDK at the most, whose objects have a header of a cache line, and an eighth more for their driver's blocks.
+    // Eight pools of DPDK at the most, whose objects have a header of a cache line, and an eighth more for their driver's blocks;
+    // or four of objects twice as large.
     let pool = plan.objects() * (OBJECT + 64);
     let for_dpdk = if has_dpdk(&plan.contenders) { ((8 * (pool + pool / 8)) >> 20) + 64 } else { 0 };
     let ours = 4 * ((pool >> 20) + 8);

@@ -13,13 +13,14 @@ use stillpoint_harness::machine::cpus;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::stats::median;
-use stillpoint_peers::pool::{self, PoolContender, PoolThread};
+use stillpoint_peers::pool::{self, OBJECT, PoolContender, PoolThread};
 
 use super::child::Order;
 use super::ours::{Bare, Typed};
 use super::pipe::{BULK, Pipe};
-use super::plan::{CACHE, Plan, Setting};
+use super::plan::{CACHE, Plan, SMALL_BLOCK, Setting};
 use super::watch::Report;
+use super::{CONTIGUOUS, HAVE_BLOCKS};
 use crate::experiment::{OnHugePages, prepare_child};
 use crate::peers;
 
@@ -33,7 +34,7 @@ pub(super) fn run(order: &Order, report: &Sender<Report>) -> Result<(), String> 
     let OnHugePages { plan, megabytes, huge_pages } = &order.on;
     if plan.transmits() {
         let cpu = *plan.cpus.first().ok_or("no CPU was chosen to measure on")?;
-        if let Err(why) = pool::initialise_transmission(cpu, queues(plan)) {
+        if let Err(why) = pool::initialise_transmission(cpu, queues(plan), *huge_pages) {
             // As below.
             let _ = report.send(Report::Measured(Vec::new(), vec![format!("left out: {why}")]));
             return Ok(());
@@ -51,7 +52,7 @@ pub(super) fn run(order: &Order, report: &Sender<Report>) -> Result<(), String> 
             progress.stage(&format!("pool: {stage}"));
         }
         // Anew: what a pool has left with the threads of one setting is not to hold up the next one.
-        let (mut entrants, missing) = make(plan, *huge_pages)?;
+        let (mut entrants, missing) = make(plan, setting, *huge_pages)?;
         let left_out = |entrant: &Entrant| {
             let cache = entrant.pool.cache().map(|cache| cache as u64);
             order.without.iter().any(|(name, of)| (name, *of) == (&entrant.name, cache))
@@ -75,7 +76,14 @@ pub(super) fn run(order: &Order, report: &Sender<Report>) -> Result<(), String> 
 fn note(contender: &dyn PoolContender) -> String {
     let block = contender.block().map(|block| format!(", contig_block_size {block}")).unwrap_or_default();
     let cache = contender.cache().map(|cache| format!(", cache {cache}")).unwrap_or_default();
-    format!("{}{cache}{block}: {}", contender.name(), contender.note())
+    let object =
+        other_object(contender).map(|bytes| format!("; objects of {bytes} bytes")).unwrap_or_default();
+    format!("{}{cache}{block}: {}{object}", contender.name(), contender.note())
+}
+
+/// Bytes of an object, where it is not as large as others.
+fn other_object(contender: &dyn PoolContender) -> Option<usize> {
+    Some(contender.object()).filter(|bytes| *bytes != OBJECT)
 }
 
 /// Transmit queues: one for each thread.
@@ -84,7 +92,9 @@ fn queues(plan: &Plan) -> u16 {
 }
 
 /// The pools, and what is to be said of those that are missing.
-fn make(plan: &Plan, huge_pages: bool) -> Result<(Vec<Entrant>, Vec<String>), String> {
+fn make(plan: &Plan, setting: &Setting, huge_pages: bool) -> Result<(Vec<Entrant>, Vec<String>), String> {
+    let contiguous = setting.scenario == CONTIGUOUS;
+    let small = contiguous && setting.get == SMALL_BLOCK;
     let objects = plan.objects();
     let mut entrants = Vec::new();
     let mut notes = Vec::new();
@@ -92,12 +102,15 @@ fn make(plan: &Plan, huge_pages: bool) -> Result<(Vec<Entrant>, Vec<String>), St
     if plan.transmits() {
         contenders.retain(|name| peers::needs_dpdk(name));
     }
+    if contiguous {
+        contenders.retain(|name| HAVE_BLOCKS.contains(&name.as_str()));
+    }
     for name in with_control(contenders) {
         let mut add = |pool: Box<dyn PoolContender>| entrants.push(Entrant { name: name.clone(), pool });
         match contender(&name) {
             "stillpoint/pool" => {
                 for cache in [0, CACHE] {
-                    add(Box::new(Bare::with_capacity(objects, cache)?));
+                    add(Box::new(Bare::with_capacity(objects, cache, small)?));
                 }
             }
             "stillpoint/pool+obj" => add(Box::new(Typed::with_capacity(objects)?)),
@@ -109,11 +122,13 @@ fn make(plan: &Plan, huge_pages: bool) -> Result<(Vec<Entrant>, Vec<String>), St
             "sharded-slab" => add(pool::sharded_slab()?),
             contender => {
                 let driver = contender.rsplit('/').next().unwrap_or(contender);
+                // Buckets of DPDK as packaged have 64 KiB: 31 objects, or 15 of twice the size.
+                let object = if small { 2 * OBJECT } else { OBJECT };
                 for cache in [0, CACHE] {
                     // Without huge pages there may be too little memory for all of them.
                     let made = match plan.transmits() {
-                        true => pool::transmitter(driver, objects, cache, queues(plan)),
-                        false => pool::mempool(driver, objects, cache, huge_pages),
+                        true => pool::transmitter(driver, objects, cache, queues(plan), huge_pages),
+                        false => pool::mempool(driver, objects, object, cache, huge_pages),
                     };
                     match made {
                         Ok(mempool) => add(mempool),
@@ -177,10 +192,12 @@ fn one_thread(
     contender: &dyn PoolContender,
     thread: &mut dyn PoolThread,
 ) -> Option<Slice> {
-    let contiguous = setting.scenario == "contiguous";
+    let contiguous = setting.scenario == CONTIGUOUS;
     let mut objects = vec![std::ptr::null_mut(); setting.keep.max(64)];
     let each = match contender.block().filter(|_| contiguous) {
-        Some(block) => (setting.keep / block).max(1) * block,
+        // Its blocks are of another size: without huge pages, those of dpdk/bucket have one object.
+        Some(block) if block == 1 || !setting.get.is_multiple_of(block) => return None,
+        Some(block) => setting.shape().blocks(block).0 * block,
         None => setting.keep,
     };
     let mut work = |turns: u64| match contiguous {
@@ -282,7 +299,10 @@ fn row(plan: &Plan, setting: &Setting, entrant: &Entrant, slices: &[Slice]) -> R
         .with("keep", setting.keep)
         .with("cores", setting.threads)
         .with("rounds", plan.rounds);
-    for (name, value) in [("cache", entrant.pool.cache()), ("block", entrant.pool.block())] {
+    let pool = &*entrant.pool;
+    for (name, value) in
+        [("cache", pool.cache()), ("block", pool.block()), ("object_bytes", other_object(pool))]
+    {
         if let Some(value) = value {
             row = row.with(name, value);
         }

@@ -29,7 +29,19 @@ pub(crate) const CONTENDERS: &[&str] = &[
 
 /// What the threads do.
 pub(crate) const SCENARIOS: &[&str] =
-    &["plain", "contiguous", "single", "private", "producer-consumer", TRANSMIT];
+    &["plain", CONTIGUOUS, "single", "private", "producer-consumer", TRANSMIT, TRANSMIT_HUGE];
+
+/// Blocks of objects.
+const CONTIGUOUS: &str = "contiguous";
+/// Contenders that hand out blocks.
+const HAVE_BLOCKS: &[&str] = &["stillpoint/pool", "dpdk/bucket"];
 
 /// Packets from a mempool to DPDK's null device. It has a child process of its own, since DPDK is initialised in another way.
 const TRANSMIT: &str = "transmit";
+/// The same in reserved huge pages, in one more process.
+const TRANSMIT_HUGE: &str = "transmit-huge";
+
+/// Whether a scenario sends packets.
+fn transmits(scenario: &str) -> bool {
+    [TRANSMIT, TRANSMIT_HUGE].contains(&scenario)
+}

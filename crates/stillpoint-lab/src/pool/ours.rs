@@ -11,9 +11,11 @@ use super::plan::CACHE;
 
 /// As large as the buckets of DPDK, so that blocks are of the same number of objects.
 const BUCKET: usize = 64 << 10;
+/// As large as those of the RFC.
+const SMALL_BUCKET: usize = 32 << 10;
 
-fn sized<P>(builder: PoolBuilder<P>, cache: usize) -> PoolBuilder<P> {
-    builder.bucket_bytes(BUCKET).cache(cache)
+fn sized<P>(builder: PoolBuilder<P>, bucket: usize, cache: usize) -> PoolBuilder<P> {
+    builder.bucket_bytes(bucket).cache(cache)
 }
 
 fn note(info: &Info) -> String {
@@ -25,8 +27,9 @@ fn note(info: &Info) -> String {
 pub(super) struct Bare(RawPool);
 
 impl Bare {
-    pub(super) fn with_capacity(objects: usize, cache: usize) -> Result<Self, String> {
-        sized(RawPool::builder(objects, OBJECT, 64), cache)
+    pub(super) fn with_capacity(objects: usize, cache: usize, small: bool) -> Result<Self, String> {
+        let bucket = if small { SMALL_BUCKET } else { BUCKET };
+        sized(RawPool::builder(objects, OBJECT, 64), bucket, cache)
             .build()
             .map(Self)
             .map_err(|error| error.to_string())
@@ -62,24 +65,43 @@ struct BareThread<'p> {
 }
 
 impl BareThread<'_> {
-    /// Blocks that go back as they came.
-    fn whole_blocks(&self, blocks: usize, turns: u64) -> bool {
+    /// Blocks that go back as they came, `each` of them got in a call.
+    fn whole_blocks(&self, blocks: usize, each: usize, turns: u64) -> bool {
         let mut kept: Vec<RawBlock> = Vec::with_capacity(blocks);
+        let mut got = vec![MaybeUninit::uninit(); each];
         for _ in 0..turns {
-            for _ in 0..blocks {
-                let Some(block) = self.local.alloc_block() else { return false };
-                for index in 0..block.len() {
-                    read_each(&[block.get(index).expect("within the block").as_ptr()]);
+            while kept.len() < blocks {
+                let before = kept.len();
+                match each {
+                    1 => kept.extend(self.local.alloc_block()),
+                    _ => {
+                        let some = &mut got[..each.min(blocks - before)];
+                        kept.extend(self.local.alloc_blocks(some).into_iter().flat_map(|blocks| &*blocks));
+                    }
                 }
-                kept.push(block);
+                if kept.len() == before {
+                    self.free_blocks(&mut kept);
+                    return false;
+                }
+                for block in &kept[before..] {
+                    for index in 0..block.len() {
+                        read_each(&[block.get(index).expect("within the block").as_ptr()]);
+                    }
+                }
             }
-            for block in kept.drain(..) {
-                // SAFETY: handed out above.
-                let answer = unsafe { self.local.free_block(block) };
-                debug_assert!(answer.is_ok(), "{answer:?}");
-            }
+            self.free_blocks(&mut kept);
         }
         true
+    }
+
+    /// Frees blocks that this thread has got.
+    #[inline(always)]
+    fn free_blocks(&self, blocks: &mut Vec<RawBlock>) {
+        for block in blocks.drain(..) {
+            // SAFETY: handed out by `whole_blocks`, and freed once.
+            let answer = unsafe { self.local.free_block(block) };
+            debug_assert!(answer.is_ok(), "{answer:?}");
+        }
     }
 }
 
@@ -103,10 +125,11 @@ impl PoolThread for BareThread<'_> {
     }
 
     fn contiguous(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> Option<bool> {
-        let blocks = (shape.keep / self.block).max(1);
+        let (blocks, each) = shape.blocks(self.block);
         if shape.put == 0 {
-            return Some(self.whole_blocks(blocks, turns));
+            return Some(self.whole_blocks(blocks, each, turns));
         }
+        debug_assert_eq!(each, 1, "many blocks in a call go back whole");
         let objects = &mut objects[..blocks * self.block];
         for _ in 0..turns {
             for place in objects.chunks_exact_mut(self.block) {
@@ -173,7 +196,7 @@ pub(super) struct Typed(Pool<Buffer>);
 
 impl Typed {
     pub(super) fn with_capacity(objects: usize) -> Result<Self, String> {
-        sized(Pool::builder(objects, || [0; OBJECT / 8]), CACHE)
+        sized(Pool::builder(objects, || [0; OBJECT / 8]), BUCKET, CACHE)
             .build()
             .map(Self)
             .map_err(|error| error.to_string())

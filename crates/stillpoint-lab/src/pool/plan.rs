@@ -9,18 +9,24 @@ use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
 use stillpoint_peers::pool::Shape;
 
-use super::{CONTENDERS, SCENARIOS, TRANSMIT, child, show};
+use super::{CONTENDERS, SCENARIOS, child, show, transmits};
 use crate::experiment::{self, BenchArgs, Experiment, has_dpdk, in_scenario};
 use crate::peers;
 
 /// Objects that a cache of DPDK holds at most, and ours.
 pub(super) const CACHE: usize = 512;
 
+/// Objects of a block as in the RFC: 15. Other blocks have 31.
+pub(super) const SMALL_BLOCK: usize = 15;
+/// Objects of the blocks that one call gets: 15 blocks of 31.
+const MANY: usize = 465;
+
 /// What a row is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Setting {
     pub(super) scenario: String,
     pub(super) keep: usize,
+    /// Of blocks, a multiple of their objects.
     pub(super) get: usize,
     /// 0 for blocks that go back whole.
     pub(super) put: usize,
@@ -63,11 +69,11 @@ impl experiment::Plan for Plan {
             return Err(Stop::usage("nothing of this can be measured on one CPU: give it two with --cpus"));
         }
         if !has_dpdk(&contenders) {
-            settings.retain(|setting| setting.scenario != TRANSMIT);
+            settings.retain(|setting| !transmits(&setting.scenario));
         }
         if settings.is_empty() {
             let why = peers::missing_dpdk("dpdk/ring").unwrap_or_else(|| "it was not asked for".to_owned());
-            return Err(Stop::usage(format!("{TRANSMIT} is DPDK's: {why}")));
+            return Err(Stop::usage(format!("transmit is DPDK's: {why}")));
         }
         let rounds = length.rounds_or(3, 5, 15);
         let slice = length.slice(rounds, Duration::from_millis(if length.full { 20 } else { 5 }));
@@ -84,16 +90,16 @@ impl experiment::Plan for Plan {
 }
 
 impl Plan {
-    /// The same with those settings only that are of the transmission, or with the others.
-    pub(super) fn only(&self, transmission: bool) -> Self {
+    /// The same with those settings only whose scenarios are wanted.
+    pub(super) fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
         let mut plan = self.clone();
-        plan.settings.retain(|setting| (setting.scenario == TRANSMIT) == transmission);
+        plan.settings.retain(|setting| wanted(&setting.scenario));
         plan
     }
 
-    /// Whether its settings are those of the transmission.
+    /// Whether its settings are those of a transmission.
     pub(super) fn transmits(&self) -> bool {
-        self.settings.first().is_some_and(|setting| setting.scenario == TRANSMIT)
+        self.settings.first().is_some_and(|setting| transmits(&setting.scenario))
     }
 
     /// Objects of each pool: as many as all threads keep, and what caches hold beside that.
@@ -124,6 +130,11 @@ fn settings(length: &LengthFlags) -> Vec<Setting> {
     for &keep in keeps.iter().filter(|&&keep| keep >= 31) {
         for &threads in cores(keep) {
             [1, 15, 31, 0].into_iter().for_each(|put| add(1, keep, 31, put, threads));
+            // The RFC's blocks, and many in a call.
+            [1, 15, 0].into_iter().for_each(|put| add(1, keep, SMALL_BLOCK, put, threads));
+            if keep == MANY {
+                add(1, keep, MANY, 0, threads);
+            }
         }
     }
     add(2, 1, 1, 1, 1);
@@ -133,6 +144,8 @@ fn settings(length: &LengthFlags) -> Vec<Setting> {
         }
     }
     add(4, 31, 31, 31, 2);
-    [1, 2, 4].into_iter().for_each(|threads| add(5, 32, 32, 1, threads));
+    for scenario in [5, 6] {
+        [1, 2, 4].into_iter().for_each(|threads| add(scenario, 32, 32, 1, threads));
+    }
     all
 }

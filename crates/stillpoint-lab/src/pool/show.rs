@@ -5,7 +5,7 @@ use stillpoint_harness::output::format::rate;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::{say, table};
 
-use super::{CONTENDERS, TRANSMIT};
+use super::{CONTENDERS, TRANSMIT_HUGE, transmits};
 
 /// Prints a table for each scenario and number of objects kept.
 pub(super) fn tables(rows: &[Row], notes: &[String]) {
@@ -17,17 +17,15 @@ pub(super) fn tables(rows: &[Row], notes: &[String]) {
         of_rows(rows);
     }
     say("Median of rounds; objects of 2,048 bytes, each read once. A get with its put counts as one.");
-    if rows.iter().any(|row| row.scenario == TRANSMIT) {
-        say(
-            "Packets of 64 bytes, each written once, in mempools without huge pages; the device frees them one by one.",
-        );
+    if rows.iter().any(|row| transmits(&row.scenario)) {
+        say("Packets of 64 bytes, each written once; the device frees them one by one.");
     }
     notes.iter().for_each(say);
 }
 
 /// Whether the numbers of cores stand beside each other.
 fn cores_are_columns(row: &Row) -> bool {
-    ["private", TRANSMIT].contains(&row.scenario.as_str())
+    row.scenario == "private" || transmits(&row.scenario)
 }
 
 /// How a column is headed.
@@ -48,7 +46,7 @@ fn line(row: &Row) -> (Option<usize>, &str, Option<u64>) {
 fn cell(row: &Row) -> String {
     match row.metrics.get("unfinished") {
         Some(reason) => reason.as_str().unwrap_or_default().to_owned(),
-        None if row.scenario == TRANSMIT => row.shown_or_void("packets_per_s", rate),
+        None if transmits(&row.scenario) => row.shown_or_void("packets_per_s", rate),
         None => row.shown_or_void("objects_per_s", rate),
     }
 }
@@ -72,7 +70,10 @@ fn of_rows(rows: &[Row]) {
     });
     let Row { scenario, params, .. } = &rows[0];
     let caption = match params["cores"].as_u64() {
-        _ if scenario == TRANSMIT => "Pool: transmit, bursts of 32; packets a second".to_owned(),
+        _ if transmits(scenario) => {
+            let pages = if scenario == TRANSMIT_HUGE { "reserved huge pages" } else { "small pages" };
+            format!("Pool: {scenario}, bursts of 32 from {pages}; packets a second")
+        }
         Some(cores @ 2..) if !cores_are_columns(&rows[0]) => {
             format!(
                 "Pool: {scenario}, {} objects kept by each of {cores} threads; objects a second",

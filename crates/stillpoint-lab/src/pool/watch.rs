@@ -48,7 +48,9 @@ pub(super) fn over(
             Ok(Report::Measured(rows, notes)) => {
                 current = None;
                 answer.rows.extend(rows);
-                answer.notes = notes;
+                answer.notes.extend(notes);
+                let mut seen = std::collections::HashSet::new();
+                answer.notes.retain(|note| seen.insert(note.clone()));
             }
             Ok(Report::Ends(result)) => return result.map(|()| answer),
             Err(RecvTimeoutError::Timeout) => {

@@ -234,17 +234,56 @@ mod tests {
         }
     }
 
+    /// A writer whose first delete is held up until some others are overdue.
+    struct HeldUp {
+        begin: Instant,
+        until: Instant,
+        /// When each delete came.
+        deletes: Vec<Duration>,
+        /// Before which deletes there was time to poll.
+        waited: Vec<usize>,
+    }
+
+    impl Writer for HeldUp {
+        fn replace(&mut self, _: usize) {
+            self.deletes.push(self.begin.elapsed());
+            while Instant::now() <= self.until {
+                std::hint::spin_loop();
+            }
+        }
+
+        fn publish(&mut self, _: usize, _: Option<Box<stillpoint_peers::Element>>) {}
+
+        fn poll(&mut self) {
+            self.waited.push(self.deletes.len());
+        }
+
+        fn drain(&mut self) {}
+    }
+
+    /// None comes early; after a delay, those that are overdue come at once. However busy the machine is.
     #[test]
     fn deletes_keep_the_pace_that_is_asked_for() {
-        let interval = |deletes_per_s| {
+        for (deletes_per_s, interval) in
+            [(500, Duration::from_millis(2)), (2_000, Duration::from_micros(500))]
+        {
             let delays: &'static Delays = Box::leak(Box::new(Delays::new(1)));
             let setting = Setting { scenario: "spread", reader_cpus: vec![], writer_cpu: 0, cores: 1 };
-            let (policy, duration) = (Policy::Poll, Duration::ZERO);
-            Round { policy, setting: &setting, elements: 1, deletes_per_s, duration, seed: 1, delays }
-                .interval()
-        };
-        assert_eq!(interval(RATE), Duration::from_micros(200));
-        assert_eq!(interval(20_000), Duration::from_micros(50));
+            let (policy, duration) = (Policy::Poll, 20 * interval);
+            let round =
+                Round { policy, setting: &setting, elements: 1, deletes_per_s, duration, seed: 1, delays };
+            let begin = Instant::now();
+            let until = begin + 5 * interval;
+            let mut writer = HeldUp { begin, until, deletes: Vec::new(), waited: Vec::new() };
+            let written = write(&mut writer, &round, begin);
+            assert_eq!(written.deletes, writer.deletes.len());
+            assert!((6..=20).contains(&written.deletes), "{deletes_per_s}: {:?}", writer.deletes);
+            for (nth, at) in writer.deletes.iter().enumerate() {
+                assert!(*at >= nth as u32 * interval, "{deletes_per_s}: the {nth}th came after {at:?}");
+            }
+            let overdue = |before: &usize| (1..=5).contains(before);
+            assert!(!writer.waited.iter().any(overdue), "{deletes_per_s}: {:?}", writer.waited);
+        }
     }
 
     #[test]

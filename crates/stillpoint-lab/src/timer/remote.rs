@@ -1,4 +1,5 @@
-//! Two threads: one adds to the other's wheel. The two take turns, so that each one's cost is seen by itself.
+//! Two threads: one adds to the other's wheel. The two take turns, so that each one's cost is seen by itself. Beside it, `rte_timer`,
+//! whose source does all of it, under the lock of the target's list.
 
 use std::sync::Barrier;
 
@@ -8,12 +9,15 @@ use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::random::Random;
+use stillpoint_peers::timer::{RemoteRteTimer, RemoteSource};
 
 use super::cycles::Bracket;
 use super::measure::{Figures, with_quartiles};
-use super::{Plan, SPAN};
+use super::{DROP_IN, Plan, SPAN};
 
 const TIMERS: usize = 10_000;
+/// Delays, in cycles, of timers that are not to fire.
+const FAR: u64 = 1 << 50;
 /// Timers of a burst.
 const BURSTS: [usize; 2] = [1, 32];
 
@@ -63,7 +67,59 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
             .with("rounds", plan.rounds);
         rows.push(with_quartiles(row, rounds));
     }
+    for name in ["dpdk/rte_timer", DROP_IN] {
+        if plan.contenders.iter().any(|of| of == name) && !interrupt::requested() {
+            let row = Row::new("timer", "remote", name)
+                .with("timers", TIMERS)
+                .with("burst", 1)
+                .with("rounds", plan.rounds);
+            rows.push(with_quartiles(row, beside_rte_timer(plan, source_cpu, target_cpu, name == DROP_IN)));
+        }
+    }
+    // The target was this thread, as its list is that of the thread that has initialised DPDK.
+    cpus::pin(source_cpu)?;
     Ok(rows)
+}
+
+/// Another thread arms and stops timers of this one. A tick is a cycle, and nothing falls due.
+fn beside_rte_timer(plan: &Plan, source_cpu: usize, target_cpu: usize, drop_in: bool) -> Rounds<Figures> {
+    let mut random = Random::new(plan.seed);
+    let delays: Vec<u64> = (0..TIMERS).map(|_| FAR + random.draw() % SPAN).collect();
+    let order: Vec<u32> = (0..TIMERS as u32).collect();
+    cpus::pin(target_cpu)?;
+    let mut timers = RemoteRteTimer::new(TIMERS, drop_in)?;
+    let bracket = Bracket::new();
+    let each = TIMERS as f64;
+    let by_source = |timers: &RemoteRteTimer, work: &(dyn Fn(&RemoteSource<'_>) -> usize + Sync)| {
+        let source = std::thread::scope(|scope| {
+            let source = scope.spawn(|| {
+                let source = timers.source();
+                cpus::pin(source_cpu).map(|()| bracket.time(|| work(&source)))
+            });
+            source.join()
+        });
+        match source.unwrap_or_else(|_| Err("the source panicked".into()))? {
+            (cycles, TIMERS) => Ok(cycles / each),
+            (_, done) => Err(format!("{done} of {TIMERS} calls have worked")),
+        }
+    };
+    // A round more, which does not count: caches and branches are cold in it.
+    let rounds = (0..=plan.rounds).map(|_| {
+        let add = by_source(&timers, &|source| source.add(&delays))?;
+        let (taking_in, fired) = bracket.time(|| timers.manage());
+        let cancel = by_source(&timers, &|source| source.cancel(&order))?;
+        let (taking_out, more) = bracket.time(|| timers.manage());
+        if fired + more > 0 {
+            return Err(format!("{} timers have fired early", fired + more));
+        }
+        Ok(Figures::from([
+            ("remote_source_cycles", add),
+            ("remote_target_whole_cycles", taking_in / each),
+            ("remote_cancel_cycles", cancel),
+            ("remote_unlink_cycles", taking_out / each),
+        ]))
+    });
+    Ok(rounds.collect::<Result<Vec<_>, _>>()?.into_iter().skip(1).collect())
 }
 
 /// Adds, cancels, and adds all timers; errors are those of the mailbox. The turns are as many in any case.

@@ -76,7 +76,8 @@ pub(super) fn tables(rows: &[Row]) {
     let remote: Vec<&Row> = rows.iter().filter(|row| row.scenario == "remote").collect();
     if !remote.is_empty() {
         let caption = "Timers of another thread: TSC cycles each";
-        of_rows(caption, "burst", |row| row.params["burst"].to_string(), REMOTE, &remote);
+        let name = |row: &Row| format!("{}, bursts of {}", row.contender, row.params["burst"]);
+        of_rows(caption, "contender", name, REMOTE, &remote);
     }
     let connections: Vec<&Row> = rows.iter().filter(|row| row.scenario == "connections").collect();
     for rows in connections.chunk_by(|a, b| a.params["choice"] == b.params["choice"]) {

@@ -31,7 +31,8 @@ fn every_scenario_has_rows_of_the_agreed_form() {
             assert!(row["params"][param].is_number(), "{row}");
         }
         if row["contender"] == "stillpoint/pool" {
-            assert_eq!(row["params"]["block"], 31, "{row}");
+            let small = row["scenario"] == "contiguous" && row["params"]["get"] == 15;
+            assert_eq!(row["params"]["block"], if small { 15 } else { 31 }, "{row}");
         }
     }
     let cells = |scenario: &str, contender: &str, cache: Value| {
@@ -43,7 +44,8 @@ fn every_scenario_has_rows_of_the_agreed_form() {
     assert_eq!(cells("plain", "object-pool", Value::Null), 6, "bulks of 15 and 31 out, of 1, 15 and 31 back");
     for cache in [0, 512] {
         assert_eq!(cells("plain", "stillpoint/pool", cache.into()), 6);
-        assert_eq!(cells("contiguous", "stillpoint/pool", cache.into()), 4, "1, 15, 31 and the block back");
+        // Of 31: 1, 15, 31 and the block back; of 15: 1, 15 and the block back; and 15 blocks of 31 in a call.
+        assert_eq!(cells("contiguous", "stillpoint/pool", cache.into()), 4 + 3 + 1);
     }
 }
 
@@ -56,9 +58,12 @@ fn a_terminal_gets_a_table_for_each_scenario_and_what_the_memory_is_made_of() {
     for part in [
         "Pool: contiguous, 465 objects kept",
         "Pool: single",
+        "contig_block_size 15",
         "contig_block_size 31",
         "huge pages",
         "31, whole",
+        "15, whole",
+        "465, whole",
     ] {
         assert!(text.contains(part), "'{part}' is not in:\n{text}");
     }
@@ -81,7 +86,7 @@ fn a_usual_run_has_the_shapes_of_the_autotest_on_as_many_cores_as_there_are() {
 
 #[test]
 fn packets_go_from_every_driver_to_the_null_device() {
-    let output = run(&tiny(&["--quick", "--scenarios", "transmit", "--json"]));
+    let output = run(&tiny(&["--quick", "--scenarios", "transmit,transmit-huge", "--json"]));
     if !stillpoint_peers::table::HAS_DPDK {
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
         assert!(stderr(&output).contains("transmit is DPDK's"), "{}", stderr(&output));
@@ -89,10 +94,23 @@ fn packets_go_from_every_driver_to_the_null_device() {
     }
     let result = json(&output);
     let rows = result["rows"].as_array().unwrap();
-    for contender in ["dpdk/bucket", "dpdk/ring", "dpdk/stack"] {
+    let huge = rows.iter().any(|row| row["scenario"] == "transmit-huge");
+    if !huge {
+        crate::skip::skipped("there are no reserved huge pages (vm.nr_hugepages)");
+    }
+    let scenarios = if huge { &["transmit", "transmit-huge"][..] } else { &["transmit"] };
+    for (scenario, contender) in
+        scenarios.iter().flat_map(|of| ["dpdk/bucket", "dpdk/ring", "dpdk/stack"].map(|name| (of, name)))
+    {
         for cache in [0, 512] {
-            let is_one = |row: &&Value| row["contender"] == contender && row["params"]["cache"] == cache;
-            let row = rows.iter().find(is_one).unwrap_or_else(|| panic!("{contender}, {cache}"));
+            let is_one = |row: &&Value| {
+                row["scenario"] == **scenario
+                    && row["contender"] == contender
+                    && row["params"]["cache"] == cache
+            };
+            let row = rows.iter().find(is_one).unwrap_or_else(|| panic!("{scenario}: {contender}, {cache}"));
+            let blocks = row["params"]["block"].as_u64().is_some_and(|block| block > 1);
+            assert_eq!(blocks, **scenario == *"transmit-huge" && contender == "dpdk/bucket", "{row}");
             assert!(row["metrics"]["packets_per_s"].as_f64().is_some_and(|rate| rate > 1e4), "{row}");
             assert!(row["params"]["get"] == 32 && row.get("void").is_none(), "{row}");
         }

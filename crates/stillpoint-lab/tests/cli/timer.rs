@@ -49,6 +49,13 @@ fn every_contender_has_a_row_of_the_agreed_form() {
     if std::thread::available_parallelism().unwrap().get() > 1 {
         let remote = row(rows, "stillpoint/wheel", "remote");
         assert!(remote["metrics"]["remote_source_cycles"].is_number(), "{remote}");
+        for peer in ["dpdk/rte_timer", "drop-in/rte_timer"] {
+            if stillpoint_peers::table::HAS_DPDK {
+                let remote = row(rows, peer, "remote");
+                assert!(remote["metrics"]["remote_source_cycles"].as_f64() > Some(0.0), "{remote}");
+                assert!(remote["metrics"]["remote_cancel_cycles"].as_f64() > Some(0.0), "{remote}");
+            }
+        }
     }
 }
 

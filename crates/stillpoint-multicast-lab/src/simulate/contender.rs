@@ -2,7 +2,7 @@
 
 use stillpoint_multicast::{Share, Strategy};
 
-use super::machine::Machine;
+use super::machine::{Machine, Rcu};
 use super::operation::Way;
 
 /// One way.
@@ -105,6 +105,26 @@ pub(super) fn find(name: &str) -> Option<Contender> {
 }
 
 impl Contender {
+    /// The machine with other values, always the same, for what operations of this contender do not look at.
+    pub(super) fn seen(&self, machine: &Machine) -> Machine {
+        let mut seen = machine.clone();
+        seen.rcu = Rcu { barriers_per_grace_period: 1, interrupted: 0.0, displaced: 0.0 };
+        if !self.mutex {
+            seen.nanoseconds.mutex_handover = 0.0;
+        }
+        match self.flushes {
+            true => seen.nanoseconds.barrier = 0.0,
+            false => (seen.nanoseconds.flush, seen.nanoseconds.mprotect) = (0.0, 0.0),
+        }
+        if self.spread != Spread::Cluster {
+            (seen.nanoseconds.interrupt_each, seen.multicast.cluster) = (0.0, 1);
+        }
+        if self.spread != Spread::Split {
+            seen.multicast.split_percent = 50;
+        }
+        seen
+    }
+
     /// How it spreads to that many receivers of this machine.
     pub(super) fn way(&self, machine: &Machine, receivers: usize) -> Way {
         let kernel = |cluster| Way::Kernel { cluster, every: self.every };

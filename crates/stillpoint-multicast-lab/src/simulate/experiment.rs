@@ -84,8 +84,48 @@ pub(super) fn initiators(
     seed: u64,
 ) -> Operations {
     let cpus = machine.cpus();
-    let chosen: Vec<usize> = (0..initiators).map(|nth| nth * cpus / initiators).collect();
-    operations(machine, contender, &chosen, &members(machine, cpus), count, seed)
+    operations(machine, contender, &spread(cpus, initiators), &members(machine, cpus), count, seed)
+}
+
+/// The rate of `initiators` only. It is known when the first of them is done; what the others still have to do is left out.
+pub(super) fn rate(
+    machine: &Machine,
+    contender: Contender,
+    initiators: usize,
+    count: usize,
+    seed: u64,
+) -> f64 {
+    let chosen = spread(machine.cpus(), initiators);
+    let mut world = begun(machine, contender, &chosen, &members(machine, machine.cpus()), count, seed);
+    world.run_until(1);
+    let now = world.now;
+    let measured = |&cpu: &usize| {
+        let cpu = &mut world.cpus[cpu];
+        cpu.measured.take().or_else(|| Some(cpu.task.take()?.measured(now)))
+    };
+    sustained(&chosen.iter().filter_map(measured).collect::<Vec<_>>(), count)
+}
+
+/// That many of the CPUs, evenly spread.
+fn spread(cpus: usize, initiators: usize) -> Vec<usize> {
+    (0..initiators).map(|nth| nth * cpus / initiators).collect()
+}
+
+/// A world in which each of the initiators is about to begin.
+fn begun<'m>(
+    machine: &'m Machine,
+    contender: Contender,
+    initiators: &[usize],
+    members: &[usize],
+    count: usize,
+    seed: u64,
+) -> World<'m> {
+    let mut world = World::new(machine, members, seed);
+    for &cpu in initiators {
+        let delay = world.uniform() * SPREAD;
+        world.start(cpu, Task::new(contender, members, Pace::Operations(count)), delay);
+    }
+    world
 }
 
 fn operations(
@@ -96,11 +136,7 @@ fn operations(
     count: usize,
     seed: u64,
 ) -> Operations {
-    let mut world = World::new(machine, members, seed);
-    for &cpu in initiators {
-        let delay = world.uniform() * SPREAD;
-        world.start(cpu, Task::new(contender, members, Pace::Operations(count)), delay);
-    }
+    let mut world = begun(machine, contender, initiators, members, count, seed);
     world.run();
     let measured: Vec<_> = initiators.iter().filter_map(|&cpu| world.cpus[cpu].measured.take()).collect();
     let per_second = sustained(&measured, count);
@@ -344,6 +380,20 @@ mod tests {
         for name in ["flat", "tree"] {
             let ratio = rate(name, 80) / rate(name, 40);
             assert!((0.97..1.03).contains(&ratio), "{name}: {ratio}");
+        }
+    }
+
+    /// What is left out changes nothing: neither the operations behind the first who is done, nor the inputs that a contender
+    /// does not look at.
+    #[test]
+    fn a_rate_is_the_same_without_what_does_not_concern_it() {
+        let machine = machine();
+        for contender in contender::CONTENDERS {
+            let whole = initiators(&machine, *contender, 36, 10, SEED);
+            assert_eq!(rate(&machine, *contender, 36, 10, SEED), whole.per_second, "{}", contender.name);
+            let seen = contender.seen(&machine);
+            assert_ne!(seen, machine);
+            assert_eq!(initiators(&seen, *contender, 36, 10, SEED), whole, "{}", contender.name);
         }
     }
 

@@ -21,11 +21,16 @@ impl Distance {
 #[derive(Debug, Clone)]
 pub(super) struct Places {
     topology: Topology,
+    /// Of each CPU, the core and the socket: they are asked for at every event.
+    of: Vec<(u16, u16)>,
 }
 
 impl Places {
     pub(super) fn new(topology: Topology) -> Self {
-        Self { topology }
+        let cores = topology.sockets * topology.cores_per_socket;
+        // No machine has more than 4,096 CPUs.
+        let of = |cpu: usize| ((cpu % cores) as u16, (cpu % cores / topology.cores_per_socket) as u16);
+        Self { topology, of: (0..cores * topology.threads_per_core).map(of).collect() }
     }
 
     fn cores(&self) -> usize {
@@ -34,11 +39,11 @@ impl Places {
 
     /// The core, counted through all sockets.
     fn core(&self, cpu: usize) -> usize {
-        cpu % self.cores()
+        self.of[cpu].0.into()
     }
 
     fn socket(&self, cpu: usize) -> usize {
-        self.core(cpu) / self.topology.cores_per_socket
+        self.of[cpu].1.into()
     }
 
     /// The position in an order where neighbours are side by side.

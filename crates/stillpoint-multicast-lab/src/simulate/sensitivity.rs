@@ -3,6 +3,7 @@
 //! Each conclusion is a ratio that is above 1 where it holds. It is computed again with each input halved and doubled,
 //! and with all of them drawn at random between half and double: inputs that are guesses are wrong together.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -117,17 +118,29 @@ pub(super) struct Figures {
     comparison: Comparison,
 }
 
+/// Rates that are known: of which machine, contender, and number of initiators. Most inputs do not concern each of them.
+type Rates = Mutex<Vec<(Machine, &'static str, usize, f64)>>;
+
 impl Figures {
     /// `None` after Ctrl-C.
-    fn of(machine: &Machine, seed: u64) -> Option<Self> {
+    fn of(machine: &Machine, seed: u64, rates: &Rates) -> Option<Self> {
         let cpus = machine.cpus();
         let latency = |name, count| {
             let outcome = experiment::receivers(machine, contender::find(name)?, count, OPERATIONS, seed);
             Some(outcome.quantile(0.5))
         };
         let rate = |name, count| {
-            let outcome = experiment::initiators(machine, contender::find(name)?, count, OF_MANY, seed);
-            Some(outcome.per_second)
+            let contender = contender::find(name)?;
+            let seen = contender.seen(machine);
+            let known = rates.lock().ok()?.iter().find_map(|(machine, of, initiators, rate)| {
+                ((machine, *of, *initiators) == (&seen, name, count)).then_some(*rate)
+            });
+            if known.is_some() {
+                return known;
+            }
+            let rate = experiment::rate(&seen, contender, count, OF_MANY, seed);
+            rates.lock().ok()?.push((seen, name, count, rate));
+            Some(rate)
         };
         let named = |names: &[&'static str], figure: &dyn Fn(&'static str) -> Option<f64>| {
             names.iter().map(|&name| Some((name, figure(name)?))).collect::<Option<Vec<_>>>()
@@ -262,13 +275,13 @@ impl Analysis {
             )
             .chain((0..DRAWS).map(Change::Draw))
             .collect();
-        let next = AtomicUsize::new(0);
+        let (next, rates) = (AtomicUsize::new(0), Rates::default());
         let work = || {
             let mut done = Vec::new();
             // Relaxed: a counter that hands out numbers, and orders nothing.
             while let Some(&change) = changes.get(next.fetch_add(1, Ordering::Relaxed)) {
                 if let Some(changed) = change.of(machine, seed) {
-                    done.push((change, Figures::of(&changed, seed)?));
+                    done.push((change, Figures::of(&changed, seed, &rates)?));
                 }
             }
             Some(done)

@@ -82,6 +82,11 @@ impl Task {
         }
     }
 
+    /// What it has measured until now.
+    pub(super) fn measured(self, now: f64) -> Measured {
+        Measured { latencies: self.latencies, ends: self.ends, ended: now }
+    }
+
     /// The receivers of an operation by this CPU, in the order that it sends to them: the kernel's own call walks a mask
     /// from the lowest CPU, whoever calls.
     fn receivers(&self, cpu: usize, way: Way) -> Vec<usize> {
@@ -107,8 +112,7 @@ impl World<'_> {
         let Some(mut task) = self.cpus[cpu].task.take() else { return Step::Ends };
         let step = self.advance(cpu, &mut task);
         if step == Step::Ends {
-            let Task { latencies, ends, .. } = task;
-            self.cpus[cpu].measured = Some(Measured { latencies, ends, ended: self.now });
+            self.cpus[cpu].measured = Some(task.measured(self.now));
             return step;
         }
         self.cpus[cpu].task = Some(task);

@@ -5,7 +5,7 @@
 //! interrupt if that queue was empty. Accesses to a cache line by atomics are one after the other, and each takes the
 //! time of the distance from the last one. Times are in nanoseconds.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use stillpoint_harness::interrupt;
@@ -41,27 +41,39 @@ enum What {
     Interrupt,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// What happens when, in two words that compare as events do: the earliest first, and those of the same time in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
-    time: f64,
-    /// Events of the same time keep their order.
-    number: u64,
-    cpu: usize,
-    what: What,
+    /// The bits of a time, which is never negative: their order is that of the times.
+    time: u64,
+    /// The event's number, and below it, CPU and what happens.
+    rest: u64,
 }
 
-impl Eq for Event {}
+impl Event {
+    const CPU_BITS: u32 = 13;
+    const WHAT_BITS: u32 = 2;
 
-impl Ord for Event {
-    /// The earliest is the greatest, which a heap gives first.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.time.total_cmp(&self.time).then(other.number.cmp(&self.number))
+    fn new(time: f64, number: u64, cpu: usize, what: What) -> Self {
+        debug_assert!(time >= 0.0 && cpu < 1 << Self::CPU_BITS, "{time}, CPU {cpu}");
+        let place = (number << Self::CPU_BITS) | cpu as u64;
+        Self { time: time.to_bits(), rest: (place << Self::WHAT_BITS) | what as u64 }
     }
-}
 
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
+    fn time(self) -> f64 {
+        f64::from_bits(self.time)
+    }
+
+    fn cpu(self) -> usize {
+        (self.rest >> Self::WHAT_BITS) as usize & ((1 << Self::CPU_BITS) - 1)
+    }
+
+    fn what(self) -> What {
+        match self.rest & ((1 << Self::WHAT_BITS) - 1) {
+            what if what == What::StepEnds as u64 => What::StepEnds,
+            what if what == What::Wake as u64 => What::Wake,
+            _ => What::Interrupt,
+        }
     }
 }
 
@@ -71,8 +83,9 @@ pub(super) struct Cpu {
     pub(super) queue: Vec<Message>,
     interrupted: bool,
     waits: bool,
-    pub(super) handler: Option<Handler>,
-    pub(super) task: Option<Task>,
+    /// In boxes, as each step takes them out and puts them back.
+    pub(super) handler: Option<Box<Handler>>,
+    pub(super) task: Option<Box<Task>>,
     pub(super) measured: Option<Measured>,
     /// Time spent in handlers.
     pub(super) handling: f64,
@@ -108,13 +121,17 @@ pub(super) struct World<'a> {
     pub(super) machine: &'a Machine,
     pub(super) places: Places,
     pub(super) now: f64,
-    events: BinaryHeap<Event>,
+    events: BinaryHeap<Reverse<Event>>,
+    /// Whether the first event is the one that happens now: the next that is to come takes its place.
+    happens: bool,
     number: u64,
     random: Random,
     pub(super) cpus: Vec<Cpu>,
     /// Of each CPU as an initiator.
     pub(super) operations: Vec<Operation>,
     mutex: Mutex,
+    /// Tasks that have ended.
+    ended: usize,
     /// Interrupt commands that were written.
     pub(super) commands: u64,
     /// The first invariant that was broken.
@@ -141,11 +158,13 @@ impl<'a> World<'a> {
             machine,
             now: 0.0,
             events: BinaryHeap::new(),
+            happens: false,
             number: 0,
             random: Random::new(seed),
             cpus,
             operations: (0..machine.cpus()).map(Operation::of).collect(),
             mutex: Mutex::default(),
+            ended: 0,
             commands: 0,
             broken: None,
             places,
@@ -154,28 +173,13 @@ impl<'a> World<'a> {
 
     /// Gives a CPU a task that begins after `delay`.
     pub(super) fn start(&mut self, cpu: usize, task: Task, delay: f64) {
-        self.cpus[cpu].task = Some(task);
+        self.cpus[cpu].task = Some(Box::new(task));
         self.after(delay, cpu, What::Wake);
     }
 
     /// Runs until nothing is left to happen, or Ctrl-C: then what was measured is no result.
     pub(super) fn run(&mut self) {
-        let mut events = 0u64;
-        while let Some(event) = self.events.pop() {
-            events += 1;
-            if events.is_multiple_of(LOOKS_UP) && interrupt::requested() {
-                self.broken.get_or_insert("interrupted".to_owned());
-                return;
-            }
-            self.now = event.time;
-            let cpu = &mut self.cpus[event.cpu];
-            if event.what == What::Interrupt {
-                cpu.interrupted = true;
-            }
-            if event.what == What::StepEnds || std::mem::take(&mut cpu.waits) {
-                self.go_on(event.cpu);
-            }
-        }
+        self.run_until(usize::MAX);
         for (number, cpu) in self.cpus.iter().enumerate() {
             if cpu.task.is_some() || cpu.handler.is_some() || !cpu.queue.is_empty() {
                 self.broken.get_or_insert(format!("CPU {number} was left in the middle of something"));
@@ -183,12 +187,46 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Runs until that many tasks have ended, or as `run`: what is under way stays as it is.
+    pub(super) fn run_until(&mut self, ended: usize) {
+        let mut events = 0u64;
+        while self.ended < ended
+            && let Some(event) = self.next()
+        {
+            events += 1;
+            if events.is_multiple_of(LOOKS_UP) && interrupt::requested() {
+                self.broken.get_or_insert("interrupted".to_owned());
+                return;
+            }
+            self.now = event.time();
+            let (number, what) = (event.cpu(), event.what());
+            let cpu = &mut self.cpus[number];
+            if what == What::Interrupt {
+                cpu.interrupted = true;
+            }
+            if what == What::StepEnds || std::mem::take(&mut cpu.waits) {
+                self.go_on(number);
+            }
+        }
+    }
+
+    /// The next event. It stays in the heap until another one takes its place: most events lead to one, and to put that in costs
+    /// less than to take this one out before.
+    fn next(&mut self) -> Option<Event> {
+        if std::mem::take(&mut self.happens) {
+            self.events.pop();
+        }
+        let Reverse(event) = *self.events.peek()?;
+        self.happens = true;
+        Some(event)
+    }
+
     /// What the CPU does until its next step.
     fn go_on(&mut self, cpu: usize) {
         loop {
             let state = &mut self.cpus[cpu];
             if state.handler.is_none() && std::mem::take(&mut state.interrupted) {
-                state.handler = Some(Handler::new(self.now));
+                state.handler = Some(Box::new(Handler::new(self.now)));
             }
             let handles = state.handler.is_some();
             let step = match (handles, state.task.is_some()) {
@@ -205,19 +243,32 @@ impl<'a> World<'a> {
                 Step::Ends if handles => {
                     self.cpus[cpu].handler = None;
                 }
-                Step::Ends => self.cpus[cpu].task = None,
+                Step::Ends => {
+                    self.cpus[cpu].task = None;
+                    self.ended += 1;
+                }
             }
         }
     }
 
     fn after(&mut self, delay: f64, cpu: usize, what: What) {
         self.number += 1;
-        self.events.push(Event { time: self.now + delay, number: self.number, cpu, what });
+        let event = Event::new(self.now + delay, self.number, cpu, what);
+        match self.events.peek_mut() {
+            // It is later than the one that happens, which nothing was earlier than: the heap finds its place.
+            Some(mut first) if std::mem::take(&mut self.happens) => *first = Reverse(event),
+            first => {
+                drop(first);
+                self.events.push(Reverse(event));
+            }
+        }
     }
 
-    /// Lets a CPU look again at what it waits for.
+    /// Lets a CPU look again at what it waits for. One that does not wait looks by itself before it does.
     pub(super) fn wake(&mut self, cpu: usize) {
-        self.after(0.0, cpu, What::Wake);
+        if self.cpus[cpu].waits {
+            self.after(0.0, cpu, What::Wake);
+        }
     }
 
     /// The same at some later time.
@@ -309,10 +360,33 @@ mod tests {
 
     #[test]
     fn the_earliest_event_comes_first_and_equal_ones_in_their_order() {
-        let event = |time, number| Event { time, number, cpu: 0, what: What::Wake };
-        let mut heap: BinaryHeap<Event> = [event(2.0, 1), event(1.0, 3), event(1.0, 2)].into();
-        let order: Vec<u64> = std::iter::from_fn(|| heap.pop()).map(|event| event.number).collect();
-        assert_eq!(order, [2, 3, 1]);
+        let machine = Machine::load("seed").unwrap();
+        let mut world = World::new(&machine, &[], 1);
+        for (delay, cpu) in [(2.0, 9), (1.0, 8), (1.0, 3), (0.0, 4095), (1e18, 5)] {
+            world.after(delay, cpu, What::Interrupt);
+        }
+        let mut order = Vec::new();
+        while let Some(event) = world.next() {
+            order.push((event.time(), event.cpu(), event.what()));
+            // While one event happens, two others come up: one takes its place.
+            if event.cpu() == 4095 {
+                world.after(1.5, 6, What::Wake);
+                world.after(1.0, 7, What::StepEnds);
+            }
+        }
+        let (interrupt, wake, ends) = (What::Interrupt, What::Wake, What::StepEnds);
+        assert_eq!(
+            order,
+            [
+                (0.0, 4095, interrupt),
+                (1.0, 8, interrupt),
+                (1.0, 3, interrupt),
+                (1.0, 7, ends),
+                (1.5, 6, wake),
+                (2.0, 9, interrupt),
+                (1e18, 5, interrupt)
+            ]
+        );
     }
 
     #[test]

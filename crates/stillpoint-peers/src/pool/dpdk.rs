@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{OBJECT, PoolContender, PoolThread, Shape};
+use super::{PoolContender, PoolThread, Shape};
 use crate::table::ThreadNumber;
 
 #[repr(C)]
@@ -21,6 +21,7 @@ unsafe extern "C" {
         cache: u32,
     ) -> *mut RawPool;
     fn stillpoint_mempool_free(pool: *mut RawPool);
+    fn stillpoint_mempool_object(pool: *mut RawPool) -> u32;
     fn stillpoint_mempool_block(pool: *mut RawPool) -> u32;
     fn stillpoint_mempool_get(pool: *mut RawPool, objects: *mut *mut u8, count: u32) -> bool;
     fn stillpoint_mempool_put(pool: *mut RawPool, objects: *const *mut u8, count: u32);
@@ -36,6 +37,7 @@ unsafe extern "C" {
         pool: *mut RawPool,
         objects: *mut *mut u8,
         blocks: u32,
+        each: u32,
         put: u32,
         turns: u64,
     ) -> bool;
@@ -71,7 +73,8 @@ pub(super) fn label() -> Result<CString, String> {
     CString::new(format!("pool{number}")).map_err(|error| error.to_string())
 }
 
-/// A mempool with the driver `bucket`, `ring` or `stack`, and caches of so many objects. The layer has to be initialised
+/// A mempool with the driver `bucket`, `ring` or `stack`, of objects of that many bytes, and with caches of `cache` objects. The
+/// layer has to be initialised
 /// ([`initialise_dpdk`](crate::table::initialise_dpdk)).
 ///
 /// # Errors
@@ -79,15 +82,16 @@ pub(super) fn label() -> Result<CString, String> {
 pub fn mempool(
     name: &str,
     objects: usize,
+    object: usize,
     cache: usize,
     huge_pages: bool,
 ) -> Result<Box<dyn PoolContender>, String> {
     let (name, ops) = driver(name)?;
     let label = label()?;
-    let count = u32::try_from(objects).map_err(|_| "a mempool counts in 32 bits".to_owned())?;
+    let in_32_bits = |count| u32::try_from(count).map_err(|_| "a mempool counts in 32 bits".to_owned());
+    let (count, bytes) = (in_32_bits(objects)?, in_32_bits(object)?);
     // SAFETY: two strings, which the pool copies.
-    let pool =
-        unsafe { stillpoint_mempool_new(label.as_ptr(), ops.as_ptr(), count, OBJECT as u32, cache as u32) };
+    let pool = unsafe { stillpoint_mempool_new(label.as_ptr(), ops.as_ptr(), count, bytes, cache as u32) };
     let pool = NonNull::new(pool).ok_or(format!("{name} found no memory: reserve more huge pages"))?;
     Ok(Box::new(Mempool { pool, name, cache, huge_pages }))
 }
@@ -106,6 +110,11 @@ impl PoolContender for Mempool {
 
     fn cache(&self) -> Option<usize> {
         Some(self.cache)
+    }
+
+    fn object(&self) -> usize {
+        // SAFETY: the pool is alive.
+        unsafe { stillpoint_mempool_object(self.pool.as_ptr()) as usize }
     }
 
     fn block(&self) -> Option<usize> {
@@ -142,8 +151,9 @@ impl PoolThread for Thread<'_> {
 
     fn contiguous(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> Option<bool> {
         let block = self.pool.block()?;
-        let blocks = (shape.keep / block).max(1);
+        let (blocks, each) = shape.blocks(block);
         assert!(blocks * block <= objects.len(), "there is room for what is kept");
+        assert!(each <= 64, "the layer in C has room for 64 blocks of a call");
         let put = if shape.put == 0 { block } else { shape.put };
         // SAFETY: there is room for the objects of so many blocks.
         Some(unsafe {
@@ -151,6 +161,7 @@ impl PoolThread for Thread<'_> {
                 self.pool.pool.as_ptr(),
                 objects.as_mut_ptr(),
                 blocks as u32,
+                each as u32,
                 put as u32,
                 turns,
             )

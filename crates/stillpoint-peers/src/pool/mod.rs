@@ -13,11 +13,11 @@ mod transmit;
 
 pub use dpdk::mempool;
 #[cfg(not(peer_dpdk))]
-pub use dpdk::{initialise_transmission, transmitter};
+pub use dpdk::{TRANSMISSION_MEGABYTES, initialise_transmission, transmitter};
 pub use mimalloc::mimalloc;
 pub use rust::{object_pool, sharded_slab};
 #[cfg(peer_dpdk)]
-pub use transmit::{initialise_transmission, transmitter};
+pub use transmit::{TRANSMISSION_MEGABYTES, initialise_transmission, transmitter};
 
 use std::hint::black_box;
 
@@ -29,13 +29,20 @@ pub const OBJECT: usize = 2048;
 pub struct Shape {
     /// Objects that it has in the end.
     pub keep: usize,
-    /// How many it gets at a time.
+    /// How many it gets at a time; of contiguous blocks, a multiple of their objects.
     pub get: usize,
     /// How many it gives back at a time; 0 for blocks that go back whole.
     pub put: usize,
 }
 
-/// A pool of objects of [`OBJECT`] bytes.
+impl Shape {
+    /// Blocks of that many objects: how many a thread keeps, and how many it gets in a call.
+    pub fn blocks(&self, block: usize) -> (usize, usize) {
+        ((self.keep / block).max(1), (self.get / block).max(1))
+    }
+}
+
+/// A pool of objects of [`OBJECT`] bytes, if it does not say otherwise.
 pub trait PoolContender: Send + Sync {
     /// The stable name, such as `dpdk/bucket`.
     fn name(&self) -> &'static str;
@@ -43,6 +50,11 @@ pub trait PoolContender: Send + Sync {
     /// Objects in the cache of a thread, where that can be chosen.
     fn cache(&self) -> Option<usize> {
         None
+    }
+
+    /// Bytes of an object.
+    fn object(&self) -> usize {
+        OBJECT
     }
 
     /// Objects of a contiguous block, for pools that hand these out.

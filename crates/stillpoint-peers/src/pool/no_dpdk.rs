@@ -2,6 +2,9 @@
 
 use super::PoolContender;
 
+/// Memory of the layer that would transmit.
+pub const TRANSMISSION_MEGABYTES: usize = 0;
+
 const ABSENT: &str = "this build has no DPDK: install libdpdk-dev and build again";
 
 /// Would make a mempool.
@@ -11,6 +14,7 @@ const ABSENT: &str = "this build has no DPDK: install libdpdk-dev and build agai
 pub fn mempool(
     _driver: &str,
     _objects: usize,
+    _object: usize,
     _cache: usize,
     _huge_pages: bool,
 ) -> Result<Box<dyn PoolContender>, String> {
@@ -21,7 +25,7 @@ pub fn mempool(
 ///
 /// # Errors
 /// Always: this build has no DPDK.
-pub fn initialise_transmission(_cpu: usize, _threads: u16) -> Result<(), String> {
+pub fn initialise_transmission(_cpu: usize, _threads: u16, _huge_pages: bool) -> Result<(), String> {
     Err(ABSENT.to_owned())
 }
 
@@ -34,6 +38,7 @@ pub fn transmitter(
     _packets: usize,
     _cache: usize,
     _queues: u16,
+    _huge_pages: bool,
 ) -> Result<Box<dyn PoolContender>, String> {
     Err(ABSENT.to_owned())
 }

@@ -25,13 +25,16 @@ unsafe extern "C" {
     ) -> bool;
 }
 
-/// Initialises DPDK's environment abstraction layer in memory without huge pages and with its null device, which gets a
-/// transmit queue for each of `threads`. The layer pins the calling thread to `cpu`.
+/// Memory of the layer that transmits.
+pub const TRANSMISSION_MEGABYTES: usize = 1024;
+
+/// Initialises DPDK's environment abstraction layer in 1 GiB of memory, on reserved huge pages or without, and with its null
+/// device, which gets a transmit queue for each of `threads`. The layer pins the calling thread to `cpu`.
 ///
 /// # Errors
 /// When the layer or the device refuses; the layer prints its reason itself.
-pub fn initialise_transmission(cpu: usize, threads: u16) -> Result<(), String> {
-    initialise_eal(1024, &["--no-huge", "--no-shconf", "--vdev=net_null0"], cpu)?;
+pub fn initialise_transmission(cpu: usize, threads: u16, huge_pages: bool) -> Result<(), String> {
+    initialise_eal(TRANSMISSION_MEGABYTES, huge_pages, &["--vdev=net_null0"], cpu)?;
     match stillpoint_transmit_begin(threads) {
         0 => Ok(()),
         error => Err(format!(
@@ -52,6 +55,7 @@ pub fn transmitter(
     packets: usize,
     cache: usize,
     queues: u16,
+    huge_pages: bool,
 ) -> Result<Box<dyn PoolContender>, String> {
     let (name, ops) = driver(name)?;
     let label: CString = label()?;
@@ -59,7 +63,7 @@ pub fn transmitter(
     // SAFETY: two strings, which the pool copies.
     let pool = unsafe { stillpoint_transmit_pool(label.as_ptr(), ops.as_ptr(), count, cache as u32) };
     let pool = NonNull::new(pool).ok_or(format!("{name} found no memory for packets"))?;
-    let pool = Mempool { pool, name, cache, huge_pages: false };
+    let pool = Mempool { pool, name, cache, huge_pages };
     Ok(Box::new(Transmitter { pool, queues, next: AtomicU16::new(0) }))
 }
 
@@ -76,6 +80,10 @@ impl PoolContender for Transmitter {
 
     fn cache(&self) -> Option<usize> {
         self.pool.cache()
+    }
+
+    fn object(&self) -> usize {
+        self.pool.object()
     }
 
     fn block(&self) -> Option<usize> {

@@ -34,21 +34,27 @@ unsafe extern "C" {
 /// # Errors
 /// When the layer refuses; it prints the reason itself.
 pub fn initialise_dpdk(megabytes: usize, huge_pages: bool, cpu: usize) -> Result<(), String> {
+    initialise_eal(megabytes, huge_pages, &[], cpu)
+}
+
+/// The same with these arguments of the layer besides.
+pub(crate) fn initialise_eal(
+    megabytes: usize,
+    huge_pages: bool,
+    more: &[&str],
+    cpu: usize,
+) -> Result<(), String> {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
     // Without huge pages, memory of the process alone cannot be asked for; no file is shared all the same.
     let pages: &[&str] =
         if huge_pages { &["--in-memory", "--single-file-segments"] } else { &["--no-huge", "--no-shconf"] };
-    initialise_eal(megabytes, pages, cpu)
-}
-
-/// The same with these arguments of the layer.
-pub(crate) fn initialise_eal(megabytes: usize, more: &[&str], cpu: usize) -> Result<(), String> {
-    static ANSWER: OnceLock<bool> = OnceLock::new();
     let answer = *ANSWER.get_or_init(|| {
         let (cpu, megabytes) = (cpu.to_string(), megabytes.to_string());
         let arguments =
             ["stillpoint", "--no-pci", "--no-telemetry", "--log-level=error", "-l", &cpu, "-m", &megabytes];
         let mut arguments: Vec<*mut c_char> = arguments
             .iter()
+            .chain(pages)
             .chain(more)
             .map(|argument| CString::new(*argument).expect("no argument holds a zero").into_raw())
             .collect();

@@ -1,8 +1,10 @@
 //! DPDK's `rte_timer`. A tick is a cycle of the time stamp counter, which each call reads itself.
 
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use super::{IdleTimers, TimerContender};
+use crate::table::ThreadNumber;
 
 #[repr(C)]
 struct RawTimer {
@@ -14,6 +16,8 @@ struct Functions {
     new: unsafe extern "C" fn(usize) -> *mut RawTimer,
     free: unsafe extern "C" fn(*mut RawTimer),
     reset: unsafe extern "C" fn(*mut RawTimer, *const u64, usize) -> usize,
+    lcore: unsafe extern "C" fn() -> u32,
+    reset_on: unsafe extern "C" fn(*mut RawTimer, *const u64, usize, u32) -> usize,
     stop: unsafe extern "C" fn(*mut RawTimer, *const u32, usize) -> usize,
     manage: unsafe extern "C" fn(usize) -> u64,
     wait: unsafe extern "C" fn(u64),
@@ -33,6 +37,10 @@ macro_rules! functions {
             fn free(timers: *mut RawTimer);
             #[link_name = concat!($prefix, "reset")]
             fn reset(timers: *mut RawTimer, delays: *const u64, number: usize) -> usize;
+            #[link_name = concat!($prefix, "lcore")]
+            fn lcore() -> u32;
+            #[link_name = concat!($prefix, "reset_on")]
+            fn reset_on(timers: *mut RawTimer, delays: *const u64, number: usize, lcore: u32) -> usize;
             #[link_name = concat!($prefix, "stop")]
             fn stop(timers: *mut RawTimer, order: *const u32, number: usize) -> usize;
             #[link_name = concat!($prefix, "manage")]
@@ -48,7 +56,7 @@ macro_rules! functions {
             #[link_name = concat!($prefix, "hertz")]
             fn hertz() -> u64;
         }
-        Functions { new, free, reset, stop, manage, wait, touch, collect, cycles, hertz }
+        Functions { new, free, reset, lcore, reset_on, stop, manage, wait, touch, collect, cycles, hertz }
     }};
 }
 
@@ -93,6 +101,66 @@ pub fn idle_rte_timer(timers: usize, drop_in: bool) -> Result<Box<dyn IdleTimers
     // SAFETY: the layer was initialised, or there would be no timers.
     let (begin, hertz) = unsafe { ((functions.cycles)(), (functions.hertz)()) };
     Ok(Box::new(Idle { timers, begin, hertz, latest: 0 }))
+}
+
+/// Timers of the thread that has initialised DPDK, added and cancelled by another one.
+pub struct RemoteRteTimer {
+    timers: RteTimer,
+    lcore: u32,
+}
+
+/// The access of a thread other than the one that has initialised DPDK. It stays in its thread.
+pub struct RemoteSource<'t> {
+    remote: &'t RemoteRteTimer,
+    /// DPDK's own number of the thread.
+    _number: ThreadNumber,
+    here: PhantomData<*mut ()>,
+}
+
+// SAFETY: of what is shared, `source` alone is called by other threads, and its calls are those that `rte_timer` and our header have for any
+// thread: they hold the lock of the timer's list, or send a message to its lcore.
+unsafe impl Sync for RemoteRteTimer {}
+
+impl RemoteRteTimer {
+    /// That many timers of the calling thread, which has initialised DPDK: DPDK's, or stillpoint's under its names.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub fn new(timers: usize, drop_in: bool) -> Result<Self, String> {
+        let (name, functions) =
+            if drop_in { ("drop-in/rte_timer", &OURS) } else { ("dpdk/rte_timer", &DPDKS) };
+        // SAFETY: the layer was initialised by this thread.
+        let lcore = unsafe { (functions.lcore)() };
+        Ok(Self { timers: RteTimer::new(name, functions, timers)?, lcore })
+    }
+
+    /// What another thread may do.
+    pub fn source(&self) -> RemoteSource<'_> {
+        RemoteSource { remote: self, _number: ThreadNumber::take(), here: PhantomData }
+    }
+
+    /// Polls once, in the thread that this was made in; how many timers have fired.
+    pub fn manage(&mut self) -> u64 {
+        self.timers.idle(1)
+    }
+}
+
+impl RemoteSource<'_> {
+    /// Adds a timer for each delay, in cycles from now; how many could be.
+    pub fn add(&self, delays: &[u64]) -> usize {
+        let RteTimer { functions, timers, number, .. } = &self.remote.timers;
+        assert!(delays.len() <= *number, "more timers than were made");
+        // SAFETY: there are as many timers, and as many delays.
+        unsafe { (functions.reset_on)(timers.as_ptr(), delays.as_ptr(), delays.len(), self.remote.lcore) }
+    }
+
+    /// Cancels timers, by the order of their addition; how many had not fired.
+    pub fn cancel(&self, order: &[u32]) -> usize {
+        let RteTimer { functions, timers, number, .. } = &self.remote.timers;
+        assert!(order.iter().all(|&which| (which as usize) < *number), "a timer that was not made");
+        // SAFETY: every number is that of a timer.
+        unsafe { (functions.stop)(timers.as_ptr(), order.as_ptr(), order.len()) }
+    }
 }
 
 impl RteTimer {

@@ -8,7 +8,7 @@ mod dpdk;
 #[path = "no_dpdk.rs"]
 mod dpdk;
 
-pub use dpdk::{idle_rte_timer, rte_timer, rte_timer_drop_in};
+pub use dpdk::{RemoteRteTimer, RemoteSource, idle_rte_timer, rte_timer, rte_timer_drop_in};
 pub use rust::{DelayQueues, HashWheel, Nexus};
 
 /// What can be asked of a contender besides adding and cancelling.

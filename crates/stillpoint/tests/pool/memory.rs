@@ -50,6 +50,64 @@ fn reserved_pages_stay_where_they_are() {
     }
 }
 
+/// What a device is told of a block: one address, from which its objects follow each other by the stride.
+#[test]
+fn the_objects_of_a_block_in_one_piece_follow_each_other_for_devices() {
+    let mut shown = 0;
+    // Blocks within a huge page, with the stride of the pool and with one that was set, and blocks of two huge pages.
+    for (size, stride, bucket) in
+        [(2048, None, 64 << 10), (2048, Some(4096), 64 << 10), (9000, None, 4 << 20)]
+    {
+        let builder = RawPool::builder(1, size, 64).bucket_bytes(bucket).pages(Pages::Reserved);
+        let builder = if let Some(stride) = stride { builder.stride(stride) } else { builder };
+        let Ok(pool) = builder.build() else {
+            return skipped("there are no two reserved huge pages (vm.nr_hugepages)");
+        };
+        let local = pool.local().unwrap();
+        let block = local.alloc_block().unwrap();
+        assert_eq!((block.stride(), block.len()), (pool.info().stride, pool.info().objects_per_block));
+        assert!(block.len() > 1 && stride.is_none_or(|stride| stride == block.stride()));
+        let object = |index: usize| block.get(index).unwrap();
+        let Some(first) = pool.iova(object(0)) else {
+            return skipped("the kernel hides frame numbers: not the root of the machine");
+        };
+        let follows = |index: usize| {
+            let (address, wanted) =
+                (pool.iova(object(index)).unwrap(), first.0 + (index * block.stride()) as u64);
+            address.0 == wanted
+        };
+        // In two pieces, the second one begins within an object or between two: the last object is in it.
+        assert_eq!(pool.physically_contiguous(&block), Some(follows(block.len() - 1)));
+        if pool.physically_contiguous(&block) == Some(true) {
+            assert!((0..block.len()).all(follows), "{size}, {stride:?}, {bucket}");
+            shown += 1;
+        }
+        // SAFETY: handed out above, and not used any more.
+        unsafe { local.free_block(block) }.unwrap();
+    }
+    assert!(shown >= 2, "what lies within a huge page is in one piece");
+}
+
+#[test]
+fn typed_objects_of_a_block_follow_each_other_for_devices() {
+    let Ok(pool) = Pool::builder(1, || [0u8; 2048]).bucket_bytes(64 << 10).pages(Pages::Reserved).build()
+    else {
+        return skipped("there are no two reserved huge pages (vm.nr_hugepages)");
+    };
+    let stride = pool.info().stride;
+    let local = pool.local().unwrap();
+    let block = local.alloc_block().unwrap();
+    let first = block.as_ptr().addr();
+    let objects: Vec<_> = block.into_iter().collect();
+    let Some(begin) = pool.iova(&objects[0]) else {
+        return skipped("the kernel hides frame numbers: not the root of the machine");
+    };
+    for (index, object) in objects.iter().enumerate() {
+        assert_eq!(std::ptr::from_ref(&**object).addr(), first + index * stride);
+        assert_eq!(pool.iova(object).unwrap().0, begin.0 + (index * stride) as u64, "object {index}");
+    }
+}
+
 #[test]
 fn objects_are_aligned() {
     for (size, align) in [(1, 1), (24, 8), (100, 64), (64, 4096), (5000, 4096), (8, 1 << 22)] {
