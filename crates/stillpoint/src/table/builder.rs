@@ -42,7 +42,7 @@ impl<K, V> TableBuilder<K, V> {
 }
 
 impl<K, V, S> TableBuilder<K, V, S> {
-    /// For a table like another one, with room for as many entries as the other one has.
+    /// For a table like `table`, with capacity for its entries.
     pub(super) fn like(table: &Table<K, V, S>) -> Self
     where
         K: Send + Sync + 'static,
@@ -60,35 +60,35 @@ impl<K, V, S> TableBuilder<K, V, S> {
         }
     }
 
-    /// Entries that the table takes without growing. Their memory is asked for at once, in huge pages where the system
-    /// has some.
+    /// Entries that the table takes without growing. Their memory is allocated by [`build`](TableBuilder::build), in
+    /// huge pages where the system has some.
     pub fn capacity(mut self, entries: usize) -> Self {
         self.capacity = entries;
         self
     }
 
-    /// The most entries, removed ones that readers still hold up included; at least 1. Without this call there is no
-    /// limit but memory.
+    /// The most entries, including removed ones that readers still hold up; at least 1. By default, memory is the only
+    /// limit.
     ///
-    /// Beside them there are 64 spare slots for replacements ([`Table::insert`] of a key that is there,
-    /// [`TableReader::update`](super::TableReader::update)): the old entry keeps its slot until readers have passed. When
-    /// 64 replaced ones wait for readers, a full table refuses the next replacement, too.
+    /// A table has 64 more slots, for replacements only ([`Table::insert`] of a key that is in the table,
+    /// [`TableReader::update`](super::TableReader::update)): the old entry keeps its slot until no reader can hold it.
+    /// When 64 replaced entries wait for readers, a full table refuses the next replacement, too.
     pub fn max_len(mut self, entries: usize) -> Self {
         self.max_len = Some(entries.max(1));
         self
     }
 
-    /// Another hasher. It has to distribute keys well in the lower bits and in the upper 16 bits of its result.
+    /// Another hasher. The lower bits and the upper 16 bits of its result have to be well distributed.
     pub fn hasher<T>(self, hasher: T) -> TableBuilder<K, V, T> {
         let Self { domain, capacity, max_len, handle, entries, .. } = self;
         TableBuilder { domain, capacity, max_len, hasher, handle, entries }
     }
 
-    /// Removed entries go to a background reclaimer, so that no destructor runs on the calls of writers. What it has no
-    /// room for, and what is removed after it is gone, is freed by writers as usual; old arrays always are.
+    /// Sends removed entries to a background reclaimer, so that no destructor runs during the writers' calls. Writers
+    /// still free the entries that the reclaimer has no room for, those removed after it is gone, and all old arrays.
     ///
-    /// Entries that wait there count for the [limit](TableBuilder::max_len), and keep their memory when the table is
-    /// dropped. The table counts as a retire handle until then.
+    /// Entries that wait there count towards the [limit](TableBuilder::max_len), and keep the memory of the table's
+    /// entries after the table is dropped. The table counts as a retire handle until it is dropped.
     ///
     /// ```
     /// use stillpoint::{rcu::Domain, table::Table};

@@ -1,6 +1,6 @@
-//! Deliberately broken variants of the table, as [`crate::busted`] has them of the reclamation: controls for the
-//! models and for torture. In builds with `--cfg stillpoint_busted`, one is chosen by [`select`] or by the environment
-//! variable `STILLPOINT_BUSTED_TABLE`.
+//! Deliberately broken variants of the table, like those of the reclamation in [`crate::busted`]: controls for the
+//! models and for torture. In builds with `--cfg stillpoint_busted`, [`select`] or the environment variable
+//! `STILLPOINT_BUSTED_TABLE` chooses one.
 
 stillpoint_sys::variants! {
     for programs, "STILLPOINT_BUSTED_TABLE";
@@ -11,11 +11,11 @@ stillpoint_sys::variants! {
     OldWordKept = "old-word-kept": "The mover leaves the word in the old bucket.",
     MarkLate = "mark-late": "The mover marks the old bucket as moved after it has cleared it.",
     IgnoreMark = "ignore-mark": "A reader does not follow the mark of a moved bucket.",
-    NextNotPinned = "next-not-pinned": "The next array is read without a slot that pins it.",
-    TagLoadRelaxed = "tag-load-relaxed": "The tags are loaded relaxed, not acquire.",
-    EntryLoadRelaxed = "entry-load-relaxed": "Readers in a region load the word relaxed, not acquire.",
+    NextNotPinned = "next-not-pinned": "The next array is read without being pinned in a slot.",
+    TagLoadRelaxed = "tag-load-relaxed": "The tags are loaded with relaxed ordering, not acquire.",
+    EntryLoadRelaxed = "entry-load-relaxed": "Readers in a region load the word with relaxed ordering, not acquire.",
     EntryStoreRelaxed = "entry-store-relaxed": "An entry is linked by a relaxed store.",
-    StopAtHole = "stop-at-hole": "Whoever looks for the index of an entry stops at a chunk that it does not see.",
+    StopAtHole = "stop-at-hole": "The search for the index of an entry stops at a chunk that the thread does not see.",
     IterTakesAll = "iter-takes-all": "An iteration through a smaller array takes entries of other chains, too.",
     CompareFirst = "compare-first": "An entry is compared with the key before the load is confirmed.",
 }

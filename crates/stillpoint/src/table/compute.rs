@@ -3,43 +3,44 @@ use std::fmt;
 use super::engine::change::{Computed, Found};
 use super::error::Full;
 
-/// What the function that is passed to [`TableReader::compute`](super::TableReader::compute) asks for.
+/// Returned by the function passed to [`TableReader::compute`](super::TableReader::compute): what to do with the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation<V, T = ()> {
-    /// Insert the value, and replace what is there, if anything.
+    /// Insert the value, or replace the present entry.
     Insert(V),
-    /// Remove what is there, if anything.
+    /// Remove the entry, if there is one.
     Remove,
-    /// Leave everything as it is, and hand out what is there.
+    /// Change nothing, and return the present entry, if there is one.
     Keep,
-    /// Leave everything as it is, and return this value to the caller.
+    /// Change nothing, and return this value to the caller.
     Abort(T),
 }
 
-/// What [`TableReader::compute`](super::TableReader::compute) has done. `E` is an entry that is in the table: a
-/// [`Ref`](super::Ref), or key and value under a guard; `R` is a [`Removed`](super::Removed) one.
+/// What [`TableReader::compute`](super::TableReader::compute) has done. `E` is an entry in the table: a
+/// [`Ref`](super::Ref), or key and value under a guard. `R` is a [`Removed`](super::Removed) entry.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "it may hold an entry, and says what was done"]
 pub enum Compute<E, R, T = ()> {
-    /// The key was not there; this is its entry now.
+    /// The key was not in the table; this is its new entry.
     Inserted(E),
     /// The entry was replaced.
     Updated {
-        /// What was there before.
+        /// The entry before.
         old: R,
-        /// What is there now.
+        /// The entry now.
         new: E,
     },
     /// The entry was removed.
     Removed(R),
-    /// Nothing was done. Has the entry, if the key is there. Also the result of [`Operation::Remove`] if the key is not there.
+    /// Nothing was changed. Holds the entry, if the key is in the table. Also the result of [`Operation::Remove`] if it
+    /// is not.
     Kept(Option<E>),
-    /// Nothing was done, for this reason.
+    /// Nothing was changed: the function returned [`Operation::Abort`] with this value.
     Aborted(T),
 }
 
 impl<E, R, T> Compute<E, R, T> {
-    /// From what the engine has done.
+    /// From the engine's result.
     pub(super) fn of<F>(
         computed: Computed<F, T>,
         entry: impl Fn(F) -> E,
@@ -55,24 +56,24 @@ impl<E, R, T> Compute<E, R, T> {
     }
 }
 
-/// Why a pair was not inserted, by [`TableReader::try_insert`](super::TableReader::try_insert) or
-/// [`try_insert_with`](super::TableReader::try_insert_with).
+/// Why [`TableReader::try_insert`](super::TableReader::try_insert) or
+/// [`try_insert_with`](super::TableReader::try_insert_with) did not insert the pair.
 pub enum TryInsertError<E, K, V, U = V> {
-    /// The key is there already.
+    /// The key is in the table already.
     Occupied {
-        /// The entry that is there.
+        /// The present entry.
         current: E,
         /// The key that was to be inserted.
         key: K,
-        /// The value that was to be inserted. For `try_insert_with`, an option: the value may not have been made.
+        /// The value that was to be inserted. `try_insert_with` gives an option: the value may not have been made.
         value: U,
     },
-    /// There is no room.
+    /// The table is full.
     Full(Full<K, V>),
 }
 
 impl<E, K, V> TryInsertError<E, K, V, Option<V>> {
-    /// From what the engine has found.
+    /// From the engine's result.
     pub(super) fn check<F>(found: Result<Found<F, K, V>, (K, V)>, entry: impl Fn(F) -> E) -> Result<E, Self> {
         match found {
             Ok(Found::Inserted(kept)) => Ok(entry(kept)),
@@ -81,7 +82,7 @@ impl<E, K, V> TryInsertError<E, K, V, Option<V>> {
         }
     }
 
-    /// Adds the value that the caller had, if it was not used.
+    /// Adds the caller's value, if it was not used.
     pub(super) fn with(self, unused: Option<V>) -> TryInsertError<E, K, V> {
         match self {
             Self::Occupied { current, key, value } => {

@@ -1,10 +1,10 @@
 use std::fmt;
 
-/// The table is at its limit: it hands key and value back.
+/// The table is full: hands the key and the value back.
 ///
-/// A table with a [limit](super::TableBuilder::max_len) is full when its entries, and removed ones that readers
-/// still hold up, take all of its room; replacements are refused when its 64 spare slots are taken by replaced entries that
-/// wait, too. A table without a limit is full when the system has no memory.
+/// A table with a [limit](super::TableBuilder::max_len) is full when its entries, and removed ones that readers still
+/// hold up, reach the limit. It then still replaces entries, until replaced entries that wait for readers take its 64
+/// spare slots, too. A table without a limit is full when there is no memory.
 ///
 /// ```
 /// use stillpoint::{rcu::Domain, table::{Full, Table}};
@@ -54,8 +54,7 @@ impl<K, V> fmt::Display for Full<K, V> {
 
 impl<K, V> std::error::Error for Full<K, V> {}
 
-/// There is no memory for a table of this size, or it is beyond the four thousand million entries that a table may
-/// have.
+/// There is no memory for a table of this size, or the size is above the limit: a table has at most 2³² − 66 entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfMemory {
     pub(super) entries: usize,

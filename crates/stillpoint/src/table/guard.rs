@@ -16,13 +16,13 @@ use crate::rcu::engine::Core;
 use crate::rcu::region::sealed::Sealed;
 use crate::rcu::{Guard, Region};
 
-/// Access to a table in a region, where plain references to its entries may be held: made by
-/// [`TableReader::pin`](super::TableReader::pin), which begins a region, or by [`Table::within`](super::Table::within), in a region
-/// that has begun before. It is also a region for cells of the domain.
+/// Access to a table in a region, in which plain references to its entries are valid: made by
+/// [`TableReader::pin`](super::TableReader::pin), which begins a region, or by [`Table::within`](super::Table::within),
+/// which uses a region of the caller. It is also a region for cells of the domain.
 ///
-/// A thread that is preempted in a region holds up everything retired since. Functions that are passed to the calls here run in
-/// the region.
-#[must_use = "a region of its own ends when the guard is dropped"]
+/// A thread that is preempted in a region holds up everything retired since. Functions that are passed to its methods
+/// run in the region.
+#[must_use = "the region ends when the guard is dropped, if the guard began it"]
 pub struct TableGuard<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState, R = Guard<'g>>
 {
     inner: &'g Inner<K, V, S>,
@@ -69,7 +69,7 @@ where
         unsafe { search(self.lens, self.view, self.inner.hash(key), key) }.map(|pair| &pair.value)
     }
 
-    /// Looks a key up, and returns the table's own key as well.
+    /// Looks a key up, and returns the key in the table as well.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -105,8 +105,8 @@ where
         self.get(key).is_some()
     }
 
-    /// Looks up a burst of keys: their cache misses overlap. In a large table, a burst of 32 takes a third to a half of the time of
-    /// 32 single lookups.
+    /// Looks up several keys at once, so that their cache misses overlap. In a large table, 32 keys take a third to a
+    /// half of the time of 32 single lookups.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -129,8 +129,8 @@ where
 
     /// Every entry, in no order.
     ///
-    /// An entry that is in the table from beginning to end is seen exactly once. One that is inserted, removed or replaced meanwhile
-    /// may or may not be seen, and a key that is removed and inserted again may be seen twice.
+    /// An entry that is in the table from beginning to end is seen exactly once. An entry that is inserted, removed or
+    /// replaced meanwhile may or may not be seen. A key that is removed and inserted again may be seen twice.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -186,13 +186,13 @@ where
     pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) {
         let mut entries = self.iter();
         while let Some(entry) = entries.next_entry() {
-            // SAFETY: linked in the region, so alive, and its index not used again.
+            // SAFETY: it was linked during the region, so it is alive, and its index is not used again.
             let pair = unsafe { self.lens.pair(entry).as_ref() };
             if keep(&pair.key, &pair.value) {
                 continue;
             }
             let hash = self.inner.hash(&pair.key);
-            // SAFETY: in the region, the index is not used again.
+            // SAFETY: during the region, the index is not used again.
             if unsafe { self.inner.remove_entry(hash, entry, None) } {
                 drop(Removed::new(self.inner, entry));
             }
@@ -201,7 +201,7 @@ where
 
     #[inline(always)]
     fn finder(&self) -> InRegion<'_, K, V> {
-        // SAFETY: the view was taken in this region, and what is found borrows the guard.
+        // SAFETY: the view was taken in this region, and results borrow the guard.
         unsafe { InRegion::new(self.lens, self.view) }
     }
 
@@ -271,7 +271,7 @@ where
     /// As [`TableReader::update`](super::TableReader::update).
     ///
     /// # Errors
-    /// When the table is full, and no slot is left for replacements: the new pair is handed back.
+    /// When the table is full, and no spare slot is left: the new pair is handed back.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -344,7 +344,7 @@ where
     /// assert!(matches!(table.compute("a", count)?, Compute::Removed(_)));
     /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
     /// ```
-    #[expect(clippy::type_complexity, reason = "each part tells something; a name for all would hide it")]
+    #[expect(clippy::type_complexity, reason = "each part matters to the caller; an alias would hide them")]
     pub fn compute<T>(
         &self,
         key: K,
@@ -394,7 +394,7 @@ where
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, R: Region> Region for TableGuard<'_, K, V, S, R> {}
 
-// SAFETY: it has a region, or borrows one: what that publishes holds as long as the guard is there.
+// SAFETY: it owns or borrows a region, which protects what it covers as long as the guard exists.
 unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, R: Region> Sealed
     for TableGuard<'_, K, V, S, R>
 {

@@ -10,10 +10,10 @@ use crate::rcu::Reader;
 
 /// A table and a reader of its domain in one value, for one thread: made by [`Table::handle`], on the thread that uses it.
 ///
-/// It keeps the table alive, and borrows nothing. It dereferences to the table, which takes the writes; everything else goes
-/// through its [`reader`](TableHandle::reader).
+/// It keeps the table alive, and borrows nothing. It dereferences to the table for writes; everything else goes through
+/// its [`reader`](TableHandle::reader).
 ///
-/// Like a [`TableReader`] that is kept, it pins the array of buckets that its last lookup saw.
+/// Like a [`TableReader`], it pins the array of buckets that its last lookup saw, as long as it exists.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -43,7 +43,7 @@ use crate::rcu::Reader;
 /// std::thread::spawn(move || table.handle().len());
 /// ```
 pub struct TableHandle<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
-    /// What the reader has pinned. Its drop has no effect: the reader's drop gives everything up.
+    /// The array that the reader has pinned. Dropping this field unpins nothing: the drop of the reader does.
     home: Home,
     reader: Reader,
     table: Arc<Table<K, V, S>>,
@@ -55,8 +55,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableHandle<K, V, S>
         Self { home: Home::default(), reader, table }
     }
 
-    /// Lookups, and writes that depend on what is there. A call costs a few loads and stores of the thread's own memory: it uses again
-    /// what the last call has pinned.
+    /// For lookups, and for writes that depend on the present entry. A call costs a few loads and stores in the
+    /// thread's own memory: it continues with the array that the last call pinned.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -69,7 +69,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableHandle<K, V, S>
     /// ```
     #[inline(always)]
     pub fn reader(&mut self) -> TableReader<'_, K, V, S> {
-        // SAFETY: the reader is of the table's domain, and used only here, with this table.
+        // SAFETY: the reader is of the table's domain, and is used only here, with this table.
         unsafe { TableReader::resume(self.table.inner(), &mut self.reader, &mut self.home) }
     }
 

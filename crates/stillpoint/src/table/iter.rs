@@ -13,30 +13,30 @@ use super::RandomState;
 
 /// Every entry of a table, in no order: see [`TableGuard::iter`](super::TableGuard::iter).
 ///
-/// A chain of buckets is read as a whole, and again in the next array when it moves meanwhile: so an entry that is
-/// there from beginning to end is seen exactly once, even while the table grows or shrinks.
+/// A chain of buckets is read as a whole, and again in the next array if it moves meanwhile. So an entry that is in the
+/// table from beginning to end is seen exactly once, even while the table grows or shrinks.
 pub struct Iter<'g, K, V, S = RandomState> {
     inner: &'g Inner<K, V, S>,
     /// The array that was current at the beginning, and the next of its chains.
     array: &'g Array,
     chain: usize,
-    /// Chains of later arrays to be looked at first, which one of `array` has moved to.
+    /// Chains of later arrays that a chain of `array` has moved to. They are read first.
     moved: Vec<Chain<'g>>,
     /// Entries of the chain that was read last.
     entries: Vec<u32>,
-    /// [`hash_of`], for chains that several others have moved to. Its types are erased, so that this type stays covariant in the
-    /// hasher.
+    /// [`hash_of`], for chains that several others have moved to. Its types are erased, so that `Iter` stays covariant
+    /// in the hasher.
     hash: unsafe fn(*const (), u32) -> u64,
 }
 
 /// The hash of an entry's key.
 ///
 /// # Safety
-/// `inner` is an `Inner<K, V, S>`, and the entry was linked in a region that lasts.
+/// `inner` is an `Inner<K, V, S>`, and the entry was linked during a region that has not ended.
 unsafe fn hash_of<K: Hash, V, S: BuildHasher>(inner: *const (), entry: u32) -> u64 {
     // SAFETY: the caller's promise.
     let inner = unsafe { &*inner.cast::<Inner<K, V, S>>() };
-    // SAFETY: linked in the region, so alive until its end.
+    // SAFETY: it was linked during the region, so it is alive until the region ends.
     inner.hash(unsafe { &inner.arena().pair(entry).as_ref().key })
 }
 
@@ -44,7 +44,8 @@ unsafe fn hash_of<K: Hash, V, S: BuildHasher>(inner: *const (), entry: u32) -> u
 struct Chain<'g> {
     array: &'g Array,
     index: usize,
-    /// If set, only entries that were in this chain of this larger array are read: the others are read in their turn.
+    /// If set, only entries that were in this chain of this larger array are taken: the others come with their own
+    /// chains.
     of: Option<(&'g Array, usize)>,
 }
 
@@ -71,18 +72,18 @@ impl<'g, K, V, S> Iter<'g, K, V, S> {
         };
         for bucket in array.chain(index) {
             self.entries.extend(bucket.entries().map(|(_, entry)| entry));
-            // A mover marks a bucket before it clears the first word. Not marked now, it had all its entries above;
-            // the words are acquire loads, so that this one is not earlier.
+            // A mover marks a bucket before it clears the first word. The words above are acquire loads, so this load
+            // of the link is not earlier: if it finds no mark, none of the words had been cleared.
             if bucket.link() == MOVED {
                 self.entries.clear();
-                // The region covers its buckets as it does these.
+                // The region covers the buckets of the next array, too.
                 let next = array.next().expect("a moved bucket has a next array");
-                // The largest array on the way tells its chains apart best.
+                // The largest array on the way distinguishes the most chains.
                 let of = match of {
                     Some((largest, _)) if largest.len() > array.len() => of,
                     _ => (of.is_some() || next.len() < array.len()).then_some((array, index)),
                 };
-                // Of these chains, only those that such entries can be in.
+                // Only the chains that entries of `of` can be in.
                 let targets = array.targets(index, next).filter(|&target| {
                     of.is_none_or(|(of, at)| (target ^ at) & (of.len().min(next.len()) - 1) == 0)
                 });
@@ -92,9 +93,9 @@ impl<'g, K, V, S> Iter<'g, K, V, S> {
         }
         if let Some((array, index)) = of.filter(|_| !busted::is(Variant::IterTakesAll)) {
             let (inner, hash) = (std::ptr::from_ref(self.inner).cast(), self.hash);
-            // SAFETY: the table that it was made for, and entries that were linked in the region.
+            // SAFETY: `inner` is the table that `hash` was made for, and the entries were linked during the region.
             let is_of = |&entry: &u32| array.index_of(unsafe { hash(inner, entry) }) == index;
-            // Taken: a panic of `Hash` must not leave behind anything that was not looked at.
+            // Taken out: if `Hash` panics, no unfiltered entry may stay in `self.entries`.
             self.entries = std::mem::take(&mut self.entries).into_iter().filter(is_of).collect();
         }
         true
@@ -116,7 +117,7 @@ impl<'g, K, V, S> Iterator for Iter<'g, K, V, S> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let entry = self.next_entry()?;
-        // SAFETY: it was linked in the region, which lasts during `'g`.
+        // SAFETY: it was linked during the region, which lasts for `'g`.
         let pair = unsafe { self.inner.arena().pair(entry).as_ref() };
         Some((&pair.key, &pair.value))
     }
@@ -128,7 +129,7 @@ impl<K, V, S> fmt::Debug for Iter<'_, K, V, S> {
     }
 }
 
-/// Every entry of a table that nobody else uses, in no order: see [`Table::iter_mut`].
+/// Every entry of a table that is borrowed exclusively, in no order: see [`Table::iter_mut`].
 pub struct IterMut<'a, K, V, S = RandomState> {
     inner: &'a Inner<K, V, S>,
     cursor: Cursor,
@@ -146,8 +147,8 @@ impl<'a, K, V, S> Iterator for IterMut<'a, K, V, S> {
     type Item = (&'a K, &'a mut V);
 
     fn next(&mut self) -> Option<Self::Item> {
-        // SAFETY: the table is borrowed exclusively during `'a`: no reader has an entry, and nobody else links or unlinks
-        // one. Each pair comes once, so no pair gets two references.
+        // SAFETY: the table is borrowed exclusively for `'a`: no reader holds an entry, and no other thread links or
+        // unlinks one. Each pair is returned once, so there is only one reference to it.
         let pair = unsafe { self.cursor.next_pair(self.inner)?.as_mut() };
         Some((&pair.key, &mut pair.value))
     }
@@ -159,7 +160,8 @@ impl<K, V, S> fmt::Debug for IterMut<'_, K, V, S> {
     }
 }
 
-/// The entries of a table that is taken apart, in no order: see [`Table::into_iter`]. What is left is dropped with it.
+/// The entries of a table that is taken apart, in no order: see [`Table::into_iter`]. Entries that are left are dropped
+/// with the iterator.
 ///
 /// ```
 /// # use stillpoint::table::{IntoIter, Table};
@@ -181,7 +183,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Iterator for IntoIte
     type Item = (K, V);
 
     fn next(&mut self) -> Option<(K, V)> {
-        // SAFETY: this value has the table, which was moved here: nobody borrows it, so no reader holds an entry.
+        // SAFETY: this value owns the table, which was moved here: nothing borrows the table, so no reader holds an
+        // entry.
         unsafe { self.cursor.take(self.table.inner()) }
     }
 }

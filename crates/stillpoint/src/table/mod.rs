@@ -1,8 +1,8 @@
 //! A lock-free hash table that frees its entries through [`rcu`](crate::rcu).
 //!
 //! Lookups take no lock and write nothing that is shared; writers lock one stripe of the buckets. The table grows a
-//! few buckets with each write, and never stops a reader. Removed entries and old arrays are freed on the writers'
-//! own calls, when no reader can hold them any more: one line of set-up, and no further code.
+//! few buckets with each write, and never stops a reader. Removed entries and old arrays are freed during the writers'
+//! own calls, once no reader can hold them any more. The caller writes no code for that.
 //!
 //! ```
 //! use stillpoint::table::Table;
@@ -42,17 +42,19 @@
 //! | [`TableReader::pin`], then [`TableGuard::get`], [`get_many`](TableGuard::get_many), [`iter`](TableGuard::iter) | everything retired since | bursts, traversals |
 //! | [`Table::within`] a [`QsbrReader`](crate::rcu::QsbrReader) or any other region: the same calls | as that region | loops that have one already |
 //!
-//! [`Table::insert`] and [`Table::remove`] need no reader. For a thread that keeps an `Arc` of the table, [`Table::handle`] makes one
-//! value with the table and a reader, which borrows nothing. A [`Set`] is a table without values.
+//! [`Table::insert`] and [`Table::remove`] need no reader. A thread that keeps an `Arc` of the table can call
+//! [`Table::handle`]: it returns the table and a reader in one value, which borrows nothing. A [`Set`] is a table
+//! without values.
 //!
 //! # Consistency
 //!
 //! Single operations are linearizable: each takes effect at one instant between its call and its return. Iteration,
-//! [`retain`](TableGuard::retain), [`clear`](Table::clear), [`len`](Table::len), and what they are used for (clones, comparisons,
-//! `Debug`, serialization) are not instants: an entry that is there from beginning to end is seen exactly once; one that comes or
-//! goes meanwhile may or may not be seen.
+//! [`retain`](TableGuard::retain), [`clear`](Table::clear), [`len`](Table::len), and what is built on them (clones,
+//! comparisons, `Debug`, serialization) are not atomic. An entry that is in the table from beginning to end is seen
+//! exactly once. An entry that is inserted or removed meanwhile may or may not be seen.
 //!
-//! Two operations in a row are two instants. For a single instant, use one of the atomic operations.
+//! Two operations in a row are not atomic together. To read and change an entry atomically, use one of the operations
+//! below.
 //!
 //! # Atomic operations
 //!
@@ -66,40 +68,46 @@
 //! | [`remove_if`](TableReader::remove_if) | removes, or not | – |
 //! | [`compute`](TableReader::compute) | replaces, removes, or not | inserts, or not |
 //!
-//! Values are replaced, never changed: a reader that holds the old value keeps it as it is. (For values that change in place, use
-//! atomics or locks.) Functions that are passed to these calls run without a lock, on an entry that is kept alive: they may use the
-//! table. A function is called again if another writer comes first. If it panics, nothing has been done.
+//! Values are replaced, never changed: a reader that holds the old value keeps it as it is. (For values that change in
+//! place, use atomics or locks.) Functions that are passed to these calls run without a lock, on an entry that is kept
+//! alive: they may use the table. A function is called again if another writer changes the entry first. If it panics,
+//! the table is unchanged.
 //!
 //! # Lifetimes
 //!
-//! A [`Ref`] keeps one entry, and a [`TableGuard`] lends references as long as it lives. A [`Removed`] entry is the caller's: to be
-//! read, to be retired by dropping it, or to be [taken apart](Removed::try_into_entry) once no reader can hold it any more.
-//! So an entry is freed when nobody can hold it, and not before. A `Ref` that is held for ever holds up the memory of its entry; a
-//! guard that is forgotten holds up all memory. Key and value are `'static`, since their destructors may run later, on any thread.
-//! When the drop of the table returns, they have run for everything that was not handed elsewhere.
+//! A [`Ref`] keeps one entry alive. References from a [`TableGuard`] are valid as long as the guard. A [`Removed`]
+//! entry belongs to the caller, who can read it, retire it by dropping it, or [take it apart](Removed::try_into_entry)
+//! once no reader can hold it any more. An entry is freed only when no reader can hold it. A `Ref` that is never
+//! dropped holds up the memory of its entry; a guard that is forgotten holds up all memory. Key and value are
+//! `'static`, since their destructors may run later, on any thread. When the drop of the table returns, they have run
+//! for every entry that was not handed to a reclaimer.
 //!
-//! The only owner of a table needs no reader: [`iter_mut`](Table::iter_mut), [`get_mut`](Table::get_mut), and `into_iter`.
+//! With exclusive access to the table, no reader is needed: [`iter_mut`](Table::iter_mut), [`get_mut`](Table::get_mut),
+//! and `into_iter`.
 //!
 //! # Performance
 //!
-//! - In a large table, a lookup that finds its key has two cache misses: bucket and entry. It writes only to the thread's own line.
-//! - A writer locks one of 256 stripes of the buckets, for the time of a search and a few stores.
-//! - Growth costs each write three chains of buckets at most. [`with_capacity_in`](Table::with_capacity_in) and
-//!   [`reserve`](Table::reserve) spare writes this cost, and page faults; [`shrink_to_fit`](Table::shrink_to_fit) gives buckets back.
+//! - In a large table, a lookup that finds its key has two cache misses: bucket and entry. It writes only to the
+//!   thread's own cache line.
+//! - A writer locks one of 256 stripes of the buckets while it searches, and for a few stores.
+//! - While the table grows, each write moves at most three chains of buckets.
+//!   [`with_capacity_in`](Table::with_capacity_in) and [`reserve`](Table::reserve) avoid this cost, and page faults;
+//!   [`shrink_to_fit`](Table::shrink_to_fit) gives buckets back.
 //! - Keep a [`TableReader`] or a [`TableHandle`] as long as the thread looks things up: making one costs more than a lookup.
 //! - Replacing a value allocates a slot and retires one, as an insertion and a removal do.
 //!
 //! # What the user's code may do
 //!
-//! `Eq` and `Hash` of the keys run under a stripe's lock: they must not write to the same table, which would wait for
-//! itself. They may look keys up, and ask for figures ([`stats`](Table::stats), [`capacity`](Table::capacity)). If they panic, the operation does not take place (or has taken place, when a growth was being helped
-//! along), and the table stays valid. If they lie, entries are not found; nothing worse happens. Destructors run on
-//! the calls of writers, outside any lock, and may use the table.
+//! `Eq` and `Hash` of the keys run under a stripe's lock: they must not write to the same table, which would deadlock.
+//! They may look keys up, and call [`stats`](Table::stats) and [`capacity`](Table::capacity). If they panic, the
+//! operation does not take place, and the table stays valid. (If the panic comes while the call helps with a growth,
+//! the operation has taken place.) If they give wrong results, entries are not found; nothing worse happens.
+//! Destructors run during the writers' calls, outside any lock, and may use the table.
 //!
 //! # Correctness
 //!
-//! The argument is in `docs/design/table.md` of the repository; the models run it under loom, with a broken variant for
-//! each step.
+//! The argument is in `docs/design/table.md` of the repository. Models check the engine under loom, with a broken
+//! variant for each step.
 
 mod builder;
 #[doc(hidden)]
@@ -131,10 +139,10 @@ pub use removed::{Removed, Replaced};
 pub use set::Set;
 pub use table::{Table, TableStats};
 
-/// The hasher of a table, unless another one is chosen: keyed with random numbers, so that nobody can choose keys
-/// that collide without knowing them.
+/// The default hasher of a table. It is keyed with random numbers: an attacker who does not know them cannot choose
+/// keys that collide.
 ///
 /// It is the `quality` hasher of the crate `foldhash`: two multiplications for a short key. Its lower bits choose the
 /// bucket, and its upper 16 make the tag. The crate's `fast` hasher, the default of `hashbrown`, has one multiplication
-/// less, and lower bits that some seeds spread badly: keys in steps of a power of two then crowd in few buckets.
+/// less, but some seeds spread its lower bits badly: keys in steps of a power of two then crowd into few buckets.
 pub type RandomState = foldhash::quality::RandomState;

@@ -2,7 +2,7 @@
 //!
 //! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib table::models`
 //!
-//! A table has one stripe here, and begins with one bucket of four slots that is full with one entry: the second
+//! Here a table has one stripe, and begins with one bucket of four slots, whose capacity is one entry: the second
 //! insertion begins a growth, and each later write moves a bucket.
 
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -15,20 +15,21 @@ use super::busted::{self, Variant};
 use super::Table;
 use crate::rcu::Domain;
 
-/// What loom says when two accesses are not ordered.
+/// Loom's message when two accesses are not ordered.
 const UNORDERED: &str = "Causality violation";
-/// What the arena says when it does not find an entry's index.
+/// The arena's message when it does not find an entry's index.
 #[cfg(stillpoint_busted)]
 const NO_CHUNK: &str = "the address is one of a chunk";
-/// What a model says when a key is not found that is there all the while.
+/// A model's message when a lookup misses a key that is in the table throughout.
 const LOST: &str = "a key was not found";
-/// What a model says of an iteration.
+/// A model's message about an iteration.
 const ONCE: &str = "an entry was not seen exactly once";
 
-/// A value that loom watches: a read that its drop does not come after is found, even when nothing bad was read.
+/// A value whose accesses loom watches: loom reports a read that does not happen before the drop, even when it read the
+/// right value.
 struct Object(UnsafeCell<u64>);
 
-// SAFETY: written by `new` and by `drop` alone; that both are ordered with every read is what the models check.
+// SAFETY: written only by `new` and `drop`; the models check that both are ordered with every read.
 unsafe impl Sync for Object {}
 // SAFETY: as above.
 unsafe impl Send for Object {}
@@ -58,7 +59,7 @@ impl Drop for Object {
     }
 }
 
-/// As a key, so that comparisons are watched, too.
+/// Objects are also keys, so that comparisons are watched, too.
 impl PartialEq for Object {
     fn eq(&self, other: &Self) -> bool {
         self.read() == other.read()
@@ -73,7 +74,8 @@ impl Hash for Object {
     }
 }
 
-/// Every key in the same chain, before and after each growth; or each in the one of its number. All have the same tag.
+/// Every key is in the same chain, before and after each growth; or each key in the chain with its number. All have the
+/// same tag.
 #[derive(Clone, Copy)]
 enum Chains {
     Same,
@@ -122,14 +124,14 @@ fn remove(shared: &Shared, key: u64) {
     drop(shared.1.remove(&Object::new(key)));
 }
 
-/// What a protected lookup reads.
+/// The value that a protected lookup finds.
 fn get(shared: &Shared, key: u64) -> Option<u64> {
     let mut reader = shared.0.reader();
     let mut lookup = shared.1.reader(&mut reader);
     lookup.get(&Object::new(key)).map(|entry| entry.value().read())
 }
 
-/// What a lookup under a guard reads.
+/// The value that a lookup under a guard finds.
 fn get_guarded(shared: &Shared, key: u64) -> Option<u64> {
     let mut reader = shared.0.reader();
     let mut lookup = shared.1.reader(&mut reader);
@@ -137,7 +139,7 @@ fn get_guarded(shared: &Shared, key: u64) -> Option<u64> {
     guard.get(&Object::new(key)).map(Object::read)
 }
 
-/// Runs `read` on a thread of its own beside `write`, which is followed by a poll.
+/// Runs `read` on a second thread, beside `write` and then a poll on this one.
 fn explore(
     preemptions: usize,
     keys: u64,
@@ -157,7 +159,7 @@ fn explore(
     });
 }
 
-/// As [`explore`], for key 1 in an array of two chains, beside a move to an array of one.
+/// As [`explore`], for key 1 in an array of two chains, beside a move to an array of one chain.
 fn explore_shrinking(preemptions: usize, read: impl Fn(&Shared) + Send + Sync + Copy + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -187,7 +189,7 @@ fn get_guarded_against_remove() {
     explore(3, 1, |shared| assert!(matches!(get_guarded(shared, 0), None | Some(100))), write);
 }
 
-/// The word goes from one entry to the next of the same key, which is there all the while.
+/// The word changes from one entry to another with the same key, which is in the table throughout.
 #[test]
 fn get_against_replace() {
     let write = |shared: &Shared| insert(shared, 0, 200);
@@ -200,7 +202,7 @@ fn get_guarded_against_replace() {
     explore(3, 1, |shared| assert!(matches!(get_guarded(shared, 0), Some(100 | 200)), "{LOST}"), write);
 }
 
-/// The slot, and the index, go from one key to another one with the same tag.
+/// The slot and the index change from one key to another with the same tag.
 #[test]
 fn get_against_another_key() {
     let write = |shared: &Shared| {
@@ -211,7 +213,7 @@ fn get_against_another_key() {
     explore(3, 1, |shared| assert!(matches!(get(shared, 0), None | Some(100))), write);
 }
 
-/// Two entries: the growth has begun. The next write moves them, and ends it; the old array is retired.
+/// With two entries, the growth has begun. The next write moves them and ends the growth; the old array is retired.
 #[test]
 fn get_against_move() {
     let write = |shared: &Shared| remove(shared, 1);
@@ -224,7 +226,7 @@ fn get_guarded_against_move() {
     explore(2, 2, |shared| assert_eq!(get_guarded(shared, 0), Some(100), "{LOST}"), write);
 }
 
-/// The entry is moved, and then removed through the new array: the old word must say so.
+/// The entry is moved, and then removed through the new array: the old word must be cleared.
 #[test]
 fn get_against_move_and_remove() {
     let write = |shared: &Shared| {
@@ -234,7 +236,7 @@ fn get_against_move_and_remove() {
     explore(2, 2, |shared| assert!(matches!(get(shared, 0), None | Some(100))), write);
 }
 
-/// A bound reader has pinned the first array; two growths pass, and the second array is freed while it looks.
+/// A bound reader has pinned the first array; two growths pass, and the second array is freed during the lookup.
 #[test]
 fn a_bound_reader_follows_two_growths() {
     let read = |shared: &Shared| {
@@ -260,7 +262,7 @@ fn get_guarded_against_shrink() {
     explore_shrinking(2, |shared| assert_eq!(get_guarded(shared, 1), Some(101), "{LOST}"));
 }
 
-/// Both chains move to the same one: the entry is seen through one of them only.
+/// Both chains move to the same one: the entry is seen only through one of them.
 #[test]
 fn iterate_against_shrink() {
     explore_shrinking(2, |shared| {
@@ -272,7 +274,7 @@ fn iterate_against_shrink() {
     });
 }
 
-/// An entry that was made by another thread is whole.
+/// An entry that another thread made is complete.
 #[test]
 fn get_against_insert() {
     let write = |shared: &Shared| insert(shared, 0, 100);
@@ -285,7 +287,8 @@ fn get_guarded_against_insert() {
     explore(4, 0, |shared| assert!(matches!(get_guarded(shared, 0), None | Some(100))), write);
 }
 
-/// A thread that has an index of a chunk need not see the chunks before: it has synchronized with the maker of this one.
+/// A thread that has an index of a chunk need not see the chunks before it: it has synchronized only with the maker of
+/// this one.
 #[test]
 fn an_index_is_found_whoever_made_the_chunks_before() {
     use super::engine::chunks::Chunks;
@@ -311,13 +314,13 @@ fn an_index_is_found_whoever_made_the_chunks_before() {
     });
 }
 
-/// Two writers of one key: one of them replaces what the other has inserted.
+/// Two writers of one key: one replaces the other's entry.
 #[test]
 fn insert_against_insert() {
     explore(2, 0, |shared| insert(shared, 0, 100), |shared| insert(shared, 0, 200));
 }
 
-/// Which model catches which variant.
+/// The model that catches each variant.
 #[cfg(stillpoint_busted)]
 const CAUGHT: &[(Variant, &str)] = &[
     (Variant::NoReload, "get_against_remove"),

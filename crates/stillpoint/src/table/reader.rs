@@ -18,9 +18,9 @@ use crate::rcu::Reader;
 /// A [`Table`](super::Table) as one reader sees it: made by [`Table::reader`](super::Table::reader), or by
 /// [`TableHandle::reader`](super::TableHandle::reader).
 ///
-/// It has the reader to itself, and hands out one entry, or one guard, at a time. As long as it exists it pins the
-/// array of buckets that its last lookup saw, so that one which is never used again holds up the memory of an old
-/// array after the table has grown: drop it when a thread stops reading for long.
+/// It borrows the reader exclusively, and hands out one entry, or one guard, at a time. As long as it exists, it pins
+/// the array of buckets that its last lookup saw: after the table has grown, a `TableReader` that is no longer used
+/// holds up the memory of an old array. Drop it when the thread stops reading for long.
 pub struct TableReader<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
     inner: &'a Inner<K, V, S>,
     lens: Lens<'a, K, V>,
@@ -30,11 +30,11 @@ pub struct TableReader<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S
 }
 
 impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableReader<'a, K, V, S> {
-    /// The reader is of the table's domain.
+    /// The reader must be of the table's domain.
     #[inline(always)]
     pub(super) fn new(inner: &'a Inner<K, V, S>, reader: &'a mut Reader) -> Self {
         let reader = &*reader;
-        // SAFETY: the domain was checked, this value has the reader to itself, and it borrows the table.
+        // SAFETY: the domain was checked; this value borrows the reader exclusively, and the table.
         let pins = unsafe { Pins::new(inner, reader.record().own_hazards(), reader.fence()) };
         Self { inner, lens: inner.lens(), pins, reader, exclusive: PhantomData }
     }
@@ -42,7 +42,7 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableReader<'a, 
     /// As [`new`](TableReader::new), with an array that stays pinned from one reader to the next.
     ///
     /// # Safety
-    /// The reader is used for nothing else as long as `home` is, which is used with this reader and this table only.
+    /// As long as `home` exists, the reader is used for nothing else, and `home` only with this reader and this table.
     #[inline(always)]
     pub(super) unsafe fn resume(
         inner: &'a Inner<K, V, S>,
@@ -82,8 +82,8 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Looks a key up, and pins its entry: this one is not freed as long as the result exists. A preempted thread holds
-    /// up this entry, and nothing else.
+    /// Looks a key up, and pins its entry: it is not freed as long as the result exists. A preempted thread holds up
+    /// only this entry.
     ///
     /// Two cache misses in a large table: the bucket and the entry.
     #[inline(always)]
@@ -119,7 +119,7 @@ where
         (self.inner, Protecting { pins: &mut self.pins, lens: self.lens })
     }
 
-    /// The entry of a key, inserted now if there is none, and whether it was inserted now.
+    /// The entry of a key, inserted if there was none, and whether this call inserted it.
     ///
     /// # Errors
     /// When the table is full: the pair is handed back.
@@ -142,11 +142,11 @@ where
         self.get_or_insert_with(key, || value)
     }
 
-    /// As [`get_or_insert`](TableReader::get_or_insert), with the value that `value` returns. `value` is called only if the key is
-    /// not there.
+    /// As [`get_or_insert`](TableReader::get_or_insert), with the value that `value` returns. `value` is called only if
+    /// the key is not in the table.
     ///
-    /// Exactly one of several threads inserts. Each may have called its function before: the values that were not
-    /// needed are dropped.
+    /// If several threads call this at once, exactly one inserts. Each of them may have called its `value` before;
+    /// unused values are dropped.
     ///
     /// # Errors
     /// When the table is full: the pair is handed back.
@@ -177,10 +177,11 @@ where
         })
     }
 
-    /// Inserts an entry whose key is not there.
+    /// Inserts an entry if its key is not in the table.
     ///
     /// # Errors
-    /// If the key is there: the pair is handed back, with the entry that is there. If the table is full: the pair is handed back.
+    /// If the key is in the table: the pair is handed back, with the present entry. If the table is full: the pair is
+    /// handed back.
     ///
     /// # Panics
     /// As [`Table::insert`](super::Table::insert).
@@ -195,7 +196,7 @@ where
     /// let Err(TryInsertError::Occupied { current, value, .. }) = lookup.try_insert("a", 2) else { panic!() };
     /// assert_eq!((*current, value), (1, 2));
     /// ```
-    #[expect(clippy::type_complexity, reason = "each part tells something; a name for all would hide it")]
+    #[expect(clippy::type_complexity, reason = "each part matters to the caller; an alias would hide them")]
     pub fn try_insert(
         &mut self,
         key: K,
@@ -206,8 +207,8 @@ where
         inserted.map_err(|error| error.with(value))
     }
 
-    /// As [`try_insert`](TableReader::try_insert), with the value that `value` returns. `value` is called only if the key is not
-    /// there at first.
+    /// As [`try_insert`](TableReader::try_insert), with the value that `value` returns. `value` is called only if the
+    /// first lookup does not find the key.
     ///
     /// # Errors
     /// As [`try_insert`](TableReader::try_insert); the value is handed back if it was made.
@@ -225,7 +226,7 @@ where
     /// let again = lookup.try_insert_with("a", || unreachable!());
     /// assert!(matches!(again, Err(TryInsertError::Occupied { key: "a", value: None, .. })));
     /// ```
-    #[expect(clippy::type_complexity, reason = "each part tells something; a name for all would hide it")]
+    #[expect(clippy::type_complexity, reason = "each part matters to the caller; an alias would hide them")]
     pub fn try_insert_with(
         &mut self,
         key: K,
@@ -235,15 +236,15 @@ where
         TryInsertError::check(inner.get_or_insert(&mut finder, key, value), Ref::new)
     }
 
-    /// Replaces the value of a key by one that is made from the old one, and returns the old entry; `None` when the key
-    /// is not in the table.
+    /// Replaces the value of a key with one made from the old value, and returns the old entry; `None` when the key is
+    /// not in the table.
     ///
-    /// Atomic: if another thread changes the entry meanwhile, `value` is called again with what is there then. `value` runs without
-    /// a lock, and may use the table.
+    /// Atomic: if another thread changes the entry meanwhile, `value` is called again with the new entry. `value` runs
+    /// without a lock, and may use the table.
     ///
     /// # Errors
-    /// When the table is full, and so many replaced entries wait for readers that no slot is left beside the
-    /// [limit](super::TableBuilder::max_len): the new pair is handed back.
+    /// When the table is full, and replaced entries that wait for readers take all its [spare
+    /// slots](super::TableBuilder::max_len): the new pair is handed back.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -270,13 +271,13 @@ where
         Ok(old.map(|entry| Removed::new(inner, entry)))
     }
 
-    /// Replaces the value of a key with one that is made from the old one, or inserts `value`. Returns the entry that is in the
-    /// table now. Its key is the one that was passed to this call.
+    /// Replaces the value of a key with one made from the old value, or inserts `value`. Returns the new entry, whose
+    /// key is the one passed to this call.
     ///
     /// Atomic, as [`update`](TableReader::update).
     ///
     /// # Errors
-    /// When the table is full: the pair that was to be inserted is handed back.
+    /// When the table is full: the new pair is handed back.
     ///
     /// # Panics
     /// As [`Table::insert`](super::Table::insert).
@@ -300,8 +301,8 @@ where
         self.update_or_insert_with(key, update, || value)
     }
 
-    /// As [`update_or_insert`](TableReader::update_or_insert), with the value that `value` returns. `value` is called only if the
-    /// key is not there.
+    /// As [`update_or_insert`](TableReader::update_or_insert), with the value that `value` returns. `value` is called
+    /// only if the key is not in the table.
     ///
     /// # Errors
     /// As [`update_or_insert`](TableReader::update_or_insert).
@@ -330,13 +331,14 @@ where
         Ok(Ref::new(inner.update_or_insert(&mut finder, key, update, value)?))
     }
 
-    /// Shows `function` the entry of a key, if it is there, and does what `function` says.
+    /// Calls `function` with the entry of a key, if there is one, and does what it returns.
     ///
-    /// Atomic: if another thread changes the entry meanwhile, `function` is called again with what is there then. It runs without a
-    /// lock, on an entry that is protected: it may take long, and may use the table. If it panics, nothing has been done.
+    /// Atomic: if another thread changes the entry meanwhile, `function` is called again with the new entry. It runs
+    /// without a lock, on a protected entry: it may take long, and may use the table. If it panics, the table is
+    /// unchanged.
     ///
     /// # Errors
-    /// When the table is full: the pair that was to be inserted is handed back.
+    /// When the table is full: the new pair is handed back.
     ///
     /// # Panics
     /// As [`Table::insert`](super::Table::insert).
@@ -365,7 +367,7 @@ where
     /// assert_eq!(count(2)?, Err("even"));
     /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
     /// ```
-    #[expect(clippy::type_complexity, reason = "each part tells something; a name for all would hide it")]
+    #[expect(clippy::type_complexity, reason = "each part matters to the caller; an alias would hide them")]
     pub fn compute<T>(
         &mut self,
         key: K,
@@ -379,7 +381,7 @@ where
 
     /// Removes the entry of a key if `condition` holds for it, and returns it.
     ///
-    /// Atomic: when another thread changes the entry meanwhile, `condition` is asked again about what is there then.
+    /// Atomic: if another thread changes the entry meanwhile, `condition` is called again with the new entry.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};

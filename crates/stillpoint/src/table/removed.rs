@@ -13,7 +13,8 @@ use crate::rcu::engine::Core;
 use crate::rcu::retired::is_free;
 use crate::rcu::{Reclaimer, RetireHandle, Token};
 
-/// What a write returns that may replace an entry: the old one, if there was any, or the new pair if the table is full.
+/// The result of a write that may replace an entry: the old entry, if there was one, or the new pair if the table is
+/// full.
 pub type Replaced<'t, K, V, S = RandomState> = Result<Option<Removed<'t, K, V, S>>, Full<K, V>>;
 
 /// An entry that was unlinked from its table, and that readers may still hold. It dereferences to the value.
@@ -23,12 +24,12 @@ pub type Replaced<'t, K, V, S = RandomState> = Result<Option<Removed<'t, K, V, S
 pub struct Removed<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
     inner: &'t Inner<K, V, S>,
     entry: u32,
-    /// The token of the first attempt to take it apart.
+    /// Of the grace period that the first call of `token` or `try_into_entry` started.
     token: Option<NonZero<u64>>,
 }
 
 impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V, S> {
-    /// The entry was unlinked by the caller, who owns it.
+    /// The caller has unlinked the entry, and owns it.
     pub(super) fn new(inner: &'t Inner<K, V, S>, entry: u32) -> Self {
         Self { inner, entry, token: None }
     }
@@ -43,9 +44,9 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
         &self.pair().key
     }
 
-    /// The grace period that the entry waits for, so that the caller can wait for it, too. The first call of this or of
-    /// [`try_into_entry`](Removed::try_into_entry) starts it. When it is over, `try_into_entry` fails only while a protected lookup
-    /// holds the entry.
+    /// The token of the grace period that the entry waits for, so that the caller can wait for it, too. The first call
+    /// of this method or of [`try_into_entry`](Removed::try_into_entry) starts the grace period. When it is over,
+    /// `try_into_entry` fails only while a protected lookup holds the entry.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -67,7 +68,8 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
         self.token.get_or_insert_with(start).get()
     }
 
-    /// The key and the value themselves, if no reader can hold the entry any more; otherwise the removed entry again. Never waits.
+    /// The key and the value, if no reader can hold the entry any more; otherwise hands the removed entry back. Never
+    /// waits.
     ///
     /// The first call starts a grace period and later ones check it. Each call may issue a heavy fence, and scans all
     /// readers.
@@ -96,19 +98,19 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
             return Err(self);
         }
         let entry = ManuallyDrop::new(self).entry;
-        // SAFETY: it is unlinked, this value's until now, and no reader can hold it any more.
+        // SAFETY: it is unlinked, this value owned it, and no reader can hold it any more.
         Ok(unsafe { inner.take_pair(entry) })
     }
 
-    /// Hands the entry to a reclaimer of the writer's own, which frees it in its polls: no other writer's destructors run
-    /// there, and no lock is looked at. An entry that waits there keeps the memory of the table's entries.
+    /// Hands the entry to a reclaimer of the calling thread, which frees it in its polls. They take no lock, and run no
+    /// destructor of another writer's entries. An entry that waits there keeps the memory of the table's entries.
     ///
     /// # Errors
-    /// When the reclaimer is full of objects that readers hold up: the entry is handed back.
+    /// When the reclaimer is full, and readers hold its objects up: the entry is handed back.
     ///
     /// # Panics
-    /// If the reclaimer belongs to another domain; and as [`Reclaimer::retire`], if it was full. The entry is retired
-    /// to the table then.
+    /// If the reclaimer belongs to another domain; and as [`Reclaimer::retire`], if it was full. The table then retires
+    /// the entry.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -128,14 +130,14 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
         self.hand_over(|bytes, garbage| reclaimer.offer(bytes, garbage))
     }
 
-    /// Hands the entry to a background reclaimer, which the table need not be attached to. An entry that waits there keeps
-    /// the memory of the table's entries.
+    /// Hands the entry to a background reclaimer, also to one that the table is not attached to. An entry that waits
+    /// there keeps the memory of the table's entries.
     ///
     /// # Errors
     /// When the reclaimer is full, or gone: the entry is handed back.
     ///
     /// # Panics
-    /// If the reclaimer belongs to another domain. The entry is retired to the table then.
+    /// If the reclaimer belongs to another domain. The table then retires the entry.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -170,7 +172,7 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     }
 }
 
-/// Refuses a reclaimer of another domain than that of the table.
+/// Panics if the reclaimer belongs to another domain than the table.
 pub(super) fn verify(own: &Arc<Core>, other: &Arc<Core>, how: &str) {
     let (of, to) = (other.name(), own.name());
     assert!(Arc::ptr_eq(own, other), "a reclaimer of domain `{of}` was {how} a table of domain `{to}`");

@@ -24,7 +24,7 @@ use crate::rcu::{default_domain, Domain};
 /// # Ok::<(), stillpoint::table::Full<&str, ()>>(())
 /// ```
 ///
-/// A set with a limit, or with another hasher, is made from a table:
+/// To make a set with a limit, or with another hasher, convert a table:
 ///
 /// ```
 /// # use stillpoint::{rcu::Domain, table::{Set, Table}};
@@ -107,10 +107,11 @@ where
     K: Hash + Eq + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Inserts a key, and returns whether it was new. If it was not, the key that is there stays, and the new one is dropped.
+    /// Inserts a key, and returns whether it was new. If the set has the key, the present key stays, and the new one is
+    /// dropped.
     ///
     /// # Errors
-    /// If the set is full, and does not have the key: the key is handed back.
+    /// If the set is full and does not have the key: the key is handed back.
     ///
     /// # Panics
     /// As [`Table::insert`].
@@ -182,7 +183,7 @@ where
 {
 }
 
-/// The keys, in no order. Not an instant.
+/// The keys, in no order. Not a snapshot.
 impl<K, S> fmt::Debug for Set<K, S>
 where
     K: Hash + Eq + fmt::Debug + Send + Sync + 'static,
@@ -222,7 +223,7 @@ mod serde {
 
     use super::Set;
 
-    /// As a sequence. Not an instant.
+    /// As a sequence. Not a snapshot.
     impl<K, S> Serialize for Set<K, S>
     where
         K: Serialize + Hash + Eq + Send + Sync + 'static,
@@ -235,7 +236,8 @@ mod serde {
         }
     }
 
-    /// Into the [default domain](crate::rcu::default_domain). (Into another one: a vector, and then [`Set::from_iter_in`].)
+    /// Into the [default domain](crate::rcu::default_domain). (For another domain, deserialize a vector, and call
+    /// [`Set::from_iter_in`].)
     ///
     /// ```
     /// # use stillpoint::table::Set;

@@ -21,11 +21,11 @@ use crate::rcu::{self, Domain, Guard, Reader, Region};
 
 /// A hash table of a domain, shared by any number of readers and writers. See the [module](super) for an overview.
 ///
-/// Keys and values are `Send + Sync + 'static`, since any thread may read and free them at any later time. A table is
-/// a handle of its domain.
+/// Keys and values are `Send + Sync + 'static`, since any thread may read and free them at any later time. A table
+/// counts as a handle of its domain.
 pub struct Table<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
-    /// From a box, and freed by the drop of the table; raw, as readers refer to it. It makes this type, and that of each
-    /// reader, guard, iterator and removed entry, invariant in `K` and `V`: see `Inner::entries`.
+    /// From a box, and freed by the drop of the table. Raw, because readers refer to it. It makes this type, and that
+    /// of each reader, guard, iterator and removed entry, invariant in `K` and `V`: see `Inner::entries`.
     inner: NonNull<Inner<K, V, S>>,
 }
 
@@ -34,7 +34,7 @@ unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send> Send fo
 // SAFETY: a shared table gives shared access only to its `Inner`.
 unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Sync> Sync for Table<K, V, S> {}
 
-/// In the [default domain](crate::rcu::default_domain), whose readers are the threads themselves.
+/// In the [default domain](crate::rcu::default_domain), in which each thread has a reader already.
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
     /// An empty table of the [default domain](crate::rcu::default_domain), as by [`new_in`](Table::new_in).
     ///
@@ -89,9 +89,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
         Self::with_capacity_in(domain, 0)
     }
 
-    /// An empty table of `domain` that does not grow, nor allocate, before it has `entries` entries. Their memory is asked for
-    /// now, in huge pages where the system has some: at millions of entries, misses of the page tables cost as much as
-    /// those of the caches.
+    /// An empty table of `domain` that neither grows nor allocates before it has `entries` entries. Their memory is
+    /// allocated now, in huge pages where the system has some: with millions of entries, TLB misses cost as much as
+    /// cache misses.
     ///
     /// # Panics
     /// If there is no memory: see [`builder_in`](Table::builder_in).
@@ -109,7 +109,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
         Self::builder_in(domain).capacity(entries).build().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// As [`new_in`](Table::new_in), with a capacity, a limit, a hasher, or a background reclaimer to be chosen.
+    /// As [`new_in`](Table::new_in), with a choice of capacity, limit, hasher and background reclaimer.
     ///
     /// ```
     /// use stillpoint::{rcu::Domain, table::Table};
@@ -140,7 +140,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
         }
     }
 
-    /// Binds a reader to the table: the domain is checked here, and not at each lookup.
+    /// Binds a reader to the table. The domain is checked here, not at each lookup.
     ///
     /// # Panics
     /// If `reader` belongs to another domain.
@@ -150,8 +150,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
         TableReader::new(self.inner(), reader)
     }
 
-    /// Access to the table in a region of the caller: a guard, or a QSBR reader between two quiescent states. The domain is checked
-    /// here, and not at each lookup.
+    /// Access to the table in a region of the caller: a guard, or a QSBR reader between two quiescent states. The
+    /// domain is checked here, not at each lookup.
     ///
     /// # Panics
     /// If `region` belongs to another domain.
@@ -172,11 +172,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
         unsafe { TableGuard::new(self.inner(), region) }
     }
 
-    /// Begins a region of the calling thread, and gives access to the table in it: see [`rcu::pin`](crate::rcu::pin). For tables of
-    /// the [default domain](crate::rcu::default_domain).
+    /// Begins a region of the calling thread, and gives access to the table in that region: see
+    /// [`rcu::pin`](crate::rcu::pin). Only for tables of the [default domain](crate::rcu::default_domain).
     ///
     /// # Panics
-    /// If the table is of another domain.
+    /// If the table belongs to another domain.
     ///
     /// ```
     /// # use stillpoint::table::Table;
@@ -192,7 +192,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
         unsafe { TableGuard::new(self.inner(), guard) }
     }
 
-    /// One value with the table and a reader, for the thread that calls this. It borrows nothing.
+    /// The table and a reader in one value, for the thread that calls this. It borrows nothing.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -227,7 +227,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
         self.inner().hasher()
     }
 
-    /// Every entry, in no order, with a mutable reference to its value. Nobody reads meanwhile, as the table is borrowed exclusively.
+    /// Every entry, in no order, with a mutable reference to its value. No thread reads meanwhile: the table is
+    /// borrowed exclusively.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -249,7 +250,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
         self.iter_mut().map(|(_, value)| value)
     }
 
-    /// Number of entries. Not an instant: writers go on while it is counted.
+    /// Number of entries. Not a snapshot: writers go on during the count.
     pub fn len(&self) -> usize {
         self.inner().len()
     }
@@ -259,12 +260,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
         self.len() == 0
     }
 
-    /// Frees what no reader can hold any more of the removed entries and old arrays, and returns their number. Never
-    /// waits; begins a grace period for what was removed since the last one, but at most one every 200 µs, or one
-    /// for 128 entries; up to 32 of these share a heavy fence.
+    /// Frees the removed entries and old arrays that no reader can hold any more, and returns their number. Never
+    /// waits. Begins a grace period for what was removed since the last one began, once 200 µs have passed since then
+    /// or 128 entries wait; up to 32 of these share a heavy fence.
     ///
-    /// Writers do a share of it with each removal; this is for those who have time, or who have removed their last
-    /// entry. A thread that calls it now and then is a background reclaimer.
+    /// Writers do a share of this work with each removal. Call it from a thread that has time, or after the last
+    /// removal. A thread that calls it now and then serves as a background reclaimer.
     ///
     /// # Panics
     /// With the panic of a destructor, after everything that was ready has been freed.
@@ -300,7 +301,7 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// A mutable reference to the value of a key. Nobody reads meanwhile, as the table is borrowed exclusively.
+    /// A mutable reference to the value of a key. No thread reads meanwhile: the table is borrowed exclusively.
     ///
     /// ```
     /// # use stillpoint::{rcu::Domain, table::Table};
@@ -315,7 +316,7 @@ where
         K: Borrow<Q>,
     {
         let inner = self.inner();
-        // SAFETY: nobody else uses the table, so that nothing is freed meanwhile.
+        // SAFETY: the table is borrowed exclusively, so nothing is freed meanwhile.
         let pair = unsafe { search(inner.lens(), inner.view_in_region(), inner.hash(key), key) }?;
         let entry = inner.arena().index_of(NonNull::from(pair));
         // SAFETY: the table is borrowed exclusively as long as the result is used, and the reference above is not used again.
@@ -325,8 +326,8 @@ where
     /// Inserts an entry, in place of the one with the same key, which is returned.
     ///
     /// # Errors
-    /// When the table is full: the pair is handed back. An entry is replaced also in a full table, unless too many
-    /// replaced ones wait for readers: see [`TableBuilder::max_len`].
+    /// When the table is full: the pair is handed back. A full table still replaces entries, unless too many replaced
+    /// ones wait for readers: see [`TableBuilder::max_len`].
     ///
     /// # Panics
     /// With the panic of the destructor of an entry that was removed before. The insertion has taken place then, unless
@@ -350,8 +351,8 @@ where
         }
     }
 
-    /// There is no slot for another key at the moment: replaces the entry with the same key, or waits for nothing and looks
-    /// for a slot once more.
+    /// For when no slot is free: replaces the entry with the same key, if there is one. Otherwise frees what no reader
+    /// holds, without waiting, and tries again.
     #[cold]
     #[inline(never)]
     fn insert_into_full(&self, hash: u64, key: K, value: V) -> Replaced<'_, K, V, S> {
@@ -399,7 +400,7 @@ where
         self.inner().remove(key).map(|entry| Removed::new(self.inner(), entry))
     }
 
-    /// Removes every entry. Not an instant: an entry that comes meanwhile may stay.
+    /// Removes every entry. Not atomic: an entry that is inserted meanwhile may stay.
     ///
     /// # Panics
     /// With the first panic of a destructor, after everything has been removed. If `Hash` panics, some entries stay.
@@ -412,9 +413,9 @@ where
         self.inner().capacity()
     }
 
-    /// Makes room for `additional` more entries, so that neither growth nor page faults fall on their insertions.
-    /// Readers and other writers go on meanwhile. The memory of removed entries counts as room, once no reader holds them
-    /// up: those that need not wait are freed first.
+    /// Makes room for `additional` more entries, so that their insertions cause neither growth nor page faults. Readers
+    /// and other writers go on meanwhile. Removed entries that no reader holds up are freed first, and their memory
+    /// counts as room.
     ///
     /// # Errors
     /// When there is no memory, or the limit is lower. The table stays as it is.
@@ -436,15 +437,17 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Moves everything to the smallest array of buckets that has room for as many entries as there are now, if it is smaller than
-    /// the present one. Readers and other writers go on meanwhile. First, what nobody can reach any more is freed; the old array is
-    /// freed as after a growth. Entries never move: their slots stay with the table, and are used again.
+    /// Moves everything to the smallest array of buckets that has room for the present entries, if it is smaller than
+    /// the present array. Readers and other writers go on meanwhile. What no reader can hold any more is freed first;
+    /// the old array is freed as after a growth. Entries never move: their slots stay with the table, and are used
+    /// again.
     ///
-    /// Takes time in proportion to the number of buckets, and holds up a writer for at most 64 of them. For each call that finds
-    /// something to do, a few hundred bytes stay with the table until it is dropped.
+    /// Takes time in proportion to the number of buckets, and locks out a writer for at most 64 of them at a time. Each
+    /// call that shrinks the table leaves a few hundred bytes with it until the table is dropped.
     ///
-    /// If there is no memory, it does nothing, or leaves the rest to later writers. An iteration that is under way when the table
-    /// shrinks has to hash keys, and reads each chain of the smaller array once for each chain that has moved to it.
+    /// If there is no memory, it does nothing, or leaves the rest to later writers. If the table shrinks during an
+    /// iteration, the iteration has to hash keys, and reads each chain of the smaller array once for each chain that
+    /// has moved to it.
     ///
     /// # Panics
     /// With the panic of a destructor, before anything is moved.
@@ -461,7 +464,7 @@ where
         self.inner().shrink();
     }
 
-    /// As [`insert`](Table::insert), if the key is not there; otherwise false, and the pair is dropped.
+    /// As [`insert`](Table::insert), if the key is not in the table; otherwise drops the pair and returns false.
     pub(super) fn insert_new(&self, key: K, value: V) -> Result<bool, Full<K, V>> {
         Ok(self.inner().insert_new(key, value)?)
     }
@@ -502,12 +505,12 @@ fn reject(own: &Core, other: &Core) -> ! {
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Table<K, V, S> {
     fn drop(&mut self) {
-        // SAFETY: from a box (see `from_inner`), and nothing refers to it: every reader borrows the table.
+        // SAFETY: from a box (see `from_inner`), and nothing refers to it any more: every reader borrows the table.
         drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
     }
 }
 
-/// What a table has done so far, and what it takes.
+/// What a table has done so far, and the memory it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableStats {
@@ -515,7 +518,7 @@ pub struct TableStats {
     pub entries: usize,
     /// Buckets of the array that entries are in, or are being moved to: eight entries each.
     pub buckets: usize,
-    /// Further buckets that full ones have overflowed into.
+    /// Buckets appended to chains whose buckets were full.
     pub overflow_buckets: usize,
     /// Whether entries are being moved to another array.
     pub growing: bool,
@@ -527,9 +530,9 @@ pub struct TableStats {
     pub most_buckets_moved_by_a_call: usize,
     /// The most bytes of old arrays that a single call of a writer has unmapped.
     pub most_bytes_unmapped_by_a_call: usize,
-    /// Address space for buckets and entries, in bytes. What was not used yet may take no memory.
+    /// Address space for buckets and entries, in bytes. Parts that were never used may take no memory.
     pub bytes: usize,
-    /// Bytes of old arrays that no reader can reach any more, and that the next calls of writers unmap.
+    /// Bytes of old arrays that no reader can reach any more, and that writers unmap in their next calls.
     pub bytes_to_unmap: usize,
 }
 

@@ -1,4 +1,5 @@
-//! Operations on a table as a whole. Each reads through a reader of its own, which it makes for the call.
+//! Operations on a table as a whole. Each reads through the thread's reader in the default domain, or through a new
+//! reader in another one.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -27,7 +28,7 @@ where
     }
 }
 
-/// In the default domain, the thread has a reader already.
+/// In the default domain the thread has a reader already; in any other domain a new one is made.
 pub(super) enum OwnReader {
     OfThread(&'static Reader),
     New(Reader),
@@ -44,7 +45,7 @@ impl Deref for OwnReader {
     }
 }
 
-/// In the [default domain](crate::rcu::default_domain). Of entries with the same key, the last one stays.
+/// In the [default domain](crate::rcu::default_domain). A later entry replaces an earlier one with the same key.
 ///
 /// ```
 /// # use stillpoint::table::Table;
@@ -84,7 +85,7 @@ where
     }
 }
 
-/// Inserts, and replaces what is there.
+/// Inserts the entries. An entry whose key is in the table is replaced.
 ///
 /// # Panics
 /// When the table is full.
@@ -99,7 +100,7 @@ where
     }
 }
 
-/// Inserts, and replaces what is there, in a table that is shared.
+/// As for `Table`, for a table that is shared.
 ///
 /// # Panics
 /// When the table is full.
@@ -116,8 +117,8 @@ where
     }
 }
 
-/// A table of the same domain, with the same hasher, limit and reclaimer. Not an instant: what is inserted and removed
-/// meanwhile may be missing.
+/// A table of the same domain, with the same hasher, limit and reclaimer. Not a snapshot: entries that are inserted or
+/// removed meanwhile may be missing.
 ///
 /// # Panics
 /// If there is no memory.
@@ -132,7 +133,7 @@ where
         let reader = self.own_reader();
         let guard = reader.pin();
         for (key, value) in self.within(&guard).iter() {
-            // The limit may be reached when entries were replaced meanwhile.
+            // The limit may be reached if entries were replaced meanwhile.
             if let Err(Full(..)) = clone.insert(key.clone(), value.clone()) {
                 break;
             }
@@ -141,7 +142,7 @@ where
     }
 }
 
-/// Whether both have the same keys with the same values. Not an instant.
+/// Whether both have the same keys with the same values. Not atomic.
 impl<K, V, S, T> PartialEq<Table<K, V, T>> for Table<K, V, S>
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -168,7 +169,7 @@ where
 {
 }
 
-/// The entries, in no order. Not an instant.
+/// The entries, in no order. Not a snapshot.
 impl<K, V, S> fmt::Debug for Table<K, V, S>
 where
     K: Hash + Eq + fmt::Debug + Send + Sync + 'static,
@@ -193,7 +194,7 @@ mod serde {
     use super::{default_domain, Table};
     use crate::table::TableBuilder;
 
-    /// As a map. Not an instant.
+    /// As a map. Not a snapshot.
     impl<K, V, S> Serialize for Table<K, V, S>
     where
         K: Serialize + Hash + Eq + Send + Sync + 'static,
@@ -203,7 +204,7 @@ mod serde {
         fn serialize<F: Serializer>(&self, serializer: F) -> Result<F::Ok, F::Error> {
             let reader = self.own_reader();
             let guard = reader.pin();
-            // The length is not given in advance: entries may come and go until all are written.
+            // The length is not given in advance: it may change while the entries are written.
             serializer.collect_map(self.within(&guard).iter())
         }
     }

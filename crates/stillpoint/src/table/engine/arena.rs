@@ -1,14 +1,15 @@
-//! Where the entries live: slots that never move, found by index, used again through lists of free ones.
+//! Memory for the entries: slots that never move, found by index, and used again through free lists.
 //!
-//! A free slot holds the index of the next free one in its own memory. The lists are short-lived locks, and a thread that
-//! finds one taken turns to the next. With each list goes a run of slots that were never used, so that threads meet at
-//! the counter of those only now and then; a list that has come to its end takes what another one has, or a new run.
+//! A free slot holds the index of the next free one in its own memory. Each list has a lock that is held for a short
+//! time; a thread that finds it taken tries the next list. Each list also has a run of fresh slots, which were never
+//! used, so that threads seldom contend for the counter of fresh slots. A list that has become empty takes over another
+//! list, or takes a new run.
 
 use std::cell::UnsafeCell;
 #[cfg(not(loom))]
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-// Not modelled: the lists hand memory over, under a lock.
+// Not modelled: the lists are used only under their locks.
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crossbeam_utils::CachePadded;
@@ -25,14 +26,14 @@ pub(crate) struct Pair<K, V> {
     pub(crate) value: V,
 }
 
-/// Memory of one entry. Never of size zero, so that each entry has an address of its own.
+/// Memory of one entry. Its size is never zero, so that each entry has its own address.
 pub(crate) struct Slot<K, V>(UnsafeCell<Contents<K, V>>);
 
-/// Shared memory; apart in a model, where a late reader is to find what the pair was.
+/// The index and the pair share memory; in a model they do not, so that a late reader still finds the old pair.
 #[cfg(not(loom))]
 #[repr(C)]
 union Contents<K, V> {
-    /// Of a free slot: the index of the next free one.
+    /// In a free slot: the index of the next free one.
     next: u32,
     pair: ManuallyDrop<Pair<K, V>>,
 }
@@ -51,12 +52,12 @@ unsafe impl<K, V> Zeroed for Slot<K, V> {
     }
 }
 
-// SAFETY: a slot is a place in memory; who may use its contents is up to the table, which asks for `Send + Sync`.
+// SAFETY: a slot is only memory. The table decides which thread uses its contents, and demands `Send + Sync` of them.
 unsafe impl<K: Send, V: Send> Send for Slot<K, V> {}
 // SAFETY: as above.
 unsafe impl<K: Send + Sync, V: Send + Sync> Sync for Slot<K, V> {}
 
-/// What a lookup needs of an arena, in registers.
+/// The part of an arena that a lookup needs, small enough for registers.
 pub(crate) struct Lens<'a, K, V> {
     first: *mut Slot<K, V>,
     len: usize,
@@ -95,39 +96,40 @@ impl<'a, K, V> Lens<'a, K, V> {
 /// The pair in a slot.
 #[inline(always)]
 fn pair_in<K, V>(slot: *mut Slot<K, V>) -> NonNull<Pair<K, V>> {
-    // SAFETY: slots are in slabs, which do not start at null; no reference to the contents is made.
+    // SAFETY: slots are in slabs, which do not start at null. No reference to the contents is made.
     unsafe { NonNull::new_unchecked((&raw mut (*(*slot).0.get()).pair).cast()) }
 }
 
-/// Lists of free slots.
+/// Number of free lists.
 const LISTS: usize = 8;
 /// Fresh slots that a list takes at a time.
 const RUN: u32 = 32;
 
-/// Slots beside the limit, for entries that replace others: a replacement takes a second slot until readers have passed.
-/// They have the first indices; but slots are alike, and whatever slot is given back first fills the spare ones up.
+/// Spare slots beyond the limit, for entries that replace others: a replacement takes a second slot until no reader can
+/// hold the old entry. They have the first indices at the beginning. But slots are interchangeable: while a spare slot
+/// is owed, any slot that is freed becomes a spare one.
 pub(crate) const SPARE: u32 = if cfg!(loom) { 1 } else { 64 };
 
 pub(crate) struct Arena<K, V> {
     slots: Chunks<Slot<K, V>>,
     /// Slots from this index on were never used.
     fresh: CachePadded<AtomicU32>,
-    /// No index reaches this.
+    /// All indices are below this.
     limit: u32,
-    /// Spare slots that are in use. Changed only by the holder of the lock of `spare`.
+    /// Number of spare slots in use. Changed only under the lock of `spare`.
     owed: AtomicU32,
-    /// As `fresh`, for spare slots; for the holder of the same lock.
+    /// As `fresh`, for spare slots. Used only under the lock of `spare`.
     fresh_spare: AtomicU32,
     /// Spare slots that are free again.
     spare: FreeList,
     free: [CachePadded<FreeList>; LISTS],
-    /// How often all of one list has gone to another one. Changed by holders of both locks.
+    /// How often one list has taken over another. Changed only under both locks.
     moves: AtomicU32,
 }
 
 impl<K, V> Arena<K, V> {
-    /// For `slots` entries before it allocates again, and `limit` in all, beside the spare ones; `None` when there is no
-    /// memory.
+    /// With memory for `slots` entries before it allocates again, and at most `limit` entries, beside the spare slots.
+    /// `None` when there is no memory.
     pub(crate) fn new(slots: usize, limit: Option<usize>, touch: Touch) -> Option<Self> {
         // The index 0 means that there is no entry.
         let first = 1 + SPARE;
@@ -146,7 +148,7 @@ impl<K, V> Arena<K, V> {
         })
     }
 
-    /// A slot, which is the caller's alone; `None` when the limit is reached or there is no memory.
+    /// A slot, which the caller then owns; `None` when the limit is reached or there is no memory.
     #[inline(always)]
     pub(crate) fn allocate(&self, hint: usize) -> Option<u32> {
         let Some(list) = self.free[hint % LISTS].try_lock() else { return self.refill(hint, None) };
@@ -157,13 +159,13 @@ impl<K, V> Arena<K, V> {
         self.refill(hint, Some(list))
     }
 
-    /// For who has found his list empty, or taken: all that another one has, or a run of fresh slots.
+    /// For a thread that found its list empty or locked: takes over another list, or takes a run of fresh slots.
     #[cold]
     #[inline(never)]
     fn refill(&self, hint: usize, own: Option<Held<'_>>) -> Option<u32> {
         let lists = || (1..=LISTS).map(|turn| &self.free[hint.wrapping_add(turn) % LISTS]);
         if let Some(own) = own.or_else(|| lists().find_map(|list| list.try_lock())) {
-            // It may be another one's list, which is not empty.
+            // It may be another thread's list, which may have slots.
             let found = self.take(&own);
             if found.is_some() {
                 return found;
@@ -177,8 +179,9 @@ impl<K, V> Arena<K, V> {
                 return found;
             }
         }
-        // There is nothing fresh, or every list is taken: these are waited for. What moves to a list that was looked at is seen
-        // in the next round: whoever finds a list empty for that comes after the move.
+        // There are no fresh slots, or every list is locked: wait for the locks. Slots may move to a list that was
+        // already searched. A thread that finds a list empty because of that takes its lock after the move, so it sees
+        // `moves` changed, and searches again.
         loop {
             let moves = self.moves.load(Ordering::Relaxed);
             let found = lists().find_map(|list| self.take(&list.lock())).or_else(|| {
@@ -191,14 +194,14 @@ impl<K, V> Arena<K, V> {
         }
     }
 
-    /// All of a list goes to one that is empty.
+    /// Moves everything from one list to an empty one.
     fn take_over(&self, to: &Held<'_>, from: &Held<'_>) {
         to.take_over(from);
         // Relaxed: ordered by the locks.
         self.moves.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A slot of a list, or of its run.
+    /// Takes a slot from a list, or from its run.
     #[inline(always)]
     fn take(&self, list: &Held<'_>) -> Option<u32> {
         let found = self.pop(list);
@@ -208,7 +211,7 @@ impl<K, V> Arena<K, V> {
         list.next_of_run()
     }
 
-    /// A spare slot, for an entry that takes another one's place; `None` when all of them are in use.
+    /// A spare slot, for an entry that replaces another; `None` when all are in use.
     pub(crate) fn allocate_spare(&self) -> Option<u32> {
         let spare = self.spare.lock();
         // Relaxed throughout: the lock orders its holders.
@@ -235,15 +238,15 @@ impl<K, V> Arena<K, V> {
     }
 
     fn push(&self, list: &Held<'_>, index: u32) {
-        // SAFETY: the slot is the caller's, who has it from `free`; the list is locked.
+        // SAFETY: the caller owns the slot, by the contract of `free`; the list is locked.
         unsafe { (*(*self.slots.get(index)).0.get()).next = list.head() };
         list.set_head(index);
         list.count(1);
     }
 
-    /// Gives a list that has come to its end a run of fresh slots, and takes the first of them.
+    /// Gives an empty list a run of fresh slots, and takes the first of them.
     fn take_run(&self, list: &Held<'_>) -> Option<u32> {
-        // Relaxed, both: the memory of a fresh slot is nobody's, and its chunk is published by `ensure`.
+        // Relaxed, both: no thread has used the memory of a fresh slot, and `ensure` publishes its chunk.
         let mut fresh = self.fresh.load(Ordering::Relaxed);
         loop {
             if fresh >= self.limit || !self.slots.ensure(fresh) {
@@ -260,10 +263,10 @@ impl<K, V> Arena<K, V> {
         }
     }
 
-    /// Makes slots for `additional` entries, with their pages, unless there are as many that were given back. False when
-    /// there is no memory, or the limit is below.
+    /// Makes slots for `additional` entries, free ones included, and touches the pages of new ones. False when there is
+    /// no memory, or the limit is too low.
     pub(crate) fn reserve(&self, additional: usize) -> bool {
-        // Relaxed: slots that are taken meanwhile are not the caller's.
+        // Relaxed: slots that other threads take meanwhile are not reserved for the caller.
         let mut fresh = self.fresh.load(Ordering::Relaxed);
         let missing = additional.saturating_sub(self.free.iter().map(|list| list.len()).sum());
         let Some(end) = u32::try_from(missing).ok().and_then(|more| fresh.checked_add(more)) else {
@@ -281,14 +284,15 @@ impl<K, V> Arena<K, V> {
         true
     }
 
-    /// Gives a slot back, whose pair is gone.
+    /// Frees a slot, whose pair has been dropped or moved out.
     ///
     /// # Safety
-    /// The slot came from [`allocate`](Arena::allocate) or [`allocate_spare`](Arena::allocate_spare), and is the caller's
-    /// alone.
+    /// The slot came from [`allocate`](Arena::allocate) or [`allocate_spare`](Arena::allocate_spare), and only the
+    /// caller has it.
     pub(crate) unsafe fn free(&self, index: u32, hint: usize) {
-        // Relaxed: who took a spare slot comes before whoever frees the entry that it has replaced. So that one finds it
-        // owed, unless another slot was given back for it: no spare slot stays owed behind its last chance.
+        // Relaxed: a spare slot is counted in `owed` before the entry that it replaces is retired, so before that entry
+        // is freed. The thread that frees the entry therefore finds the slot owed, unless another freed slot has
+        // already become the spare one. So no spare slot stays owed.
         if self.owed.load(Ordering::Relaxed) > 0 && self.fill_up(index) {
             return;
         }
@@ -297,7 +301,7 @@ impl<K, V> Arena<K, V> {
         self.push(&list, index);
     }
 
-    /// Makes a slot a spare one, if one is owed.
+    /// Makes a slot a spare one, if one is owed. Returns whether it did.
     #[cold]
     fn fill_up(&self, index: u32) -> bool {
         let spare = self.spare.lock();
@@ -334,7 +338,7 @@ impl<K, V> Arena<K, V> {
 #[derive(Default)]
 struct FreeList {
     lock: TryLock<()>,
-    /// Changed only by the holder of the lock, as what follows.
+    /// Changed only under the lock, as the fields below.
     head: AtomicU32,
     len: AtomicU32,
     /// The run: fresh slots from the first index to the second.
@@ -343,12 +347,12 @@ struct FreeList {
 }
 
 impl FreeList {
-    /// Whether a lock is worth its price.
+    /// Whether it is worth taking the lock.
     fn seems_filled(&self) -> bool {
         self.len() > 0
     }
 
-    /// Free slots, those of the run included.
+    /// Number of free slots, including the run.
     fn len(&self) -> usize {
         // Relaxed: counts that may be old by the time they are read.
         let run = self.end_of_run.load(Ordering::Relaxed).saturating_sub(self.run.load(Ordering::Relaxed));
@@ -372,7 +376,7 @@ struct Held<'l> {
 }
 
 impl Held<'_> {
-    // Relaxed, in all of these: the lock orders its holders.
+    // Relaxed in all of these methods: the lock orders its holders.
     fn head(&self) -> u32 {
         self.list.head.load(Ordering::Relaxed)
     }
@@ -401,7 +405,7 @@ impl Held<'_> {
         self.list.end_of_run.store(end, Ordering::Relaxed);
     }
 
-    /// All that another list has; this one has nothing.
+    /// Takes everything from another list. This list is empty.
     fn take_over(&self, other: &Held<'_>) {
         let take = |from: &AtomicU32, to: &AtomicU32| {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -428,14 +432,14 @@ mod tests {
         assert_eq!(taken, [first, first + 1, first + 2, first + 3, first + 4]);
         assert_eq!(arena.allocate(0), None);
         let addresses: std::collections::HashSet<_> = taken.iter().map(|&index| arena.pair(index)).collect();
-        assert_eq!(addresses.len(), 5, "entries of size zero have addresses of their own");
+        assert_eq!(addresses.len(), 5, "each entry of size zero has its own address");
         assert!(taken.iter().all(|&index| arena.index_of(arena.pair(index)) == index));
         // SAFETY: allocated above, and given back once.
         unsafe { arena.free(first + 2, 7) };
         assert_eq!((arena.allocate(1), arena.allocate(1)), (Some(first + 2), None));
     }
 
-    /// Beside the limit there are that many spare slots, and a slot that is given back fills them up first.
+    /// There are `SPARE` slots beside the limit, and freed slots fill them up first.
     #[test]
     fn spare_slots_are_filled_up_first() {
         let arena = Arena::<u64, u64>::new(2, Some(3), Touch::Lazily).unwrap();
@@ -473,7 +477,7 @@ mod tests {
         assert!(arena.allocate(3).is_some() && arena.reserve(MOST - 1) && !arena.reserve(MOST));
     }
 
-    /// A list that has come to its end takes all that another one has before it takes fresh slots.
+    /// An empty list takes over another list before it takes fresh slots.
     #[test]
     fn fresh_slots_come_last() {
         let arena = Arena::<u64, u64>::new(2, None, Touch::Lazily).unwrap();
@@ -484,11 +488,11 @@ mod tests {
         taken.sort_unstable();
         again.sort_unstable();
         assert_eq!(again, taken);
-        assert_eq!(arena.allocate(1), Some(taken[0] + RUN), "there is none left");
+        assert_eq!(arena.allocate(1), Some(taken[0] + RUN), "only fresh slots are left");
     }
 
-    /// Where another thread takes all of them over just then. Wherever that finds the one who asks, it gets a slot; most often
-    /// behind the list to which they go.
+    /// Another thread moves all free slots between lists during `allocate`. The caller gets a slot, whichever lists it
+    /// has already searched; most often it has passed the list that the slots move to.
     #[test]
     fn free_slots_that_move_are_not_missed() {
         for _ in 0..20 {
@@ -508,7 +512,7 @@ mod tests {
         }
     }
 
-    /// Whoever asks gets the slot that was given back, by whomever.
+    /// A thread of any list gets a slot that was freed into any list.
     #[test]
     fn slots_of_every_list_serve_everybody() {
         let arena = Arena::<u64, u64>::new(2, Some(1), Touch::Lazily).unwrap();
@@ -522,7 +526,7 @@ mod tests {
         }
     }
 
-    /// A free slot is found in a list that is locked, if not at once.
+    /// A free slot in a locked list is found, after a wait for the lock.
     #[test]
     fn a_list_that_is_taken_is_waited_for() {
         const MEETINGS: u32 = if cfg!(miri) { 5 } else { 50 };
@@ -553,10 +557,10 @@ mod tests {
             }
             done.store(true, Ordering::Relaxed);
         });
-        assert_eq!(missed.into_inner(), 0, "nobody else takes a slot");
+        assert_eq!(missed.into_inner(), 0, "no other thread takes a slot");
     }
 
-    /// The last one that is owed may be given back by another thread between the look and the lock.
+    /// Another thread may give back the last owed slot between the check and the lock.
     #[test]
     fn no_slot_becomes_a_spare_one_that_is_not_owed() {
         let arena = Arena::<u64, u64>::new(2, Some(2), Touch::Lazily).unwrap();

@@ -1,8 +1,8 @@
 //! One array of buckets, with the overflow buckets of its chains.
 //!
-//! What is freed when an array is outgrown is its memory for buckets. The `Array` itself, some hundred bytes, stays as
-//! long as the table: one for each time that the table grows or shrinks. So a reference to an `Array` is always valid, and
-//! figures are read without a lock or a hazard slot.
+//! When a table has moved to another array, the memory of the old buckets is freed. The `Array` itself, a few hundred
+//! bytes, stays as long as the table: one for each time that the table grows or shrinks. So a reference to an `Array`
+//! is always valid, and statistics are read without a lock or a hazard slot.
 
 use std::mem::ManuallyDrop;
 use std::ptr;
@@ -13,35 +13,36 @@ use super::slab::{Slab, Touch};
 use super::stripe::STRIPES;
 use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-/// Entries for each bucket at which an array has to grow. At five of eight, one bucket in fifteen overflows.
+/// Mean number of entries in a bucket from which on an array has to grow. At five of eight, one bucket in fifteen
+/// overflows.
 const LOAD: usize = if cfg!(loom) { 1 } else { 5 };
 
 #[derive(Debug)]
 pub(crate) struct Array {
-    /// Given up by [`take_slabs`](Array::take_slabs), as the overflow buckets.
+    /// [`take_slabs`](Array::take_slabs) moves them out, as the overflow buckets.
     buckets: ManuallyDrop<Slab<Bucket>>,
     mask: usize,
-    /// Overflow buckets, from the index 1 on. They stay in their chains until all are given up.
+    /// Overflow buckets, from index 1 on. They stay in their chains until all buckets are moved out.
     overflow: ManuallyDrop<Chunks<Bucket>>,
-    /// Whether the buckets were given up.
+    /// Whether `take_slabs` was called.
     gone: AtomicBool,
     /// Index of the first overflow bucket that was never used.
     fresh: AtomicU32,
-    /// The larger or smaller array that this one's entries move to, once there is one.
+    /// The larger or smaller array that the entries move to, once it exists.
     next: AtomicPtr<Array>,
-    /// Stripes whose buckets have all moved.
+    /// Number of stripes whose buckets have all moved.
     stripes_moved: AtomicUsize,
     stripe_limit: usize,
     #[cfg(loom)]
     witness: Witness,
 }
 
-/// Tells a model of a lookup in an array that does not come before its free.
+/// Reports to a model a lookup in an array that does not happen before the array's free.
 #[cfg(loom)]
 #[derive(Debug)]
 struct Witness(loom::cell::UnsafeCell<bool>);
 
-// SAFETY: written only by `end`; that this comes after every read is what the models check.
+// SAFETY: written only by `end`; the models check that this happens after every read.
 #[cfg(loom)]
 unsafe impl Sync for Witness {}
 // SAFETY: as above.
@@ -63,7 +64,7 @@ impl Witness {
 }
 
 impl Array {
-    /// Number of buckets for `entries` without growth; `None` when that is beyond what can be addressed.
+    /// Number of buckets for `entries` without growth; `None` above the maximum.
     pub(crate) fn len_for(entries: usize) -> Option<usize> {
         entries.div_ceil(LOAD).max(STRIPES).checked_next_power_of_two().filter(|&len| len <= 1 << 31)
     }
@@ -95,14 +96,15 @@ impl Array {
         self.mask + 1
     }
 
-    /// The memory of the buckets, which the caller owns from now on.
+    /// Moves the buckets out: the caller owns their memory from now on.
     ///
     /// # Safety
-    /// Called once, by a thread that has synchronized with all that have used the buckets; none does later.
+    /// Called once, by a thread that has synchronized with all threads that used the buckets. None uses them later.
     pub(crate) unsafe fn take_slabs(&self) -> impl Iterator<Item = Slab<Bucket>> + '_ {
         // Relaxed: read only by the drop.
         self.gone.store(true, Ordering::Relaxed);
-        // SAFETY: neither is dropped, being in `ManuallyDrop`; the caller takes each once, and nobody uses them.
+        // SAFETY: neither is dropped, since both are in `ManuallyDrop`. Each is taken once, and no thread uses them any
+        // more.
         let (buckets, overflow) =
             unsafe { (Slab::from_raw(self.buckets.start(), self.buckets.len()), self.overflow.take()) };
         std::iter::once(buckets).chain(overflow)
@@ -114,9 +116,9 @@ impl Array {
         self.witness.end();
     }
 
-    /// Whether the buckets were given up. Only for a caller that nobody else shares the table with.
+    /// Whether `take_slabs` was called. Only for a caller with exclusive access to the table.
     pub(crate) fn is_gone(&self) -> bool {
-        // Relaxed: a caller that nobody shares the table with has synchronized with all who have used it.
+        // Relaxed: a caller with exclusive access has synchronized with all threads that used the table.
         self.gone.load(Ordering::Relaxed)
     }
 
@@ -129,55 +131,57 @@ impl Array {
         hash as usize & self.mask
     }
 
-    /// The bits of a hash that a bucket keeps for the next growths.
+    /// The bits of a hash that a bucket keeps for later growths.
     #[inline(always)]
     pub(crate) fn bits_of(&self, hash: u64) -> u32 {
         (hash >> self.window()) as u32 & ((1 << BITS) - 1)
     }
 
-    /// Position of the lowest of these bits: they are those of the index of every array up to one of 2^12 buckets, or of 2^24,
-    /// or of any size. So keys are hashed again only when these sizes are reached.
+    /// Position of the lowest of these bits. Below 2^12 buckets, the kept bits contain the index bits of every array of
+    /// up to 2^12 buckets. Below 2^24 buckets, they contain the further index bits of arrays of up to 2^24 buckets;
+    /// from 2^24 on, of any array. So keys are hashed again only when a table grows to 2^12 and to 2^24 buckets.
     #[inline(always)]
     fn window(&self) -> u32 {
         self.len().ilog2() / BITS * BITS
     }
 
-    /// Whether the bits that are kept here are those that `next` keeps, and so also those that it has more in its index.
+    /// Whether the bits kept here are the same that `next` keeps. Then they also contain the additional index bits of
+    /// `next`.
     pub(crate) fn knows(&self, next: &Array) -> bool {
         self.window() == next.window()
     }
 
-    /// The hash of the entry in the slot of a bucket, as far as it is kept.
+    /// The bits kept of the hash of a slot's entry, at their position in the hash.
     pub(crate) fn known(&self, bucket: &Bucket, slot: usize) -> u64 {
         u64::from(bucket.bits(slot)) << self.window()
     }
 
-    /// A hash with the lower bits that lead to `index`.
+    /// `hash`, with its lower bits replaced by those of `index`.
     pub(crate) fn at_index(&self, hash: u64, index: usize) -> u64 {
         hash & !(self.mask as u64) | index as u64
     }
 
-    /// The chains of `next` that the entries of the chain at `index` move to: several of a larger array; one of a smaller
-    /// one, to which others move, too.
+    /// The chains of `next` that the entries of the chain at `index` move to. In a larger array, there are several. In
+    /// a smaller array there is one, and other chains move to it, too.
     pub(crate) fn targets(&self, index: usize, next: &Array) -> std::iter::StepBy<std::ops::Range<usize>> {
         (index & next.mask..next.len()).step_by(self.len())
     }
 
     pub(crate) fn bucket(&self, index: usize) -> &Bucket {
         assert!(index <= self.mask, "the index is masked");
-        // SAFETY: within the slab, which is not freed before its users are gone: the holders of stripes that are in this
-        // array, readers in a region, and readers that have pinned it.
+        // SAFETY: within the slab, which is freed only when it has no users any more: holders of stripes that are in
+        // this array, readers in a region, and readers that have pinned it.
         unsafe { &*self.buckets.start().add(index) }
     }
 
-    /// The bucket behind a link that is neither [`END`] nor [`MOVED`].
+    /// The bucket that a link leads to; the link is neither [`END`] nor [`MOVED`].
     #[inline(never)]
     pub(crate) fn overflow(&self, link: u32) -> &Bucket {
-        // SAFETY: links are made by `append` of this array, after `ensure`, and read by acquire loads.
+        // SAFETY: `append` of this array made the link, after `ensure`, and links are read by acquire loads.
         unsafe { &*self.overflow.get(link) }
     }
 
-    /// The bucket at `index` and those that it has overflowed into, as far as the chain does not end in a move.
+    /// The bucket at `index` and its overflow buckets, up to the first link that is [`END`] or [`MOVED`].
     pub(crate) fn chain(&self, index: usize) -> impl Iterator<Item = &Bucket> {
         std::iter::successors(Some(self.bucket(index)), |bucket| match bucket.link() {
             END | MOVED => None,
@@ -185,8 +189,8 @@ impl Array {
         })
     }
 
-    /// Appends an overflow bucket to a chain, of which `last` is the last bucket. `None` when there is no memory.
-    /// For the holder of the stripe's lock.
+    /// Appends an overflow bucket to the chain that ends with `last`. `None` when there is no memory. For the holder of
+    /// the stripe's lock.
     pub(crate) fn append(&self, last: &Bucket) -> Option<&Bucket> {
         // Relaxed throughout: the bucket is published by its link, and its chunk by `ensure`.
         let mut fresh = self.fresh.load(Ordering::Relaxed);
@@ -205,8 +209,8 @@ impl Array {
         Some(bucket)
     }
 
-    /// A free slot of the chain at `index`, which is lengthened if it has none. `None` when there is no memory. For
-    /// the holder of the stripe's lock.
+    /// A free slot of the chain at `index`. Appends a bucket if there is none. `None` when there is no memory. For the
+    /// holder of the stripe's lock.
     pub(crate) fn room(&self, index: usize) -> Option<(&Bucket, usize)> {
         let mut last = self.bucket(index);
         for bucket in self.chain(index) {
@@ -224,7 +228,7 @@ impl Array {
         self.fresh.load(Ordering::Relaxed) as usize - 1
     }
 
-    /// Number of buckets, those of the chains included.
+    /// Number of buckets, including the overflow buckets.
     pub(crate) fn total(&self) -> usize {
         self.len() + self.overflowed()
     }
@@ -237,7 +241,8 @@ impl Array {
         }
     }
 
-    /// The array that this one moves to, or has moved to. As it came from its box: the table's drop makes one of it.
+    /// The array that this one moves to, or has moved to: the pointer from `Box::into_raw`, which the table's drop
+    /// makes a box again.
     #[inline]
     pub(crate) fn next_raw(&self) -> *mut Array {
         // Acquire: pairs with the release in `try_set_next`.
@@ -251,15 +256,17 @@ impl Array {
         unsafe { self.next_raw().as_ref() }
     }
 
-    /// False when there is one already.
+    /// Sets the next array. False when there is one already.
     pub(crate) fn try_set_next(&self, next: *mut Array) -> bool {
-        // Release: publishes the array. Relaxed on failure: nothing is followed.
+        // Release: publishes the array, and pairs with the acquire in `next_raw`. Relaxed on failure: the pointer is
+        // not followed.
         self.next.compare_exchange(ptr::null_mut(), next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Counts a stripe that has moved; true for the last one.
     pub(crate) fn count_moved_stripe(&self) -> bool {
-        // AcqRel: whoever counts last comes after all that the others did to the array, and may retire it.
+        // AcqRel: the last count happens after all that the holders of other stripes did to the array, so its thread
+        // may retire the array.
         self.stripes_moved.fetch_add(1, Ordering::AcqRel) + 1 == STRIPES
     }
 
@@ -268,8 +275,8 @@ impl Array {
         self.len() * LOAD
     }
 
-    /// Entries of one stripe from which on it is worth while to count all: four standard deviations above the mean of
-    /// a full array.
+    /// Number of entries of one stripe above which it is worth counting the entries of all: four standard deviations
+    /// above the mean in a full array.
     pub(crate) fn stripe_limit(&self) -> usize {
         self.stripe_limit
     }
@@ -279,24 +286,25 @@ impl Array {
         self.len() * size_of::<Bucket>() + self.overflow.bytes()
     }
 
-    /// For an array whose every page is in use: the kernel may gather small pages then. Overflow buckets are not, and
-    /// the first touch of a huge page would take the kernel milliseconds.
+    /// Allows the kernel to gather small pages into huge ones, once every page of the buckets is in use. Not for
+    /// overflow buckets: not all of theirs are in use, and the first touch of a huge page takes the kernel
+    /// milliseconds.
     pub(crate) fn allow_huge_pages(&self) {
         self.buckets.allow_huge_pages();
     }
 }
 
-/// The table's drop, or that of an array which was never part of one.
+/// Called by the table's drop, or for an array that was never part of a table.
 impl Drop for Array {
     fn drop(&mut self) {
         if !self.is_gone() {
-            // SAFETY: the owner has it to itself, and the buckets were not taken before.
+            // SAFETY: the owner has exclusive access, and the buckets were not taken before.
             unsafe { self.take_slabs() }.for_each(drop);
         }
     }
 }
 
-/// What a lookup needs of an array, in registers.
+/// The part of an array that a lookup needs, small enough for registers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View<'a> {
     buckets: *const Bucket,
@@ -310,8 +318,8 @@ impl<'a> View<'a> {
     pub(crate) fn bucket(&self, hash: u64) -> &'a Bucket {
         #[cfg(loom)]
         self.array.witness.read();
-        // SAFETY: masked, so within the slab, which is not freed before its user is gone (see `Inner::view_in_region` and
-        // `Pins`).
+        // SAFETY: masked, so within the slab, which is not freed while this view is used (see `Inner::view_in_region`
+        // and `Pins`).
         unsafe { &*self.buckets.add(hash as usize & self.mask) }
     }
 }

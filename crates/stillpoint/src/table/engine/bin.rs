@@ -1,8 +1,8 @@
-//! Removed entries on their way to being freed.
+//! Removed entries, until they are freed.
 //!
-//! Some retire lists, each behind a lock that nobody waits for: a writer takes the first that is free, and leaves its
-//! entry on a stack when all are taken. So no writer waits for another one, nor for a reader, and an entry is
-//! never lost: what cannot be freed yet stays, and its memory with it.
+//! A few retire lists, each behind a lock that is only tried: a writer takes the first free one, and pushes its entry
+//! on a stack when all are taken. So a writer waits neither for another writer nor for a reader. No entry is lost: one
+//! that cannot be freed yet stays, and its memory with it.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
@@ -22,25 +22,26 @@ use stillpoint_sys::sync::atomic::Ordering;
 use stillpoint_sys::sync::{Locked, TryLock};
 
 const SHARDS: usize = if cfg!(loom) { 1 } else { 4 };
-/// Destructors that one call of a writer runs at the most.
+/// The most destructors that one call of a writer runs.
 const FREED_PER_CALL: usize = 32;
-/// Writers that follow one another faster than this poll once for several of them,
+/// Several calls of writers within this time share one poll.
 const INTERVAL: u64 = 5 * TICKS_PER_MICRO;
-/// but not for more than that many, a power of two,
+/// The most calls that share one poll; a power of two.
 const POLLED_TOGETHER: usize = FREED_PER_CALL;
-/// and each of them when that many objects wait.
+/// From this number of waiting objects on, each call polls.
 const BACKLOG: usize = 2 * GATHERED * PACE.batch;
-/// Removed entries are small, and nobody counts on their memory: those that are few wait longer for a heavy fence than elsewhere.
+/// Removed entries are small, and the program does not depend on their memory. So a few of them wait longer for a heavy
+/// fence than objects elsewhere.
 const PACE: Pace =
     Pace { interval: Duration::from_micros(if cfg!(loom) { 0 } else { 200 }), ..Pace::DEFAULT };
-/// The room for entries is limited by the arena, if at all.
+/// The arena limits the number of entries, if anything does.
 const UNLIMITED: Limits = Limits { objects: usize::MAX, bytes: usize::MAX };
-/// A writer looks at a shard of the others at every so many of its own polls.
+/// A writer with nothing pending in its own shard polls another shard once in this number of calls.
 const FOREIGN: usize = 16;
 
 pub(crate) struct Bin {
     shards: [CachePadded<Shard>; SHARDS],
-    /// What found every shard taken.
+    /// Entries that were retired while every shard was locked.
     stack: Stack,
     stacked: AtomicUsize,
 }
@@ -48,7 +49,7 @@ pub(crate) struct Bin {
 struct Shard {
     /// Length of the retire list, written under the lock.
     pending: AtomicUsize,
-    /// Calls of writers, to poll at some of them.
+    /// Calls of writers, some of which poll.
     turns: AtomicUsize,
     /// When a writer polled last, in ticks.
     polled: AtomicU64,
@@ -70,7 +71,7 @@ impl Bin {
         }
     }
 
-    /// Takes in what was unlinked just now. Never waits, and frees nothing.
+    /// Takes an entry that was just unlinked. Never waits, and frees nothing.
     pub(crate) fn put(&self, garbage: Garbage, hint: usize) {
         match self.any(hint) {
             Some(mut shard) => shard.list.retire(garbage),
@@ -78,8 +79,9 @@ impl Bin {
         }
     }
 
-    /// As [`put`](Bin::put), and then [`poll`](Bin::poll), under one lock. Only the caller's own shard is polled: if that is
-    /// taken, it may be by a poll whose destructor calls this, and destructors must not nest from shard to shard.
+    /// As [`put`](Bin::put), and then [`poll`](Bin::poll), under one lock. Polls only the caller's own shard: if that
+    /// is locked, the holder may be a poll whose destructor made this call, and destructors must not nest from shard to
+    /// shard.
     ///
     /// # Panics
     /// With the panic of a destructor.
@@ -99,8 +101,8 @@ impl Bin {
         self.stack.push(garbage);
     }
 
-    /// Frees a bounded number of what is ready. Never waits; does nothing when nothing is pending here, or when
-    /// another thread is at it.
+    /// Frees a bounded number of the objects that are ready. Never waits. Does nothing when nothing is pending here, or
+    /// when another thread holds the lock.
     ///
     /// # Panics
     /// With the panic of a destructor.
@@ -136,14 +138,14 @@ impl Bin {
         shard.list.poll_own(limit)
     }
 
-    /// Frees all that is ready, whoever left it.
+    /// Frees all that is ready, in every shard.
     ///
     /// # Panics
     /// With the first panic of a destructor, after all that was ready has been freed.
     pub(crate) fn poll_all(&self) -> usize {
         let (mut freed, mut first) = (0, None);
         for shard in 0..SHARDS {
-            // A panic in one is no reason to leave the others.
+            // A panic in one shard must not keep the others from being polled.
             match catch_unwind(AssertUnwindSafe(|| self.poll_shard(shard, usize::MAX))) {
                 Ok(more) => freed += more,
                 Err(panic) => keep_first(&mut first, panic),
@@ -153,7 +155,8 @@ impl Bin {
         freed
     }
 
-    /// As [`poll_all`](Bin::poll_all), for whoever has no room left: starts a grace period at once, whatever the pace.
+    /// As [`poll_all`](Bin::poll_all), for a caller that found no free slot: starts a grace period at once, regardless
+    /// of the pace.
     ///
     /// # Panics
     /// As [`poll_all`](Bin::poll_all).
@@ -187,7 +190,7 @@ impl Bin {
         (0..SHARDS).find_map(|turn| self.shards[hint.wrapping_add(turn) % SHARDS].try_lock())
     }
 
-    /// Frees what belongs to `context` at once.
+    /// Frees the objects of `context` at once. Returns the first panic of a destructor.
     ///
     /// # Safety
     /// No reader can hold an object of `context` any more.
@@ -215,15 +218,15 @@ impl Shard {
         self.list.try_lock().map(|list| Held { shard: self, list })
     }
 
-    /// Number of this call.
+    /// The number of this call.
     fn next_turn(&self) -> usize {
-        // Relaxed, both: a hint, which may be lost.
+        // Relaxed, both: a hint. An increment may be lost.
         let turn = self.turns.load(Ordering::Relaxed).wrapping_add(1);
         self.turns.store(turn, Ordering::Relaxed);
         turn
     }
 
-    /// Whether a writer is to poll: those before have not, or it is long ago, or too much waits.
+    /// Whether a writer should poll: enough calls have passed, or the last poll is long ago, or many objects wait.
     #[inline]
     fn is_due(&self) -> bool {
         if cfg!(loom) || self.next_turn() % POLLED_TOGETHER == 0 {
@@ -239,7 +242,7 @@ impl Shard {
     }
 }
 
-/// A locked shard, which counts what is left in it when it is dropped.
+/// A locked shard. Its drop stores the number of pending objects.
 struct Held<'b> {
     shard: &'b Shard,
     list: Locked<'b, RetireList>,
@@ -260,7 +263,7 @@ mod tests {
     use super::*;
     use crate::rcu::Domain;
 
-    /// Objects that count their destructors in a context, and panic if they are to.
+    /// A context that counts the destructors of its objects, which panic if it says so.
     #[derive(Default)]
     struct Freed {
         count: Cell<usize>,
@@ -277,9 +280,9 @@ mod tests {
                 // SAFETY: each test keeps its context until the end, and has one thread.
                 let freed = unsafe { &*context.cast::<Freed>() };
                 freed.count.set(freed.count.get() + 1);
-                assert!(!freed.panics.get(), "as it is to");
+                assert!(!freed.panics.get(), "a destructor panics");
             }
-            // SAFETY: there is no object to own, and the context stays until the end of the test.
+            // SAFETY: there is no object, and the context stays until the end of the test.
             unsafe { Garbage::in_context(NonNull::dangling(), 8, self.context(), destroy) }
         }
     }
@@ -301,39 +304,39 @@ mod tests {
     fn what_finds_every_shard_taken_is_counted_and_freed() {
         let (freed, bin) = (Freed::default(), bin());
         fill(&bin, &freed);
-        // The pace may let the one from the stack wait for the next grace period.
+        // At this pace, the one from the stack may wait for the next grace period.
         while bin.pending() > 0 {
             bin.poll_all();
             assert_eq!(freed.count.get() + bin.pending(), SHARDS + 1);
         }
     }
 
-    /// Every one is freed, although each destructor panics; the first panic is handed back.
+    /// Every object is freed, although each destructor panics; the first panic is handed back.
     #[test]
     fn a_table_that_goes_frees_what_is_left_anywhere() {
         for panics in [false, true] {
             let (freed, mut bin) = (Freed::default(), bin());
             freed.panics.set(panics);
             fill(&bin, &freed);
-            // SAFETY: nobody reads what is not there.
+            // SAFETY: the objects do not exist, so no reader holds one.
             let panic = unsafe { bin.free_unreachable(freed.context()) };
             assert_eq!((panic.is_some(), freed.count.get()), (panics, SHARDS + 1));
         }
     }
 
-    /// A writer looks after the shards of threads that write no more.
+    /// A writer also polls the shards of threads that have stopped writing.
     #[test]
     fn what_is_left_in_any_shard_is_freed_by_the_polls_of_one_writer() {
         for left in 0..SHARDS {
             let (freed, bin) = (Freed::default(), bin());
             bin.put(freed.garbage(), left);
-            // The first look at a shard may begin its grace period, and the second one free what waits.
+            // The first poll of a shard may begin its grace period, and the second one free the object.
             (0..2 * (SHARDS + 1) * FOREIGN).for_each(|_| bin.poll(left + 1));
             assert_eq!(freed.count.get(), 1, "from {left}");
         }
     }
 
-    /// Whatever the pace: what was put just now is freed at once, again and again.
+    /// Regardless of the pace, an object that was just put there is freed at once, in every round.
     #[test]
     fn pressure_waits_for_no_pace() {
         let (freed, bin) = (Freed::default(), bin());

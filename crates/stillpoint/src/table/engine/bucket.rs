@@ -4,27 +4,27 @@
 //!   bytes  0..16   8 tags of 16 bits: 0, or bits of the hash of the key in the slot
 //!         16..48   8 words of 32 bits: 0, or the index of an entry
 //!         48..52   link: nothing, the next bucket of the chain, or "moved to the next array"
-//!         52..64   12 more bits of each hash, for whoever moves the entries to a larger array
+//!         52..64 12 more bits of each hash, for movers to a larger array
 //! ```
 //!
-//! The word is what counts: an entry is in the table while a word holds its index. A tag is a hint that is never
-//! missing: it is set before the word and cleared after it. All are changed by the holder of the stripe's lock
-//! alone, so that plain stores suffice.
+//! The word decides: an entry is in the table while a word holds its index. A tag is a hint that is never missing: it
+//! is set before the word and cleared after it. Only the holder of the stripe's lock changes tags, words and links, so
+//! atomic stores suffice, without read-modify-write operations.
 
-// Not modelled: what is handed over under a lock.
+// Not modelled: accessed only under the stripe's lock.
 use std::sync::atomic::{AtomicU32 as Unmodelled32, AtomicU8};
 
 use super::slab::Zeroed;
 use crate::table::orders;
 use stillpoint_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Tags in one word of them.
+/// Tags in one 64-bit word.
 const LANES: usize = 4;
 const TAG_WORDS: usize = if cfg!(loom) { 1 } else { 2 };
 /// Entries of one bucket.
 pub(crate) const SLOTS: usize = TAG_WORDS * LANES;
 
-/// No entry: the index that is never handed out.
+/// No entry: this index is never handed out.
 pub(crate) const NO_ENTRY: u32 = 0;
 
 /// A link to nothing: the chain ends here.
@@ -38,8 +38,8 @@ pub(crate) struct Bucket {
     tags: [AtomicU64; TAG_WORDS],
     words: [AtomicU32; SLOTS],
     link: AtomicU32,
-    /// For the holder of the stripe's lock: of the bits that [`bits_of`] gives, the four upper ones of each slot, and the
-    /// lower ones.
+    /// For the holder of the stripe's lock: the four upper bits of each slot's
+    /// [`bits_of`](super::array::Array::bits_of). `lower` has the other eight.
     upper: Unmodelled32,
     lower: [AtomicU8; SLOTS],
 }
@@ -47,7 +47,7 @@ pub(crate) struct Bucket {
 /// Bits of each hash that a bucket keeps beside the tag.
 pub(crate) const BITS: u32 = 12;
 
-// SAFETY: made of atomic integers.
+// SAFETY: it consists of atomic integers.
 unsafe impl Zeroed for Bucket {
     #[cfg(loom)]
     fn zeroed() -> Self {
@@ -61,13 +61,13 @@ unsafe impl Zeroed for Bucket {
     }
 }
 
-/// The tag of a hash: bits that the choice of the bucket does not use, and never 0.
+/// The tag of a hash: bits that do not choose the bucket. Never 0.
 #[inline(always)]
 pub(crate) fn tag_of(hash: u64) -> u16 {
     (hash >> 48) as u16 | 1
 }
 
-/// For everybody.
+/// For any thread.
 impl Bucket {
     /// The slots with this tag.
     #[inline(always)]
@@ -86,7 +86,7 @@ impl Bucket {
         self.link.load(Ordering::Acquire)
     }
 
-    /// The index in a slot, for whoever holds a region or the stripe's lock.
+    /// The index in a slot, for a caller in a region or with the stripe's lock.
     #[inline(always)]
     pub(crate) fn entry(&self, slot: usize) -> u32 {
         self.words[slot].load(orders::entry())
@@ -100,16 +100,17 @@ impl Bucket {
 
 /// For the holder of the stripe's lock.
 impl Bucket {
-    /// Writes to a bucket that holds no entry, and is no part of a chain that does. The page of one that is read first is
-    /// asked from the kernel twice: for the zeroes, and then for itself, with an interrupt of all other processors.
+    /// Writes to a bucket that holds no entry, and whose chain holds none. Without this, a page that is read before it
+    /// is written faults twice: first the kernel maps its zero page; then it replaces that by a page of memory, and
+    /// interrupts the other processors that run the process.
     pub(crate) fn touch(&self) {
-        // Relaxed: of an empty slot.
+        // Relaxed: the slot is empty.
         self.lower[0].store(0, Ordering::Relaxed);
     }
 
     /// Links an entry in a slot that holds none.
     pub(crate) fn link_entry(&self, slot: usize, tag: u16, bits: u32, entry: u32) {
-        // Relaxed, all: for holders of the lock.
+        // Relaxed, all: read only under the lock.
         self.lower[slot].store(bits as u8, Ordering::Relaxed);
         let others = self.upper.load(Ordering::Relaxed) & !(0xf << (slot * 4));
         self.upper.store(others | bits >> 8 << (slot * 4), Ordering::Relaxed);
@@ -130,20 +131,20 @@ impl Bucket {
 
     fn set_tag(&self, slot: usize, tag: u16) {
         let (at, shift) = (slot / LANES, slot % LANES * 16);
-        // Relaxed: written under the lock alone, which the caller holds.
+        // Relaxed: written only under the lock, which the caller holds.
         let others = self.tags[at].load(Ordering::Relaxed) & !(0xffff << shift);
         // Release: pairs with the acquire loads in `matching`.
         self.tags[at].store(others | u64::from(tag) << shift, Ordering::Release);
     }
 
     pub(crate) fn tag(&self, slot: usize) -> u16 {
-        // Relaxed: as above.
+        // Relaxed: as in `set_tag`.
         (self.tags[slot / LANES].load(Ordering::Relaxed) >> (slot % LANES * 16)) as u16
     }
 
     /// The bits that the entry of a slot was linked with.
     pub(crate) fn bits(&self, slot: usize) -> u32 {
-        // Relaxed, both: as above.
+        // Relaxed, both: accessed only under the lock.
         let upper = self.upper.load(Ordering::Relaxed) >> (slot * 4) & 0xf;
         upper << 8 | u32::from(self.lower[slot].load(Ordering::Relaxed))
     }
@@ -153,12 +154,12 @@ impl Bucket {
         self.link.store(link, Ordering::Release);
     }
 
-    /// A slot that holds no entry: its tag is 0, as long as the lock is held.
+    /// A slot that holds no entry. While the lock is held, its tag is 0.
     pub(crate) fn free_slot(&self) -> Option<usize> {
         self.matching(0).next()
     }
 
-    /// Takes every entry out.
+    /// Unlinks every entry.
     pub(crate) fn empty(&self) {
         for slot in 0..SLOTS {
             if self.entry(slot) != NO_ENTRY {
@@ -183,7 +184,7 @@ mod lanes {
 
     #[inline(always)]
     pub(super) fn matching(tags: [u64; TAG_WORDS], tag: u16) -> Hits {
-        // SAFETY: SSE2 is there, by the configuration of this module.
+        // SAFETY: this module is compiled only with SSE2.
         let mask = unsafe {
             let tags = _mm_set_epi64x(tags[1] as i64, tags[0] as i64);
             _mm_movemask_epi8(_mm_cmpeq_epi16(tags, _mm_set1_epi16(tag as i16)))
@@ -200,8 +201,8 @@ mod lanes {
     pub(super) const BITS: u32 = 1;
     const LOW: u64 = 0x0001_0001_0001_0001;
 
-    /// Each lane that equals the tag becomes zero by the exclusive or; `low_half` then tells whether its lower 15
-    /// bits are, without a carry into the next lane.
+    /// The exclusive or makes each lane that equals the tag zero. The highest bit of each lane of `low_half` then tells
+    /// whether the lane's lower 15 bits are not zero, without a carry into the next lane.
     #[inline(always)]
     pub(super) fn matching(tags: [u64; TAG_WORDS], tag: u16) -> Hits {
         let mut hits = 0;

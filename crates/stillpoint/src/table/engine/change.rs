@@ -1,6 +1,6 @@
-//! Changes that depend on the entry that is there. The entry is looked at without a lock, and changed under the lock only if it is
-//! still there. Otherwise everything begins again with what is there then. So the user's functions run without a lock, and may do
-//! anything with the table.
+//! Writes that depend on the present entry. The entry is read without a lock, and changed under the lock only if it is
+//! still linked. Otherwise the call begins again with the entry that is linked then. So the user's functions run
+//! without a lock, and may do anything with the table.
 
 use std::hash::{BuildHasher, Hash};
 use std::mem;
@@ -16,9 +16,9 @@ use super::Inner;
 use crate::rcu::engine::core::record::Hazard;
 use crate::table::Operation;
 
-/// How a writer keeps an entry that it has found alive, until it has looked at it.
+/// How a writer keeps an entry alive while it reads it.
 pub(crate) trait Finder<K, V, S> {
-    /// Keeps the entry, and lets it go when dropped.
+    /// Keeps an entry alive until dropped.
     type Kept: Kept<K, V>;
 
     /// Looks a key up.
@@ -34,10 +34,10 @@ pub(crate) trait Finder<K, V, S> {
     /// The hazard slot for an entry that is about to be linked, if one is needed to keep it.
     fn hazard(&self) -> Option<&Hazard>;
 
-    /// An entry that was linked just now.
+    /// Keeps an entry that was linked just now.
     ///
     /// # Safety
-    /// It was linked through this table, after [`hazard`](Finder::hazard) was set to it.
+    /// It was linked in this table, after its address was put into [`hazard`](Finder::hazard).
     unsafe fn keep(&self, entry: u32) -> Self::Kept;
 }
 
@@ -68,7 +68,7 @@ impl<K, V> Kept<K, V> for Held<'_, K, V> {
     }
 }
 
-/// Finds entries by the hazard slots of a bound reader.
+/// Finds entries, and pins them in the hazard slots of a bound reader.
 pub(crate) struct Protecting<'p, 'a, K, V> {
     pub(crate) pins: &'p mut Pins<'a>,
     pub(crate) lens: Lens<'a, K, V>,
@@ -110,7 +110,7 @@ pub(crate) struct InRegion<'g, K, V> {
 
 impl<'g, K, V> InRegion<'g, K, V> {
     /// # Safety
-    /// The view is from [`Inner::view_in_region`], and the region lasts as long as this value, and what it finds, is used.
+    /// The view is from [`Inner::view_in_region`], and the region lasts as long as this value and its results are used.
     pub(crate) unsafe fn new(lens: Lens<'g, K, V>, view: View<'g>) -> Self {
         Self { lens, view }
     }
@@ -159,20 +159,20 @@ impl<'g, K, V, S> Finder<K, V, S> for InRegion<'g, K, V> {
     }
 
     unsafe fn keep(&self, entry: u32) -> Self::Kept {
-        // SAFETY: linked in the region, by the caller's promise, so alive until its end.
+        // SAFETY: linked during the region, by the caller's promise, so alive until the region ends.
         Seen { pair: unsafe { self.lens.pair(entry).as_ref() }, entry }
     }
 }
 
-/// What [`Inner::get_or_insert`] found.
+/// The result of [`Inner::get_or_insert`].
 pub(crate) enum Found<E, K, V> {
-    /// Nothing; the new pair is in the table now.
+    /// The key was not in the table; its new entry.
     Inserted(E),
-    /// An entry. The key, and the value if it was made, were not needed.
+    /// The present entry; and the unused key, and the unused value if it was made.
     Present(E, K, Option<V>),
 }
 
-/// What [`Inner::compute`] did; entries that were unlinked are the caller's.
+/// The result of [`Inner::compute`]. The caller owns entries that were unlinked.
 pub(crate) enum Computed<E, T> {
     Inserted(E),
     Updated { old: u32, new: E },
@@ -205,7 +205,7 @@ where
             Insertion::Done(_) => {
                 // SAFETY: `insert` has put it into the slot, under the lock.
                 let kept = unsafe { finder.keep(fresh) };
-                // As after every insertion: a table may grow by calls of this function only.
+                // As after every insertion: a program may fill a table only by calls of this function.
                 self.poll();
                 Ok(Found::Inserted(kept))
             }
@@ -219,7 +219,8 @@ where
         }
     }
 
-    /// Replaces the value of a key by one that is made from the old one, and returns the old entry, which is the caller's.
+    /// Replaces the value of a key with one made from the old value, and returns the old entry, which the caller then
+    /// owns.
     #[inline(always)]
     pub(crate) fn update<F: Finder<K, V, S>, Q: Hash + Eq + ?Sized>(
         &self,
@@ -234,7 +235,7 @@ where
         while let Some(kept) = finder.find(self, hash, key) {
             let old = kept.pair();
             let new = Unlinked::replacing(self, old.key.clone(), value(&old.value))?;
-            // SAFETY: the entry is kept until the end of this turn, and the array until the next search.
+            // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
             if unsafe { self.replace_entry(hash, kept.entry(), kept.found(), new, None) }.is_ok() {
                 return Ok(Some(kept.entry()));
             }
@@ -242,7 +243,7 @@ where
         Ok(None)
     }
 
-    /// Unlinks the entry of a key if `condition` holds for it, and returns it: it is the caller's.
+    /// Unlinks the entry of a key if `condition` holds for it, and returns the entry, which the caller then owns.
     #[inline(always)]
     pub(crate) fn remove_if<F: Finder<K, V, S>, Q: Hash + Eq + ?Sized>(
         &self,
@@ -267,8 +268,8 @@ where
         }
     }
 
-    /// Shows `decide` what is there, and does what it says. If an earlier turn came too late, `decide` also gets the value of that
-    /// turn. The pair is handed back if there is no room.
+    /// Calls `decide` with the present entry, and does what it returns. If another thread changed the entry first,
+    /// `decide` is called again, and also gets the value it made before. The pair is handed back if there is no room.
     pub(crate) fn compute<F: Finder<K, V, S>, T>(
         &self,
         finder: &mut F,
@@ -297,7 +298,7 @@ where
                     // SAFETY: as in `update`.
                     match unsafe { self.replace_entry(hash, old, kept.found(), new, finder.hazard()) } {
                         Ok(()) => {
-                            // The old entry is the caller's; its slot has the new one.
+                            // The caller owns the old entry; the hazard slot holds the new one.
                             mem::forget(kept);
                             // SAFETY: as in `get_or_insert`.
                             return Ok(Computed::Updated { old, new: unsafe { finder.keep(fresh) } });
@@ -317,7 +318,7 @@ where
                             return Ok(Computed::Inserted(kept));
                         }
                         Insertion::Present(late, entry) => {
-                            // SAFETY: as in `get_or_insert`. Let go at once: the entry is looked for again.
+                            // SAFETY: as in `get_or_insert`. Dropped at once: the entry is looked up again.
                             drop(unsafe { finder.keep(entry) });
                             late
                         }
@@ -330,7 +331,7 @@ where
         }
     }
 
-    /// As [`compute`](Inner::compute), for an entry that is to be there in any case.
+    /// As [`compute`](Inner::compute), with an update if there is an entry, and an insertion if not.
     pub(crate) fn update_or_insert<F: Finder<K, V, S>>(
         &self,
         finder: &mut F,
@@ -338,7 +339,8 @@ where
         mut update: impl FnMut(&V) -> V,
         value: impl FnOnce() -> V,
     ) -> Result<F::Kept, (K, V)> {
-        // `value` is called once: what it made is kept, in case an entry that came in between is removed again.
+        // `value` is called once. Its result is kept, in case an entry that another thread inserted meanwhile is
+        // removed again.
         let (mut value, mut made, mut was_absent) = (Some(value), None, false);
         let computed = self.compute(finder, key, |present, unused| {
             if mem::replace(&mut was_absent, present.is_none()) {
@@ -351,7 +353,7 @@ where
                 }
                 (None, Some(left), _) => left,
                 (None, None, Some(function)) => function(),
-                (None, None, None) => unreachable!("what was made comes back"),
+                (None, None, None) => unreachable!("an unused value comes back"),
             })
         })?;
         match computed {
@@ -361,18 +363,18 @@ where
                 Ok(new)
             }
             Computed::Removed(_) | Computed::Kept(_) | Computed::Aborted(()) => {
-                unreachable!("it was told to insert")
+                unreachable!("every operation is an insertion")
             }
         }
     }
 
-    /// Inserts a pair whose key is not there. Returns false if it is there, and hands back the pair if there is no room.
+    /// Inserts a pair if its key is not in the table; otherwise returns false. Hands the pair back if there is no room.
     pub(crate) fn insert_new(&self, key: K, value: V) -> Result<bool, (K, V)> {
         let hash = self.hash(&key);
         self.fetch(hash);
         let new = match Unlinked::new(self, key, value) {
             Ok(new) => new,
-            // A full table may have the key.
+            // The key may be in the full table.
             Err((key, _)) if self.has(hash, &key) => return Ok(false),
             Err((key, value)) => Unlinked::pressed(self, key, value)?,
         };

@@ -1,4 +1,4 @@
-//! Arrays that grow without moving: a first slab of any length, and further ones of twice the size each.
+//! Arrays that grow without moving: a first slab of any length, and later ones, each twice the size of the one before.
 
 use std::mem::ManuallyDrop;
 use std::ptr;
@@ -12,15 +12,15 @@ const LATER: usize = if cfg!(loom) { 2 } else { 32 };
 
 #[derive(Debug)]
 pub(crate) struct Chunks<T: Zeroed> {
-    /// Given up by [`take`](Chunks::take), as the later ones.
+    /// [`take`](Chunks::take) moves it out, as the later ones.
     first: ManuallyDrop<Slab<T>>,
     later: [AtomicPtr<T>; LATER],
-    /// The first of the later chunks has two to this power values.
+    /// The first of the later chunks has `1 << shift` values.
     shift: u32,
 }
 
 impl<T: Zeroed> Chunks<T> {
-    /// With a first chunk of `len` values; `None` when there is no memory for it.
+    /// Makes a first chunk of `len` values; `None` when there is no memory.
     pub(crate) fn new(len: usize, touch: Touch) -> Option<Self> {
         let first = ManuallyDrop::new(Slab::new(len, touch)?);
         Some(Self {
@@ -35,7 +35,7 @@ impl<T: Zeroed> Chunks<T> {
         (self.first.start(), self.first.len())
     }
 
-    /// The value at `index`, for which [`ensure`](Chunks::ensure) has answered yes before, in this thread or in one
+    /// The value at `index`. [`ensure`](Chunks::ensure) must have returned true for `index`, in this thread or in one
     /// that it has synchronized with.
     #[inline(always)]
     pub(crate) fn get(&self, index: u32) -> *mut T {
@@ -54,7 +54,7 @@ impl<T: Zeroed> Chunks<T> {
         self.later[chunk].load(Ordering::Acquire).wrapping_add(offset)
     }
 
-    /// Number of the later chunk that `index` falls into, and the position in it.
+    /// The number of the later chunk that has `index`, and the position in this chunk.
     #[inline]
     fn place(&self, index: usize) -> (usize, usize) {
         let beyond = index - self.first.len();
@@ -66,7 +66,7 @@ impl<T: Zeroed> Chunks<T> {
         1 << (self.shift as usize + chunk)
     }
 
-    /// Makes the chunk of `index`, if there is none yet. False when there is no memory for it.
+    /// Makes the chunk of `index`, if it does not exist yet. False when there is no memory.
     pub(crate) fn ensure(&self, index: u32) -> bool {
         self.ensure_touched(index, Touch::Lazily)
     }
@@ -83,7 +83,8 @@ impl<T: Zeroed> Chunks<T> {
             return true;
         }
         let Some(new) = Slab::new(self.len_of(chunk), touch) else { return false };
-        // Release: publishes the chunk. Relaxed on failure: another thread made the same.
+        // Release: publishes the chunk, and pairs with the acquire loads. Relaxed on failure: the chunk that another
+        // thread made is not read here.
         if later.compare_exchange(ptr::null_mut(), new.start(), Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             std::mem::forget(new);
             if touch == Touch::Lazily {
@@ -93,16 +94,17 @@ impl<T: Zeroed> Chunks<T> {
         true
     }
 
-    /// Every page of the chunk before `chunk` is in use: the kernel may gather them. Earlier, the first touch of a huge
-    /// page would take it milliseconds.
+    /// Allows huge pages for the chunk before `chunk`, all of whose pages are in use now. If they were allowed earlier,
+    /// the first touch of a huge page would take the kernel milliseconds.
     fn allow_huge_pages_before(&self, chunk: usize) {
         match chunk.checked_sub(1) {
             None => self.first.allow_huge_pages(),
             Some(before) => {
-                // Acquire: as in `get_later`. Whoever made that chunk may not have been seen by this thread.
+                // Acquire: as in `get_later`. May be null: this thread need not have synchronized with the maker of
+                // that chunk.
                 let start = self.later[before].load(Ordering::Acquire);
                 if !start.is_null() {
-                    // SAFETY: a chunk of this start and length, which is not dropped here.
+                    // SAFETY: a chunk has this start and length, and it is not dropped here.
                     let slab = ManuallyDrop::new(unsafe { Slab::from_raw(start, self.len_of(before)) });
                     slab.allow_huge_pages();
                 }
@@ -110,7 +112,7 @@ impl<T: Zeroed> Chunks<T> {
         }
     }
 
-    /// Index of the first value behind the chunk of `index`.
+    /// Index of the first value after the chunk of `index`.
     pub(crate) fn end_of_chunk(&self, index: u32) -> u32 {
         let index = index as usize;
         if index < self.first.len() {
@@ -120,7 +122,7 @@ impl<T: Zeroed> Chunks<T> {
         u32::try_from(index - offset + self.len_of(chunk)).unwrap_or(u32::MAX)
     }
 
-    /// Index of the value at `address`, which [`get`](Chunks::get) has returned, in this thread or in one that it has
+    /// Index of the value at `address`, which [`get`](Chunks::get) returned, in this thread or in one that it has
     /// synchronized with.
     pub(crate) fn index_of(&self, address: *const T) -> u32 {
         let found = self.chunks().find_map(|Chunk { before, start, len }| {
@@ -133,8 +135,9 @@ impl<T: Zeroed> Chunks<T> {
 
     /// Each chunk that this thread sees, in order.
     ///
-    /// Not only those before the first that it does not see: who has an index of a chunk has synchronized with the
-    /// maker of this chunk, which need not be the maker of the ones before. See `docs/design/table.md`.
+    /// It does not stop at the first chunk that the thread does not see: a thread that has an index of a chunk has
+    /// synchronized with the maker of this chunk, but need not have with the makers of the chunks before. See
+    /// `docs/design/table.md`.
     fn chunks(&self) -> impl Iterator<Item = Chunk<T>> + '_ {
         let mut hole = false;
         let later = self.later.iter().enumerate().filter_map(move |(chunk, later)| {
@@ -152,14 +155,14 @@ impl<T: Zeroed> Chunks<T> {
         self.chunks().map(|chunk| chunk.len * size_of::<T>()).sum()
     }
 
-    /// The memory of the chunks, which the caller owns from now on.
+    /// Moves the chunks out: the caller owns their memory from now on.
     ///
     /// # Safety
-    /// Called once, by a thread that has synchronized with all that made chunks or use values; none does later, and this
-    /// value is not dropped.
+    /// Called once, by a thread that has synchronized with all threads that made chunks or used values. None does so
+    /// later, and this value is not dropped.
     pub(crate) unsafe fn take(&self) -> impl Iterator<Item = Slab<T>> + '_ {
-        // SAFETY: `new` and `ensure` keep a slab of each start and length from being dropped; the caller takes each
-        // once, and nothing refers to the values.
+        // SAFETY: `new` and `ensure` forgot a slab of each start and length. Each is taken once, and nothing refers to
+        // the values any more.
         self.chunks().map(|Chunk { start, len, .. }| unsafe { Slab::from_raw(start, len) })
     }
 }
@@ -171,14 +174,14 @@ struct Chunk<T> {
     len: usize,
 }
 
-/// So that the second chunk is as large as the first, to the power of two below.
+/// The shift that makes the second chunk as large as the first, rounded down to a power of two; at least 64 values.
 fn shift_of(len: usize) -> u32 {
     len.max(if cfg!(loom) { 2 } else { 64 }).ilog2()
 }
 
 impl<T: Zeroed> Drop for Chunks<T> {
     fn drop(&mut self) {
-        // SAFETY: the owner has it to itself, and drops it once; `take` was not called before, by its contract.
+        // SAFETY: the owner drops it once, with exclusive access; `take` was not called before, by its contract.
         unsafe { self.take() }.for_each(drop);
     }
 }
@@ -201,7 +204,7 @@ mod tests {
         assert_eq!(chunks.bytes(), 4 * (100 + 64 + 128 + 256 + 512 + 1024 + 2048 + 4096));
     }
 
-    /// A thread may see a chunk, and none of those before it. This is what that looks like.
+    /// A thread may see a chunk and none of those before it. Chunks made in this order have the same effect.
     #[test]
     fn an_index_is_found_behind_chunks_that_are_not_seen() {
         let chunks = Chunks::<AtomicU32>::new(100, Touch::Lazily).unwrap();

@@ -1,8 +1,8 @@
 //! The move to a larger array, or to a smaller one, a few buckets with each write.
 //!
-//! A stripe moves its buckets in order, whoever holds its lock doing the work: a write moves the bucket it is about
-//! to change and [`SHARE`] more; an insertion that finds its own stripe done helps another one. The stripe that is
-//! done last makes the next array the current one, and retires the old.
+//! The buckets of a stripe are moved in order, by the holder of its lock. A write moves the bucket that it is about to
+//! change, and [`SHARE`] more. An insertion whose own stripe is done helps another stripe. When the last stripe is
+//! done, the next array becomes the current one, and the old array is retired.
 
 use std::hash::{BuildHasher, Hash};
 use std::ptr;
@@ -16,9 +16,9 @@ use super::{hint, Inner};
 use crate::table::busted::{self, Variant};
 use stillpoint_sys::sync::atomic::Ordering;
 
-/// Buckets that a write moves beside its own: a growth is done after half as many writes as there are buckets.
+/// Buckets that a write moves beside its own. A growth ends after at most half as many writes as there are buckets.
 pub(crate) const SHARE: usize = 2;
-/// How many buckets are moved under one lock when everything is moved.
+/// Buckets moved under one lock when everything is moved.
 const PIECE: usize = 64;
 
 impl<K, V, S> Inner<K, V, S>
@@ -26,21 +26,21 @@ where
     K: Hash,
     S: BuildHasher,
 {
-    /// Array and index of the bucket that holds the keys of `hash`, for the holder of the stripe; does the stripe's
+    /// The array and the index of the bucket for the keys of `hash`, for the holder of the stripe. Does the stripe's
     /// share of a growth.
     pub(super) fn locate<'s>(&'s self, held: &mut Held<'s>, hash: u64) -> (&'s Array, usize) {
         let array = held.array();
         let index = array.index_of(hash);
         let Some(next) = array.next() else { return (array, index) };
-        // What the moves below begin with, all at once.
+        // Prefetch all buckets that the moves below read first.
         let own = index % STRIPES;
         fetch(array, held.cursor() + own, next);
         fetch(array, held.cursor() + STRIPES + own, next);
-        // Where the cursor has passed the old bucket is not looked at.
+        // If the cursor has passed the bucket, it has moved: do not read it.
         let must_move = index >= held.cursor() + own && !is_moved(array.bucket(index));
         if must_move && !self.move_bucket(array, index, next) {
-            // No memory for it. Nothing else is moved then: with this chain among it, the caller would write to a chain
-            // that has moved after all.
+            // No memory. The caller writes to this chain in the old array, so nothing else is moved: `advance` might
+            // move this chain.
             return (array, index);
         }
         let more = self.advance(held, own, SHARE);
@@ -48,10 +48,10 @@ where
         (next, next.index_of(hash))
     }
 
-    /// Moves up to `share` buckets of the stripe `number`, and leaves the array when all are moved. Returns their
-    /// number.
+    /// Moves up to `share` buckets of the stripe `number`, and leaves the array when all have moved. Returns the number
+    /// of buckets moved.
     ///
-    /// The buckets of the array may be gone afterwards: the caller uses what it found out before.
+    /// Afterwards, the buckets of the old array may be gone: the caller must not read them.
     fn advance(&self, held: &mut Held<'_>, number: usize, share: usize) -> usize {
         let array = held.array();
         let Some(next) = array.next() else { return 0 };
@@ -75,15 +75,14 @@ where
         moved
     }
 
-    /// Moves the entries of one chain to the chains of the next array that its keys belong to. False when there is
-    /// no memory: nothing has changed then, nor after a panic of the user's `Hash`.
+    /// Moves the entries of one chain to the chains of the next array that their keys belong to. False when there is no
+    /// memory. In this case, and after a panic of the user's `Hash`, nothing has changed.
     ///
-    /// The order is what readers rely on: the entries are linked in the next array; then each bucket of the old
-    /// chain is marked, and after that its words and tags are cleared. Whoever finds one of them cleared finds the
-    /// mark.
+    /// Readers rely on the order. First, the entries are linked in the next array; then each bucket of the old chain is
+    /// marked; then its words and tags are cleared. A reader that finds one of these cleared also finds the mark.
     fn move_bucket(&self, array: &Array, index: usize, next: &Array) -> bool {
         fetch(array, index, next);
-        // A smaller array keeps no bits of a hash that the index and the bits of this one do not have.
+        // Every bit of a hash that a smaller array keeps is in the index or the kept bits of this array.
         let is_known = next.len() < array.len() || array.knows(next);
         if !is_known {
             for (_, entry) in array.bucket(index).entries() {
@@ -100,7 +99,7 @@ where
                 let hash = if is_known {
                     array.known(bucket, slot)
                 } else {
-                    // SAFETY: linked, and the stripe is locked: nobody else may unlink it.
+                    // SAFETY: it is linked, and the stripe is locked, so no other thread unlinks it.
                     self.hash(unsafe { &self.arena().pair(entry).as_ref().key })
                 };
                 // The lower bits stay as they are, so that a key whose hash has changed remains in its stripe.
@@ -127,23 +126,23 @@ where
         }
     }
 
-    /// The last stripe has left `array`: lookups begin in the next one from now on.
+    /// The last stripe has left `array`: lookups begin in `next` from now on.
     fn finish(&self, array: &Array, next: &Array) {
         next.allow_huge_pages();
         self.set_fetched(next);
         let count = if next.len() > array.len() { &self.growths } else { &self.shrinks };
         // Relaxed: for statistics.
         count.fetch_add(1, Ordering::Relaxed);
-        // Release: publishes the moves of all stripes, which the last count has gathered. This is what unlinks the
-        // old array.
+        // Release: publishes the moves of all stripes, which happen before the last count. Pairs with the acquire loads
+        // of `current`. This store unlinks the old array.
         self.current.store(array.next_raw(), Ordering::Release);
-        // SAFETY: every stripe has left it, which is found out once, and readers come from `current`; it stays as long as
-        // the table, which frees what is left in the bin before its arrays.
+        // SAFETY: every stripe has left the array, which only one thread finds, and readers come from `current`. The
+        // array stays as long as the table, whose drop empties the bin before it frees the arrays.
         self.bin.put(unsafe { self.store.array(array) }, hint());
     }
 
-    /// Begins a growth when the table is full, for the holder of a stripe that has just taken an entry in. Without
-    /// memory for a larger array, chains grow longer instead.
+    /// Begins a growth if the table is above its capacity. For the holder of a stripe in which an entry was just
+    /// linked. Without memory for a larger array, chains grow longer instead.
     pub(super) fn grow_if_full(&self, held: &Held<'_>) {
         let array = held.array();
         if held.entries() > array.stripe_limit() && self.is_steady(array) && self.len() > array.capacity() {
@@ -151,13 +150,14 @@ where
         }
     }
 
-    /// Whether every stripe is in `array`, and none moves.
+    /// Whether every stripe is in `array`, and no move has begun.
     fn is_steady(&self, array: &Array) -> bool {
-        // Relaxed: compared, not followed; and a growth that begins at the same time is found by `begin_move`.
+        // Relaxed: compared, not followed. `begin_move` detects a growth that begins at the same time.
         ptr::eq(self.current.load(Ordering::Relaxed), array) && array.next().is_none()
     }
 
-    /// The caller holds a stripe that is in `array`, which is current.
+    /// Begins a move to an array of `len` buckets, unless another move has begun. False when there is no memory. The
+    /// caller holds a stripe that is in `array`, which is current.
     fn begin_move(&self, array: &Array, len: usize, touch: Touch) -> bool {
         let Some(next) = Array::new(len, touch) else { return false };
         let next = Box::into_raw(next);
@@ -168,7 +168,7 @@ where
         true
     }
 
-    /// An insertion whose own stripe is done moves a share of another one, so that a growth ends although some
+    /// Moves a share of another stripe, for an insertion whose own stripe is done. So a growth ends even if some
     /// stripes have no writers.
     pub(super) fn help(&self) {
         // Relaxed: any number will do.
@@ -179,19 +179,20 @@ where
         }
     }
 
-    /// Makes room for `additional` more entries, and moves everything there now. False when there is no memory.
+    /// Makes room for `additional` more entries, and moves everything to the new array now. False when there is no
+    /// memory, or the limit is too low.
     ///
     /// # Panics
     /// With the panic of a destructor, before anything else is done.
     pub(crate) fn reserve(&self, additional: usize) -> bool {
         let Some(entries) = self.len().checked_add(additional) else { return false };
         let Some(len) = Array::len_for(entries) else { return false };
-        // What waits, and need not, is room. After this its slots are among the free ones.
+        // Removed entries that no reader holds up count as room: this frees their slots.
         self.press();
         if !self.arena().reserve(additional) {
             return false;
         }
-        // A growth that is under way may be to a size that is too small still.
+        // Twice, since a growth that is under way may be to a size that is still too small.
         for _ in 0..2 {
             if !self.move_everything() {
                 return false;
@@ -205,8 +206,8 @@ where
         self.move_everything()
     }
 
-    /// Moves everything to the smallest array that takes as many entries as there are, if it is smaller than the one that is
-    /// current. If memory for its chains runs out, writers move what is left, once there is memory.
+    /// Moves everything to the smallest array with room for the present entries, if it is smaller than the current one.
+    /// If memory for its chains runs out, writers move the rest once there is memory.
     pub(crate) fn shrink(&self) {
         if !self.move_everything() {
             return;
@@ -223,7 +224,7 @@ where
         }
     }
 
-    /// A stripe is locked for one piece at a time.
+    /// Moves all stripes, and releases each lock after [`PIECE`] buckets. False when there is no memory.
     fn move_everything(&self) -> bool {
         let mut complete = true;
         for (number, stripe) in self.stripes.iter().enumerate() {
@@ -240,7 +241,7 @@ where
     }
 }
 
-/// Fetches a bucket that is about to be moved, and the two that its entries will go to.
+/// Prefetches a bucket that is about to be moved, and the two that its entries go to.
 fn fetch(array: &Array, index: usize, next: &Array) {
     prefetch(array.start().wrapping_add(index));
     prefetch(next.start().wrapping_add(index));
@@ -251,8 +252,8 @@ fn is_moved(bucket: &Bucket) -> bool {
     bucket.link() == MOVED
 }
 
-/// Takes back the links in the next array, which no reader follows yet: nobody goes there for this chain before this chain is
-/// marked. A chain of a smaller array may already have entries of other chains, which stay.
+/// Takes back the links in the next array. No reader looks there for keys of this chain before the chain is marked. A
+/// chain of a smaller array may already have entries of other chains, which stay.
 struct Undo<'a> {
     array: &'a Array,
     index: usize,

@@ -1,16 +1,16 @@
-//! The engine behind `table`. The argument why it is correct is in `docs/design/table.md`.
+//! The engine behind `table`. The argument for its correctness is in `docs/design/table.md`.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `slab`, `chunks` | zeroed memory; arrays that grow without moving |
 //! | `bucket`, `array` | tags, words and links; buckets with their overflow |
 //! | `arena` | the entries, found by index |
-//! | `stripe` | the writers' locks, and what goes with them |
+//! | `stripe` | the writers' locks, and the state under each |
 //! | `search` | the readers' protocol |
 //! | `write`, `grow` | the writers' protocol; the move to a larger or smaller array |
-//! | `change` | writes that depend on what is there |
-//! | `sole` | what can be done with a table that is not shared |
-//! | `store` | what outlives the table when a removed entry waits elsewhere |
+//! | `change` | writes that depend on the present entry |
+//! | `sole` | access to a table that is not shared |
+//! | `store` | the part that outlives the table when a removed entry waits elsewhere |
 //! | `bin`, `scrap` | removed entries, and old arrays, on their way to being freed |
 
 pub(crate) mod arena;
@@ -54,45 +54,45 @@ use stripe::{Stripe, STRIPES};
 pub(crate) struct Inner<K, V, S> {
     /// The array where lookups begin. Changed when the last stripe has left it.
     current: AtomicPtr<Array>,
-    /// The array of the beginning, from a box as all that follow it: they stay as long as the table.
+    /// The first array. It comes from a box, as do all later ones; all stay as long as the table.
     first: NonNull<Array>,
-    /// Its buckets, for writers to fetch ahead of the lock. A hint: they may be gone.
+    /// The buckets of an array, for writers to prefetch before they take the lock. A hint: the buckets may be freed
+    /// already.
     buckets: std::sync::atomic::AtomicPtr<Bucket>,
     mask: std::sync::atomic::AtomicUsize,
     hasher: S,
     store: Arc<Store<K, V>>,
     stripes: Box<[Stripe]>,
     bin: Bin,
-    /// Where entries go first, in place of the bin.
+    /// The reclaimer that retired entries are offered to before the bin.
     handle: Option<RetireHandle>,
     core: Arc<Core>,
-    /// For the helpers of a growth: the next stripe to look at.
+    /// The stripe that the next helper of a growth looks at.
     help: std::sync::atomic::AtomicUsize,
     growths: std::sync::atomic::AtomicUsize,
     shrinks: std::sync::atomic::AtomicUsize,
-    /// Invariant in both: what goes in as one type must not come out as another, be it a subtype or a supertype, from a
-    /// table that is shared.
+    /// Invariant in both: a shared table must not take an entry as one type and return it as a subtype or a supertype.
     entries: Invariant<Pair<K, V>>,
 }
 
 // SAFETY: the table owns its entries and arrays, which are `Send`.
 unsafe impl<K: Send + Sync, V: Send + Sync, S: Send> Send for Inner<K, V, S> {}
-// SAFETY: entries are shared with readers, and dropped by whichever thread polls: hence both bounds. Everything else
-// is atomic, or behind a lock.
+// SAFETY: entries are shared with readers, and dropped by any thread that polls: hence both bounds. Everything else is
+// atomic, or behind a lock.
 unsafe impl<K: Send + Sync, V: Send + Sync, S: Sync> Sync for Inner<K, V, S> {}
 
 /// Neither a subtype nor a supertype of `T` may take its place.
 type Invariant<T> = PhantomData<fn(T) -> T>;
 
-/// What a new table is to have.
+/// The size of a new table.
 pub(crate) struct Shape {
-    /// Entries without growth; 0 for the least there is, whose memory is touched as it is used.
+    /// Entries without growth; 0 for the smallest table, whose memory is touched only as it is used.
     pub(crate) capacity: usize,
     /// The most entries.
     pub(crate) limit: Option<usize>,
 }
 
-/// Slots beyond the capacity, for removed entries that wait: a few batches of them.
+/// Slots beyond the capacity, for a few batches of removed entries that wait.
 const PENDING: usize = 1024;
 
 impl<K, V, S> Inner<K, V, S> {
@@ -139,7 +139,7 @@ impl<K, V, S> Inner<K, V, S> {
         &self.hasher
     }
 
-    /// The reclaimer that it is attached to, if any.
+    /// The reclaimer that the table is attached to, if any.
     pub(crate) fn handle(&self) -> Option<&RetireHandle> {
         self.handle.as_ref()
     }
@@ -176,25 +176,25 @@ impl<K, V, S> Inner<K, V, S> {
         self.stripes.iter().map(Stripe::entries).sum()
     }
 
-    /// The array that entries are in, or move to, and whether they do. For figures: its buckets may be gone. Without a
-    /// lock: `Eq` and `Hash`, which run under one, may ask.
+    /// The array that entries are in, or move to, and whether they are moving. For statistics only: its buckets may be
+    /// gone. Takes no lock, since `Eq` and `Hash` may call this while they run under one.
     pub(crate) fn newest(&self) -> (&Array, bool) {
         // Acquire: pairs with the release in `finish`. SAFETY: every array stays as long as the table.
         let current = unsafe { &*self.current.load(Ordering::Acquire) };
         current.next().map_or((current, false), |next| (next, true))
     }
 
-    /// Fetches the bucket of a hash, for a writer that is about to lock its stripe: the exchange of the lock would
-    /// keep the processor from looking ahead.
+    /// Prefetches the bucket of a hash, for a writer that is about to lock its stripe. The lock's atomic exchange keeps
+    /// the processor from loading the bucket ahead.
     #[inline(always)]
     pub(crate) fn fetch(&self, hash: u64) {
-        // Relaxed, both: whatever they are, the fetch does no harm.
+        // Relaxed, both: a prefetch does no harm at any address.
         let (start, mask) = (self.buckets.load(Ordering::Relaxed), self.mask.load(Ordering::Relaxed));
         prefetch(start.wrapping_add(hash as usize & mask));
     }
 
     pub(crate) fn set_fetched(&self, array: &Array) {
-        // Relaxed, both: as above.
+        // Relaxed, both: as in `fetch`.
         self.buckets.store(array.start(), Ordering::Relaxed);
         self.mask.store(array.len() - 1, Ordering::Relaxed);
     }
@@ -215,12 +215,12 @@ impl<K, V, S> Inner<K, V, S> {
         std::array::from_fn(|at| self.hash(&keys[at]))
     }
 
-    /// An entry that was unlinked just now, on its way to being freed.
+    /// Retires an entry that was just unlinked.
     ///
-    /// The table's own retire lists take in what an attached reclaimer has no room for.
+    /// If an attached reclaimer has no room for it, it goes to the table's own retire lists.
     pub(crate) fn retire(&self, entry: u32) {
         if !self.hand_over(entry) {
-            // SAFETY: the entry is unlinked, and its parts are as asked (see `Table`).
+            // SAFETY: the entry is unlinked, and `Table` demands `Send + Sync + 'static` of its parts.
             self.bin.put(unsafe { self.store.entry(entry) }, hint());
         }
     }
@@ -239,25 +239,26 @@ impl<K, V, S> Inner<K, V, S> {
         self.bin.put_and_poll(unsafe { self.store.entry(entry) }, hint());
     }
 
-    /// To an attached reclaimer, if there is one, and room.
+    /// Hands the entry to the attached reclaimer, if there is one and it has room. Returns whether it did.
     #[inline]
     fn hand_over(&self, entry: u32) -> bool {
         let attached = self.handle.as_ref();
         attached.is_some_and(|handle| self.retire_to(entry, |bytes, of| handle.offer(bytes, of)))
     }
 
-    /// As [`retire`](Inner::retire), to a queue that may outlive the table: `offer` makes garbage of the entry if there is
-    /// room for it, and says whether there is.
+    /// As [`retire`](Inner::retire), to a queue that may outlive the table. If the queue has room, `offer` makes
+    /// garbage of the entry and returns true.
     pub(crate) fn retire_to(
         &self,
         entry: u32,
         offer: impl FnOnce(usize, &dyn Fn() -> Garbage) -> bool,
     ) -> bool {
-        // SAFETY: the entry is unlinked, and its parts are as asked (see `Table`). It is the queue's once that takes it.
+        // SAFETY: the entry is unlinked, and `Table` demands `Send + Sync + 'static` of its parts. A queue that takes
+        // the entry owns it.
         offer(Store::<K, V>::BYTES, &|| unsafe { self.store.entry_counted(entry) })
     }
 
-    /// A bounded share of the frees.
+    /// Frees a bounded number of retired entries, and a slice of old arrays.
     ///
     /// # Panics
     /// With the panic of a destructor.
@@ -267,10 +268,11 @@ impl<K, V, S> Inner<K, V, S> {
         self.bin.poll(hint());
     }
 
-    /// For who has no room: frees all that need not wait, without regard to the pace of grace periods.
+    /// For a caller that found no free slot: frees all that no reader holds up, regardless of the pace of grace
+    /// periods.
     ///
     /// # Panics
-    /// With the first panic of a destructor, after all that was ready has been freed.
+    /// With the first panic of a destructor, after everything that was ready has been freed.
     pub(crate) fn press(&self) {
         if self.bin.pending() > 0 {
             self.bin.press();
@@ -280,7 +282,7 @@ impl<K, V, S> Inner<K, V, S> {
     /// Frees all that is ready.
     ///
     /// # Panics
-    /// With the first panic of a destructor, after all that was ready has been freed.
+    /// With the first panic of a destructor, after everything that was ready has been freed.
     pub(crate) fn poll_all(&self) -> usize {
         let freed = self.bin.poll_all();
         while self.store.scrap.release() {}
@@ -288,7 +290,8 @@ impl<K, V, S> Inner<K, V, S> {
     }
 }
 
-/// Spreads threads over shards and lists: those that were made one after the other have different ones. Any value will do.
+/// A number that spreads threads over shards and lists: threads made one after the other get different ones. Any value
+/// is correct.
 #[inline(always)]
 pub(crate) fn hint() -> usize {
     std::thread_local! {
@@ -307,13 +310,13 @@ pub(crate) fn hint() -> usize {
 }
 
 impl<K, V, S> Drop for Inner<K, V, S> {
-    /// Frees everything at once: whoever drops a table has it alone, and every reference into it borrows it.
+    /// Frees everything at once: the table is not shared any more, since every reference into it borrows it.
     fn drop(&mut self) {
-        // SAFETY: no reader can hold an entry or the buckets of an array any more: whoever did has borrowed the table.
+        // SAFETY: no reader holds an entry or the buckets of an array any more: it would borrow the table.
         let mut first = unsafe { self.bin.free_unreachable(self.store.context()) };
         let mut cursor = Cursor::new(self);
-        // SAFETY: the owner drops the table. Each entry comes once: an index is in one word at a time, as the mover clears the
-        // old one.
+        // SAFETY: the owner drops the table. Each entry comes once: an index is in one word at a time, since a mover
+        // clears the old word.
         while let Some(pair) = unsafe { cursor.next_pair(self) } {
             // SAFETY: as above, so the pair is dropped once.
             let drop_pair = || unsafe { ptr::drop_in_place(pair.as_ptr()) };
@@ -323,12 +326,12 @@ impl<K, V, S> Drop for Inner<K, V, S> {
         }
         let mut next = self.first.as_ptr();
         while !next.is_null() {
-            // SAFETY: this is the pointer that `Box::into_raw` gave for it. No other one is made a box, and nothing refers
-            // to an array any more.
+            // SAFETY: this is the pointer that `Box::into_raw` returned for the array. It is made a box only here, and
+            // nothing refers to an array any more.
             let array = unsafe { Box::from_raw(next) };
             next = array.next_raw();
         }
-        // The store may be kept by entries that wait elsewhere.
+        // Cleared here, since entries that wait elsewhere may keep the store.
         self.store.scrap.clear();
         resume(first);
     }

@@ -1,6 +1,6 @@
-//! Old arrays of buckets that nobody can reach any more, on their way back to the kernel.
+//! Old arrays of buckets that no thread can reach any more, until they are unmapped.
 //!
-//! To unmap a large array takes the kernel milliseconds: each call of a writer gives back a slice.
+//! The kernel takes milliseconds to unmap a large array, so each call of a writer unmaps only a slice.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,22 +9,22 @@ use crossbeam_utils::atomic::AtomicCell;
 use super::bucket::Bucket;
 use super::slab::{Mapping, Slab};
 
-/// What one call gives back: some microseconds of the kernel's time.
+/// Bytes that one call unmaps: a few microseconds of the kernel's time.
 pub(crate) const SLICE: usize = 64 << 10;
 
-/// Not modelled: whoever takes the list has it to itself.
+/// Not modelled: a thread that takes the list has exclusive access to it.
 #[derive(Default)]
 pub(crate) struct Scrap {
-    #[expect(clippy::box_collection, reason = "one word, so that it is exchanged at once")]
+    #[expect(clippy::box_collection, reason = "one word, so that it is exchanged atomically")]
     mappings: AtomicCell<Option<Box<Vec<Mapping>>>>,
     /// Bytes that wait.
     waiting: AtomicUsize,
-    /// The most that one call has given back.
+    /// The most bytes that one call has unmapped.
     most: AtomicUsize,
 }
 
 impl Scrap {
-    /// Takes the memory of an array in. Its smaller parts are freed at once.
+    /// Takes the memory of an array. Small slabs are freed at once.
     pub(crate) fn put(&self, slabs: impl Iterator<Item = Slab<Bucket>>) {
         let mappings: Vec<_> = slabs.filter_map(Slab::into_mapping).collect();
         // Relaxed: a hint for `release`.
@@ -32,7 +32,7 @@ impl Scrap {
         self.add(Box::new(mappings));
     }
 
-    /// Lock-free: who finds what others have added meanwhile takes it along.
+    /// Lock-free: if other threads have added mappings meanwhile, takes them too, and tries again.
     #[expect(clippy::box_collection, reason = "as it is stored")]
     fn add(&self, mut mappings: Box<Vec<Mapping>>) {
         while !mappings.is_empty() {
@@ -42,10 +42,10 @@ impl Scrap {
         }
     }
 
-    /// Gives a slice back to the kernel, if anything waits. False when there is nothing.
+    /// Unmaps a slice, if any memory waits. False when there is none.
     #[inline]
     pub(crate) fn release(&self) -> bool {
-        // Relaxed: a hint; what is missed here is found by the next call.
+        // Relaxed: a hint. The next call finds what this one misses.
         self.waiting.load(Ordering::Relaxed) > 0 && self.release_slice()
     }
 
@@ -65,7 +65,7 @@ impl Scrap {
         true
     }
 
-    /// Gives everything back at once.
+    /// Unmaps everything at once.
     pub(crate) fn clear(&self) {
         drop(self.mappings.take());
     }
@@ -76,14 +76,14 @@ impl Scrap {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// The most bytes that one call has given back.
+    /// The most bytes that one call has unmapped.
     pub(crate) fn most(&self) -> usize {
         // Relaxed: for statistics.
         self.most.load(Ordering::Relaxed)
     }
 }
 
-// Elsewhere there are no pages to give back.
+// Other builds have no pages to unmap.
 #[cfg(all(test, not(any(loom, miri, stillpoint_portable))))]
 mod tests {
     use super::super::array::Array;
@@ -92,7 +92,7 @@ mod tests {
 
     fn put_array(scrap: &Scrap, buckets: usize) {
         let array = Array::new(buckets, Touch::Lazily).unwrap();
-        // SAFETY: nobody else has the array, and its buckets are taken once.
+        // SAFETY: only this function has the array, and its buckets are taken once.
         scrap.put(unsafe { array.take_slabs() });
     }
 

@@ -14,7 +14,7 @@ use crate::table::busted::{self, Variant};
 use crate::table::orders;
 use stillpoint_sys::sync::atomic::Ordering;
 
-/// What the search of one chain found out.
+/// The result of the search of one chain.
 pub(crate) enum Found<T> {
     Entry(T),
     Absent,
@@ -22,12 +22,12 @@ pub(crate) enum Found<T> {
     Moved,
 }
 
-/// An entry that a hazard slot holds, which is cleared when this is dropped.
+/// An entry that a hazard slot holds. Dropping this clears the slot.
 pub(crate) struct Held<'a, K, V> {
     pair: NonNull<Pair<K, V>>,
     /// Its index.
     pub(crate) entry: u32,
-    /// Where it was found, if that is in the array which the reader has pinned for longer than one search.
+    /// Where it was found, if that is in the array that the reader keeps pinned between searches.
     pub(crate) found: Option<Place>,
     hazard: &'a Hazard,
 }
@@ -49,7 +49,7 @@ impl<'a, K, V> Held<'a, K, V> {
 
     #[inline(always)]
     pub(crate) fn get(&self) -> &Pair<K, V> {
-        // SAFETY: the slot holds it, by the promise of `new`.
+        // SAFETY: the hazard slot protects the pair, by the contract of `new`.
         unsafe { self.pair.as_ref() }
     }
 }
@@ -61,10 +61,10 @@ impl<K, V> Drop for Held<'_, K, V> {
     }
 }
 
-/// Pins the entry in a slot of a bucket. `None`, and a clear hazard slot, when there is none.
+/// Pins the entry in a slot of a bucket. When there is none, clears the hazard slot and returns `None`.
 ///
-/// The word that is loaded again is the one that the mover and every remover overwrite before the entry can be
-/// retired, so the reload proves that the entry was linked after the hazard slot was set.
+/// A mover and every remover overwrite the word before the entry can be retired. So if the reload finds the same index,
+/// the entry was still linked after the hazard slot was set.
 #[inline(always)]
 fn protect<'a, K, V>(
     lens: Lens<'_, K, V>,
@@ -98,8 +98,8 @@ fn protect<'a, K, V>(
 /// The key is compared after the load is confirmed: only then is the entry known to be alive.
 ///
 /// # Safety
-/// The hazard slot is one of a reader of the table's domain, in `mode`, and used for nothing else during `'a`. The
-/// bucket's array is pinned.
+/// The hazard slot belongs to a reader of the table's domain, whose fence is `fence`, and is used for nothing else
+/// during `'a`. The bucket's array is pinned.
 #[inline(always)]
 unsafe fn search_bucket_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     lens: Lens<'_, K, V>,
@@ -109,11 +109,11 @@ unsafe fn search_bucket_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     fence: ReaderFence,
     hazard: &'a Hazard,
 ) -> Option<Held<'a, K, V>> {
-    // A loop, here and below: `find_map` may become a call.
+    // A loop, here and below, since `find_map` may be compiled to a call.
     for slot in bucket.matching(tag) {
         if busted::is(Variant::CompareFirst) {
             let entry = bucket.word(slot).load(Ordering::Acquire);
-            // SAFETY: none; this is what the broken variant is about.
+            // SAFETY: none: this is the defect of the broken variant.
             if entry == NO_ENTRY || unsafe { lens.pair(entry).as_ref() }.key.borrow() != key {
                 continue;
             }
@@ -155,7 +155,7 @@ unsafe fn search_chain_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     }
 }
 
-/// Looks a key up in one bucket, for whoever holds a region.
+/// Looks a key up in one bucket, for a caller in a region.
 ///
 /// # Safety
 /// The caller is in a region of the table's domain as long as it uses the pair.
@@ -169,7 +169,7 @@ unsafe fn search_bucket<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     for slot in bucket.matching(tag) {
         let entry = bucket.entry(slot);
         if entry != NO_ENTRY {
-            // SAFETY: linked while the caller was in its region, so alive until the end of that.
+            // SAFETY: linked while the caller was in its region, so alive until the region ends.
             let pair = unsafe { lens.pair(entry).as_ref() };
             if pair.key.borrow() == key {
                 return Some(pair);
@@ -179,10 +179,10 @@ unsafe fn search_bucket<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     None
 }
 
-/// Looks a key up from an array on, for whoever holds a region.
+/// Looks a key up in an array and the arrays after it, for a caller in a region.
 ///
-/// Most keys are in the first bucket of their chain, or nowhere. What else there is to do is out of the way, so that a
-/// loop of lookups is short: then the processor has more of their cache misses in flight.
+/// Most keys are in the first bucket of their chain, or nowhere. The rest of the work is in another function, so that a
+/// loop of lookups is short and the processor has more of its cache misses in flight.
 ///
 /// # Safety
 /// The array comes from [`Inner::view_in_region`], and the region lasts as long as the pair is used.
@@ -205,7 +205,7 @@ pub(crate) unsafe fn search<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
 
 /// Looks a key up in its whole chain, and in the next arrays.
 ///
-/// Takes what fits into registers: a lens or a view would have to be in memory for the call, in each lookup.
+/// The arguments fit into registers. A lens or a view would have to be stored to memory for the call, in each lookup.
 ///
 /// # Safety
 /// As for [`search`].
@@ -229,7 +229,7 @@ unsafe fn search_on<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
             END => return None,
             MOVED if busted::is(Variant::IgnoreMark) => return None,
             MOVED => {
-                // It is retired after this one: the region covers its buckets, too.
+                // The next array is retired after this one, so the region covers its buckets, too.
                 array = array.next().expect("a moved bucket has a next array");
                 bucket = array.view().bucket(hash);
             }
@@ -238,8 +238,8 @@ unsafe fn search_on<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     }
 }
 
-/// Looks a burst up, in three passes: the buckets are fetched, then the entries that the tags name first, then the
-/// keys are compared. So the cache misses of a pass overlap.
+/// Looks several keys up, in three passes: prefetches the buckets, then the first entry whose tag fits in each, then
+/// compares the keys. So the cache misses of a pass overlap.
 ///
 /// # Safety
 /// As for [`search`].
@@ -256,7 +256,7 @@ pub(crate) unsafe fn search_many<'g, 'k, K: Borrow<Q>, V, Q: Eq + ?Sized + 'k, c
     let candidates: [u32; N] = std::array::from_fn(|at| {
         let bucket = view.bucket(hashes[at]);
         let entry = bucket.matching(tag_of(hashes[at])).next().map_or(NO_ENTRY, |slot| bucket.entry(slot));
-        // The index of no entry has a place, too.
+        // `NO_ENTRY` has an address, too, so it needs no branch.
         prefetch(lens.pair(entry).as_ptr());
         entry
     });
@@ -268,17 +268,17 @@ pub(crate) unsafe fn search_many<'g, 'k, K: Borrow<Q>, V, Q: Eq + ?Sized + 'k, c
                 return Some(pair);
             }
         }
-        // Another key has the same tag, the entry has just been replaced, or the key is not there.
-        // SAFETY: the caller's promise.
+        // Another key has the same tag, the entry has just been replaced, or the key is not in the table. SAFETY: the
+        // caller's promise.
         unsafe { search_on(lens.arena(), view.array, hashes[at], key(at)) }
     })
 }
 
-/// Fetches a cache line ahead of its use. A hint.
+/// Prefetches a cache line. A hint.
 #[inline(always)]
 pub(crate) fn prefetch<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch has no effect but on time, whatever the address.
+    // SAFETY: a prefetch affects only the time, at any address.
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
     }
@@ -287,14 +287,14 @@ pub(crate) fn prefetch<T>(address: *const T) {
 }
 
 impl<K, V, S> Inner<K, V, S> {
-    /// The array where lookups begin, for whoever is in a region of the table's domain during `'g`.
+    /// The array where lookups begin, for a caller in a region.
     ///
     /// # Safety
-    /// As said.
+    /// The caller is in a region of the table's domain during `'g`.
     #[inline(always)]
     pub(crate) unsafe fn view_in_region<'g>(&self) -> View<'g> {
-        // Acquire: pairs with the release in `finish`. SAFETY: every array stays as long as the table; and this one was
-        // current while the caller was in its region, which so covers its buckets.
+        // Acquire: pairs with the release in `finish`. SAFETY: every array stays as long as the table. This one was
+        // current while the caller was in its region, so the region covers its buckets.
         unsafe { &*self.current.load(Ordering::Acquire) }.view()
     }
 
@@ -304,7 +304,7 @@ impl<K, V, S> Inner<K, V, S> {
     }
 }
 
-/// The hazard slots of a bound reader: they are set and cleared through this alone.
+/// The hazard slots of a bound reader. They are set and cleared only through this.
 #[derive(Clone, Copy)]
 pub(crate) struct Slots<'a> {
     pub(crate) entry: &'a Hazard,
@@ -313,13 +313,14 @@ pub(crate) struct Slots<'a> {
     fence: ReaderFence,
 }
 
-/// A lookup of a bound reader: which arrays it has pinned, and where it begins.
+/// The state that a bound reader keeps between lookups: its hazard slots, and the array that it has pinned, where
+/// lookups begin.
 ///
-/// Small values that are passed around, not borrowed, so that they stay in registers from one lookup to the next.
+/// Small values that are passed by value, so that they stay in registers from one lookup to the next.
 pub(crate) struct Pins<'a> {
     pub(crate) slots: Slots<'a>,
     view: View<'a>,
-    /// Where the array is noted at the end; it then stays pinned.
+    /// If set, the drop stores the array here, and leaves it pinned.
     home: Option<&'a mut Home>,
 }
 
@@ -327,7 +328,7 @@ pub(crate) struct Pins<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Home(Option<(NonNull<Array>, [NonNull<Hazard>; 3])>);
 
-// SAFETY: any thread may use what it refers to; in fact only a reader uses it, which stays on its own thread.
+// SAFETY: arrays and hazard slots are `Sync`. They are used only through a reader, which stays on its thread.
 unsafe impl Send for Home {}
 // SAFETY: as above.
 unsafe impl Sync for Home {}
@@ -336,8 +337,8 @@ impl<'a> Pins<'a> {
     /// Pins the current array.
     ///
     /// # Safety
-    /// The slots are those of a reader of the table's domain, in `mode`, and used for nothing else during `'a`, which
-    /// the table outlives.
+    /// The slots belong to a reader of the table's domain, whose fence is `fence`, and are used for nothing else during
+    /// `'a`. The table outlives `'a`.
     #[inline(always)]
     pub(crate) unsafe fn new<K, V, S>(
         inner: &Inner<K, V, S>,
@@ -351,8 +352,8 @@ impl<'a> Pins<'a> {
     /// Continues with the array that was pinned before, if there is one.
     ///
     /// # Safety
-    /// As for [`new`](Pins::new) with the slots of `record`; `home` belongs to this record and this table, and the slots are
-    /// used for nothing else until it is gone.
+    /// As for [`new`](Pins::new), with the slots of `record`. `home` belongs to this record and this table, and the
+    /// slots are used for nothing else until `home` is gone.
     #[inline(always)]
     pub(crate) unsafe fn resume<K, V, S>(
         inner: &Inner<K, V, S>,
@@ -360,12 +361,13 @@ impl<'a> Pins<'a> {
         fence: ReaderFence,
         home: &'a mut Home,
     ) -> Self {
-        // Taken, since a value that is forgotten may have pinned another array.
+        // Taken out: if the new value is forgotten, it may have pinned another array since.
         let mut pins = match home.0.take() {
             Some((array, hazards)) => {
-                // SAFETY: slots of the record, which is there as long as its reader.
+                // SAFETY: slots of the record, which stays as long as its reader.
                 let [entry, current, next] = hazards.map(|hazard| unsafe { hazard.as_ref() });
-                // SAFETY: every array stays as long as the table, and the slot has kept its buckets since it was noted.
+                // SAFETY: every array stays as long as the table, and the slot has pinned its buckets since the last
+                // drop stored it.
                 let view = unsafe { array.as_ref() }.view();
                 Self { slots: Slots { entry, current, next, fence }, view, home: None }
             }
@@ -388,51 +390,52 @@ impl<'a> Pins<'a> {
         let Slots { fence, entry, current, next } = self.slots;
         loop {
             let bucket = self.view.bucket(hash);
-            // SAFETY: `new`'s caller vouches for the slots, and the view's array is pinned.
+            // SAFETY: the slots are as `new` demands, and the view's array is pinned.
             let held = unsafe { search_bucket_protected(lens, bucket, tag_of(hash), key, fence, entry) };
             if held.is_some() || bucket.link() == END {
                 return held;
             }
             match search_on_protected(entry, current, next, inner, self.view.array, hash, key) {
                 Ok(held) => return held,
-                // Before keys are compared again, which may panic: the next lookup begins with the view.
+                // Stored before keys are compared again, which may panic: the next lookup begins with this view.
                 Err(array) => self.view = array.view(),
             }
         }
     }
 }
 
-/// Pins the array that is current now, in place of the one before.
+/// Pins the current array, in place of the one pinned before.
 #[inline(never)]
 fn pin_current<'a, K, V, S>(fence: ReaderFence, hazard: &'a Hazard, inner: &Inner<K, V, S>) -> &'a Array {
     // Relaxed: this address is not followed.
     let now = NonNull::new(inner.current.load(Ordering::Relaxed));
     let pinned = now.and_then(|now| protect_from(fence, &inner.current, now, hazard));
     let array = pinned.expect("a table has an array");
-    // SAFETY: every array stays as long as the table. Its buckets are pinned until the slot is set again, and `Pins` then
+    // SAFETY: every array stays as long as the table. Its buckets are pinned until the slot is set again; `Pins` then
     // has another view.
     unsafe { array.as_ref() }
 }
 
 impl<'a> Slots<'a> {
-    /// Pins the array that the pinned one moves to. `None` when the pinned one is not current any more.
+    /// Pins the array that the pinned one moves to. `None` when the pinned array is not current any more.
     fn pin_next<K, V, S>(self, inner: &Inner<K, V, S>, pinned: View<'a>) -> Option<View<'a>> {
         let next = pinned.array.next().expect("a moved bucket has a next array");
         if !busted::is(Variant::NextNotPinned) {
             set_hazard(self.next, ptr::from_ref(next).cast_mut().cast());
             self.fence.issue();
         }
-        // Acquire: pairs with the release in `finish`. While the pinned array is current, the next one is not retired:
-        // this is the load that proves it. The address is not used again, since the array is pinned.
+        // Acquire: pairs with the release in `finish`. While the pinned array is current, the next one is not retired,
+        // and this load proves that it is current. Comparing addresses is enough: no other array gets the address of
+        // one that stays as long as the table.
         let is_current = ptr::eq(inner.current.load(Ordering::Acquire), pinned.array);
         is_current.then(|| next.view())
     }
 }
 
-/// A protected lookup in a whole chain, and in the one that it is moved to. `Err` when the array is not current any more:
-/// the one that is now has been pinned in its place, and the lookup begins again there.
+/// A protected lookup in a whole chain, and in the chain that it has moved to. `Err` when the array is not current any
+/// more: the current array has been pinned in its place, and the lookup begins again there.
 ///
-/// The slots are passed one by one, in registers, for the same reason as in [`search_on`].
+/// The slots are passed one by one, so that they stay in registers, as in [`search_on`].
 #[cold]
 #[inline(never)]
 fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
@@ -445,7 +448,8 @@ fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
     key: &Q,
 ) -> Result<Option<Held<'a, K, V>>, &'a Array> {
     let slots = Slots { entry, current, next, fence: inner.core.protocol.mode().of_any_reader() };
-    // The next array is pinned for the time of this call, also when `Eq` panics: an idle reader is to hold up one array.
+    // The next array is unpinned at the end of this call, also if `Eq` panics: an idle reader may hold up only one
+    // array.
     let _pinned_next = ClearLater(next);
     let pinned = array.view();
     let mut view = pinned;
@@ -453,7 +457,7 @@ fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
         // SAFETY: as in `Pins::search`; the array is pinned in one of the two slots.
         match unsafe { search_chain_protected(inner.lens(), view, hash, key, slots.fence, entry) } {
             Found::Entry(mut held) => {
-                // The next array is not pinned any longer.
+                // The place may be in the next array, which is unpinned when this call returns.
                 held.found = None;
                 return Ok(Some(held));
             }
@@ -468,7 +472,7 @@ fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
     }
 }
 
-/// Clears a hazard slot when it is dropped.
+/// Clears a hazard slot when dropped.
 struct ClearLater<'a>(&'a Hazard);
 
 impl Drop for ClearLater<'_> {
@@ -478,8 +482,7 @@ impl Drop for ClearLater<'_> {
 }
 
 impl Drop for Pins<'_> {
-    /// Without a call, as everything that is done to a value in registers. The slot of the next array is clear between
-    /// lookups.
+    /// Inlined, so that the value stays in registers. The slot of the next array is clear between lookups.
     #[inline(always)]
     fn drop(&mut self) {
         let Slots { entry, current, next, .. } = self.slots;

@@ -1,18 +1,18 @@
-//! Arrays of zeroed memory, which the kernel hands out page by page.
+//! Arrays of zeroed memory.
 
 use std::ptr::NonNull;
 
 pub(crate) use memory::Mapping;
 
 /// # Safety
-/// Memory of zeroes is a valid value, and there is nothing to drop.
+/// Zeroed memory is a valid value, and the type needs no drop.
 pub(crate) unsafe trait Zeroed: Sized {
-    /// The same value for a model, whose atomics are made by calls.
+    /// The same value for a model, whose atomics have constructors.
     #[cfg(loom)]
     fn zeroed() -> Self;
 }
 
-// SAFETY: as its integer.
+// SAFETY: it has the layout of its integer, for which zero is valid.
 unsafe impl Zeroed for stillpoint_sys::sync::atomic::AtomicU32 {
     #[cfg(loom)]
     fn zeroed() -> Self {
@@ -20,12 +20,12 @@ unsafe impl Zeroed for stillpoint_sys::sync::atomic::AtomicU32 {
     }
 }
 
-/// When the pages of a slab are asked from the kernel.
+/// When the kernel allocates the pages of a slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Touch {
-    /// At first use, in small pages: a huge page takes the kernel milliseconds to clear.
+    /// At first use, as small pages: the kernel takes milliseconds to clear a huge page.
     Lazily,
-    /// Now, in huge pages where the kernel has some.
+    /// Now, as huge pages where the kernel has some.
     Now,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Slab<T: Zeroed> {
 
 // SAFETY: a slab owns its values like a boxed slice.
 unsafe impl<T: Zeroed + Send> Send for Slab<T> {}
-// SAFETY: as above; it gives shared access alone.
+// SAFETY: as above; a shared slab gives only shared access.
 unsafe impl<T: Zeroed + Sync> Sync for Slab<T> {}
 
 impl<T: Zeroed> Slab<T> {
@@ -65,14 +65,15 @@ impl<T: Zeroed> Slab<T> {
         self.len
     }
 
-    /// The pages, if the slab has some of its own; a smaller one is freed. Nothing refers to the values any more.
+    /// The slab's pages, if it was mapped. A smaller slab, from the allocator, is freed. Nothing refers to the values
+    /// any more.
     pub(crate) fn into_mapping(self) -> Option<Mapping> {
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: from `allocate` with the same length, and not dropped; the values are not referred to.
+        // SAFETY: from `allocate` with the same length, and not dropped; nothing refers to the values.
         unsafe { memory::into_mapping(this.start, this.len) }
     }
 
-    /// Allows the kernel to gather small pages that are in use into huge ones, at its leisure.
+    /// Allows the kernel to gather small pages that are in use into huge ones.
     pub(crate) fn allow_huge_pages(&self) {
         memory::allow_huge_pages(self.start, self.len);
     }
@@ -122,8 +123,8 @@ mod memory {
     use stillpoint_sys::os::pages;
     pub(crate) use stillpoint_sys::os::pages::Mapping;
 
-    /// From this size on the kernel is asked for pages, which are touched as they are used; below, the allocator for
-    /// memory, which may have to clear it.
+    /// Slabs of at least this size are mapped, and the kernel clears their pages as they are touched. Smaller ones come
+    /// from the allocator.
     const LARGE: usize = 64 << 10;
 
     pub(super) fn allocate<T: Zeroed>(len: usize, touch: Touch) -> Option<NonNull<T>> {

@@ -1,4 +1,4 @@
-//! What can be done with a table that is not shared: its owner has it by value, or by `&mut`.
+//! Access to a table that is not shared: its owner has it by value, or by `&mut`.
 
 use std::ptr::NonNull;
 
@@ -7,7 +7,8 @@ use super::array::Array;
 use super::bucket::{Bucket, NO_ENTRY, SLOTS};
 use super::{hint, Inner};
 
-/// Goes through the entries of a table, array by array: an index is in only one word at a time, even in the middle of a growth.
+/// Goes through the entries of a table, array by array. An index is in only one word at a time, even in the middle of a
+/// growth.
 #[derive(Debug)]
 pub(crate) struct Cursor {
     /// Begins at `Inner::first`; null after the last one.
@@ -16,9 +17,9 @@ pub(crate) struct Cursor {
     slot: usize,
 }
 
-// SAFETY: it leads to arrays, which are `Sync`; what is done with it is up to its users.
+// SAFETY: it points to arrays, which are `Sync`; its unsafe methods say when it may be used.
 unsafe impl Send for Cursor {}
-// SAFETY: as above; a shared one does nothing.
+// SAFETY: as above; it has no methods for a shared reference.
 unsafe impl Sync for Cursor {}
 
 impl Cursor {
@@ -26,10 +27,10 @@ impl Cursor {
         Self { array: inner.first.as_ptr(), bucket: 0, slot: 0 }
     }
 
-    /// The next entry, and where it is.
+    /// The next entry: its bucket, slot and index.
     ///
     /// # Safety
-    /// The table is still there, and nobody else uses it.
+    /// The table still exists, and no other thread uses it.
     unsafe fn next(&mut self) -> Option<(&Bucket, usize, u32)> {
         loop {
             // SAFETY: every array stays as long as the table.
@@ -53,7 +54,7 @@ impl Cursor {
     /// The pair of the next entry; returns each pair once.
     ///
     /// # Safety
-    /// As for [`take`](Cursor::take); the table is the one that the cursor was made for.
+    /// As for [`take`](Cursor::take).
     pub(crate) unsafe fn next_pair<K, V, S>(
         &mut self,
         inner: &Inner<K, V, S>,
@@ -63,26 +64,26 @@ impl Cursor {
         Some(inner.arena().pair(entry))
     }
 
-    /// Takes the next entry out.
+    /// Unlinks the next entry, and returns its pair.
     ///
     /// # Safety
-    /// The table is the one that the cursor was made for; nobody else uses it, and no reader holds an entry.
+    /// The cursor was made for this table. No other thread uses the table, and no reader holds an entry.
     pub(crate) unsafe fn take<K, V, S>(&mut self, inner: &Inner<K, V, S>) -> Option<(K, V)> {
         // SAFETY: the caller's promise.
         let (bucket, slot, entry) = unsafe { self.next() }?;
         bucket.unlink_entry(slot);
-        // SAFETY: unlinked just now, once, and no reader holds it.
+        // SAFETY: it was just unlinked, once, and no reader holds it.
         Some(unsafe { inner.take_pair(entry) })
     }
 }
 
 impl<K, V, S> Inner<K, V, S> {
-    /// The pair of an entry, whose slot is given back.
+    /// Moves the pair of an entry out, and frees its slot.
     ///
     /// # Safety
-    /// The entry is unlinked and the caller's, and no reader can hold it any more.
+    /// The entry is unlinked, the caller owns it, and no reader can hold it any more.
     pub(crate) unsafe fn take_pair(&self, entry: u32) -> (K, V) {
-        // SAFETY: the caller's promise; moved out once, after which the slot is given back without its pair.
+        // SAFETY: the caller's promise. The pair is moved out once; its slot is then freed.
         let pair = unsafe { self.arena().pair(entry).read() };
         // SAFETY: the caller's promise.
         unsafe { self.arena().free(entry, hint()) };

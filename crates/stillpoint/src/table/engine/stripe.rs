@@ -1,11 +1,11 @@
 //! The writers' locks: one for each stripe of the buckets.
 //!
-//! A bucket belongs to the stripe of its lower index bits. An array has at least as many buckets as there are
-//! stripes, so that a key belongs to the same stripe in every array, and a bucket's entries move within their
-//! stripe. With the lock go the stripe's own idea of the array, its share of a growth, and its count of entries:
-//! a writer reads the array under the lock alone, so an array that every stripe has left has no writer.
+//! The lower index bits of a bucket give its stripe. An array has at least as many buckets as there are stripes, so a
+//! key belongs to the same stripe in every array, and a bucket's entries move within their stripe. The lock protects
+//! the stripe's pointer to its array, its progress in a growth, and its count of entries. A writer reads this pointer
+//! only under the lock, so an array that every stripe has left has no writer.
 
-// Not modelled: counts for readers of statistics.
+// Not modelled: statistics.
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::array::Array;
@@ -17,7 +17,7 @@ pub(crate) const STRIPES: usize = if cfg!(loom) { 1 } else { 256 };
 #[repr(align(32))]
 pub(crate) struct Stripe {
     progress: TryLock<Progress>,
-    /// Written by the holder of the lock alone, as the next one.
+    /// Written only by the holder of the lock, as `most_moved`.
     entries: AtomicU32,
     most_moved: AtomicU32,
 }
@@ -25,11 +25,11 @@ pub(crate) struct Stripe {
 #[derive(Debug)]
 struct Progress {
     array: *const Array,
-    /// Buckets of this stripe before this one have moved; counted in steps of [`STRIPES`].
+    /// All buckets of this stripe before this index have moved. A multiple of [`STRIPES`].
     cursor: usize,
 }
 
-// SAFETY: what the pointer leads to is `Sync`.
+// SAFETY: `Array` is `Sync`.
 unsafe impl Send for Progress {}
 
 impl Stripe {
@@ -63,14 +63,14 @@ impl Stripe {
     }
 }
 
-/// A locked stripe; unlocked when dropped, also by a panic of the user's `Eq` or `Hash`.
+/// A locked stripe. Dropping it releases the lock, also during a panic of the user's `Eq` or `Hash`.
 pub(crate) struct Held<'s> {
     stripe: &'s Stripe,
     progress: Locked<'s, Progress>,
 }
 
 impl<'s> Held<'s> {
-    /// The array of this stripe. Its buckets are there until the stripe has left it, and is counted as moved.
+    /// The array of this stripe. Its buckets exist until the stripe has left it and is counted as moved.
     pub(crate) fn array(&self) -> &'s Array {
         // SAFETY: every array stays as long as the table.
         unsafe { &*self.progress.array }
@@ -96,7 +96,7 @@ impl<'s> Held<'s> {
     }
 
     pub(crate) fn count(&mut self, more: i32) {
-        // Relaxed: written under the lock, as below.
+        // Relaxed: written only under the lock.
         let entries = self.stripe.entries.load(Ordering::Relaxed);
         self.stripe.entries.store(entries.wrapping_add_signed(more), Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
 //! The writers' protocol: everything that happens under the lock of a stripe.
 //!
-//! Under a lock runs no code of the user's but `Eq` and `Hash`, and nobody waits for a reader. Values are made before,
-//! and dropped after.
+//! The only user code that runs under a lock is `Eq` and `Hash`, and no lock holder waits for a reader. Values are made
+//! before the lock is taken, and dropped after it is released.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -20,31 +20,31 @@ use crate::rcu::engine::core::record::{set_hazard, Hazard};
 use stillpoint_sys::panics::{keep_first, resume};
 use stillpoint_sys::sync::atomic::Ordering;
 
-/// An entry that is not linked yet, or no more in need of it: dropped with its slot.
+/// An entry that is not linked. Its drop destroys the pair and frees the slot.
 pub(crate) struct Unlinked<'t, K, V, S> {
     inner: &'t Inner<K, V, S>,
     pub(crate) entry: u32,
 }
 
 impl<'t, K, V, S> Unlinked<'t, K, V, S> {
-    /// Puts a pair into a slot. The pair comes back when there is none.
+    /// Puts a pair into a free slot. Hands the pair back when there is none.
     #[inline(always)]
     pub(crate) fn new(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
         Self::fill(inner, inner.arena().allocate(hint()), key, value)
     }
 
-    /// As [`new`](Unlinked::new), after what waits and need not has been freed.
+    /// As [`new`](Unlinked::new), after freeing the removed entries that no reader holds up.
     pub(crate) fn pressed(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
         inner.press();
         Self::new(inner, key, value)
     }
 
-    /// Puts a pair that is to replace another one into a spare slot.
+    /// Puts a pair that will replace another entry into a spare slot.
     pub(crate) fn spare(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
         Self::fill(inner, inner.arena().allocate_spare(), key, value)
     }
 
-    /// For a replacement: a slot as any, or a spare one, or what becomes free now.
+    /// Puts a pair that will replace another entry into a free slot, a spare slot, or one that can be freed now.
     #[inline(always)]
     pub(crate) fn replacing(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
         match Self::new(inner, key, value) {
@@ -64,24 +64,24 @@ impl<'t, K, V, S> Unlinked<'t, K, V, S> {
     #[inline(always)]
     fn fill(inner: &'t Inner<K, V, S>, slot: Option<u32>, key: K, value: V) -> Result<Self, (K, V)> {
         let Some(entry) = slot else { return Err((key, value)) };
-        // SAFETY: the slot is this thread's alone.
+        // SAFETY: only this thread has the slot.
         unsafe { inner.arena().pair(entry).write(Pair { key, value }) };
         Ok(Self { inner, entry })
     }
 
     pub(crate) fn key(&self) -> &K {
-        // SAFETY: the slot holds a pair, and is this value's alone.
+        // SAFETY: the slot holds a pair, and belongs to this value.
         unsafe { &self.inner.arena().pair(self.entry).as_ref().key }
     }
 
-    /// The pair itself.
+    /// The pair. Frees the slot.
     pub(crate) fn into_pair(self) -> (K, V) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: the slot is this value's alone.
+        // SAFETY: the slot belongs to this value, which is not dropped.
         unsafe { this.inner.take_pair(this.entry) }
     }
 
-    /// It is linked: the table owns it.
+    /// The entry is linked now: the table owns it.
     fn linked(self) {
         std::mem::forget(self);
     }
@@ -90,29 +90,29 @@ impl<'t, K, V, S> Unlinked<'t, K, V, S> {
 impl<K, V, S> Drop for Unlinked<'_, K, V, S> {
     fn drop(&mut self) {
         let pair = self.inner.arena().pair(self.entry).cast();
-        // SAFETY: the slot holds a pair that no reader has seen, and is this value's alone.
+        // SAFETY: the slot holds a pair that no reader has seen, and belongs to this value.
         unsafe { destroy::<K, V>(pair, self.inner.store().context()) };
     }
 }
 
-/// When a new entry is linked.
+/// The condition under which a new entry is linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Only {
-    /// Whether its key is there or not.
+    /// Whether or not its key is in the table.
     Always,
-    /// If its key is not there.
+    /// Only if its key is not in the table.
     New,
-    /// If its key is there: the entry has a spare slot.
+    /// Only if its key is in the table: the new entry has a spare slot.
     Replacement,
 }
 
-/// What became of a new entry.
+/// The result of an insertion.
 pub(crate) enum Insertion<'t, K, V, S> {
-    /// It is in the table, in place of this one, if there was any.
+    /// The new entry is linked. It replaced this entry, if there was one.
     Done(Option<u32>),
-    /// The key is there already, with this entry.
+    /// The key is in the table already, with this entry.
     Present(Unlinked<'t, K, V, S>, u32),
-    /// No memory for an overflow bucket; or it was only to replace another one, and there is none.
+    /// There was no memory for an overflow bucket; or there was no entry to replace, for `Only::Replacement`.
     NoRoom(Unlinked<'t, K, V, S>),
 }
 
@@ -132,7 +132,7 @@ where
         self.stripes[hash as usize % STRIPES].lock()
     }
 
-    /// The entry that `is_it` picks among those in the chain whose tag fits.
+    /// The first entry of the chain whose tag fits and for which `is_it` returns true.
     fn find<'s>(
         &self,
         (array, index): (&'s Array, usize),
@@ -143,16 +143,16 @@ where
         array.chain(index).find_map(|bucket| {
             bucket.matching(tag).find_map(|slot| {
                 let entry = bucket.entry(slot);
-                // SAFETY: tags of unlinked entries are cleared before the lock is given back, so the slot holds one;
-                // nobody else may unlink it while this thread holds the lock.
+                // SAFETY: the tag of an unlinked entry is cleared before the lock is released, so the slot holds a
+                // linked entry. No other thread unlinks it while this one holds the lock.
                 let key = unsafe { &self.arena().pair(entry).as_ref().key };
                 is_it(entry, key).then_some(Spot { bucket, slot, entry })
             })
         })
     }
 
-    /// Links a new entry, whose key has this hash, in place of the one with the same key. With `pin`, the entry that is in
-    /// the table afterwards is put into that hazard slot.
+    /// Links a new entry, whose key has this hash, in place of the entry with the same key, if there is one. With
+    /// `pin`, the entry that is in the table afterwards is put into that hazard slot.
     pub(crate) fn insert<'t>(
         &'t self,
         hash: u64,
@@ -186,8 +186,8 @@ where
         new.linked();
         held.count(1);
         self.grow_if_full(&held);
-        // The stripe was ahead of others when this call came. One that it has taken ahead has done its share already.
-        // Relaxed: compared, not followed.
+        // Help if the stripe had left the current array for the next one before this call. If it left during this call,
+        // the call has already done its share. Relaxed: compared, not followed.
         let ahead = ptr::eq(before, held.array())
             && before.next().is_none()
             && !ptr::eq(self.current.load(Ordering::Relaxed), before);
@@ -198,15 +198,15 @@ where
         Insertion::Done(None)
     }
 
-    /// Pins an entry that is linked, or about to be, under the lock: whoever unlinks it takes the lock later, and so
-    /// comes after this store.
+    /// Pins an entry that is linked, or about to be, under the lock. A thread that unlinks it takes the lock later, so
+    /// this store happens before the unlinking.
     fn pin(&self, hazard: Option<&Hazard>, entry: u32) {
         if let Some(hazard) = hazard {
             set_hazard(hazard, self.arena().pair(entry).as_ptr().cast());
         }
     }
 
-    /// Unlinks the entry of a key, which the caller then owns but for its readers.
+    /// Unlinks the entry of a key. The caller then owns it, though readers may still hold it.
     pub(crate) fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u32>
     where
         K: Borrow<Q>,
@@ -216,11 +216,11 @@ where
         self.unlink(hash, |_, found| found.borrow() == key)
     }
 
-    /// Unlinks this very entry, whose key has this hash. False when it is not in the table any more.
+    /// Unlinks the entry with this index, whose key has this hash. False when it is not in the table any more.
     ///
     /// # Safety
-    /// The caller pins the entry, so that its index does not belong to another one meanwhile, and the bucket that it was
-    /// found in, if one is named.
+    /// The caller pins the entry, so that its index is not given to another entry meanwhile; and the bucket in `found`,
+    /// if there is one.
     pub(crate) unsafe fn remove_entry(&self, hash: u64, entry: u32, found: Option<Place>) -> bool {
         let mut held = self.lock(hash);
         // SAFETY: the caller's promise.
@@ -241,7 +241,7 @@ where
         Some(spot.entry)
     }
 
-    /// The slot that this very entry is linked in: the one that it was found in, unless something moves.
+    /// The slot that the entry with this index is linked in: the slot in `found`, unless the stripe is moving.
     ///
     /// # Safety
     /// As for [`remove_entry`](Inner::remove_entry).
@@ -254,8 +254,8 @@ where
         found: Option<Place>,
     ) -> Option<Spot<'s>> {
         if let Some(Place { bucket, slot }) = found.filter(|_| held.array().next().is_none()) {
-            // SAFETY: pinned, by the caller's promise; if the index is there still, it is in an array that the table has
-            // not left (I1), whose buckets stay as long as the stripe is held.
+            // SAFETY: pinned, by the caller's promise. If the index is still there, the bucket is in an array that the
+            // table has not left (I1), whose buckets stay as long as the stripe is locked.
             let bucket = unsafe { bucket.as_ref() };
             if bucket.entry(slot) == entry {
                 return Some(Spot { bucket, slot, entry });
@@ -265,8 +265,8 @@ where
         self.find(place, hash, |found, _| found == entry)
     }
 
-    /// Puts `new` in the place of this very entry, whose key has this hash; comes back when that is not in the table
-    /// any more. With `pin`, the new entry is put into that hazard slot.
+    /// Links `new` in place of the entry `old`, whose key has this hash. Hands `new` back when `old` is not in the
+    /// table any more. With `pin`, the new entry is put into that hazard slot.
     ///
     /// # Safety
     /// As for [`remove_entry`](Inner::remove_entry).
@@ -292,7 +292,8 @@ where
         Ok(())
     }
 
-    /// Whether a key is in the table; takes the lock of its stripe. For callers that have neither a region nor a hazard slot.
+    /// Whether a key is in the table. Takes the lock of its stripe. For callers that have neither a region nor a hazard
+    /// slot.
     #[cold]
     pub(crate) fn has(&self, hash: u64, key: &K) -> bool {
         let mut held = self.lock(hash);
@@ -303,15 +304,15 @@ where
     /// Unlinks and retires everything, stripe by stripe.
     ///
     /// # Panics
-    /// With the first panic of a destructor, after everything has been unlinked; or with one of the user's `Hash`.
+    /// With the first panic of a destructor, after everything has been unlinked; or with a panic of the user's `Hash`.
     pub(crate) fn clear(&self) {
         let (mut taken, mut first) = (Vec::new(), None);
         for (number, stripe) in self.stripes.iter().enumerate() {
             let (mut index_of_chain, mut chains) = (number, 0);
             loop {
                 let mut held = stripe.lock();
-                // A growth may begin and end meanwhile: larger arrays are passed over in the same order. If the stripe has left for
-                // a smaller array, what was still to come may be in a chain that was already passed.
+                // A growth may begin and end meanwhile: a larger array is passed over in the same order. If the stripe
+                // has left for a smaller array, entries not reached yet may be in a chain that was already passed.
                 let now = held.array().len().max(held.newest().len());
                 if now < chains {
                     index_of_chain = number;
@@ -327,7 +328,7 @@ where
                 }
                 held.count(-(taken.len() as i32));
                 drop(held);
-                // All of them are retired before the first destructor runs: a panic then costs none of the others.
+                // All are retired before the first destructor runs, so that a panic leaks none of them.
                 let polls = taken.len();
                 taken.drain(..).for_each(|entry| self.retire(entry));
                 for _ in 0..polls {
