@@ -77,7 +77,7 @@ int main(void)
     memset(object, 1, BYTES);
     CHECK(still_put(first, object) == 0);
     REFUSED(still_put(first, object), -EALREADY, "twice");
-    REFUSED(still_put(first, &stats), -EINVAL, "none of the pool's");
+    REFUSED(still_put(first, &stats), -EINVAL, "outside the pool");
     REFUSED(still_put(first, NULL), -EINVAL, "NULL");
 
     /* All or nothing. */

@@ -1,4 +1,4 @@
-//! What a pool tells of itself, whatever it holds: its geometry, counts, audits, misuse and leaks.
+//! Information about any pool: its geometry, counts, audits, misuse and leaks.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,8 +10,8 @@ use super::engine::{Core, Handle};
 use super::error::TooManyLocals;
 use super::memory::{self, Backing, Iova};
 
-/// A pool, whatever it holds: what [`Pool`](super::Pool) and [`RawPool`](super::RawPool), which dereference to it, both
-/// tell of themselves.
+/// A pool of any objects. [`Pool`](super::Pool) and [`RawPool`](super::RawPool) dereference to it for their statistics
+/// and audits.
 ///
 /// ```
 /// use stillpoint::pool::{AnyPool, Pool, RawPool};
@@ -24,7 +24,8 @@ use super::memory::{self, Backing, Iova};
 /// show("packets", &packets);
 /// # Ok::<(), stillpoint::pool::BuildError>(())
 /// ```
-// Nobody outside gets a mutable reference to one, also not by `DerefMut`: pools of different types could be exchanged.
+// Users get no mutable reference to this, also not by `DerefMut`: with two of them, pools of different types could be
+// swapped.
 pub struct AnyPool {
     core: Arc<Core>,
     leak_hook: Option<LeakHook>,
@@ -43,12 +44,13 @@ impl AnyPool {
         Handle::new(&self.core).ok_or_else(|| TooManyLocals { limit: self.core.info().max_locals })
     }
 
-    /// What the pool is made of.
+    /// The geometry and settings of the pool.
     pub fn info(&self) -> Info {
         self.core.info()
     }
 
-    /// How many objects there are, and are out. Takes time in proportion to the threads that have used the pool.
+    /// The number of objects, and of those in use. Takes time in proportion to the number of threads that have used the
+    /// pool.
     ///
     /// ```
     /// # use stillpoint::pool::Pool;
@@ -65,11 +67,12 @@ impl AnyPool {
         PoolStats { capacity, available: capacity - in_use, in_use }
     }
 
-    /// What has passed through each cache since the pool was made. A cache that a thread leaves goes to the next thread, so its
-    /// counts are those of all threads that have had it. Only the cache's owner changes a count, by a plain store. Gets and puts that
-    /// the cache serves are not counted one by one, which would make them a tenth slower; their difference is `drawn` less `given`
-    /// and `cached`. Objects and blocks that come back without a local of the calling thread, or while its local is parked, are not
-    /// counted. Takes time in proportion to the number of threads that have used the pool.
+    /// Counts of each cache since the pool was made. A cache that a thread leaves goes to the next thread, so its
+    /// counts are those of all its owners. Only the current owner changes a count, by a plain store. Allocations and
+    /// frees that the cache serves are not counted one by one, which would make them a tenth slower; their difference
+    /// is `drawn` less `given` and `cached`. Objects and blocks that are freed without a local of the calling thread,
+    /// or while its local is parked, are not counted. Takes time in proportion to the number of threads that have used
+    /// the pool.
     ///
     /// ```
     /// # use stillpoint::pool::Pool;
@@ -84,11 +87,11 @@ impl AnyPool {
         self.core.cache_stats()
     }
 
-    /// Walks through the whole pool: is every bucket in exactly one place, and do the counts add up? Takes time in
+    /// Checks the whole pool: that every bucket is in exactly one place, and that the counts add up. Takes time in
     /// proportion to the number of buckets.
     ///
     /// # Errors
-    /// The first thing that does not fit. Nothing is wrong with that while others use the pool.
+    /// The first inconsistency. While other threads use the pool, inconsistencies are normal.
     ///
     /// ```
     /// # use stillpoint::pool::Pool;
@@ -100,17 +103,17 @@ impl AnyPool {
         self.core.audit().map_err(AuditError)
     }
 
-    /// The first 64 cases of misuse that were found after the call that did it had returned.
+    /// The first 64 cases of misuse that were found after the guilty call had returned.
     pub fn misuses(&self) -> Vec<Misuse> {
         self.core.ledger.first()
     }
 
-    /// How many there were.
+    /// The number of all these cases.
     pub fn misuse_count(&self) -> usize {
         self.core.ledger.count()
     }
 
-    /// What the memory at these addresses is made of, if it is one piece of the pool's.
+    /// The backing of the piece of the pool's memory that contains these addresses, if one does.
     fn backing(&self, addresses: &Range<usize>) -> Option<Backing> {
         let holds = |piece: &MemoryInfo| {
             let end = piece.start + piece.bytes;
@@ -119,25 +122,25 @@ impl AnyPool {
         self.core.memory().into_iter().find(holds).map(|piece| piece.backing)
     }
 
-    /// The device's address of an object.
+    /// The device address of an object.
     pub(super) fn iova(&self, object: NonNull<u8>) -> Option<Iova> {
         let address = object.addr().get();
         memory::iova(self.backing(&(address..address + 1))?, address)
     }
 
-    /// Whether addresses of the pool lie in one piece of physical memory.
+    /// Whether addresses of the pool are contiguous in physical memory.
     pub(super) fn physically_contiguous(&self, addresses: Range<usize>) -> Option<bool> {
         memory::contiguous(self.backing(&addresses)?, addresses)
     }
 
     /// The objects that were never given back.
     pub(super) fn leaks(&mut self) -> Leaks {
-        // SAFETY: every local and every typed object borrows the pool, which only the caller has. What waits in reclaimers
-        // comes back without a shard.
+        // SAFETY: every local and every typed object borrows the pool, and the caller borrows it exclusively. Objects
+        // that wait in reclaimers come back without a shard.
         Leaks(unsafe { self.core.out() })
     }
 
-    /// The same as an error, for a pool that ends: its hook is not called any more.
+    /// As [`leaks`](AnyPool::leaks), as an error, for a pool that is being dropped. Its hook is not called any more.
     pub(super) fn close(&mut self) -> Result<(), Leaks> {
         self.leak_hook = None;
         match self.leaks() {
@@ -163,7 +166,7 @@ impl fmt::Debug for AnyPool {
     }
 }
 
-/// What a pool is made of.
+/// The geometry and settings of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Info {
@@ -171,21 +174,21 @@ pub struct Info {
     pub object_bytes: usize,
     /// Bytes from one object to the next.
     pub stride: usize,
-    /// Objects of a bucket, which are those of a block.
+    /// Objects of a bucket, and so of a block.
     pub objects_per_block: usize,
     /// Bytes of a bucket.
     pub bucket_bytes: usize,
-    /// Objects that the pool may grow to.
+    /// Number of objects that the pool may grow to.
     pub max_objects: usize,
     /// Objects that the cache of a thread holds.
     pub cache: usize,
-    /// Whole buckets that a thread keeps to itself.
+    /// Whole buckets that a thread keeps.
     pub high_water: usize,
     /// Threads that may use the pool at a time.
     pub max_locals: usize,
-    /// What is checked.
+    /// Which additional checks the pool makes.
     pub hardening: Hardening,
-    /// The pieces of memory, in the order in which they were made.
+    /// The pieces of memory, in the order in which they were added.
     pub memory: Vec<MemoryInfo>,
 }
 
@@ -199,90 +202,91 @@ pub struct MemoryInfo {
     pub bytes: usize,
     /// Number of buckets.
     pub buckets: usize,
-    /// What the kernel made it of.
+    /// The kind of its pages.
     pub backing: Backing,
-    /// The NUMA node that was asked for.
+    /// The NUMA node that was requested.
     pub node: Option<u32>,
 }
 
-/// How many objects there are, and where. `available` and `in_use` always add up to `capacity`.
+/// Numbers of objects. `available` and `in_use` always add up to `capacity`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolStats {
     /// All objects.
     pub capacity: usize,
-    /// Objects that are free, caches included.
+    /// Free objects, including those in caches.
     pub available: usize,
-    /// Objects that are out.
+    /// Allocated objects.
     pub in_use: usize,
 }
 
-/// What was asked of one cache, by the threads that have had it: see [`AnyPool::cache_stats`]. Counts wrap.
+/// Counts of one cache, by all threads that have owned it: see [`AnyPool::cache_stats`]. Counts wrap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// Objects that came from buckets or from other threads, to the cache or past it.
+    /// Objects that came from buckets or from other threads, into the cache or directly to the caller.
     pub drawn: usize,
-    /// Objects that were too many for the cache, or did not fit: they went to buckets or to other threads.
+    /// Objects that had no room in the cache, and went to buckets or to other threads.
     pub given: usize,
-    /// Blocks that were handed out.
+    /// Blocks that were allocated.
     pub blocks_got: usize,
-    /// Blocks that came back.
+    /// Blocks that were freed.
     pub blocks_put: usize,
-    /// Calls that found too few objects, or no block.
+    /// Allocations that found too few objects, or no block.
     pub failures: usize,
-    /// Objects that it holds now.
+    /// Objects in the cache now.
     pub cached: usize,
 }
 
-/// What a walk through the whole pool has found: every bucket in one place, and every object accounted for.
+/// The result of [`AnyPool::audit`]: where the buckets and the objects of the pool are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Census {
     /// Whole buckets in the shared store.
     pub buckets_in_store: usize,
-    /// Whole buckets that threads keep to themselves.
+    /// Whole buckets that threads keep.
     pub buckets_whole: usize,
-    /// Buckets of which some objects are free, and others are not.
+    /// Buckets with both free objects and others.
     pub buckets_partial: usize,
     /// Buckets without a free object.
     pub buckets_busy: usize,
     /// Free objects in caches.
     pub objects_cached: usize,
-    /// Free objects that threads had too many of, for those that need some.
+    /// Free objects that caches have handed over, for any thread.
     pub objects_deposited: usize,
     /// Free objects in buckets that belong to a thread.
     pub objects_held: usize,
-    /// Objects that were freed by other threads, and not collected by the owner of their bucket yet.
+    /// Objects that other threads have freed, and that the owner of their bucket has not collected yet.
     pub objects_on_their_way: usize,
-    /// Objects that are out.
+    /// Allocated objects.
     pub objects_out: usize,
-    /// `fill[n]` buckets have `n` objects that are not in them: out, in a cache, or deposited.
+    /// `fill[n]` buckets have `n` objects that are not in them: allocated, in a cache, or deposited.
     pub fill: Vec<usize>,
 }
 
-/// Something does not fit. When nobody used the pool meanwhile, it is damaged: by a double free, or by a defect.
+/// An audit found an inconsistency. If no thread used the pool meanwhile, the pool is damaged: by a double free, or by
+/// a defect of the library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditError(pub(super) String);
 
 impl fmt::Display for AuditError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the pool does not add up (unless it was in use): {}", self.0)
+        write!(f, "the pool is inconsistent (unless threads used it during the audit): {}", self.0)
     }
 }
 
 impl std::error::Error for AuditError {}
 
-/// An object that is out although nobody can give it back.
+/// An object that is allocated, and that no thread can free any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leak {
     /// Its address.
     pub address: usize,
-    /// The tag of whoever got it, in pools that record it ([`Hardening::Trace`]).
+    /// The tag of the thread that allocated it, in pools that record it ([`Hardening::Trace`]).
     pub tag: Option<u32>,
 }
 
-/// The objects that were out when their pool was closed.
+/// The objects that were still allocated when their pool was closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaks(pub Vec<Leak>);
 
@@ -294,21 +298,21 @@ impl fmt::Display for Leaks {
 
 impl std::error::Error for Leaks {}
 
-/// What was found to be wrong, after the call that did it had returned.
+/// Misuse that was found after the guilty call had returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Misuse {
-    /// The object was freed although it was free. The second free was not carried out.
+    /// The object was freed although it was free. The second free had no effect.
     DoubleFree {
         /// Its address.
         address: usize,
     },
-    /// Something was freed that is no object of the pool.
+    /// An address was freed that is not that of an object of the pool.
     NotAnObject {
         /// Its address.
         address: usize,
     },
-    /// The object was written to while it was free. It has been handed out again.
+    /// The object was written to while it was free. It has been allocated again.
     WrittenAfterFree {
         /// Its address.
         address: usize,

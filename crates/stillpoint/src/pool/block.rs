@@ -7,9 +7,10 @@ use std::ptr::NonNull;
 use super::engine::{Core, Shard};
 use super::obj::{Obj, Owns};
 
-/// A whole bucket: objects that lie one behind the other, [`Info::stride`](super::Info::stride) bytes apart.
+/// A whole bucket: contiguous objects, [`Info::stride`](super::Info::stride) bytes apart.
 ///
-/// Dropped, it is freed as a whole, for the price of one object. Iterated over by value, it falls into its objects.
+/// Dropping it frees it as a whole, which costs as much as one object. Iterating over it by value gives its single
+/// objects.
 ///
 /// ```
 /// # use stillpoint::pool::Pool;
@@ -34,7 +35,7 @@ unsafe impl<T: Send + Sync + 'static> Sync for Block<'_, T> {}
 
 impl<'p, T: Send + 'static> Block<'p, T> {
     /// # Safety
-    /// `start` is the first object of a bucket of the shard's pool, all of whose objects are the caller's.
+    /// `start` is the first object of a bucket of the shard's pool, and the caller owns all its objects.
     #[inline(always)]
     pub(super) unsafe fn new(start: NonNull<T>, shard: &'p Shard) -> Self {
         Self { start, shard, owns: PhantomData }
@@ -53,39 +54,39 @@ impl<'p, T: Send + 'static> Block<'p, T> {
 
     fn at(&self, index: usize) -> NonNull<T> {
         let offset = index * self.shard.core().geometry().stride();
-        // SAFETY: called with an index of the bucket, which is one piece of memory.
+        // SAFETY: callers pass an index below `len`, and a bucket is one allocation.
         unsafe { self.start.byte_add(offset) }
     }
 
     /// The object at a position.
     pub fn get(&self, index: usize) -> Option<&T> {
-        // SAFETY: the object is this block's.
+        // SAFETY: this block owns the object.
         (index < self.len()).then(|| unsafe { self.at(index).as_ref() })
     }
 
-    /// The object at a position, to be changed.
+    /// The object at a position, mutably.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
-        // SAFETY: the object is this block's.
+        // SAFETY: this block owns the object.
         (index < self.len()).then(|| unsafe { self.at(index).as_mut() })
     }
 
     /// The objects in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
-        // SAFETY: the objects are this block's.
+        // SAFETY: this block owns the objects.
         (0..self.len()).map(|index| unsafe { self.at(index).as_ref() })
     }
 
-    /// The objects in order, to be changed.
+    /// The objects in order, mutably.
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut T> {
         let this: &Self = self;
-        // SAFETY: the objects are this block's, which is borrowed exclusively; each is given out once.
+        // SAFETY: this block owns the objects, and is borrowed exclusively. Each is returned once.
         (0..this.len()).map(|index| unsafe { this.at(index).as_mut() })
     }
 }
 
 impl<T: Send + 'static> Drop for Block<'_, T> {
     fn drop(&mut self) {
-        // SAFETY: all objects of the bucket are given up here.
+        // SAFETY: this block owned all objects of the bucket, and gives them up here.
         unsafe { Core::free_block_anywhere(self.shard, self.start.as_ptr().cast()) };
     }
 }
@@ -117,7 +118,7 @@ impl<'p, T: Send + 'static> Iterator for BlockObjects<'p, T> {
         }
         let object = self.block.at(self.next);
         self.next += 1;
-        // SAFETY: an object of the block, which is not dropped; each is given out once.
+        // SAFETY: an object of the block, which is not dropped. Each is returned once.
         Some(unsafe { Obj::new(object, self.block.shard) })
     }
 
@@ -131,7 +132,7 @@ impl<T: Send + 'static> FusedIterator for BlockObjects<'_, T> {}
 
 impl<T: Send + 'static> Drop for BlockObjects<'_, T> {
     fn drop(&mut self) {
-        /// Goes on after a validation that panics.
+        /// Frees the rest after a validation that panics.
         struct Others<'b, 'p, T: Send + 'static>(&'b mut BlockObjects<'p, T>);
         impl<T: Send + 'static> Drop for Others<'_, '_, T> {
             fn drop(&mut self) {

@@ -11,20 +11,20 @@ use super::memory::{refused, Pages};
 use super::pool::Pool;
 use super::raw::RawPool;
 
-/// What a pool checks beyond the usual: foreign pointers are always refused, and double frees are always noticed when the
-/// object comes back to its bucket.
+/// Additional checks of a pool. Every pool refuses pointers of other memory, and detects a double free when the object
+/// comes back to its bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Hardening {
-    /// Nothing more.
+    /// No additional checks.
     #[default]
     None,
-    /// Double frees are refused at once; free objects of a [`RawPool`] hold a pattern, and it is reported when somebody
-    /// has written to one; objects of a [`Pool`] are validated when they come back ([`Objects::validate`]). There is no
-    /// cache: each object goes to its bucket.
+    /// Double frees are refused at once. Free objects of a [`RawPool`] hold a pattern, and a write to a free object is
+    /// reported. Objects of a [`Pool`] are validated when they come back ([`Objects::validate`]). There is no cache:
+    /// each object goes to its bucket.
     Verify,
-    /// Also, a thread hands out the objects of its whole buckets first, and those of a bucket in turn, so that what comes
-    /// back rests for a while. The tag of whoever got an object is recorded ([`Local::set_tag`](super::Local::set_tag)) for
-    /// the list of leaks.
+    /// As `Verify`. Also, a thread allocates from its whole buckets first, and the objects of a bucket in turn, so that
+    /// a freed object is not used again soon. The tag of the thread that allocated an object
+    /// ([`Local::set_tag`](super::Local::set_tag)) is recorded for the list of leaks.
     Trace,
 }
 
@@ -32,7 +32,7 @@ pub(super) type LeakHook = Box<dyn FnOnce(&Leaks) + Send + Sync>;
 type Reset<T> = Box<dyn Fn(&mut T) + Send + Sync>;
 type Validate<T> = Box<dyn Fn(&T) -> bool + Send + Sync>;
 
-/// Makes a pool of the type `P`: a [`Pool`] or a [`RawPool`]. It comes from [`Pool::builder`] and [`RawPool::builder`].
+/// Makes a pool of type `P`: a [`Pool`] or a [`RawPool`]. Made by [`Pool::builder`] and [`RawPool::builder`].
 ///
 /// ```
 /// use stillpoint::pool::{Pages, RawPool};
@@ -63,15 +63,16 @@ pub struct PoolBuilder<P> {
     leak_hook: Option<LeakHook>,
     stride: Option<usize>,
     given: Option<Given>,
-    /// Whose objects `life` makes: `P` cannot become another type, since pools are invariant in theirs.
+    /// The pool whose objects `life` makes. `P` cannot become another type, since pools are invariant in the type of
+    /// their objects.
     pool: PhantomData<fn() -> P>,
 }
 
-/// How the objects of a [`Pool`] are made, and looked after.
+/// How the objects of a [`Pool`] are made, reset and validated.
 ///
-/// An object is made once, with its memory, and dropped once, with the pool: in between it keeps its state from one user
-/// to the next, but for what [`reset`](Objects::reset) changes. A function that makes an object will do where nothing else
-/// is asked for: it becomes an `Objects`.
+/// An object is made once, with its memory, and dropped once, with the pool. In between it keeps its state from one
+/// user to the next, except for what [`reset`](Objects::reset) changes. A function that makes an object converts to an
+/// `Objects`.
 ///
 /// ```
 /// # use stillpoint::pool::{Objects, Pool};
@@ -90,22 +91,22 @@ pub struct Objects<T> {
 }
 
 impl<T> Objects<T> {
-    /// Each object is made by `make`.
+    /// `make` makes each object.
     pub fn new(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
         Self { make: Box::new(make), reset: None, validate: None }
     }
 
-    /// Called for each object that is handed out. If it panics, all objects of the same call go back, without being
-    /// validated.
+    /// `reset` is called for each object that is allocated. If it panics, all objects of the same call are freed,
+    /// without being validated.
     pub fn reset(mut self, reset: impl Fn(&mut T) + Send + Sync + 'static) -> Self {
         self.reset = Some(Box::new(reset));
         self
     }
 
-    /// Called for each object that comes back to a hardened pool ([`Hardening::Verify`] or more). For one that is not
-    /// valid, a new one is made; [`AnyPool::misuses`] tells of it. If it panics, the object stays out; others of the
-    /// same call are freed, those behind it without being validated. One that panics while its thread panics already ends the
-    /// process, as any destructor does.
+    /// `validate` is called for each object that comes back to a hardened pool ([`Hardening::Verify`] or more). An
+    /// invalid object is replaced with a new one, and [`AnyPool::misuses`] reports it. If `validate` panics, the object
+    /// stays allocated; the others of the same call are freed, the later ones without being validated. A panic while
+    /// the thread is already panicking aborts the process, as in any destructor.
     pub fn validate(mut self, validate: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
         self.validate = Some(Box::new(validate));
         self
@@ -121,17 +122,17 @@ impl<T, F: Fn() -> T + Send + Sync + 'static> From<F> for Objects<T> {
 impl<T: 'static> Objects<T> {
     fn into_life(self) -> Life {
         unsafe fn destroy<T>(object: *mut u8) {
-            // SAFETY: the pool's promise: an object, which is nobody's any more.
+            // SAFETY: the pool passes an object that nothing else uses any more.
             unsafe { object.cast::<T>().drop_in_place() };
         }
         let make = Arc::new(self.make);
         let again = Arc::clone(&make);
         Life {
-            // SAFETY: the pool's promise: memory for an object, aligned, that holds none.
+            // SAFETY: the pool passes aligned memory for an object, which holds none.
             construct: Some(Box::new(move |place| unsafe { place.cast::<T>().write(make()) })),
             destroy: Some(destroy::<T>),
             reset: self.reset.map(|reset| -> Box<dyn Fn(*mut u8) + Send + Sync> {
-                // SAFETY: the pool's promise: an object, which belongs only to the caller.
+                // SAFETY: the pool passes an object that only the caller has.
                 Box::new(move |object| reset(unsafe { &mut *object.cast::<T>() }))
             }),
             validate: self.validate.map(|validate| -> Box<dyn Fn(*mut u8) -> bool + Send + Sync> {
@@ -156,10 +157,10 @@ impl<T> fmt::Debug for Objects<T> {
 }
 
 impl<P> PoolBuilder<P> {
-    /// Objects that the cache of a thread holds, at most, unless told otherwise.
+    /// Default for [`cache`](PoolBuilder::cache), at most.
     const CACHE: usize = 512;
 
-    /// Steps in which a pool grows to its limit, at most, unless told otherwise.
+    /// Steps in which a pool grows to its limit, at most, by default.
     const STEPS: usize = 8;
 
     fn new(capacity: usize, size: usize, align: usize, life: Life) -> Self {
@@ -184,11 +185,11 @@ impl<P> PoolBuilder<P> {
         }
     }
 
-    /// Objects that the pool may grow to, rounded up to whole buckets: it grows when an allocation finds nothing. At least the
-    /// capacity. Without this call it never grows.
+    /// The number of objects that the pool may grow to, rounded up to whole buckets; at least the capacity. The pool
+    /// grows when an allocation finds no free object. By default it never grows.
     ///
-    /// The addresses for all of them, and their headers, are taken from the beginning. The allocation that grows the pool
-    /// takes as long as the kernel, and the constructors of the new objects, take.
+    /// Address space and headers for all of them are reserved when the pool is built. An allocation that grows the pool
+    /// takes as long as the kernel and the constructors of the new objects take.
     ///
     /// ```
     /// # use stillpoint::pool::Pool;
@@ -204,12 +205,12 @@ impl<P> PoolBuilder<P> {
         self
     }
 
-    /// Objects that a pool with [`max_objects`](PoolBuilder::max_objects) grows by at a time, rounded up to whole buckets: 0
-    /// is one bucket, and with `usize::MAX` all that may be added is added at once. Without this call, an eighth of what may
-    /// be added. Of no effect on a pool that never grows.
+    /// The number of objects that a pool with [`max_objects`](PoolBuilder::max_objects) grows by at a time, rounded up
+    /// to whole buckets. 0 is one bucket; `usize::MAX` adds everything at once. The default is an eighth of what may be
+    /// added. Has no effect on a pool that never grows.
     ///
-    /// With reserved huge pages, make the pool and its steps multiples of 2 MiB: behind a smaller piece, it may grow no
-    /// further. Steps of less than 64 KiB waste headers.
+    /// With reserved huge pages, make the pool and its steps multiples of 2 MiB: after a smaller piece, the pool may
+    /// not be able to grow. Steps of less than 64 KiB waste headers.
     ///
     /// ```
     /// # use stillpoint::pool::Pool;
@@ -224,17 +225,17 @@ impl<P> PoolBuilder<P> {
         self
     }
 
-    /// Bytes of a bucket, a power of two. Without this call, it is the largest one with at most 64 objects, but none larger
-    /// than 64 KiB that is more than twice as large as the objects of the capacity: a pool of one object of 4 MiB takes 8 MiB.
-    /// Pools that begin with few objects, and grow, are better told a size.
+    /// Bytes of a bucket, a power of two. The default is the largest size with at most 64 objects. But above 64 KiB, a
+    /// bucket is at most twice as large as the objects of the capacity: a pool of one object of 4 MiB takes 8 MiB. Set
+    /// a size for a pool that begins with few objects and grows.
     pub fn bucket_bytes(mut self, bytes: usize) -> Self {
         self.bucket_bytes = Some(bytes);
         self
     }
 
-    /// Bytes from one object to the next: a multiple of the alignment, and no less than an object takes. The default is an odd
-    /// number of cache lines, which spreads the first lines of objects over all sets of a cache; a power of two would put them into a
-    /// few sets. This is for layouts that others have chosen.
+    /// Bytes from one object to the next: a multiple of the alignment, at least the size of an object. The default is
+    /// an odd number of cache lines, which spreads the first lines of objects over all sets of a cache; a power of two
+    /// would put them into a few sets. Set it when the layout is given from outside.
     ///
     /// ```
     /// # use stillpoint::pool::{BuildError, RawPool};
@@ -249,16 +250,17 @@ impl<P> PoolBuilder<P> {
         self
     }
 
-    /// The user's own memory in place of the pool's: `bytes` bytes from `start` on, which is a multiple of the alignment of the
-    /// objects. `release` is called when nobody uses the memory any more: when the pool is gone and no object waits in a reclaimer, or
-    /// when the pool could not be built. Headers and caches still come from the allocator.
+    /// Uses the caller's memory for the objects: `bytes` bytes from `start` on, which is a multiple of the alignment of
+    /// the objects. `release` is called when the pool does not use the memory any more: when the pool is dropped and no
+    /// object waits in a reclaimer, or when the pool could not be built. Headers and caches still come from the
+    /// allocator.
     ///
-    /// The pool takes the buckets that the capacity needs, from the beginning, and does not grow;
-    /// [`BuildError::Given`] says how many bytes that takes. [`pages`](Self::pages) and [`node`](Self::node) have no effect. The pool
-    /// does not know the addresses that devices use for objects: whoever has given the memory knows them.
+    /// The pool uses the buckets that the capacity needs, from `start` on, and does not grow; [`BuildError::Given`]
+    /// says how many bytes that takes. [`pages`](Self::pages) and [`node`](Self::node) have no effect. The pool gives
+    /// no device addresses for its objects: the caller, who has mapped the memory, knows them.
     ///
     /// # Safety
-    /// The memory is valid for reads and writes, by any thread, and nobody else uses it, until `release` is called.
+    /// Until `release` is called, the memory is valid for reads and writes by any thread, and nothing else uses it.
     ///
     /// ```
     /// use std::ptr::NonNull;
@@ -283,45 +285,45 @@ impl<P> PoolBuilder<P> {
         self
     }
 
-    /// Objects that the cache of each thread holds; 0 for none. Without this call, an eighth of the capacity, 512 at the most
-    /// and 32 at the least.
+    /// Objects that the cache of each thread holds; 0 for no cache. The default is an eighth of the capacity, at least
+    /// 32 and at most 512.
     pub fn cache(mut self, objects: usize) -> Self {
         self.cache = Some(objects);
         self
     }
 
-    /// Whole buckets that a thread keeps to itself; beyond them, the oldest ones go to the shared store. Without this call,
-    /// one for each 16 of the pool's, 32 at the most.
+    /// Whole buckets that a thread keeps; beyond this number, the oldest ones go to the shared store. The default is
+    /// one for each 16 buckets of the pool, at least 1 and at most 32.
     pub fn high_water(mut self, buckets: u32) -> Self {
         self.high_water = Some(buckets);
         self
     }
 
-    /// Threads that may use the pool at a time; 256 without this call.
+    /// Threads that may use the pool at a time. The default is 256.
     pub fn max_locals(mut self, threads: usize) -> Self {
         self.max_locals = threads;
         self
     }
 
-    /// What pages the memory may be made of.
+    /// The kinds of pages that the memory may consist of.
     pub fn pages(mut self, pages: Pages) -> Self {
         self.pages = pages;
         self
     }
 
-    /// The NUMA node that the memory is to come from.
+    /// The NUMA node of the memory.
     pub fn node(mut self, node: u32) -> Self {
         self.node = Some(node);
         self
     }
 
-    /// What is checked.
+    /// Which additional checks the pool makes.
     pub fn hardening(mut self, hardening: Hardening) -> Self {
         self.hardening = hardening;
         self
     }
 
-    /// Called when the pool is dropped while objects are out.
+    /// `hook` is called when the pool is dropped while objects are in use.
     pub fn leak_hook(mut self, hook: impl FnOnce(&Leaks) + Send + Sync + 'static) -> Self {
         self.leak_hook = Some(Box::new(hook));
         self
@@ -343,7 +345,7 @@ impl<P> PoolBuilder<P> {
             Some(most) => {
                 let more = most - self.capacity;
                 let step = self.growth_step.unwrap_or(more.div_ceil(Self::STEPS));
-                // No step adds more than may be added; the smallest one adds a bucket.
+                // A step adds at least one bucket, and at most all that may be added.
                 (buckets(most)?, buckets(step.clamp(1, more.max(1)))?)
             }
             None => (first, 0),
@@ -399,7 +401,7 @@ impl<T: Send + 'static> PoolBuilder<Pool<T>> {
     /// [`BuildError`] says what to do.
     ///
     /// # Panics
-    /// With the panic of a function that makes an object; the objects that were made are dropped.
+    /// With the panic of a function that makes an object. The objects made before are dropped.
     ///
     /// ```
     /// # use stillpoint::pool::Pool;

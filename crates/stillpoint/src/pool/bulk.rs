@@ -5,11 +5,11 @@ use std::ptr::NonNull;
 use super::engine::{Core, Shard};
 use super::obj::{Obj, Owns};
 
-/// Objects of one pool that are out, eight bytes each: as cheap to get and to free as bare memory, where an [`Obj`] for each
-/// takes sixteen bytes, and a look at its pool.
+/// Allocated objects of one pool, eight bytes each. They cost as little to allocate and free as the memory of a
+/// [`RawPool`](super::RawPool); an [`Obj`] takes sixteen bytes, and a check of its pool.
 ///
-/// Filled by [`Local::alloc_bulk`](super::Local::alloc_bulk), emptied by [`Local::free_bulk`](super::Local::free_bulk). What is
-/// in it when it is dropped goes back one by one, as an [`Obj`] does.
+/// Filled by [`Local::alloc_bulk`](super::Local::alloc_bulk), emptied by [`Local::free_bulk`](super::Local::free_bulk).
+/// Objects that are left when it is dropped are freed one by one, as each [`Obj`] is.
 ///
 /// ```
 /// # use stillpoint::pool::Pool;
@@ -23,9 +23,9 @@ use super::obj::{Obj, Owns};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Bulk<'p, T: Send + 'static> {
-    /// Only the caller has them; they are initialised, and of the shard's pool.
+    /// This value owns them. They are initialised, and belong to the shard's pool.
     objects: Vec<NonNull<T>>,
-    /// Of the local that it was made by.
+    /// The shard of the local that made it.
     shard: &'p Shard,
     owns: Owns<T>,
 }
@@ -36,12 +36,12 @@ unsafe impl<T: Send + 'static> Send for Bulk<'_, T> {}
 unsafe impl<T: Send + Sync + 'static> Sync for Bulk<'_, T> {}
 
 impl<'p, T: Send + 'static> Bulk<'p, T> {
-    /// Without objects.
+    /// An empty one.
     pub(super) fn new(shard: &'p Shard, room: usize) -> Self {
         Self { objects: Vec::with_capacity(room), shard, owns: PhantomData }
     }
 
-    /// Room for `count` more objects behind those that there are.
+    /// Room for `count` more objects at the end.
     #[inline(always)]
     pub(super) fn room(&mut self, count: usize) -> *mut *mut u8 {
         self.objects.reserve(count);
@@ -49,21 +49,23 @@ impl<'p, T: Send + 'static> Bulk<'p, T> {
     }
 
     /// # Safety
-    /// That many objects of the shard's pool were written to the [`room`](Bulk::room), initialised, and only the caller has them.
+    /// `count` initialised objects of the shard's pool were written to the [`room`](Bulk::room), and only the caller
+    /// has them.
     #[inline(always)]
     pub(super) unsafe fn grew(&mut self, count: usize) {
         // SAFETY: the caller's promise.
         unsafe { self.objects.set_len(self.objects.len() + count) };
     }
 
-    /// The newest `count` objects, or all, which are the caller's to free. They stay readable until the next call.
+    /// Removes the newest `count` objects, or all if there are fewer: the caller frees them. The slice is valid until
+    /// the next call.
     #[inline(always)]
     pub(super) fn give_up(&mut self, count: usize) -> &[*mut u8] {
         let (len, start) = (self.objects.len(), self.objects.as_ptr());
         let left = len.saturating_sub(count);
-        // SAFETY: fewer than there were.
+        // SAFETY: `left` is not above the length.
         unsafe { self.objects.set_len(left) };
-        // SAFETY: addresses that were there before, and that nobody overwrites as long as the bulk is borrowed.
+        // SAFETY: these addresses were in the vector, and nothing overwrites them while the bulk is borrowed.
         unsafe { std::slice::from_raw_parts(start.add(left).cast(), len - left) }
     }
 
@@ -84,38 +86,38 @@ impl<'p, T: Send + 'static> Bulk<'p, T> {
 
     /// The object at a position.
     pub fn get(&self, index: usize) -> Option<&T> {
-        // SAFETY: the object is this value's, and initialised.
+        // SAFETY: this value owns the object, which is initialised.
         self.objects.get(index).map(|object| unsafe { object.as_ref() })
     }
 
-    /// The object at a position, to be changed.
+    /// The object at a position, mutably.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
-        // SAFETY: as above, and borrowed exclusively.
+        // SAFETY: as in `get`, and borrowed exclusively.
         self.objects.get_mut(index).map(|object| unsafe { object.as_mut() })
     }
 
     /// The objects, the newest one last.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> + DoubleEndedIterator {
-        // SAFETY: the objects are this value's, and initialised.
+        // SAFETY: this value owns the objects, which are initialised.
         self.objects.iter().map(|object| unsafe { object.as_ref() })
     }
 
-    /// The objects, to be changed.
+    /// The objects, mutably.
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut T> + DoubleEndedIterator {
-        // SAFETY: as above, and borrowed exclusively; each is given out once.
+        // SAFETY: as in `iter`, and borrowed exclusively. Each is returned once.
         self.objects.iter_mut().map(|object| unsafe { object.as_mut() })
     }
 
-    /// The newest object, by itself.
+    /// Takes the newest object out.
     pub fn pop(&mut self) -> Option<Obj<'p, T>> {
-        // SAFETY: an object of the shard's pool, which is not this value's any more.
+        // SAFETY: an object of the shard's pool, which this value does not own any more.
         self.objects.pop().map(|object| unsafe { Obj::new(object, self.shard) })
     }
 }
 
 impl<T: Send + 'static> Drop for Bulk<'_, T> {
     fn drop(&mut self) {
-        /// Goes on after a validation that panics.
+        /// Frees the rest after a validation that panics.
         struct Others<'b, 'p, T: Send + 'static>(&'b mut Bulk<'p, T>);
         impl<T: Send + 'static> Drop for Others<'_, '_, T> {
             fn drop(&mut self) {

@@ -1,10 +1,10 @@
 use std::{fmt, io};
 
-/// Why there is no pool. Nothing was allocated.
+/// Why a pool could not be built. Nothing stays allocated.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// Objects of size zero need no pool.
+    /// The size is zero.
     SizeZero,
     /// An object does not fit into the largest bucket, of 1 GiB.
     SizeHuge {
@@ -13,12 +13,12 @@ pub enum BuildError {
     },
     /// The alignment is not a power of two.
     Alignment {
-        /// What was asked for.
+        /// The requested value.
         align: usize,
     },
     /// The size of a bucket is not a power of two, or above 1 GiB.
     BucketSize {
-        /// What was asked for.
+        /// The requested value.
         bytes: usize,
     },
     /// A bucket has no room for one object.
@@ -28,42 +28,43 @@ pub enum BuildError {
         /// Bytes from one object to the next.
         least: usize,
     },
-    /// The distance from one object to the next is less than an object, or not a multiple of the alignment.
+    /// The distance from one object to the next is smaller than an object, or not a multiple of the alignment.
     Stride {
-        /// What was asked for, in bytes.
+        /// The requested distance, in bytes.
         bytes: usize,
-        /// The least that is possible.
+        /// The smallest possible distance.
         least: usize,
     },
-    /// The memory that was given is too small for the capacity, is not aligned as the objects are, or cannot grow.
+    /// The caller's memory is too small for the capacity or not aligned for the objects; or the pool was also asked to
+    /// grow.
     Given {
-        /// Its bytes.
+        /// Its size in bytes.
         bytes: usize,
-        /// Bytes that are needed, at a multiple of the alignment.
+        /// The size that is needed, at a multiple of the alignment.
         needed: usize,
     },
-    /// The capacity is zero, beyond what can be counted, or above the limit.
+    /// The capacity is zero, too large, or above the limit.
     Capacity {
-        /// What was asked for, in objects.
+        /// The requested number of objects.
         objects: usize,
     },
-    /// No thread may use the pool, or more than 65,536.
+    /// The number of threads is not between 1 and 65,536.
     Locals {
-        /// What was asked for.
+        /// The requested value.
         locals: usize,
     },
-    /// There are no reserved huge pages, and nothing else was allowed.
+    /// There are not enough reserved huge pages, and no others were allowed.
     ReservedPages(io::Error),
     /// There is no such NUMA node, or it has no memory.
     Node {
         /// Its number.
         node: u32,
     },
-    /// The kernel gives no memory.
+    /// The kernel refused the memory.
     Memory {
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: usize,
-        /// Its reason, if it told one.
+        /// The kernel's error, if there was one.
         cause: Option<io::Error>,
     },
 }
@@ -71,16 +72,16 @@ pub enum BuildError {
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SizeZero => f.write_str("objects of size zero need no pool: give them a size"),
+            Self::SizeZero => f.write_str("objects of size zero cannot be pooled: use a larger size"),
             Self::SizeHuge { size } => {
                 write!(
                     f,
-                    "an object of {size} bytes is larger than the largest bucket, 1 GiB: pool smaller ones"
+                    "an object of {size} bytes is larger than the largest bucket, 1 GiB: use smaller objects"
                 )
             }
-            Self::Alignment { align } => write!(f, "an alignment is a power of two, which {align} is not"),
+            Self::Alignment { align } => write!(f, "the alignment {align} is not a power of two: use one"),
             Self::BucketSize { bytes } => {
-                write!(f, "a bucket has a power of two of bytes, 1 GiB at the most, and not {bytes}")
+                write!(f, "a bucket of {bytes} bytes is impossible: use a power of two of bytes, at most 1 GiB")
             }
             Self::BucketSmall { bytes, least } => {
                 write!(f, "a bucket of {bytes} bytes has no room for one object: it needs {least} or more")
@@ -94,29 +95,29 @@ impl fmt::Display for BuildError {
             Self::Given { bytes, needed } => {
                 write!(
                     f,
-                    "{bytes} bytes of given memory do not make this pool: give it {needed}, at a multiple of the \
+                    "the pool cannot use the given memory of {bytes} bytes: give it {needed}, at a multiple of the \
                      alignment of its objects, and no max_objects"
                 )
             }
             Self::Capacity { objects } => {
                 write!(
                     f,
-                    "a pool of {objects} objects cannot be made: let the capacity be 1 or more, max_objects no less, and \
-                     neither above 2^32 buckets"
+                    "a pool of {objects} objects cannot be made: use a capacity of 1 or more, max_objects no less, and \
+                     fewer than 2^32 buckets"
                 )
             }
-            Self::Locals { locals } => write!(f, "{locals} threads cannot use a pool: allow 1 to 65536"),
+            Self::Locals { locals } => write!(f, "a pool for {locals} threads is impossible: use 1 to 65536"),
             Self::ReservedPages(cause) => {
-                write!(f, "there are not enough reserved huge pages ({cause}): raise vm.nr_hugepages, or allow others")
+                write!(f, "there are not enough reserved huge pages ({cause}): raise vm.nr_hugepages, or allow other pages")
             }
             Self::Node { node } => {
                 write!(f, "there is no NUMA node {node} with memory: see numactl --hardware")
             }
             Self::Memory { bytes, cause: Some(cause) } => {
-                write!(f, "there is no memory of {bytes} bytes for a pool ({cause}): ask for less")
+                write!(f, "there is no memory for a pool of {bytes} bytes ({cause}): make it smaller")
             }
             Self::Memory { bytes, cause: None } => {
-                write!(f, "there is no memory of {bytes} bytes for a pool: ask for less")
+                write!(f, "there is no memory for a pool of {bytes} bytes: make it smaller")
             }
         }
     }
@@ -131,8 +132,8 @@ impl std::error::Error for BuildError {
     }
 }
 
-/// As many threads use the pool as it allows: drop or park a local, or build the pool with more
-/// ([`PoolBuilder::max_locals`](super::PoolBuilder::max_locals)).
+/// The pool already has its maximum number of threads. Drop or park a local, or build the pool with a larger
+/// [`max_locals`](super::PoolBuilder::max_locals).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooManyLocals {
     pub(super) limit: usize,
@@ -142,7 +143,7 @@ impl fmt::Display for TooManyLocals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} threads use the pool already: drop or park a local, or build the pool with more of them",
+            "{} threads use the pool already: drop or park a local, or raise max_locals",
             self.limit
         )
     }
@@ -150,25 +151,25 @@ impl fmt::Display for TooManyLocals {
 
 impl std::error::Error for TooManyLocals {}
 
-/// The caller could not get that many free objects of the pool: none was taken.
+/// The caller could not get this many free objects of the pool. None was allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exhausted {
-    /// Objects asked for.
+    /// Requested objects.
     pub wanted: usize,
 }
 
 impl fmt::Display for Exhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the pool has no {} free objects: free some, or make it larger", self.wanted)
+        write!(f, "the pool does not have {} free objects: free some, or make it larger", self.wanted)
     }
 }
 
 impl std::error::Error for Exhausted {}
 
-/// An object was not freed. Those before it in the same call were; those behind it were not, and are still the caller's. Of
-/// a block, no other object was freed.
+/// An object was not freed. In a call for several objects, those before it were freed; those after it were not, and
+/// still belong to the caller. Of a block, no object was freed.
 ///
-/// It holds no object: a pool of bare memory is told addresses, which the caller has.
+/// The error does not hand the object back: the caller has its address.
 ///
 /// ```
 /// use stillpoint::pool::{FreeErrorKind, RawPool};
@@ -203,22 +204,22 @@ impl FreeError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FreeErrorKind {
-    /// The address is none of the pool's.
+    /// The address is outside the pool.
     Foreign,
     /// No object begins at the address.
     NotAnObject,
-    /// The object is free. Told at once only by hardened pools; others find it when the object comes back to its bucket.
+    /// The object is free. Only hardened pools return this; others detect it when the object comes back to its bucket.
     AlreadyFree,
 }
 
 impl fmt::Display for FreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reason = match self.kind {
-            FreeErrorKind::Foreign => "its address is none of the pool's: free it where it came from",
+            FreeErrorKind::Foreign => "its address is outside the pool: free it to the pool that it came from",
             FreeErrorKind::NotAnObject => {
-                "no object begins at its address: free the address that was handed out"
+                "no object begins at its address: free the address that was allocated"
             }
-            FreeErrorKind::AlreadyFree => "it is free already: somebody has freed it twice",
+            FreeErrorKind::AlreadyFree => "it is free already: it was freed twice",
         };
         write!(f, "object {} of this call was not freed: {reason}", self.index)
     }

@@ -9,12 +9,13 @@ use super::engine::Handle;
 use super::error::Exhausted;
 use super::obj::Obj;
 
-/// Addresses that are moved at a time on the stack.
+/// Number of addresses gathered on the stack before they are freed together.
 const CHUNK: usize = 64;
 
-/// One thread's access to a [`Pool`](super::Pool). It stays in its thread.
+/// One thread's access to a [`Pool`](super::Pool). It stays on its thread.
 ///
-/// When dropped, it leaves its objects and buckets to others; objects that are out come back to these buckets.
+/// When dropped, it leaves its free objects and buckets to other threads. Objects still in use come back to these
+/// buckets.
 ///
 /// ```
 /// # use stillpoint::pool::Pool;
@@ -37,22 +38,23 @@ impl<'p, T: Send + 'static> Local<'p, T> {
         Self { handle, objects: PhantomData }
     }
 
-    /// An object, or nothing when the pool is exhausted. Its contents are those that its last user has left, but for what
-    /// [`Objects::reset`](super::Objects::reset) does.
+    /// Allocates an object; `None` when the pool is exhausted. Its contents are those that its last user left, except
+    /// for what [`Objects::reset`](super::Objects::reset) changes.
     ///
     /// # Panics
-    /// As `reset`; the object goes back then. As the constructor, if the pool grows.
+    /// With the panic of `reset`, after the object has been freed; or with the panic of a constructor, if the pool
+    /// grows.
     #[inline(always)]
     pub fn alloc(&self) -> Option<Obj<'p, T>> {
         let object = self.handle.alloc()?;
-        // Before code of the user's runs, which may park the handle.
+        // Read before user code runs, which may park the handle.
         let shard = self.handle.shard();
         self.reset(std::iter::once(object.as_ptr()));
-        // SAFETY: handed out to this call; the objects are of this type (see `new`).
+        // SAFETY: allocated by this call; the objects are of this type (see `new`).
         Some(unsafe { Obj::new(object.cast(), shard) })
     }
 
-    /// Prepares objects that were handed out to the caller. If that panics, all of them go back.
+    /// Resets objects that were allocated for the caller. If that panics, all of them are freed.
     #[inline(always)]
     fn reset(&self, objects: impl Iterator<Item = *mut u8> + Clone) {
         let core = self.handle.core();
@@ -63,11 +65,11 @@ impl<'p, T: Send + 'static> Local<'p, T> {
         }
     }
 
-    /// Appends `count` objects, or none: whatever goes wrong, the vector holds what it held before, and the pool has the
-    /// objects back.
+    /// Appends `count` objects, or none: after an error or a panic, the vector is unchanged, and the objects are back
+    /// in the pool.
     ///
     /// # Errors
-    /// When the pool does not have that many that the caller can get.
+    /// When the caller cannot get that many from the pool.
     ///
     /// # Panics
     /// As [`alloc`](Local::alloc).
@@ -77,22 +79,22 @@ impl<'p, T: Send + 'static> Local<'p, T> {
         }
         to.reserve(count);
         let room = to.spare_capacity_mut().as_mut_ptr();
-        // An object takes more room than its address. So the addresses come first, in the same place.
+        // An `Obj` is larger than an address. So the addresses are written first, in the same memory.
         const { assert!(size_of::<Obj<'_, T>>() >= size_of::<*mut u8>()) };
         let addresses = room.cast::<*mut u8>();
-        // SAFETY: there is room for that many, and nobody else looks there.
+        // SAFETY: there is room for that many, and nothing else accesses it.
         if !unsafe { self.handle.alloc_many(addresses, count) } {
             return Err(Exhausted { wanted: count });
         }
-        // Before code of the user's runs, which may park the handle.
+        // Read before user code runs, which may park the handle.
         let shard = self.handle.shard();
-        // SAFETY: written above; nobody writes there before the loop below.
+        // SAFETY: written above, and not overwritten before the loop below.
         self.reset(unsafe { std::slice::from_raw_parts(addresses, count) }.iter().copied());
-        // The last one first: an object covers its own address and those behind it, which were read before.
+        // From the last to the first: an `Obj` overwrites its own address and later ones, which have been read already.
         for index in (0..count).rev() {
-            // SAFETY: written above, and not covered yet; addresses of objects are not null.
+            // SAFETY: written above, and not overwritten yet; addresses of objects are not null.
             let object = unsafe { NonNull::new_unchecked(addresses.add(index).read().cast()) };
-            // SAFETY: handed out to this call; the objects are of this type (see `new`). There is room (see `reserve`).
+            // SAFETY: allocated by this call; the objects are of this type (see `new`). `reserve` made the room.
             unsafe { room.add(index).write(MaybeUninit::new(Obj::new(object, shard))) };
         }
         // SAFETY: there is room for that many, and they were written above.
@@ -100,10 +102,10 @@ impl<'p, T: Send + 'static> Local<'p, T> {
         Ok(())
     }
 
-    /// No objects, with room for some, to be filled by [`alloc_bulk`](Local::alloc_bulk).
+    /// An empty [`Bulk`] with room for `room` objects, for [`alloc_bulk`](Local::alloc_bulk).
     ///
     /// # Panics
-    /// When no vector has that much room.
+    /// When a vector cannot have that capacity.
     pub fn bulk(&self, room: usize) -> Bulk<'p, T> {
         Bulk::new(self.handle.shard(), room)
     }
@@ -111,10 +113,10 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     /// Appends `count` objects, or none, as [`alloc_many`](Local::alloc_many).
     ///
     /// # Errors
-    /// When the pool does not have that many that the caller can get.
+    /// When the caller cannot get that many from the pool.
     ///
     /// # Panics
-    /// As [`alloc`](Local::alloc), and when the bulk is of another pool.
+    /// As [`alloc`](Local::alloc), and when the bulk belongs to another pool.
     #[inline(always)]
     pub fn alloc_bulk(&self, count: usize, to: &mut Bulk<'p, T>) -> Result<(), Exhausted> {
         assert!(to.is_of(self.handle.core()), "a bulk holds objects of one pool");
@@ -122,7 +124,7 @@ impl<'p, T: Send + 'static> Local<'p, T> {
             return Err(Exhausted { wanted: count });
         }
         let addresses = to.room(count);
-        // SAFETY: there is room for that many, and nobody else looks there.
+        // SAFETY: there is room for that many, and nothing else accesses it.
         if !unsafe { self.handle.alloc_many(addresses, count) } {
             return Err(Exhausted { wanted: count });
         }
@@ -133,43 +135,44 @@ impl<'p, T: Send + 'static> Local<'p, T> {
         Ok(())
     }
 
-    /// Frees the newest `count` objects of a bulk, or all if these are fewer, of whatever thread. Those of another pool are
-    /// freed there.
+    /// Frees the newest `count` objects of a bulk, or all if there are fewer. Any thread may have allocated them.
+    /// Objects of another pool go back to that pool.
     #[inline(always)]
     pub fn free_bulk(&self, count: usize, from: &mut Bulk<'p, T>) {
         if !from.is_of(self.handle.core()) {
             return (0..count).map_while(|_| from.pop()).for_each(drop);
         }
-        // SAFETY: given up just now.
+        // SAFETY: `give_up` hands the objects to this call.
         let answer = unsafe { self.handle.free_many(from.give_up(count)) };
         debug_assert!(answer.is_ok(), "{answer:?}");
     }
 
-    /// A whole bucket, or nothing when the pool has none that the caller can get. Takes one word for each 64 objects; when there
-    /// is no whole bucket, time in proportion to what other threads have freed and nobody has collected.
+    /// Allocates a whole bucket; `None` when the caller cannot get one. Changes one word for each 64 objects. When
+    /// there is no whole bucket, takes time in proportion to the number of objects that other threads have freed and
+    /// that are not collected yet.
     ///
     /// # Panics
-    /// As [`alloc`](Local::alloc); the block goes back then.
+    /// As [`alloc`](Local::alloc), after the block has been freed.
     #[inline]
     pub fn alloc_block(&self) -> Option<Block<'p, T>> {
         let start = self.handle.alloc_block()?;
-        // Before code of the user's runs, which may park the handle.
+        // Read before user code runs, which may park the handle.
         let shard = self.handle.shard();
         self.reset(self.handle.core().objects_from(start.as_ptr()));
-        // SAFETY: handed out to this call; the objects are of this type (see `new`).
+        // SAFETY: allocated by this call; the objects are of this type (see `new`).
         Some(unsafe { Block::new(start.cast(), shard) })
     }
 
     /// Appends `count` blocks, or none, as [`alloc_many`](Local::alloc_many) appends objects.
     ///
-    /// Complexity: as that of `count` calls of [`alloc_block`](Local::alloc_block), and of freeing those that were found when
-    /// there are too few.
+    /// Complexity: that of `count` calls of [`alloc_block`](Local::alloc_block); when there are too few blocks, also
+    /// that of freeing those that were found.
     ///
     /// # Errors
-    /// When the pool does not have that many that the caller can get.
+    /// When the caller cannot get that many from the pool.
     ///
     /// # Panics
-    /// As [`alloc_block`](Local::alloc_block); all of them go back then.
+    /// As [`alloc_block`](Local::alloc_block), after all blocks have been freed.
     ///
     /// ```
     /// # use stillpoint::pool::Pool;
@@ -182,7 +185,7 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn alloc_blocks(&self, count: usize, to: &mut Vec<Block<'p, T>>) -> Result<(), Exhausted> {
-        /// Cuts a vector down to what it was, whatever happens.
+        /// Truncates a vector to its old length, also after a panic.
         struct Undo<'v, B>(&'v mut Vec<B>, usize);
         impl<B> Drop for Undo<'_, B> {
             fn drop(&mut self) {
@@ -203,17 +206,17 @@ impl<'p, T: Send + 'static> Local<'p, T> {
         Ok(())
     }
 
-    /// Frees an object, of whatever thread. One of another pool is freed there.
+    /// Frees an object, which any thread may have allocated. An object of another pool goes back to that pool.
     #[inline(always)]
     pub fn free(&self, object: Obj<'p, T>) {
         if object.is_of(self.handle.core()) {
-            // SAFETY: the object is given up here.
+            // SAFETY: this call owns the object, and gives it up.
             let answer = unsafe { self.handle.free(object.into_raw().as_ptr().cast()) };
             debug_assert!(answer.is_ok(), "{answer:?}");
         }
     }
 
-    /// Frees objects, of whatever threads: those of the same bucket with one exchange, if they follow each other.
+    /// Frees objects, which any thread may have allocated. Consecutive objects of one bucket take one atomic exchange.
     pub fn free_many(&self, objects: impl IntoIterator<Item = Obj<'p, T>>) {
         let mut chunk =
             Chunk { handle: &self.handle, objects: [const { MaybeUninit::uninit() }; CHUNK], filled: 0 };
@@ -226,9 +229,9 @@ impl<'p, T: Send + 'static> Local<'p, T> {
         }
     }
 
-    /// Lets go of all that this thread keeps to itself, for a thread that will not use the pool for a while. The next call
-    /// takes hold of something again; if others have everything then, allocations fail, and frees take the slow way. Takes time
-    /// in proportion to what the thread keeps, and to what others have freed of it.
+    /// Releases everything that this thread keeps, when it will not use the pool for a while. The next call takes a
+    /// shard again; if other threads hold all shards then, allocations fail, and frees are slower. Takes time in
+    /// proportion to what the thread keeps, and to what other threads have freed of its buckets.
     ///
     /// ```
     /// # use stillpoint::pool::Pool;
@@ -243,14 +246,14 @@ impl<'p, T: Send + 'static> Local<'p, T> {
         self.handle.park();
     }
 
-    /// Recorded with each object that this thread gets from now on, in pools that do so
-    /// ([`Hardening::Trace`](super::Hardening::Trace)).
+    /// Sets the tag that is recorded with each object that this thread allocates from now on, in pools with
+    /// [`Hardening::Trace`](super::Hardening::Trace).
     pub fn set_tag(&self, tag: u32) {
         self.handle.set_tag(tag);
     }
 }
 
-/// Objects that are to be freed together, even if the iterator panics that they come from.
+/// Objects that will be freed together, also if their iterator panics.
 struct Chunk<'l, 'p> {
     handle: &'l Handle<'p>,
     objects: [MaybeUninit<*mut u8>; CHUNK],
@@ -260,7 +263,7 @@ struct Chunk<'l, 'p> {
 impl Chunk<'_, '_> {
     fn flush(&mut self) {
         let filled = std::mem::take(&mut self.filled);
-        // SAFETY: so many were written; objects of this pool, which were given up.
+        // SAFETY: `filled` addresses were written: objects of this pool, which were given up.
         let answer = unsafe {
             self.handle.free_many(std::slice::from_raw_parts(self.objects.as_ptr().cast(), filled))
         };

@@ -6,10 +6,10 @@ use super::error::BuildError;
 use stillpoint_sys::linux::page_map;
 use stillpoint_sys::linux::region::{Made, Refusal, Reservation, Want, HUGE};
 
-/// What pages memory may be made of.
+/// The kinds of pages that memory may consist of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pages {
-    /// Reserved huge pages; if there are too few, transparent ones; if there are none, small ones.
+    /// Reserved huge pages; if there are too few, transparent huge pages; if there are none, small pages.
     #[default]
     Best,
     /// Reserved huge pages (`vm.nr_hugepages`) or nothing.
@@ -32,16 +32,16 @@ impl Pages {
     }
 }
 
-/// What memory is made of.
+/// The kind of pages that memory consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backing {
-    /// Reserved huge pages of 2 MiB. They stay where they are: the only ones with addresses for devices.
+    /// Reserved huge pages of 2 MiB. Only these have addresses for devices, because the kernel does not move them.
     Reserved,
-    /// Ordinary memory in which the kernel has put huge pages, some at least. It may move them.
+    /// Ordinary memory, at least a part of which is in transparent huge pages. The kernel may move them.
     Transparent,
     /// Small pages.
     Small,
-    /// What the user has given: see [`PoolBuilder::memory`](super::PoolBuilder::memory).
+    /// The caller's memory: see [`PoolBuilder::memory`](super::PoolBuilder::memory).
     Given,
 }
 
@@ -66,13 +66,13 @@ impl fmt::Display for Backing {
     }
 }
 
-/// An address for devices without an IOMMU: a physical one.
+/// An address for devices without an IOMMU: a physical address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Iova(pub u64);
 
-/// A mapping of its own: zeroed memory, with all its pages, on one NUMA node if asked for.
+/// A separate mapping: zeroed memory whose pages are all allocated, on one NUMA node if requested.
 ///
-/// Pools make theirs themselves. This is for rings and descriptors beside them.
+/// Pools map their own memory. This is for rings and descriptors beside them.
 ///
 /// ```
 /// use stillpoint::pool::{Backing, Pages, Memory};
@@ -80,7 +80,7 @@ pub struct Iova(pub u64);
 /// let memory = Memory::new(1 << 20, Pages::Best, None)?;
 /// println!("{} bytes of {}", memory.bytes(), memory.backing());
 /// let first = memory.start().as_ptr();
-/// // Device addresses exist for reserved huge pages alone, and only if the kernel shows frame numbers.
+/// // Only reserved huge pages have device addresses, and only if the kernel shows frame numbers.
 /// assert!(memory.iova(first).is_none() || memory.backing() == Backing::Reserved);
 /// # Ok::<(), stillpoint::pool::BuildError>(())
 /// ```
@@ -93,18 +93,18 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Maps so many bytes.
+    /// Maps `bytes` bytes.
     ///
     /// # Errors
     /// [`Memory`](BuildError::Memory), [`ReservedPages`](BuildError::ReservedPages) and [`Node`](BuildError::Node), and
-    /// [`SizeZero`](BuildError::SizeZero) for no bytes at all.
+    /// [`SizeZero`](BuildError::SizeZero) for 0 bytes.
     pub fn new(bytes: usize, pages: Pages, node: Option<u32>) -> Result<Self, BuildError> {
         if bytes == 0 {
             return Err(BuildError::SizeZero);
         }
         let space = Reservation::new(bytes, HUGE)
             .map_err(|cause| BuildError::Memory { bytes, cause: Some(cause) })?;
-        // SAFETY: the space was made for so many bytes, and holds nothing yet.
+        // SAFETY: the space was reserved for this many bytes, and holds nothing yet.
         let made =
             unsafe { space.fill(0, bytes, pages.want(node)) }.map_err(|refusal| refused(refusal, bytes))?;
         Ok(Self { space, bytes, backing: made.into(), node })
@@ -115,30 +115,30 @@ impl Memory {
         self.space.start()
     }
 
-    /// Its length.
+    /// The length in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What the kernel made it of.
+    /// The kind of pages that the kernel provided.
     pub fn backing(&self) -> Backing {
         self.backing
     }
 
-    /// The NUMA node that was asked for.
+    /// The NUMA node that was requested.
     pub fn node(&self) -> Option<u32> {
         self.node
     }
 
-    /// The address of a byte of this memory for a device. `None` for other addresses, for pages that the kernel may move,
-    /// and when it hides frame numbers from this process (it shows them to `CAP_SYS_ADMIN`). Two system calls or more.
+    /// The device address of a byte of this memory. `None` for addresses outside, for pages that the kernel may move,
+    /// and when the kernel hides frame numbers from this process (it shows them with `CAP_SYS_ADMIN`). Takes two or
+    /// more system calls.
     pub fn iova(&self, byte: *const u8) -> Option<Iova> {
         let offset = byte.addr().wrapping_sub(self.start().as_ptr().addr());
         (offset < self.bytes).then(|| iova(self.backing, byte.addr())).flatten()
     }
 
-    /// Whether bytes from one offset to another lie in one piece of physical memory. `None` when that cannot be known, or
-    /// may change.
+    /// Whether a range of offsets is contiguous in physical memory. `None` when that is unknown, or may change.
     ///
     /// ```
     /// # use stillpoint::pool::{Backing, Pages, Memory};
@@ -155,12 +155,12 @@ impl Memory {
     }
 }
 
-/// The device's address of a byte in memory of this kind.
+/// The device address of a byte in memory of this kind.
 pub(super) fn iova(backing: Backing, address: usize) -> Option<Iova> {
     (backing == Backing::Reserved).then(|| page_map::physical(address)).flatten().map(Iova)
 }
 
-/// Whether addresses in memory of this kind lie in one piece.
+/// Whether these addresses, in memory of this kind, are contiguous in physical memory.
 pub(super) fn contiguous(backing: Backing, addresses: Range<usize>) -> Option<bool> {
     if backing != Backing::Reserved || addresses.is_empty() {
         return None;
@@ -178,7 +178,7 @@ pub(super) fn contiguous(backing: Backing, addresses: Range<usize>) -> Option<bo
     Some(answer)
 }
 
-/// What the kernel's answer means to the user.
+/// The error for a refusal of the kernel.
 pub(super) fn refused(refusal: Refusal, bytes: usize) -> BuildError {
     match refusal {
         Refusal::Node(node) => BuildError::Node { node },

@@ -1,8 +1,9 @@
-//! Objects in contiguous buckets: blocks out, single objects back, from any thread.
+//! Pools of objects in contiguous buckets: a thread allocates blocks or single objects, and any thread frees them.
 //!
-//! A pool allocates memory once and never gives it back before its end. Its objects lie in *buckets*: power-of-two blocks
-//! of contiguous memory. A thread gets single objects, many at a time, or a [`Block`], which is a whole bucket; any thread
-//! frees any of them, one by one if it likes, and they are collected in their buckets until these are whole again.
+//! A pool keeps its memory until it is dropped. Its objects lie in *buckets*: contiguous memory whose size is a power
+//! of two. A thread allocates one object, several at a time, or a [`Block`], which is a whole bucket. Any thread may
+//! free any of them, also the objects of a block one by one. Freed objects return to their buckets, until these are
+//! whole again.
 //!
 //! ```
 //! use stillpoint::pool::Pool;
@@ -32,41 +33,42 @@
 //! | [`Pool`] | initialised objects, made once and reused | [`Obj`] when dropped, or [`Local::free`] | Rust programs |
 //! | [`RawPool`] | bare memory, of a size known at run time | [`RawLocal::free`], which is unsafe | packet buffers, bindings for C |
 //!
-//! What they tell of themselves is the same, and is in [`AnyPool`], to which both dereference.
+//! Both dereference to [`AnyPool`], which has their statistics and audits.
 //!
-//! [`Local::free_many`] returns many objects of other threads with one exchange for each bucket; dropping each of them
-//! takes one exchange for each object. [`Local::alloc_block`] changes one word for each 64 objects.
+//! [`Local::free_many`] returns objects of other threads with one atomic exchange for each bucket; dropping them takes
+//! one for each object. [`Local::alloc_block`] changes one word for each 64 objects.
 //!
 //! # Who holds what
 //!
 //! Each thread works on a shard: a cache, and buckets that belong to it. Objects freed by other threads return to the
-//! owner of their bucket. What a cache has too many of is handed over by the half cache, to whoever needs some. A shard keeps
-//! a cache and a limited number of whole buckets to itself
-//! ([`PoolBuilder::cache`], [`PoolBuilder::high_water`]); others go to a shared store. A thread that ends leaves its shard
-//! to the next one, and to whoever finds the pool exhausted. **A thread that stays and does not use the pool** keeps its
-//! cache, its whole buckets up to the high-water mark, and the free objects of its other buckets: [`Local::park`] lets go
-//! of them. Objects of its buckets that other threads have freed can be had all the same; blocks of them only if a bucket
-//! has up to 64 objects, and all of them have come back from other threads.
+//! owner of their bucket. A cache that is too full hands half of its objects to other threads. A shard keeps a cache
+//! and a limited number of whole buckets ([`PoolBuilder::cache`], [`PoolBuilder::high_water`]); further whole buckets
+//! go to a shared store. When a thread ends, its shard goes to the next new thread, and threads that find the pool
+//! exhausted take its free objects. **A thread that stays and does not use the pool** keeps its cache, its whole
+//! buckets up to the high-water mark, and the free objects of its other buckets; [`Local::park`] releases them. Objects
+//! of its buckets that other threads have freed stay available to all threads. They are available as a block only if
+//! the bucket has at most 64 objects and other threads have freed all of them.
 //!
 //! # Work
 //!
-//! No call works off what other threads have done since the last one: it collects a limited number of what they have freed,
-//! and moves buckets by the batch. In proportion to more are calls that grow the pool; an [`Local::alloc_block`] that finds no
-//! whole bucket, which goes through all that others have freed and nobody has collected, and through what caches had too many
-//! of; [`Local::park`], and the end of a
-//! local, which give back what it holds; and [`AnyPool::audit`], [`Pool::leaks`] and [`Pool::close`], which look at every bucket.
+//! The cost of a call does not depend on what other threads have done since the last one: it collects a limited number
+//! of the objects that they have freed, and moves buckets in batches. The exceptions are: calls that grow the pool; an
+//! [`Local::alloc_block`] that finds no whole bucket, which goes through all objects that other threads have freed and
+//! that are not collected yet, and through those that caches have handed over; [`Local::park`] and the drop of a local,
+//! which give back everything it holds; and [`AnyPool::audit`], [`Pool::leaks`] and [`Pool::close`], which read every
+//! bucket.
 //!
 //! # Consistency
 //!
-//! [`AnyPool::stats`] always adds up. It is exact when nobody uses the pool at the moment; else each thread in a call may be
-//! counted with or without what this call moves. An allocation that fails has looked at everything but what other threads
-//! hold as above, and what they are moving at the moment.
+//! The counts of [`AnyPool::stats`] always add up. They are exact when no thread is in a call of the pool; otherwise
+//! the objects that a call moves may or may not be counted. An allocation fails only if no object is free, apart from
+//! those that other threads keep as said above, and those that they are moving at this moment.
 //!
 //! # Correctness
 //!
-//! The argument is in `docs/design/pool.md` of the repository; models run it under loom, with a broken variant for each
-//! step. After A. Rybchenko and A. Andreev, "Bucket mempool driver", DPDK, 2018; the stacks of whole buckets after J.
-//! Bonwick and J. Adams, "Magazines and Vmem", USENIX 2001.
+//! The argument is in `docs/design/pool.md` of the repository. Models check the engine under loom, with a broken
+//! variant for each step. After A. Rybchenko and A. Andreev, "Bucket mempool driver", DPDK, 2018; the stacks of whole
+//! buckets after J. Bonwick and J. Adams, "Magazines and Vmem", USENIX 2001.
 
 mod audit;
 mod block;

@@ -1,9 +1,11 @@
-//! loom models of the pool, on the engine itself: remote frees, the inbox, the store, and shards that change hands.
+//! loom models of the pool, on the engine itself: remote frees, the inbox, the store, and shards that change their
+//! holder.
 //!
 //! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib pool::models`
 //!
-//! Objects are addresses that nobody looks at; a cell beside each one says who has it, and loom watches its accesses: a
-//! free that does not come before the next allocation is found, and so is an object that two have got.
+//! Objects are addresses whose memory is not accessed. A cell beside each object says whether it is allocated, and loom
+//! watches the accesses to the cell. So loom reports a free that does not happen before the next allocation, and an
+//! object that two threads have.
 
 use std::sync::Arc;
 
@@ -17,30 +19,30 @@ use super::engine::{Core, Handle, Life, Plan};
 use super::Hardening;
 use stillpoint_sys::linux::region::Want;
 
-/// What loom says when two accesses are not ordered.
+/// Loom's message when two accesses are not ordered.
 #[cfg(stillpoint_busted)]
 const UNORDERED: &str = "Causality violation";
-/// What loom says when a thread never ends: a list has become a circle.
+/// Loom's message when a thread never ends: a list has become circular.
 #[cfg(stillpoint_busted)]
 const ENDLESS: &str = "exceeded maximum number of branches";
-/// What a model says when the pool is not what it should be.
-const LOST: &str = "an object was lost or handed out twice";
+/// A model's message when the pool is not as it should be.
+const LOST: &str = "an object was lost or allocated twice";
 
 const OBJECT: usize = 8;
 
 struct World {
     core: Arc<Core>,
-    /// Whether each object is out.
+    /// Whether each object is allocated.
     out: Vec<UnsafeCell<bool>>,
 }
 
-// SAFETY: that accesses to `out` are ordered is what the models check.
+// SAFETY: the models check that accesses to `out` are ordered.
 unsafe impl Sync for World {}
 // SAFETY: as above.
 unsafe impl Send for World {}
 
 impl World {
-    /// Without caches. Whole buckets are kept by their shards, or go to the store at once.
+    /// A pool without caches. Shards keep up to `kept` whole buckets.
     fn new(per_bucket: usize, buckets: u32, locals: usize, kept: u32) -> Arc<Self> {
         Self::cached(per_bucket, buckets, locals, kept, 0)
     }
@@ -70,9 +72,9 @@ impl World {
         &self.out[self.core.offset_of(object).expect("one of the pool's") / OBJECT]
     }
 
-    /// Says that an object was handed out.
+    /// Records that an object was allocated.
     fn got(&self, object: *mut u8) {
-        // SAFETY: the protocol under test gives the object to this thread alone; loom reports it where it does not.
+        // SAFETY: the protocol under test gives the object only to this thread; loom reports it where it does not.
         let before = self.cell(object).with_mut(|out| unsafe { std::mem::replace(&mut *out, true) });
         assert!(!before, "{LOST}");
     }
@@ -103,11 +105,11 @@ impl World {
     fn free_by(&self, handle: &Handle<'_>, object: usize) {
         let object = std::ptr::without_provenance_mut(object);
         self.gives_up(object);
-        // SAFETY: given up just now; nothing looks at the memory.
+        // SAFETY: given up just now; nothing accesses the memory.
         unsafe { handle.free(object) }.expect("an object of the pool");
     }
 
-    /// When all others are gone: so many objects can be had, and everything adds up.
+    /// Checks, when no other thread is left, that `free` objects can be allocated and that everything adds up.
     fn holds(&self, free: usize) {
         self.core.audit().unwrap_or_else(|error| panic!("{LOST}: {error}"));
         let handle = Handle::new(&self.core).expect(LOST);
@@ -130,7 +132,7 @@ fn spawn(world: &Arc<World>, work: impl FnOnce(&World) + 'static) -> thread::Joi
     thread::spawn(move || work(&world))
 }
 
-/// A thread takes an object, if it can get one, and gives it back.
+/// A thread that allocates an object, if it can get one, and frees it.
 fn takes_one(world: &Arc<World>) -> thread::JoinHandle<()> {
     spawn(world, |world| {
         let handle = Handle::new(&world.core).expect("there are two shards");
@@ -138,10 +140,10 @@ fn takes_one(world: &Arc<World>) -> thread::JoinHandle<()> {
     })
 }
 
-/// Two threads free the two objects of a bucket, while their owner asks for more.
+/// Two threads free two objects of a shard, while its owner allocates.
 fn frees_against_owner(per_bucket: usize, buckets: u32) {
     let world = World::new(per_bucket, buckets, 1, 4);
-    let owner = Handle::new(&world.core).expect("nobody has a shard");
+    let owner = Handle::new(&world.core).expect("a shard is free");
     let objects = [world.must_alloc(&owner), world.must_alloc(&owner)];
     let threads = objects.map(|object| spawn(&world, move |world| world.free(object)));
     let again = [world.alloc(&owner), world.alloc(&owner)];
@@ -160,12 +162,12 @@ fn remote_frees_of_two_buckets() {
     explore(3, || frees_against_owner(1, 2));
 }
 
-/// A row is posted again while its owner collects it, with another row behind it.
+/// A row is posted again while its owner collects it, with another row after it in the list.
 #[test]
 fn a_row_is_posted_again_while_it_is_collected() {
     explore(2, || {
         let world = World::new(2, 2, 1, 4);
-        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let owner = Handle::new(&world.core).expect("a shard is free");
         let [first, second, third] = [(); 3].map(|()| world.must_alloc(&owner));
         let one = spawn(&world, move |world| {
             world.free(third);
@@ -180,12 +182,13 @@ fn a_row_is_posted_again_while_it_is_collected() {
     });
 }
 
-/// A thread ends while an object is out, which comes back meanwhile; another thread takes its shard over.
+/// A thread ends while one of its objects is allocated. The object is freed meanwhile, and another thread takes over
+/// the shard.
 #[test]
 fn an_owner_ends_with_an_object_out() {
     explore(3, || {
         let world = World::new(2, 1, 1, 4);
-        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let owner = Handle::new(&world.core).expect("a shard is free");
         let object = world.must_alloc(&owner);
         let freer = spawn(&world, move |world| world.free(object));
         let heir = spawn(&world, |world| {
@@ -200,12 +203,12 @@ fn an_owner_ends_with_an_object_out() {
     });
 }
 
-/// A thread that finds nothing takes what another one has left, or is leaving.
+/// A thread that finds nothing takes objects from a shard that another thread has left, or is leaving.
 #[test]
 fn an_exhausted_thread_takes_what_was_left() {
     explore(3, || {
         let world = World::new(2, 1, 2, 4);
-        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let owner = Handle::new(&world.core).expect("a shard is free");
         let object = world.must_alloc(&owner);
         let other = takes_one(&world);
         drop(owner);
@@ -215,7 +218,7 @@ fn an_exhausted_thread_takes_what_was_left() {
     });
 }
 
-/// Buckets go through the store: one thread takes and gives while another one takes.
+/// Buckets go through the store: one thread takes and gives while another thread takes.
 #[test]
 fn buckets_go_through_the_store() {
     explore(2, || {
@@ -235,12 +238,12 @@ fn buckets_go_through_the_store() {
     });
 }
 
-/// An owner that holds its shard while others free all of its objects: whoever needs them gets them.
+/// An owner holds its shard while another thread frees all its objects: a thread that needs objects gets them.
 #[test]
 fn a_bucket_is_rescued_from_its_owner() {
     explore(2, || {
         let world = World::new(2, 1, 2, 4);
-        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let owner = Handle::new(&world.core).expect("a shard is free");
         let objects = [world.must_alloc(&owner), world.must_alloc(&owner)];
         let freer = spawn(&world, move |world| objects.into_iter().for_each(|object| world.free(object)));
         let needy = takes_one(&world);
@@ -253,12 +256,12 @@ fn a_bucket_is_rescued_from_its_owner() {
     });
 }
 
-/// A thread that looks for a whole bucket puts back what makes none.
+/// A thread that looks for a whole bucket puts back bits that do not make one.
 #[test]
 fn a_block_is_looked_for_among_what_was_sent() {
     explore(2, || {
         let world = World::new(2, 1, 2, 4);
-        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let owner = Handle::new(&world.core).expect("a shard is free");
         let (kept, sent) = (world.must_alloc(&owner), world.must_alloc(&owner));
         let needy = spawn(&world, move |world| {
             world.free(sent);
@@ -274,12 +277,12 @@ fn a_block_is_looked_for_among_what_was_sent() {
     });
 }
 
-/// An owner collects some of the rows in its inbox, and leaves the others, which another thread takes.
+/// An owner collects some of the rows in its inbox, and leaves the rest, which another thread takes.
 #[test]
 fn what_an_owner_has_left_is_taken_by_another_thread() {
     explore(2, || {
         let world = World::new(1, 3, 2, 4);
-        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let owner = Handle::new(&world.core).expect("a shard is free");
         let objects = [(); 3].map(|()| world.must_alloc(&owner));
         let freer = spawn(&world, move |world| objects.into_iter().for_each(|object| world.free(object)));
         let needy = spawn(&world, |world| {
@@ -297,12 +300,12 @@ fn what_an_owner_has_left_is_taken_by_another_thread() {
     });
 }
 
-/// Two threads that take rows of the same shard leave some of them at the same time.
+/// Two threads that take rows of the same shard leave a rest at the same time.
 #[test]
 fn two_threads_leave_rows_of_one_shard() {
     explore(2, || {
         let world = World::new(1, 4, 2, 4);
-        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let owner = Handle::new(&world.core).expect("a shard is free");
         let objects = [(); 4].map(|()| world.must_alloc(&owner));
         objects[..2].iter().for_each(|&object| world.free(object));
         let needy = takes_one(&world);
@@ -315,12 +318,12 @@ fn two_threads_leave_rows_of_one_shard() {
     });
 }
 
-/// An object is freed twice, by two threads at once: one of them is told, and the pool stays whole.
+/// Two threads free an object at once: one double free is reported, and the pool stays intact.
 #[test]
 fn a_double_free_is_found() {
     explore(3, || {
         let world = World::new(2, 1, 1, 4);
-        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let owner = Handle::new(&world.core).expect("a shard is free");
         let object = world.must_alloc(&owner);
         let _kept = world.must_alloc(&owner);
         world.gives_up(std::ptr::without_provenance_mut(object));
@@ -337,13 +340,13 @@ fn a_double_free_is_found() {
     });
 }
 
-/// An object that is free in its bucket is freed once more, by a thread that frees the other one, too: what comes back
-/// looks like a whole bucket, and another thread is in need of one.
+/// A thread frees an object that is free in its bucket, and then the other object of the bucket. The remote word looks
+/// like a whole bucket, and another thread needs one.
 #[test]
 fn a_double_free_does_not_make_a_bucket_whole() {
     explore(2, || {
         let world = World::new(2, 1, 2, 4);
-        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let owner = Handle::new(&world.core).expect("a shard is free");
         let (first, second) = (world.must_alloc(&owner), world.must_alloc(&owner));
         world.free_by(&owner, first);
         let freer = spawn(&world, move |world| {
@@ -360,12 +363,12 @@ fn a_double_free_does_not_make_a_bucket_whole() {
     });
 }
 
-/// An owner draws from a bucket while another thread takes an object of it that came back.
+/// An owner allocates from a bucket while another thread takes one of its objects out of the inbox.
 #[test]
 fn an_object_is_taken_from_an_inbox_while_its_bucket_is_used() {
     explore(2, || {
         let world = World::new(2, 1, 2, 4);
-        let owner = Handle::new(&world.core).expect("nobody has a shard");
+        let owner = Handle::new(&world.core).expect("a shard is free");
         let (kept, sent) = (world.must_alloc(&owner), world.must_alloc(&owner));
         let needy = spawn(&world, move |world| {
             world.free(sent);
@@ -381,12 +384,12 @@ fn an_object_is_taken_from_an_inbox_while_its_bucket_is_used() {
     });
 }
 
-/// A thread takes objects out of the only magazine, while another one has more than its cache has room for.
+/// A thread takes objects out of the only magazine, while another thread has more objects than its cache can hold.
 #[test]
 fn objects_pass_by_the_magazine() {
     explore(3, || {
         let world = World::cached(1, 6, 2, 4, 2);
-        let taker = Handle::new(&world.core).expect("nobody has a shard");
+        let taker = Handle::new(&world.core).expect("a shard is free");
         let objects = [(); 6].map(|()| world.must_alloc(&taker));
         objects[..3].iter().for_each(|&object| world.free_by(&taker, object));
         let cached = [(); 2].map(|()| world.must_alloc(&taker));
@@ -403,7 +406,7 @@ fn objects_pass_by_the_magazine() {
     });
 }
 
-/// Which model catches which variant.
+/// The model that catches each variant.
 #[cfg(stillpoint_busted)]
 const CAUGHT: &[(Variant, &str)] = &[
     (Variant::FreeRelaxed, "remote_frees_of_one_bucket"),

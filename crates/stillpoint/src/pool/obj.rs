@@ -6,10 +6,10 @@ use std::ptr::{self, NonNull};
 
 use super::engine::{Core, Shard};
 
-/// An object that is out. When dropped, it goes back to its pool, from whatever thread.
+/// An allocated object. Dropping it frees it, on any thread.
 ///
-/// In the thread whose [`Local`](super::Local) it came from, that is as cheap as [`Local::free`](super::Local::free). In
-/// another one it takes an exchange on a shared word: there, free it through a local, many at a time.
+/// On the thread whose [`Local`](super::Local) allocated it, a drop is as cheap as [`Local::free`](super::Local::free).
+/// On another thread it takes an atomic exchange on a shared word: there, free many at a time through a local.
 pub struct Obj<'p, T: Send + 'static> {
     object: NonNull<T>,
     /// The shard that it came from.
@@ -17,20 +17,20 @@ pub struct Obj<'p, T: Send + 'static> {
     owns: Owns<T>,
 }
 
-/// What owns objects of the pool's: it drops nothing of them, and writes to what others will read as a `T`. So it is
-/// invariant, as the pool is: were it covariant, a `for<'a> fn(&'a str)` of the pool could be made a `fn(&'static str)`,
-/// overwritten, and handed out again as what it was. `NonNull<T>` does not see to that. The first `T` keeps the rest as it is
-/// for what contains one.
+/// Marker for a type that owns objects of the pool. Such a type does not drop them, and it writes to memory that others
+/// will read as a `T`. So it is invariant, as the pool is: if it were covariant, a `for<'a> fn(&'a str)` of the pool
+/// could become a `fn(&'static str)`, be overwritten, and be handed out again as the former. `NonNull<T>` alone is
+/// covariant. The first `T` gives the marker the auto traits and the drop check of a `T`.
 pub(super) type Owns<T> = PhantomData<(T, fn(T) -> T)>;
 
-// SAFETY: it owns its object, which may be used by any thread; a shard may be referred to by any thread.
+// SAFETY: it owns its object, which is `Send`; and a shard is `Sync`.
 unsafe impl<T: Send + 'static> Send for Obj<'_, T> {}
-// SAFETY: a shared reference gives shared access to the object alone.
+// SAFETY: a shared reference gives only shared access to the object.
 unsafe impl<T: Send + Sync + 'static> Sync for Obj<'_, T> {}
 
 impl<'p, T: Send + 'static> Obj<'p, T> {
     /// # Safety
-    /// The object is one of the shard's pool, of this type, and the caller's alone.
+    /// The object belongs to the shard's pool, is of this type, and only the caller has it.
     #[inline(always)]
     pub(super) unsafe fn new(object: NonNull<T>, shard: &'p Shard) -> Self {
         Self { object, shard, owns: PhantomData }
@@ -46,8 +46,8 @@ impl<'p, T: Send + 'static> Obj<'p, T> {
         ptr::eq(self.shard.core(), core)
     }
 
-    /// Gives the object away by its address, to be published to other threads. It stays out until
-    /// [`Pool::from_raw`](super::Pool::from_raw) has it again.
+    /// Gives the object away as an address, which can be published to other threads. The object stays in use until
+    /// [`Pool::from_raw`](super::Pool::from_raw) takes it back and it is freed.
     pub fn into_raw(self) -> NonNull<T> {
         ManuallyDrop::new(self).object
     }
@@ -58,7 +58,7 @@ impl<T: Send + 'static> Deref for Obj<'_, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the object is this value's, and initialised.
+        // SAFETY: this value owns the object, which is initialised.
         unsafe { self.object.as_ref() }
     }
 }
@@ -74,7 +74,7 @@ impl<T: Send + 'static> DerefMut for Obj<'_, T> {
 impl<T: Send + 'static> Drop for Obj<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: the object is of the shard's pool, and given up here.
+        // SAFETY: the object belongs to the shard's pool, and this value gives it up here.
         unsafe { Core::free_anywhere(self.shard, self.object.as_ptr().cast()) };
     }
 }

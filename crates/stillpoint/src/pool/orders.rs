@@ -5,23 +5,23 @@ use super::busted::{self, Variant};
 stillpoint_sys::orders! {
     as in "pool.md";
 
-    /// A remote free. Release: what its thread did with the objects comes before what the next one does who gets them.
-    /// Acquire: the row's link is not overwritten before it was read.
+    /// A remote free. Release: what the freeing thread did with the objects happens before what their next user does.
+    /// Acquire: the row's link is not overwritten before the collector has read it.
     free: AcqRel, [collect], "1", [FreeRelaxed];
-    /// The remote word is taken.
+    /// Takes the remote word.
     collect: AcqRel, [free], "1", [CollectRelaxed];
-    /// Rows are posted to an inbox: their links are seen.
+    /// Posts rows to an inbox. Publishes their links.
     post: Release, [take_inbox], "4", [PostRelaxed];
-    /// The rest of an inbox is left: links that others have stored are seen.
+    /// Leaves the rest of an inbox list. Publishes the links, which other threads have stored.
     leave_rest: Release, [take_inbox], "4", [RestRelaxed];
-    /// A list of an inbox is taken.
+    /// Takes a list of an inbox. Its links are followed.
     take_inbox: Acquire, [post, leave_rest], "4", [InboxRelaxed];
-    /// Buckets go to the store, with their rows.
+    /// Gives buckets to the store, with their rows.
     give: Release, [take], "8", [GiveRelaxed];
-    /// Buckets come from the store: their links are followed.
+    /// Takes buckets from the store. Their links are followed.
     take: Acquire, [give], "8", [TakeRelaxed];
-    /// A shard is left, with its cache and its lists.
+    /// Leaves a shard, with its cache and its lists.
     leave: Release, [hold], "11", [LeaveRelaxed];
-    /// A shard is held.
+    /// Takes hold of a shard.
     hold: Acquire, [leave], "11", [AdoptRelaxed];
 }

@@ -16,10 +16,11 @@ use crate::rcu::Reclaimer;
 
 /// A pool of initialised objects.
 ///
-/// Threads share it by reference, and each makes a [`Local`] of its own. For threads that are not scoped, leak it:
+/// Threads share it by reference, and each makes its own [`Local`]. For threads that are not scoped, leak the pool:
 /// `Box::leak(Box::new(pool))`.
 ///
-/// When it is dropped, its objects are dropped, those that were never given back included; nobody can have one of these.
+/// When the pool is dropped, all its objects are dropped, including those that were never given back; no thread can
+/// still have one of these.
 ///
 /// ```
 /// use stillpoint::pool::Pool;
@@ -49,8 +50,8 @@ impl<T: Send + 'static> Pool<T> {
         Self::builder(capacity, make).build()
     }
 
-    /// As [`new`](Pool::new), with a limit to grow to, sizes, memory, or checks to be chosen. The objects are made by a
-    /// function, or as [`Objects`] says.
+    /// As [`new`](Pool::new), with a choice of growth limit, sizes, memory and checks. `objects` is a function that
+    /// makes an object, or an [`Objects`].
     ///
     /// ```
     /// use stillpoint::pool::{Hardening, Objects, Pool};
@@ -64,15 +65,15 @@ impl<T: Send + 'static> Pool<T> {
         PoolBuilder::of(capacity, objects.into())
     }
 
-    /// For a pool whose objects are of this type.
+    /// The objects of `any` must be of this type.
     pub(super) fn from_any(any: AnyPool) -> Self {
         Self { any, objects: PhantomData }
     }
 
-    /// The calling thread's access to the pool. It takes over what a thread has left that ended, if there is one.
+    /// The calling thread's access to the pool. It takes over the shard of a thread that has ended, if there is one.
     ///
     /// # Errors
-    /// When as many threads use the pool as it allows.
+    /// When [`max_locals`](PoolBuilder::max_locals) threads use the pool already.
     pub fn local(&self) -> Result<Local<'_, T>, TooManyLocals> {
         // SAFETY: the pool's objects are of this type.
         self.any.handle().map(|handle| unsafe { Local::new(handle) })
@@ -83,17 +84,18 @@ impl<T: Send + 'static> Pool<T> {
         self.any.iova(object.address())
     }
 
-    /// Hands an object to a reclaimer: it comes back to the pool when no reader of the domain can hold it any more. Until
-    /// then it counts as in use, and what other threads read of it is left alone.
+    /// Hands an object to a reclaimer: it comes back to the pool when no reader of the domain can hold it any more.
+    /// Until then it counts as in use, and is not changed.
     ///
-    /// It is for objects that were published by their address ([`Obj::into_raw`]) and have been unlinked. An object that waits
-    /// keeps the memory of the pool.
+    /// Use it for objects that were published by their address ([`Obj::into_raw`]) and have been unlinked. An object
+    /// that waits in the reclaimer keeps the memory of the pool.
     ///
     /// # Errors
-    /// When the reclaimer is full of objects that readers hold up: the object is handed back.
+    /// When the reclaimer is full, and readers hold its objects up: the object is handed back.
     ///
     /// # Panics
-    /// If the object is of another pool (it is freed there); and as [`Reclaimer::retire`], if the reclaimer was full.
+    /// If the object belongs to another pool (which takes it back); and as [`Reclaimer::retire`], if the reclaimer was
+    /// full.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicPtr, Ordering};
@@ -128,7 +130,8 @@ impl<T: Send + 'static> Pool<T> {
         let (address, bytes) = (object.address(), size_of::<T>());
         let taken = reclaimer.offer(bytes, || {
             let context = Arc::into_raw(Arc::clone(self.any.core())).cast::<()>();
-            // SAFETY: the object is this call's, which forgets it when it is taken in. The context is counted for it.
+            // SAFETY: this call owns the object, and forgets it if the reclaimer takes it. The context carries a
+            // reference count for it.
             unsafe { Garbage::in_context(address.cast(), bytes, context, take_back) }
         });
         if taken {
@@ -139,11 +142,11 @@ impl<T: Send + 'static> Pool<T> {
         }
     }
 
-    /// The object behind an address that [`Obj::into_raw`] gave; `None` for one that is no object of this pool.
+    /// The object at an address that [`Obj::into_raw`] returned; `None` if no object of this pool is there.
     ///
     /// # Safety
-    /// The address came from `into_raw` of one of this pool's objects, once for each call, and nobody else uses the object
-    /// but readers that only read.
+    /// The address came from `into_raw` of one of this pool's objects, once for each call. Nothing else uses the
+    /// object, except readers that only read it.
     pub unsafe fn from_raw(&self, object: *mut T) -> Option<Obj<'_, T>> {
         let object = NonNull::new(object)?;
         let shard = self.any.core().owner_of(object.as_ptr().cast())?;
@@ -153,8 +156,8 @@ impl<T: Send + 'static> Pool<T> {
 
     /// The objects that were never given back.
     ///
-    /// Takes time in proportion to the number of objects. Nobody can have one of them, as every [`Obj`] borrows the pool: they were forgotten, given away by
-    /// [`Obj::into_raw`], or wait in a reclaimer.
+    /// Takes time in proportion to the number of objects. Every [`Obj`] borrows the pool, so these objects were
+    /// forgotten, given away by [`Obj::into_raw`], or wait in a reclaimer.
     ///
     /// ```
     /// # use stillpoint::pool::Pool;
@@ -167,10 +170,11 @@ impl<T: Send + 'static> Pool<T> {
         self.any.leaks()
     }
 
-    /// Drops the pool, and says what was never given back. Takes time in proportion to the number of objects.
+    /// Drops the pool, and reports the objects that were never given back. Takes time in proportion to the number of
+    /// objects.
     ///
     /// # Errors
-    /// The list of it; the memory is freed all the same.
+    /// The list of these objects, if there are any. The memory is freed in any case.
     pub fn close(mut self) -> Result<(), Leaks> {
         self.any.close()
     }
@@ -184,10 +188,10 @@ impl<T: Send + 'static> Deref for Pool<T> {
     }
 }
 
-/// Takes an object back that has waited in a reclaimer.
+/// Takes back an object that has waited in a reclaimer.
 ///
 /// # Safety
-/// `context` came from `Arc::into_raw` of the core that `object` belongs to, and is given up with it.
+/// `context` came from `Arc::into_raw` of the core that `object` belongs to. This call gives up both.
 unsafe extern "C-unwind" fn take_back(object: NonNull<()>, context: *const ()) {
     // SAFETY: the caller's promise.
     let core = unsafe { Arc::from_raw(context.cast::<Core>()) };

@@ -9,10 +9,10 @@ use super::error::{Exhausted, FreeError, TooManyLocals};
 use super::memory::Iova;
 use super::PoolBuilder;
 
-/// A pool of bare memory: objects of a size and an alignment that are known at run time.
+/// A pool of bare memory: the size and the alignment of objects are set at run time.
 ///
-/// What is handed out is an address. Its memory is the caller's until it is freed, and what it holds then is not
-/// remembered. Nothing may be used after the pool was dropped.
+/// An allocation returns an address. The caller owns the memory until it frees it; the contents are not kept. No object
+/// may be used after the pool was dropped.
 ///
 /// ```
 /// use stillpoint::pool::RawPool;
@@ -31,7 +31,7 @@ pub struct RawPool {
 }
 
 impl RawPool {
-    /// A builder for at least `capacity` objects of `size` bytes at multiples of `align`, rounded up to whole buckets.
+    /// A builder for at least `capacity` objects of `size` bytes, aligned to `align`; rounded up to whole buckets.
     ///
     /// ```
     /// use stillpoint::pool::RawPool;
@@ -51,7 +51,7 @@ impl RawPool {
     /// As [`Pool::local`](super::Pool::local).
     ///
     /// # Errors
-    /// When as many threads use the pool as it allows.
+    /// When [`max_locals`](PoolBuilder::max_locals) threads use the pool already.
     pub fn local(&self) -> Result<RawLocal<'_>, TooManyLocals> {
         self.any.handle().map(|handle| RawLocal { handle })
     }
@@ -109,7 +109,7 @@ pub struct RawBlock {
     stride: usize,
 }
 
-// SAFETY: an address and two numbers; what may be done with the memory is up to unsafe code.
+// SAFETY: an address and two numbers. Only unsafe code uses the memory.
 unsafe impl Send for RawBlock {}
 // SAFETY: as above.
 unsafe impl Sync for RawBlock {}
@@ -131,22 +131,22 @@ impl RawBlock {
         self.stride
     }
 
-    /// Address of the object at a position, which may be freed by itself.
+    /// Address of the object at a position. It may be freed by itself.
     #[inline(always)]
     pub fn get(&self, index: usize) -> Option<NonNull<u8>> {
-        // The pool may be gone by now, and the memory with it: the address is computed all the same.
+        // `wrapping_add`, since the pool and its memory may be gone by now.
         let at = || self.start.as_ptr().wrapping_add(index * self.stride);
         NonNull::new((index < self.len).then(at)?)
     }
 }
 
-/// One thread's access to a [`RawPool`]. It stays in its thread.
+/// One thread's access to a [`RawPool`]. It stays on its thread.
 pub struct RawLocal<'p> {
     handle: Handle<'p>,
 }
 
 impl RawLocal<'_> {
-    /// An object, or nothing when the pool is exhausted. Constant time, but for refills.
+    /// Allocates an object; `None` when the pool is exhausted. Constant time, except for refills of the cache.
     #[inline(always)]
     pub fn alloc(&self) -> Option<NonNull<u8>> {
         self.handle.alloc()
@@ -155,7 +155,7 @@ impl RawLocal<'_> {
     /// Fills a slice with objects.
     ///
     /// # Errors
-    /// When the caller cannot get that many: none was taken.
+    /// When the caller cannot get that many: none was allocated.
     ///
     /// ```
     /// # use std::mem::MaybeUninit;
@@ -173,7 +173,7 @@ impl RawLocal<'_> {
         to: &'b mut [MaybeUninit<NonNull<u8>>],
     ) -> Result<&'b mut [NonNull<u8>], Exhausted> {
         let (start, count) = (to.as_mut_ptr(), to.len());
-        // SAFETY: there is room for that many addresses, none of which is null.
+        // SAFETY: there is room for `count` addresses, and no object is at null.
         if unsafe { self.handle.alloc_many(start.cast(), count) } {
             // SAFETY: all of them were written.
             Ok(unsafe { std::slice::from_raw_parts_mut(start.cast(), count) })
@@ -182,14 +182,14 @@ impl RawLocal<'_> {
         }
     }
 
-    /// A whole bucket, or nothing when the pool has none that the caller can get.
+    /// Allocates a whole bucket; `None` when the caller cannot get one.
     #[inline]
     pub fn alloc_block(&self) -> Option<RawBlock> {
         Some(self.block_at(self.handle.alloc_block()?))
     }
 
-    /// The block that was handed out with this address of its first object, for places that have room only for an address. An address
-    /// that is not a block's is refused when it is freed.
+    /// The block whose first object is at this address, for callers that store only addresses. An address that is not
+    /// that of a block is refused when it is freed.
     ///
     /// ```
     /// # let pool = stillpoint::pool::RawPool::builder(512, 64, 64).build()?;
@@ -205,11 +205,11 @@ impl RawLocal<'_> {
         RawBlock { start, len: geometry.objects() as usize, stride: geometry.stride() }
     }
 
-    /// Fills a slice with blocks, as [`alloc_many`](RawLocal::alloc_many) does with objects. Complexity: as
+    /// Fills a slice with blocks, as [`alloc_many`](RawLocal::alloc_many) does with objects. Complexity: that of
     /// [`Local::alloc_blocks`](super::Local::alloc_blocks).
     ///
     /// # Errors
-    /// When the caller cannot get that many: none was taken.
+    /// When the caller cannot get that many: none was allocated.
     ///
     /// ```
     /// # use std::mem::MaybeUninit;
@@ -227,11 +227,11 @@ impl RawLocal<'_> {
         to: &'b mut [MaybeUninit<RawBlock>],
     ) -> Result<&'b mut [RawBlock], Exhausted> {
         let wanted = to.len();
-        // A constructor cannot panic: there is none.
+        // No undo on panic is needed: a raw pool calls no constructor.
         for index in 0..wanted {
             let Some(block) = self.alloc_block() else {
                 for block in &to[..index] {
-                    // SAFETY: written below in an earlier turn, and handed out to this call.
+                    // SAFETY: written below in an earlier iteration, and allocated by this call.
                     let answer = unsafe { self.free_block(block.assume_init()) };
                     debug_assert!(answer.is_ok(), "{answer:?}");
                 }
@@ -243,24 +243,25 @@ impl RawLocal<'_> {
         Ok(unsafe { std::slice::from_raw_parts_mut(to.as_mut_ptr().cast(), wanted) })
     }
 
-    /// Frees an object, which any thread may have got.
+    /// Frees an object, which any thread may have allocated.
     ///
     /// # Errors
-    /// When it is none of the pool's, or, in a hardened pool, free already. Other pools find a double free when the object
-    /// comes back to its bucket, unless it was handed out again before: [`AnyPool::misuses`].
+    /// When the address is not that of an object of this pool; or, in a hardened pool, when the object is free already.
+    /// Other pools detect a double free when the object comes back to its bucket, unless it was allocated again before:
+    /// see [`AnyPool::misuses`].
     ///
     /// # Safety
-    /// Nobody uses the object any more, and nobody else frees it.
+    /// Nothing uses the object any more, and nothing else frees it.
     #[inline(always)]
     pub unsafe fn free(&self, object: NonNull<u8>) -> Result<(), FreeError> {
         // SAFETY: the caller's promise.
         unsafe { self.handle.free(object.as_ptr()) }
     }
 
-    /// Frees objects: those of one bucket that follow each other at once.
+    /// Frees objects. Consecutive objects of one bucket are freed together.
     ///
     /// # Errors
-    /// As [`free`](RawLocal::free). The error says which one; those before it were freed.
+    /// As [`free`](RawLocal::free). The error has the index of the object; those before it were freed.
     ///
     /// # Safety
     /// As [`free`](RawLocal::free), for each of them.

@@ -1,4 +1,4 @@
-//! What there is, counts, and a walk through the whole pool that looks whether everything is in one place.
+//! Information, counts, and a check of the whole pool.
 
 use super::geometry::Place;
 use super::row::{Row, Spot, NONE};
@@ -22,7 +22,7 @@ impl Core {
         }
     }
 
-    /// All objects, and those that are out.
+    /// The number of all objects, and of those that are allocated.
     pub(crate) fn totals(&self) -> (usize, usize) {
         let of = |shard: &Shard| {
             // Relaxed: a count.
@@ -33,12 +33,12 @@ impl Core {
         };
         // Relaxed: a count.
         let sum = self.shards().map(of).sum::<isize>() + self.corrections.load(Ordering::Relaxed);
-        // Counts that others change meanwhile need not fit together.
+        // Counts that other threads change meanwhile need not be consistent.
         let capacity = self.extent.buckets() * self.geometry.objects() as usize;
         (capacity, usize::try_from(sum).unwrap_or(0).min(capacity))
     }
 
-    /// What was asked of each shard.
+    /// The counts of each shard.
     pub(crate) fn cache_stats(&self) -> Vec<CacheStats> {
         let of = |shard: &Shard| CacheStats {
             drawn: shard.calls.drawn.get(),
@@ -51,7 +51,7 @@ impl Core {
         self.shards().map(of).collect()
     }
 
-    /// The buckets, by their first rows.
+    /// The first row of each bucket.
     fn buckets(&self) -> impl Iterator<Item = u32> {
         let rows = self.geometry.rows();
         let pieces = self.extent.pieces().into_iter();
@@ -64,7 +64,7 @@ impl Core {
         (bucket..bucket + self.geometry.rows()).map(|row| (row, &self.rows[row as usize]))
     }
 
-    /// Exact when nobody uses the pool meanwhile; the first thing that does not fit is an error then.
+    /// Checks the pool. Exact when no thread uses the pool meanwhile; then the first inconsistency is an error.
     pub(crate) fn audit(&self) -> Result<Census, String> {
         let mut census = Census { fill: vec![0; self.geometry.objects() as usize + 1], ..Census::default() };
         let mut places = vec![Spot::Absent; self.rows.len()];
@@ -79,7 +79,7 @@ impl Core {
         let mut bucket = self.store.first();
         while bucket != NONE {
             see(bucket, Spot::Store)?;
-            // Relaxed: nobody uses the store.
+            // Relaxed: exact only when no thread uses the store.
             bucket = self.rows[bucket as usize].below.load(Ordering::Relaxed);
         }
         for shard in self.shards() {
@@ -133,14 +133,14 @@ impl Core {
     }
 
     fn check_owner(&self, bucket: u32, index: u32) -> Result<(), String> {
-        // Relaxed: a look.
+        // Relaxed: exact only when no thread uses the pool.
         match self.rows[bucket as usize].owner.load(Ordering::Relaxed) {
             owner if owner == index => Ok(()),
             owner => Err(format!("bucket {bucket} is in a list of shard {index}, but belongs to {owner}")),
         }
     }
 
-    /// For each row, which shard's inbox it is in.
+    /// For each row, the shard whose inbox it is in.
     fn posted(&self) -> Result<Vec<u32>, String> {
         let mut posted = vec![NONE; self.rows.len()];
         for shard in self.shards() {
@@ -152,7 +152,7 @@ impl Core {
                         return Err(format!("row {row} is in two inboxes, or in one of them twice"));
                     }
                     *place = shard.index;
-                    // Relaxed: nobody uses the inbox.
+                    // Relaxed: exact only when no thread uses the inbox.
                     row = self.rows[row as usize].far.behind.load(Ordering::Relaxed);
                 }
             }
@@ -160,11 +160,11 @@ impl Core {
         Ok(posted)
     }
 
-    /// How many objects of a bucket are not free, and how many of these are on their way back.
+    /// The number of objects of a bucket that are not free, and how many of these are on their way back.
     fn count(&self, bucket: u32, spot: Spot, posted: &[u32]) -> Result<(usize, usize), String> {
         let (mut live, mut remote) = (0, 0);
         for (index, row) in self.rows_of(bucket) {
-            // Relaxed: a look.
+            // Relaxed: exact only when no thread uses the pool.
             let waiting = row.far.remote.load(Ordering::Relaxed);
             if (waiting != 0) != (posted[index as usize] != NONE) {
                 return Err(format!(
@@ -172,7 +172,7 @@ impl Core {
                     posted[index as usize]
                 ));
             }
-            // Once: an owner at work may change it, and the sums below rely on what is looked at here.
+            // Read once: an owner may change it meanwhile, and the sums below use the value checked here.
             let taken = row.live.get();
             if waiting & !taken != 0 {
                 return Err(format!("row {index}: objects that are free were freed again"));
@@ -198,15 +198,15 @@ impl Core {
         }
     }
 
-    /// The objects that are out.
+    /// The objects that are allocated.
     ///
     /// # Safety
-    /// The caller has the pool to itself, but for objects that are freed without a shard.
+    /// No other thread uses the pool, except to free objects without a shard.
     pub(crate) unsafe fn out(&self) -> Vec<Leak> {
         let mut cached: Vec<*mut u8> = self
             .shards()
             .flat_map(|shard| {
-                // SAFETY: the caller has the pool to itself.
+                // SAFETY: the caller's promise.
                 unsafe { shard.cache.objects() }.to_vec()
             })
             .collect();
@@ -216,7 +216,7 @@ impl Core {
         let mut out = Vec::new();
         for bucket in self.buckets() {
             for (index, row) in self.rows_of(bucket) {
-                // Relaxed: nobody else is there.
+                // Relaxed: the caller has synchronized with all threads that used the pool.
                 let mut live = row.live.get() & !row.far.remote.load(Ordering::Relaxed);
                 while live != 0 {
                     let bit = live.trailing_zeros();
@@ -261,13 +261,13 @@ mod tests {
         Core::new(&plan, Life::default(), None).expect("a little memory")
     }
 
-    /// A pool whose shard has a broken bucket, a whole one and a busy one, another one's objects in its inbox, and some in the
-    /// store; damaged, and looked at.
+    /// Makes a pool whose shard has a partial bucket, a whole one, a busy one, and one with an object in the inbox,
+    /// with more buckets in the store. Damages it, and expects the audit's error to contain `part`.
     #[track_caller]
     fn finds(part: &str, damage: impl FnOnce(&Core, &Shard, [u32; 4])) {
         let core = pool();
-        // What it would do at its end is not meant for a damaged pool.
-        let handle = std::mem::ManuallyDrop::new(Handle::new(&core).expect("nobody has a shard"));
+        // Not dropped: its drop does not expect a damaged pool.
+        let handle = std::mem::ManuallyDrop::new(Handle::new(&core).expect("a shard is free"));
         let row_of = |object: *mut u8| core.place_of(object).expect("an object").row;
         let next = || handle.alloc_block().expect("a whole bucket").as_ptr();
         let [broken, whole, busy, sent] = [next(), next(), next(), next()];

@@ -1,6 +1,6 @@
-//! How much calls of a pool do: their steps are counted, since a clock would measure the machine.
+//! How much work the calls of a pool do. Steps are counted, not time, which depends on the machine.
 //!
-//! A step is a row that is looked at or taken, a bucket or a magazine that is moved, or a shard that somebody tries to hold.
+//! A step is a row that is read or taken, a bucket or a magazine that is moved, or an attempt to hold a shard.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use stillpoint_sys::linux::region::Want;
 use stillpoint_sys::work::steps_of as steps;
 
 const BUCKETS: u32 = 20_000;
-/// What a call may do that collects once: a row takes a look, a merge and a move to another list.
+/// The most steps of a call that collects once: for each row, a read, a merge, and moves between lists.
 const ONCE: usize = 64 * 4;
-/// What a call may do besides.
+/// The most further steps of a call.
 const FEW: usize = 16;
 
 fn pool(per_bucket: usize, buckets: u32, cache: usize) -> Arc<Core> {
@@ -38,7 +38,7 @@ fn all(handle: &Handle<'_>) -> Vec<*mut u8> {
     std::iter::from_fn(|| handle.alloc()).map(|object| object.as_ptr()).collect()
 }
 
-/// Allocates until there is nothing, no call of which may take more steps than that.
+/// Allocates until the pool is exhausted. No call may take more than `most` steps.
 fn each_within(most: usize, handle: &Handle<'_>) -> usize {
     let mut count = 0;
     loop {
@@ -51,7 +51,7 @@ fn each_within(most: usize, handle: &Handle<'_>) -> usize {
     }
 }
 
-/// An object of each bucket comes back from another thread, while one is kept.
+/// Frees one object of each bucket remotely; the other stays allocated.
 fn one_of_each_is_sent(core: &Core, owner: &Handle<'_>) {
     all(owner).into_iter().step_by(2).for_each(|object| core.free_without_shard(object));
 }
@@ -64,7 +64,7 @@ fn an_owner_collects_a_limited_number_of_rows_at_a_time() {
     assert_eq!(each_within(ONCE + FEW, &owner), BUCKETS as usize);
 }
 
-/// However many come in after them.
+/// Whatever the number of rows that come in later.
 #[test]
 fn rows_that_were_left_are_collected_before_those_that_came_later() {
     let core = pool(1, 100, 0);
@@ -148,20 +148,20 @@ fn a_bucket_of_many_rows_is_not_searched_for_each_object() {
     let owner = Handle::new(&core).unwrap();
     let objects = all(&owner);
     assert_eq!(objects.len(), 2 * 64 * rows);
-    // Upwards, downwards, and here and there.
+    // Upwards, downwards, and scattered.
     let orders: [fn(usize, usize) -> usize; 3] =
         [|at, _| at, |at, len| len - 1 - at, |at, len| at * 7919 % len];
     for order in orders {
         for at in 0..objects.len() {
             let object = objects[order(at, objects.len())];
-            // SAFETY: handed out, and freed once: 7919 is a prime that does not divide their number.
+            // SAFETY: allocated, and freed once: 7919 is a prime that does not divide the number of objects.
             let (steps, answer) = steps(|| unsafe { owner.free(object) });
             assert!(answer.is_ok() && steps <= FEW, "{steps} steps");
         }
         assert_eq!(each_within(FEW, &owner), objects.len());
     }
     assert_eq!((core.ledger.count(), core.totals().1), (0, objects.len()));
-    // A block knows as well that it has nothing, once it was handed out.
+    // After a block is allocated, its bucket also knows that it has no free objects.
     objects.iter().for_each(|&object| core.free_without_shard(object));
     let block = owner.alloc_block().unwrap().as_ptr();
     let last = core.objects_from(block).last().unwrap();
@@ -205,14 +205,14 @@ fn counts_look_at_no_bucket_and_a_handle_at_shards_only() {
     assert_eq!(steps(|| core.totals()), (0, (objects.len(), 0)));
 }
 
-/// An address within another pool's block may be one of this pool's.
+/// An object inside a bucket is not a block.
 #[test]
 fn a_block_begins_with_its_bucket() {
     let core = pool(128, 1, 0);
     let handle = Handle::new(&core).unwrap();
     let start = handle.alloc_block().unwrap().as_ptr();
     for object in core.objects_from(start).skip(1) {
-        // SAFETY: no block, which is refused.
+        // SAFETY: not a block, so it is refused.
         let error = unsafe { handle.free_block(object) }.unwrap_err();
         assert_eq!(error.kind(), FreeErrorKind::NotAnObject);
     }
@@ -222,7 +222,7 @@ fn a_block_begins_with_its_bucket() {
     assert_eq!(core.totals(), (128, 0));
 }
 
-/// Somebody took the row out of an inbox, and sends it to the owner.
+/// A thread has taken the row out of an inbox, and sends it back to the owner.
 #[test]
 fn what_is_freed_again_while_it_is_passed_on_counts_once() {
     let core = pool(2, 1, 0);
@@ -237,7 +237,7 @@ fn what_is_freed_again_while_it_is_passed_on_counts_once() {
     core.audit().unwrap();
 }
 
-/// Lists that two threads have left at the same time, and one that was posted meanwhile.
+/// Two threads leave lists at the same time, and a third list is posted meanwhile.
 #[test]
 fn no_row_is_lost_when_two_lists_are_left() {
     let core = pool(1, 9, 0);

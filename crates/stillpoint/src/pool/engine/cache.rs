@@ -1,4 +1,4 @@
-//! A holder's short stack of free objects, in front of its buckets: most calls copy pointers and touch no header.
+//! A stack of free objects in front of the holder's buckets: most calls only copy addresses, and touch no header.
 
 use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use super::copy;
 use super::own::{OwnU32, OwnUsize};
 
-/// Objects that are ready. Its owner's alone; others read how many there are.
+/// Free objects, ready to be allocated. Only the owner uses it; other threads only read the length.
 #[derive(Debug)]
 pub(crate) struct Cache {
     len: OwnUsize,
@@ -14,18 +14,19 @@ pub(crate) struct Cache {
     limit: usize,
     /// Refills from buckets do not fill it beyond the limit by more than this.
     more: usize,
-    /// What a refill is to bring, if that is easily had: more each time, and little after the cache was too full, so that a
-    /// thread which has room for all its objects finds its peace.
+    /// Objects that a refill should bring, if the shard's own buckets have them. It grows with each refill, and is
+    /// reset when the cache was too full. So a thread whose objects all fit into the cache stops moving objects.
     appetite: OwnUsize,
-    /// How many objects a deposit moves, and withdrawals since the last one.
+    /// How many objects a deposit moves, and the number of withdrawals since the last deposit.
     portion: OwnUsize,
     withdrawals: OwnU32,
     slots: Box<[UnsafeCell<*mut u8>]>,
 }
 
-/// Each function may be called by the holder of the shard only, which the engine sees to.
+/// Only the holder of the shard may call these functions; the engine guarantees that.
 impl Cache {
-    /// For `limit` objects; refills may exceed that by `more`, those from a depot by half the limit.
+    /// For `limit` objects. Refills from buckets may exceed the limit by `more`, those from the depot by half the
+    /// limit.
     pub(crate) fn new(limit: usize, more: usize) -> Self {
         let more = if limit == 0 { 0 } else { more };
         let slots = (0..limit + more.max(limit / 2)).map(|_| UnsafeCell::new(ptr::null_mut())).collect();
@@ -49,7 +50,7 @@ impl Cache {
         self.limit
     }
 
-    /// How many objects of buckets a refill may bring.
+    /// How many objects a refill from buckets may bring.
     pub(crate) fn room(&self) -> usize {
         self.limit + self.more - self.len.get()
     }
@@ -59,28 +60,28 @@ impl Cache {
         UnsafeCell::raw_get(self.slots.as_ptr())
     }
 
-    /// How many objects a refill is to bring.
+    /// How many objects a refill should bring.
     pub(crate) fn appetite(&self) -> usize {
         let now = self.appetite.get();
         self.appetite.set((2 * now + 1).min(self.limit / 2));
         now
     }
 
-    /// Where a refill goes to.
+    /// The address for the next object.
     pub(crate) fn end(&self) -> *mut *mut u8 {
         self.start().wrapping_add(self.len.get())
     }
 
-    /// Says that so many objects were written to the [`end`](Cache::end).
+    /// Counts `by` objects that were written to the [`end`](Cache::end).
     ///
     /// # Safety
-    /// They were, and there was room for them.
+    /// They were written, and there was room for them.
     #[inline(always)]
     pub(crate) unsafe fn grew(&self, by: usize) {
         self.len.set(self.len.get() + by);
     }
 
-    /// The newest object.
+    /// Takes the newest object.
     ///
     /// # Safety
     /// The caller holds the shard.
@@ -88,11 +89,11 @@ impl Cache {
     pub(crate) unsafe fn pop(&self) -> Option<NonNull<u8>> {
         let left = self.len.get().checked_sub(1)?;
         self.len.set(left);
-        // SAFETY: the slots below `len` hold objects, and no other thread looks at them.
+        // SAFETY: the slots below `len` hold objects, and no other thread accesses them.
         Some(unsafe { NonNull::new_unchecked(self.start().add(left).read()) })
     }
 
-    /// False when it is full.
+    /// Puts an object into the cache. False when it is full.
     ///
     /// # Safety
     /// The caller holds the shard. The object is not null.
@@ -100,44 +101,45 @@ impl Cache {
     pub(crate) unsafe fn push(&self, object: *mut u8) -> bool {
         let fits = self.has_room();
         if fits {
-            // SAFETY: as asked; the caller's promise.
+            // SAFETY: there is room; the rest is the caller's promise.
             unsafe { self.push_where_is_room(object) };
         }
         fits
     }
 
-    /// Whether a free may fill it further.
+    /// Whether a free may add an object.
     #[inline(always)]
     pub(crate) fn has_room(&self) -> bool {
         self.len.get() < self.limit
     }
 
     /// # Safety
-    /// The caller holds the shard, whose cache [`has_room`](Cache::has_room). The object is not null.
+    /// The caller holds the shard, and the cache [`has_room`](Cache::has_room). The object is not null.
     #[inline(always)]
     pub(crate) unsafe fn push_where_is_room(&self, object: *mut u8) {
         let len = self.len.get();
-        // SAFETY: there are at least `limit` slots, and no other thread looks at them.
+        // SAFETY: there are at least `limit` slots, and no other thread accesses them.
         unsafe { self.start().add(len).write(object) };
         self.len.set(len + 1);
     }
 
-    /// Copies the newest `count` objects to `to`, the newest first: so objects that lie one behind the other stay so, upwards
-    /// or downwards, however many are taken at a time. False when there are fewer.
+    /// Moves the newest `count` objects to `to`, the newest first. So contiguous objects stay in order, upwards or
+    /// downwards, whatever the number taken at a time. False when there are fewer.
     ///
     /// # Safety
     /// The caller holds the shard, and has room for them.
     #[inline(always)]
     pub(crate) unsafe fn pop_many(&self, to: *mut *mut u8, count: usize) -> bool {
         let Some(left) = self.len.get().checked_sub(count) else { return false };
-        // SAFETY: the slots below `len` hold objects, and no other thread looks at them; the caller's promise.
+        // SAFETY: the slots below `len` hold objects, and no other thread accesses them; the caller's promise.
         unsafe { copy::reversed(self.start().add(left), to, count) };
         self.len.set(left);
         true
     }
 
-    /// Moves the newest objects to `to`, in the order in which they lie here; returns how many. Half the limit, unless all
-    /// that was moved the last time was wanted back and no more: a thread that has a few too many is to get rid of these.
+    /// Moves the newest objects to `to`, in the same order; returns their number. This is half the limit; but it is an
+    /// eighth of that if exactly one withdrawal took back the last deposit, so that a thread with a few objects too
+    /// many gives up only these.
     ///
     /// # Safety
     /// The caller holds the shard, and has room for half the limit.
@@ -150,14 +152,14 @@ impl Cache {
         self.withdrawals.set(0);
         let count = self.len.get().min(self.portion.get());
         let left = self.len.get() - count;
-        // SAFETY: the slots below `len` hold objects, and no other thread looks at them; the caller's promise.
+        // SAFETY: the slots below `len` hold objects, and no other thread accesses them; the caller's promise.
         unsafe { ptr::copy_nonoverlapping(self.start().add(left), to, count) };
         self.len.set(left);
         self.appetite.set(0);
         count
     }
 
-    /// Takes what was deposited.
+    /// Takes objects from a magazine.
     ///
     /// # Safety
     /// The caller holds the shard, whose cache has room.
@@ -168,21 +170,21 @@ impl Cache {
         self.withdrawals.set(self.withdrawals.get().saturating_add(1));
     }
 
-    /// Room for `count` more objects, to be written there and then counted by [`grew`](Cache::grew); `None` when the cache
-    /// would be fuller than its limit.
+    /// The address for `count` more objects, which the caller then counts with [`grew`](Cache::grew). `None` when they
+    /// would exceed the limit.
     #[inline(always)]
     pub(crate) fn reserve(&self, count: usize) -> Option<*mut *mut u8> {
         let len = self.len.get();
-        // Neither is near the end of the address space.
+        // The sum cannot overflow: both numbers are small.
         (len + count <= self.limit).then(|| self.start().wrapping_add(len))
     }
 
-    /// Hands the objects, the oldest first, to `take`, which says how many it has taken; moves the others down.
+    /// Passes the objects, the oldest first, to `take`, which returns how many it has taken; moves the others down.
     ///
     /// # Safety
-    /// The caller holds the shard; `take` does not use this cache, and takes no more than there are.
+    /// The caller holds the shard. `take` does not use this cache, and takes at most all objects.
     pub(crate) unsafe fn shift(&self, take: impl FnOnce(&[*mut u8]) -> usize) {
-        // SAFETY: the caller's promise; nobody changes them meanwhile.
+        // SAFETY: the caller's promise; nothing changes the objects meanwhile.
         let taken = take(unsafe { self.objects() });
         let (start, left) = (self.start(), self.len.get() - taken);
         // SAFETY: within the slots below `len`.
@@ -194,9 +196,9 @@ impl Cache {
     /// The objects.
     ///
     /// # Safety
-    /// Nobody uses the shard as long as the slice is used.
+    /// No thread uses the shard as long as the slice is used.
     pub(crate) unsafe fn objects(&self) -> &[*mut u8] {
-        // SAFETY: the slots below `len` hold objects; nobody changes them meanwhile.
+        // SAFETY: the slots below `len` hold objects, which do not change meanwhile.
         unsafe { std::slice::from_raw_parts(self.start(), self.len.get()) }
     }
 }
@@ -210,7 +212,7 @@ mod tests {
         let at = |index: usize| ptr::without_provenance_mut::<u8>(8 * index);
         for count in 0..40 {
             let cache = Cache::new(64, 0);
-            // SAFETY: nobody else has this cache, and there is room for all.
+            // SAFETY: no other thread has this cache, and there is room for all objects.
             unsafe {
                 (1..=50).for_each(|index| assert!(cache.push(at(index))));
                 let mut taken = [ptr::null_mut(); 40];
@@ -226,7 +228,7 @@ mod tests {
     fn frees_fill_it_to_its_limit_and_refills_beyond() {
         let object = ptr::without_provenance_mut::<u8>(8);
         let cache = Cache::new(8, 3);
-        // SAFETY: nobody else has this cache.
+        // SAFETY: no other thread has this cache.
         unsafe {
             (0..8).for_each(|_| assert!(cache.push(object)));
             assert!(!cache.push(object) && cache.reserve(1).is_none() && cache.reserve(0).is_some());
@@ -238,13 +240,13 @@ mod tests {
         assert_eq!(Cache::new(0, 3).room(), 0);
     }
 
-    /// A thread whose objects have room in the cache settles there.
+    /// A thread whose objects fit into the cache stops using buckets.
     #[test]
     fn the_appetite_grows_with_each_refill_and_is_gone_when_the_cache_was_too_full() {
         let cache = Cache::new(20, 0);
         for _ in 0..2 {
             assert_eq!([(); 6].map(|()| cache.appetite()), [0, 1, 3, 7, 10, 10]);
-            // SAFETY: nobody else has this cache, which is empty.
+            // SAFETY: no other thread has this cache, which is empty.
             unsafe { cache.shift(|_| 0) };
         }
     }

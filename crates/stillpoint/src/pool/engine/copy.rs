@@ -1,10 +1,10 @@
-//! Addresses are copied, in wider registers where the processor has some.
+//! Copies addresses, in wide registers where the processor has them.
 //!
-//! Blocks of four are cut so that one copy reads what another one has written: [`reversed`] takes them from the upper end, so
-//! [`within`] begins with what is left over, and lays them at the upper end. A processor passes a store on to a load that is
-//! a part of it, and waits for the cache when the load takes parts of two.
+//! Groups of four are cut so that a load of one copy matches a store of the other: [`reversed`] reads groups of four
+//! from the upper end, so [`within`] writes the odd addresses first, and its groups of four end at the upper end. A
+//! processor forwards a store to a load that lies within it; a load that spans two stores has to wait for the cache.
 
-/// Below this, a call costs more than it saves.
+/// Below this number of addresses, a call costs more than it saves.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const WIDE: usize = 8;
 
@@ -12,7 +12,7 @@ const WIDE: usize = 8;
 macro_rules! if_wide {
     ($count:expr, $wide:expr) => {
         if $count >= WIDE && std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has these registers; the rest is the caller's promise.
+            // SAFETY: the processor has AVX2; the rest is the caller's promise.
             return unsafe { $wide };
         }
     };
@@ -46,7 +46,7 @@ pub(super) unsafe fn reversed(from: *const *mut u8, to: *mut *mut u8, count: usi
     }
 }
 
-/// Copies addresses, and says whether each is at least `start`, and not more than `last` bytes behind.
+/// Copies addresses, and returns whether each is at least `start`, and at most `last` bytes above it.
 ///
 /// # Safety
 /// As for [`std::ptr::copy_nonoverlapping`].
@@ -67,7 +67,8 @@ pub(super) unsafe fn within(
     strange as isize >= 0
 }
 
-/// The upper bit of what is returned is set if the offset is negative or beyond the last one: no branch for each address.
+/// Copies one address. The highest bit of the result is set if the offset is negative or above `last`, so that no
+/// branch is needed for each address.
 ///
 /// # Safety
 /// As for [`std::ptr::copy_nonoverlapping`], for one address.
@@ -133,7 +134,7 @@ mod wide {
                 _mm_storeu_si128(to.add(done).cast(), two);
                 let offsets = _mm_sub_epi64(two, _mm256_castsi256_si128(starts));
                 let beyond = _mm_sub_epi64(_mm256_castsi256_si128(lasts), offsets);
-                // Two twice.
+                // Both halves of the register get the two.
                 let both = _mm256_broadcastsi128_si256(_mm_or_si128(offsets, beyond));
                 strange = _mm256_or_si256(strange, both);
                 done += 2;
@@ -155,7 +156,7 @@ mod wide {
 mod tests {
     use super::*;
 
-    /// A copy of each length, with and without wider registers, and one stranger at each place.
+    /// Copies of each length, with and without wide registers, and with one foreign address at each place.
     #[test]
     fn addresses_are_reversed_and_strangers_found_wherever_they_are() {
         let (start, last) = (4096usize, 1023usize);

@@ -1,5 +1,5 @@
-//! Free objects that pass from one cache to another by the magazine: an array of addresses, handed over as a whole. Nobody
-//! looks where the objects belong.
+//! Free objects that pass from one cache to another in magazines: arrays of addresses, handed over as a whole. The
+//! buckets of the objects are not looked up.
 //!
 //! After J. Bonwick and J. Adams, "Magazines and Vmem", USENIX 2001.
 
@@ -15,10 +15,10 @@ use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
 use stillpoint_sys::sync::spin;
 use stillpoint_sys::work;
 
-/// The most magazines that a pool has. In models one, so that it is used again.
+/// The most magazines of a pool. One in models, so that it is used again.
 const MOST: usize = if cfg!(loom) { 1 } else { 128 };
 
-/// Full magazines for every thread that needs objects, and empty ones for every thread that has too many.
+/// Full magazines, for threads that need objects, and empty ones, for threads that have too many.
 #[derive(Debug)]
 pub(crate) struct Depot {
     magazines: Box<[Magazine]>,
@@ -26,7 +26,7 @@ pub(crate) struct Depot {
     empty: Store,
 }
 
-/// It belongs to the thread that has taken it from a stack.
+/// A magazine belongs to the thread that has taken it from a stack.
 #[derive(Debug)]
 struct Magazine {
     below: AtomicU32,
@@ -54,15 +54,16 @@ impl Magazine {
     }
 
     /// # Safety
-    /// Nobody uses the magazine as long as the slice is used.
+    /// Nothing changes the magazine as long as the slice is used.
     unsafe fn objects(&self) -> &[*mut u8] {
-        // SAFETY: that many were written; nobody changes them meanwhile.
+        // SAFETY: `len` objects were written, and do not change meanwhile.
         unsafe { std::slice::from_raw_parts(self.start(), self.len.get() as usize) }
     }
 }
 
 impl Depot {
-    /// With magazines of half a cache for all of `objects`, up to a limit. `None` without memory.
+    /// With magazines of half a cache each, enough for `objects` objects, up to a limit. `None` when there is no
+    /// memory.
     pub(crate) fn new(objects: usize, cache: usize) -> Option<Self> {
         let room = cache / 2;
         let count = objects.checked_div(room).unwrap_or(0).min(MOST);
@@ -81,16 +82,16 @@ impl Depot {
         to.give(&self.magazines, Chain { first: index, last: index, len: 1 });
     }
 
-    /// Full magazines, for a walk that is exact when nobody else uses the depot.
+    /// The full magazines. Exact when no other thread uses the depot.
     fn full(&self) -> impl Iterator<Item = &Magazine> {
         let find = |index: u32| self.magazines.get(index as usize);
-        // Relaxed: nobody uses the depot.
+        // Relaxed: exact only when no other thread uses the depot.
         std::iter::successors(find(self.full.first()), move |magazine| {
             find(magazine.below.load(Ordering::Relaxed))
         })
     }
 
-    /// The number of objects, exact when nobody else uses the depot.
+    /// The number of objects. Exact when no other thread uses the depot.
     pub(crate) fn len(&self) -> usize {
         self.full().take(self.magazines.len()).map(|magazine| magazine.len.get() as usize).sum()
     }
@@ -98,7 +99,7 @@ impl Depot {
     /// The objects.
     ///
     /// # Safety
-    /// Nobody uses the depot meanwhile.
+    /// No thread uses the depot meanwhile.
     pub(crate) unsafe fn objects(&self) -> Vec<*mut u8> {
         // SAFETY: the caller's promise.
         self.full().flat_map(|magazine| unsafe { magazine.objects() }.iter().copied()).collect()
@@ -106,13 +107,13 @@ impl Depot {
 }
 
 impl Hold<'_> {
-    /// Hands the newest objects of the cache over to whoever needs some. False if there is no empty magazine.
+    /// Moves the newest objects of the cache into a magazine, for any thread. False if there is no empty magazine.
     pub(crate) fn deposit(self) -> bool {
         let (depot, cache) = (&self.core.depot, &self.shard.cache);
         let Some(index) = depot.take(&depot.empty) else { return false };
         work::step();
         let magazine = &depot.magazines[index as usize];
-        // SAFETY: the magazine is the caller's, and has room; the shard is held (see `Hold::new`).
+        // SAFETY: the caller has taken the magazine, which has room; the shard is held (see `Hold::new`).
         let count = unsafe { cache.pop_portion(magazine.start()) };
         magazine.len.set(count as u32);
         self.shard.deposited.set(self.shard.deposited.get() + count as isize);
@@ -121,18 +122,18 @@ impl Hold<'_> {
         true
     }
 
-    /// Takes a magazine's objects into the cache, which has room. False if there is none.
+    /// Takes a magazine's objects into the cache, which has room. False if there is no full magazine.
     pub(crate) fn withdraw(self) -> bool {
         // SAFETY: the caller has room; the shard is held (see `Hold::new`).
         self.unload(|objects| unsafe { self.shard.cache.push_portion(objects) })
     }
 
-    /// Puts a magazine's objects back into their buckets. False if there is none.
+    /// Puts a magazine's objects back into their buckets. False if there is no full magazine.
     pub(crate) fn empty_magazine(self) -> bool {
         self.unload(|objects| self.give(objects))
     }
 
-    /// Has a full magazine emptied.
+    /// Passes the objects of a full magazine to `take`.
     fn unload(self, take: impl FnOnce(&[*mut u8])) -> bool {
         let depot = &self.core.depot;
         let Some(index) = depot.take(&depot.full) else { return false };
@@ -140,10 +141,10 @@ impl Hold<'_> {
         let magazine = &depot.magazines[index as usize];
         if is(Variant::EmptiedEarly) {
             depot.put(&depot.empty, index);
-            // For models, which count what follows an exchange at once as a part of it.
+            // For models: lets loom switch threads after the exchange.
             spin();
         }
-        // SAFETY: the magazine is the caller's until it is put.
+        // SAFETY: the caller owns the magazine until it puts it back.
         let objects = unsafe { magazine.objects() };
         self.shard.deposited.set(self.shard.deposited.get() - objects.len() as isize);
         take(objects);

@@ -1,24 +1,24 @@
-//! Where an object lies: strides, buckets, rows, bits.
+//! The layout of objects: strides, buckets, rows, bits.
 
 /// A cache line of x86-64, and of most aarch64.
 const LINE: usize = 64;
-/// The least stride: the reciprocal of 1 has no room in 64 bits.
+/// The smallest stride. (The reciprocal of 1 would not fit into 64 bits.)
 const LEAST: usize = 8;
-/// What a bucket may take although the pool needs less: memory comes in pages anyway.
+/// A bucket may have this size even if the pool needs less, since memory comes in pages.
 const SPARE: usize = 64 << 10;
-/// Objects of a row: the bits of its words.
+/// Objects of a row: the number of bits in its words.
 pub(crate) const ROW: u32 = 64;
 /// The largest bucket, so that an offset in it has less than 32 bits.
 pub(crate) const LARGEST_BUCKET: usize = 1 << 30;
 
-/// Why there is no such pool.
+/// Why a layout is impossible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Misfit {
     SizeZero,
     SizeHuge,
     Alignment,
     BucketSize,
-    /// It has to have so many bytes.
+    /// It needs at least this many bytes.
     BucketSmall {
         least: usize,
     },
@@ -39,7 +39,7 @@ pub(crate) struct Geometry {
     objects: u32,
     rows: u32,
     align: usize,
-    /// Bytes by which the objects of every other bucket are moved up, if there is room: a line, or nothing.
+    /// Bytes by which the objects of every other bucket are moved up: a cache line if there is room, otherwise 0.
     colour: usize,
 }
 
@@ -61,9 +61,9 @@ impl Geometry {
         Self::with_stride(size, align, None, bucket_bytes, capacity)
     }
 
-    /// For objects of `size` and `align` and, if it is set, a distance from one to the next. If no size of buckets is given, it
-    /// chooses the largest one with at most 64 objects, one row. But it chooses none that leaves more than half of its memory unused
-    /// when the pool has `capacity` objects, unless the bucket is small.
+    /// The layout for objects of `size` and `align` and, if `set`, a distance from one to the next. Without
+    /// `bucket_bytes`, chooses the largest bucket of at most 64 objects, one row; but, unless the bucket is small, none
+    /// that `capacity` objects would fill by less than half.
     pub(crate) fn with_stride(
         size: usize,
         align: usize,
@@ -165,14 +165,15 @@ impl Geometry {
         u64::MAX >> (ROW - self.in_row(row))
     }
 
-    /// Where the first object of a bucket begins in it. Without this, a stride of an odd number of lines and fewer objects than
-    /// sets of the cache would put the first lines of all buckets into the same half of the sets.
+    /// The offset of a bucket's first object. Without this shift, with a stride of an odd number of lines and fewer
+    /// objects in a bucket than sets in the cache, the first lines of the objects of all buckets would use the same
+    /// half of the sets.
     #[inline(always)]
     fn shift(&self, bucket: usize) -> usize {
         (bucket & 1) * self.colour
     }
 
-    /// Which object begins at `offset`, if any does.
+    /// The object that begins at `offset`, if one does.
     #[inline(always)]
     pub(crate) fn place(&self, offset: usize) -> Option<Place> {
         let bucket = (offset >> self.bucket_shift) as u32;
@@ -192,7 +193,7 @@ impl Geometry {
         })
     }
 
-    /// Where an object begins.
+    /// The offset of an object.
     #[inline(always)]
     pub(crate) fn offset(&self, place: Place) -> usize {
         if self.rows == 1 {
@@ -206,8 +207,8 @@ impl Geometry {
     }
 }
 
-/// An odd number of cache lines, unless the alignment forbids it or the object is smaller than one: a power of two would
-/// put the same field of all objects into a few sets of the cache.
+/// The default stride: an odd number of cache lines, unless the alignment forbids it or the object is smaller than a
+/// line. A power of two would put the same field of all objects into a few sets of the cache.
 fn stride(size: usize, align: usize) -> usize {
     let aligned = size.next_multiple_of(align).max(LEAST);
     if aligned < LINE {
@@ -225,7 +226,7 @@ fn stride(size: usize, align: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// A capacity that needs more than one bucket, whatever its size.
+    /// A capacity that needs more than one bucket of any size.
     const MANY: usize = usize::MAX;
 
     #[test]
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "nothing but arithmetic, and much of it")]
+    #[cfg_attr(miri, ignore = "only arithmetic, and much of it")]
     fn every_object_is_found_by_its_address_and_nothing_else_is() {
         let shapes =
             [(2048, 64, None), (24, 8, None), (1, 1, Some(4096)), (100, 4, Some(1 << 16)), (8, 8, None)];

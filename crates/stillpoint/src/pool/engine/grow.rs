@@ -1,4 +1,5 @@
-//! Memory of the pool: pieces of one range of addresses, so that one comparison tells its objects from everything else.
+//! Memory of the pool: pieces of one range of addresses, so that one comparison distinguishes the pool's addresses from
+//! all others.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -12,31 +13,31 @@ use crate::pool::{Backing, MemoryInfo};
 use stillpoint_sys::linux::region::{Made, Refusal, Reservation, Want, HUGE};
 use stillpoint_sys::sync::atomic::{AtomicUsize, Ordering};
 
-/// A multiple of the size of a page, on every Linux system. Miri has no pages, and would take minutes to make the headers.
+/// A multiple of the page size on every Linux system. Smaller under Miri, which would take minutes to make the headers.
 const PAGE: usize = if cfg!(miri) { 4096 } else { 64 << 10 };
 
-/// Why there is no pool, or no more of it.
+/// Why a pool could not be made, or could not grow.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// The range of addresses, or the headers.
+    /// For the range of addresses, or for the headers.
     NoMemory,
     Kernel(Refusal),
-    /// The memory that was given, which has to have this many bytes.
+    /// The caller's memory cannot be used: the pool needs this many bytes.
     Given {
         needed: usize,
     },
 }
 
-/// The user's own memory, which is given back when the pool does not use it any more.
+/// The caller's memory. `release` is called when the pool does not use it any more.
 pub(crate) struct Given {
     pub(crate) start: NonNull<u8>,
     pub(crate) bytes: usize,
     pub(crate) release: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
 
-// SAFETY: whoever gives the memory promises that any thread may use it; the function that takes it back is `Send`.
+// SAFETY: the caller of `PoolBuilder::memory` promises that any thread may use the memory; `release` is `Send`.
 unsafe impl Send for Given {}
-// SAFETY: a shared reference tells only where the memory is.
+// SAFETY: a shared reference gives only the address and the size.
 unsafe impl Sync for Given {}
 
 impl Drop for Given {
@@ -56,23 +57,23 @@ impl fmt::Debug for Given {
     }
 }
 
-/// Where the pieces lie.
+/// The memory that contains the pieces.
 #[derive(Debug)]
 enum Space {
     Reserved(Reservation),
     Given(#[expect(dead_code, reason = "it gives the memory back when it is dropped")] Given),
 }
 
-/// A part of the pool that was asked for at once.
+/// Memory that was added to the pool at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece {
     pub(crate) first: u32,
     pub(crate) buckets: u32,
-    /// `None` in memory that was given.
+    /// `None` in the caller's memory.
     pub(crate) made: Option<Made>,
 }
 
-/// The range of addresses of a pool, and how far it has memory.
+/// The range of addresses of a pool, and the part of it that has memory.
 #[derive(Debug)]
 pub(crate) struct Extent {
     start: *mut u8,
@@ -83,17 +84,17 @@ pub(crate) struct Extent {
     /// See [`places`](Extent::places).
     places: u32,
     step: u32,
-    /// Held while a piece is made, constructors included.
+    /// Held while a piece is added, also during its constructors.
     growing: Mutex<()>,
-    /// Those that are ready. Locked for a moment only: constructors may ask for them.
+    /// The pieces that are ready. Locked only briefly, since constructors may read them.
     pieces: Mutex<Vec<Piece>>,
-    /// The thread that makes a piece: a constructor that needs an object must not wait for itself.
+    /// The thread that is adding a piece. If its constructor needs an object, it must not wait for itself.
     grower: AtomicUsize,
     space: Space,
     want: Want,
 }
 
-/// Pieces begin at huge pages, if they are so large, so that each may have some.
+/// Rounds up to huge pages, if there is at least one, so that each large piece can begin at a huge page.
 fn rounded(bytes: usize) -> Option<usize> {
     let unit = if bytes >= HUGE { HUGE } else { PAGE };
     bytes.checked_next_multiple_of(unit)
@@ -106,7 +107,7 @@ impl Extent {
         let steps = (plan.most_buckets - plan.buckets).div_ceil(plan.step.max(1)) as usize;
         let later = bytes_of(plan.step).and_then(|step| step.checked_mul(steps));
         let whole = bytes_of(plan.buckets).zip(later).and_then(|(first, later)| first.checked_add(later));
-        // The beginning of a piece that is to have huge pages may move up once.
+        // Room to align the first piece that has huge pages.
         let whole = whole.and_then(|whole| whole.checked_add(HUGE)).ok_or(Refused::NoMemory)?;
         let places = if steps == 0 { plan.buckets as usize } else { whole.div_ceil(bucket) };
         let rows = places.checked_mul(plan.geometry.rows() as usize);
@@ -149,22 +150,22 @@ impl Extent {
 
     #[inline(always)]
     pub(crate) fn end(&self) -> usize {
-        // Relaxed: an object came to the caller after its piece was counted.
+        // Relaxed: the caller got its object after `end` covered the object's piece.
         self.end.load(Ordering::Relaxed)
     }
 
-    /// Buckets that there may be.
+    /// Number of buckets that the pool may grow to.
     pub(crate) fn maximum(&self) -> u32 {
         self.most_buckets
     }
 
-    /// Buckets that headers are needed for, gaps between pieces included.
+    /// Number of buckets that need headers, including gaps between pieces.
     pub(crate) fn places(&self) -> u32 {
         self.places
     }
 
     pub(crate) fn buckets(&self) -> usize {
-        // Acquire: pairs with the release in `extend`: the rows of so many buckets are there.
+        // Acquire: pairs with the release in `add`, which publishes the rows of this many buckets.
         self.buckets.load(Ordering::Acquire)
     }
 
@@ -172,7 +173,7 @@ impl Extent {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Calls `destroy` for every object, the others even if one panics.
+    /// Calls `destroy` for every object, even if some of the calls panic.
     pub(crate) fn destroy_all(&mut self, geometry: &Geometry, destroy: unsafe fn(*mut u8)) {
         let pieces = self.pieces();
         let buckets = pieces.iter().flat_map(|piece| piece.first..piece.first + piece.buckets);
@@ -186,7 +187,7 @@ impl Extent {
     }
 }
 
-/// The objects of a bucket that is named by its number.
+/// The objects of the bucket with this number.
 fn places(geometry: &Geometry, bucket: u32) -> impl Iterator<Item = Place> {
     let (rows, objects) = (geometry.rows(), geometry.objects());
     (0..objects).map(move |index| Place {
@@ -195,7 +196,7 @@ fn places(geometry: &Geometry, bucket: u32) -> impl Iterator<Item = Place> {
     })
 }
 
-/// Destroys one object after the other; after a panic, the rest.
+/// Destroys objects in order; after a panic, its drop continues with the rest.
 struct Destruction<'g, I: Iterator<Item = Place>> {
     start: *mut u8,
     geometry: &'g Geometry,
@@ -210,7 +211,7 @@ impl<I: Iterator<Item = Place>> Destruction<'_, I> {
 
     fn go_on(&mut self) {
         for place in self.places.by_ref() {
-            // SAFETY: each place holds an object, which is nobody's any more, and is come to once.
+            // SAFETY: each place holds an object that nothing uses any more, and comes once.
             unsafe { (self.destroy)(self.start.wrapping_add(self.geometry.offset(place))) };
         }
     }
@@ -223,7 +224,7 @@ impl<I: Iterator<Item = Place>> Drop for Destruction<'_, I> {
 }
 
 impl Core {
-    /// The pieces that there are.
+    /// The pieces of memory.
     pub(crate) fn memory(&self) -> Vec<MemoryInfo> {
         let bucket = self.geometry.bucket_bytes();
         let of = |piece: Piece| MemoryInfo {
@@ -236,19 +237,19 @@ impl Core {
         self.extent.pieces().into_iter().map(of).collect()
     }
 
-    /// Adds a piece, if the pool may grow. False when it may not, or there is no memory.
+    /// Adds a piece. False when the pool may not grow, or there is no memory.
     #[cold]
     pub(crate) fn grow(&self) -> bool {
         let more = |buckets: usize| self.extent.step.min(self.extent.most_buckets - buckets as u32);
         let before = self.extent.buckets();
         more(before) > 0 && {
             let me = stillpoint_sys::os::thread_handle();
-            // Relaxed: only this thread stores its own name.
+            // Relaxed: only this thread stores its own number here.
             if self.extent.grower.load(Ordering::Relaxed) == me {
                 return false;
             }
             let _growing = self.extent.growing.lock().unwrap_or_else(PoisonError::into_inner);
-            // Another thread may have been faster.
+            // Another thread may have grown the pool meanwhile.
             if self.extent.buckets() > before {
                 return true;
             }
@@ -258,13 +259,13 @@ impl Core {
         }
     }
 
-    /// Adds so many buckets.
+    /// Adds `buckets` buckets.
     pub(crate) fn extend(&self, buckets: u32) -> Result<(), Refused> {
         let _growing = self.extent.growing.lock().unwrap_or_else(PoisonError::into_inner);
         self.add(buckets)
     }
 
-    /// Only for one thread at a time, which `growing` sees to.
+    /// Adds buckets. The caller holds `growing`.
     fn add(&self, buckets: u32) -> Result<(), Refused> {
         let bucket_bytes = self.geometry.bucket_bytes();
         let bytes = buckets as usize * bucket_bytes;
@@ -273,11 +274,11 @@ impl Core {
         let first = (offset / bucket_bytes) as u32;
         let made = match &self.extent.space {
             Space::Reserved(space) => {
-                // SAFETY: the space was made for all pieces, and this one begins behind the others.
+                // SAFETY: the space was reserved for all pieces, and this one begins after the others.
                 let made = unsafe { space.fill(offset, bytes, self.extent.want) };
                 Some(made.map_err(Refused::Kernel)?)
             }
-            // It was looked at, and there is one piece.
+            // `Extent::new` checked it, and there is only this piece.
             Space::Given(_) => None,
         };
         let piece = Piece { first, buckets, made };
@@ -292,7 +293,7 @@ impl Core {
             // Relaxed: published with the chain.
             row.below.store(below, Ordering::Relaxed);
         }
-        // Relaxed: see `end`; the store hands over what belongs to it.
+        // Relaxed: see `end`. Giving the chain to the store publishes this.
         self.extent.end.store(offset + bytes, Ordering::Relaxed);
         // Release: pairs with the acquire in `buckets`.
         self.extent.buckets.fetch_add(buckets as usize, Ordering::Release);
@@ -304,7 +305,8 @@ impl Core {
         Ok(())
     }
 
-    /// Makes the objects of a piece. After a panic, those that were made are destroyed, and the memory is given back.
+    /// Makes the objects of a piece. After a panic, the objects made so far are destroyed, and the memory is given
+    /// back.
     fn construct(&self, piece: &Piece) {
         struct Undo<'c> {
             core: &'c Core,
@@ -322,7 +324,7 @@ impl Core {
                 if let (Space::Reserved(space), Some(made)) = (&self.core.extent.space, self.piece.made) {
                     let bytes = self.piece.buckets as usize * geometry.bucket_bytes();
                     let offset = self.piece.first as usize * geometry.bucket_bytes();
-                    // SAFETY: the piece was filled, and its objects are gone.
+                    // SAFETY: the piece was filled, and its objects have been destroyed.
                     unsafe { space.empty(offset, bytes, made) };
                 }
             }
@@ -335,7 +337,7 @@ impl Core {
                     construct(object);
                     undo.made += 1;
                 } else if self.poison {
-                    // SAFETY: memory of the piece, which nobody else knows yet.
+                    // SAFETY: memory of the piece, which no other thread uses yet.
                     unsafe { super::harden::poison(object, self.size) };
                 }
             }
@@ -344,7 +346,7 @@ impl Core {
     }
 }
 
-/// Takes the name of the grower away, even after a panic.
+/// Clears `grower` when dropped, also after a panic.
 struct Named<'g>(&'g AtomicUsize);
 
 impl Drop for Named<'_> {

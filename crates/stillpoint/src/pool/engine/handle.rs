@@ -14,17 +14,17 @@ use crate::pool::busted::{is, Variant};
 use crate::pool::error::{FreeError, FreeErrorKind};
 use stillpoint_sys::sync::atomic::Ordering;
 
-/// Holds a shard, or none while it is parked. Stays in its thread.
+/// Holds a shard, or none while it is parked. Stays on its thread.
 pub(crate) struct Handle<'p> {
     core: &'p Core,
     shard: Cell<&'p Shard>,
-    /// Recorded with each object that is handed out, in pools that do so.
+    /// Recorded with each object that is allocated, in pools that record tags.
     tag: Cell<u32>,
     stays: PhantomData<*const ()>,
 }
 
 impl<'p> Handle<'p> {
-    /// `None` when every shard is held.
+    /// `None` when the maximum number of handles hold a shard.
     pub(crate) fn new(core: &'p Core) -> Option<Self> {
         let handle = Self { core, shard: Cell::new(core.nobody()), tag: Cell::new(0), stays: PhantomData };
         handle.attach().then_some(handle)
@@ -35,13 +35,13 @@ impl<'p> Handle<'p> {
         self.core
     }
 
-    /// Objects that are handed out from now on go with this shard.
+    /// The shard that objects allocated now carry.
     #[inline(always)]
     pub(crate) fn shard(&self) -> &'p Shard {
         self.shard.get()
     }
 
-    /// Takes hold of a shard if it has none.
+    /// Takes hold of a shard if the handle has none. False when it cannot.
     fn attach(&self) -> bool {
         if !ptr::eq(self.shard.get(), self.core.nobody()) {
             return true;
@@ -52,7 +52,7 @@ impl<'p> Handle<'p> {
         true
     }
 
-    /// Empties the shard into the store and lets go of it.
+    /// Empties the shard into the store, and leaves it.
     pub(crate) fn park(&self) {
         let shard = self.shard.get();
         if ptr::eq(shard, self.core.nobody()) {
@@ -60,7 +60,8 @@ impl<'p> Handle<'p> {
         }
         let hold = self.hold();
         hold.empty_cache(shard.cache.len());
-        // As much as it has deposited beyond what it has withdrawn: otherwise buckets stay that lack these objects.
+        // Take back as many objects as the shard has deposited beyond those it has withdrawn. Otherwise its buckets
+        // would stay partial.
         while shard.deposited.get() > 0 && hold.empty_magazine() {}
         while hold.collect() {}
         hold.spill(u32::MAX);
@@ -73,10 +74,10 @@ impl<'p> Handle<'p> {
     fn hold(&self) -> Hold<'p> {
         debug_assert!(
             !ptr::eq(self.shard.get(), self.core.nobody()),
-            "attached since code of the user's has run"
+            "a handle attaches after user code has run"
         );
-        // SAFETY: callers attach first, so that the handle holds its shard; and it stays in its thread. What is made here is
-        // not kept across code of the user's, which may park this handle.
+        // SAFETY: callers attach first, so the handle holds its shard, and it stays on its thread. No `Hold` is kept
+        // while user code runs, which may park this handle.
         unsafe { Hold::new(self.shard.get()) }
     }
 
@@ -101,7 +102,7 @@ impl<'p> Handle<'p> {
         found.then_some(NonNull::new(object)?)
     }
 
-    /// Writes `count` objects to `to`; none, and false, when there are fewer.
+    /// Writes `count` objects to `to`. Returns false, and allocates none, when there are fewer.
     ///
     /// # Safety
     /// There is room for them.
@@ -128,17 +129,18 @@ impl<'p> Handle<'p> {
         found
     }
 
-    /// Counts what a handle with a shard does. Not called where the cache suffices: there it would cost a tenth of the time.
+    /// Adds to a count of the handle's shard, if it holds one. Not called when the cache serves a call: it would take a
+    /// tenth of the call's time.
     fn count(&self, which: impl FnOnce(&Calls) -> &OwnUsize, more: usize) {
         if !ptr::eq(self.shard.get(), self.core.nobody()) {
             which(&self.shard.get().calls).count(more);
         }
     }
 
-    /// Fills the cache until it has `count` objects, which is not more than its limit.
+    /// Fills the cache until it has `count` objects; `count` is at most its limit. False when there are too few.
     fn refill(&self, count: usize) -> bool {
         loop {
-            // A constructor that ran while the pool grew may have parked this very handle.
+            // Attach in each iteration: a constructor that ran while the pool grew may have parked this handle.
             if !self.attach() {
                 return count == 0;
             }
@@ -148,7 +150,8 @@ impl<'p> Handle<'p> {
             while cache.len() < count && self.hold().withdraw() {}
             if let missing @ 1.. = count.saturating_sub(cache.len()) {
                 let enough = missing.max(cache.appetite());
-                // SAFETY: there is that much room at the end; no code of the user's runs before it is counted.
+                // SAFETY: there is room for `cache.room()` objects at the end, and no user code runs before they are
+                // counted.
                 unsafe { cache.grew(self.hold().obtain(cache.end(), missing, enough, cache.room())) };
             }
             self.count(|calls| &calls.drawn, cache.len() - before);
@@ -168,7 +171,8 @@ impl<'p> Handle<'p> {
         while self.attach() {
             let cache = &self.shard.get().cache;
             let ready = cache.len().min(count);
-            // SAFETY: the handle holds its shard; the caller's promise; that many are there.
+            // SAFETY: the handle holds the shard, the cache has `ready` objects, and `to` has room, by the caller's
+            // promise.
             let got = unsafe {
                 cache.pop_many(to, ready);
                 let missing = count - ready;
@@ -181,7 +185,7 @@ impl<'p> Handle<'p> {
                 self.arm(objects.iter().copied());
                 return true;
             }
-            // Before any code of the user's runs, which may panic.
+            // Put back before constructors run, which may panic.
             self.put(objects);
             if !self.core.grow() {
                 break;
@@ -190,14 +194,14 @@ impl<'p> Handle<'p> {
         false
     }
 
-    /// Records that objects are handed out, in pools that do so.
+    /// Records that objects are allocated, in pools that verify.
     fn arm(&self, objects: impl Iterator<Item = *mut u8>) {
         if self.core.verifies() {
             objects.for_each(|object| self.core.arm(object, self.tag.get()));
         }
     }
 
-    /// The first object of a whole bucket, all of whose objects are the caller's now.
+    /// Allocates a whole bucket. Returns its first object.
     pub(crate) fn alloc_block(&self) -> Option<NonNull<u8>> {
         loop {
             // As in `refill`.
@@ -218,13 +222,13 @@ impl<'p> Handle<'p> {
     }
 
     /// # Safety
-    /// The object came from this pool and is given up.
+    /// The object came from this pool, and the caller gives it up.
     #[inline(always)]
     pub(crate) unsafe fn free(&self, object: *mut u8) -> Result<(), FreeError> {
         let cache = &self.shard.get().cache;
-        // One branch: a loop over single frees is to be predicted.
+        // One branch, so that a loop over single frees is well predicted.
         if self.core.offset_of(object).is_some() & cache.has_room() {
-            // SAFETY: the handle holds the shard, whose cache has room.
+            // SAFETY: the handle holds the shard, whose cache has room; an address in the pool is not null.
             unsafe { cache.push_where_is_room(object) };
             return Ok(());
         }
@@ -232,7 +236,7 @@ impl<'p> Handle<'p> {
         unsafe { self.free_one_slowly(object) }
     }
 
-    /// Takes the address by value, so that who calls this at the end needs no frame.
+    /// Takes the address by value, so that a caller that ends with this call needs no stack frame.
     ///
     /// # Safety
     /// As [`free`](Handle::free).
@@ -243,7 +247,7 @@ impl<'p> Handle<'p> {
     }
 
     /// # Safety
-    /// The objects came from this pool and are given up.
+    /// The objects came from this pool, and the caller gives them up.
     #[inline(always)]
     pub(crate) unsafe fn free_many(&self, objects: &[*mut u8]) -> Result<(), FreeError> {
         let cache = &self.shard.get().cache;
@@ -252,7 +256,7 @@ impl<'p> Handle<'p> {
             return unsafe { self.free_slowly(objects) };
         };
         let (start, last) = self.core.bounds();
-        // SAFETY: that many were reserved, in the shard that the handle holds.
+        // SAFETY: room for them was reserved, in the shard that the handle holds.
         if !unsafe { copy::within(objects.as_ptr(), to, objects.len(), start, last) } {
             // SAFETY: the caller's promise.
             return unsafe { self.free_slowly(objects) };
@@ -262,12 +266,12 @@ impl<'p> Handle<'p> {
         Ok(())
     }
 
-    /// Room for `count` objects in the cache, if they ever have.
+    /// Makes room for `count` objects in the cache, if it can ever hold them.
     #[inline(never)]
     fn make_room(&self, count: usize) -> Option<*mut *mut u8> {
         let cache = &self.shard.get().cache;
         if count == 0 {
-            // After a refill the cache may hold more than its limit: nothing to do for nothing.
+            // After a refill the cache may hold more than its limit; an empty call must not empty it.
             return Some(cache.end());
         }
         (count <= cache.limit()).then(|| self.hold().make_room(count))?;
@@ -288,7 +292,7 @@ impl<'p> Handle<'p> {
                 return Err(FreeError { index, kind });
             }
             if self.core.verifies() {
-                // At once: the validation of the next one may panic.
+                // Put each one at once: the validation of the next one may panic.
                 self.put(&objects[index..=index]);
                 accepted = index + 1;
             }
@@ -297,22 +301,22 @@ impl<'p> Handle<'p> {
         Ok(())
     }
 
-    /// Takes objects in that were accepted.
+    /// Frees objects that were accepted.
     fn put(&self, objects: &[*mut u8]) {
         if self.attach() {
             self.hold().put(objects);
         } else {
-            // Every shard is held by others, and this handle is parked.
+            // This handle is parked, and the maximum number of handles hold shards.
             objects.iter().filter_map(|&object| self.core.place_of(object)).for_each(|place| {
                 self.core.free_stray(place);
             });
         }
     }
 
-    /// Frees a block that is whole.
+    /// Frees a block as a whole.
     ///
     /// # Safety
-    /// It came from [`alloc_block`](Handle::alloc_block) of this pool, and all its objects are given up.
+    /// It came from [`alloc_block`](Handle::alloc_block) of this pool, and the caller gives up all its objects.
     pub(crate) unsafe fn free_block(&self, start: *mut u8) -> Result<(), FreeError> {
         let bucket = self.core.accept_block(start)?;
         if self.attach() {
@@ -332,7 +336,8 @@ impl Drop for Handle<'_> {
 }
 
 impl Hold<'_> {
-    /// Takes objects into the cache, which makes room if it must.
+    /// Puts objects into the cache, after making room if necessary. More objects than the cache's limit go to their
+    /// buckets.
     pub(crate) fn put(self, objects: &[*mut u8]) {
         let (cache, count) = (&self.shard.cache, objects.len());
         if count > cache.limit() {
@@ -347,7 +352,7 @@ impl Hold<'_> {
         }
     }
 
-    /// Empties the cache as far as it takes for `count` more objects, which are not more than its limit.
+    /// Empties the cache until `count` more objects fit; `count` is at most its limit.
     fn make_room(self, count: usize) {
         let cache = &self.shard.cache;
         while cache.len() + count > cache.limit() {
@@ -358,7 +363,7 @@ impl Hold<'_> {
         }
     }
 
-    /// Puts all objects of a bucket back.
+    /// Puts all objects of a bucket back into it.
     fn give_bucket(self, bucket: u32) {
         for row in bucket..bucket + self.core.geometry.rows() {
             self.give_run(row, self.core.geometry.full(row));
@@ -383,7 +388,7 @@ impl<I: Iterator<Item = *mut u8>> Drop for Rest<'_, I> {
 }
 
 impl Core {
-    /// Addresses of the first byte, and the distance of the last one.
+    /// The address of the first byte, and the offset of the last.
     #[inline(always)]
     fn bounds(&self) -> (usize, usize) {
         (self.extent.start().addr(), self.extent.end().wrapping_sub(1))
@@ -394,20 +399,20 @@ impl Core {
         self.objects_from(self.address(bucket, 0))
     }
 
-    /// The objects of a bucket that begin with this one.
+    /// The objects of the bucket whose first object is `first`.
     pub(crate) fn objects_from(&self, first: *mut u8) -> impl Iterator<Item = *mut u8> + Clone {
         let stride = self.geometry.stride();
         (0..self.geometry.objects() as usize).map(move |index| first.wrapping_add(index * stride))
     }
 
-    /// Looks at an object that is to be freed.
+    /// Checks an object that is being freed, and records that it is free.
     pub(crate) fn accept(&self, object: *mut u8) -> Result<Place, FreeErrorKind> {
         if self.offset_of(object).is_none() {
             return Err(FreeErrorKind::Foreign);
         }
         let place = self.place_of(object).ok_or(FreeErrorKind::NotAnObject)?;
         if self.verifies() {
-            // Nobody's object is shown to the user, and nobody else's.
+            // Checked first, so that the user's validation sees only an object that the caller owns.
             if !self.is_armed(place) {
                 return Err(FreeErrorKind::AlreadyFree);
             }
@@ -420,7 +425,7 @@ impl Core {
         }
     }
 
-    /// Looks at a block that is to be freed: its bucket.
+    /// Checks a block that is being freed. Returns its bucket.
     fn accept_block(&self, start: *mut u8) -> Result<u32, FreeError> {
         let refuse = |kind| FreeError { index: 0, kind };
         if self.offset_of(start).is_none() {
@@ -434,7 +439,7 @@ impl Core {
         if self.verifies() {
             let objects: Vec<_> = self.objects_of(bucket).collect();
             let free = |&object: &*mut u8| self.place_of(object).is_none_or(|place| !self.is_armed(place));
-            // All or nothing.
+            // Either all objects are freed, or none.
             if let Some(index) = objects.iter().position(free) {
                 return Err(FreeError { index, kind: FreeErrorKind::AlreadyFree });
             }
@@ -453,7 +458,7 @@ impl Core {
                 }
             }
             if let Some(index) = doubled {
-                // Another thread frees the same block at this moment: each object is freed by one of the two.
+                // Another thread is freeing the same block: each object is freed by one of the two threads.
                 ours.into_iter().for_each(|place| self.free_stray(place));
                 return Err(FreeError { index, kind: FreeErrorKind::AlreadyFree });
             }
@@ -461,20 +466,20 @@ impl Core {
         Ok(bucket)
     }
 
-    /// Frees objects that belong to the caller, without having them validated, if it panics before it forgets this.
+    /// A guard that frees the caller's objects, without validation, if the caller panics before it forgets the guard.
     pub(crate) fn unless_it_panics<I: Iterator<Item = *mut u8>>(&self, objects: I) -> Rest<'_, I> {
         Rest { core: self, objects }
     }
 
-    /// Frees an object that belongs to the caller, wherever it is freed: in the shard that it came with if the calling
-    /// thread holds that, else through the owner's inbox.
+    /// Frees an object on any thread: in the shard that it came with, if the calling thread holds this shard; otherwise
+    /// through the owner's inbox.
     ///
     /// # Safety
-    /// The object came from this pool, with `shard`, and is given up.
+    /// The object came from the pool of `shard`, together with `shard`, and the caller gives it up.
     #[inline(always)]
     pub(crate) unsafe fn free_anywhere(shard: &Shard, object: *mut u8) {
         let here = shard.is_of(stillpoint_sys::os::thread_handle());
-        // SAFETY: the calling thread holds the shard, and its handle is not being used: it stays in this thread.
+        // SAFETY: the calling thread holds the shard, and its handle, which stays on this thread, is not in a call.
         if !here || !unsafe { shard.cache.push(object) } {
             Self::free_anywhere_slowly(shard, object);
         }
@@ -484,9 +489,10 @@ impl Core {
     fn free_anywhere_slowly(shard: &Shard, object: *mut u8) {
         let core = shard.core();
         match core.accept(object) {
-            // After the validation, which may have parked the handle.
+            // Checked again after the validation, which may have parked the handle.
             Ok(_) if shard.is_of(stillpoint_sys::os::thread_handle()) => {
-                // SAFETY: the calling thread holds the shard, and its handle is not being used: it stays in this thread.
+                // SAFETY: the calling thread holds the shard, and its handle, which stays on this thread, is not in a
+                // call.
                 unsafe { Hold::new(shard) }.put(&[object])
             }
             Ok(place) => core.free_stray(place),
@@ -507,7 +513,7 @@ impl Core {
     /// As [`free_anywhere`](Core::free_anywhere), for all objects of a bucket.
     ///
     /// # Safety
-    /// The bucket came from this pool, with `shard`, and all its objects are given up.
+    /// The bucket came from the pool of `shard`, together with `shard`, and the caller gives up all its objects.
     pub(crate) unsafe fn free_block_anywhere(shard: &Shard, start: *mut u8) {
         let core = shard.core();
         let bucket = match core.accept_block(start) {
@@ -518,7 +524,7 @@ impl Core {
             }
         };
         if shard.is_of(stillpoint_sys::os::thread_handle()) {
-            // SAFETY: the calling thread holds the shard, and its handle is not being used: it stays in this thread.
+            // SAFETY: the calling thread holds the shard, and its handle, which stays on this thread, is not in a call.
             unsafe { Hold::new(shard) }.give_bucket(bucket);
             shard.calls.blocks_put.count(1);
         } else {
@@ -526,7 +532,7 @@ impl Core {
         }
     }
 
-    /// Frees an object without looking who holds its shard.
+    /// Frees an object through the owner's inbox, without checking who holds its shard.
     pub(crate) fn free_without_shard(&self, object: *mut u8) {
         match self.accept(object) {
             Ok(place) => self.free_stray(place),
@@ -534,7 +540,7 @@ impl Core {
         }
     }
 
-    /// The shard that the bucket of an object belongs to.
+    /// The shard that owns the bucket of an object.
     pub(crate) fn owner_of(&self, object: *mut u8) -> Option<&Shard> {
         let bucket = self.geometry.bucket_of(self.place_of(object)?.row);
         // Relaxed: as in `deliver`.

@@ -1,13 +1,13 @@
-//! What hardened pools record of each object, and the pattern that free ones hold.
+//! The state that hardened pools record for each object, and the pattern in free objects.
 
 use super::geometry::{Place, ROW};
 use super::Core;
 use stillpoint_sys::sync::atomic::{AtomicU64, Ordering};
 
-/// A byte of a free object.
+/// The value of each byte of a free object.
 const POISON: u8 = 0xa5;
 
-/// For each object 0 while it is free, else one more than the tag of whoever got it.
+/// For each object: 0 while it is free; otherwise one more than the tag of the thread that allocated it.
 #[derive(Debug)]
 pub(crate) struct Tags(Box<[AtomicU64]>);
 
@@ -26,7 +26,7 @@ impl Tags {
 }
 
 /// # Safety
-/// So many bytes at `object` are nobody else's.
+/// Only the caller has the `size` bytes at `object`.
 pub(crate) unsafe fn poison(object: *mut u8, size: usize) {
     // SAFETY: the caller's promise.
     unsafe { object.write_bytes(POISON, size) };
@@ -37,13 +37,13 @@ impl Core {
         self.tags.is_some()
     }
 
-    /// Records that an object is handed out, and looks whether it was left alone while it was free.
+    /// Records that an object is allocated, and reports if it was written to while it was free.
     pub(crate) fn arm(&self, object: *mut u8, tag: u32) {
         let (Some(tags), Some(place)) = (&self.tags, self.place_of(object)) else { return };
-        // Relaxed: the word stands for itself; what hands the object over orders the rest.
+        // Relaxed: the word publishes nothing else; the hand-over of the object orders the rest.
         tags.of(place).store(u64::from(tag) + 1, Ordering::Relaxed);
         if self.poison {
-            // SAFETY: a free object of a poisoned pool: its bytes were written, and are the caller's.
+            // SAFETY: a free object of a poisoned pool: its bytes are initialised, and only the caller has them.
             let bytes = unsafe { std::slice::from_raw_parts(object, self.size) };
             if let Some(at) = bytes.iter().position(|&byte| byte != POISON) {
                 self.report_written(object, at);
@@ -51,32 +51,32 @@ impl Core {
         }
     }
 
-    /// Records that an object comes back. False when it is free already.
+    /// Records that an object is freed. False when it is free already.
     pub(crate) fn disarm(&self, object: *mut u8, place: Place) -> bool {
         let Some(tags) = &self.tags else { return true };
-        // Relaxed: as above; of two frees at once, one finds the other.
+        // Relaxed: as above. Of two concurrent frees, only one finds the object allocated.
         let was_out = tags.of(place).swap(0, Ordering::Relaxed) != 0;
         if was_out && self.poison {
-            // SAFETY: the object was out, and its owner gives it up.
+            // SAFETY: the object was allocated, and its owner gives it up.
             unsafe { poison(object, self.size) };
         }
         was_out
     }
 
-    /// Whether an object is out, as far as the pool knows.
+    /// Whether an object is recorded as allocated.
     pub(crate) fn is_armed(&self, place: Place) -> bool {
-        // Relaxed: as in `disarm`, which has the last word.
+        // Relaxed: as in `disarm`, which decides.
         self.tags.as_ref().is_none_or(|tags| tags.of(place).load(Ordering::Relaxed) != 0)
     }
 
-    /// The tag of an object that is out.
+    /// The tag of an allocated object.
     pub(crate) fn tag_of(&self, place: Place) -> Option<u32> {
         let tags = self.tags.as_ref()?;
-        // Relaxed: a figure.
+        // Relaxed: for a report.
         tags.of(place).load(Ordering::Relaxed).checked_sub(1).map(|tag| tag as u32)
     }
 
-    /// Has an object that comes back looked at by the user.
+    /// Calls the user's validation of an object that is being freed.
     pub(crate) fn inspect(&self, object: *mut u8) {
         if self.life.validate.as_ref().is_some_and(|validate| !validate(object)) {
             self.report_invalid(object);

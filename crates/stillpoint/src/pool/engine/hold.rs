@@ -1,4 +1,4 @@
-//! What the holder of a shard does with its buckets.
+//! Operations of a shard's holder on its buckets.
 
 use super::row::{Row, Spot, NONE};
 use super::shard::Shard;
@@ -8,10 +8,10 @@ use crate::pool::busted::{is, Variant};
 use stillpoint_sys::sync::atomic::Ordering;
 use stillpoint_sys::work;
 
-/// Rows whose objects are gathered while a cache is emptied.
+/// Number of rows whose objects are gathered while a cache is emptied.
 const OPEN: usize = 8;
 
-/// Rows of an inbox that are collected at a time. Few in models, so that rows are left.
+/// Rows of an inbox that are collected at a time. One in models, so that rows are left.
 const COLLECTED: u32 = if cfg!(loom) { 1 } else { 64 };
 
 /// The right to use a shard.
@@ -23,19 +23,20 @@ pub(crate) struct Hold<'c> {
 
 impl<'c> Hold<'c> {
     /// # Safety
-    /// The caller holds the shard as long as this value is used, and is the only one who does.
+    /// The caller holds the shard as long as this value is used, and nothing else uses the shard meanwhile.
     #[inline(always)]
     pub(crate) unsafe fn new(shard: &'c Shard) -> Self {
         Self { core: shard.core(), shard }
     }
 
-    /// Writes up to `most` free objects of the shard's own buckets to `to`: those of one bucket, a broken one first.
+    /// Takes up to `most` free objects out of one of the shard's own buckets, a partial one first, and writes them to
+    /// `to`. Returns their number.
     ///
     /// # Safety
-    /// There is room for them.
+    /// There is room for `most` objects.
     pub(crate) unsafe fn draw(self, to: *mut *mut u8, most: usize) -> usize {
         let broken = self.end_of(&self.shard.partial);
-        // What has come back lately is in broken buckets.
+        // Objects freed lately are in partial buckets: avoid them if old objects come first.
         let broken = broken.filter(|_| !self.core.cold_first || self.shard.whole.len() == 0);
         let (list, bucket) = match (broken, self.end_of(&self.shard.whole)) {
             (Some(bucket), _) => (&self.shard.partial, bucket),
@@ -65,7 +66,8 @@ impl<'c> Hold<'c> {
         drawn
     }
 
-    /// Draws from a bucket of several rows, and remembers where it ends: the rows before have nothing left.
+    /// Draws from a bucket of several rows, and stores where it ends in `drained`: the rows before have no free
+    /// objects.
     ///
     /// # Safety
     /// As [`draw`](Hold::draw).
@@ -111,7 +113,7 @@ impl<'c> Hold<'c> {
         count
     }
 
-    /// Which of the free objects to draw: the first one, or in turn where objects are to rest for long.
+    /// Which of the free objects to draw: the first one; or in turn, if old objects come first.
     #[inline(always)]
     fn next_bit(self, row: u32, left: u64) -> u32 {
         if !self.core.cold_first {
@@ -124,7 +126,7 @@ impl<'c> Hold<'c> {
         bit
     }
 
-    /// The bucket to take from: the newest, or the oldest where objects are to rest for long.
+    /// The bucket to take from: the newest; or the oldest, if old objects come first.
     fn end_of(self, list: &super::list::List) -> Option<u32> {
         if self.core.cold_first {
             list.last()
@@ -153,11 +155,12 @@ impl<'c> Hold<'c> {
         self.give_first(objects, objects.len());
     }
 
-    /// Puts the first `least` objects back into their buckets, and those behind them that share a row with the last one, so
-    /// that as few buckets as possible are left broken. Returns how many objects that were.
+    /// Puts the first `least` objects back into their buckets, and the following ones that share a row with the last of
+    /// them, so that fewer buckets are left partial. Returns the number of objects put back.
     pub(crate) fn give_first(self, objects: &[*mut u8], least: usize) -> usize {
         let stride = self.core.geometry.stride();
-        // Rows that objects were found of, each given once, when all of its objects have probably come.
+        // Rows with the bits of their objects so far. Each is given back when another row takes its place, or at the
+        // end.
         let mut open = [(NONE, 0); OPEN];
         let (mut given, mut row) = (0, NONE);
         while let Some(&first) = objects.get(given) {
@@ -170,7 +173,7 @@ impl<'c> Hold<'c> {
                 break;
             }
             row = place.row;
-            // Neighbours, which come most often, take no division.
+            // Neighbours, which come most often, are found without computing their places.
             let up = objects.get(given + 1).is_none_or(|next| next.addr() > first.addr());
             let (step, most) = match up {
                 true => (stride, self.core.geometry.in_row(row) - place.bit),
@@ -204,7 +207,7 @@ impl<'c> Hold<'c> {
         self.shard.out.set(self.shard.out.get() - given as isize);
     }
 
-    /// Marks objects of an own row as free. Returns how many were not that before.
+    /// Marks objects in a row of the shard's own bucket as free. Returns how many were not free before.
     fn merge(self, row: u32, bits: u64) -> u32 {
         let (rows, geometry) = (&self.core.rows, &self.core.geometry);
         let live = rows[row as usize].live.get();
@@ -233,7 +236,7 @@ impl<'c> Hold<'c> {
         count
     }
 
-    /// Keeps a whole bucket; beyond the high-water mark, the oldest ones go to the store.
+    /// Keeps a whole bucket. Above the high-water mark, gives the oldest buckets to the store.
     pub(crate) fn keep_whole(self, bucket: u32) {
         self.shard.whole.push(&self.core.rows, bucket);
         if self.shard.whole.len() > self.core.high_water() {
@@ -265,13 +268,13 @@ impl<'c> Hold<'c> {
         }
     }
 
-    /// Takes whole buckets from the store.
+    /// Takes a batch of whole buckets from the store. False if there is none.
     pub(crate) fn stock(self) -> bool {
         let rows = &self.core.rows;
         let Some(chain) = self.core.store.take(rows, self.core.batch()) else { return false };
         let mut bucket = chain.first;
         for taken in 1..=chain.len {
-            // Relaxed: the chain is the caller's.
+            // Relaxed: the caller owns the chain.
             let below = rows[bucket as usize].below.load(Ordering::Relaxed);
             self.own(bucket);
             if taken < chain.len {
@@ -281,19 +284,19 @@ impl<'c> Hold<'c> {
         true
     }
 
-    /// Makes a whole bucket, which is the caller's alone, one of the shard's.
+    /// Gives the shard a whole bucket that only the caller has.
     pub(crate) fn own(self, bucket: u32) {
         let row = &self.core.rows[bucket as usize];
-        // Relaxed: whoever is to see it gets an object of the bucket first.
+        // Relaxed: a thread that relies on the owner has got an object of the bucket first, which orders this store.
         row.owner.store(self.shard.index, Ordering::Relaxed);
         self.shard.whole.push(&self.core.rows, bucket);
     }
 
-    /// Takes in what other threads have freed of this shard's buckets: a limited number of rows, so that no call pays for all
-    /// that others have done since the last one. False if there was nothing.
+    /// Collects objects of this shard's buckets that other threads have freed. The number of rows is limited, so that
+    /// no call pays for everything that other threads have done since the last one. False if there was nothing.
     #[inline(always)]
     pub(crate) fn collect(self) -> bool {
-        // What was posted first comes first.
+        // The rest is older than the posted rows.
         let first = match self.shard.take_rest() {
             NONE => self.shard.take_posted(),
             rest => rest,
@@ -312,7 +315,7 @@ impl<'c> Hold<'c> {
         let mut some = self.core.go_through(self.shard, first, take_in);
         if is(Variant::TakeUnposted) {
             let rows = 0..self.core.rows.len() as u32;
-            // Relaxed: as elsewhere.
+            // Relaxed: as in `deliver`.
             let own = rows.filter(|&row| {
                 self.core.rows[row as usize].owner.load(Ordering::Relaxed) == self.shard.index
             });
@@ -325,26 +328,29 @@ impl<'c> Hold<'c> {
         some
     }
 
-    /// Bits of a row that came from an inbox.
+    /// Takes the bits of a row that came from an inbox.
     pub(crate) fn take_in(self, row: u32, bits: u64) {
-        // Relaxed: the bits were taken by acquire, and name the owner of the time when the objects were out.
+        // Relaxed: the exchange that took the bits was an acquire, so this finds the owner that the bucket had when the
+        // objects were allocated, or a later one.
         let owner = self.core.rows[self.core.geometry.bucket_of(row) as usize].owner.load(Ordering::Relaxed);
         if owner == self.shard.index {
             let freed = self.merge(row, bits);
             self.core.correct(bits.count_ones() - freed);
         } else {
-            // The row came here by a double free, and others have freed objects since: these go where they belong.
+            // The row came into this inbox by a double free, and other threads have freed objects of it since: send
+            // these to their owner.
             self.core.pass_on(row, bits);
         }
     }
 }
 
-/// How many of the first `most` objects lie `step` bytes apart, each from the one before; the first one counts.
+/// The length of the longest run at the beginning, within the first `most` objects, in which each object is `step`
+/// bytes after the one before.
 #[inline(always)]
 fn neighbours(objects: &[*mut u8], step: usize, most: usize) -> usize {
     let objects = &objects[..most.min(objects.len())];
     let (mut run, mut expected) = (0, objects[0].addr());
-    // A branch for four of them.
+    // One branch for four objects.
     for four in objects.chunks_exact(4) {
         let mut apart = 0;
         for object in four {

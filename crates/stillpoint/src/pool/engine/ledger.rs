@@ -1,4 +1,4 @@
-//! What was found to be wrong. Nobody is told at once: whoever asks gets the first cases and their number.
+//! Misuse that was found too late to refuse it. The first cases and their number are kept for queries.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,7 +6,7 @@ use super::Core;
 use crate::pool::Misuse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Cases that are kept.
+/// Number of cases that are kept.
 const KEPT: usize = 64;
 
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Ledger {
 }
 
 impl Core {
-    /// Objects of a row that were freed although they were free.
+    /// Reports objects of a row that were freed although they were free.
     #[inline]
     pub(crate) fn report_doubled(&self, row: u32, bits: u64) {
         if bits != 0 {

@@ -1,16 +1,16 @@
-//! A list of buckets, linked through their rows. Its owner's alone.
+//! A list of buckets, linked through their rows. Only for the holder of the shard.
 
 use super::own::OwnU32;
 use super::row::{Row, Spot, NONE};
 use stillpoint_sys::work;
 
-/// The newest first.
+/// The newest bucket is the first.
 #[derive(Debug)]
 pub(crate) struct List {
     first: OwnU32,
     last: OwnU32,
     len: OwnU32,
-    /// Where the buckets of this list are.
+    /// The [`Spot`] of the buckets in this list.
     spot: Spot,
 }
 
@@ -45,7 +45,7 @@ impl List {
         self.len.set(self.len.get() + 1);
     }
 
-    /// Takes a bucket of this list out.
+    /// Removes a bucket of this list.
     pub(crate) fn remove(&self, rows: &[Row], bucket: u32) {
         let row = &rows[bucket as usize];
         let (before, after) = (row.before.get(), row.after.get());

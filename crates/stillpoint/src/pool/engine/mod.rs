@@ -1,5 +1,5 @@
-//! The engine: buckets, the rows beside them, shards, and the paths between these. It never reads or writes an object,
-//! unless the pool is hardened.
+//! The engine: buckets, the rows with their headers, shards, and the paths between these. It reads and writes the
+//! memory of objects only in a hardened pool.
 
 mod audit;
 #[cfg(all(test, not(any(loom, miri))))]
@@ -40,16 +40,16 @@ use super::Hardening;
 use stillpoint_sys::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 use stillpoint_sys::sync::spin;
 
-/// The most whole buckets that a shard keeps by itself, unless told otherwise.
+/// The most whole buckets that a shard keeps by default.
 const HIGH_WATER: u32 = 32;
 
-/// What a pool is made with.
+/// The parameters of a pool.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) geometry: Geometry,
     /// Bytes of an object that belong to the user.
     pub(crate) size: usize,
-    /// Buckets to begin with, at the most, and to add at a time.
+    /// The number of buckets at the beginning, the most, and the number to add at a time.
     pub(crate) buckets: u32,
     pub(crate) most_buckets: u32,
     pub(crate) step: u32,
@@ -57,20 +57,20 @@ pub(crate) struct Plan {
     pub(crate) high_water: Option<u32>,
     pub(crate) locals: usize,
     pub(crate) hardening: Hardening,
-    /// Whether objects that are free hold a pattern.
+    /// Whether free objects hold a pattern.
     pub(crate) poison: bool,
     pub(crate) want: stillpoint_sys::linux::region::Want,
 }
 
-/// What is done to objects.
+/// The user's functions for objects.
 #[derive(Default)]
 pub(crate) struct Life {
-    /// Makes the object at a place that holds none.
+    /// Makes an object at an address that holds none.
     pub(crate) construct: Option<Box<dyn Fn(*mut u8) + Send + Sync>>,
     pub(crate) destroy: Option<unsafe fn(*mut u8)>,
-    /// Prepares an object that is handed out.
+    /// Called for an object that is allocated.
     pub(crate) reset: Option<Box<dyn Fn(*mut u8) + Send + Sync>>,
-    /// Whether an object that comes back is as it should be.
+    /// Whether an object that is freed is valid.
     pub(crate) validate: Option<Box<dyn Fn(*mut u8) -> bool + Send + Sync>>,
 }
 
@@ -83,33 +83,33 @@ pub(crate) struct Core {
     store: Store,
     depot: Depot,
     shards: Box<[OnceLock<Box<Shard>>]>,
-    /// Handles that hold one of them, and how many may.
+    /// The number of handles that hold a shard, and the most.
     handles: AtomicUsize,
     most_handles: usize,
-    /// For handles without a shard: its cache has no objects and no room.
+    /// The shard of parked handles: its cache has no objects and no room.
     nobody: OnceLock<Box<Shard>>,
     cache: usize,
     high_water: AtomicU32,
     fixed_high_water: Option<u32>,
     hardening: Hardening,
-    /// Whether what has been free for longest is handed out first.
+    /// Whether objects that have been free for longest are allocated first.
     cold_first: bool,
     poison: bool,
     tags: Option<Tags>,
     pub(crate) life: Life,
     pub(crate) ledger: Ledger,
-    /// What frees have counted that were none.
+    /// Objects that frees have counted although they were not allocated.
     corrections: AtomicIsize,
 }
 
-// SAFETY: the raw parts are memory that the core owns. What is in the rows and shards is used by the protocol of
-// `docs/design/pool.md`; the functions of `Life` are `Send` and `Sync`, and objects are `Send` where there are any.
+// SAFETY: the raw parts are memory that the core owns. Rows and shards are used by the protocol of
+// `docs/design/pool.md`. The functions of `Life` are `Send` and `Sync`, and typed objects are `Send`.
 unsafe impl Send for Core {}
 // SAFETY: as above.
 unsafe impl Sync for Core {}
 
 impl Core {
-    /// The address stays the same as long as there is a reference.
+    /// The core does not move: shards point to it.
     pub(crate) fn new(plan: &Plan, life: Life, given: Option<Given>) -> Result<Arc<Self>, Refused> {
         let geometry = plan.geometry;
         let extent = Extent::new(plan, given)?;
@@ -117,7 +117,7 @@ impl Core {
         let mut headers = Vec::new();
         headers.try_reserve_exact(rows).map_err(|_| Refused::NoMemory)?;
         headers.extend((0..rows).map(|_| Row::absent()));
-        // Each object's state is recorded, and double frees are refused at once.
+        // Then each object's state is recorded, and double frees are refused at once.
         let verifies = plan.hardening >= Hardening::Verify;
         let tags = verifies.then(|| Tags::new(rows).ok_or(Refused::NoMemory)).transpose()?;
         let cache = if verifies { 0 } else { plan.cache };
@@ -129,7 +129,7 @@ impl Core {
             rows: headers.into_boxed_slice(),
             store: Store::new(),
             depot: Depot::new(objects, cache).ok_or(Refused::NoMemory)?,
-            // A handle holds one for long, and borrows another one for a moment.
+            // A handle holds one shard for long, and may hold a second one for a moment.
             shards: (0..2 * plan.locals).map(|_| OnceLock::new()).collect(),
             handles: AtomicUsize::new(0),
             most_handles: plan.locals,
@@ -145,7 +145,7 @@ impl Core {
             ledger: Ledger::default(),
             corrections: AtomicIsize::new(0),
         });
-        // A model knows no order between whoever makes a shard and whoever holds it first.
+        // In a model, nothing orders the making of a shard before its first hold by another thread.
         let eager = if cfg!(loom) { 2 * plan.locals } else { 0 };
         (0..eager).for_each(|index| _ = core.make_shard(index));
         core.extend(plan.buckets)?;
@@ -156,12 +156,12 @@ impl Core {
         &self.geometry
     }
 
-    /// Objects that the pool may grow to.
+    /// Number of objects that the pool may grow to.
     pub(crate) fn maximum(&self) -> usize {
         self.extent.maximum() as usize * self.geometry.objects() as usize
     }
 
-    /// The greatest number of blocks.
+    /// Number of buckets that the pool may grow to.
     pub(crate) fn most_blocks(&self) -> usize {
         self.extent.maximum() as usize
     }
@@ -181,18 +181,19 @@ impl Core {
         self.nobody.get_or_init(|| Box::new(Shard::new(row::NONE, self, Cache::new(0, 0))))
     }
 
-    /// The shards that there are.
+    /// The shards that have been made.
     fn shards(&self) -> impl Iterator<Item = &Shard> {
         self.shards.iter().filter_map(|shard| shard.get()).map(|shard| &**shard)
     }
 
-    /// Takes hold of a shard: one that was left, or a new one. `None` when as many handles hold one as may.
+    /// Takes hold of a shard: one that was left, or a new one. `None` when the maximum number of handles hold one.
     fn hold_one(&self) -> Option<&Shard> {
         let more = |handles: usize| (handles < self.most_handles).then_some(handles + 1);
-        // Relaxed, both: a count; the shards themselves are handed over by their own words.
+        // Relaxed, both: a count. The state word of each shard orders its holders.
         self.handles.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         loop {
-            // One of them is free at any time: another turn is needed only when others took hold and let go meanwhile.
+            // At least one shard is free at any time. The search fails only if other threads took and left shards
+            // meanwhile.
             let mut shards = (0..self.shards.len()).map(|index| self.make_shard(index));
             if let Some(shard) = shards.find(|shard| shard.try_hold()) {
                 return Some(shard);
@@ -201,7 +202,7 @@ impl Core {
         }
     }
 
-    /// Lets go of a shard that came from [`hold_one`](Core::hold_one).
+    /// Leaves a shard that came from [`hold_one`](Core::hold_one).
     fn leave_one(&self, shard: &Shard) {
         shard.leave();
         // Relaxed: see `hold_one`.
@@ -212,25 +213,25 @@ impl Core {
         self.extent.start().wrapping_add(self.geometry.offset(Place { row, bit }))
     }
 
-    /// Bytes from the pool's first object to `address`, if it is one of the pool's.
+    /// Offset of `address` from the start of the pool's memory, if it is within this memory.
     #[inline(always)]
     pub(crate) fn offset_of(&self, address: *mut u8) -> Option<usize> {
         let offset = address.addr().wrapping_sub(self.extent.start().addr());
         (offset < self.extent.end()).then_some(offset)
     }
 
-    /// The object that begins at `address`.
+    /// The place of the object that begins at `address`, if one does.
     #[inline(always)]
     pub(crate) fn place_of(&self, address: *mut u8) -> Option<Place> {
         self.geometry.place(self.offset_of(address)?)
     }
 
     pub(crate) fn high_water(&self) -> u32 {
-        // Relaxed: a setting that grows with the pool.
+        // Relaxed: a number for tuning, which grows with the pool.
         self.high_water.load(Ordering::Relaxed)
     }
 
-    /// Buckets that go to the store, or come from it, at a time.
+    /// Number of buckets that go to the store, or come from it, at a time.
     fn batch(&self) -> u32 {
         (self.high_water() / 2).max(1)
     }
@@ -241,7 +242,7 @@ impl Core {
         self.high_water.store(self.fixed_high_water.unwrap_or(usual), Ordering::Relaxed);
     }
 
-    /// Counts objects as out again that a free had counted as back.
+    /// Counts objects as allocated again, after a free has wrongly counted them as freed.
     fn correct(&self, objects: u32) {
         if objects > 0 {
             // Relaxed: a count.
@@ -249,7 +250,7 @@ impl Core {
         }
     }
 
-    /// Counts objects as back that no shard has counted.
+    /// Counts objects as freed that no shard counts.
     fn uncount(&self, objects: u32) {
         // Relaxed: a count.
         self.corrections.fetch_sub(objects as isize, Ordering::Relaxed);

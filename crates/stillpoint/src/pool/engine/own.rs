@@ -1,7 +1,7 @@
-//! Values that only the holder of a shard changes and that others read for counts alone.
+//! Values that only the holder of a shard changes. Other threads read them only for counts.
 //!
-//! Outside of models they are relaxed atomics: a reader gets some value that was stored, and nothing is concluded from
-//! it. In a model they are cells whose accesses loom checks: two holders at a time are found.
+//! Outside models they are relaxed atomics: another thread reads some value that was stored, and concludes nothing from
+//! it. In a model they are cells whose accesses loom checks: it reports two holders at a time.
 
 macro_rules! own {
     ($($name:ident: $value:ty, $atomic:ident;)*) => {$(
@@ -17,7 +17,8 @@ macro_rules! own {
 
             #[inline(always)]
             pub(crate) fn get(&self) -> $value {
-                // Relaxed: the holder reads what it, or the holder before it, has stored; for others see above.
+                // Relaxed: the holder reads what it, or the holder before it, has stored; for other threads see the
+                // module's documentation.
                 self.0.load(std::sync::atomic::Ordering::Relaxed)
             }
 
@@ -32,7 +33,7 @@ macro_rules! own {
         #[derive(Debug)]
         pub(crate) struct $name(loom::cell::UnsafeCell<$value>, std::sync::atomic::$atomic);
 
-        // SAFETY: whether accesses are ordered is what the models check.
+        // SAFETY: the models check that accesses are ordered.
         #[cfg(loom)]
         unsafe impl Sync for $name {}
 
@@ -78,14 +79,15 @@ own! {
 }
 
 impl OwnU64 {
-    /// For somebody who is not the holder, and cares only for bits that nobody changes meanwhile: a cell would not know the
-    /// difference.
+    /// For a thread that is not the holder, and uses only bits that do not change meanwhile. In a model this reads an
+    /// atomic copy, since a cell would report other bits that change.
     pub(crate) fn peek(&self) -> u64 {
         #[cfg(not(loom))]
         let value = &self.0;
         #[cfg(loom)]
         let value = &self.1;
-        // Relaxed: these bits were stored before the objects were handed out by whose return the caller comes here.
+        // Relaxed: these bits were stored before the objects were allocated, and the caller has received the freed
+        // objects.
         value.load(std::sync::atomic::Ordering::Relaxed)
     }
 }

@@ -10,8 +10,8 @@ use stillpoint_sys::sync::atomic::Ordering;
 use stillpoint_sys::work;
 
 impl Core {
-    /// Says in the remote word that objects of a row are free; the first one to do so puts the row into the owner's inbox.
-    /// Returns how many objects the caller has brought back.
+    /// Marks objects of a row as free in the remote word. The caller that changes the word from zero puts the row into
+    /// the owner's inbox. Returns how many objects the caller has freed.
     pub(crate) fn deliver(&self, row: u32, bits: u64) -> u32 {
         let far = &self.rows[row as usize].far;
         let mut mine = bits;
@@ -26,15 +26,16 @@ impl Core {
             if before != 0 && !is(Variant::PostAlways) {
                 return brought;
             }
-            // Relaxed: while an object is out, the owner of its bucket is whoever was that when it was handed out, and
-            // the object came to the caller after that.
+            // Relaxed: the owner of a bucket does not change while an object of it is allocated, and the caller got the
+            // object after the owner was stored.
             let owner = self.rows[self.geometry.bucket_of(row) as usize].owner.load(Ordering::Relaxed);
             if let Some(shard) = self.shard(owner) {
                 shard.post(&self.rows, row);
                 return brought;
             }
-            // Nobody's bucket has no objects out: they were free already. No row is in an inbox here, so that the word
-            // is the caller's to take back. Others may have got the bucket meanwhile, and have freed objects of it.
+            // A bucket without an owner has no allocated objects: these were free already. The row is not in an inbox,
+            // so only the caller may take the word back. Another thread may have got the bucket meanwhile, and objects
+            // of it may have been freed.
             let taken = self.take_remote(row);
             self.report_doubled(row, taken & mine);
             self.correct((taken & mine).count_ones());
@@ -45,14 +46,15 @@ impl Core {
         }
     }
 
-    /// Takes the remote word of a row. Only for whoever has taken the row out of an inbox, or was to put it there.
+    /// Takes the remote word of a row. Only for a caller that has taken the row out of an inbox, or has not yet put it
+    /// there.
     pub(crate) fn take_remote(&self, row: u32) -> u64 {
         work::step();
         self.rows[row as usize].far.remote.swap(0, orders::collect())
     }
 
-    /// Goes through a list that was taken from a shard's inbox: `each` gets a row and its bits, and says whether it wants
-    /// more. The rest goes back. True if there was something.
+    /// Goes through a list that was taken from a shard's inbox. `each` gets a row and its bits, and returns whether it
+    /// wants more. The rest goes back to the inbox. True if the list had rows.
     pub(crate) fn go_through(
         &self,
         shard: &Shard,
@@ -62,8 +64,7 @@ impl Core {
         let mut row = first;
         while row != NONE {
             let taken = row;
-            // Relaxed: published with the row. Before the word is taken: from then on, the row may be put into an inbox
-            // again.
+            // Relaxed: published with the row. Read before the word is taken: after that, the row may be posted again.
             let read = || self.rows[taken as usize].far.behind.load(Ordering::Relaxed);
             let early = read();
             let bits = self.take_remote(taken);
@@ -89,7 +90,7 @@ impl Core {
     }
 
     fn free_bits_stray(&self, row: u32, bits: u64) {
-        // Relaxed: see `deliver`. Before that: afterwards the bucket may change hands.
+        // Relaxed: see `deliver`. Read before `deliver`: after it, the owner may change.
         let owner = self.rows[self.geometry.bucket_of(row) as usize].owner.load(Ordering::Relaxed);
         let brought = self.deliver(row, bits);
         // Relaxed: a count.

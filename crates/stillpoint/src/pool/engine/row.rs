@@ -1,4 +1,4 @@
-//! The headers: one row for each 64 objects of a bucket, in a dense array beside the memory.
+//! The headers: one row for each 64 objects of a bucket, in a dense array outside the buckets.
 
 use super::own::{OwnU32, OwnU64};
 use super::store::Linked;
@@ -7,19 +7,19 @@ use stillpoint_sys::sync::atomic::{AtomicU32, AtomicU64};
 /// No row, no shard.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Where a bucket is.
+/// The place of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Spot {
-    /// Beyond the pool's memory.
+    /// The pool has no memory for it yet.
     Absent,
     /// Whole, in the shared store.
     Store,
     /// Whole, in the list of its owner.
     Whole,
-    /// In its owner's list of buckets that have both free objects and others.
+    /// In its owner's list of buckets with both free objects and others.
     Partial,
-    /// In no list: no object of it is free.
+    /// In no list: it has no free object.
     Busy,
 }
 
@@ -35,33 +35,33 @@ impl Spot {
     }
 }
 
-/// A row. What belongs to the bucket as a whole is in its first one.
+/// A row. Fields of the whole bucket are in its first row.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Row {
-    /// A bit for each object that is not free in this row: out, in a cache, or on its way back. The owner's.
+    /// A bit for each object that is not free in this row: allocated, in a cache, or on its way back. For the owner.
     pub(crate) live: OwnU64,
-    /// The bucket's: the shard that it belongs to. Changed only while no object of the bucket is out.
+    /// Of the bucket: the shard that owns it. Changed only while no object of the bucket is allocated.
     pub(crate) owner: AtomicU32,
-    /// The bucket's: how many of its objects are free. The owner's.
+    /// Of the bucket: the number of its free objects. For the owner.
     pub(crate) free: OwnU32,
-    /// The bucket's [`Spot`]. The owner's, or whoever moves it through the store.
+    /// Of the bucket: its [`Spot`]. For the owner, or for the thread that gives it to the store or takes it from there.
     pub(crate) spot: OwnU32,
-    /// Neighbours in a list of the owner's.
+    /// Neighbours in a list of the owner.
     pub(crate) before: OwnU32,
     pub(crate) after: OwnU32,
-    /// The bit to look at first where objects are to rest for long. The owner's.
+    /// The bit to look at first, if old objects come first. For the owner.
     pub(crate) turn: OwnU32,
-    /// The bucket's, if it has several rows: none of them before this one has a free object, counted from the first. The
-    /// owner's.
+    /// Of a bucket with several rows: the rows before this number, counted from its first row, have no free object. For
+    /// the owner.
     pub(crate) drained: OwnU32,
     /// The next bucket in the store.
     pub(crate) below: AtomicU32,
-    /// What other threads write has a line of its own.
+    /// On a separate cache line, since other threads write it.
     pub(crate) far: Far,
 }
 
-/// The side of a row that other threads write.
+/// The part of a row that other threads write.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Far {

@@ -1,4 +1,4 @@
-//! Where objects come from when the holder's own buckets have none.
+//! Sources of objects when the holder's own buckets have none.
 
 use super::hold::Hold;
 use super::row::NONE;
@@ -7,16 +7,16 @@ use crate::pool::busted::{is, Variant};
 use stillpoint_sys::sync::atomic::Ordering;
 
 impl Hold<'_> {
-    /// Gets at least `want` objects, if the pool has so many, `enough` if the shard's own buckets have them, and at most
-    /// `room`; returns how many. No code of the user's runs meanwhile.
+    /// Gets at least `want` objects, if the pool has that many; `enough`, if the shard's own buckets have them; and at
+    /// most `room`. Returns their number. No user code runs meanwhile.
     ///
     /// # Safety
-    /// There is room for so many at `to`.
+    /// There is room for `room` objects at `to`.
     pub(crate) unsafe fn obtain(self, to: *mut *mut u8, want: usize, enough: usize, room: usize) -> usize {
         self.collect();
         let mut got = 0;
         while got < enough {
-            // SAFETY: the caller's promise; what was written before is behind.
+            // SAFETY: the caller's promise; `got` objects were written already.
             let (to, room) = (unsafe { to.add(got) }, room - got);
             // SAFETY: as above.
             got += match unsafe { self.draw(to, room) } {
@@ -38,7 +38,7 @@ impl Hold<'_> {
         got
     }
 
-    /// A whole bucket from anywhere. No code of the user's runs meanwhile.
+    /// Takes a whole bucket from any source. No user code runs meanwhile.
     pub(crate) fn obtain_whole(self) -> Option<u32> {
         self.collect();
         loop {
@@ -52,12 +52,12 @@ impl Hold<'_> {
         }
     }
 
-    /// Finds whole buckets for this shard.
+    /// Finds whole buckets for this shard in the store, or in shards that no thread holds.
     fn find(self, block: bool) -> bool {
         self.stock() || self.inherit(block)
     }
 
-    /// Empties the cache: its objects may make buckets whole.
+    /// Empties the cache, whose objects may make buckets whole.
     fn free_cached(self) -> bool {
         let cached = self.shard.cache.len();
         if cached == 0 {
@@ -67,7 +67,8 @@ impl Hold<'_> {
         true
     }
 
-    /// Empties the depot, until that makes a bucket of this shard's whole. Those of others may be rescued then.
+    /// Empties the depot, until one of this shard's buckets is whole. Buckets of other shards may be rescued
+    /// afterwards.
     fn empty_depot(self) -> bool {
         let mut some = false;
         while self.shard.whole.len() == 0 && self.empty_magazine() {
@@ -76,7 +77,7 @@ impl Hold<'_> {
         some
     }
 
-    /// Puts the oldest `least` objects of the cache, or some more, back into their buckets.
+    /// Puts at least the `least` oldest objects of the cache back into their buckets.
     pub(crate) fn empty_cache(self, least: usize) {
         let before = self.shard.cache.len();
         // SAFETY: the shard is held (see `Hold::new`); giving does not touch the cache.
@@ -84,11 +85,11 @@ impl Hold<'_> {
         self.shard.calls.given.count(before - self.shard.cache.len());
     }
 
-    /// Takes over the whole buckets of a shard that nobody holds. For a block, it is worth another look when there were rows
-    /// in an inbox, which are not all collected at once.
+    /// Takes over the whole buckets of a shard that no thread holds. For a block, also returns true if there were rows
+    /// in the inbox: not all are collected at once, so another attempt may find a bucket.
     fn inherit(self, block: bool) -> bool {
         for shard in self.core.shards().filter(|shard| shard.try_hold()) {
-            // SAFETY: taken hold of just now.
+            // SAFETY: `try_hold` succeeded just now.
             let left = unsafe { Hold::new(shard) };
             let mut found = left.collect() && block;
             while let Some(bucket) = shard.whole.last() {
@@ -101,17 +102,17 @@ impl Hold<'_> {
                 return true;
             }
         }
-        // What was collected may have gone there.
+        // Collected buckets may have gone to the store.
         self.stock()
     }
 
-    /// Takes single objects from the broken buckets of shards that nobody holds. The buckets stay theirs.
+    /// Takes single objects from the partial buckets of shards that no thread holds. The buckets keep their owner.
     ///
     /// # Safety
     /// As [`draw`](Hold::draw).
     unsafe fn draw_left(self, to: *mut *mut u8, most: usize) -> usize {
         for shard in self.core.shards().filter(|shard| shard.try_hold()) {
-            // SAFETY: taken hold of just now; the caller has room.
+            // SAFETY: `try_hold` succeeded just now; the caller has room.
             let drawn = unsafe { Hold::new(shard).draw(to, most) };
             shard.leave();
             if drawn > 0 {
@@ -121,8 +122,8 @@ impl Hold<'_> {
         0
     }
 
-    /// Claims a bucket of a shard whose holder does not look into its inbox: one of which every object has been freed by other
-    /// threads. Goes through all that waits.
+    /// Claims a bucket of a shard whose holder does not collect: one all of whose objects other threads have freed.
+    /// Goes through all inboxes.
     fn rescue(self) -> bool {
         let mut found = false;
         for shard in self.core.shards().filter(|shard| shard.index != self.shard.index) {
@@ -142,7 +143,7 @@ impl Hold<'_> {
         false
     }
 
-    /// Makes the bucket of a row one of the shard's if all its objects are among `bits`.
+    /// Gives this shard the bucket of a row, if all its objects are among `bits`.
     fn claim(self, row: u32, bits: u64, owner: u32) -> bool {
         let claimed = self.may_claim(row, bits, owner);
         if claimed {
@@ -154,10 +155,10 @@ impl Hold<'_> {
         claimed
     }
 
-    /// Whether the owner of a row has nothing of its bucket left, not even in a list. Only for buckets of one row.
+    /// Whether the owner has no objects of this bucket, and the bucket is in no list. Only for buckets of one row.
     fn may_claim(self, row: u32, bits: u64, owner: u32) -> bool {
         let (header, full) = (&self.core.rows[row as usize], self.core.geometry.full(row));
-        // If the owner has a free object of the bucket, one of these was freed twice: the owner finds out which.
+        // If the owner has a free object of the bucket, one of `bits` was freed twice; the owner will find it.
         let all = self.core.geometry.rows() == 1
             && bits == full
             && (header.live.get() == full || is(Variant::ClaimFree));
@@ -165,12 +166,12 @@ impl Hold<'_> {
         (all || is(Variant::ClaimAnyhow)) && header.owner.load(Ordering::Relaxed) == owner
     }
 
-    /// Takes objects out of the inboxes of others, as they are: their buckets stay where they are, and whose they are. A bucket
-    /// of which all objects are there is claimed instead, so that some are drawn from it. Goes no further than it must;
-    /// `None` if there was nothing.
+    /// Takes single objects out of the inboxes of other shards. Their buckets keep their place and their owner. But if
+    /// all objects of a bucket are there, the bucket is claimed, and the caller can draw from it. Stops as soon as it
+    /// can; `None` if there was nothing.
     ///
     /// # Safety
-    /// There is room for that many.
+    /// There is room for `most` objects.
     unsafe fn draw_sent(self, to: *mut *mut u8, most: usize) -> Option<usize> {
         let (mut drawn, mut claimed) = (0, false);
         for shard in self.core.shards().filter(|shard| shard.index != self.shard.index) {
@@ -183,7 +184,7 @@ impl Hold<'_> {
                     if claimed {
                         return false;
                     }
-                    // What is free in its bucket was freed twice.
+                    // Bits of objects that are free in their bucket were freed twice.
                     let mut rest = bits & self.core.rows[row as usize].live.peek();
                     let twice = bits & !rest;
                     while rest != 0 && drawn < most {
@@ -204,16 +205,16 @@ impl Hold<'_> {
 }
 
 impl Core {
-    /// Sends bits that were taken from an inbox to the owner of their bucket.
+    /// Sends bits that were taken from an inbox back to the owner of their bucket.
     pub(crate) fn pass_on(&self, row: u32, bits: u64) {
         if bits != 0 {
-            // Counted when they were freed; what was freed again meanwhile counts as a double free.
+            // They were counted when they were freed. Objects that were freed again meanwhile count as double frees.
             let brought = self.deliver(row, bits);
             self.correct(bits.count_ones() - brought);
         }
     }
 
-    /// The shard of an index that was read from a row.
+    /// The shard with an index that was read from a row.
     pub(crate) fn shard(&self, index: u32) -> Option<&super::shard::Shard> {
         (index != NONE).then(|| &**self.shards[index as usize].get().expect("an owner is a shard"))
     }

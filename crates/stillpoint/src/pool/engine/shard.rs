@@ -1,4 +1,4 @@
-//! What belongs to one thread at a time: a cache, and lists of buckets.
+//! The state that one thread holds at a time: a cache, and lists of buckets.
 
 use crossbeam_utils::CachePadded;
 
@@ -15,34 +15,34 @@ use stillpoint_sys::work;
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 
-/// A shard is made once and never dies. It is held by the handle of a thread, or by nobody; then whoever needs one, or
-/// needs its objects, takes hold of it.
+/// A shard is made once, and stays until the pool is dropped. A thread's handle holds it, or it is free. A thread that
+/// needs a shard, or the objects of a free shard, takes hold of it.
 #[derive(Debug)]
 pub(crate) struct Shard {
     pub(crate) index: u32,
     pub(crate) cache: Cache,
-    /// Objects taken out of buckets by this shard's holders, less those put back by them. The holder's.
+    /// Objects that this shard's holders have taken out of buckets, less those they have put back. For the holder.
     pub(crate) out: OwnIsize,
-    /// Objects put into the depot by this shard's holders, less those taken out by them. The holder's.
+    /// Objects that this shard's holders have put into the depot, less those they have taken out. For the holder.
     pub(crate) deposited: OwnIsize,
-    /// Whether its holder has asked for a block since it last needed single objects: then what it frees is to make buckets
-    /// whole. The holder's.
+    /// Whether the holder has allocated a block since its last refill of single objects. Then freed objects go to their
+    /// buckets, to make these whole. For the holder.
     pub(crate) wants_blocks: OwnU32,
     pub(crate) partial: List,
     pub(crate) whole: List,
-    /// What its holders have done. Only the holder writes it, on a line that nobody else writes to.
+    /// Counts of the holders' calls. Only the holder writes to this cache line.
     pub(crate) calls: CachePadded<Calls>,
     core: *const Core,
-    /// The thread that holds it for longer, or 0.
+    /// The thread whose handle holds the shard, or 0.
     thread: AtomicUsize,
     state: AtomicU32,
     /// Rows whose remote word is not zero.
     inbox: CachePadded<Inbox>,
-    /// Objects of this shard's buckets that were freed without any shard.
+    /// Number of objects of this shard's buckets that were freed without a shard.
     pub(crate) strays: CachePadded<AtomicIsize>,
 }
 
-/// What was asked of a shard, in the order of [`CacheStats`](crate::pool::CacheStats).
+/// Counts of a shard, in the order of [`CacheStats`](crate::pool::CacheStats).
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     pub(crate) drawn: OwnUsize,
@@ -52,18 +52,18 @@ pub(crate) struct Calls {
     pub(crate) failures: OwnUsize,
 }
 
-/// Two lists of rows, both taken as a whole.
+/// Two lists of rows. Each is taken as a whole.
 #[derive(Debug)]
 struct Inbox {
-    /// Rows are put here one by one.
+    /// Rows are posted here one by one.
     posted: AtomicU32,
-    /// What is left of such a list: whoever took it had enough, and has not come to these rows.
+    /// The rest of a posted list: the rows that the thread that took it has not used.
     rest: AtomicU32,
 }
 
-// SAFETY: cache, lists and counts are used by whoever holds the shard; see `try_hold`. The core outlives its shards.
+// SAFETY: only the holder of the shard uses cache, lists and counts; see `try_hold`. The core outlives its shards.
 unsafe impl Send for Shard {}
-// SAFETY: as above; others only read counts, which are atomics.
+// SAFETY: as above; other threads only read counts, which are atomics.
 unsafe impl Sync for Shard {}
 
 impl Shard {
@@ -85,49 +85,49 @@ impl Shard {
         }
     }
 
-    /// The pool that it is a part of.
+    /// The pool that the shard is a part of.
     #[inline(always)]
     pub(crate) fn core(&self) -> &Core {
         // SAFETY: the core owns its shards, and does not move (see `Core::new`).
         unsafe { &*self.core }
     }
 
-    /// Takes hold of it, unless somebody has.
+    /// Takes hold of the shard, if it is free.
     pub(crate) fn try_hold(&self) -> bool {
-        // Relaxed: spares the exchange where it would fail. Not in models, as in `take_inbox`.
+        // Relaxed: avoids an exchange that would fail. Not in models, for the reason given in `take`.
         work::step();
         let free = cfg!(loom) || self.state.load(Ordering::Relaxed) == FREE;
         free && self.state.compare_exchange(FREE, HELD, orders::hold(), Ordering::Relaxed).is_ok()
     }
 
-    /// Lets go of it.
+    /// Leaves the shard.
     pub(crate) fn leave(&self) {
-        // Relaxed: an answer of `is_of` was for the thread that asks.
+        // Relaxed: only the thread whose number is stored relies on `is_of`.
         self.thread.store(0, Ordering::Relaxed);
         self.state.store(FREE, orders::leave());
     }
 
-    /// Says which thread holds it for longer.
+    /// Stores the thread whose handle holds the shard.
     pub(crate) fn settle(&self, thread: usize) {
         // Relaxed: see `is_of`.
         self.thread.store(thread, Ordering::Relaxed);
     }
 
-    /// Whether `thread`, the calling one, holds it for longer: then it may use the shard.
+    /// Whether a handle of `thread`, the calling thread, holds the shard. Then the thread may use the shard.
     #[inline(always)]
     pub(crate) fn is_of(&self, thread: usize) -> bool {
-        // Relaxed: only the thread itself stores its own name here, and its own handle takes it away.
+        // Relaxed: only the thread itself stores its own number here, and only its own handle removes it.
         self.thread.load(Ordering::Relaxed) == thread
     }
 
-    /// Puts a row into the inbox. Its remote word has just become other than zero, by the caller.
+    /// Puts a row into the inbox, whose remote word the caller has just changed from zero.
     pub(crate) fn post(&self, rows: &[Row], row: u32) {
         self.post_list(rows, row, row);
     }
 
-    /// Puts a list of rows into the inbox, which are in the caller's hands.
+    /// Puts a list of rows into the inbox. The caller owns the rows until then.
     fn post_list(&self, rows: &[Row], first: u32, last: u32) {
-        // A guess, which is right for an owner that keeps up.
+        // A guess: the inbox is empty if its owner collects often.
         let mut head = NONE;
         loop {
             // Relaxed: published by the exchange.
@@ -139,13 +139,13 @@ impl Shard {
         }
     }
 
-    /// Takes everything that was posted: the first row, to be followed by `behind`.
+    /// Takes all posted rows. Returns the first; `behind` links to the next.
     #[inline]
     pub(crate) fn take_posted(&self) -> u32 {
         Self::take(&self.inbox.posted)
     }
 
-    /// Takes what is left of a list that was posted, as [`take_posted`](Shard::take_posted).
+    /// Takes the rest of a posted list, as [`take_posted`](Shard::take_posted).
     #[inline]
     pub(crate) fn take_rest(&self) -> u32 {
         Self::take(&self.inbox.rest)
@@ -153,15 +153,15 @@ impl Shard {
 
     #[inline]
     fn take(list: &AtomicU32) -> u32 {
-        // Relaxed: spares the exchange of nothing for nothing. Not in models: loom takes the last access alone for one that
-        // another thread's may have to come before.
+        // Relaxed: avoids an exchange on an empty list. Not in models: loom explores orders with other threads only at
+        // the last access to an object, which should be the exchange.
         if !cfg!(loom) && list.load(Ordering::Relaxed) == NONE {
             return NONE;
         }
         list.swap(NONE, orders::take_inbox())
     }
 
-    /// Puts the rest of a list back that was taken, beginning with `first`.
+    /// Puts back the rest of a list that was taken, beginning with `first`.
     pub(crate) fn leave_rest(&self, rows: &[Row], first: u32) {
         let right = orders::leave_rest();
         if is(Variant::RestOverwrites) {
@@ -172,10 +172,10 @@ impl Shard {
         {
             return;
         }
-        // Another thread has left one meanwhile.
+        // Another thread has left a rest meanwhile: find the last row, and post the list.
         let mut last = first;
         loop {
-            // Relaxed: the rows are the caller's.
+            // Relaxed: the caller owns the rows.
             match rows[last as usize].far.behind.load(Ordering::Relaxed) {
                 NONE => return self.post_list(rows, first, last),
                 behind => last = behind,
@@ -183,7 +183,7 @@ impl Shard {
         }
     }
 
-    /// The first rows of both lists, for a walk that is exact when nobody else uses the pool.
+    /// The first rows of both lists, for an audit, which is exact when no other thread uses the pool.
     pub(crate) fn lists_of_inbox(&self) -> [u32; 2] {
         // Acquire: pairs with the releases in `post_list` and `leave_rest`.
         [&self.inbox.posted, &self.inbox.rest].map(|list| list.load(Ordering::Acquire))

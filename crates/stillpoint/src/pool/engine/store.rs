@@ -1,7 +1,7 @@
-//! The shared store of whole buckets: a stack, from which several are taken, and to which several are given, at once.
+//! The shared store of whole buckets: a stack that gives and takes several buckets at once.
 //!
-//! After R. K. Treiber, "Systems Programming: Coping with Parallelism", IBM RJ 5118, 1986; a number beside the head that
-//! changes with every exchange tells a head from one that has come back meanwhile.
+//! After R. K. Treiber, "Systems Programming: Coping with Parallelism", IBM RJ 5118, 1986. A number beside the head
+//! changes with every exchange, so that a head that was removed and came back (ABA) is noticed.
 
 use crossbeam_utils::CachePadded;
 
@@ -10,15 +10,15 @@ use crate::pool::busted::{is, Variant};
 use crate::pool::orders;
 use stillpoint_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// What is kept in a store: it holds the index of the next one.
+/// An element of a store: it has room for the index of the next one.
 pub(crate) trait Linked {
     fn below(&self) -> &AtomicU32;
 }
 
-/// Buckets that belong to nobody, or magazines.
+/// Buckets without an owner, or magazines.
 #[derive(Debug)]
 pub(crate) struct Store {
-    /// The uppermost bucket in the lower half, the number of the exchange in the upper one.
+    /// The top bucket in the lower half, the number of exchanges in the upper half.
     head: CachePadded<AtomicU64>,
 }
 
@@ -35,7 +35,7 @@ impl Store {
         Self { head: CachePadded::new(AtomicU64::new(u64::from(NONE))) }
     }
 
-    /// Gives a chain of buckets that are the caller's alone.
+    /// Gives a chain of buckets that only the caller has.
     pub(crate) fn give(&self, rows: &[impl Linked], chain: Chain) {
         // Relaxed: the exchange below confirms it.
         let mut head = self.head.load(Ordering::Relaxed);
@@ -59,7 +59,8 @@ impl Store {
                 return None;
             }
             let (mut last, mut len) = (first, 1);
-            // Relaxed: what others change here meanwhile makes the exchange fail; it is some bucket, or none.
+            // Relaxed: if another thread changes this link meanwhile, the exchange fails. Any value read is a bucket or
+            // `NONE`.
             let below = |bucket: u32| rows[bucket as usize].below().load(Ordering::Relaxed);
             let mut rest = below(first);
             while len < most && rest != NONE {
@@ -74,7 +75,7 @@ impl Store {
         }
     }
 
-    /// The uppermost bucket, for a walk that is exact when nobody else uses the store.
+    /// The top bucket, for an audit, which is exact when no other thread uses the store.
     pub(crate) fn first(&self) -> u32 {
         // Acquire: pairs with the release in `give`.
         self.head.load(Ordering::Acquire) as u32
