@@ -81,7 +81,10 @@ impl fmt::Display for BuildError {
             }
             Self::Alignment { align } => write!(f, "the alignment {align} is not a power of two: use one"),
             Self::BucketSize { bytes } => {
-                write!(f, "a bucket of {bytes} bytes is impossible: use a power of two of bytes, at most 1 GiB")
+                write!(
+                    f,
+                    "a bucket of {bytes} bytes is impossible: use a power of two of bytes, at most 1 GiB"
+                )
             }
             Self::BucketSmall { bytes, least } => {
                 write!(f, "a bucket of {bytes} bytes has no room for one object: it needs {least} or more")
@@ -141,11 +144,7 @@ pub struct TooManyLocals {
 
 impl fmt::Display for TooManyLocals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} threads use the pool already: drop or park a local, or raise max_locals",
-            self.limit
-        )
+        write!(f, "{} threads use the pool already: drop or park a local, or raise max_locals", self.limit)
     }
 }
 
@@ -215,7 +214,9 @@ pub enum FreeErrorKind {
 impl fmt::Display for FreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reason = match self.kind {
-            FreeErrorKind::Foreign => "its address is outside the pool: free it to the pool that it came from",
+            FreeErrorKind::Foreign => {
+                "its address is outside the pool: free it to the pool that it came from"
+            }
             FreeErrorKind::NotAnObject => {
                 "no object begins at its address: free the address that was allocated"
             }

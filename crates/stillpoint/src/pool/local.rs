@@ -119,7 +119,7 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     /// As [`alloc`](Local::alloc), and when the bulk belongs to another pool.
     #[inline(always)]
     pub fn alloc_bulk(&self, count: usize, to: &mut Bulk<'p, T>) -> Result<(), Exhausted> {
-        assert!(to.is_of(self.handle.core()), "a bulk holds objects of one pool");
+        assert!(to.is_of(self.handle.core()), "the bulk belongs to another pool");
         if count > self.handle.core().maximum() {
             return Err(Exhausted { wanted: count });
         }

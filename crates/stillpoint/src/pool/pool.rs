@@ -126,7 +126,7 @@ impl<T: Send + 'static> Pool<T> {
     where
         T: Sync,
     {
-        assert!(object.is_of(self.any.core()), "an object of one pool was retired to another one");
+        assert!(object.is_of(self.any.core()), "an object of one pool was retired to another pool");
         let (address, bytes) = (object.address(), size_of::<T>());
         let taken = reclaimer.offer(bytes, || {
             let context = Arc::into_raw(Arc::clone(self.any.core())).cast::<()>();

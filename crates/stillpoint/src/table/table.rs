@@ -262,7 +262,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
 
     /// Frees the removed entries and old arrays that no reader can hold any more, and returns their number. Never
     /// waits. Begins a grace period for what was removed since the last one began, once 200 µs have passed since then
-    /// or 128 entries wait; up to 32 of these share a heavy fence.
+    /// or 128 entries wait; up to 32 grace periods share a heavy fence.
     ///
     /// Writers do a share of this work with each removal. Call it from a thread that has time, or after the last
     /// removal. A thread that calls it now and then serves as a background reclaimer.

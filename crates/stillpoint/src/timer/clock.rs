@@ -1,4 +1,4 @@
-//! Time from a counter of the processor.
+//! Time from a counter of the processor, or from the system.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -7,37 +7,38 @@ use std::time::Duration;
 #[cfg(any(not(target_os = "linux"), stillpoint_portable))]
 use stillpoint_sys::portable::nanoseconds;
 
-/// How long the counter is compared with the system's clock, unless the caller says otherwise. The two reads at each end are
-/// some 50 ns apart: five millionths of it.
+/// How long the counter is compared with the system's clock, by default. The error at each end is about 50 ns, five
+/// millionths of this time.
 const CALIBRATION: Duration = Duration::from_millis(10);
-/// Pairs of reads of which the closest counts.
+/// Number of attempts to read counter and clock together; the closest pair of reads counts.
 const TRIES: usize = 16;
 
-/// A monotonic clock for wheels: reads the time stamp counter (on aarch64 the virtual counter) where that runs at one
-/// speed on all processors, which takes half of the time of `clock_gettime(2)`; `CLOCK_MONOTONIC` elsewhere. On x86-64 that
-/// is where the processor says so and the kernel also tells the time by the counter. On systems other than Linux no counter is
-/// read, and [`Instant`](std::time::Instant), counted from the first use in the process, takes the place of `CLOCK_MONOTONIC`.
+/// A monotonic clock for wheels. It reads the time stamp counter (on aarch64 the virtual counter) where that runs at a
+/// constant speed on all processors; this takes half the time of `clock_gettime(2)`. Elsewhere it reads
+/// `CLOCK_MONOTONIC`. On x86-64, the counter is used if the processor reports it as invariant and the kernel uses it
+/// for its own time. On systems other than Linux no counter is read, and [`Instant`](std::time::Instant), counted from
+/// the first use in the process, replaces `CLOCK_MONOTONIC`.
 ///
-/// The unit is nanoseconds, or cycles of the counter, or ticks of a power of two of cycles. A counter is turned into
-/// nanoseconds by a multiplication and a shift. It is calibrated when the clock is made, and not afterwards: against the
-/// system's clock, which is corrected all the time, it may drift by some millionths.
+/// The unit is nanoseconds, or cycles of the counter, or ticks of a power of two of cycles. A multiplication and a
+/// shift convert cycles to nanoseconds. The clock is calibrated only when it is made: it may drift by some millionths
+/// against the system's clock, which is corrected all the time.
 ///
 /// # Suspension
 ///
-/// What a program expects is what `CLOCK_MONOTONIC` does: it stands still while the machine is suspended, and all timers have
-/// their remaining delay afterwards. [`of_system`](Self::of_system) does that, and so does every clock where there is no
-/// steady counter. A counter does what the machine does with it:
+/// Programs usually expect the behaviour of `CLOCK_MONOTONIC`: it stands still while the machine is suspended, and
+/// timers keep their remaining delay. [`of_system`](Self::of_system) does that, and so does every clock where there is
+/// no steady counter. The behaviour of a counter depends on the machine:
 ///
-/// - It goes on: the time has jumped on resumption by what the suspension took. What is due fires, in polls that are as
-///   short as their [`Limit`](super::Limit); of a periodic timer the missed beats are left out, and counted.
-/// - It begins anew: the time goes back. Nanoseconds go back to when the clock was made, stand still until the counter has come
-///   to where it was then, and go on from there; cycles and ticks go back with the counter. A wheel counts such polls, and
-///   stands still: nothing fires until the time has caught up with that of the wheel.
+/// - It goes on: on resumption, the time has jumped by the length of the suspension. Due timers fire, in polls that are
+///   as short as their [`Limit`](super::Limit). Missed beats of a periodic timer are skipped and counted.
+/// - It restarts: the time goes back. Nanoseconds go back to the time when the clock was made, stand still until the
+///   counter has its value of then, and go on from there; cycles and ticks go back with the counter. A wheel counts
+///   such polls and stands still: nothing fires until the time has caught up with that of the wheel.
 ///
-/// A program that learns of the resumption before its next poll makes its clock anew: the nanoseconds of a new clock are
-/// those of `CLOCK_MONOTONIC`, so that its wheels go on where they were.
+/// A program that detects the resumption before its next poll can make a new clock: the nanoseconds of a new clock are
+/// those of `CLOCK_MONOTONIC`, so its wheels go on where they were.
 ///
-/// A clone shows the same time, and is a copy of some words (of a [mock](Self::mock) clock, a reference): one clock, made once,
+/// A clone shows the same time, and is a copy of a few words (for a [mock](Self::mock) clock, a reference): one clock
 /// serves all threads.
 ///
 /// ```
@@ -75,7 +76,7 @@ enum Unit {
 }
 
 impl Unit {
-    /// The time when the counter is there.
+    /// The time at this value of the counter.
     #[inline]
     fn time(self, count: u64) -> u64 {
         match self {
@@ -96,7 +97,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock that counts nanoseconds, about as `CLOCK_MONOTONIC` does.
+    /// A clock that counts nanoseconds, close to `CLOCK_MONOTONIC`.
     ///
     /// On x86-64 this takes 10 ms of the processor's time to calibrate; see
     /// [`calibrated_for`](Self::calibrated_for).
@@ -104,7 +105,8 @@ impl Clock {
         Self::calibrated_for(CALIBRATION)
     }
 
-    /// The same, calibrated for so long: the error is about 50 ns by this time. The calling thread is busy meanwhile.
+    /// As [`new`](Self::new), calibrated for `duration`: the relative error is about 50 ns divided by `duration`. The
+    /// calling thread spins meanwhile.
     pub fn calibrated_for(duration: Duration) -> Self {
         Self::of_nanoseconds(is_steady().then(|| calibrate(duration)).flatten())
     }
@@ -113,7 +115,7 @@ impl Clock {
         let Some(Calibration { base, begin, hertz }) = counter else {
             return Self::of_system();
         };
-        // Below 2^32 for any counter of more than 1 GHz, and below 2^42 for one of more than 1 MHz.
+        // Below 2^32 for a counter above 1 GHz, and below 2^42 for one above 1 MHz.
         let factor = ((1_000_000_000u128 << 32) / u128::from(hertz)) as u64;
         Self { source: Source::Counter { hertz }, unit: Unit::Nanoseconds { base, begin, factor } }
     }
@@ -128,12 +130,12 @@ impl Clock {
         Self::of_ticks(0)
     }
 
-    /// A clock that counts ticks of `2^shift` cycles each: no multiplication, and fewer levels of a wheel in use.
+    /// A clock that counts ticks of `2^shift` cycles each. It needs no multiplication, and a wheel uses fewer levels.
     ///
     /// # Panics
     /// If `shift` is 64 or more.
     pub fn of_ticks(shift: u32) -> Self {
-        assert!(shift < 64, "a tick of 2^{shift} cycles");
+        assert!(shift < 64, "a tick of 2^{shift} cycles is impossible: the shift must be below 64");
         Self::of_shifted(is_steady().then(|| calibrate(CALIBRATION)).flatten(), shift)
     }
 
@@ -142,7 +144,7 @@ impl Clock {
         Self { source, unit: Unit::Cycles { shift } }
     }
 
-    /// A clock for tests, of nanoseconds, that stands still until it is told otherwise.
+    /// A clock for tests, in nanoseconds. It changes only through its [`MockTime`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -164,13 +166,13 @@ impl Clock {
         let count = match &self.source {
             Source::Counter { .. } => counter(),
             Source::System => nanoseconds(),
-            // Relaxed: the time alone is told.
+            // Relaxed: only the time itself is exchanged.
             Source::Mock(time) => time.load(Ordering::Relaxed),
         };
         self.unit.time(count)
     }
 
-    /// A duration in the clock's unit, rounded up; the greatest number there is for one that is longer.
+    /// A duration in the clock's unit, rounded up; `u64::MAX` for a longer one.
     pub fn ticks_of(&self, duration: Duration) -> u64 {
         let nanoseconds = duration.as_nanos();
         let ticks = match (&self.source, self.unit) {
@@ -183,9 +185,9 @@ impl Clock {
         u64::try_from(ticks).unwrap_or(u64::MAX)
     }
 
-    /// What so many ticks last; the longest duration there is, if it is longer.
+    /// The duration of a number of ticks; [`Duration::MAX`] for a longer one.
     pub fn duration_of(&self, ticks: u64) -> Duration {
-        // What is divided by so many of them makes a second. Below 2^127, since a shift is below 64.
+        // `count / each` is in seconds. `count` is below 2^127, since a shift is below 64.
         let (count, each) = match (&self.source, self.unit) {
             (Source::Counter { hertz }, Unit::Cycles { shift }) => {
                 (u128::from(ticks) << shift, u128::from(*hertz))
@@ -210,16 +212,16 @@ impl Clock {
 pub struct MockTime(Arc<AtomicU64>);
 
 impl MockTime {
-    /// Lets time pass, up to the greatest number there is.
+    /// Advances the time, to `u64::MAX` at most.
     pub fn advance(&self, duration: Duration) {
         let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        // Relaxed: the time alone is told.
+        // Relaxed: only the time itself is exchanged.
         let advance = |now: u64| Some(now.saturating_add(nanoseconds));
         let advanced = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advance);
         debug_assert!(advanced.is_ok());
     }
 
-    /// Sets the time, which may go back: what a wheel does about that can be tested so.
+    /// Sets the time, also to an earlier one, to test how a wheel handles that.
     pub fn set(&self, now: u64) {
         // Relaxed: as above.
         self.0.store(now, Ordering::Relaxed);
@@ -232,7 +234,7 @@ fn nanoseconds() -> u64 {
     time.as_secs() * 1_000_000_000 + u64::from(time.subsec_nanos())
 }
 
-/// The counter, the time in nanoseconds then, and its cycles in a second.
+/// A value of the counter, the time in nanoseconds at that moment, and the counter's cycles per second.
 #[derive(Debug, Clone, Copy)]
 struct Calibration {
     base: u64,
@@ -240,7 +242,7 @@ struct Calibration {
     hertz: u64,
 }
 
-/// `None` where time cannot be told by the counter, which is steady.
+/// Calibrates a steady counter. `None` if it cannot be used.
 fn calibrate(duration: Duration) -> Option<Calibration> {
     let (base, begin) = both()?;
     if let Some(hertz) = known_frequency() {
@@ -252,7 +254,7 @@ fn calibrate(duration: Duration) -> Option<Calibration> {
         let elapsed = now.saturating_sub(begin);
         if elapsed >= long {
             let hertz = u128::from(cycles.checked_sub(base)?) * 1_000_000_000 / u128::from(elapsed);
-            // A counter slower than that is none that time can be told by.
+            // A counter below 1 MHz is too slow.
             return u64::try_from(hertz).ok().filter(|hertz| *hertz >= 1_000_000).map(|hertz| Calibration {
                 base,
                 begin,
@@ -263,7 +265,7 @@ fn calibrate(duration: Duration) -> Option<Calibration> {
     }
 }
 
-/// The counter and the system's clock at the same time, as far as that can be had.
+/// The counter and the system's clock at the same time, as closely as possible.
 fn both() -> Option<(u64, u64)> {
     let reads = (0..TRIES).map(|_| {
         let before = counter();
@@ -281,8 +283,8 @@ fn counter() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Whether the counter runs at one speed whatever the processor does, which its manuals call invariant, and the kernel has found
-/// nothing else: it tells the time by it itself. It does not where the processors' counters differ, or have jumped.
+/// Whether the counter runs at a constant speed in all states of the processor, which the manuals call invariant, and
+/// the kernel uses it for its own time. The kernel does not use it if the processors' counters differ or have jumped.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[allow(unused_unsafe, reason = "safe in newer versions of the standard library")]
 fn is_steady() -> bool {
@@ -293,7 +295,7 @@ fn is_steady() -> bool {
     is_trusted(is_invariant, || std::fs::read_to_string(KERNEL_S_CHOICE))
 }
 
-/// Whether time may be told by a counter that is invariant or not; the kernel's choice is looked at if it is.
+/// Whether the counter may be used. The kernel's choice is read only if the counter is invariant.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn is_trusted(is_invariant: bool, kernel_s_choice: impl FnOnce() -> std::io::Result<String>) -> bool {
     is_invariant && kernel_s_choice().is_ok_and(|name| name.trim() == "tsc")
@@ -318,7 +320,7 @@ fn counter() -> u64 {
     count
 }
 
-/// The architecture demands it, and Linux lets programs read it.
+/// The architecture requires a steady counter, and Linux lets programs read it.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 fn is_steady() -> bool {
     cfg!(target_os = "linux")
@@ -353,7 +355,7 @@ fn known_frequency() -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// As on a machine whose counter is not invariant.
+    /// Clocks as on a machine whose counter is not invariant.
     fn without_counter() -> [Clock; 3] {
         [Clock::of_nanoseconds(None), Clock::of_shifted(None, 0), Clock::of_shifted(None, 10)]
     }
@@ -363,12 +365,12 @@ mod tests {
     fn a_counter_is_trusted_that_is_invariant_and_that_the_kernel_uses() {
         let says = |name: &str| Ok(name.to_owned());
         assert!(is_trusted(true, || says("tsc\n")));
-        assert!(!is_trusted(false, || says("tsc\n")), "it changes its speed");
-        assert!(!is_trusted(true, || says("hpet\n")), "the kernel has found it unsteady");
-        assert!(!is_trusted(true, || says("kvm-clock\n")), "a move to another host may change it");
+        assert!(!is_trusted(false, || says("tsc\n")), "its speed changes");
+        assert!(!is_trusted(true, || says("hpet\n")), "the kernel does not use it");
+        assert!(!is_trusted(true, || says("kvm-clock\n")), "its speed may change on another host");
         assert!(
             !is_trusted(true, || Err(std::io::ErrorKind::NotFound.into())),
-            "nobody says that it is steady"
+            "the kernel's choice is unknown"
         );
     }
 
@@ -397,7 +399,7 @@ mod tests {
         let calibration = Calibration { base: 7_000_000, begin: 5_000, hertz: 1_000_000_000 };
         let unit = Clock::of_nanoseconds(Some(calibration)).unit;
         assert_eq!(unit.time(8_000_000), 1_005_000, "before the suspension");
-        // It stands still, and goes on from there.
+        // It stands still, and then goes on.
         assert_eq!([0, 6_999_999, 7_000_001].map(|count| unit.time(count)), [5_000, 5_000, 5_001]);
     }
 
@@ -421,7 +423,7 @@ mod tests {
             for seconds in [1, 3_600, 10 * 365 * 86_400] {
                 let (cycles, right) = (seconds * hertz, 5_000 + seconds * 1_000_000_000);
                 let time = unit.time(7 + cycles);
-                // Each cycle is too short by less than 2^-32 ns.
+                // Each cycle is counted too short by less than 2^-32 ns.
                 assert!(time <= right && right - time <= 1 + (cycles >> 32), "{hertz} {seconds}: {time}");
             }
         }

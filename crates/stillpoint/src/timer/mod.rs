@@ -1,13 +1,15 @@
-//! Timer wheels for one thread, and timers across threads with a definite answer.
+//! Timer wheels for one thread, and timers that other threads can add and cancel.
 //!
-//! - [`Wheel`]: timers of one thread. Adding and cancelling cost some ten cycles each, advancing costs by what is due.
-//! - [`NodeWheel`]: the same over [nodes](Node) in the user's own structures, without allocations; unsafe.
-//! - [`TimerService`]: a wheel with a mailbox. Other threads add [`SharedTimer`]s to it, and cancel them with an answer at
-//!   once: [`Cancelled`](Outcome::Cancelled), [`Running`](Outcome::Running), [`Fired`](Outcome::Fired) or
-//!   [`Gone`](Outcome::Gone). A thread that [sleeps](TimerService::sleep) is woken for earlier deadlines.
-//! - [`Clock`]: nanoseconds, cycles or ticks from the counter of the processor. Wheels read no clock: they take the caller's
+//! - [`Wheel`]: timers of one thread. An addition or a cancellation takes about ten cycles; a poll takes time in
+//!   proportion to what is due.
+//! - [`NodeWheel`]: the same for [nodes](Node) in the user's own structures, without allocations; unsafe.
+//! - [`TimerService`]: a wheel with a mailbox. Other threads add [`SharedTimer`]s to it. A cancellation returns a
+//!   definite answer at once: [`Cancelled`](Outcome::Cancelled), [`Running`](Outcome::Running),
+//!   [`Fired`](Outcome::Fired) or [`Gone`](Outcome::Gone). A thread that [sleeps](TimerService::sleep) is woken for
+//!   earlier deadlines.
+//! - [`Clock`]: nanoseconds, cycles or ticks from the processor's counter. Wheels read no clock: the caller passes the
 //!   time.
-//! - [`Bitset`]: sets of small numbers that are searched by words.
+//! - [`Bitset`]: sets of small numbers, searched by words of 64 bits.
 //!
 //! ```
 //! use stillpoint::timer::{Limit, Wheel};
@@ -23,24 +25,24 @@
 //! # Ok::<(), stillpoint::timer::Full<&str>>(())
 //! ```
 //!
-//! # What is answered to bad input
+//! # Bad input
 //!
 //! | input | answer |
 //! |---|---|
 //! | a stale, foreign or invented key | `None`, or `false`: see [`Key`] for the limit |
 //! | a deadline in the past | fires in the next poll |
-//! | a deadline at the end of time | fires when time has come to its end, coarse or not |
-//! | a time before the last one | counts as the last one, and in [`WheelStats::time_went_back`] |
-//! | a full mailbox, a wheel at its limit | the value comes back |
-//! | a timer of a service that is gone | [`Gone`](Outcome::Gone), or the value comes back |
-//! | a period of zero | cannot be written: periods are `NonZeroU64` |
+//! | a deadline of `u64::MAX` | fires when the time is `u64::MAX`, coarse or not |
+//! | a time before the last one | the last time is used, and [`WheelStats::time_went_back`] counts it |
+//! | a full mailbox, a wheel at its limit | the value is handed back |
+//! | a timer of a service that is gone | [`Gone`](Outcome::Gone), or the value is handed back |
+//! | a period of zero | impossible: periods are `NonZeroU64` |
 //!
-//! A wheel never panics by itself; a panic of a callback leaves it valid.
+//! A wheel never panics by itself. A panic of a callback leaves it valid.
 //!
 //! # Correctness
 //!
-//! The argument is in `docs/design/timer.md` of the repository. Models run the engine under loom; its table says which
-//! step has a broken variant that a model catches, and the list below it which orderings are only argued.
+//! The argument is in `docs/design/timer.md` of the repository. Models check the engine under loom. A table there lists
+//! the steps with a broken variant that a model catches; the list below it has the orderings that are only argued.
 
 mod bitset;
 #[cfg(feature = "std")]

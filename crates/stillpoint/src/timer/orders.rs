@@ -1,46 +1,47 @@
-//! The orderings that the argument in `docs/design/timer.md` relies on: those of timers that threads share.
+//! The orderings that the argument in `docs/design/timer.md` relies on, for timers that threads share.
 
 use super::busted::{self, Variant};
 
 stillpoint_sys::orders! {
     as in "timer.md";
 
-    /// A timer is claimed for another arming: its value was taken before it is written again.
+    /// Claims a timer for another arming: its old value was taken before a new one is written.
     claim: Acquire, [taken, revoked, finish, "the releases in `Record::abandon` and `Record::reset`"], "S4", [ClaimRelaxed];
-    /// A timer is armed: its value and its schedule are seen.
+    /// Arms a timer. Publishes its value and its schedule.
     arm: Release, [find, cancel, lock, "the acquire in `schedule`"], "S3", [ArmRelaxed];
-    /// A canceller's look: if the timer is armed, its value is seen; if it has fired, what its callback did.
+    /// A canceller's first load. If the timer is armed, the value is visible; if it has fired, what the callback did.
     find: Acquire, [arm, reset, begin, finish_beat, finish], "S3", [FindRelaxed];
-    /// A canceller's exchange. Beats may have come and gone since its look, and the state be the same again.
+    /// A canceller's exchange. Since its first load, beats may have come and gone, and the state may be the same again.
     cancel: Acquire, [arm, reset, finish_beat], "S3", [CancelRelaxed];
-    /// A canceller has taken the value.
+    /// Follows the canceller's taking of the value.
     taken: Release, [claim], "S4", [TakenRelaxed];
-    /// The owner has taken a revoked value.
+    /// Follows the owner's taking of a revoked value.
     revoked: Release, [claim], "S4", [RevokedRelaxed];
-    /// A callback has run.
+    /// Follows a callback. Publishes what it did.
     finish: Release, [claim, find], "S4", [FinishRelaxed];
-    /// A callback of a periodic timer has run, and the value is back.
+    /// Follows a callback of a periodic timer. Publishes the value, which has been put back.
     finish_beat: Release, [find, cancel, lock], "S3", [FinishRelaxed];
-    /// A callback begins: whoever sees it running sees in which thread.
+    /// Begins a callback. Publishes on which thread it runs.
     begin: Release, [find], "S14", [BeginRelaxed];
-    /// A timer is about to be reset: its flags are seen, and what an earlier reset has written comes before what this one does.
+    /// Locks a timer for a reset. Its flags are visible, and the writes of an earlier reset happen before those of this
+    /// one.
     lock: Acquire, [arm, reset, finish_beat], "S12", [LockRelaxed];
-    /// A timer was reset: its schedule is seen, and its value, as before.
+    /// Ends a reset. Publishes the schedule and, still, the value.
     reset: Release, [find, cancel, lock, "the acquire in `schedule`"], "S12", [ResetRelaxed];
-    /// A callback has ended that somebody waits for.
+    /// Counts the end of a callback that a canceller waits for.
     end: Release, [await_end], "S14", [EndRelaxed];
-    /// Whoever is about to wait for it: if it is counted here, its end is seen.
+    /// Reads the count before a canceller waits. If an end is counted here, the state after it is visible.
     await_end: Acquire, [end], "S14", [EndRelaxed];
-    /// The owner is about to sleep: its alarm is seen.
+    /// Announces that the owner will sleep. Publishes its alarm.
     sleep: Release, [rouse], "S13", [SleepRelaxed];
-    /// Whoever rouses the owner has the alarm.
+    /// Wakes the owner. The alarm is visible.
     rouse: Acquire, [sleep], "S13", [RouseRelaxed];
-    /// The place of the alarm is empty again.
-    roused: Release, ["the acquire in `Home::sleep`"], "S13", [RousedRelaxed];
-    /// A source's ring: the slots were written.
+    /// Announces that the alarm was taken out.
+    roused: Release, ["the acquire in `Bed::lie_down`"], "S13", [RousedRelaxed];
+    /// Publishes slots that the source has written.
     publish: Release, ["the acquire in `Sink::peek`"], "S5", [PublishRelaxed];
-    /// A source's ring: the slots were emptied.
+    /// Gives back slots that the owner has emptied.
     give_back: Release, ["the acquire in `Source::has_room`"], "S5", [RoomRelaxed];
-    /// A record is pushed on the stack of hints: its link is seen.
+    /// Pushes a record on the stack of hints. Publishes its link.
     hint: Release, ["the acquire in `Home::take_hints`"], "S8", [HintRelaxed];
 }

@@ -11,7 +11,7 @@
 //! | `change` | writes that depend on the present entry |
 //! | `sole` | access to a table that is not shared |
 //! | `store` | the part that outlives the table when a removed entry waits elsewhere |
-//! | `bin`, `scrap` | removed entries, and old arrays, on their way to being freed |
+//! | `bin`, `scrap` | removed entries, and old arrays, until they are freed |
 
 pub(crate) mod arena;
 pub(crate) mod array;

@@ -6,8 +6,8 @@ use super::{words, Bitset};
 
 /// A [`Bitset`] whose bits can be set, cleared, flipped and tested by several threads at once.
 ///
-/// The caller says what an operation orders, as with the standard library's atomics. Searches load word after word: what
-/// other threads change meanwhile is seen or not.
+/// The caller chooses the ordering of each operation, as with the standard library's atomics. Searches load word after
+/// word: they may or may not see changes of other threads meanwhile.
 ///
 /// ```
 /// use std::sync::atomic::Ordering;
@@ -40,7 +40,7 @@ impl AtomicBitset {
     #[track_caller]
     #[inline]
     fn place(&self, bit: usize) -> (&AtomicU64, u64) {
-        assert!(bit < self.bits, "bit {bit} of a bitset of {} bits", self.bits);
+        assert!(bit < self.bits, "bit {bit} is beyond the {} bits of the bitset", self.bits);
         (&self.words[bit / words::BITS], 1 << (bit % words::BITS))
     }
 
@@ -54,7 +54,7 @@ impl AtomicBitset {
         word.load(ordering) & mask != 0
     }
 
-    /// Sets a bit, by one read-modify-write; whether it was set before.
+    /// Sets a bit, by one read-modify-write. Returns whether it was set before.
     ///
     /// # Panics
     /// If it is beyond the size.
@@ -64,7 +64,7 @@ impl AtomicBitset {
         word.fetch_or(mask, ordering) & mask != 0
     }
 
-    /// Clears a bit, by one read-modify-write; whether it was set before.
+    /// Clears a bit, by one read-modify-write. Returns whether it was set before.
     ///
     /// # Panics
     /// If it is beyond the size.
@@ -74,7 +74,7 @@ impl AtomicBitset {
         word.fetch_and(!mask, ordering) & mask != 0
     }
 
-    /// Flips a bit, by one read-modify-write; whether it was set before.
+    /// Flips a bit, by one read-modify-write. Returns whether it was set before.
     ///
     /// # Panics
     /// If it is beyond the size.
@@ -84,7 +84,7 @@ impl AtomicBitset {
         word.fetch_xor(mask, ordering) & mask != 0
     }
 
-    /// The first bit that is set, of those from `from` on; none beyond the size.
+    /// The first bit that is set, at `from` or after it. `from` may be beyond the size.
     ///
     /// # Panics
     /// If the ordering is not one of a load.
@@ -96,7 +96,7 @@ impl AtomicBitset {
         })
     }
 
-    /// What it holds, word by word.
+    /// A copy, made word by word.
     ///
     /// # Panics
     /// If the ordering is not one of a load.
@@ -107,7 +107,7 @@ impl AtomicBitset {
 
 impl fmt::Debug for AtomicBitset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Relaxed: for people.
+        // Relaxed: for debug output.
         self.snapshot(Ordering::Relaxed).fmt(f)
     }
 }

@@ -10,12 +10,12 @@ use core::ops::{Bound, Range, RangeBounds};
 
 pub use atomic::AtomicBitset;
 
-/// A set of numbers below a size that it is made with, one bit each, that is searched by whole words of 64 bits.
+/// A set of numbers below a fixed size, one bit each, searched by words of 64 bits.
 ///
-/// What stands in front of a [`Wheel`](super::Wheel)'s levels is one such word each; this is the general form, for
-/// queues, slots, ports and the like. [`AtomicBitset`] can be shared.
+/// Each level of a [`Wheel`](super::Wheel) has one such word; this is the general form, for queues, slots, ports and
+/// the like. [`AtomicBitset`] can be shared.
 ///
-/// Numbers beyond the size are errors of the program, as with slices: operations panic.
+/// Operations on numbers beyond the size panic, as with slices.
 ///
 /// ```
 /// use stillpoint::timer::Bitset;
@@ -30,7 +30,7 @@ pub use atomic::AtomicBitset;
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Bitset {
-    /// Bits of the last word beyond the size are clear.
+    /// Bits of the last word that are beyond the size are clear.
     words: Box<[u64]>,
     bits: usize,
 }
@@ -52,7 +52,7 @@ impl Bitset {
     #[track_caller]
     #[inline]
     fn place(&self, bit: usize) -> (usize, u64) {
-        assert!(bit < self.bits, "bit {bit} of a bitset of {} bits", self.bits);
+        assert!(bit < self.bits, "bit {bit} is beyond the {} bits of the bitset", self.bits);
         (bit / words::BITS, 1 << (bit % words::BITS))
     }
 
@@ -68,7 +68,11 @@ impl Bitset {
             Bound::Excluded(&end) => end,
             Bound::Unbounded => self.bits,
         };
-        assert!(begin <= end && end <= self.bits, "range {begin}..{end} of a bitset of {} bits", self.bits);
+        assert!(
+            begin <= end && end <= self.bits,
+            "range {begin}..{end} is not within the {} bits of the bitset",
+            self.bits
+        );
         begin..end
     }
 
@@ -184,31 +188,31 @@ impl Bitset {
         self.next_clear(0)
     }
 
-    /// The first bit that is set, of those from `from` on; none beyond the size.
+    /// The first bit that is set, at `from` or after it. `from` may be beyond the size.
     #[inline]
     pub fn next_set(&self, from: usize) -> Option<usize> {
         words::find(&self.words, 0, from..self.bits)
     }
 
-    /// The first bit that is clear, of those from `from` on; none beyond the size.
+    /// The first bit that is clear, at `from` or after it. `from` may be beyond the size.
     #[inline]
     pub fn next_clear(&self, from: usize) -> Option<usize> {
         words::find(&self.words, u64::MAX, from..self.bits)
     }
 
-    /// The first bit that is set, from `from` on and then from 0.
+    /// The first bit that is set, searched from `from` on and then from 0.
     #[inline]
     pub fn next_set_around(&self, from: usize) -> Option<usize> {
         words::find_around(&self.words, 0, self.bits, from.min(self.bits))
     }
 
-    /// The first bit that is clear, from `from` on and then from 0.
+    /// The first bit that is clear, searched from `from` on and then from 0.
     #[inline]
     pub fn next_clear_around(&self, from: usize) -> Option<usize> {
         words::find_around(&self.words, u64::MAX, self.bits, from.min(self.bits))
     }
 
-    /// The bits that are set, in order. Complexity: by words and by bits that are set.
+    /// The bits that are set, in order. Complexity: proportional to the number of words and of bits that are set.
     ///
     /// ```
     /// use stillpoint::timer::Bitset;

@@ -1,4 +1,4 @@
-//! Every broken variant is shown by a model: a model that cannot fail proves nothing.
+//! A model catches each broken variant: a model that cannot fail proves nothing.
 
 #![cfg(stillpoint_busted)]
 
@@ -6,7 +6,7 @@ use super::waits::{DEADLOCK, ELSEWHERE, SLEPT};
 use super::{EARLY, ENDS, PILED_UP, UNORDERED};
 use crate::timer::busted::{self, Variant};
 
-/// Which model catches which variant, and how.
+/// The model that catches each variant, and its message.
 const CAUGHT: &[(Variant, &str, &str)] = &[
     (Variant::ClaimRelaxed, "ends::a_timer_is_armed_after_another_thread_has_cancelled_it", UNORDERED),
     (Variant::ArmRelaxed, "ends::a_timer_is_cancelled_while_it_is_armed", UNORDERED),

@@ -1,4 +1,4 @@
-//! Who ends a timer, and who arms it again.
+//! Threads that end a timer, and threads that arm it again.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use loom::thread;
 use super::{add, cancel, explore, run, turn, Object, Service, Watched, ENDS, PILED_UP};
 use crate::timer::{ArmErrorKind, Cause, Limit, Outcome, Schedule};
 
-/// The owner fires a timer while another thread cancels it, and a third one, too.
+/// The owner fires a timer while two other threads cancel it.
 #[test]
 fn cancel_against_expiry() {
     explore(3, || {
@@ -26,7 +26,7 @@ fn cancel_against_expiry() {
     });
 }
 
-/// A thread cancels what another one has just armed, and has the value that was armed.
+/// A thread cancels a timer that another thread has just armed, and gets its value.
 #[test]
 fn a_timer_is_cancelled_while_it_is_armed() {
     explore(3, || {
@@ -42,7 +42,7 @@ fn a_timer_is_cancelled_while_it_is_armed() {
     });
 }
 
-/// What is said to be armed, while another thread arms it, is there to be cancelled.
+/// If `is_armed` returns true while another thread arms the timer, the timer can be cancelled.
 #[test]
 fn a_timer_that_is_armed_is_cancelled() {
     explore(3, || {
@@ -59,7 +59,7 @@ fn a_timer_that_is_armed_is_cancelled() {
     });
 }
 
-/// Who is told that a timer is armed already can cancel it, or somebody else has done so.
+/// A thread that gets the error `Armed` can cancel the timer.
 #[test]
 fn a_timer_that_is_not_armed_twice_is_there_to_be_cancelled() {
     explore(3, || {
@@ -78,7 +78,7 @@ fn a_timer_that_is_not_armed_twice_is_there_to_be_cancelled() {
     });
 }
 
-/// A timer is cancelled by one thread, and armed again by another one as soon as it can be.
+/// One thread cancels a timer, and another thread arms it again as soon as possible.
 #[test]
 fn a_timer_is_armed_after_another_thread_has_cancelled_it() {
     explore(3, || {
@@ -95,7 +95,7 @@ fn a_timer_is_armed_after_another_thread_has_cancelled_it() {
     });
 }
 
-/// A timer that has fired is armed again by another thread.
+/// Another thread arms a timer that has fired.
 #[test]
 fn a_timer_is_armed_after_it_has_fired() {
     explore(3, || {
@@ -108,7 +108,7 @@ fn a_timer_is_armed_after_it_has_fired() {
         let thread = thread::spawn(move || {
             let added = add(&mut mailbox, &source, 1);
             if added == 1 {
-                // What the callback did is before this.
+                // Ordered after what the callback did.
                 seen.write();
             }
             added
@@ -129,7 +129,7 @@ fn a_timer_is_armed_after_it_has_fired() {
     });
 }
 
-/// Who is told that a timer has fired sees what its callback did.
+/// A canceller that gets `Fired` sees what the callback did.
 #[test]
 fn a_callback_has_run_when_a_cancellation_says_so() {
     explore(3, || {
@@ -152,7 +152,7 @@ fn a_callback_has_run_when_a_cancellation_says_so() {
     });
 }
 
-/// The same for whoever revokes it.
+/// The same for a thread that revokes the timer.
 #[test]
 fn a_callback_has_run_when_a_revocation_says_so() {
     explore(3, || {
@@ -179,7 +179,7 @@ fn a_callback_has_run_when_a_revocation_says_so() {
     });
 }
 
-/// Two threads revoke a timer that is due: it has one end, and comes to the owner once.
+/// Two threads revoke a timer that is due: it has one end, and the owner gets it once.
 #[test]
 fn two_threads_revoke_a_timer() {
     explore(3, || {
@@ -222,7 +222,7 @@ fn a_timer_is_armed_after_the_owner_has_ended_it() {
     });
 }
 
-/// A periodic timer is cancelled while it beats.
+/// A thread cancels a periodic timer during a beat.
 #[test]
 fn cancel_against_a_beat() {
     explore(3, || {
@@ -250,7 +250,7 @@ fn cancel_against_a_beat() {
     });
 }
 
-/// The service goes while another thread adds and cancels.
+/// The service is dropped while another thread adds and cancels.
 #[test]
 fn a_service_goes() {
     explore(3, || {
@@ -268,7 +268,7 @@ fn a_service_goes() {
     });
 }
 
-/// A service hands its values out while another thread adds: each has one end.
+/// A service is closed while another thread adds: each value has one end.
 #[test]
 fn a_service_closes_beside_an_addition() {
     explore(3, || {

@@ -1,11 +1,11 @@
-//! What goes from thread to thread: messages in rings, and hints.
+//! Messages in rings, and hints.
 
 use loom::thread;
 
 use super::{add, cancel, explore, run, turn, Object, Service, EARLY, ENDS, PILED_UP};
 use crate::timer::{Limit, Schedule};
 
-/// The owner sees what the source wrote, whether the timer was cancelled or not.
+/// The owner sees what the source wrote.
 #[test]
 fn a_mailbox_hands_over() {
     explore(3, || {
@@ -21,7 +21,7 @@ fn a_mailbox_hands_over() {
     });
 }
 
-/// A ring with one place is used twice, by two timers.
+/// Two timers use the only place of a ring, one after the other.
 #[test]
 fn a_place_in_the_ring_is_used_again() {
     explore(3, || {
@@ -37,7 +37,7 @@ fn a_place_in_the_ring_is_used_again() {
     });
 }
 
-/// A mailbox is made and dropped while the owner looks for mailboxes: what it has sent arrives.
+/// A mailbox is made and dropped while the owner looks for mailboxes: its message arrives.
 #[test]
 fn a_mailbox_is_made_beside_the_owner() {
     explore(3, || {
@@ -54,7 +54,7 @@ fn a_mailbox_is_made_beside_the_owner() {
         drop(mailbox);
         let mut first = 0;
         turn();
-        // Not done when the mailbox is just being made.
+        // May be `More`, while the mailbox is being made.
         let _ = service.run(1, Limit::NONE, |_, _| first += 1);
         let added = thread.join().unwrap();
         let (second, _) = run(&mut service, 2);
@@ -62,8 +62,8 @@ fn a_mailbox_is_made_beside_the_owner() {
     });
 }
 
-/// The message of a cancelled arming comes while a periodic timer beats, from a mailbox that is served before that of the
-/// present arming: no beat comes twice.
+/// The message of a cancelled arming comes while a periodic timer beats. It comes from a mailbox that is served before
+/// that of the present arming. No beat comes twice.
 #[test]
 fn a_late_message_rewinds_no_beat() {
     explore(3, || {
@@ -96,7 +96,7 @@ fn a_late_message_rewinds_no_beat() {
     });
 }
 
-/// What is revoked comes to the owner, once.
+/// The owner gets a revoked timer once.
 #[test]
 fn a_revoked_timer_comes_to_the_owner() {
     explore(3, || {
@@ -115,7 +115,7 @@ fn a_revoked_timer_comes_to_the_owner() {
     });
 }
 
-/// A timer is armed and cancelled twice beside the owner: nothing of it stays in the wheel.
+/// A timer is armed and cancelled twice while the owner runs: no entry stays in the wheel.
 #[test]
 fn a_hint_is_not_lost() {
     explore(5, || {
@@ -136,7 +136,7 @@ fn a_hint_is_not_lost() {
     });
 }
 
-/// The same with a hint that the owner takes in time: it must see the cancellation that the hint is about.
+/// The same for the hints of two threads: an owner that takes a hint must see its cancellation.
 #[test]
 fn two_threads_give_hints() {
     explore(4, || {
@@ -154,8 +154,8 @@ fn two_threads_give_hints() {
     });
 }
 
-/// A timer is cancelled and armed with a later deadline while the owner takes it in: it has either deadline, and that of
-/// its value.
+/// A timer is cancelled and armed with another deadline while the owner takes it in. It fires at the deadline of the
+/// value it has.
 #[test]
 fn a_deadline_is_that_of_its_arming() {
     explore(3, || {
@@ -174,7 +174,7 @@ fn a_deadline_is_that_of_its_arming() {
     });
 }
 
-/// The same with a later deadline, which is not taken for the earlier one, and a period, which is not taken for none.
+/// The same with a later deadline and a period: the schedule is not mixed from two armings.
 #[test]
 fn a_schedule_is_not_one_of_two_armings() {
     explore(3, || {
@@ -206,7 +206,7 @@ fn a_schedule_is_not_one_of_two_armings() {
     });
 }
 
-/// A burst that finds the mailbox full has shown the owner what is in it.
+/// A burst that finds the mailbox full has published its messages.
 #[test]
 fn a_burst_goes_on_when_the_owner_has_made_room() {
     explore(3, || {
@@ -228,7 +228,7 @@ fn a_burst_goes_on_when_the_owner_has_made_room() {
     });
 }
 
-/// A timer is reset while the owner takes it in and another thread cancels it: it has one end, and is not early.
+/// A timer is reset while the owner takes it in and another thread cancels it: it has one end, and does not fire early.
 #[test]
 fn a_reset_against_a_cancellation_and_an_expiry() {
     explore(3, || {
@@ -254,7 +254,7 @@ fn a_reset_against_a_cancellation_and_an_expiry() {
     });
 }
 
-/// Two threads reset a timer, which keeps its value; one of them goes through at least.
+/// Two threads reset a timer, which keeps its value. At least one of them succeeds.
 #[test]
 fn two_threads_reset_a_timer() {
     explore(3, || {
@@ -281,7 +281,7 @@ fn two_threads_reset_a_timer() {
     });
 }
 
-/// Whoever resets a timer sees how it was armed: a periodic one stays so.
+/// A thread that resets a timer sees how it was armed: a periodic timer stays periodic.
 #[test]
 fn a_reset_keeps_the_period() {
     explore(3, || {
@@ -304,7 +304,7 @@ fn a_reset_keeps_the_period() {
     });
 }
 
-/// The thread that resets comes too late, and lets go of the timer; it is armed again by another one meanwhile.
+/// A reset comes too late and releases its lock; another thread arms the timer again meanwhile.
 #[test]
 fn a_late_reset_does_not_write_to_a_later_arming() {
     explore(3, || {
@@ -319,7 +319,7 @@ fn a_late_reset_does_not_write_to_a_later_arming() {
             beside.reset(&other, 1).is_ok()
         });
         let cancelled = cancel(&timer);
-        // Refused while the other thread is at it.
+        // Refused while the other thread has the lock.
         let armed = add(&mut mailbox, &timer, 7);
         let was_reset = resetter.join().unwrap();
         let mut fired = 0;

@@ -14,19 +14,19 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Cause, Limit, Mailbox, Outcome, SharedTimer, TimerService};
 
-/// What loom says when two accesses are not ordered.
+/// Loom's message when two accesses are not ordered.
 const UNORDERED: &str = "Causality violation";
-/// What a model says when a timer has two ends, or none.
+/// A model's message when a timer has two ends, or none.
 const ENDS: &str = "a timer does not have one end";
-/// What a model says when a timer fires before its deadline.
+/// A model's message when a timer fires before its deadline.
 const EARLY: &str = "a timer is early";
-/// What a model says when a cancelled timer stays in the wheel.
+/// A model's message when a cancelled timer stays in the wheel.
 const PILED_UP: &str = "a cancelled timer is still there";
 
-/// A value that loom watches, with the deadline that it was armed with.
+/// A value whose accesses loom watches. It holds the deadline it was armed with.
 struct Object(UnsafeCell<u64>);
 
-// SAFETY: written by `new` and by `drop` alone; that both are ordered with every read is what the models check.
+// SAFETY: written only by `new` and `drop`; the models check that both are ordered with every read.
 unsafe impl Send for Object {}
 
 impl Object {
@@ -54,10 +54,10 @@ loom::lazy_static! {
     static ref TURNS: AtomicUsize = AtomicUsize::new(0);
 }
 
-/// Lets loom try the operation that follows before and after those of the other threads.
+/// Lets loom run the next operation before and after those of the other threads.
 ///
-/// It looks at the last access to an atomic alone: a thread that loads and then exchanges has made the last access itself,
-/// so that loom would not try the exchange before another thread's earlier load.
+/// Loom considers only the last access to an atomic. A thread that loads and then exchanges has made the last access
+/// itself, so loom would not try the exchange before another thread's earlier load.
 fn turn() {
     // Relaxed: orders nothing.
     TURNS.fetch_add(1, Ordering::Relaxed);
@@ -73,7 +73,7 @@ fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// Runs the service at a time, and returns how many have fired and how many were revoked.
+/// Runs the service at a time. Returns how many timers have fired, and how many were revoked.
 fn run(service: &mut Service, now: u64) -> (usize, usize) {
     let (mut fired, mut revoked) = (0, 0);
     turn();
@@ -95,7 +95,7 @@ fn run(service: &mut Service, now: u64) -> (usize, usize) {
     (fired, revoked)
 }
 
-/// Whether the timer was cancelled by this call; its value is looked at then.
+/// 1 if this call cancelled the timer, otherwise 0. Reads the value.
 fn cancel(timer: &Timer) -> usize {
     turn();
     match timer.cancel() {
@@ -112,10 +112,10 @@ fn add(mailbox: &mut Mailbox<Object>, timer: &Timer, deadline: u64) -> usize {
     usize::from(mailbox.add(timer, deadline, Object::new(deadline)).is_ok())
 }
 
-/// Something that is written by two threads in turn.
+/// A value that two threads write in turn.
 struct Watched(Arc<Object>);
 
-// SAFETY: that the writes are ordered is what the model checks.
+// SAFETY: the models check that the writes are ordered.
 unsafe impl Send for Watched {}
 
 impl Watched {

@@ -1,4 +1,4 @@
-//! Who waits: a canceller for a callback, and the owner for messages.
+//! Waiting: a canceller for a callback, and the owner for messages.
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -9,14 +9,14 @@ use loom::thread;
 use super::{add, explore, run, turn, Object, Service, Watched, ENDS};
 use crate::timer::{Limit, Outcome, Sleep};
 
-/// What a model says when an owner sleeps although there is a message.
+/// A model's message when an owner sleeps although there is a message.
 pub(super) const SLEPT: &str = "the owner sleeps through a message";
-/// What loom says when nobody goes on.
+/// Loom's message when no thread can go on.
 pub(super) const DEADLOCK: &str = "deadlock";
-/// What a model says when a canceller is told that it is in a callback in which it is not.
+/// A model's message when `cancel_wait` returns `Running` outside the callback.
 pub(super) const ELSEWHERE: &str = "the callback does not run in this thread";
 
-/// Whoever waits for a callback sees what it did, is not told that it runs, and goes on.
+/// A thread that waits for a callback sees what the callback did, does not get `Running`, and goes on.
 #[test]
 fn a_cancellation_waits_for_the_callback() {
     explore(3, || {
@@ -46,7 +46,7 @@ fn a_cancellation_waits_for_the_callback() {
     });
 }
 
-/// The service has moved: the thread that it came from is not taken for the one that runs the callback.
+/// The service has moved to another thread: the old thread is not taken for the one that runs the callback.
 #[test]
 fn a_canceller_is_not_taken_for_the_owner() {
     explore(3, || {
@@ -65,7 +65,7 @@ fn a_canceller_is_not_taken_for_the_owner() {
     });
 }
 
-/// A waker that says that it was woken.
+/// A waker that records that it was used.
 struct Bell {
     rung: AtomicBool,
     object: Object,
@@ -77,7 +77,7 @@ unsafe impl Sync for Bell {}
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
         self.object.deadline();
-        // Relaxed: what was published is ordered by the service's own protocol.
+        // Relaxed: the service's own protocol orders everything else.
         self.rung.store(true, Ordering::Relaxed);
     }
 }
@@ -93,7 +93,7 @@ fn an_owner_does_not_sleep_through_a_message() {
         let mut service = Service::new(0).sleeping();
         let timer = service.remote().timer();
         let mut mailbox = service.remote().mailbox(2);
-        // So that the owner knows the ring.
+        // Makes the ring known to the owner.
         run(&mut service, 0);
         let source = thread::spawn(move || add(&mut mailbox, &timer, 1));
         let bell = bell();
@@ -106,7 +106,7 @@ fn an_owner_does_not_sleep_through_a_message() {
     });
 }
 
-/// The same for a revocation, whose callback is waited for, and a mailbox that is made meanwhile.
+/// The same for a revocation, whose callback must run.
 #[test]
 fn an_owner_does_not_sleep_through_a_revocation() {
     explore(3, || {
@@ -127,7 +127,7 @@ fn an_owner_does_not_sleep_through_a_revocation() {
     });
 }
 
-/// The alarm is one thread's at a time: the owner's, which sleeps twice, or that of whoever rouses it.
+/// Only one thread has the alarm at a time: the owner, which sleeps twice, or a thread that wakes it.
 #[test]
 fn an_owner_that_sleeps_again_has_another_alarm() {
     explore(3, || {

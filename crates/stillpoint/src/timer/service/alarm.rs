@@ -1,7 +1,8 @@
-//! How an owner that sleeps between its calls is woken.
+//! Wakes an owner that sleeps between its calls.
 //!
-//! A word says until when the owner sleeps, or that it is awake. Whoever changes the word from a time to ROUSING owns the alarm, and
-//! sets the word to AWAKE when the place of the alarm is empty again. The owner puts an alarm there only while it is awake.
+//! A word holds the time until which the owner sleeps, or AWAKE. The thread that changes the word from a time to
+//! ROUSING owns the alarm; it takes the alarm out, and then sets the word to AWAKE. The owner stores an alarm only
+//! while it is awake.
 
 use std::fmt;
 #[cfg(unix)]
@@ -17,7 +18,7 @@ use crate::timer::orders;
 use stillpoint_sys::sync::atomic::{fence, AtomicU64, Ordering};
 use stillpoint_sys::sync::UnsafeCell;
 
-/// How a service's thread is woken when it sleeps: see [`TimerService::sleep`](super::TimerService::sleep).
+/// How to wake a service's thread that sleeps: see [`TimerService::sleep`](super::TimerService::sleep).
 ///
 /// ```
 /// use stillpoint::timer::Alarm;
@@ -28,13 +29,13 @@ use stillpoint_sys::sync::UnsafeCell;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Alarm {
-    /// It is parked: a futex on Linux.
+    /// Unparks the thread: a futex on Linux.
     Thread(Thread),
-    /// It is a task.
+    /// Wakes a task.
     Task(Waker),
-    /// It waits for an eventfd, to which the number one is added: for threads that wait in `epoll`. Any other descriptor that
-    /// takes eight bytes works as well, if it does not block: one that takes nothing just now (a full pipe, a counter at its end)
-    /// already has something to read.
+    /// Adds 1 to an eventfd, for threads that wait in `epoll`. Any other descriptor to which eight bytes can be written
+    /// works as well, if it does not block. If the write fails since it is full (a pipe, or a counter at its maximum),
+    /// there is something to read already.
     #[cfg(unix)]
     Event(Arc<OwnedFd>),
 }
@@ -45,7 +46,7 @@ impl Alarm {
             Self::Thread(thread) => thread.unpark(),
             Self::Task(waker) => waker.wake(),
             #[cfg(unix)]
-            // An error says that there is already something to read, or that nobody can read.
+            // An error means that there is something to read already, or that there is no reader.
             Self::Event(event) => _ = rustix::io::write(&*event, &1u64.to_ne_bytes()),
         }
     }
@@ -74,17 +75,17 @@ impl From<Arc<OwnedFd>> for Alarm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[must_use = "a thread that does not sleep has to run its service again"]
 pub enum Sleep {
-    /// Not at all: there is something to do, or another thread is just waking this one.
+    /// Not at all: there is something to do, or another thread is waking this one.
     Not,
-    /// Until this time, in ticks of the wheel, or until the alarm.
+    /// Until this time, in ticks of the wheel, or until the alarm wakes the thread.
     Until(u64),
-    /// Until the alarm: there is no timer.
+    /// Until the alarm wakes the thread: there is no timer.
     Forever,
 }
 
 const AWAKE: u64 = 0;
 const ROUSING: u64 = 1;
-/// Earlier times count as this one: at worst the owner is woken in vain.
+/// Earlier times are raised to this one: at worst the owner is woken in vain.
 const FIRST: u64 = 2;
 
 /// Whether the owner sleeps, and its alarm.
@@ -93,11 +94,11 @@ pub(super) struct Bed {
     alarm: UnsafeCell<Option<Alarm>>,
 }
 
-// SAFETY: the alarm is the owner's while the word says AWAKE, and otherwise that of whoever has changed the word from a time:
-// see `lie_down`, `rise` and `rouse`. Alarms can be sent.
+// SAFETY: while the word is AWAKE, only the owner accesses the alarm; otherwise only the thread that has changed the
+// word from a time does: see `lie_down`, `rise` and `rouse_beyond`. Alarms can be sent.
 unsafe impl Sync for Bed {}
 
-// The alarm is put there and taken as a whole.
+// The alarm is stored and taken as a whole.
 impl RefUnwindSafe for Bed {}
 
 impl fmt::Debug for Bed {
@@ -111,17 +112,18 @@ impl Bed {
         Self { until: AtomicU64::new(AWAKE), alarm: UnsafeCell::new(None) }
     }
 
-    /// The owner announces that it sleeps; it looks for messages after this. Returns false if somebody is just rousing it.
+    /// The owner announces that it will sleep; afterwards it checks for messages. Returns false if another thread is
+    /// waking it.
     pub(super) fn lie_down(&self, until: u64, alarm: Alarm) -> bool {
-        // Acquire: pairs with the release in `rouse`: the place is empty.
+        // Acquire: pairs with the release in `rouse_beyond`, which comes after the alarm was taken out.
         if self.until.load(Ordering::Acquire) != AWAKE {
             return false;
         }
-        // SAFETY: the word says AWAKE, and only the owner, which this is, changes that.
+        // SAFETY: the word is AWAKE, and only the owner, which calls this, changes it from that.
         self.alarm.with_mut(|place| unsafe { *place = Some(alarm) });
         self.until.store(until.max(FIRST), orders::sleep());
         if !busted::is(Variant::SleepUnfenced) {
-            // SeqCst: pairs with the same in `rouse`: either the owner sees the message, or the source of the message sees that the
+            // SeqCst: pairs with the fence in `rouse`: either the owner sees the message, or the sender sees that the
             // owner sleeps.
             fence(Ordering::SeqCst);
         }
@@ -130,26 +132,26 @@ impl Bed {
 
     /// The owner is awake.
     pub(super) fn rise(&self) {
-        // Relaxed: the owner has put the alarm there itself.
+        // Relaxed: the owner has stored the alarm itself.
         let until = self.until.load(Ordering::Relaxed);
         let is_mine = until >= FIRST
             // Relaxed, both: as above.
             && self.until.compare_exchange(until, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_mine {
-            // SAFETY: the word was a time, and says AWAKE now: nobody else uses the place of the alarm.
+            // SAFETY: this thread changed the word from a time, so only it accesses the alarm.
             let alarm = self.alarm.with_mut(|place| unsafe { (*place).take() });
             drop(alarm);
         }
     }
 
-    /// After a message: wakes the owner if it sleeps beyond this time.
+    /// Wakes the owner if it sleeps beyond `deadline`. Called after a message.
     fn rouse_beyond(&self, deadline: u64) {
-        // Relaxed: the fence orders; the exchange acquires.
+        // Relaxed: the fence in `rouse` orders this load, and the exchange is an acquire.
         let mut until = self.until.load(Ordering::Relaxed);
         while until >= FIRST && deadline < until {
             match self.until.compare_exchange(until, ROUSING, orders::rouse(), Ordering::Relaxed) {
                 Ok(_) => {
-                    // SAFETY: whoever has changed the word from a time owns the place of the alarm.
+                    // SAFETY: this thread changed the word from a time, so only it accesses the alarm.
                     let alarm = self.alarm.with_mut(|place| unsafe { (*place).take() });
                     self.until.store(AWAKE, orders::roused());
                     if let Some(alarm) = alarm {

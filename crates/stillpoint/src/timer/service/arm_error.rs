@@ -2,7 +2,7 @@ use std::fmt;
 
 use super::record::Occupied;
 
-/// A timer was not armed; [`into_inner`](ArmError::into_inner) hands its value back.
+/// A timer was not armed. [`into_inner`](ArmError::into_inner) hands its value back.
 ///
 /// ```
 /// use stillpoint::timer::{ArmErrorKind, TimerService};
@@ -27,15 +27,16 @@ pub struct ArmError<T> {
 pub enum ArmErrorKind {
     /// The mailbox, or the wheel of the service, is at its limit.
     Full,
-    /// The timer is armed already: it is to be cancelled first.
+    /// The timer is armed already. Cancel it first.
     Armed,
-    /// Its callback runs, or another thread is just arming, resetting or cancelling it, or the owner has not seen to its revocation yet.
+    /// Its callback is running; or another thread is arming, resetting or cancelling it; or the owner has not processed
+    /// its revocation yet.
     Busy,
     /// Its service is gone.
     Gone,
     /// It belongs to another service.
     Foreign,
-    /// It is not armed, so that it cannot be reset: it has fired, or was cancelled.
+    /// It cannot be reset, since it is not armed: it has fired, or was cancelled.
     AtRest,
 }
 
@@ -49,7 +50,7 @@ impl<T> ArmError<T> {
         self.kind
     }
 
-    /// The value that the timer was to have.
+    /// The value that was not used.
     pub fn into_inner(self) -> T {
         self.value
     }
@@ -72,11 +73,11 @@ impl fmt::Display for ArmErrorKind {
             Self::Full => "there is no room: let the service's thread process its mailbox, or make it larger",
             Self::Armed => "the timer is armed already: cancel it first",
             Self::Busy => {
-                "the timer's callback runs, or another thread is arming or cancelling it: try again later"
+                "the timer's callback is running, or another thread is arming or cancelling it: try again later"
             }
-            Self::Gone => "the timer's service is gone: make a timer of another one",
-            Self::AtRest => "the timer has fired, or was cancelled: arm it, with a value",
-            Self::Foreign => "the timer belongs to another service: use a mailbox of that",
+            Self::Gone => "the timer's service is gone: make a timer of another service",
+            Self::AtRest => "the timer has fired, or was cancelled: arm it with a value",
+            Self::Foreign => "the timer belongs to another service: use a mailbox of that service",
         })
     }
 }

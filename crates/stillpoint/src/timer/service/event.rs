@@ -1,7 +1,7 @@
 use super::shared::SharedTimer;
 use crate::timer::wheel::{Key, Lent};
 
-/// What a service calls back with: a timer, and why.
+/// The argument of a service's callback: a timer, and the cause.
 #[derive(Debug)]
 pub struct Event<'a, T> {
     pub(super) cause: Cause,
@@ -22,7 +22,7 @@ pub(super) enum Which<'a, T> {
 pub enum Cause {
     /// The timer has fired.
     Expired,
-    /// It was cancelled by [`SharedTimer::revoke`], and its value was left to the owner.
+    /// [`SharedTimer::revoke`] cancelled the timer, and left its value to the owner.
     Revoked,
 }
 
@@ -33,19 +33,19 @@ impl<T> Event<'_, T> {
         self.cause
     }
 
-    /// When the timer was to fire.
+    /// The deadline of the timer.
     #[inline]
     pub fn deadline(&self) -> u64 {
         self.deadline
     }
 
-    /// Beats of a periodic timer that are left out since they were missed altogether.
+    /// The number of beats of a periodic timer that were missed and are skipped.
     #[inline]
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// Whether the timer is armed again: it is until it is cancelled.
+    /// Whether the timer is periodic: it stays armed until it is cancelled.
     #[inline]
     pub fn is_periodic(&self) -> bool {
         self.value.is_lent()
@@ -60,7 +60,7 @@ impl<T> Event<'_, T> {
         }
     }
 
-    /// The shared timer, if it is one.
+    /// The shared timer, if the timer is shared.
     #[inline]
     pub fn timer(&self) -> Option<&SharedTimer<T>> {
         match self.which {
@@ -75,7 +75,7 @@ impl<T> Event<'_, T> {
         self.value.get_mut()
     }
 
-    /// The value of a timer that does not fire again; that of a periodic one stays with it.
+    /// The value, unless the timer is periodic: then it stays with the timer.
     #[inline]
     pub fn into_value(self) -> Option<T> {
         self.value.into_given()

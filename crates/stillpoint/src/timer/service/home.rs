@@ -1,8 +1,9 @@
-//! What all handles of a service share: the hints of cancelled timers, and the rings that are to be served.
+//! The state that all handles of a service share: hints about cancelled timers, and rings that the owner does not know
+//! yet.
 //!
-//! The hints are a stack, linked through the records, that the owner takes as a whole. A record is on it once at most: its
-//! mark says so. The stack of a service that is gone is closed for good, so that records and service do not keep each
-//! other alive.
+//! The hints are a stack, linked through the records, that the owner takes as a whole. A mark in each record keeps it
+//! from being on the stack twice. The stack of a service that is gone is closed for good, so that records and service
+//! do not keep each other alive.
 
 use std::sync::{Arc, PoisonError, TryLockError};
 
@@ -23,15 +24,15 @@ pub(super) struct Home<T> {
     rings: Mutex<Option<Vec<Sink<T>>>>,
     /// Whether there are such rings.
     has_rings: AtomicBool,
-    /// The thread that runs callbacks, or did the last time.
+    /// The thread that runs callbacks, or ran them last.
     runner: CachePadded<AtomicUsize>,
-    /// Callbacks that have ended while somebody waited for it: a futex.
+    /// Count of callbacks that have ended while a canceller waited: a futex.
     ended: AtomicU32,
-    /// Of a service that sleeps between its calls.
+    /// Only in a service that sleeps between its calls.
     pub(super) bed: Option<Bed>,
 }
 
-/// Not a record: stands on top of a stack that is closed.
+/// Not a record: the top of a closed stack.
 fn closed<T>() -> *mut Record<T> {
     std::ptr::without_provenance_mut(std::mem::align_of::<Record<T>>())
 }
@@ -48,7 +49,7 @@ impl<T> Home<T> {
         }
     }
 
-    /// Wakes the owner if it sleeps until this time or longer. The owner then sees what the caller has published before.
+    /// Wakes the owner if it sleeps beyond `deadline`. The owner then sees what the caller published before.
     #[inline]
     pub(super) fn rouse(&self, deadline: u64) {
         if let Some(bed) = &self.bed {
@@ -56,29 +57,29 @@ impl<T> Home<T> {
         }
     }
 
-    /// Whether all work for the owner is in the rings that it knows.
+    /// Whether there are neither unknown rings nor hints.
     pub(super) fn is_quiet(&self) -> bool {
-        // Relaxed: ordered by the fence in `Bed::sleep`.
+        // Relaxed: ordered by the fence in `Bed::lie_down`.
         !self.has_rings.load(Ordering::Relaxed) && self.has_no_hints()
     }
 
-    /// The calling thread, of this name, is about to run a callback.
+    /// Stores that the calling thread, whose number is `me`, is about to run a callback.
     #[inline]
     pub(super) fn run_in(&self, me: usize) {
-        // Relaxed, both: whoever sees that a callback has begun sees this. It is rarely another thread than before, so the line is
-        // written to only if the name differs.
+        // Relaxed, both: the release that begins a callback publishes this. The thread rarely changes, so the cache
+        // line is written only if the number differs.
         if self.runner.load(Ordering::Relaxed) != me {
             self.runner.store(me, Ordering::Relaxed);
         }
     }
 
-    /// Whether a callback that runs does so in the calling thread.
+    /// Whether the running callback runs on the calling thread.
     pub(super) fn runs_here(&self) -> bool {
-        // Relaxed: the caller has seen by an acquire that a callback had begun. Only this thread stores its own name.
+        // Relaxed: the caller has seen by an acquire that a callback has begun. Only this thread stores its own number.
         self.runner.load(Ordering::Relaxed) == thread_handle()
     }
 
-    /// How many callbacks have ended that somebody waited for.
+    /// The count of callbacks that have ended while a canceller waited.
     pub(super) fn ended(&self) -> u32 {
         self.ended.load(orders::await_end())
     }
@@ -91,12 +92,12 @@ impl<T> Home<T> {
         wake_all(&self.ended);
     }
 
-    /// Sleeps until another one has ended. It may return early.
+    /// Sleeps while the count is `seen`. May return early.
     pub(super) fn await_end(&self, seen: u32) {
         wait(&self.ended, seen, None);
     }
 
-    /// Makes a ring that the owner will serve; one that is closed when the service is gone.
+    /// Makes a ring that the owner will serve. The ring is closed if the service is gone.
     pub(super) fn ring(&self, capacity: usize) -> Source<T> {
         let (source, sink) = ring(capacity);
         let refused = match &mut *self.rings.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -109,14 +110,14 @@ impl<T> Home<T> {
         if let Some(sink) = refused {
             sink.close();
         }
-        // Relaxed: the lock orders the rings; this says when to look. It comes after the ring, and `take_rings` clears it
-        // before it looks: a ring that is missed there is announced after that.
+        // Relaxed: the lock orders the rings; the flag only says when to look. It is set after the ring was pushed, and
+        // `take_rings` clears it before it looks. So a ring that `take_rings` misses is announced afterwards.
         self.has_rings.store(true, Ordering::Relaxed);
         source
     }
 
-    /// Takes the rings that were made since; whether there may be more. It waits for nobody: when another thread is just
-    /// making one, all are left for the next time.
+    /// Takes the new rings. Returns whether there may be more. Never waits: while another thread is making a ring, all
+    /// new rings are left for the next call.
     #[inline]
     pub(super) fn take_rings(&self, into: &mut Vec<Sink<T>>) -> bool {
         // Relaxed: as above.
@@ -127,7 +128,7 @@ impl<T> Home<T> {
         self.has_rings.store(false, Ordering::Relaxed);
         let mut rings = match self.rings.try_lock() {
             Ok(rings) => rings,
-            // What is in it is whole after a panic, too.
+            // The list is valid after a panic, too.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
                 // Relaxed: as above.
@@ -139,28 +140,28 @@ impl<T> Home<T> {
         false
     }
 
-    /// No ring is made for the owner any more: those that it does not know.
+    /// Closes the list: later rings are refused. Returns the rings that the owner does not know.
     pub(super) fn close_rings(&self) -> Vec<Sink<T>> {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
     }
 
-    /// Tells the owner that a timer was cancelled.
+    /// Gives the owner the hint that a timer was cancelled.
     pub(super) fn hint(&self, record: &Arc<Record<T>>) {
-        // AcqRel: pairs with the same in `Hints::pop`: either the owner, clearing the mark later, sees the cancellation,
-        // or the mark is clear here.
+        // AcqRel: pairs with the exchange in `Hints::pop`. If the mark is set here, the owner clears it later, and then
+        // sees the cancellation. Otherwise the mark is clear, and the record is pushed.
         if record.hinted.swap(true, Ordering::AcqRel) {
             return;
         }
         let pushed = Arc::into_raw(Arc::clone(record)).cast_mut();
-        // Relaxed: the operation below orders.
+        // Relaxed: the exchange below publishes.
         let mut top = self.hints.load(Ordering::Relaxed);
         loop {
             if top == closed() {
-                // SAFETY: it was made from an `Arc` above, and nobody else was told.
+                // SAFETY: it was made from an `Arc` above, and was not pushed.
                 drop(unsafe { Arc::from_raw(pushed) });
                 return;
             }
-            // Relaxed: published by the operation below.
+            // Relaxed: published by the exchange below.
             record.next.store(top, Ordering::Relaxed);
             match self.hints.compare_exchange_weak(top, pushed, orders::hint(), Ordering::Relaxed) {
                 Ok(_) => return,
@@ -170,7 +171,7 @@ impl<T> Home<T> {
     }
 
     pub(super) fn has_no_hints(&self) -> bool {
-        // Relaxed: only whether it is worth while to look again.
+        // Relaxed: only says whether it is worth looking again.
         self.hints.load(Ordering::Relaxed).is_null()
     }
 
@@ -184,7 +185,7 @@ impl<T> Home<T> {
         Hints { top: self.hints.swap(std::ptr::null_mut(), Ordering::Acquire) }
     }
 
-    /// The last hints: whoever comes later finds the stack closed.
+    /// Takes the last hints, and closes the stack: later hints are dropped.
     pub(super) fn close_hints(&self) -> Hints<T> {
         // Acquire: as above.
         let top = self.hints.swap(closed(), Ordering::Acquire);
@@ -197,7 +198,7 @@ pub(super) struct Hints<T> {
     top: *mut Record<T>,
 }
 
-// SAFETY: it owns what it links, records that can be sent and shared when values can be sent.
+// SAFETY: it owns the records that it links, which can be sent and shared if the values can be sent.
 unsafe impl<T: Send> Send for Hints<T> {}
 
 impl<T> Default for Hints<T> {
@@ -211,19 +212,19 @@ impl<T> Hints<T> {
         self.top.is_null()
     }
 
-    /// The next record. Its mark is cleared: what is done with the timer from now on gives another hint.
+    /// Takes the next record. Clears its mark, so that a later cancellation gives another hint.
     pub(super) fn pop(&mut self) -> Option<Arc<Record<T>>> {
         if self.top.is_null() {
             return None;
         }
-        // SAFETY: what was pushed was made from an `Arc`, and is popped once.
+        // SAFETY: a pushed record was made from an `Arc`, and is popped once.
         let record = unsafe { Arc::from_raw(self.top.cast_const()) };
-        // Relaxed: ordered by `take_hints`; nobody pushes the record again before its mark is cleared.
+        // Relaxed: ordered by `take_hints`; the record is not pushed again before its mark is cleared.
         self.top = record.next.load(Ordering::Relaxed);
         if busted::is(Variant::HintByStore) {
             record.hinted.store(false, Ordering::Relaxed);
         } else if !busted::is(Variant::HintMarkLate) {
-            // AcqRel: pairs with the same in `Home::hint`.
+            // AcqRel: pairs with the exchange in `Home::hint`.
             record.hinted.swap(false, Ordering::AcqRel);
         }
         Some(record)
@@ -242,7 +243,7 @@ impl<T> Drop for Hints<T> {
 mod tests {
     use crate::timer::{Limit, Progress, TimerService};
 
-    /// As while another thread is making a mailbox.
+    /// The lock is held, as while another thread is making a mailbox.
     #[test]
     fn mailboxes_that_cannot_be_looked_at_are_left_for_the_next_call() {
         let mut service = TimerService::new(0);

@@ -8,7 +8,7 @@ use super::ring::Source;
 use super::shared::SharedTimer;
 use crate::timer::wheel::{Schedule, RELATIVE};
 
-/// A way to a service from other threads: makes timers and mailboxes. It can be cloned and shared.
+/// A handle of a service for other threads: makes timers and mailboxes. It can be cloned and shared.
 pub struct Remote<T> {
     pub(super) home: Arc<Home<T>>,
 }
@@ -19,15 +19,16 @@ impl<T> Remote<T> {
         SharedTimer::new(&self.home)
     }
 
-    /// A mailbox with room for `capacity` timers that the service has not taken yet, rounded up to a power of two. Each thread
-    /// that adds timers needs one of its own.
+    /// A mailbox with room for `capacity` timers that the service has not taken yet, rounded up to a power of two. Each
+    /// thread that adds timers needs its own mailbox.
     ///
-    /// Each place takes 8 bytes at once. As everywhere in the standard library, the process ends when there is no memory.
+    /// Allocates 8 bytes for each place at once. As in the standard library, the process aborts when there is no
+    /// memory.
     ///
     /// # Panics
     /// If `capacity` is greater than 2³¹.
     pub fn mailbox(&self, capacity: usize) -> Mailbox<T> {
-        assert!(capacity <= 1 << 31, "a mailbox with {capacity} places: at most 2^31 are possible");
+        assert!(capacity <= 1 << 31, "a mailbox with {capacity} places is impossible: at most 2^31");
         Mailbox { source: self.home.ring(capacity), home: Arc::clone(&self.home), earliest: u64::MAX }
     }
 }
@@ -44,13 +45,13 @@ impl<T> fmt::Debug for Remote<T> {
     }
 }
 
-/// Where one thread adds timers to the service of another one: a bounded ring. Nobody waits.
+/// Adds timers of one thread to the service of another: a bounded ring. Neither thread waits.
 ///
-/// When the mailbox is dropped, what was added stays added.
+/// Dropping the mailbox does not affect timers that were added.
 pub struct Mailbox<T> {
     source: Source<T>,
     home: Arc<Home<T>>,
-    /// Of the messages that were not published yet, in a service that sleeps.
+    /// The earliest deadline of messages that are not published yet, in a service that sleeps.
     earliest: u64,
 }
 
@@ -115,14 +116,14 @@ impl<T> Mailbox<T> {
         result
     }
 
-    /// Gives an armed timer another deadline in one operation, no matter which thread has armed it. The timer stays armed throughout,
-    /// and its value stays where it is. A periodic timer goes on from the new deadline; a coarse one stays coarse. Until the owner has
-    /// seen the message, the timer does not fire.
+    /// Gives an armed timer another deadline in one operation; any thread may have armed it. The timer stays armed
+    /// throughout, and keeps its value. A periodic timer goes on from the new deadline; a coarse timer stays coarse.
+    /// Until the owner has seen the message, the timer does not fire.
     ///
     /// # Errors
-    /// [`ArmErrorKind::AtRest`] if the timer is not armed, or was cancelled meanwhile; `Busy` if its callback runs, or another
-    /// thread is just arming, resetting or revoking it; `Full`, `Gone` and `Foreign` as for [`add`](Self::add). In each case the
-    /// timer is unchanged.
+    /// [`ArmErrorKind::AtRest`] if the timer is not armed, or was cancelled meanwhile; `Busy` if its callback is
+    /// running, or another thread is arming, resetting or revoking it; `Full`, `Gone` and `Foreign` as for
+    /// [`add`](Self::add). In each case the timer is unchanged.
     ///
     /// ```
     /// use stillpoint::timer::{ArmErrorKind, Limit, TimerService};
@@ -142,7 +143,7 @@ impl<T> Mailbox<T> {
         self.reset_to(timer, Schedule::at(deadline))
     }
 
-    /// Resets a timer to fire `delay` after the owner's time, as [`add_after`](Self::add_after) arms one.
+    /// Resets a timer to fire after `delay`, which counts as for [`add_after`](Self::add_after).
     ///
     /// # Errors
     /// As [`reset`](Self::reset).
@@ -170,7 +171,7 @@ impl<T> Mailbox<T> {
         result
     }
 
-    /// Shows the owner what was pushed, and wakes it if that is earlier than what it sleeps for.
+    /// Publishes the pushed messages, and wakes the owner if it sleeps beyond the earliest of them.
     #[inline]
     fn publish(&mut self) {
         self.source.publish();
@@ -179,8 +180,8 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Adds several timers, which the owner sees together, when the burst is dropped, or when it finds the mailbox full:
-    /// cheaper than one by one.
+    /// Adds several timers, which is cheaper than one by one. The owner sees them together, when the burst is dropped
+    /// or finds the mailbox full.
     ///
     /// ```
     /// use stillpoint::timer::TimerService;
@@ -199,7 +200,7 @@ impl<T> Mailbox<T> {
         Burst { mailbox: self }
     }
 
-    /// Timers there is room for when the owner has taken all.
+    /// The number of timers that an empty mailbox has room for.
     pub fn capacity(&self) -> usize {
         self.source.capacity()
     }
@@ -209,7 +210,7 @@ impl<T> Mailbox<T> {
         self.send(timer, schedule, value, |record, value| record.arm(schedule, value, false))
     }
 
-    /// Sends a message about a timer when `change` has gone through.
+    /// Sends a message about a timer if `change` succeeds.
     #[inline]
     fn send<V>(
         &mut self,
@@ -225,9 +226,9 @@ impl<T> Mailbox<T> {
         if self.source.is_closed() {
             return Err(ArmError::new(ArmErrorKind::Gone, value));
         }
-        // First, since what is armed cannot be taken back.
+        // Checked first, since an arming cannot be undone.
         if !self.source.has_room() {
-            // A burst's own messages may fill the ring: the owner has to see them to make room, and to be awake for it.
+            // A burst's own messages may fill the ring: publish them and wake the owner, so that it makes room.
             self.earliest = 0;
             self.publish();
             return Err(ArmError::new(ArmErrorKind::Full, value));
@@ -235,7 +236,8 @@ impl<T> Mailbox<T> {
         change(record, value)?;
         self.source.push(Arc::clone(record));
         if self.home.bed.is_some() {
-            // The deadline of a delay is the owner's to find out. The end of time is none that anybody sleeps beyond.
+            // Only the owner can compute the deadline of a delay, so a delay always wakes it. A deadline of `u64::MAX`
+            // wakes no owner.
             let deadline = if schedule.flags & RELATIVE == 0 { schedule.deadline } else { 0 };
             self.earliest = self.earliest.min(deadline);
         }
@@ -251,7 +253,7 @@ impl<T> fmt::Debug for Mailbox<T> {
 
 /// Several additions that the owner sees together: see [`Mailbox::burst`].
 #[derive(Debug)]
-#[must_use = "the timers of a burst are seen when it is dropped"]
+#[must_use = "the owner sees the timers of a burst when the burst is dropped"]
 pub struct Burst<'a, T> {
     mailbox: &'a mut Mailbox<T>,
 }

@@ -1,4 +1,4 @@
-//! The wheel of a thread, with a mailbox for the others.
+//! The wheel of a thread, with mailboxes for other threads.
 
 mod alarm;
 mod arm_error;
@@ -29,23 +29,24 @@ use rest::Rest;
 use ring::Sink;
 use stillpoint_sys::sync::atomic::Ordering;
 
-/// What is in the wheel of a service.
+/// An entry in the wheel of a service.
 enum Entry<T> {
     Local(T),
-    /// With the generation of the arming that it belongs to, and the bit [`DELAYED`]: a third variant would make all entries larger.
+    /// With the generation of its arming, and the bit [`DELAYED`]: a third variant would make all entries larger.
     Shared(SharedTimer<T>, u64),
 }
 
-/// Beside a generation: the delay of the timer counts from the next time that the wheel is told.
+/// A bit beside a generation: the delay of the timer counts from the wheel's next time.
 const DELAYED: u64 = 1 << 63;
 
 /// A [`Wheel`] for one thread, with timers that other threads can add and cancel.
 ///
-/// The thread calls [`run`](Self::run) often; or [`process`](Self::process), which takes what other threads have sent, and
-/// [`manage`](Self::manage), which fires what is due, each when it suits. Nothing else does any work, and no clock is
+/// The thread calls [`run`](Self::run) often. Or it calls separately [`process`](Self::process), which takes messages
+/// of other threads, and [`manage`](Self::manage), which fires due timers. Nothing else does any work, and no clock is
 /// read. A thread may have several services.
 ///
-/// Its own timers are as cheap as those of a bare wheel. Timers that another thread adds or cancels are [`SharedTimer`]s.
+/// Timers of the thread itself are as cheap as those of a bare wheel. Timers that another thread adds or cancels are
+/// [`SharedTimer`]s.
 ///
 /// When the service is dropped, its timers' values are dropped, and its shared timers are [`Gone`](Outcome::Gone);
 /// [`close`](Self::close) hands the values out instead.
@@ -72,19 +73,19 @@ pub struct TimerService<T> {
     wheel: Wheel<Entry<T>>,
     home: Arc<Home<T>>,
     sinks: Vec<Sink<T>>,
-    /// The ring to begin with, so that a full one does not hold up the others for good.
+    /// The ring to begin with, so that a full ring cannot starve the others.
     turn: usize,
     hints: Hints<T>,
-    /// Whether hints get more than half of an odd limit this time.
+    /// Whether hints get the larger half of an odd limit this time.
     favour: bool,
-    /// Whether the wheel had no room for what is in a mailbox.
+    /// Whether the wheel had no room for a message in a mailbox.
     held_up: bool,
     /// Whether `sleep` was the last call.
     asleep: bool,
 }
 
 impl<T> TimerService<T> {
-    /// A service at the time `now`, whose wheel takes memory as timers are added.
+    /// A service at the time `now`. Its wheel takes memory as timers are added.
     pub fn new(now: u64) -> Self {
         Self::with_wheel(Wheel::new(now))
     }
@@ -97,8 +98,8 @@ impl<T> TimerService<T> {
         Self::with_wheel(Wheel::with_capacity(now, capacity))
     }
 
-    /// A service with room for `max_len` timers and no more: what its wheel has no room for stays in the mailboxes, until
-    /// those are full, too.
+    /// A service with room for at most `max_len` timers. Messages that the wheel has no room for stay in the mailboxes,
+    /// until these are full, too.
     ///
     /// # Panics
     /// If `max_len` is greater than 2³² − 2,177, or if that many timers would take more than half of the address space.
@@ -120,8 +121,8 @@ impl<T> TimerService<T> {
         }
     }
 
-    /// The same service, for a thread that [sleeps](Self::sleep) between its calls. Each message, or each burst of messages, costs
-    /// its sender one more fence.
+    /// Makes the service ready for a thread that [sleeps](Self::sleep) between its calls. Each message, or each burst
+    /// of messages, costs its sender one more fence.
     ///
     /// # Panics
     /// If [`remote`](Self::remote) was called before, so that other threads can already reach this service.
@@ -134,13 +135,13 @@ impl<T> TimerService<T> {
     /// ```
     pub fn sleeping(mut self) -> Self {
         let Some(home) = Arc::get_mut(&mut self.home) else {
-            panic!("call `sleeping` before `remote`: the senders have to know that the service sleeps")
+            panic!("call `sleeping` before `remote`: senders must know that the service sleeps")
         };
         home.bed = Some(Bed::new());
         self
     }
 
-    /// The way to this service for other threads.
+    /// A handle with which other threads reach this service.
     pub fn remote(&self) -> Remote<T> {
         Remote { home: Arc::clone(&self.home) }
     }
@@ -151,17 +152,18 @@ impl<T> TimerService<T> {
         self.wheel.now()
     }
 
-    /// What the wheel has counted: shared timers that it has taken in are among its timers.
+    /// The counts of the wheel, including shared timers that it has taken in.
     pub fn stats(&self) -> WheelStats {
         self.wheel.stats()
     }
 
-    /// When to manage next; see [`Wheel::next_deadline`]. What is in the mailboxes is not known yet.
+    /// When to call [`manage`](Self::manage) next; see [`Wheel::next_deadline`]. Messages in the mailboxes are not
+    /// included.
     pub fn next_deadline(&self) -> Option<u64> {
         self.wheel.next_deadline()
     }
 
-    /// The earliest deadline of all timers that the wheel has taken in; see [`Wheel::earliest_deadline`] for what it costs.
+    /// The earliest deadline of all timers that the wheel has taken in; see [`Wheel::earliest_deadline`] for its cost.
     ///
     /// ```
     /// use stillpoint::timer::TimerService;
@@ -189,7 +191,7 @@ impl<T> TimerService<T> {
         self.wheel.set_time(now);
     }
 
-    /// Gives memory back that no timer needs; see [`Wheel::shrink`].
+    /// Frees memory that no timer needs; see [`Wheel::shrink`].
     ///
     /// ```
     /// use stillpoint::timer::TimerService;
@@ -203,7 +205,7 @@ impl<T> TimerService<T> {
         self.sinks.shrink_to_fit();
     }
 
-    /// Adds a timer of this thread's own; see [`Wheel::add`].
+    /// Adds a timer of this thread; see [`Wheel::add`].
     ///
     /// # Errors
     /// [`Full`], with the value, when there is no room.
@@ -212,7 +214,7 @@ impl<T> TimerService<T> {
         self.wheel.add(deadline, Entry::Local(value)).map_err(local)
     }
 
-    /// Adds a timer of this thread's own, `delay` after the time of the last [`manage`](Self::manage); see
+    /// Adds a timer of this thread, `delay` after the time of the last [`manage`](Self::manage); see
     /// [`Wheel::add_after`].
     ///
     /// # Errors
@@ -222,7 +224,7 @@ impl<T> TimerService<T> {
         self.wheel.add_after(delay, Entry::Local(value)).map_err(local)
     }
 
-    /// Adds a timer of this thread's own; see [`Wheel::add_with`].
+    /// Adds a timer of this thread; see [`Wheel::add_with`].
     ///
     /// # Errors
     /// [`Full`], with the value, when there is no room.
@@ -230,25 +232,26 @@ impl<T> TimerService<T> {
         self.wheel.add_with(schedule, Entry::Local(value)).map_err(local)
     }
 
-    /// Takes one of this thread's own timers out; see [`Wheel::cancel`].
+    /// Cancels a timer of this thread; see [`Wheel::cancel`].
     #[inline]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
         match self.wheel.get(key) {
-            // The key of a shared timer's entry cannot have come from here. One that was made up, and is used while the
-            // timer's own callback has the entry, is not told from that of a local timer: the beat is the last, then.
+            // This function never returns the key of a shared timer's entry. An invented key that names such an entry
+            // while the timer's own callback has it looks like that of a local timer: the present beat is then the
+            // last.
             Some(Entry::Shared(..)) => None,
             _ => self.wheel.cancel(key).and_then(Entry::into_local),
         }
     }
 
-    /// Gives one of this thread's own timers another deadline; see [`Wheel::reset`].
+    /// Gives a timer of this thread another deadline; see [`Wheel::reset`].
     #[inline]
     pub fn reset(&mut self, key: Key, deadline: u64) -> bool {
         !matches!(self.wheel.get(key), Some(Entry::Shared(..))) && self.wheel.reset(key, deadline)
     }
 
-    /// Arms a shared timer from the owner's thread, without a mailbox. The timer's own callback may do so, too, unless it was
-    /// cancelled meanwhile with the answer [`Running`](Outcome::Running).
+    /// Arms a shared timer from the owner's thread, without a mailbox. The timer's own callback may do so, too, unless
+    /// a cancellation has returned [`Running`](Outcome::Running) meanwhile.
     ///
     /// # Errors
     /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
@@ -270,7 +273,7 @@ impl<T> TimerService<T> {
         if !Arc::ptr_eq(record.home(), &self.home) {
             return Err(ArmError::new(ArmErrorKind::Foreign, value));
         }
-        // First, since what is armed cannot be taken back.
+        // Checked first, since an arming cannot be undone.
         if !has_room_for(&mut self.wheel, record) {
             return Err(ArmError::new(ArmErrorKind::Full, value));
         }
@@ -279,8 +282,8 @@ impl<T> TimerService<T> {
         Ok(())
     }
 
-    /// Gives an armed shared timer another deadline, from the owner's thread: as [`Mailbox::reset`](super::Mailbox::reset), without
-    /// a mailbox.
+    /// Gives an armed shared timer another deadline, from the owner's thread: as
+    /// [`Mailbox::reset`](super::Mailbox::reset), but without a mailbox.
     ///
     /// # Errors
     /// As [`Mailbox::reset`](super::Mailbox::reset).
@@ -301,7 +304,7 @@ impl<T> TimerService<T> {
         if !Arc::ptr_eq(record.home(), &self.home) {
             return Err(ArmError::new(ArmErrorKind::Foreign, ()));
         }
-        // First, as in `arm_with`.
+        // Checked first, as in `arm_with`.
         if !has_room_for(&mut self.wheel, record) {
             return Err(ArmError::new(ArmErrorKind::Full, ()));
         }
@@ -310,18 +313,18 @@ impl<T> TimerService<T> {
         Ok(())
     }
 
-    /// Closes the service, and hands the values of all its timers out, in no order. Its shared timers are
+    /// Closes the service, and passes the values of all its timers to `values`, in no order. Its shared timers are then
     /// [`Gone`](Outcome::Gone).
     ///
     /// # Panics
-    /// With the panic of `values`; the values that it has not got are dropped then, and their timers are gone, too.
+    /// With the panic of `values`. The remaining values are dropped, and their timers are gone, too.
     pub fn close(mut self, mut values: impl FnMut(T)) {
         self.shut(&mut values);
     }
 
     fn shut(&mut self, values: &mut dyn FnMut(T)) {
         self.sinks.extend(self.home.close_rings());
-        // All of them before anything else is done: whoever adds from now on is told.
+        // All rings are closed first, so that senders see from now on that the service is gone.
         self.sinks.iter().for_each(Sink::close);
         let mut rest = Rest {
             sinks: std::mem::take(&mut self.sinks),
@@ -339,40 +342,41 @@ fn local<T>(full: Full<Entry<T>>) -> Full<T> {
     }
 }
 
-/// Whether `take_in` will find room for a timer: it may take the place of the entry that an earlier arming has left.
+/// Whether `take_in` will find room for a timer. It may replace the entry that an earlier arming has left.
 #[inline]
 fn has_room_for<T>(wheel: &mut Wheel<Entry<T>>, record: &Record<T>) -> bool {
-    // Relaxed: only the owner's.
+    // Relaxed: only the owner uses it.
     wheel.has_room()
         || Key::from_bits(record.key.load(Ordering::Relaxed)).is_some_and(|key| wheel.can_be_replaced(key))
 }
 
-/// Puts a timer that is armed into the wheel, where there is room, in place of the entry that an earlier arming has left.
+/// Puts an armed timer into the wheel, which has room, in place of the entry that an earlier arming has left.
 #[inline]
 fn take_in<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
-    // None when somebody has cancelled it meanwhile.
+    // `None` if the timer was cancelled meanwhile.
     let Some((generation, schedule)) = timer.0.schedule() else { return };
-    // Relaxed, here and below: only the owner's.
+    // Relaxed, here and below: only the owner uses them.
     if timer.0.taken.load(Ordering::Relaxed) == generation && !busted::is(Variant::TakeTwice) {
-        // The message of an earlier arming, or of this one after such a message. A periodic timer may have gone on since.
+        // This arming was taken in already: the message is that of an earlier arming, or came after such a message. A
+        // periodic timer may have advanced since.
         return;
     }
     if let Some(key) = Key::from_bits(timer.0.key.load(Ordering::Relaxed)) {
         wheel.cancel(key);
     }
     if schedule.flags & RELATIVE != 0 {
-        // The delay counts from the next time that the wheel is told: until then the timer waits among those that are due.
+        // The delay counts from the wheel's next time: until then the timer waits among those that are due.
         let next = Schedule::at(wheel.now());
         return file_apart(wheel, next, timer, generation | DELAYED);
     }
     file(wheel, schedule, timer, generation);
 }
 
-/// Puts a shared timer into the wheel, where there is room.
+/// Puts a shared timer into the wheel, which has room.
 #[inline(always)]
 fn file<T>(wheel: &mut Wheel<Entry<T>>, schedule: Schedule, timer: SharedTimer<T>, generation: u64) {
     if let Some(key) = wheel.add_made(schedule, || Entry::Shared(timer, generation)) {
-        // The handle is in the wheel; another one would take two atomic read-modify-writes.
+        // Use the handle in the wheel: a clone would take two atomic read-modify-writes.
         if let Some(Entry::Shared(timer, _)) = wheel.get(key) {
             timer.0.key.store(key.to_bits(), Ordering::Relaxed);
             timer.0.taken.store(generation & !DELAYED, Ordering::Relaxed);
@@ -380,14 +384,14 @@ fn file<T>(wheel: &mut Wheel<Entry<T>>, schedule: Schedule, timer: SharedTimer<T
     }
 }
 
-/// The same, out of line: messages without a delay are to be taken in without a call.
+/// As `file`, out of line, so that messages without a delay are taken in without a call.
 #[cold]
 #[inline(never)]
 fn file_apart<T>(wheel: &mut Wheel<Entry<T>>, schedule: Schedule, timer: SharedTimer<T>, generation: u64) {
     file(wheel, schedule, timer, generation);
 }
 
-/// Files a timer whose delay begins now, in a place that has just become free.
+/// Files a timer whose delay begins now. The place of its old entry has just become free.
 #[cold]
 fn begin_delay<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>, of: u64) {
     let of = of & !DELAYED;

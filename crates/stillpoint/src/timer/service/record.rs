@@ -1,4 +1,4 @@
-//! What the handles of a shared timer and its owner share: the state, which says who has the value.
+//! The record of a shared timer. Its state says which thread may access the value.
 //!
 //! ```text
 //!            arm                     expiry            callback ends
@@ -11,12 +11,12 @@
 //!                              `---> REVOKED --> CANCELLED
 //! ```
 //!
-//! In ARMED, whoever resets the timer also sets a bit, the lock, writes the new schedule, and goes on to ARMED of the next
-//! generation. A cancellation does not wait for that: the bit stays until the thread that has set it clears it. STOPPING becomes
-//! WAITED when a canceller sleeps until the callback has ended.
+//! A thread that resets an ARMED timer sets a bit, the lock, writes the new schedule, and changes the state to ARMED of
+//! the next generation. A cancellation does not wait for that: the bit stays until the thread that has set it clears
+//! it. STOPPING becomes WAITED when a canceller sleeps until the callback has ended.
 //!
-//! "At rest" is any of IDLE, FIRED, CANCELLED and GONE. Each arming has a generation of its own, which the state carries:
-//! so an entry in the wheel that belongs to an earlier arming is recognised.
+//! "At rest" is any of IDLE, FIRED, CANCELLED and GONE. Each arming has its own generation, which is a part of the
+//! state: so an entry in the wheel that belongs to an earlier arming is recognised.
 
 use core::num::NonZeroU64;
 use std::sync::Arc;
@@ -30,23 +30,23 @@ use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, 
 use stillpoint_sys::sync::UnsafeCell;
 
 const PHASES: u64 = 15;
-/// Whoever has set it writes the schedule of a timer that is armed, or was when the bit was set.
+/// The thread that has set this bit writes the schedule of a timer that is armed, or was armed when the bit was set.
 const LOCKED: u64 = 16;
 const GENERATION: u32 = 5;
 
 const IDLE: u64 = 0;
-/// Whoever arms it writes the value.
+/// The thread that arms the timer writes the value.
 const ARMING: u64 = 1;
-/// The value is for the first who changes the state.
+/// The first thread to change the state gets the value.
 const ARMED: u64 = 2;
 /// The owner has the value.
 const RUNNING: u64 = 3;
-/// The same, and the timer was cancelled meanwhile.
+/// As RUNNING, and the timer was cancelled meanwhile.
 const STOPPING: u64 = 4;
 const FIRED: u64 = 5;
-/// Whoever has cancelled it takes the value.
+/// The thread that has cancelled the timer takes the value.
 const TAKING: u64 = 6;
-/// The value is for the owner, who will be told by the hint.
+/// The owner will take the value, after it gets the hint.
 const REVOKED: u64 = 7;
 const CANCELLED: u64 = 8;
 const GONE: u64 = 9;
@@ -66,28 +66,28 @@ pub(super) enum Occupied {
 
 pub(super) struct Record<T> {
     state: AtomicU64,
-    /// These three are written by whoever arms the timer, and are those of the present generation as long as the state says
-    /// so: see `schedule`.
+    /// These three fields are written by the thread that arms the timer. They belong to the generation in the state:
+    /// see `schedule`.
     deadline: AtomicU64,
     period: AtomicU64,
     flags: AtomicU32,
-    /// Whether it is on the stack of hints, or about to be.
+    /// Whether the record is on the stack of hints, or about to be.
     pub(super) hinted: AtomicBool,
-    /// In the owner's wheel, 0 for none. The owner's alone.
+    /// The key in the owner's wheel; 0 for none. Only the owner uses it.
     pub(super) key: AtomicU64,
-    /// The generation that the owner has taken into its wheel last. The owner's alone.
+    /// The generation that the owner has taken into its wheel last. Only the owner uses it.
     pub(super) taken: AtomicU64,
-    /// The next hint, written by whoever set `hinted`.
+    /// The next hint. Written by the thread that has set `hinted`.
     pub(super) next: AtomicPtr<Record<T>>,
     value: UnsafeCell<Option<T>>,
     home: Arc<Home<T>>,
 }
 
-// SAFETY: the value goes from thread to thread, and no two have it at a time: it is written and taken only by the thread
-// that the state has given it to, and all changes of the state that do so are ordered: see the methods. All else is made
-// of atomics.
+// SAFETY: the value passes from thread to thread, and only one has it at a time: only the thread to which the state
+// gives it writes or takes it, and all such changes of the state are ordered: see the methods. All other fields are
+// atomic, or never change.
 unsafe impl<T: Send> Send for Record<T> {}
-// SAFETY: as above; no thread gets a reference to the value that another one could use at the same time.
+// SAFETY: as above; no thread gets a reference to the value while another thread accesses it.
 unsafe impl<T: Send> Sync for Record<T> {}
 
 fn phase(state: u64) -> u64 {
@@ -122,10 +122,10 @@ impl<T> Record<T> {
         &self.home
     }
 
-    /// Takes the value, which the state has given to the caller.
+    /// Takes the value, which the state gives to the caller.
     fn take(&self) -> Option<T> {
-        // SAFETY: the callers have changed the state to one that gives them the value, with an ordering that makes them see
-        // what was written to it before.
+        // SAFETY: callers have changed the state to one that gives them the value, with an ordering that makes earlier
+        // writes of it visible.
         self.value.with_mut(|value| unsafe { (*value).take() })
     }
 
@@ -136,14 +136,14 @@ impl<T> Record<T> {
     }
 
     fn move_on(&self, from: u64, to: u64, success: Ordering) -> Result<u64, u64> {
-        // Acquire on failure: as the first load in `cancel`.
+        // Acquire on failure: for the same reason as the first load in `cancel`.
         self.state.compare_exchange(from, to, success, Ordering::Acquire)
     }
 
     /// Arms the timer. The owner may do so from the timer's own callback, too.
     #[inline]
     pub(super) fn arm(&self, schedule: Schedule, value: T, owner: bool) -> Result<(), (Occupied, T)> {
-        // Relaxed: the claim below acquires.
+        // Relaxed: the exchange below acquires.
         let mut found = self.state.load(Ordering::Relaxed);
         let armed = loop {
             match phase(found) {
@@ -152,7 +152,7 @@ impl<T> Record<T> {
                 ARMING | RUNNING | STOPPING | WAITED | RESTORING | TAKING | REVOKED => {
                     return Err((Occupied::Busy, value));
                 }
-                // Another thread may still write the schedule of an arming that is over.
+                // Another thread may still be writing the schedule of an arming that is over.
                 _ if found & LOCKED != 0 => return Err((Occupied::Busy, value)),
                 _ => {}
             }
@@ -174,7 +174,8 @@ impl<T> Record<T> {
         Ok(())
     }
 
-    /// Gives an armed timer another deadline, or delay. The value stays where it is, and the timer can be cancelled at any time.
+    /// Gives an armed timer another deadline, or delay. The value stays in its place, and the timer can be cancelled at
+    /// any time.
     pub(super) fn reset(&self, to: Schedule) -> Result<(), Occupied> {
         // Relaxed: the exchange below acquires.
         let mut found = self.state.load(Ordering::Relaxed);
@@ -189,7 +190,7 @@ impl<T> Record<T> {
                 Err(other) => found = other,
             }
         }
-        // Relaxed, all: nobody else writes them before the lock is cleared; ordered by the state.
+        // Relaxed, all: no other thread writes them before the lock is cleared; the state orders them.
         self.deadline.store(to.deadline, Ordering::Relaxed);
         let flags = self.flags.load(Ordering::Relaxed) & !RELATIVE;
         self.flags.store(flags | to.flags & RELATIVE, Ordering::Relaxed);
@@ -201,15 +202,15 @@ impl<T> Record<T> {
         // Relaxed on failure: nothing is read then.
         let done = self.state.compare_exchange(found | LOCKED, armed, orders::reset(), Ordering::Relaxed);
         done.map(drop).map_err(|_| {
-            // It was cancelled meanwhile.
-            // Release: pairs with the claim in `arm`: the schedule is written anew after this.
+            // The timer was cancelled meanwhile. Release: pairs with the claim in `arm`: the schedule is written anew
+            // after this.
             self.state.fetch_and(!LOCKED, Ordering::Release);
             Occupied::AtRest
         })
     }
 
-    /// Changes the phase of an arming whose value the caller has taken. If another thread has the lock, the bit stays: that thread
-    /// may just be clearing it. Nobody sets it any more.
+    /// Changes the phase of an arming whose value the caller has taken. If another thread has the lock, the bit stays,
+    /// since that thread may be clearing it at this moment. No thread sets the bit any more.
     fn settle(&self, found: u64, to: u64, order: Ordering) {
         if found & LOCKED == 0 || busted::is(Variant::SettleByStore) {
             self.state.store(state(generation(found), to), order);
@@ -220,13 +221,14 @@ impl<T> Record<T> {
 
     /// The present arming's generation and schedule, or `None` when the timer is not armed.
     ///
-    /// When the timer is cancelled and armed again meanwhile, the schedule may be that of another arming, or of two: then
-    /// this arming is over, and nothing fires for it. So only what the wheel could not stand is looked for.
+    /// If the timer is cancelled and armed again meanwhile, the schedule may be that of another arming, or mixed from
+    /// two. Then this arming is over, and nothing fires for it. So only values that would harm the wheel are corrected.
     #[inline]
     pub(super) fn schedule(&self) -> Option<(u64, Schedule)> {
-        // Acquire: pairs with the release in `arm`: these loads see what this arming has stored, or a later one.
+        // Acquire: pairs with the releases in `arm` and `reset`: the loads below see what this arming has stored, or a
+        // later one.
         let found = self.state.load(Ordering::Acquire);
-        // The thread that has the lock sends a message when the schedule is complete.
+        // If the lock is set, its thread will send a message when the schedule is complete.
         if found & (PHASES | LOCKED) != ARMED {
             return None;
         }
@@ -238,7 +240,7 @@ impl<T> Record<T> {
         Some((generation(found), Schedule { deadline, period, flags }))
     }
 
-    /// Cancels the timer, whose value is then the caller's.
+    /// Cancels the timer. The caller gets the value.
     pub(super) fn cancel(&self) -> Outcome<T> {
         let mut found = self.state.load(orders::find());
         loop {
@@ -270,7 +272,7 @@ impl<T> Record<T> {
         let mut found = self.state.load(orders::find());
         loop {
             let attempt = if phase(found) == ARMED {
-                // Release: pairs with the acquire in `take_revoked`: the owner sees what the caller did before. Being a
+                // Release: pairs with the acquire in `take_revoked`: the owner sees what the caller did before. As a
                 // read-modify-write, it continues the release sequence of `arm`.
                 let revoked = state(generation(found), REVOKED) | found & LOCKED;
                 self.move_on(found, revoked, Ordering::Release).map(|_| Outcome::Cancelled(()))
@@ -284,12 +286,12 @@ impl<T> Record<T> {
         }
     }
 
-    /// The answer for a timer that is not armed, or the state that was found instead. Tells a callback that runs now that
-    /// it is the last.
+    /// The answer for a timer that is not armed, or the new state if the state has changed. Marks a running callback as
+    /// the last.
     fn cancel_elsewhere<U>(&self, found: u64) -> Result<Outcome<U>, u64> {
         Ok(match phase(found) {
             RUNNING | RESTORING => {
-                // Relaxed: nothing but the state itself is told.
+                // Relaxed: publishes only the state itself.
                 self.move_on(found, state(generation(found), STOPPING), Ordering::Relaxed)?;
                 Outcome::Running
             }
@@ -299,13 +301,13 @@ impl<T> Record<T> {
         })
     }
 
-    /// The value for the callback, if the arming of this generation has not been cancelled.
+    /// Begins the callback: takes the value, if the arming of this generation has not been cancelled.
     ///
-    /// A lock counts as another arming, since its message is on its way.
+    /// Fails if the lock is set: the reset will send a message.
     #[inline]
     pub(super) fn begin(&self, of: u64) -> Option<T> {
-        // No acquire: the owner has seen the value with the acquire in `schedule`, when it took this arming in, or has written
-        // it itself.
+        // Not an acquire: the owner has synchronized with the value by the acquire in `schedule`, when it took this
+        // arming in, or has written the value itself.
         self.move_on(state(of, ARMED), state(of, RUNNING), orders::begin()).ok()?;
         self.take()
     }
@@ -314,7 +316,7 @@ impl<T> Record<T> {
     #[inline]
     pub(super) fn finish(&self, of: u64) {
         let mut found = state(of, RUNNING);
-        // The callback may have armed the timer again: then this does nothing.
+        // If the callback has armed the timer again, this does nothing.
         while generation(found) == of && matches!(phase(found), RUNNING | STOPPING | WAITED) {
             match self.move_on(found, state(of, FIRED), orders::finish()) {
                 Ok(_) if phase(found) == WAITED => return self.home.tell_end(),
@@ -328,7 +330,7 @@ impl<T> Record<T> {
     pub(super) fn await_end(&self, seen: u32) {
         let mut found = self.state.load(Ordering::Acquire);
         if phase(found) == STOPPING {
-            // Relaxed: nothing but the state itself is told.
+            // Relaxed: publishes only the state itself.
             match self.move_on(found, state(generation(found), WAITED), Ordering::Relaxed) {
                 Ok(_) => found = state(generation(found), WAITED),
                 Err(other) => found = other,
@@ -339,10 +341,10 @@ impl<T> Record<T> {
         }
     }
 
-    /// The callback of a periodic timer has ended: the value goes back until the next beat, unless the timer was cancelled
-    /// meanwhile, or armed anew.
+    /// The callback of a periodic timer has ended. Puts the value back until the next beat, unless the timer was
+    /// cancelled or armed anew meanwhile; then returns the value.
     pub(super) fn finish_beat(&self, of: u64, value: T) -> Option<T> {
-        // Relaxed: this only keeps others from the value's place.
+        // Relaxed: this only keeps other threads from the value's place.
         if self.move_on(state(of, RUNNING), state(of, RESTORING), Ordering::Relaxed).is_err() {
             self.finish(of);
             return Some(value);
@@ -351,19 +353,20 @@ impl<T> Record<T> {
         if self.move_on(state(of, RESTORING), state(of, ARMED), orders::finish_beat()).is_ok() {
             return None;
         }
-        // STOPPING or WAITED, which only the owner leaves.
+        // The state is STOPPING or WAITED, which only the owner changes to FIRED.
         let value = self.take();
         self.finish(of);
         value
     }
 
-    /// Whether there is nothing in the wheel to be kept for it.
+    /// Whether the timer needs no entry in the wheel any more.
     pub(super) fn is_over(&self) -> bool {
-        // Relaxed: `hinted` has ordered the cancellation before this.
+        // Relaxed: the exchange of `hinted` orders the cancellation before this.
         matches!(phase(self.state.load(Ordering::Relaxed)), CANCELLED | TAKING | FIRED | GONE)
     }
 
-    /// For the owner: the value of a revoked timer, its generation, and the schedule that it was armed with.
+    /// For the owner: takes the value of a revoked timer. Also returns its generation, and the schedule it was armed
+    /// with.
     pub(super) fn take_revoked(&self) -> Option<(T, u64, Schedule)> {
         // Acquire: reads from the release sequence of `arm`, or of `finish_beat`.
         let found = self.state.load(Ordering::Acquire);
@@ -371,14 +374,14 @@ impl<T> Record<T> {
             return None;
         }
         let value = self.take();
-        // Relaxed: nobody arms the timer before the store below.
+        // Relaxed: no thread arms the timer before `settle` below.
         let deadline = self.deadline.load(Ordering::Relaxed);
         let flags = self.flags.load(Ordering::Relaxed);
         self.settle(found, CANCELLED, orders::revoked());
         Some((value?, generation(found), Schedule { deadline, period: None, flags }))
     }
 
-    /// The service is gone: the value of the arming that is left, if any.
+    /// Ends the timer of a service that is going. Takes the value, if the timer is armed or revoked.
     pub(super) fn abandon(&self) -> Option<T> {
         let mut found = self.state.load(Ordering::Acquire);
         loop {
@@ -397,20 +400,20 @@ impl<T> Record<T> {
         value
     }
 
-    /// Fetches the record for a write.
+    /// Prefetches the record.
     #[inline]
     pub(super) fn prefetch(&self) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
-            // SAFETY: a prefetch has no precondition; the address is valid, even.
+            // SAFETY: a prefetch is safe at any address.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(self).cast()) };
         }
     }
 
-    /// Not while it is just being armed: who is told that it is armed can cancel it.
+    /// False while the timer is still being armed: a caller that gets true can cancel the timer.
     pub(super) fn is_armed(&self) -> bool {
-        // Relaxed: a remark, which may be out of date. A later operation of the same thread finds this state or a later one.
+        // Relaxed: the answer may be out of date. A later operation of the same thread finds this state or a later one.
         phase(self.state.load(Ordering::Relaxed)) == ARMED
     }
 }

@@ -1,12 +1,12 @@
-//! What is left of a service that goes.
+//! The timers that are left when a service goes.
 
 use super::home::Hints;
 use super::ring::Sink;
 use super::Entry;
 use crate::timer::wheel::Drain;
 
-/// The values of all timers that are left. Whatever ends the iteration, a panic of the one who gets the values included,
-/// the timers that it has not come to are ended, too: none stays armed in a service that is gone.
+/// The values of all timers that are left. If the iteration ends early, also by a panic of its user, the drop ends the
+/// remaining timers, so that none stays armed in a service that is gone.
 pub(super) struct Rest<'a, T> {
     pub(super) sinks: Vec<Sink<T>>,
     pub(super) hints: [Hints<T>; 2],
@@ -14,7 +14,7 @@ pub(super) struct Rest<'a, T> {
 }
 
 impl<T> Rest<'_, T> {
-    /// From a ring, or from the hints; none when there is nothing left in them.
+    /// A value from a ring, or from the hints; `None` when these are empty.
     fn message(&mut self) -> Option<T> {
         while let Some(sink) = self.sinks.last_mut() {
             match sink.pop() {

@@ -12,24 +12,24 @@ use stillpoint_sys::sync::UnsafeCell;
 
 type Slot<T> = UnsafeCell<Option<Arc<Record<T>>>>;
 
-/// Positions grow and wrap; a slot is a position's lower bits.
+/// Positions only increase, and wrap. The lower bits of a position are the index of its slot.
 pub(super) struct Ring<T> {
     slots: Box<[Slot<T>]>,
-    /// What the owner has taken.
+    /// The owner has taken everything before this position.
     head: CachePadded<AtomicUsize>,
-    /// What the source has published.
+    /// The source has published everything before this position.
     tail: CachePadded<AtomicUsize>,
     closed: AtomicBool,
     sourceless: AtomicBool,
 }
 
-// SAFETY: a slot is written by the one `Source`, and taken by the one `Sink`; `head` and `tail` order the two: see there.
-// Records can be sent and shared when values can be sent.
+// SAFETY: a slot is written by the only `Source`, and taken by the only `Sink`; `head` and `tail` order the two: see
+// there. Records can be sent and shared if the values can be sent.
 unsafe impl<T: Send> Send for Ring<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Ring<T> {}
 
-/// The two ends of a ring with so many places, rounded up to a power of two.
+/// The two ends of a ring with `capacity` places, rounded up to a power of two.
 pub(super) fn ring<T>(capacity: usize) -> (Source<T>, Sink<T>) {
     let slots = capacity.max(1).next_power_of_two();
     let ring = sync::Arc::new(Ring {
@@ -51,10 +51,10 @@ impl<T> Ring<T> {
     }
 }
 
-/// The end of the thread that adds.
+/// The sender's end.
 pub(super) struct Source<T> {
     ring: sync::Arc<Ring<T>>,
-    /// What the owner is known to have taken.
+    /// A position up to which the owner is known to have taken everything.
     head: usize,
     tail: usize,
     published: usize,
@@ -68,7 +68,7 @@ impl<T> Source<T> {
     /// Whether the owner is gone.
     #[inline]
     pub(super) fn is_closed(&self) -> bool {
-        // Relaxed: nothing follows from it but that adding is in vain.
+        // Relaxed: only says that adding is in vain.
         self.ring.closed.load(Ordering::Relaxed)
     }
 
@@ -78,17 +78,17 @@ impl<T> Source<T> {
         if self.tail.wrapping_sub(self.head) < self.ring.slots.len() {
             return true;
         }
-        // Acquire: pairs with the release in `Sink::pop`: the slot was emptied before it is written again.
+        // Acquire: pairs with the release in `Sink::give_back`: the slot was emptied before it is written again.
         self.head = self.ring.head.load(Ordering::Acquire);
         self.tail.wrapping_sub(self.head) < self.ring.slots.len()
     }
 
-    /// Writes into the ring, where there is room; the owner sees it after `publish`.
+    /// Writes into the ring, which has room. The owner sees the message after `publish`.
     #[inline]
     pub(super) fn push(&mut self, record: Arc<Record<T>>) {
         let slot = self.ring.slot(self.tail);
-        // SAFETY: there is room, as the owner's release and the acquire in `has_room` have told: the owner has emptied the
-        // slot, and does not look at it before `tail` says so. There is one source.
+        // SAFETY: there is room: by the owner's release and the acquire in `has_room`, the owner has emptied the slot.
+        // It does not access the slot before `tail` includes it. There is only one source.
         slot.with_mut(|slot| unsafe { *slot = Some(record) });
         self.tail = self.tail.wrapping_add(1);
     }
@@ -105,7 +105,7 @@ impl<T> Source<T> {
 impl<T> Drop for Source<T> {
     fn drop(&mut self) {
         self.publish();
-        // Release: pairs with the acquire in `Sink::is_over`: it sees what was published.
+        // Release: pairs with the acquire in `Sink::is_over`, which then sees everything published.
         self.ring.sourceless.store(true, Ordering::Release);
     }
 }
@@ -114,16 +114,16 @@ impl<T> Drop for Source<T> {
 pub(super) struct Sink<T> {
     ring: sync::Arc<Ring<T>>,
     head: usize,
-    /// What is known to be published.
+    /// A position up to which messages are known to be published.
     tail: usize,
 }
 
 impl<T> Sink<T> {
-    /// The next message, which stays there.
+    /// The next message, which stays in the ring.
     #[inline]
     pub(super) fn peek(&mut self) -> Option<&Record<T>> {
         if self.head == self.tail {
-            // Acquire: pairs with the release in `publish`: what was written into the slots is seen.
+            // Acquire: pairs with the release in `publish`: the slots' contents are visible.
             self.tail = self.ring.tail.load(Ordering::Acquire);
             if self.head == self.tail {
                 return None;
@@ -135,12 +135,12 @@ impl<T> Sink<T> {
     /// How many messages there are now.
     #[inline]
     pub(super) fn look(&mut self) -> usize {
-        // Acquire: pairs with the release in `publish`: what was written into the slots is seen.
+        // Acquire: pairs with the release in `publish`: the slots' contents are visible.
         self.tail = self.ring.tail.load(Ordering::Acquire);
         self.tail.wrapping_sub(self.head)
     }
 
-    /// A later message, if it is known to be there.
+    /// A later message, if it is known to be published.
     #[inline]
     pub(super) fn peek_ahead(&self, distance: usize) -> Option<&Record<T>> {
         if distance < self.tail.wrapping_sub(self.head) {
@@ -151,12 +151,12 @@ impl<T> Sink<T> {
     }
 
     fn at(&self, position: usize) -> Option<&Record<T>> {
-        // SAFETY: the position is between `head` and `tail`: the source has written it, does not look at it until it is
-        // taken, and taking needs this sink exclusively.
+        // SAFETY: the position is between `head` and `tail`: the source has written the slot, and does not access it
+        // until it is taken. Taking needs this sink exclusively.
         self.ring.slot(position).with(|slot| unsafe { (*slot).as_deref() })
     }
 
-    /// Takes the message that was peeked at.
+    /// Takes the next message.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Arc<Record<T>>> {
         self.peek()?;
@@ -166,13 +166,13 @@ impl<T> Sink<T> {
         record
     }
 
-    /// Gives the room of what was taken back.
+    /// Gives the room of the messages taken so far back to the source.
     #[inline]
     pub(super) fn give_back(&self) {
         self.ring.head.store(self.head, orders::give_back());
     }
 
-    /// Whether the source is gone, and all it has sent was taken.
+    /// Whether the source is gone, and all its messages were taken.
     pub(super) fn is_over(&mut self) -> bool {
         // Acquire: pairs with the release in `Source::drop`.
         self.ring.sourceless.load(Ordering::Acquire) && self.peek().is_none()
@@ -196,8 +196,8 @@ impl<T> Drop for Ring<T> {
     }
 }
 
-/// The values of what was sent when the owner was about to go. When the drop of one panics, the timers of the others are
-/// ended nevertheless.
+/// The values of messages that the owner has not taken. If the drop of a value panics, the other timers are ended
+/// nevertheless.
 struct Unread<'a, T>(std::slice::IterMut<'a, Slot<T>>);
 
 impl<T> Iterator for Unread<'_, T> {
@@ -205,7 +205,7 @@ impl<T> Iterator for Unread<'_, T> {
 
     fn next(&mut self) -> Option<T> {
         self.0.find_map(|slot| {
-            // SAFETY: nobody else has the ring any more.
+            // SAFETY: the ring is being dropped: no other thread has it.
             slot.with_mut(|slot| unsafe { (*slot).take() })?.abandon()
         })
     }

@@ -1,4 +1,4 @@
-//! What the owner does in its own time: messages, hints, expiries.
+//! The work of the owner: messages, hints, expiries.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,12 +13,12 @@ use super::{begin_delay, has_room_for, take_in, Alarm, Entry, Sleep, TimerServic
 use crate::timer::busted::{self, Variant};
 use crate::timer::wheel::{poll_within, Expired, Key, Lent, Limit, Progress, Schedule};
 
-/// Messages whose records are fetched ahead.
+/// How far ahead the records of messages are prefetched.
 const AHEAD: usize = 8;
 
 impl<T> TimerService<T> {
-    /// Does what other threads have asked for, then fires what is due at `now`: [`process`](Self::process) without a limit,
-    /// and [`manage`](Self::manage). The number of timers that have fired is returned.
+    /// Calls [`process`](Self::process) without a limit, and then [`manage`](Self::manage). Returns the number of
+    /// timers that have fired.
     pub fn run<F>(&mut self, now: u64, limit: Limit, mut callback: F) -> Progress
     where
         F: FnMut(&mut Self, Event<'_, T>),
@@ -26,28 +26,28 @@ impl<T> TimerService<T> {
         let processed = self.process(usize::MAX, &mut callback);
         match self.manage(now, limit, callback) {
             Progress::Done(expired) if !processed.is_done() => Progress::More(expired),
-            // What has fired has made room for a message.
+            // An expiry has made room for a message.
             Progress::Done(expired) if self.held_up && self.wheel.has_room() => Progress::More(expired),
             progress => progress,
         }
     }
 
-    /// Takes timers that other threads have added into the wheel, and those that they have cancelled out of it: at most
-    /// `limit` of them all together, and returns their number. The callback gets the values of
-    /// [revoked](SharedTimer::revoke) timers alone; nothing fires.
+    /// Takes timers that other threads have added into the wheel, and timers that they have cancelled out of it: at
+    /// most `limit` timers together. Returns their number. The callback gets only the values of
+    /// [revoked](SharedTimer::revoke) timers; nothing fires.
     ///
-    /// It looks at each mailbox once, and at the cancellations twice: what comes after that waits for the next call. With a
-    /// limit, each mailbox has its turn: the next call begins with the
-    /// one behind that at which the limit was reached.
+    /// It looks at each mailbox once, and at the cancellations twice; messages that come later wait for the next call.
+    /// With a limit, mailboxes take turns: the next call begins after the mailbox at which the limit was reached.
     ///
-    /// Complexity: by what is taken, and by the number of mailboxes.
+    /// Complexity: proportional to the number of timers taken, and of mailboxes.
     ///
-    /// [`Progress::More`] says that the limit was reached, or that another thread is just making a mailbox, which nobody waits
-    /// for. What a wheel with a [limit](Self::with_max_len) has no room for stays in its mailbox, which is no reason to call again
-    /// before a timer has fired or was cancelled.
+    /// [`Progress::More`] means that the limit was reached, or that another thread is making a mailbox at this moment,
+    /// for which this call does not wait. If a wheel with a [limit](Self::with_max_len) is full, messages stay in their
+    /// mailboxes; the result is then not `More`, since another call helps only after a timer has fired or was
+    /// cancelled.
     ///
     /// # Panics
-    /// With the panic of the callback; the rest is done in the next call.
+    /// With the panic of the callback. The next call does the rest.
     pub fn process<F>(&mut self, limit: usize, mut callback: F) -> Progress
     where
         F: FnMut(&mut Self, Event<'_, T>),
@@ -55,7 +55,8 @@ impl<T> TimerService<T> {
         self.wake_up();
         let mut has_more = self.home.take_rings(&mut self.sinks);
         let mut left = limit;
-        // Hints and messages share the limit, so that neither holds the other up: of an odd one, each has the rest in turn.
+        // Hints and messages share the limit, so that neither starves the other. They take turns to get the larger half
+        // of an odd limit.
         self.favour = !self.favour;
         let share = limit / 2 + (limit % 2) * usize::from(self.favour);
         self.heed(share, &mut left, &mut callback);
@@ -69,7 +70,7 @@ impl<T> TimerService<T> {
                 continue;
             }
             if had_some {
-                // The limit was reached here: the next call begins with the one behind it.
+                // The limit was reached at this ring: the next call begins with the one after it.
                 self.turn = turn + 1;
             }
             if has_more {
@@ -77,7 +78,7 @@ impl<T> TimerService<T> {
             }
         }
         if over {
-            // After the round: in it, another ring would take the place of one that goes, and be left out.
+            // After the round: a removal within it would move another ring to a place that has had its turn.
             self.sinks.retain_mut(|sink| !sink.is_over());
         }
         let rest = left;
@@ -90,7 +91,7 @@ impl<T> TimerService<T> {
         }
     }
 
-    /// Takes that many hints at most, and none that is given meanwhile: those of one look at the stack.
+    /// Takes at most `share` hints. Reads the stack once, so hints given meanwhile wait.
     fn heed(&mut self, share: usize, left: &mut usize, callback: &mut impl FnMut(&mut Self, Event<'_, T>)) {
         if share > 0 && self.hints.is_empty() {
             self.hints = self.home.take_hints();
@@ -102,14 +103,14 @@ impl<T> TimerService<T> {
         }
     }
 
-    /// Takes the messages that are in one ring now; whether there are more than the limit lets it. `over` is set when the ring
-    /// is not needed any more.
+    /// Takes the messages that are in one ring now. Returns whether the limit leaves some. Sets `over` if the ring is
+    /// not needed any more.
     fn empty(&mut self, turn: usize, left: &mut usize, over: &mut bool) -> bool {
         let Some(sink) = self.sinks.get_mut(turn) else { return false };
         let before = *left;
         let mut known = sink.look();
         let has_more = loop {
-            // What the source adds meanwhile is for the next call: it might go on for ever.
+            // Messages that the source adds meanwhile wait for the next call, since it might never stop.
             if known == 0 {
                 break false;
             }
@@ -121,7 +122,7 @@ impl<T> TimerService<T> {
             }
             let Some(record) = sink.peek() else { break false };
             if !record.is_armed() {
-                // Cancelled before it came here; an arming that has not ended yet has a message of its own.
+                // The timer was cancelled. If it is being armed again, that arming has its own message.
                 sink.pop();
             } else if has_room_for(&mut self.wheel, record) {
                 let Some(record) = sink.pop() else { break false };
@@ -145,11 +146,11 @@ impl<T> TimerService<T> {
     fn unlink(&mut self, timer: SharedTimer<T>, callback: &mut impl FnMut(&mut Self, Event<'_, T>)) {
         let record = &timer.0;
         let mut revoked = record.take_revoked();
-        // Relaxed, here and below: the owner's alone.
+        // Relaxed, here and below: only the owner uses them.
         let entry = Key::from_bits(record.key.load(Ordering::Relaxed));
         if let (Some((_, generation, schedule)), Some(key)) = (&mut revoked, entry) {
-            // A periodic timer has gone on since it was armed. Another thread may have armed the timer again by now: the
-            // entry is still that of the arming that was taken in.
+            // A periodic timer has advanced since it was armed: its present deadline is in the wheel. Another thread
+            // may have armed the timer again by now, but the entry is still that of the arming that was taken in.
             if let (true, Some(deadline)) =
                 (record.taken.load(Ordering::Relaxed) == *generation, self.wheel.deadline(key))
             {
@@ -173,20 +174,21 @@ impl<T> TimerService<T> {
         }
     }
 
-    /// Announces that this thread is about to sleep, and how it is woken. Only for a service that was made by
-    /// [`sleeping`](Self::sleeping). After any answer except [`Sleep::Not`], the alarm is rung once, as soon as another thread
+    /// Announces that this thread is about to sleep, and how to wake it. Only for a service made with
+    /// [`sleeping`](Self::sleeping). After any answer except [`Sleep::Not`], the alarm wakes the thread once, as soon
+    /// as another thread
     ///
-    /// - arms or resets a timer whose deadline is before that of the answer, or whose delay begins when this thread has seen it;
+    /// - arms or resets a timer whose deadline is before that of the answer, or that has a delay;
     /// - [revokes](super::SharedTimer::revoke) a timer, or finds its mailbox full.
     ///
-    /// Cancellations do not wake anybody. The next [`run`](Self::run), [`process`](Self::process) or [`manage`](Self::manage)
-    /// takes the alarm back; an alarm that was rung already may wake this thread in vain later. The time in the answer is that of
-    /// [`next_deadline`](Self::next_deadline), a lower bound.
+    /// Cancellations do not wake the thread. The next [`run`](Self::run), [`process`](Self::process) or
+    /// [`manage`](Self::manage) takes the alarm back; an alarm that was already used may wake this thread in vain
+    /// later. The time in the answer is that of [`next_deadline`](Self::next_deadline), a lower bound.
     ///
-    /// Waits for nobody. Complexity: by the number of mailboxes.
+    /// Never waits. Complexity: proportional to the number of mailboxes.
     ///
     /// # Panics
-    /// If the service was not made by [`sleeping`](Self::sleeping).
+    /// If the service was not made with [`sleeping`](Self::sleeping).
     ///
     /// ```
     /// use std::thread;
@@ -213,7 +215,7 @@ impl<T> TimerService<T> {
     pub fn sleep(&mut self, alarm: impl Into<Alarm>) -> Sleep {
         self.wake_up();
         let Some(bed) = &self.home.bed else {
-            panic!("a service whose thread sleeps has to be made by `TimerService::sleeping`")
+            panic!("a service whose thread sleeps must be made with `TimerService::sleeping`")
         };
         let next = self.wheel.next_deadline();
         let is_due = next.is_some_and(|next| next <= self.wheel.now());
@@ -221,7 +223,8 @@ impl<T> TimerService<T> {
             return Sleep::Not;
         }
         self.asleep = true;
-        // A message that the wheel has no room for is no reason to stay awake: there is no room before a timer has fired.
+        // A message that the wheel has no room for must not keep the thread awake: there is no room before a timer
+        // fires.
         let has_messages = !self.held_up && self.sinks.iter_mut().any(|sink| sink.look() > 0);
         if has_messages || !self.home.is_quiet() {
             self.wake_up();
@@ -240,14 +243,14 @@ impl<T> TimerService<T> {
         }
     }
 
-    /// [`run`](Self::run) for a task: `Ready` as soon as the callback was called, or the limit was reached. Otherwise the task is
-    /// woken when another thread has something for it, as after [`sleep`](Self::sleep). The caller, who has the clock, must also poll
-    /// again when [`next_deadline`](Self::next_deadline) has come: with `tokio::time::Sleep`, for example.
+    /// [`run`](Self::run) for a task: `Ready` if the callback was called, or the limit was reached. Otherwise the task
+    /// is woken when another thread sends something, as after [`sleep`](Self::sleep). The caller, who has the clock,
+    /// must also poll again at [`next_deadline`](Self::next_deadline): with `tokio::time::Sleep`, for example.
     ///
     /// The example `delay_queue` builds a queue on this; its `poll_expired` is the `poll_next` of a `Stream`.
     ///
     /// # Panics
-    /// With the panic of the callback, and if the service was not made by [`sleeping`](Self::sleeping).
+    /// With the panic of the callback, and if the service was not made with [`sleeping`](Self::sleeping).
     ///
     /// ```
     /// use std::future::poll_fn;
@@ -288,12 +291,12 @@ impl<T> TimerService<T> {
         Poll::Pending
     }
 
-    /// Fires what is due at `now`; see [`Wheel::poll`](crate::timer::Wheel::poll), which this is for the service's wheel.
-    /// Nothing is taken from the mailboxes. A timer that was cancelled, and whose hint has not been processed, does not count
-    /// as one that has fired; it counts towards the limit.
+    /// Fires the timers that are due at `now`, as [`Wheel::poll`](crate::timer::Wheel::poll) does for a wheel. Takes
+    /// nothing from the mailboxes. A cancelled timer that has not been processed does not count as fired, but counts
+    /// towards the limit.
     ///
     /// # Panics
-    /// With the panic of the callback; what has not fired fires in the next call.
+    /// With the panic of the callback. Timers that have not fired fire in the next call.
     #[inline]
     pub fn manage<F>(&mut self, now: u64, limit: Limit, mut callback: F) -> Progress
     where
@@ -318,7 +321,7 @@ impl<T> TimerService<T> {
                         return false;
                     }
                     Lent::Given(Entry::Shared(timer, generation)) => {
-                        // No value, if the timer was cancelled and the hint was not handled yet, or if it was reset.
+                        // No value if the timer was cancelled, and its hint is not processed yet; or if it was reset.
                         service.home.run_in(*me.get_or_insert_with(thread_handle));
                         let Some(value) = timer.0.begin(generation) else { return false };
                         let _running = Running { record: &timer.0, generation };
@@ -343,7 +346,7 @@ impl<T> TimerService<T> {
     }
 }
 
-/// The callback of a timer that fires once is running.
+/// Ends the callback of a timer that fires once, also after a panic.
 struct Running<'a, T> {
     record: &'a Record<T>,
     generation: u64,
@@ -355,8 +358,8 @@ impl<T> Drop for Running<'_, T> {
     }
 }
 
-/// The callback of a periodic timer is running: when it ends, by a panic or not, the timer is armed again, or its entry is
-/// taken out of the wheel.
+/// Ends the callback of a periodic timer, also after a panic: the timer is armed again, or its entry is taken out of
+/// the wheel.
 struct Beat<'a, T> {
     service: &'a mut TimerService<T>,
     key: Key,
@@ -367,8 +370,9 @@ struct Beat<'a, T> {
 
 impl<T> Drop for Beat<'_, T> {
     fn drop(&mut self) {
-        // The callback may have put another service in the place of its own, or the entry may be gone: after a beat at the
-        // end of time, which is the last, or by a key that was made up. Then nobody would fire the timer.
+        // The callback may have replaced its service with another one. Or the entry may be gone: after a beat at
+        // `u64::MAX`, which is the last, or through an invented key. In these cases, no wheel would fire the timer
+        // again.
         let is_there = Arc::ptr_eq(&self.service.home, self.record.home())
             && self.service.wheel.deadline(self.key).is_some();
         let rest = match self.value.take() {

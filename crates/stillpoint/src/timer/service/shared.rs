@@ -4,15 +4,15 @@ use std::sync::Arc;
 use super::home::Home;
 use super::record::Record;
 
-/// A timer that any thread can cancel, with a definite answer at once.
+/// A timer that any thread can cancel. The cancellation returns a definite answer at once.
 ///
-/// It belongs to the [`TimerService`](super::TimerService) whose thread runs its callback. It is made once, and armed as
-/// often as one likes: through a [`Mailbox`](super::Mailbox) by any thread, or by the owner with
-/// [`TimerService::arm`](super::TimerService::arm). A clone is another handle of the same timer. To drop the handles
+/// It belongs to the [`TimerService`](super::TimerService) whose thread runs its callback. It can be armed any number
+/// of times: by any thread through a [`Mailbox`](super::Mailbox), or by the owner with
+/// [`TimerService::arm`](super::TimerService::arm). A clone is another handle of the same timer. Dropping the handles
 /// does not cancel the timer.
 ///
-/// To cancel is one compare-and-swap; the owner gets a hint besides, so that it takes the timer out of its wheel before its
-/// deadline. A timer takes about 120 bytes and its value.
+/// A cancellation is one compare-and-swap. The owner also gets a hint, so that it takes the timer out of its wheel
+/// before the deadline. A timer takes about 120 bytes and its value.
 ///
 /// ```
 /// use stillpoint::timer::{Limit, Outcome, TimerService};
@@ -34,16 +34,16 @@ pub struct SharedTimer<T>(pub(super) Arc<Record<T>>);
 
 /// The answer to a cancellation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "whether the timer has fired is known here alone"]
+#[must_use = "only this answer says whether the timer has fired"]
 pub enum Outcome<T> {
-    /// It had not fired, and never will. The value is the caller's.
+    /// It has not fired, and will not. The caller gets the value.
     Cancelled(T),
-    /// Its callback runs just now: for the last time, unless the timer is armed again afterwards.
+    /// Its callback is running, for the last time unless the timer is armed again afterwards.
     Running,
-    /// Its callback has run, and what it did is visible.
+    /// Its callback has run. The caller sees what the callback did.
     Fired,
-    /// There is nothing to cancel: it was not armed, or not yet, as another thread was arming it; or it was cancelled before, or
-    /// its service is gone.
+    /// There was nothing to cancel: the timer was not armed, or another thread was still arming it; or it was cancelled
+    /// before, or its service is gone.
     Gone,
 }
 
@@ -67,7 +67,7 @@ impl<T> SharedTimer<T> {
         Self(Arc::new(Record::new(Arc::clone(home))))
     }
 
-    /// Cancels the timer, from any thread. Waits for nobody: see [`cancel_wait`](Self::cancel_wait).
+    /// Cancels the timer, from any thread. Never waits: see [`cancel_wait`](Self::cancel_wait).
     pub fn cancel(&self) -> Outcome<T> {
         let outcome = self.0.cancel();
         if outcome.is_cancelled() {
@@ -76,14 +76,14 @@ impl<T> SharedTimer<T> {
         outcome
     }
 
-    /// Cancels the timer, and waits for its callback if it is running. After this, unless the answer is `Running`, what the callback
-    /// uses can be taken away. `Running` is the answer to a call from within the callback itself, which would wait for itself: the
-    /// callback is then running for the last time.
+    /// Cancels the timer, and waits for its callback if that is running. Afterwards, unless the answer is `Running`,
+    /// what the callback uses can be freed. `Running` is the answer only to a call from within the callback itself,
+    /// which would wait for itself: the callback is then running for the last time.
     ///
-    /// Another thread may arm the timer again meanwhile: then that arming is cancelled, too.
+    /// If another thread arms the timer again meanwhile, that arming is cancelled, too.
     ///
-    /// The calling thread sleeps as long as the callback takes. Callbacks of two services that wait for each other's timers wait for
-    /// ever.
+    /// The calling thread sleeps until the callback has ended. Callbacks of two services that wait for each other's
+    /// timers deadlock.
     ///
     /// ```
     /// use stillpoint::timer::{Limit, Outcome, TimerService};
@@ -100,7 +100,7 @@ impl<T> SharedTimer<T> {
     /// ```
     pub fn cancel_wait(&self) -> Outcome<T> {
         loop {
-            // Read first, so that an end that comes after this is not slept through.
+            // Read first, so that an end after this is not missed.
             let ended = self.0.home().ended();
             match self.cancel() {
                 Outcome::Running if self.0.home().runs_here() => return Outcome::Running,
@@ -111,7 +111,7 @@ impl<T> SharedTimer<T> {
     }
 
     /// Cancels the timer, and leaves its value to the owner: the callback of the owner's next
-    /// [`process`](super::TimerService::process) gets it, with [`Cause::Revoked`](super::Cause::Revoked).
+    /// [`process`](super::TimerService::process) gets the value, with [`Cause::Revoked`](super::Cause::Revoked).
     ///
     /// ```
     /// use stillpoint::timer::{Cause, Limit, Outcome, TimerService};
@@ -132,14 +132,15 @@ impl<T> SharedTimer<T> {
         let outcome = self.0.revoke();
         if outcome.is_cancelled() {
             self.0.home().hint(&self.0);
-            // Its callback is waited for.
+            // Time 0 wakes an owner that sleeps: its callback must get the value.
             self.0.home().rouse(0);
         }
         outcome
     }
 
-    /// Whether it is armed; out of date as soon as it is known. A timer that another thread is just arming is not armed yet: so
-    /// after `true`, [`cancel`](Self::cancel) cancels the timer, or it has fired or was cancelled meanwhile.
+    /// Whether the timer is armed. The answer may be out of date at once. A timer that another thread is still arming
+    /// is not armed yet: so after `true`, [`cancel`](Self::cancel) cancels the timer, unless it has fired or was
+    /// cancelled meanwhile.
     ///
     /// ```
     /// use stillpoint::timer::TimerService;

@@ -1,6 +1,6 @@
 use super::Wheel;
 
-/// The values of a wheel that is emptied: see [`Wheel::drain`].
+/// An iterator over the values of all timers: see [`Wheel::drain`].
 #[derive(Debug)]
 pub struct Drain<'a, T> {
     wheel: &'a mut Wheel<T>,
@@ -22,7 +22,7 @@ impl<T> Iterator for Drain<'_, T> {
             let index = slab.in_use(self.index)?;
             self.index = index + 1;
             slab.lists.unlink(index);
-            // The value of a periodic timer is missing while its callback runs.
+            // `None` for a periodic timer whose callback is running.
             if let Some(value) = slab.release(index) {
                 return Some(value);
             }

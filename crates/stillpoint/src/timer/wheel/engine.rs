@@ -1,4 +1,4 @@
-//! The wheel itself, over any store of timers: the lists of timers, and how time moves them on (`moves.rs`).
+//! The wheel over any store of timers. `moves.rs` advances the time.
 
 use core::ops::DerefMut;
 
@@ -8,7 +8,7 @@ use super::schedule::COARSE;
 use super::WheelStats;
 use stillpoint_sys::bits::bits;
 
-/// Where timers are, and the lists that they wait in.
+/// Timers, and the lists that they wait in.
 pub(super) trait Store {
     type Links: DerefMut<Target: Links>;
 
@@ -25,8 +25,8 @@ pub(super) type NameIn<S> = NameOf<<S as Store>::Links>;
 pub(super) struct Core<S> {
     pub(super) store: S,
     pub(super) now: u64,
-    /// No slot has to be looked at before this time: 0 if there is something to do already. A lower bound, since a cancellation does
-    /// not change it.
+    /// No slot has to be processed before this time; 0 if there is something to do already. A lower bound, since a
+    /// cancellation does not change it.
     pub(super) next: u64,
     pub(super) moved: u64,
     pub(super) went_back: u64,
@@ -53,7 +53,7 @@ impl<S: Store> Core<S> {
         self.next_event().map(|next| next.max(self.now))
     }
 
-    /// The earliest deadline of all timers: in each row, it is one of the first slot that has timers.
+    /// The earliest deadline of all timers. In each row, it belongs to the first slot that has timers.
     pub(super) fn earliest(&self) -> Option<u64> {
         let lists = self.store.lists();
         let mut earliest = None::<u64>;
@@ -90,7 +90,7 @@ impl<S: Store> Core<S> {
         self.look_ahead();
     }
 
-    /// The list for a deadline; `late` is the one for a deadline that is not in the future.
+    /// The list for a deadline; `late` if the deadline is not in the future.
     #[inline]
     pub(super) fn place(&mut self, deadline: u64, flags: u32, late: u32) -> u32 {
         if deadline <= self.now {
@@ -106,16 +106,16 @@ impl<S: Store> Core<S> {
         head
     }
 
-    /// Notes that a slot has to be looked at, at this time.
+    /// Lowers `next` to this time, at which a slot has to be processed.
     #[inline]
     pub(super) fn expect(&mut self, due: u64) {
-        // A branch: the compiler's conditional move would make each addition wait for the one before.
+        // A branch, since a conditional move would make each addition depend on the one before.
         if due < self.next {
             self.next = due;
         }
     }
 
-    /// Links a timer where it belongs.
+    /// Links a timer into its list.
     #[inline]
     pub(super) fn file(&mut self, name: NameIn<S>, deadline: u64, flags: u32, late: u32) {
         let head = self.place(deadline, flags, late);

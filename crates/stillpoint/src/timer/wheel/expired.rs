@@ -3,7 +3,7 @@ use core::fmt;
 use super::lent::Lent;
 use super::Key;
 
-/// A timer that has fired, as [`Wheel::poll`](super::Wheel::poll) lends it to the callback.
+/// A timer that has fired, as [`Wheel::poll`](super::Wheel::poll) passes it to the callback.
 #[derive(Debug)]
 pub struct Expired<'a, T> {
     pub(crate) key: Key,
@@ -13,25 +13,25 @@ pub struct Expired<'a, T> {
 }
 
 impl<T> Expired<'_, T> {
-    /// The timer's key: stale unless the timer is periodic.
+    /// The timer's key. It is stale unless the timer is periodic.
     #[inline]
     pub fn key(&self) -> Key {
         self.key
     }
 
-    /// When it was to fire.
+    /// The deadline of the timer.
     #[inline]
     pub fn deadline(&self) -> u64 {
         self.deadline
     }
 
-    /// Whether it is armed again: it is until it is cancelled.
+    /// Whether the timer is periodic: it stays armed until it is cancelled.
     #[inline]
     pub fn is_periodic(&self) -> bool {
         self.value.is_lent()
     }
 
-    /// Beats of a periodic timer that are left out since they were missed altogether.
+    /// The number of beats of a periodic timer that were missed and are skipped.
     #[inline]
     pub fn missed(&self) -> u64 {
         self.missed
@@ -43,28 +43,29 @@ impl<T> Expired<'_, T> {
         self.value.get_mut()
     }
 
-    /// The value of a timer that does not fire again; that of a periodic one stays with it.
+    /// The value, unless the timer is periodic: then it stays with the timer.
     #[inline]
     pub fn into_value(self) -> Option<T> {
         self.value.into_given()
     }
 }
 
-/// A timer that has fired, as [`Wheel::pop`](super::Wheel::pop) hands it out.
+/// A timer that has fired, as [`Wheel::pop`](super::Wheel::pop) returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Popped<T> {
-    /// The timer's key: stale unless the timer is periodic.
+    /// The timer's key. It is stale unless the timer is periodic.
     pub key: Key,
-    /// When it was to fire.
+    /// The deadline of the timer.
     pub deadline: u64,
-    /// Beats of a periodic timer that are left out since they were missed altogether.
+    /// The number of beats of a periodic timer that were missed and are skipped.
     pub missed: u64,
-    /// The value; that of a periodic timer stays in the wheel: see [`Wheel::get_mut`](super::Wheel::get_mut). `None`, too,
-    /// for a timer whose value is lent to its own callback at this time, which is the one that pops.
+    /// The value. `None` for a periodic timer, whose value stays in the wheel: see
+    /// [`Wheel::get_mut`](super::Wheel::get_mut). Also `None` for a timer whose own callback has the value and calls
+    /// `pop`.
     pub value: Option<T>,
 }
 
-/// How much one poll may do.
+/// Limits the work of one poll.
 ///
 /// ```
 /// use stillpoint::timer::{Limit, Wheel};
@@ -80,38 +81,39 @@ pub struct Popped<T> {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// Timers that may fire; beats that are left out and cancelled timers that are still in the wheel of a service count, too.
+    /// The number of timers that may fire. Skipped beats count, too, and cancelled timers that are still in the wheel
+    /// of a service.
     pub expiries: usize,
-    /// Timers that may be moved to a lower level, for each [level in use](super::WheelStats::levels).
+    /// The number of timers that may be moved to a lower level, for each [level in use](super::WheelStats::levels).
     pub moves: usize,
 }
 
 impl Limit {
-    /// No limit: the poll does all there is to do.
+    /// No limit: the poll does everything.
     pub const NONE: Self = Self { expiries: usize::MAX, moves: usize::MAX };
 
-    /// At most that many expiries, and as many moves for each [level in use](super::WheelStats::levels): so the two together
-    /// are at most `expiries` times one more than the levels in use.
+    /// At most `expiries` expiries, and at most `expiries` moves for each [level in use](super::WheelStats::levels):
+    /// together at most `expiries` times one more than the number of levels in use.
     #[inline]
     pub fn expiries(expiries: usize) -> Self {
         Self { expiries, moves: expiries }
     }
 
-    /// Another limit of moves, for each [level in use](super::WheelStats::levels).
+    /// Sets another limit of moves, for each [level in use](super::WheelStats::levels).
     #[inline]
     pub fn moves(self, moves: usize) -> Self {
         Self { moves, ..self }
     }
 }
 
-/// What a poll has done, and whether it has finished. Each has the number of timers that have fired.
+/// The result of a poll: whether it has finished, and the number of timers that have fired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "a poll that has not finished is to be called again"]
+#[must_use = "a poll that has not finished must be called again"]
 pub enum Progress {
     /// Everything that was due has fired.
     Done(usize),
-    /// There is more to do at this very time: a limit was reached, or a callback has added a timer that is due already. What
-    /// is left may be only moves ahead of time, with nothing due.
+    /// There is more to do at the same time: a limit was reached, or a callback has added a timer that is due already.
+    /// It may be only moves ahead of time, with nothing due.
     More(usize),
 }
 
@@ -131,10 +133,10 @@ impl Progress {
     }
 }
 
-/// The wheel is at its limit: it hands the value back.
+/// The wheel is full: hands the value back.
 ///
-/// A wheel that was made by [`Wheel::with_max_len`](super::Wheel::with_max_len) has room for as many timers as it was made for;
-/// another one is full when there is no memory.
+/// A wheel made by [`Wheel::with_max_len`](super::Wheel::with_max_len) is full at its limit; other wheels are full when
+/// there is no memory.
 ///
 /// ```
 /// use stillpoint::timer::{Full, Wheel};

@@ -1,13 +1,13 @@
 use core::num::NonZeroU64;
 
-/// Names a timer of a [`Wheel`](super::Wheel), from the addition to the expiry or the cancellation.
+/// Names a timer of a [`Wheel`](super::Wheel), from its addition to its expiry or cancellation.
 ///
-/// A key that is kept for longer is recognised: each use of a place has a generation of its own, and a place whose
-/// generations are used up is never used again, but replaced. So what is done with a stale key does nothing.
+/// A key that is kept for longer is stale, and operations with it do nothing: each use of a place has its own
+/// generation, and a place whose generations are used up is replaced.
 ///
-/// Every wheel begins with a generation of its own, far from those of the others: the key of another wheel can be taken for
-/// one of this wheel's only when a place has been used some 2³¹ times divided by the number of wheels made so far. A key is
-/// 8 bytes, and so is `Option<Key>`.
+/// Every wheel begins with a different generation, far from those of the others: the key of another wheel can be
+/// mistaken for one of this wheel only after a place has been used about 2³¹ times divided by the number of wheels made
+/// so far. A key is 8 bytes, and so is `Option<Key>`.
 ///
 /// ```
 /// use stillpoint::timer::Wheel;
@@ -26,7 +26,7 @@ impl Key {
     #[inline]
     pub(super) fn new(index: u32, generation: u32) -> Self {
         let bits = u64::from(generation) << 32 | u64::from(index);
-        // The first indices are those of sentinels: no key is 0.
+        // The first indices are those of list heads, so no key is 0.
         Self(NonZeroU64::new(bits).unwrap_or(NonZeroU64::MIN))
     }
 
@@ -40,14 +40,14 @@ impl Key {
         (self.0.get() >> 32) as u32
     }
 
-    /// The key as a number, to be carried by code that knows numbers alone. It is never 0.
+    /// The key as a number, for code that can carry only numbers. Never 0.
     #[inline]
     pub fn to_bits(self) -> u64 {
         self.0.get()
     }
 
-    /// The key that [`to_bits`](Self::to_bits) made; `None` for 0. Any other number is a stale key at worst, or names
-    /// another timer.
+    /// The key of a number from [`to_bits`](Self::to_bits); `None` for 0. An invented number gives a stale key, or the
+    /// key of some timer.
     ///
     /// ```
     /// use stillpoint::timer::{Key, Wheel};

@@ -1,4 +1,4 @@
-/// The value for a callback: of a timer that has fired for good, or of one that is armed again.
+/// The value for a callback: given, if the timer does not fire again; lent, if it is armed again.
 #[derive(Debug)]
 pub(crate) enum Lent<'a, T> {
     Given(T),
@@ -19,7 +19,7 @@ impl<T> Lent<'_, T> {
         }
     }
 
-    /// What was lent stays where it is.
+    /// A lent value stays where it is.
     #[inline]
     pub(crate) fn into_given(self) -> Option<T> {
         match self {

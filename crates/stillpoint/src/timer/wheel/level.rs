@@ -1,17 +1,17 @@
-//! Where a timer belongs: the arithmetic of levels and slots.
+//! The arithmetic of levels and slots.
 //!
 //! A *row* is a level as the wheel stores it: 64 slots with one word of occupancy. Rows 0 to 12 are the exact levels,
-//! the next twenty the coarse ones, and the last has the lists that are no slots.
+//! the next twenty are the coarse levels, and the last has the lists that are not slots.
 //!
-//! In every row, the slots with timers are at most 64 after the one that the time is in. So a slot's number is the lower six
-//! bits of its index, and none means two times.
+//! In every row, the slots with timers are at most 64 after the slot of the present time. So the lower six bits of a
+//! slot's index are its number, and no number stands for two times.
 
-/// Slots of a level.
+/// Number of slots of a level.
 pub(super) const SLOTS: u32 = 64;
 
-/// A slot is as wide as 32 slots of the level below: so 64 slots hold what is in two slots of the level above.
+/// A slot is as wide as 32 slots of the level below, so 64 slots are as wide as two slots of the level above.
 const EXACT_BITS: u32 = 5;
-/// The last one has slots of 2^60 ticks.
+/// The highest has slots of 2^60 ticks.
 pub(super) const EXACT_LEVELS: u32 = 13;
 /// `8^20` times 63 ticks is beyond any delay.
 const COARSE_LEVELS: u32 = 20;
@@ -21,41 +21,42 @@ pub(super) const ROWS: usize = LIST_ROW as usize + 1;
 
 /// The list of timers that are due.
 pub(super) const READY: u32 = LIST_ROW * SLOTS;
-/// Timers that were due when they were added: ready from the next advance on.
+/// The list of timers that were due when they were added: ready from the next advance on.
 pub(super) const LATE: u32 = READY + 1;
-/// Timers whose places are about to be worked out anew: empty but for a moment.
+/// The list of timers whose places are being computed anew. Used only within a call.
 pub(super) const SIFTED: u32 = READY + 2;
-/// For each exact level but the lowest: timers whose slot has begun, and that were not moved before.
+/// For each exact level except the lowest, the list of timers that were not moved before their slot began.
 const OVERDUE: u32 = READY + 3;
 
-/// Sentinels: the first indices.
+/// Number of list heads. They have the first indices.
 pub(super) const SENTINELS: u32 = ROWS as u32 * SLOTS;
 
-/// A slot, and the time at which the wheel has to look at it first.
+/// A slot, and the time at which the wheel has to process it first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) head: u32,
-    /// A bound from below for a slot of one tick.
+    /// A lower bound for a slot of one tick.
     pub(super) due: u64,
 }
 
-/// Where an exact timer belongs; `deadline` is after `now`.
+/// The place of an exact timer; `deadline` is after `now`.
 ///
-/// The level is the lowest that has room for the delay, which is below 64 of its slots. Unless it is the lowest of all, the
-/// delay is at least two of its slots: so the slot is neither the one that the time is in, nor the next one.
+/// The level is the lowest in which the delay is below 64 slots. Unless it is the lowest of all, the delay is at least
+/// two of its slots, so the slot is neither that of the present time nor the next one.
 #[inline]
 pub(super) fn exact(now: u64, deadline: u64) -> Place {
-    // A delay below 64 is in level 0 whatever its lower bits, and the compiler is told that one is set.
+    // Setting the lower bits does not change the level, and tells the compiler that the value is not 0.
     let level = (62 - ((deadline - now) | 63).leading_zeros()) / EXACT_BITS;
     let shift = EXACT_BITS * level;
     let slot = deadline >> shift;
     Place { head: level * SLOTS + slot as u32 % SLOTS, due: (slot - 1) << shift }
 }
 
-/// Where a coarse timer belongs; `deadline` is after `now`.
+/// The place of a coarse timer; `deadline` is after `now`.
 ///
-/// The level is the lowest that has room for the delay: so its granularity is at most 8/63 of that. The slot is the first
-/// that begins at the deadline or after it. A delay below 63 ticks needs no granularity: it has the place of an exact timer.
+/// The level is the lowest that has room for the delay, so its granularity is at most 8/63 of the delay. The slot is
+/// the first that begins at the deadline or after it. A timer with a delay below 63 ticks gets the place of an exact
+/// timer.
 #[inline]
 pub(super) fn coarse(now: u64, deadline: u64) -> Place {
     const SLOT_BITS: u32 = 6;
@@ -88,7 +89,7 @@ fn shift(row: u32) -> u32 {
     }
 }
 
-/// The index of the slot of a row that a time is in.
+/// The index of a row's slot that contains a time.
 #[inline]
 pub(super) fn index(row: u32, time: u64) -> u64 {
     time >> shift(row)
@@ -106,8 +107,8 @@ pub(super) fn head(row: u32, index: u64) -> u32 {
     row * SLOTS + index as u32 % SLOTS
 }
 
-/// Which of a row's occupied slots begin after `before`, and not after `now`: bit *k* is that whose index is *k* + 1 more than
-/// that of `before`.
+/// A row's occupied slots that begin after `before`, and not after `now`. Bit *k* is the slot whose index is *k* + 1
+/// above that of `before`.
 #[inline]
 pub(super) fn reached(row: u32, occupied: u64, before: u64, now: u64) -> u64 {
     let (old, new) = (index(row, before), index(row, now));
@@ -118,23 +119,25 @@ pub(super) fn reached(row: u32, occupied: u64, before: u64, now: u64) -> u64 {
     occupied.rotate_right((old + 1) as u32 % SLOTS) & reached
 }
 
-/// When the first of those slots begins; there is one.
+/// The time at which the first of these slots begins; `reached` is not 0.
 #[inline]
 pub(super) fn first(row: u32, reached: u64, before: u64) -> u64 {
     start(row, index(row, before) + 1 + u64::from(reached.trailing_zeros()))
 }
 
-/// The exact levels of which time has left a slot between `before` and `now`, which is later: the lowest ones, a bit for each.
+/// The exact levels in which `before` and `now`, which is later, are in different slots: the lowest ones, a bit for
+/// each.
 #[inline]
 pub(super) fn left_behind(before: u64, now: u64) -> u64 {
     let highest = (63 - (before ^ now).leading_zeros()) / EXACT_BITS;
     (2 << highest) - 1
 }
 
-/// When the wheel has to look at a row first, after `now`; 0 for at once. `occupied` is not 0, and no slot is past.
+/// The time after `now` at which the wheel has to process a row first; 0 for at once. `occupied` is not 0, and no slot
+/// is past.
 ///
-/// A slot of one tick and a coarse one are looked at when they begin. The timers of other slots are moved before that, from
-/// the beginning of the slot before.
+/// A slot of one tick and a coarse slot are processed when they begin. The timers of other slots are moved before that,
+/// from the beginning of the preceding slot on.
 #[inline]
 pub(super) fn next_due(row: u32, occupied: u64, now: u64) -> u64 {
     let current = index(row, now);
@@ -148,23 +151,23 @@ pub(super) fn next_due(row: u32, occupied: u64, now: u64) -> u64 {
     }
 }
 
-/// The first occupied slot of a row after `now`, and a deadline that none of its timers is before.
+/// The first occupied slot of a row after `now`, and a lower bound for the deadlines of its timers.
 pub(super) fn first_slot(row: u32, occupied: u64, now: u64) -> (u32, u64) {
     let next = index(row, now) + 1;
     let slot = next + u64::from(occupied.rotate_right(next as u32 % SLOTS).trailing_zeros());
-    // A coarse slot begins when the last of its timers is due.
+    // A coarse slot begins at or after the deadlines of all its timers.
     let least = if row < EXACT_LEVELS { start(row, slot) } else { start(row, slot - 1) + 1 };
     (head(row, slot), least)
 }
 
 /// The exact levels, a bit for each.
 const EXACT: u64 = (1 << EXACT_LEVELS) - 1;
-/// The exact levels but the lowest.
+/// The exact levels except the lowest.
 pub(super) const MOVED: u64 = EXACT - 1;
 /// The coarse levels.
 const COARSE: u64 = ((1 << COARSE_LEVELS) - 1) << COARSE_ROW;
 
-/// Of the rows in a set: the coarse levels.
+/// The coarse levels among `rows`.
 #[inline]
 pub(super) fn coarse_rows(rows: u64) -> u64 {
     rows & COARSE
@@ -182,7 +185,7 @@ pub(super) fn is_slots(row: u32) -> bool {
     row < LIST_ROW
 }
 
-/// Whether there are timers in a list that is no slot.
+/// Whether there are timers in a list that is not a slot.
 #[inline]
 pub(super) fn has_lists(rows: u64) -> bool {
     rows >> LIST_ROW & 1 == 1
@@ -194,7 +197,7 @@ pub(super) fn overdue(level: u32) -> u32 {
     OVERDUE + level
 }
 
-/// The levels that have overdue timers, a bit for each; `occupied` says which lists have timers.
+/// The levels that have overdue timers, a bit for each. `occupied` gives a row's occupied lists.
 #[inline]
 pub(super) fn overdue_levels(occupied: impl Fn(u32) -> u64) -> u64 {
     occupied(LIST_ROW) >> (OVERDUE % SLOTS) & MOVED

@@ -1,14 +1,14 @@
 //! The lists that timers wait in.
 //!
-//! Heads of lists are links of the same kind, so a timer is unlinked by two stores, without a branch. If its two neighbours are
-//! the same link, that link is the head, and the list is empty now; the head tells row and slot.
-//! Neither is stored in a timer, since a list that is spliced onto another changes the place of all its timers at once.
+//! The heads of lists are links of the same kind, so a timer is unlinked by two stores, without a branch. If its two
+//! neighbours are the same link, that link is the head, and the list is empty now; the head's index gives row and slot.
+//! A timer does not store them, since splicing a list onto another changes the place of all its timers at once.
 //!
-//! What a link is, and where it lies, is up to the [`Links`] below the lists: a vector of links that are named by indices
-//! (see `slab.rs`), or the nodes of the user's own structures, which are named by their addresses (see `nodes.rs`).
+//! The [`Links`] below the lists hold the links: a vector, in which indices are names (see `slab.rs`), or the nodes of
+//! the user's own structures, whose addresses are their names (see `nodes.rs`).
 //!
-//! **Every name is that of a link.** Those in links are written only here; callers pass numbers of lists, and names that they
-//! have got from a list, from [`Lists::grow`], or from a caller who promises it.
+//! **Every name is that of a link.** Only this file writes names into links. Callers pass numbers of lists, and names
+//! that come from a list, from [`Lists::grow`], or from a caller who promises it.
 
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
@@ -21,11 +21,11 @@ use stillpoint_sys::bits::bits;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Link<A> {
     pub(super) prev: A,
-    /// In an index that is in no list: what its owner has left there.
+    /// In a link that is in no list: a value that its owner has stored.
     pub(super) next: A,
 }
 
-/// Links, the heads of the lists among them. Every name that is passed to one of these functions is that of a link.
+/// Links, including the heads of the lists. Every name that is passed to one of these functions is that of a link.
 pub(super) trait Links {
     type Name: Copy + PartialEq;
 
@@ -51,8 +51,8 @@ pub(super) struct Lists<L> {
     rows: u64,
 }
 
-/// Links by index: 8 bytes, apart from the rest of a timer, eight to a cache line, as neighbours in a list are not neighbours in
-/// memory.
+/// Links by index: 8 bytes each, apart from the rest of a timer. Neighbours in a list are not neighbours in memory, so
+/// eight links in a cache line help.
 impl Links for [Link<u32>] {
     type Name = u32;
 
@@ -70,7 +70,7 @@ impl Links for [Link<u32>] {
     fn link(&self, index: u32) -> Link<u32> {
         touch();
         debug_assert!((index as usize) < self.len());
-        // SAFETY: every index is that of a link, as the module says.
+        // SAFETY: every index is that of a link (see the module's documentation).
         unsafe { *self.get_unchecked(index as usize) }
     }
 
@@ -94,12 +94,12 @@ impl Links for [Link<u32>] {
 fn at_mut(links: &mut [Link<u32>], index: u32) -> &mut Link<u32> {
     touch();
     debug_assert!((index as usize) < links.len());
-    // SAFETY: every index is that of a link, as the module says.
+    // SAFETY: every index is that of a link (see the module's documentation).
     unsafe { links.get_unchecked_mut(index as usize) }
 }
 
 impl Lists<Vec<Link<u32>>> {
-    /// Empty lists, with memory for so many timers.
+    /// Empty lists, with memory for `capacity` timers.
     pub(super) fn new(capacity: usize) -> Self {
         let mut links = Vec::with_capacity((SENTINELS as usize).saturating_add(capacity));
         links.extend((0..SENTINELS).map(|head| Link { prev: head, next: head }));
@@ -110,7 +110,8 @@ impl Lists<Vec<Link<u32>>> {
         self.links.try_reserve_exact(count)
     }
 
-    /// So many more links, each of which leads to the next one, and the last to `end`; the index of the first.
+    /// Adds `count` links, each with the index of the next one stored in it, and the last with `end`. Returns the first
+    /// index.
     pub(super) fn grow(&mut self, count: usize, end: u32) -> u32 {
         let first = self.links.len() as u32;
         let last = first + count as u32;
@@ -120,14 +121,14 @@ impl Lists<Vec<Link<u32>>> {
         first
     }
 
-    /// Gives the memory of all links back but those of that many timers. None of the others is in a list, and what was left
-    /// in links that are in no list is to be left anew.
+    /// Frees the memory of all links except those of the first `timers` timers. The others must be in no list. Values
+    /// stored in links that are in no list must be stored again.
     pub(super) fn shrink(&mut self, timers: usize) {
         self.links.truncate(SENTINELS as usize + timers);
         self.links.shrink_to_fit();
     }
 
-    /// What was left in a link that is in no list.
+    /// The value stored in a link that is in no list.
     #[inline]
     pub(super) fn left_in(&self, index: u32) -> u32 {
         self.links.link(index).next
@@ -138,7 +139,7 @@ impl Lists<Vec<Link<u32>>> {
         self.links.set_next(index, what);
     }
 
-    /// How many links there is memory for.
+    /// The number of links that there is memory for.
     #[cfg(all(test, not(loom)))]
     pub(super) fn memory(&self) -> usize {
         self.links.capacity()
@@ -146,7 +147,7 @@ impl Lists<Vec<Link<u32>>> {
 }
 
 impl<L: DerefMut<Target: Links>> Lists<L> {
-    /// Lists whose heads are linked to themselves.
+    /// Empty lists: each head must be linked to itself.
     pub(super) fn over(links: L) -> Self {
         Self { links, occupied: [0; ROWS], rows: 0 }
     }
@@ -184,7 +185,7 @@ impl<L: DerefMut<Target: Links>> Lists<L> {
         (first != head).then_some(first)
     }
 
-    /// All of a list, from the first to the last.
+    /// The links of a list, from the first to the last.
     pub(super) fn iter(&self, list: u32) -> impl Iterator<Item = NameOf<L>> + '_ {
         let head = self.links.head(list);
         core::iter::successors(self.first(list), move |&name| {
@@ -262,7 +263,7 @@ impl<L> Lists<L> {
         self.rows |= 1 << row;
     }
 
-    /// Apart: with many timers a slot is seldom emptied, and who unlinks keeps its registers for the rest.
+    /// Out of line: with many timers a slot is seldom emptied, and `unlink` needs fewer registers.
     #[cold]
     #[inline(never)]
     fn vacate(&mut self, head: u32) {
@@ -273,7 +274,7 @@ impl<L> Lists<L> {
         }
     }
 
-    /// A list that has timers: the first one of all.
+    /// The first list that has timers.
     pub(super) fn any(&self) -> Option<u32> {
         let row = bits(self.rows).next()?;
         Some(row * SLOTS + self.occupied(row).trailing_zeros())
@@ -300,11 +301,11 @@ impl<L> Lists<L> {
 
 #[cfg(all(test, not(loom)))]
 std::thread_local! {
-    /// Links and timers that were looked at, for tests that count work.
+    /// Number of accesses to links and timers, for tests that count work.
     static TOUCHED: core::cell::Cell<u64> = const { core::cell::Cell::new(0) };
 }
 
-/// Counts a link or a timer that is looked at, in tests.
+/// Counts an access to a link or a timer, in tests.
 #[inline(always)]
 pub(super) fn touch() {
     #[cfg(all(test, not(loom)))]

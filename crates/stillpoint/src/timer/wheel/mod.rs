@@ -35,37 +35,39 @@ use slab::Slab;
 
 /// A hierarchical timer wheel, for one thread.
 ///
-/// Timers carry a value each, and fire when [`poll`](Self::poll) is called with a time at or after their deadline: never
-/// before, and after that in the first poll that finishes. The wheel reads no clock. Time is a number of *ticks* of the
-/// caller's choice (nanoseconds, as a rule), that never goes back; all 64 bits of it can be used.
+/// Each timer has a value, and fires when [`poll`](Self::poll) is called with a time at or after its deadline: never
+/// before, and then in the first poll that finishes. The wheel reads no clock. Time is a number of *ticks* of the
+/// caller's choice (usually nanoseconds) that never goes back; all 64 bits can be used.
 ///
 /// | operation | complexity |
 /// |---|---|
-/// | [`add`](Self::add), [`cancel`](Self::cancel), [`reset`](Self::reset) | constant; an addition that finds no free place doubles their number |
+/// | [`add`](Self::add), [`cancel`](Self::cancel), [`reset`](Self::reset) | constant; an addition that finds no free place doubles the number of places |
 /// | [`poll`](Self::poll) with nothing reached | constant, and a few cycles |
-/// | [`poll`](Self::poll) | by what fires, what is moved, and the occupied slots that were reached |
+/// | [`poll`](Self::poll) | proportional to the timers that fire, those that are moved, and the occupied slots that were reached |
 ///
-/// A timer is moved at most twelve times before it fires: about once for each time its remaining delay shrinks to a 32nd. A
-/// [coarse](Schedule::coarse) one is never moved. A timer takes 32 bytes and an `Option<T>`, 8 of which only a periodic one
-/// touches; the wheel itself 17 KiB, of which only what is in use is touched often.
+/// A timer is moved at most twelve times before it fires: about once each time its remaining delay shrinks to a 32nd. A
+/// [coarse](Schedule::coarse) timer is never moved. A timer takes 32 bytes and an `Option<T>`; 8 of the bytes are
+/// touched only for periodic timers. The wheel itself takes 17 KiB, of which only the parts in use are touched often.
 ///
 /// # Short polls that are not late
 ///
 /// A poll with [`Limit::expiries(n)`](Limit::expiries) fires at most *n* timers, and moves at most *n* for each
-/// [level in use](WheelStats::levels). Timers are moved ahead of time: those of a slot in the time between the beginning of the
-/// slot before it and its own. With such a poll every *P* ticks at least, no timer is late by *P* or more, provided
+/// [level in use](WheelStats::levels). Timers are moved ahead of time: those of a slot are moved between the beginning
+/// of the slot before it and its own beginning. With such a poll at least every *P* ticks, no timer is late by *P* or
+/// more, provided that
 ///
 /// - at most *n* timers are due in any *P* ticks, and
-/// - no slot that is *P* or more wide has more timers than *n* times the polls in the time of its width.
+/// - no slot of *P* ticks or more has more timers than *n* times the number of polls within its width.
 ///
-/// After a longer gap, or beyond these conditions, what is due fires after at most as many polls as the backlog takes: those
-/// that are due divided by *n*, and those of overdue slots divided by *n*. The slots of a level are 32 times as wide as those of
-/// the level below; those of the lowest are one tick. The timers of a delay between 2⁵ᵏ⁺¹ and 2⁵ᵏ⁺⁶ ticks are in slots of 2⁵ᵏ
-/// ticks. So a million timers of 300 s in nanoseconds, added at a steady rate, fill slots of 2³⁵ ticks with 115,000 each:
-/// with a poll each millisecond, *n* = 4 is enough, which 3.4 expiries in a millisecond need as well.
+/// After a longer gap, or beyond these conditions, the number of polls until due timers fire is at most the number of
+/// due timers divided by *n*, and the number of timers in overdue slots divided by *n*. The slots of a level are 32
+/// times as wide as those of the level below; those of the lowest level are one tick wide. Timers with a delay between
+/// 2⁵ᵏ⁺¹ and 2⁵ᵏ⁺⁶ ticks are in slots of 2⁵ᵏ ticks. So a million timers of 300 s in nanoseconds, added at a steady
+/// rate, fill slots of 2³⁵ ticks with 115,000 each: with a poll each millisecond, *n* = 4 is enough. The 3.4 expiries
+/// in a millisecond need that many, too.
 ///
-/// The structure is that of G. Varghese and T. Lauck, "Hashed and hierarchical timing wheels", SOSP 1987, scheme 7, with
-/// a bitset in front of each level, and slots of two turns of the wheel below in each level.
+/// The structure is that of G. Varghese and T. Lauck, "Hashed and hierarchical timing wheels", SOSP 1987, scheme 7,
+/// with a bitset for each level, and with 64 slots in each level, which cover two slots of the level above.
 ///
 /// ```
 /// use stillpoint::timer::{Limit, Wheel};
@@ -85,18 +87,18 @@ pub struct Wheel<T> {
     core: Core<Slab<T>>,
 }
 
-/// What a wheel counts.
+/// The counts of a wheel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct WheelStats {
-    /// Timers in the wheel, those that are due included.
+    /// Timers in the wheel, including those that are due.
     pub timers: usize,
-    /// Timers there is memory for without asking for more.
+    /// Timers that the wheel has memory for.
     pub capacity: usize,
-    /// Timers that were moved from one level to another so far.
+    /// The number of moves of timers from one level to another.
     pub moved: u64,
-    /// Levels in use: those with timers that are to be moved before they fire, which are 12 at most. Neither timers
-    /// that fire within 64 ticks nor [coarse](Schedule::coarse) ones count.
+    /// Levels in use: those with timers that are moved before they fire; 12 at most. Neither timers that fire within 64
+    /// ticks nor [coarse](Schedule::coarse) timers count.
     pub levels: u32,
     /// Polls with a time before that of an earlier one.
     pub time_went_back: u64,
@@ -108,11 +110,11 @@ impl<T> Wheel<T> {
         Self::with_capacity(now, 0)
     }
 
-    /// An empty wheel with memory for `capacity` timers, which grows beyond that: it doubles, and the addition that finds it
-    /// full pays for the copy.
+    /// An empty wheel with memory for `capacity` timers. It grows by doubling; the addition that finds it full pays for
+    /// the copy.
     ///
-    /// As everywhere in the standard library, the process ends when there is no memory; an addition later on is answered
-    /// [`Full`] instead.
+    /// As in the standard library, the process aborts when there is no memory. A later addition that finds no memory
+    /// returns [`Full`] instead.
     ///
     /// # Panics
     /// If `capacity` is greater than 2³² − 2,177, the greatest number of timers that a wheel can have, or if that many would
@@ -121,10 +123,10 @@ impl<T> Wheel<T> {
         Self::make(now, capacity, usize::MAX)
     }
 
-    /// An empty wheel with memory for `max_len` timers, and room for no more. It asks for memory again only to replace a
-    /// place that is worn out, which each is after 2³¹ to 2³² timers, so that no [key](Key) comes twice.
+    /// An empty wheel with memory for `max_len` timers, and room for no more. It allocates again only to replace a
+    /// worn-out place, so that no [key](Key) comes twice. A place is worn out after 2³¹ to 2³² timers.
     ///
-    /// As everywhere in the standard library, the process ends when there is no memory.
+    /// As in the standard library, the process aborts when there is no memory.
     ///
     /// # Panics
     /// If `max_len` is greater than 2³² − 2,177, the greatest number of timers that a wheel can have, or if that many would
@@ -152,7 +154,7 @@ impl<T> Wheel<T> {
         self.core.now
     }
 
-    /// The number of timers, those that are due and have not fired included.
+    /// The number of timers, including those that are due and have not fired.
     #[inline]
     pub fn len(&self) -> usize {
         self.core.store.len()
@@ -164,12 +166,12 @@ impl<T> Wheel<T> {
         self.len() == 0
     }
 
-    /// What the wheel has counted.
+    /// The counts of the wheel.
     pub fn stats(&self) -> WheelStats {
         self.core.stats(self.len(), self.core.store.capacity())
     }
 
-    /// Adds a timer that fires at `deadline`. One that is not in the future fires in the next poll.
+    /// Adds a timer that fires at `deadline`. If that is not in the future, the timer fires in the next poll.
     ///
     /// # Errors
     /// [`Full`], with the value, when there is no room.
@@ -186,8 +188,7 @@ impl<T> Wheel<T> {
         self.core.store.insert(head, deadline, value).map_err(Full)
     }
 
-    /// Adds a timer that fires `delay` after the time of the last poll, at the end of time at the latest. No clock is
-    /// read.
+    /// Adds a timer that fires `delay` after the time of the last poll, at `u64::MAX` at the latest. No clock is read.
     ///
     /// # Errors
     /// [`Full`], with the value, when there is no room.
@@ -225,8 +226,8 @@ impl<T> Wheel<T> {
         Ok(key)
     }
 
-    /// The same for a schedule with a deadline, and a value that is made in its place: a value that is built first and then copied as
-    /// a whole would make the copy wait for its parts.
+    /// As [`add_with`](Self::add_with), for a schedule with a deadline, and a value that is made in its place: the copy
+    /// of a value that is built elsewhere would have to wait for the stores of its parts.
     #[cfg(feature = "std")]
     #[inline(always)]
     pub(crate) fn add_made(&mut self, schedule: Schedule, make: impl FnOnce() -> T) -> Option<Key> {
@@ -238,14 +239,15 @@ impl<T> Wheel<T> {
         Some(key)
     }
 
-    /// Takes a timer out of the wheel: `Some` says that it has not fired since it was armed last, and never will; `None`
-    /// that it has, or that it was cancelled before.
+    /// Takes a timer out of the wheel. `Some` means that it has not fired since it was last armed, and never will;
+    /// `None` that it has fired, or was cancelled before.
     #[inline]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
         self.core.store.remove(key)
     }
 
-    /// Gives a timer another deadline, due or not; whether it had not fired yet. A periodic timer goes on from there.
+    /// Gives a timer another deadline, even if it is due. Returns false if it had fired already. A periodic timer goes
+    /// on from the new deadline.
     ///
     /// ```
     /// use stillpoint::timer::{Limit, Wheel};
@@ -269,14 +271,14 @@ impl<T> Wheel<T> {
         true
     }
 
-    /// Whether the next addition will find room; sees to it where it can.
+    /// Whether the next addition will find room. Makes room if necessary and possible.
     #[cfg(feature = "std")]
     #[inline]
     pub(crate) fn has_room(&mut self) -> bool {
         self.core.store.has_room()
     }
 
-    /// Whether there will be room for another timer once this one is cancelled.
+    /// Whether cancelling this timer makes room for another.
     #[cfg(feature = "std")]
     pub(crate) fn can_be_replaced(&self, key: Key) -> bool {
         self.core.store.find(key).is_some() && key.generation() != u32::MAX
@@ -301,14 +303,14 @@ impl<T> Wheel<T> {
         Some(self.core.store.timer(self.core.store.find(key)?).deadline)
     }
 
-    /// When to poll next: `None` when there is no timer, the time of the last poll when there is something to do already.
+    /// When to poll next: `None` when there is no timer; the time of the last poll when there is something to do
+    /// already.
     ///
-    /// A bound from below: no timer fires before this time. It is exact for a timer that fires within 32 ticks, and for a
-    /// coarse one; for another one it is when it is to be moved, so that a thread that sleeps until then wakes up at most
-    /// twelve times in vain for a timer. Timers that are to be moved and were not, since a poll was limited, count as something
-    /// to do.
+    /// A lower bound: no timer fires before this time. It is exact for timers that fire within 32 ticks, and for coarse
+    /// timers. For others it is the time when they are moved: a thread that sleeps until then wakes up in vain at most
+    /// twelve times for each timer. Timers that a limited poll has not moved in time count as something to do.
     ///
-    /// Complexity: constant. A word for each level in use is looked at, 34 at most.
+    /// Complexity: constant. It reads a word for each level in use, 34 at most.
     ///
     /// ```
     /// use stillpoint::timer::Wheel;
@@ -323,13 +325,13 @@ impl<T> Wheel<T> {
         self.core.next_deadline()
     }
 
-    /// The earliest deadline of all timers, those that are due included: `None` when there is no timer. A thread that sleeps
-    /// until then does not wake up in vain; a [coarse](Schedule::coarse) timer may fire later.
+    /// The earliest deadline of all timers, including those that are due; `None` when there is no timer. A thread that
+    /// sleeps until then does not wake up in vain, but a [coarse](Schedule::coarse) timer may fire later.
     ///
-    /// Complexity: in each level, the timers of one slot are looked at: the first slot that has timers, unless it begins after the
-    /// earliest deadline found so far. All timers that are due and have not fired are looked at, too. So the cost depends on how
-    /// crowded these slots are: all timers, if all are in one slot. See [`next_deadline`](Self::next_deadline) for a bound in
-    /// constant time.
+    /// Complexity: it reads the timers of one slot in each level: the first slot with timers, unless that begins after
+    /// the earliest deadline found so far. It also reads all timers that are due and have not fired. So the cost
+    /// depends on the number of timers in these slots, at worst all timers. See [`next_deadline`](Self::next_deadline)
+    /// for a bound in constant time.
     ///
     /// ```
     /// use stillpoint::timer::Wheel;
@@ -344,10 +346,12 @@ impl<T> Wheel<T> {
         self.core.earliest()
     }
 
-    /// Sets the time, also to an earlier one: after a clock that has told a wrong time, say. What is not in the future is due
-    /// then, and fires in the next poll; what is, is not due, even if it was before. All deadlines stay as they are.
+    /// Sets the time, also to an earlier one: for example, after a clock has given a wrong time. Timers whose deadlines
+    /// are not in the future are due, and fire in the next poll; others are not due, even if they were before. All
+    /// deadlines stay as they are.
     ///
-    /// Complexity: by the number of timers. Afterwards, timers with the same deadline fire in no particular order.
+    /// Complexity: proportional to the number of timers. Afterwards, timers with the same deadline fire in no
+    /// particular order.
     ///
     /// ```
     /// use stillpoint::timer::{Limit, Wheel};
@@ -364,13 +368,13 @@ impl<T> Wheel<T> {
         self.core.set_time(now);
     }
 
-    /// Gives memory back that no timer needs: all places behind the last one that is in use. An empty wheel keeps 17 KiB.
+    /// Frees memory that no timer needs: all places after the last one in use. An empty wheel keeps 17 KiB.
     ///
-    /// A wheel that was made by [`with_max_len`](Self::with_max_len) asks for memory again when it needs it, up to its limit. Keys stay as good as
-    /// they are: a place that comes again has later generations than those that were given back. Each place has at least
-    /// 2³⁰ uses; one that had many more is kept.
+    /// A wheel made by [`with_max_len`](Self::with_max_len) allocates again when it needs memory, up to its limit.
+    /// Stale keys stay stale: a place that is allocated again has later generations than those that were freed. Each
+    /// place then has at least 2³⁰ uses left; places that had too many are kept.
     ///
-    /// Complexity: by the capacity of the wheel.
+    /// Complexity: proportional to the capacity of the wheel.
     ///
     /// ```
     /// use stillpoint::timer::Wheel;
@@ -386,8 +390,8 @@ impl<T> Wheel<T> {
         self.core.store.shrink();
     }
 
-    /// Takes all timers out of the wheel, in no order, as an iterator over their values. What the iterator has not
-    /// come to when it is dropped is dropped.
+    /// Takes all timers out of the wheel, and returns an iterator over their values, in no order. Dropping the iterator
+    /// drops the values that are left.
     pub fn drain(&mut self) -> Drain<'_, T> {
         Drain::new(self)
     }

@@ -1,15 +1,15 @@
-//! How time goes on: slots that are reached, and timers that are moved to lower levels before their slots begin.
+//! Advances the time: processes slots that are reached, and moves timers to lower levels before their slots begin.
 
 use super::engine::{Core, NameIn, Store};
 use super::level::{self, EXACT_LEVELS, LATE, READY, SIFTED};
 use stillpoint_sys::bits::bits;
 
-/// How many timers of each level an advance moves; the same for a pop that finds no timer due.
+/// How many timers of each level an advance moves, or a pop that finds no timer due.
 pub(super) const MOVES: usize = 64;
 
-/// How many timers one call may still move, of each exact level.
+/// The number of timers of each exact level that one call may still move.
 pub(super) struct Budget {
-    /// The levels that were in use when the call began: by their design, no other one has anything to be moved in it.
+    /// The levels that were in use when the call began. No other level gets timers to move within the call.
     levels: u64,
     left: [usize; EXACT_LEVELS as usize],
 }
@@ -19,14 +19,14 @@ impl Budget {
         &mut self.left[level as usize % EXACT_LEVELS as usize]
     }
 
-    /// What the levels together have left.
+    /// The sum of what the levels have left.
     fn rest(&mut self) -> usize {
         bits(self.levels).fold(0, |sum, level| sum.saturating_add(*self.left(level)))
     }
 }
 
 impl<S: Store> Core<S> {
-    /// The exact levels whose timers are to be moved some time, a bit for each.
+    /// The exact levels whose timers have to be moved before they fire, a bit for each.
     pub(super) fn levels_in_use(&self) -> u64 {
         self.store.lists().rows() & level::MOVED | self.overdue()
     }
@@ -41,9 +41,9 @@ impl<S: Store> Core<S> {
         Budget { levels: self.levels_in_use(), left: [moves; EXACT_LEVELS as usize] }
     }
 
-    /// Lets time go on, and moves at most that many timers of each level in use, all levels together.
+    /// Advances the time, and moves at most `moves` timers for each level in use; levels may use what others leave.
     ///
-    /// Out of line, so that the loop that fires has the registers.
+    /// Out of line, so that the loop that fires timers has more registers.
     #[inline(never)]
     pub(super) fn go_on(&mut self, now: u64, moves: usize) {
         let before = self.now;
@@ -63,11 +63,11 @@ impl<S: Store> Core<S> {
         self.catch_up(&mut budget);
     }
 
-    /// Makes what was reached since `before` ready: slots that are past as a whole, and what is due in those that the time is
-    /// in now.
+    /// Makes timers ready that were reached since `before`: past slots as a whole, and due timers of slots that contain
+    /// the present time.
     fn cross(&mut self, before: u64, budget: &mut Budget) {
         let lists = self.store.lists();
-        // Of each level: which of its slots are left, and when the first of them begins.
+        // For each level: the reached slots that are left, and the time at which the first of them begins.
         let mut reached = [(0, 0); EXACT_LEVELS as usize];
         let mut some = 0u64;
         for row in bits(lists.rows() & level::left_behind(before, self.now)) {
@@ -78,7 +78,7 @@ impl<S: Store> Core<S> {
             }
         }
         while some != 0 {
-            // The slot that begins first; of several, the widest, whose timers were armed before those of the others.
+            // The slot that begins first. Of several, the widest: its timers were armed before those of the others.
             let (mut row, mut start) = (0, u64::MAX);
             for other in bits(some) {
                 let (_, first) = reached[other as usize % reached.len()];
@@ -110,11 +110,11 @@ impl<S: Store> Core<S> {
         }
     }
 
-    /// Takes from a slot that the time is in what is due; what is beyond the budget is overdue.
+    /// Takes the due timers from a slot that contains the present time. Timers beyond the budget become overdue.
     fn sift(&mut self, level: u32, head: u32, budget: &mut Budget) {
         let overdue = level::overdue(level);
         let left = budget.left(level);
-        // Whatever has waited for longer is moved first.
+        // Timers that are overdue already are moved first.
         if self.store.lists().first(overdue).is_none() {
             while *left > 0 {
                 let Some(name) = self.store.lists_mut().pop(head) else { return };
@@ -129,9 +129,9 @@ impl<S: Store> Core<S> {
 
     /// Moves the timers of overdue slots, and those of the slots that begin next.
     ///
-    /// A list keeps the order of the armings as long as polls finish: what is moved down was armed before whatever is in the
-    /// lower slot already, and comes before it. That holds from one level to the next, so lower levels have their turn first,
-    /// and what was sifted the last one.
+    /// A list keeps the order of the armings as long as polls finish: a timer that is moved down was armed before all
+    /// timers already in the lower slot, and is put before them. This holds from one level to the next, so lower levels
+    /// are moved first, and sifted timers last.
     pub(super) fn catch_up(&mut self, budget: &mut Budget) {
         let overdue = self.overdue();
         for level in bits(overdue) {
@@ -161,7 +161,7 @@ impl<S: Store> Core<S> {
         }
     }
 
-    /// Moves at most that many overdue timers of a level to where they belong now, those that have waited longest first.
+    /// Moves at most `left` overdue timers of a level to their present places, those that have waited longest first.
     fn move_overdue(&mut self, level: u32, left: &mut usize) {
         while *left > 0 {
             let Some(name) = self.store.lists_mut().pop(level::overdue(level)) else { break };
@@ -172,25 +172,25 @@ impl<S: Store> Core<S> {
         }
     }
 
-    /// Puts a timer that is not due before all others of the place where it belongs now.
+    /// Puts a timer that is not due before all others in the list of its present place.
     fn move_down(&mut self, name: NameIn<S>) {
         let (deadline, flags) = self.store.when(name);
         let head = self.place(deadline, flags, READY);
         self.store.lists_mut().prepend(head, name);
     }
 
-    /// The same as in [`go_on`](Self::go_on), for time that stands still.
+    /// Moves timers as [`go_on`](Self::go_on) does, without advancing the time.
     pub(super) fn move_some(&mut self, moves: usize) {
         let mut budget = self.budget(moves);
         self.catch_up(&mut budget);
     }
 
-    /// Finds out anew when a slot is looked at next: 0 when there is something to do already.
+    /// Computes `next` anew: 0 when there is something to do already.
     pub(super) fn look_ahead(&mut self) {
         self.next = self.next_event().unwrap_or(u64::MAX);
     }
 
-    /// When there is something to do next: 0 for at once, `None` for never.
+    /// The time at which there is something to do next: 0 for at once, `None` for never.
     pub(super) fn next_event(&self) -> Option<u64> {
         let lists = self.store.lists();
         let rows = lists.rows();

@@ -1,8 +1,8 @@
-//! The wheel over nodes that lie in the user's own structures.
+//! The wheel over nodes in the user's own structures.
 //!
-//! Nodes are reached by the pointers that were passed to [`NodeWheel::add`], never by references. **Every pointer in a link is that
-//! of a head or of a node in the wheel:** heads live as long as the wheel, and whoever adds a node promises that the node stays
-//! where it is until it is out again. When a node is out, no pointer to it is left.
+//! Nodes are accessed through the pointers that were passed to [`NodeWheel::add`], never through references. **Every
+//! pointer in a link is that of a head or of a node in the wheel:** heads live as long as the wheel, and the caller of
+//! `add` promises that the node stays in place until it is taken out. Afterwards, no pointer to it is left.
 
 use alloc::boxed::Box;
 use alloc::collections::TryReserveError;
@@ -19,7 +19,7 @@ use super::lists::{touch, Link, Links, Lists};
 use super::moves::MOVES;
 use super::{Schedule, WheelStats};
 
-/// A timer of a [`NodeWheel`], to be put into one of the user's own structures. It takes 32 bytes.
+/// A timer of a [`NodeWheel`], a part of the user's own structure. It takes 32 bytes.
 ///
 /// ```
 /// use stillpoint::timer::Node;
@@ -34,7 +34,7 @@ use super::{Schedule, WheelStats};
 /// ```
 #[repr(transparent)]
 pub struct Node {
-    /// Written by the wheel while others may have references to the structure around it.
+    /// The wheel writes it while the user may have references to the structure around it.
     inner: UnsafeCell<Inner>,
     _stays: PhantomPinned,
 }
@@ -53,7 +53,8 @@ struct NodeLink(Link<*mut NodeLink>);
 
 const APART: NodeLink = NodeLink(Link { prev: ptr::null_mut(), next: ptr::null_mut() });
 
-// SAFETY: a node in no wheel is plain data; one in a wheel is used where the wheel is, which whoever adds it promises to allow.
+// SAFETY: a node in no wheel is plain data. A node in a wheel is accessed by the wheel's thread, which the caller of
+// `add` promises to allow.
 unsafe impl Send for Node {}
 
 impl Node {
@@ -76,7 +77,7 @@ impl fmt::Debug for Node {
     }
 }
 
-/// The heads of the lists, which are reached by pointers only.
+/// The heads of the lists, which are accessed only through pointers.
 struct Heads {
     start: NonNull<NodeLink>,
 }
@@ -84,7 +85,7 @@ struct Heads {
 /// Owns the heads.
 struct Owned(Heads);
 
-// SAFETY: it owns the heads; the nodes that it leads to may go to another thread with it, as whoever adds them promises.
+// SAFETY: it owns the heads; the caller of `add` promises that another thread may access the nodes.
 unsafe impl Send for Owned {}
 // SAFETY: a shared reference only reads.
 unsafe impl Sync for Owned {}
@@ -145,14 +146,14 @@ impl Links for Heads {
     #[inline(always)]
     fn link(&self, name: *mut NodeLink) -> Link<*mut NodeLink> {
         touch();
-        // SAFETY: every name is that of a link, as the module says.
+        // SAFETY: every name is that of a link (see the module's documentation).
         unsafe { (*name).0 }
     }
 
     #[inline(always)]
     fn set(&mut self, name: *mut NodeLink, link: Link<*mut NodeLink>) {
         touch();
-        // SAFETY: as above; nobody else uses the links of this wheel, which is borrowed mutably.
+        // SAFETY: as above; the wheel is borrowed mutably, so nothing else uses its links.
         unsafe { (*name).0 = link };
     }
 
@@ -193,7 +194,7 @@ impl Store for Nodes {
     fn when(&self, name: *mut NodeLink) -> (u64, u32) {
         touch();
         let inner = name.cast::<Inner>();
-        // SAFETY: a name that is asked about is that of a node, whose first field is the link.
+        // SAFETY: callers pass the name of a node, whose first field is the link.
         unsafe { ((*inner).deadline, (*inner).flags) }
     }
 }
@@ -205,22 +206,22 @@ fn name(node: NonNull<Node>) -> *mut NodeLink {
 
 /// A [`Wheel`](super::Wheel) whose timers are [nodes](Node) in the user's own structures.
 ///
-/// It takes 34 KiB when it is made, and no memory after that: additions never fail. It makes no callbacks: after
-/// [`advance`](Self::advance), each [`pop`](Self::pop) takes one node that is due. From then on the wheel knows nothing of that
-/// node, so the node's memory may be used for anything, or freed, at once. The same holds after [`cancel`](Self::cancel), even for a
-/// node that is due and was not popped yet.
+/// It allocates 34 KiB when it is made, and nothing after that: additions never fail. It makes no callbacks: after
+/// [`advance`](Self::advance), each [`pop`](Self::pop) takes one node that is due. The wheel then has no pointer to
+/// that node, so the node's memory may be reused or freed at once. The same holds after [`cancel`](Self::cancel), even
+/// for a node that is due and was not popped yet.
 ///
-/// Levels, lists and the order of expiries are those of [`Wheel`](super::Wheel), and so is what is said there about short
-/// polls. Nodes fire once; for a periodic timer, add the node again.
+/// Levels, lists and the order of expiries are those of [`Wheel`](super::Wheel), and its section about short polls
+/// applies. Nodes fire once; for a periodic timer, add the node again.
 ///
 /// | operation | complexity |
 /// |---|---|
 /// | [`add`](Self::add), [`cancel`](Self::cancel), [`reset`](Self::reset), [`take_any`](Self::take_any) | constant |
-/// | [`advance`](Self::advance) | by occupied slots that were reached, 2,112 at most; 64 nodes are moved for each level in use, at most |
-/// | [`pop`](Self::pop) | constant when a node is ready; otherwise at most 64 are moved for each level in use |
+/// | [`advance`](Self::advance) | proportional to the occupied slots that were reached, 2,112 at most; moves at most 64 nodes for each level in use |
+/// | [`pop`](Self::pop) | constant when a node is ready; otherwise moves at most 64 nodes for each level in use |
 ///
-/// When the wheel is dropped, nodes that are in it are not touched: they have to be [made anew](Node::new) before they are added to
-/// another wheel.
+/// Dropping the wheel does not touch nodes that are in it: they have to be [made anew](Node::new) before they are added
+/// to another wheel.
 ///
 /// ```
 /// use std::ptr::NonNull;
@@ -257,7 +258,7 @@ pub struct NodeWheel {
 impl NodeWheel {
     /// An empty wheel, at the time `now`.
     ///
-    /// As everywhere in the standard library, the process ends when there is no memory: see [`try_new`](Self::try_new).
+    /// As in the standard library, the process aborts when there is no memory: see [`try_new`](Self::try_new).
     pub fn new(now: u64) -> Self {
         Self::try_new(now).unwrap_or_else(|_| {
             alloc::alloc::handle_alloc_error(core::alloc::Layout::new::<[NodeLink; SENTINELS as usize]>())
@@ -286,7 +287,7 @@ impl NodeWheel {
         self.core.now
     }
 
-    /// The number of nodes, those that are due and were not popped included.
+    /// The number of nodes, including those that are due and were not popped.
     #[inline]
     pub fn len(&self) -> usize {
         self.core.store.len
@@ -298,25 +299,26 @@ impl NodeWheel {
         self.len() == 0
     }
 
-    /// What the wheel has counted. As its capacity, it gives the number of nodes that are in it.
+    /// The counts of the wheel. `capacity` is the number of nodes in it.
     pub fn stats(&self) -> WheelStats {
         self.core.stats(self.len(), self.len())
     }
 
-    /// Adds a node. One whose deadline is not in the future can be popped after the next advance.
+    /// Adds a node. If its deadline is not in the future, it can be popped after the next advance.
     ///
-    /// A [period](Schedule::every) is left out: nodes fire once. [`Schedule::after`] counts from the time of the last advance.
+    /// A [period](Schedule::every) is ignored: nodes fire once. [`Schedule::after`] counts from the time of the last
+    /// advance.
     ///
     /// # Safety
-    /// Until it is popped, cancelled or taken, or the wheel is dropped,
+    /// Until the node is popped, cancelled or taken, or the wheel is dropped,
     ///
-    /// - the node stays valid, and where it is;
-    /// - nobody reads, writes or moves it, and it is in no other wheel, nor twice in this one;
-    /// - no reference to it, or to what it is part of, is made that excludes other accesses (`&mut`), and none that was made before
-    ///   `node` is used again: structures are reached by pointers, or by shared references.
+    /// - the node stays valid and in place;
+    /// - nothing else reads, writes or moves it, and it is in no other wheel, and not twice in this one;
+    /// - no exclusive reference (`&mut`) to it, or to a structure around it, is made, and none made before `node` is
+    ///   used again: access structures through pointers, or through shared references.
     ///
-    /// If the wheel goes to another thread, that thread may access the node. `pop` returns the pointer that was passed here: it may
-    /// be used for as much memory around the node as this one.
+    /// If the wheel is moved to another thread, that thread may access the node. `pop` returns the pointer that was
+    /// passed here: it may access the same memory around the node as this one.
     #[inline]
     pub unsafe fn add(&mut self, node: NonNull<Node>, schedule: Schedule) {
         let schedule = schedule.resolved(self.core.now);
@@ -331,7 +333,8 @@ impl NodeWheel {
         self.core.store.len += 1;
     }
 
-    /// Takes a node out, due or not; returns whether it was in the wheel. Afterwards the wheel does not know the node any more.
+    /// Takes a node out, even if it is due. Returns whether it was in the wheel. Afterwards the wheel has no pointer to
+    /// it.
     ///
     /// ```
     /// use std::ptr::NonNull;
@@ -352,7 +355,7 @@ impl NodeWheel {
     /// ```
     ///
     /// # Safety
-    /// The node is valid, and in this wheel or in none.
+    /// The node is valid, and either in this wheel or in none.
     #[inline]
     pub unsafe fn cancel(&mut self, node: NonNull<Node>) -> bool {
         // SAFETY: the caller's promise.
@@ -364,7 +367,7 @@ impl NodeWheel {
         true
     }
 
-    /// Gives a node another deadline, due or not; returns whether it was in the wheel.
+    /// Gives a node another deadline, even if it is due. Returns whether it was in the wheel.
     ///
     /// # Safety
     /// As [`cancel`](Self::cancel).
@@ -395,7 +398,7 @@ impl NodeWheel {
         unsafe { !(*name(node)).0.next.is_null() }
     }
 
-    /// When a node is to fire; `None` when it is not in the wheel.
+    /// The deadline of a node; `None` when it is not in the wheel.
     ///
     /// # Safety
     /// As [`cancel`](Self::cancel).
@@ -411,9 +414,9 @@ impl NodeWheel {
     }
 
     /// Takes a node that is due at the time of the last [`advance`](Self::advance), as
-    /// [`Wheel::pop`](super::Wheel::pop). Afterwards the wheel does not know it any more.
+    /// [`Wheel::pop`](super::Wheel::pop). Afterwards the wheel has no pointer to it.
     ///
-    /// Between two calls, other nodes may be added, and cancelled, those that are due included.
+    /// Between two calls, other nodes may be added and cancelled, including those that are due.
     #[inline]
     pub fn pop(&mut self) -> Option<NonNull<Node>> {
         let found = self.core.store.lists.pop(READY).or_else(|| self.pop_slowly())?;
@@ -430,25 +433,25 @@ impl NodeWheel {
         found
     }
 
-    /// Takes any node out, due or not; repeated calls take out all of them. Constant time.
+    /// Takes any node out, due or not; repeated calls empty the wheel. Constant time.
     pub fn take_any(&mut self) -> Option<NonNull<Node>> {
         let list = self.core.store.lists.any()?;
         let found = self.core.store.lists.pop(list)?;
         Some(self.release(found))
     }
 
-    /// A node that was unlinked: no pointer to it is left.
+    /// Marks an unlinked node as in no wheel. No pointer to it is left.
     #[inline]
     fn release(&mut self, name: *mut NodeLink) -> NonNull<Node> {
         self.core.store.len -= 1;
-        // SAFETY: it was in the wheel until now, so that it is valid.
+        // SAFETY: it was in the wheel until now, so it is valid.
         unsafe {
             *name = APART;
             NonNull::new_unchecked(name.cast())
         }
     }
 
-    /// When to advance next, as [`Wheel::next_deadline`](super::Wheel::next_deadline): a bound from below.
+    /// When to advance next, as [`Wheel::next_deadline`](super::Wheel::next_deadline): a lower bound.
     pub fn next_deadline(&self) -> Option<u64> {
         self.core.next_deadline()
     }
@@ -458,8 +461,8 @@ impl NodeWheel {
         self.core.earliest()
     }
 
-    /// Sets the time, also to an earlier one, as [`Wheel::set_time`](super::Wheel::set_time). Complexity: by the number of
-    /// nodes.
+    /// Sets the time, also to an earlier one, as [`Wheel::set_time`](super::Wheel::set_time). Complexity: proportional
+    /// to the number of nodes.
     pub fn set_time(&mut self, now: u64) {
         self.core.set_time(now);
     }

@@ -1,4 +1,4 @@
-//! How timers fire.
+//! Polls, and expiries.
 
 use super::expired::{Expired, Limit, Popped, Progress};
 use super::lent::Lent;
@@ -8,7 +8,7 @@ use super::schedule::PERIODIC;
 use super::slab::Timer;
 use super::{Key, Wheel};
 
-/// A timer that fires: its value is in `Some` unless it is periodic.
+/// A timer that fires. `value` is `Some` unless it is periodic.
 struct Fired<T> {
     key: Key,
     deadline: u64,
@@ -17,30 +17,33 @@ struct Fired<T> {
 }
 
 impl<T> Wheel<T> {
-    /// Sets the time, and fires what is due: `callback` is called with the wheel, and with each timer that has fired.
+    /// Sets the time, and fires the timers that are due: calls `callback` with the wheel, and with each timer.
     ///
-    /// The callback may do anything with the wheel: cancel timers of the same batch, which do not fire then, add
-    /// others, poll. A timer that it adds and that is due already fires in the next poll, so that a poll ends whatever the
-    /// callback adds; [`Progress::More`] says that there is one. (A callback that polls or advances is the next poll: one
-    /// that adds due timers *and* does that each time keeps the outer poll going for as long as `limit` lets it.)
+    /// The callback may do anything with the wheel: cancel other due timers, which then do not fire, add timers, or
+    /// poll. A timer that it adds and that is due already fires in the next poll, so a poll always ends;
+    /// [`Progress::More`] says that there is such a timer. (A call of `poll` or `advance` in the callback is that next
+    /// poll: a callback that adds due timers *and* polls each time keeps the outer poll going until its `limit`.)
     ///
-    /// A periodic timer is armed again before the callback, and its value is lent. When it is cancelled by its own callback,
-    /// [`cancel`](Self::cancel) answers `None`, since it has fired; its value is dropped after the callback.
+    /// A periodic timer is armed again before the callback, and its value is lent to the callback. If the callback
+    /// cancels its own timer, [`cancel`](Self::cancel) returns `None`, since the timer has fired; the value is dropped
+    /// after the callback.
     ///
-    /// What was due when it was added fires first, exact timers before [coarse](super::Schedule::coarse) ones. Exact timers fire
-    /// by deadline as far as they are in slots that do not overlap, and as armed where their deadlines are the same and they
-    /// were armed between polls that finished. Coarse ones fire by the granularity of their slots, then by slot. In a poll that
-    /// stops at its limit of [moves](Limit::moves), and in those after it until one has finished, timers fire in no order.
+    /// Timers that were due when they were added fire first; then exact timers fire before
+    /// [coarse](super::Schedule::coarse) timers. Exact timers fire by deadline if their slots do not overlap. Those
+    /// with the same deadline fire in the order in which they were armed, if all polls since have finished. Coarse
+    /// timers fire by the granularity of their slots, then by slot. In a poll that stops at its limit of
+    /// [moves](Limit::moves), and until a later poll has finished, timers fire in no order.
     ///
-    /// A time before the last one counts as the last one, and in
-    /// [`WheelStats::time_went_back`](super::WheelStats::time_went_back).
+    /// For a time before the last one, the last one is used, and
+    /// [`WheelStats::time_went_back`](super::WheelStats::time_went_back) counts the poll.
     ///
-    /// Complexity: constant when no slot has been reached; otherwise by the occupied slots that were reached, 2,112 at most,
-    /// and by the timers that are moved and that fire, which `limit` bounds. The time that has passed does not count.
+    /// Complexity: constant when no slot has been reached. Otherwise proportional to the occupied slots that were
+    /// reached, 2,112 at most, and to the timers that are moved and that fire, which `limit` bounds. It does not depend
+    /// on the time that has passed.
     ///
     /// # Panics
-    /// With the panic of the callback: the wheel stays valid, and what has not fired fires in the next poll. A periodic
-    /// timer whose callback panics stays armed.
+    /// With the panic of the callback. The wheel stays valid, and timers that have not fired fire in the next poll. A
+    /// periodic timer whose callback panics stays armed.
     ///
     /// ```
     /// use stillpoint::timer::{Limit, Wheel};
@@ -77,13 +80,13 @@ impl<T> Wheel<T> {
         )
     }
 
-    /// Sets the time, for [`pop`](Self::pop). What was reached is due from then on; nothing fires by itself.
+    /// Sets the time, for [`pop`](Self::pop). Timers that were reached are due from then on; nothing fires by itself.
     ///
-    /// A timer that is added after this and is due already can be popped after the next call. Time that goes back is dealt
-    /// with as in [`poll`](Self::poll).
+    /// A timer that is added after this call and is due already can be popped after the next one. Time that goes back
+    /// is handled as in [`poll`](Self::poll).
     ///
-    /// Complexity: as that of a poll with [`Limit::expiries(64)`](Limit::expiries), without the expiries: at most 64 timers
-    /// are moved for each [level in use](super::WheelStats::levels).
+    /// Complexity: that of a poll with [`Limit::expiries(64)`](Limit::expiries), without the expiries: moves at most 64
+    /// timers for each [level in use](super::WheelStats::levels).
     ///
     /// ```
     /// use stillpoint::timer::Wheel;
@@ -101,11 +104,12 @@ impl<T> Wheel<T> {
     /// Takes a timer that is due at the time of the last [`advance`](Self::advance), in the order of
     /// [`poll`](Self::poll).
     ///
-    /// `None` says that no timer is known to be due. When there were more timers to be moved than one call moves, some may be
-    /// due, all the same: [`next_deadline`](Self::next_deadline) is the present time then, and the next call moves others.
+    /// `None` means that no timer is known to be due. If there are more timers to move than one call moves, some may
+    /// still be due: [`next_deadline`](Self::next_deadline) is then the present time, and the next call moves more of
+    /// them.
     ///
-    /// Complexity: constant when a timer is ready; otherwise at most 64 timers are moved for each
-    /// [level in use](super::WheelStats::levels).
+    /// Complexity: constant when a timer is ready; otherwise moves at most 64 timers for each [level in
+    /// use](super::WheelStats::levels).
     ///
     /// ```
     /// use stillpoint::timer::Wheel;
@@ -136,7 +140,7 @@ impl<T> Wheel<T> {
         let index = self.core.store.lists.pop(READY)?;
         let key = self.core.store.key(index);
         let &Timer { deadline, flags, .. } = self.core.store.timer(index);
-        // At the end of time there is no next beat.
+        // After a deadline of `u64::MAX` there is no next beat.
         if flags & PERIODIC == 0 || deadline == u64::MAX {
             let value = self.core.store.release(index);
             return Some(Fired { key, deadline, missed: 0, value });
@@ -158,8 +162,8 @@ impl<T> Wheel<T> {
     }
 }
 
-/// [`Wheel::poll`] for a wheel that belongs to `host`, which the callback is lent in its place. It says whether the timer
-/// has fired, or was cancelled before.
+/// [`Wheel::poll`] for a wheel that belongs to `host`, which is passed to the callback in place of the wheel. The
+/// callback returns false if the timer did not fire because it was cancelled.
 #[inline]
 pub(crate) fn poll_within<H, T>(
     host: &mut H,
@@ -176,7 +180,7 @@ pub(crate) fn poll_within<H, T>(
     serve(host, wheel_of, now, limit, callback)
 }
 
-/// A function of its own, so that the way above is short enough to be part of its callers.
+/// A separate function, so that `poll_within` is short enough to be inlined.
 #[inline(never)]
 fn serve<H, T>(
     host: &mut H,
@@ -189,7 +193,7 @@ fn serve<H, T>(
     let (mut expired, mut left) = (0, limit.expiries);
     while left > 0 {
         let Some(fired) = wheel_of(host).fire() else { break };
-        // What was cancelled counts, too, so that a poll is short however many there are.
+        // Cancelled timers count, too, so that many of them do not make a poll long.
         left -= 1;
         expired += usize::from(call(host, wheel_of, fired, &mut callback));
     }
@@ -221,7 +225,7 @@ fn call<H, T>(
     }
 }
 
-/// The value of a periodic timer while its callback runs: it goes back, unless the timer is gone by then.
+/// Gives the value of a periodic timer back after its callback, unless the timer is gone by then.
 struct Lending<'a, H, T, W: Fn(&mut H) -> &mut Wheel<T>> {
     host: &'a mut H,
     wheel_of: W,
@@ -231,7 +235,7 @@ struct Lending<'a, H, T, W: Fn(&mut H) -> &mut Wheel<T>> {
 
 impl<H, T, W: Fn(&mut H) -> &mut Wheel<T>> Drop for Lending<'_, H, T, W> {
     fn drop(&mut self) {
-        // The callback may even have put another wheel in this one's place.
+        // By key, since the callback may even have replaced the wheel.
         let value = self.value.take();
         let rest = (self.wheel_of)(self.host).core.store.give_back(self.key, value);
         drop(rest);

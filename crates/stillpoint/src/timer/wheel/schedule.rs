@@ -1,6 +1,6 @@
 use core::num::NonZeroU64;
 
-/// When a timer fires, and how: what [`Wheel::add_with`](super::Wheel::add_with) takes.
+/// When and how a timer fires: see [`Wheel::add_with`](super::Wheel::add_with).
 ///
 /// ```
 /// use std::num::NonZeroU64;
@@ -20,26 +20,26 @@ pub struct Schedule {
     pub(crate) flags: u32,
 }
 
-/// Late by up to 8/63 of its delay, and not moved for it.
+/// May be late by up to 8/63 of its delay, and is never moved.
 pub(crate) const COARSE: u32 = 1;
-/// Armed again when it fires.
+/// Is armed again when it fires.
 pub(crate) const PERIODIC: u32 = 2;
-/// What is called the deadline is a delay.
+/// `deadline` is a delay.
 pub(crate) const RELATIVE: u32 = 4;
-/// The value is with a callback: a flag of the timer, not of a schedule.
+/// The value is lent to a callback: a flag of the timer, not of a schedule.
 pub(crate) const LENT: u32 = 8;
 
 impl Schedule {
-    /// Once, at `deadline`, in the wheel's ticks. A deadline that is not in the future is due at once.
+    /// Fires once, at `deadline`, in the wheel's ticks. A deadline that is not in the future is due at once.
     #[inline]
     pub fn at(deadline: u64) -> Self {
         Self { deadline, period: None, flags: 0 }
     }
 
-    /// Once, `delay` ticks after the time of the wheel, at the end of time at the latest. For a timer that goes through a
-    /// [`Mailbox`](crate::timer::Mailbox), the time of the wheel is that of the first
-    /// [`manage`](crate::timer::TimerService::manage) that the owner calls after it has taken the message. So the timer is never
-    /// early, even if the owner sleeps, and it is late by the time that the message took.
+    /// Fires once, `delay` ticks after the time of the wheel, at `u64::MAX` at the latest. For a timer that is sent
+    /// through a [`Mailbox`](crate::timer::Mailbox), the delay begins at the first
+    /// [`manage`](crate::timer::TimerService::manage) after the owner has taken the message. So the timer is never
+    /// early, even if the owner sleeps; it is late by the time that the message took.
     ///
     /// ```
     /// use stillpoint::timer::{Schedule, Wheel};
@@ -54,7 +54,7 @@ impl Schedule {
         Self { deadline: delay, period: None, flags: RELATIVE }
     }
 
-    /// With a deadline in place of a delay, at this time.
+    /// Replaces a delay, which begins at `now`, with a deadline.
     #[inline]
     pub(crate) fn resolved(self, now: u64) -> Self {
         if self.flags & RELATIVE == 0 {
@@ -63,16 +63,16 @@ impl Schedule {
         Self { deadline: now.saturating_add(self.deadline), flags: self.flags & !RELATIVE, ..self }
     }
 
-    /// And then after each `period`, which is counted from the deadline, so that beats do not drift. Beats that were
-    /// missed altogether are left out, and [counted](super::Expired::missed).
+    /// Fires again after each `period`, which counts from the deadline, so that beats do not drift. Missed beats are
+    /// skipped, and [counted](super::Expired::missed).
     #[inline]
     pub fn every(self, period: NonZeroU64) -> Self {
         Self { period: Some(period), flags: self.flags | PERIODIC, ..self }
     }
 
-    /// Late by up to 8/63 of the delay (an eighth), and never moved between the addition and the expiry: for timeouts that
-    /// are nearly always cancelled. Never early. With a delay below 63 ticks, it is exact. So near the end of time that there is no
-    /// later slot, it is an exact timer, which may be moved.
+    /// May fire late, by up to 8/63 of the delay (an eighth), and is never moved between addition and expiry: for
+    /// timeouts that are nearly always cancelled. It is never early. With a delay below 63 ticks, it is exact. A timer
+    /// so near to `u64::MAX` that there is no later slot is an exact timer, which may be moved.
     #[inline]
     pub fn coarse(self) -> Self {
         Self { flags: self.flags | COARSE, ..self }

@@ -1,8 +1,9 @@
-//! Timers in their places, which keys name.
+//! The places of timers, which keys name.
 //!
-//! **Every index is that of a timer.** Those in the free list and in lists of timers were given to them here; the index of a
-//! key is compared with the number of timers in `find` and `remove`; callers pass indices that they have got from here since
-//! the wheel was last lent to a callback. `shrink` gives back only timers that are not in use, and makes the free list anew.
+//! **Every index is that of a timer.** Only this file puts indices into the free list and gives them to the lists of
+//! timers. `find` and `remove` compare the index of a key with the number of timers. Other callers pass indices that
+//! they got from here since the wheel was last passed to a callback. `shrink` frees only places that are not in use,
+//! and makes the free list anew.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,23 +15,23 @@ use super::level::SENTINELS;
 use super::lists::{Link, Lists};
 use super::schedule::{Schedule, LENT};
 
-/// The end of the list of free timers: a sentinel is never free.
+/// The end of the free list: the index of a list head.
 const NONE: u32 = 0;
-/// Timers that indices of 32 bits can name beside the heads of the lists.
+/// The number of timers that 32-bit indices can name beside the list heads.
 const INDICES: usize = (u32::MAX - SENTINELS) as usize;
-/// A generation up to which a place may be given back: those that come in its stead have 2³⁰ left.
+/// The highest generation of a place that may be freed: places allocated later in its stead have 2³⁰ generations left.
 const MOST_USED: u32 = 0xC000_0000;
-/// Timers that are made at once when there are few.
+/// The number of places that are added at once when there are few.
 const BATCH: usize = 64;
 
-/// 16 bytes and the value, which a cancellation, an expiry and an addition need together.
+/// 16 bytes and the value: a cancellation, an expiry and an addition need all of them.
 #[derive(Debug)]
 pub(super) struct Timer<T> {
     pub(super) deadline: u64,
-    /// Of the present key; in a timer that is free: of the next one.
+    /// The generation of the present key; in a free timer, that of the next key.
     generation: u32,
     pub(super) flags: u32,
-    /// Missing in a timer that is free, and while the value is lent to a callback.
+    /// `None` in a free timer, and while the value is lent to a callback.
     pub(super) value: Option<T>,
 }
 
@@ -39,14 +40,14 @@ pub(super) struct Slab<T> {
     pub(super) lists: Lists<Vec<Link<u32>>>,
     /// Timer `index` is in place `index - SENTINELS`.
     timers: Vec<Timer<T>>,
-    /// Of periodic timers; as many as there are timers.
+    /// The periods of periodic timers. As long as `timers`.
     periods: Vec<u64>,
     free: u32,
-    /// Of a timer that was never used: at first in the lower half, so that each has 2³¹ uses; after a `shrink` beyond those
-    /// of all places that were given back, so that no key comes twice.
+    /// The generation of new places. At first in the lower half, so that each place has 2³¹ uses; after a `shrink`, at
+    /// least that of all freed places, so that no key comes twice.
     first_generation: u32,
     len: usize,
-    /// Timers whose generations are used up: others take their places.
+    /// The number of places whose generations are used up. They are replaced by others.
     worn: usize,
     limit: usize,
 }
@@ -56,17 +57,17 @@ static WHEELS: AtomicU32 = AtomicU32::new(0);
 
 impl<T> Slab<T> {
     pub(super) fn new(capacity: usize, limit: usize) -> Self {
-        // Relaxed: only that wheels have different numbers matters. The multiplier, 2³² divided by the golden section, keeps
-        // the first generations of few wheels far apart.
+        // Relaxed: wheels only need different numbers. The multiplier, 2³² divided by the golden ratio, keeps the first
+        // generations of a few wheels far apart.
         let spread = WHEELS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B1) >> 1;
-        // 0 is what the last generation of all is followed by.
+        // Not 0: a generation that wraps to 0 marks a worn-out place.
         let first_generation = spread.max(1);
-        assert!(capacity <= INDICES, "a wheel for {capacity} timers: at most {INDICES} can be had");
+        assert!(capacity <= INDICES, "a wheel for {capacity} timers is impossible: at most {INDICES}");
         let limit = limit.min(INDICES);
         let mut slab = Self {
             lists: Lists::new(capacity),
             timers: Vec::with_capacity(capacity),
-            // From the allocator, which has zeros without writing them.
+            // The allocator may provide zeros without writing them.
             periods: vec![0; capacity],
             free: NONE,
             first_generation,
@@ -83,12 +84,12 @@ impl<T> Slab<T> {
         self.len
     }
 
-    /// Timers that can be used.
+    /// The number of places that are not worn out.
     pub(super) fn capacity(&self) -> usize {
         self.timers.len() - self.worn
     }
 
-    /// Makes so many timers, free ones, in the order of their indices.
+    /// Adds `count` free places, in the order of their indices.
     fn extend(&mut self, count: usize) {
         let generation = self.first_generation;
         self.timers.extend((0..count).map(|_| Timer { deadline: 0, generation, flags: 0, value: None }));
@@ -99,14 +100,14 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Whether there is a free timer, or one can be made.
+    /// Whether there is a free place, or one can be added.
     #[inline]
     pub(super) fn has_room(&mut self) -> bool {
         self.free != NONE || self.grow()
     }
 
-    /// Doubles the number of timers, up to the limit, in which those that are worn out do not count; whether that was
-    /// possible.
+    /// Doubles the number of places, up to the limit, towards which worn-out places do not count. Returns whether it
+    /// could.
     #[cold]
     fn grow(&mut self) -> bool {
         let have = self.capacity();
@@ -123,7 +124,8 @@ impl<T> Slab<T> {
         true
     }
 
-    /// Takes a free timer for `value`, and appends it to the list of `head`; hands the value back when there is none.
+    /// Puts `value` into a free place, and appends the timer to the list of `head`. Hands the value back when there is
+    /// no place.
     #[inline]
     pub(super) fn insert(&mut self, head: u32, deadline: u64, value: T) -> Result<Key, T> {
         if !self.has_room() {
@@ -132,14 +134,14 @@ impl<T> Slab<T> {
         Ok(self.fill(head, deadline, || value))
     }
 
-    /// The same for a value that is made in its place.
+    /// As `insert`, for a value that is made in its place.
     #[cfg(feature = "std")]
     #[inline(always)]
     pub(super) fn insert_made(&mut self, head: u32, deadline: u64, make: impl FnOnce() -> T) -> Option<Key> {
         self.has_room().then(|| self.fill(head, deadline, make))
     }
 
-    /// Takes a free timer; there must be one.
+    /// Fills a free place; there must be one.
     #[inline(always)]
     fn fill(&mut self, head: u32, deadline: u64, make: impl FnOnce() -> T) -> Key {
         let index = self.free;
@@ -150,12 +152,12 @@ impl<T> Slab<T> {
         timer.deadline = deadline;
         let free = timer.value.replace(make());
         let key = Key::new(index, timer.generation);
-        // It is nothing; without this, the compiler would see to a destructor here.
+        // It is `None`. Forgetting it keeps the compiler from adding a drop here.
         core::mem::forget(free);
         key
     }
 
-    /// Sets what `insert` does not.
+    /// Sets flags and period, which `insert` does not.
     pub(super) fn set_schedule(&mut self, index: u32, schedule: Schedule) {
         self.timer_mut(index).flags = schedule.flags;
         if let Some(period) = schedule.period {
@@ -168,7 +170,7 @@ impl<T> Slab<T> {
         self.periods[(index - SENTINELS) as usize]
     }
 
-    /// The timer of a key that is not stale.
+    /// The index of a key's timer, unless the key is stale.
     #[inline]
     pub(super) fn find(&self, key: Key) -> Option<u32> {
         let index = key.index();
@@ -182,14 +184,14 @@ impl<T> Slab<T> {
         Key::new(index, self.timer(index).generation)
     }
 
-    /// Gives a timer back that has been unlinked.
+    /// Frees the place of an unlinked timer. Returns the value.
     #[inline]
     pub(super) fn release(&mut self, index: u32) -> Option<T> {
         self.retire(index);
         self.timer_mut(index).value.take()
     }
 
-    /// Unlinks a timer and gives it back, unless the key is stale.
+    /// Unlinks a timer and frees its place, unless the key is stale. Returns the value.
     #[inline]
     pub(super) fn remove(&mut self, key: Key) -> Option<T> {
         let index = key.index();
@@ -210,7 +212,7 @@ impl<T> Slab<T> {
         let timer = self.timer_mut(index);
         timer.generation = timer.generation.wrapping_add(1);
         timer.flags = 0;
-        // A timer whose generations are used up is not used again.
+        // A place whose generations are used up is not used again.
         if timer.generation != 0 {
             self.lists.leave_in(index, self.free);
             self.free = index;
@@ -225,7 +227,7 @@ impl<T> Slab<T> {
         super::lists::touch();
         let place = index.wrapping_sub(SENTINELS) as usize;
         debug_assert!(place < self.timers.len());
-        // SAFETY: every index is that of a timer, as the module says.
+        // SAFETY: every index is that of a timer (see the module's documentation).
         unsafe { self.timers.get_unchecked(place) }
     }
 
@@ -234,11 +236,11 @@ impl<T> Slab<T> {
         super::lists::touch();
         let place = index.wrapping_sub(SENTINELS) as usize;
         debug_assert!(place < self.timers.len());
-        // SAFETY: every index is that of a timer, as the module says.
+        // SAFETY: every index is that of a timer (see the module's documentation).
         unsafe { self.timers.get_unchecked_mut(place) }
     }
 
-    /// The value of a timer for its callback; none when it is with one already.
+    /// Lends the value of a timer to its callback; `None` when it is lent already.
     pub(super) fn lend(&mut self, key: Key) -> Option<T> {
         let index = self.find(key)?;
         let timer = self.timer_mut(index);
@@ -247,7 +249,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// Takes a lent value back, unless the timer is gone.
+    /// Puts a lent value back. Hands it back to the caller if the timer is gone.
     pub(super) fn give_back(&mut self, key: Key, value: Option<T>) -> Option<T> {
         match self.find(key).map(|index| self.timer_mut(index)) {
             Some(timer) if timer.flags & LENT != 0 => {
@@ -258,14 +260,14 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The first timer in use, of those from `index` on.
+    /// The first timer in use, at `index` or after it.
     pub(super) fn in_use(&self, index: u32) -> Option<u32> {
         let from = index.saturating_sub(SENTINELS);
         let rest = self.timers.get(from as usize..)?;
         rest.iter().position(Timer::is_used).map(|further| SENTINELS + from + further as u32)
     }
 
-    /// Gives back the places behind the last one that is in use, worn out, or much used.
+    /// Frees the places after the last one that is in use, worn out, or above [`MOST_USED`].
     pub(super) fn shrink(&mut self) {
         let is_kept =
             |timer: &Timer<T>| timer.is_used() || timer.generation == 0 || timer.generation > MOST_USED;
@@ -288,14 +290,14 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Places there is memory for: of links beside the heads, timers, and periods.
+    /// The numbers of links (without the heads), timers and periods that there is memory for.
     #[cfg(all(test, not(loom)))]
     pub(super) fn memory(&self) -> [usize; 3] {
         let links = self.lists.memory() - SENTINELS as usize;
         [links, self.timers.capacity(), self.periods.capacity()]
     }
 
-    /// Makes the timer's generations end with its present use, as after 2³¹ uses.
+    /// Gives the timer the last generation, as after 2³¹ uses.
     #[cfg(all(test, not(loom)))]
     pub(super) fn wear_out(&mut self, key: Key) -> Key {
         self.use_up(key, u32::MAX)
@@ -330,7 +332,7 @@ impl<T> Store for Slab<T> {
 }
 
 impl<T> Timer<T> {
-    /// The generation of a free timer is that of the next key: a key that nobody was given yet may be asked for, too.
+    /// A key with the right generation may be invented: a free timer has the generation of its next key.
     #[inline]
     fn is_used(&self) -> bool {
         self.value.is_some() || self.flags & LENT != 0

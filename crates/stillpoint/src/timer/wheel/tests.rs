@@ -1,4 +1,4 @@
-//! What cannot be reached from outside: places whose generations are used up.
+//! Tests of private state: generations, memory, the arithmetic of levels, and the work of each call.
 
 use alloc::vec::Vec;
 
@@ -11,11 +11,11 @@ fn a_place_whose_generations_are_used_up_is_never_used_again() {
     let mut wheel = Wheel::with_max_len(0, 2);
     let first = wheel.add(10, "first").unwrap();
     let last = wheel.core.store.wear_out(first);
-    assert_eq!(wheel.cancel(first), None, "the key of another generation");
+    assert_eq!(wheel.cancel(first), None, "the key has another generation");
     assert_eq!(wheel.cancel(last), Some("first"));
     wheel.add(20, "second").unwrap();
     let third = wheel.add(30, "third").unwrap();
-    assert_ne!(third.index(), first.index(), "the worn place is not used, but replaced");
+    assert_ne!(third.index(), first.index(), "the worn-out place is replaced");
     assert_eq!(wheel.add(30, "fourth"), Err(super::Full("fourth")));
     assert_eq!((wheel.cancel(first), wheel.cancel(last)), (None, None));
     assert_eq!(wheel.stats().capacity, 2);
@@ -39,10 +39,7 @@ fn wheels_begin_with_generations_far_apart() {
         (0..8).map(|_| Wheel::new(0).add(1, ()).map(Key::generation).unwrap()).collect();
     for (at, one) in generations.iter().enumerate() {
         assert!(generations[..at].iter().all(|other| one.abs_diff(*other) > 1 << 10), "{generations:?}");
-        assert!(
-            (1..1 << 31).contains(one),
-            "half of the generations are left to each wheel, and 0 is of none"
-        );
+        assert!((1..1 << 31).contains(one), "each wheel has half of the generations left, and 0 is not used");
     }
 }
 
@@ -57,7 +54,7 @@ fn edges() -> impl Iterator<Item = u64> + Clone {
         .step_by(if cfg!(miri) { 37 } else { 1 })
 }
 
-/// Slots of one tick and coarse ones are reached at the deadline or later, others are left before it.
+/// Slots of one tick and coarse slots are reached at the deadline or later. Timers of other slots are moved before it.
 #[test]
 fn a_place_is_reached_when_it_begins_and_not_before() {
     for now in edges() {
@@ -71,7 +68,7 @@ fn a_place_is_reached_when_it_begins_and_not_before() {
                 let index = level::index(row, now) + further.expect("one of the next 64");
                 let start = level::start(row, index);
                 assert!(start > now && due >= now, "{now} {deadline}");
-                // Neither the present slot nor the next one, whose timers are being moved.
+                // The slot is neither the present one nor the next one, whose timers are being moved.
                 assert!(!is_moved || level::index(row, now) + 2 <= index, "{now} {deadline}");
                 let next = level::next_due(row, 1 << slot, now);
                 assert!(due <= next && next - due <= u64::from(row == 0), "{now} {deadline} row {row}");
@@ -113,7 +110,7 @@ fn a_wheel_that_is_shrunk_keeps_nothing() {
     let _ = wheel.poll(10, Limit::NONE, |_, _| {});
     wheel.shrink();
     assert_eq!(wheel.core.store.memory(), [0, 0, 0]);
-    // The same places come again, and the keys are others.
+    // The same places come again, with other keys.
     let again: Vec<Key> = (0..1_000).map(|number| wheel.add(20, number).unwrap()).collect();
     for (old, new) in keys.iter().zip(&again) {
         assert_eq!(old.index(), new.index());
@@ -144,7 +141,7 @@ fn a_place_with_many_generations_is_kept_by_a_shrink() {
         let keys: Vec<Key> = (0..64).map(|_| wheel.add(10, ()).unwrap()).collect();
         let last = wheel.core.store.use_up(keys[63], generation);
         keys[..63].iter().for_each(|key| assert!(wheel.cancel(*key).is_some()));
-        // The generation of a free place is that of its next key.
+        // A free place has the generation of its next key.
         assert!(wheel.cancel(last).is_some());
         wheel.shrink();
         let worn = usize::from(generation == u32::MAX);
@@ -168,7 +165,7 @@ fn places_that_come_again_have_later_generations() {
     }
 }
 
-/// Work is counted in places that are touched: links, and timers.
+/// Counts work as accesses to links and timers.
 mod work {
     use super::super::lists::touched;
     use super::super::{Limit, Node, NodeWheel, Schedule, Wheel};
@@ -182,7 +179,7 @@ mod work {
         (touched() - before, result)
     }
 
-    /// A wheel with timers over all levels, and room for more.
+    /// A wheel with timers in all levels, and room for more.
     fn wheel(timers: u64) -> Wheel<u64> {
         let mut wheel = Wheel::with_capacity(0, timers as usize + 10);
         for number in 0..timers {
@@ -222,8 +219,8 @@ mod work {
                 now += jump;
                 let levels = u64::from(wheel.stats().levels);
                 let (work, _) = of(|| wheel.poll(now, Limit::expiries(n), |_, _| {}));
-                // Each move and each expiry touches twelve at most, twice for one that is sifted; each list that is
-                // spliced touches six.
+                // Each move and each expiry makes at most twelve accesses, a sifted timer twice that; each splice makes
+                // six.
                 let bound = n as u64 * (levels + 1) * 24 + 2_112 * 6;
                 assert!(work <= bound, "{work} of {bound} in a poll of {n} after {jump}");
             }
@@ -245,13 +242,13 @@ mod work {
         }
     }
 
-    /// The nodes of the user's structures, as many as asked, and the wheel over them.
+    /// A wheel with `count` nodes, and the nodes.
     fn nodes(count: u64) -> (NodeWheel, Vec<NonNull<Node>>) {
         let mut wheel = NodeWheel::new(0);
         let node = |number: u64| {
             let node = NonNull::from(Box::leak(Box::new(Node::new())));
             let delay = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (number % 60);
-            // SAFETY: leaked until `free`, and used through the wheel only.
+            // SAFETY: leaked until `free`, and used only by the wheel.
             unsafe { wheel.add(node, Schedule::at(delay.max(1_000_000))) };
             node
         };
@@ -309,7 +306,7 @@ mod work {
         free(wheel, all);
     }
 
-    /// Timers in later slots are not looked at, nor slots that begin after what was found.
+    /// Timers in later slots are not read, nor slots that begin after the earliest deadline found so far.
     #[test]
     fn the_earliest_deadline_looks_at_the_first_slots() {
         let mut wheel = Wheel::new(0);
@@ -320,7 +317,7 @@ mod work {
         let (work, earliest) = of(|| wheel.earliest_deadline());
         assert_eq!(earliest, Some(100));
         assert!(work <= 10 * 3 + 4, "{work}");
-        // All in one slot: all are looked at.
+        // If all are in one slot, all are read.
         let mut wheel = Wheel::new(0);
         (0..1_000).for_each(|more| assert!(wheel.add((5 << 15) + more, 0).is_ok()));
         let (work, earliest) = of(|| wheel.earliest_deadline());
