@@ -111,7 +111,7 @@ fn an_object_that_waits_keeps_the_memory_of_its_pool() {
 }
 
 #[test]
-#[should_panic(expected = "retired to another one")]
+#[should_panic(expected = "retired to another pool")]
 fn an_object_of_another_pool_is_not_taken() {
     let domain = Domain::new();
     let (pool, another) = (Pool::new(4, || 0u64).unwrap(), Pool::new(4, || 0u64).unwrap());
