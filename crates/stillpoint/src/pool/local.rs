@@ -130,7 +130,7 @@ impl<'p, T: Send + 'static> Local<'p, T> {
         }
         // SAFETY: written above.
         self.reset(unsafe { std::slice::from_raw_parts(addresses, count) }.iter().copied());
-        // SAFETY: handed out to this call; objects of this type (see `new`).
+        // SAFETY: allocated by this call; the objects are of this type (see `new`).
         unsafe { to.grew(count) };
         Ok(())
     }

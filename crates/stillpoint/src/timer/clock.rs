@@ -105,8 +105,8 @@ impl Clock {
         Self::calibrated_for(CALIBRATION)
     }
 
-    /// As [`new`](Self::new), calibrated for `duration`: the relative error is about 50 ns divided by `duration`. The
-    /// calling thread spins meanwhile.
+    /// A clock that counts nanoseconds, calibrated for `duration`: the relative error is about 50 ns divided by
+    /// `duration`. The calling thread spins meanwhile.
     pub fn calibrated_for(duration: Duration) -> Self {
         Self::of_nanoseconds(is_steady().then(|| calibrate(duration)).flatten())
     }

@@ -1,4 +1,4 @@
-//! Every bad input has a clear error, and leaves the pool intact.
+//! Bad input gives a clear error, and leaves the pool intact.
 
 use std::ptr::NonNull;
 
@@ -40,7 +40,7 @@ fn impossible_shapes_are_refused() {
 #[test]
 #[cfg_attr(miri, ignore = "memory comes from the general allocator there")]
 fn no_memory_is_an_error() {
-    // More addresses than there are, and more headers.
+    // Too much address space, and too many headers.
     let error = refused(RawPool::builder(1 << 31, 1 << 29, 8), "no memory");
     assert!(matches!(error, BuildError::Memory { .. }), "{error:?}");
     refused(RawPool::builder(10, 8, 8).max_objects(1 << 45).growth_step(1), "cannot be made");
@@ -52,7 +52,7 @@ fn no_memory_is_an_error() {
 fn a_node_that_does_not_exist_is_refused() {
     for node in [1023, 1024, u32::MAX] {
         let error = refused(RawPool::builder(10, 64, 8).node(node).pages(Pages::Small), "");
-        // Where a sandbox forbids to choose nodes, it says that.
+        // A sandbox may forbid the choice of nodes, which is the other error.
         assert!(
             matches!(error, BuildError::Node { .. } | BuildError::Memory { cause: Some(_), .. }),
             "{error:?}"
@@ -64,7 +64,7 @@ fn a_node_that_does_not_exist_is_refused() {
 #[test]
 #[cfg_attr(miri, ignore = "memory comes from the general allocator there")]
 fn more_reserved_pages_than_there_are_is_an_error_and_best_takes_others() {
-    // A terabyte of reserved pages: no machine has them to spare.
+    // A terabyte of reserved pages: no machine has that much free.
     let error = Memory::new(1 << 40, Pages::Reserved, None).unwrap_err();
     assert!(matches!(error, BuildError::ReservedPages(_)) && error.to_string().contains("vm.nr_hugepages"));
     assert!(std::error::Error::source(&error).is_some());
@@ -89,16 +89,16 @@ fn foreign_pointers_are_refused_at_once_and_the_others_are_freed_up_to_them() {
             NonNull::dangling(),
             NonNull::new(std::ptr::without_provenance_mut(usize::MAX)).unwrap(),
         ] {
-            // SAFETY: no objects of the pool, which says so.
+            // SAFETY: no objects of the pool, so it refuses them.
             let error = unsafe { local.free(stranger) }.unwrap_err();
             assert_eq!((error.index(), error.kind()), (0, FreeErrorKind::Foreign));
         }
-        // SAFETY: as above; the first one was handed out above.
+        // SAFETY: as above; the first one was allocated above.
         let error = unsafe { local.free_many(&[mine[0], foreign, mine[1]]) }.unwrap_err();
         assert_eq!((error.index(), error.kind()), (1, FreeErrorKind::Foreign));
         assert!(error.to_string().contains("outside the pool"), "{error}");
         assert_eq!(pool.stats().in_use, 1);
-        // SAFETY: handed out above, and freed once.
+        // SAFETY: allocated above, and freed once.
         unsafe {
             local.free(mine[1]).unwrap();
             other.free(foreign).unwrap();
@@ -113,15 +113,15 @@ fn an_address_inside_of_an_object_is_found_at_its_bucket() {
     let pool = RawPool::builder(100, 64, 64).cache(0).pages(Pages::Small).build().unwrap();
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap();
-    // SAFETY: within the object; not its beginning, which the pool notices.
+    // SAFETY: inside the object, but not at its beginning, so the pool refuses it.
     let error = unsafe { local.free(object.add(8)) }.unwrap_err();
     assert_eq!(error.kind(), FreeErrorKind::NotAnObject);
     assert!(pool.owns(object.as_ptr()) && !pool.owns(object.as_ptr().wrapping_add(8)));
 
-    // With a cache in front, when the cache is emptied.
+    // With a cache, the error is found when the cache is emptied.
     let pool = RawPool::builder(100, 64, 64).cache(32).pages(Pages::Small).build().unwrap();
     let local = pool.local().unwrap();
-    // A refill is larger than the cache: it has room for frees again when most of that is out.
+    // A refill may exceed the cache: the cache has room for frees only after most of the refill is allocated.
     let object = (0..50).map(|_| local.alloc().unwrap()).last().unwrap();
     // SAFETY: as above.
     unsafe { local.free(object.add(8)) }.unwrap();
@@ -134,7 +134,7 @@ fn a_double_free_in_the_cache_is_found_when_the_cache_is_emptied() {
     let pool = RawPool::builder(64, 64, 64).cache(32).pages(Pages::Small).build().unwrap();
     let local = pool.local().unwrap();
     let object = (0..50).map(|_| local.alloc().unwrap()).last().unwrap();
-    // SAFETY: handed out above; a free object is memory of the pool, which notices.
+    // SAFETY: allocated above. The second free is of the pool's own memory, and is detected.
     unsafe {
         local.free(object).unwrap();
         local.free(object).unwrap();
@@ -150,7 +150,7 @@ fn a_remote_double_free_is_found_at_once_or_when_it_is_collected() {
     let pool = RawPool::builder(8, 64, 64).bucket_bytes(256).cache(0).pages(Pages::Small).build().unwrap();
     let (owner, other) = (pool.local().unwrap(), pool.local().unwrap());
     let object = owner.alloc().unwrap();
-    // SAFETY: handed out above; a free object is memory of the pool, which notices.
+    // SAFETY: allocated above. The second free is of the pool's own memory, and is detected.
     unsafe {
         other.free(object).unwrap();
         other.free(object).unwrap();
@@ -163,11 +163,11 @@ fn a_remote_double_free_is_found_at_once_or_when_it_is_collected() {
         other.free(object).unwrap();
     }
     let all: Vec<_> = std::iter::from_fn(|| owner.alloc()).collect();
-    assert_eq!((all.len(), pool.misuse_count()), (8, 2), "the owner has collected it");
+    assert_eq!((all.len(), pool.misuse_count()), (8, 2), "the owner has collected them");
     assert_eq!((pool.stats().in_use, pool.audit().unwrap().objects_out), (8, 8));
 }
 
-/// A bucket that nobody owns: its objects cannot be freed.
+/// A bucket without an owner: its objects cannot be freed.
 #[test]
 fn a_double_free_into_the_store_is_found() {
     let pool = RawPool::builder(8, 64, 64)
@@ -179,7 +179,7 @@ fn a_double_free_into_the_store_is_found() {
         .unwrap();
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap();
-    // SAFETY: handed out above; a free object is memory of the pool, which notices.
+    // SAFETY: allocated above. The second free is of the pool's own memory, and is detected.
     unsafe {
         local.free(object).unwrap();
         local.free(object).unwrap();
@@ -195,12 +195,12 @@ fn a_block_that_is_none_is_refused() {
     let another = RawPool::builder(64, 64, 64).pages(Pages::Small).build().unwrap();
     let (local, other) = (pool.local().unwrap(), another.local().unwrap());
     let block = other.alloc_block().unwrap();
-    // SAFETY: another pool's block, which this one notices.
+    // SAFETY: another pool's block, which this pool refuses.
     let error = unsafe { local.free_block(block) }.unwrap_err();
     assert_eq!(error.kind(), FreeErrorKind::Foreign);
-    // SAFETY: handed out above.
+    // SAFETY: allocated above.
     unsafe { other.free_block(block) }.unwrap();
-    // SAFETY: freed already, which the pool notices.
+    // SAFETY: freed already, which the pool detects.
     unsafe { other.free_block(block) }.unwrap();
     assert_eq!(another.misuse_count(), block.len());
     another.audit().unwrap();
@@ -230,7 +230,7 @@ fn an_object_of_another_pool_is_freed_there() {
     locals[0].free(locals[1].alloc().unwrap());
     locals[0].free_many(vec![locals[1].alloc().unwrap(), locals[0].alloc().unwrap()]);
     assert!(pools.iter().all(|pool| pool.stats().in_use == 0 && pool.misuse_count() == 0));
-    // SAFETY: no object of this pool, which is refused.
+    // SAFETY: not an object of this pool, so it is refused.
     assert!(unsafe { pools[0].from_raw(&raw mut *locals[1].alloc().unwrap()) }.is_none());
 }
 
@@ -252,7 +252,7 @@ fn a_block_tells_addresses_after_its_pool_is_gone() {
     assert_eq!(addresses, [Some(start), Some(start + 64), Some(start + 128), Some(start + 192), None]);
 }
 
-/// Before the first byte, behind the last one, and far away from both: also among others, which a call looks at together.
+/// Addresses before the first byte, after the last one, and far from both, among others that a call checks together.
 #[test]
 fn addresses_on_either_side_of_the_pool_are_refused_among_others() {
     let pool = RawPool::builder(64, 64, 64).pages(Pages::Small).build().unwrap();
@@ -265,7 +265,7 @@ fn addresses_on_either_side_of_the_pool_are_refused_among_others() {
         for index in 0..4 {
             let mut call = objects.clone();
             call[index] = stranger;
-            // SAFETY: handed out above, but for one that is refused; those before it are got again below.
+            // SAFETY: allocated above, except for one that is refused; those before it are allocated again below.
             let error = unsafe { local.free_many(&call) }.unwrap_err();
             assert_eq!((error.index(), error.kind()), (index, FreeErrorKind::Foreign), "{stranger:?}");
             assert_eq!(pool.stats().in_use, 4 - index);
@@ -273,7 +273,7 @@ fn addresses_on_either_side_of_the_pool_are_refused_among_others() {
             again.sort_unstable();
             let mut freed = objects[..index].to_vec();
             freed.sort_unstable();
-            assert_eq!(again, freed, "the last ones that came back");
+            assert_eq!(again, freed, "the objects freed last");
         }
     }
     assert_eq!(pool.misuse_count(), 0);

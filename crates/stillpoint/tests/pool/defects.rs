@@ -1,8 +1,8 @@
-//! What the bucket driver of DPDK gets wrong, read from its source: a test for each.
+//! Defects of DPDK's bucket driver, found by reading its source: a test for each.
 
 use stillpoint::pool::{Pages, RawPool};
 
-/// There, the fill of a bucket is counted in eight bits.
+/// The driver counts the fill of a bucket in eight bits.
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn more_than_256_objects_fit_into_a_bucket() {
@@ -12,10 +12,10 @@ fn more_than_256_objects_fit_into_a_bucket() {
     let local = pool.local().unwrap();
     let all: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
     assert_eq!(all.len(), 5 * 1024);
-    // Back in another order, so that every bucket is broken for long.
+    // Freed in another order, so that every bucket is partial for long.
     for turn in 0..7 {
         for object in all.iter().skip(turn).step_by(7) {
-            // SAFETY: handed out above, and freed once.
+            // SAFETY: allocated above, and freed once.
             unsafe { local.free(*object) }.unwrap();
         }
     }
@@ -25,7 +25,7 @@ fn more_than_256_objects_fit_into_a_bucket() {
     pool.audit().unwrap();
 }
 
-/// There, a ring of a power of two entries holds one fewer.
+/// The driver's ring holds one fewer than its power of two.
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn a_power_of_two_of_buckets_is_all_there() {
@@ -37,7 +37,7 @@ fn a_power_of_two_of_buckets_is_all_there() {
     }
 }
 
-/// There, the objects of a last bucket that is not full are counted, but never come out.
+/// The driver counts the objects of a last bucket that is not full, but never allocates them.
 #[test]
 fn what_is_counted_can_be_had() {
     let pool = RawPool::builder(33, 64, 64).bucket_bytes(256).pages(Pages::Small).build().unwrap();
@@ -47,7 +47,7 @@ fn what_is_counted_can_be_had() {
     assert_eq!(std::iter::from_fn(|| local.alloc()).count(), available);
 }
 
-/// There, the threshold above which a thread shares its buckets cannot be reached.
+/// In the driver, a thread can never reach the threshold above which it shares its buckets.
 #[test]
 fn no_thread_hoards_whole_buckets() {
     let pool = RawPool::builder(400, 64, 64).bucket_bytes(256).cache(0).high_water(8).pages(Pages::Small);
@@ -55,7 +55,7 @@ fn no_thread_hoards_whole_buckets() {
     let hoarder = pool.local().unwrap();
     let blocks: Vec<_> = std::iter::from_fn(|| hoarder.alloc_block()).collect();
     assert_eq!(blocks.len(), 100);
-    // SAFETY: handed out above, and freed once.
+    // SAFETY: allocated above, and freed once.
     blocks.into_iter().for_each(|block| unsafe { hoarder.free_block(block) }.unwrap());
     let census = pool.audit().unwrap();
     assert!(census.buckets_whole <= 8, "{census:?}");
@@ -64,33 +64,33 @@ fn no_thread_hoards_whole_buckets() {
     assert!(got >= 92, "the other thread got {got} of 100 buckets");
 }
 
-/// There, a block is looked for before the objects are collected that others have freed.
+/// The driver looks for a block before it collects the objects that other threads have freed.
 #[test]
 fn a_block_is_made_of_what_others_have_freed() {
     let pool = RawPool::builder(4, 64, 64).bucket_bytes(256).cache(0).pages(Pages::Small).build().unwrap();
     let (owner, other) = (pool.local().unwrap(), pool.local().unwrap());
     let block = owner.alloc_block().unwrap();
     for index in 0..4 {
-        // SAFETY: handed out above, and freed once.
+        // SAFETY: allocated above, and freed once.
         unsafe { other.free(block.get(index).unwrap()) }.unwrap();
     }
     assert_eq!(pool.audit().unwrap().objects_on_their_way, 4);
     assert!(owner.alloc_block().is_some());
 }
 
-/// There, objects that are freed by others wait for an owner that does not call any more.
+/// In the driver, objects that other threads free wait for an owner that does not call any more.
 #[test]
 fn objects_do_not_strand_with_an_idle_owner() {
     let pool = RawPool::builder(40, 64, 64).bucket_bytes(256).cache(0).pages(Pages::Small).build().unwrap();
     let (idle, busy) = (pool.local().unwrap(), pool.local().unwrap());
     let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
-    // SAFETY: handed out above, and freed once.
+    // SAFETY: allocated above, and freed once.
     all.into_iter().for_each(|object| unsafe { busy.free(object) }.unwrap());
     assert_eq!(std::iter::from_fn(|| busy.alloc()).count(), 40, "the owner has not called since");
     pool.audit().unwrap();
 }
 
-/// The same where the bucket is broken, because the owner has freed some of its objects itself, and where it has many rows.
+/// The same for a partial bucket, of which the owner itself has freed some objects, and for a bucket of many rows.
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn objects_of_broken_buckets_do_not_strand_with_an_idle_owner() {
@@ -99,11 +99,11 @@ fn objects_of_broken_buckets_do_not_strand_with_an_idle_owner() {
     let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
     for (index, object) in all.into_iter().enumerate() {
         let local = if index % 4 == 0 { &idle } else { &busy };
-        // SAFETY: handed out above, and freed once.
+        // SAFETY: allocated above, and freed once.
         unsafe { local.free(object) }.unwrap();
     }
     let again: Vec<_> = std::iter::from_fn(|| busy.alloc()).collect();
-    assert_eq!(again.len(), 30, "all but what the owner has freed itself");
+    assert_eq!(again.len(), 30, "all except those that the owner has freed itself");
     pool.audit().unwrap();
     // SAFETY: as above.
     again.into_iter().for_each(|object| unsafe { busy.free(object) }.unwrap());
@@ -119,7 +119,7 @@ fn objects_of_broken_buckets_do_not_strand_with_an_idle_owner() {
     pool.audit().unwrap();
 }
 
-/// There, and in a rescue that claims all it finds, one thread has everything.
+/// In the driver, and with a rescue that claims everything it finds, one thread would get everything.
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn a_rescuer_keeps_no_more_than_others() {
@@ -127,7 +127,7 @@ fn a_rescuer_keeps_no_more_than_others() {
     let pool = pool.build().unwrap();
     let (idle, rescuer, other) = (pool.local().unwrap(), pool.local().unwrap(), pool.local().unwrap());
     let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
-    // SAFETY: handed out above, and freed once.
+    // SAFETY: allocated above, and freed once.
     all.into_iter().for_each(|object| unsafe { other.free(object) }.unwrap());
     assert!(rescuer.alloc().is_some());
     assert!(pool.audit().unwrap().buckets_whole <= 4);
@@ -135,13 +135,13 @@ fn a_rescuer_keeps_no_more_than_others() {
     assert!(got >= 400 - 5 * 4, "the other thread got {got} of 400 objects");
 }
 
-/// An object that its owner has back, and somebody frees again together with the others, which looks like a whole bucket.
+/// An object that is free already is freed again, together with the others: the bits look like a whole bucket.
 #[test]
 fn a_double_free_does_not_get_a_bucket_rescued() {
     let pool = RawPool::builder(2, 64, 64).bucket_bytes(128).cache(0).pages(Pages::Small).build().unwrap();
     let (owner, rescuer) = (pool.local().unwrap(), pool.local().unwrap());
     let (first, second) = (owner.alloc().unwrap(), owner.alloc().unwrap());
-    // SAFETY: handed out above; a free object is memory of the pool, which notices.
+    // SAFETY: allocated above. The second free is of the pool's own memory, and is detected.
     unsafe {
         owner.free(first).unwrap();
         rescuer.free(first).unwrap();
@@ -153,31 +153,30 @@ fn a_double_free_does_not_get_a_bucket_rescued() {
     pool.audit().unwrap();
 }
 
-/// The same with an owner that has parked, and objects of broken buckets.
+/// The same with an owner that has parked, and objects of partial buckets.
 #[test]
 fn a_parked_owner_leaves_everything() {
     let pool = RawPool::builder(40, 64, 64).bucket_bytes(256).pages(Pages::Small).build().unwrap();
     let (idle, busy) = (pool.local().unwrap(), pool.local().unwrap());
     let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
     for object in all.iter().step_by(2) {
-        // SAFETY: handed out above, and freed once.
+        // SAFETY: allocated above, and freed once.
         unsafe { idle.free(*object) }.unwrap();
     }
     idle.park();
     assert_eq!(std::iter::from_fn(|| busy.alloc()).count(), 20);
-    // The parked one takes hold of a shard again.
-    // SAFETY: as above.
+    // The parked local takes hold of a shard again. SAFETY: as above.
     all.iter().skip(1).step_by(2).for_each(|object| unsafe { idle.free(*object) }.unwrap());
     assert_eq!(std::iter::from_fn(|| idle.alloc()).count(), 20);
 }
 
-/// There, nothing looks for double frees.
+/// The driver does not detect double frees.
 #[test]
 fn a_double_free_is_found_when_the_object_comes_back_to_its_bucket() {
     let pool = RawPool::builder(8, 64, 64).bucket_bytes(256).cache(0).pages(Pages::Small).build().unwrap();
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap();
-    // SAFETY: handed out above; a free object is memory of the pool, which notices.
+    // SAFETY: allocated above. The second free is of the pool's own memory, and is detected.
     unsafe {
         local.free(object).unwrap();
         local.free(object).unwrap();
@@ -187,7 +186,7 @@ fn a_double_free_is_found_when_the_object_comes_back_to_its_bucket() {
     assert_eq!(std::iter::from_fn(|| local.alloc()).count(), 8, "the pool is intact");
 }
 
-/// There, a bucket shrinks to a page when there are no huge pages.
+/// In the driver, a bucket shrinks to a page when there are no huge pages.
 #[test]
 fn the_size_of_a_bucket_does_not_depend_on_pages() {
     for pages in [Pages::Small, Pages::Transparent, Pages::Best] {

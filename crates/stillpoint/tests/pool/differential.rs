@@ -1,4 +1,4 @@
-//! Random calls beside a set of what is out.
+//! Random calls, compared with a set of the allocated objects.
 
 use std::collections::HashSet;
 use std::mem::MaybeUninit;
@@ -35,7 +35,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..120)
 }
 
-/// What is out, in the order in which it came.
+/// The allocated objects, in the order of their allocation.
 #[derive(Default)]
 struct Out {
     objects: Vec<NonNull<u8>>,
@@ -45,16 +45,16 @@ struct Out {
 
 impl Out {
     fn add(&mut self, object: NonNull<u8>) {
-        assert!(self.all.insert(object), "an object was handed out twice");
-        // SAFETY: 16 bytes, which are this thread's.
+        assert!(self.all.insert(object), "an object was allocated twice");
+        // SAFETY: 16 bytes, which only this thread has.
         unsafe { object.as_ptr().write_bytes(object.as_ptr().addr() as u8 | 1, 16) };
     }
 
     fn check(&mut self, object: NonNull<u8>) {
         assert!(self.all.remove(&object));
-        // SAFETY: written when it was handed out.
+        // SAFETY: written when it was allocated.
         let bytes = unsafe { std::slice::from_raw_parts(object.as_ptr(), 16) };
-        assert!(bytes.iter().all(|&byte| byte == object.as_ptr().addr() as u8 | 1), "somebody wrote to it");
+        assert!(bytes.iter().all(|&byte| byte == object.as_ptr().addr() as u8 | 1), "it was overwritten");
     }
 }
 
@@ -82,7 +82,7 @@ fn run(step: &Step, locals: &[RawLocal<'_>], out: &mut Out) {
         Step::Free { thread, which } if !out.objects.is_empty() => {
             let object = out.objects.swap_remove(which % out.objects.len());
             out.check(object);
-            // SAFETY: handed out, and freed once.
+            // SAFETY: allocated, and freed once.
             unsafe { locals[thread].free(object) }.unwrap();
         }
         Step::FreeMany { thread, from, count } if !out.objects.is_empty() => {
@@ -148,7 +148,7 @@ proptest! {
             let census = pool.audit().unwrap();
             prop_assert_eq!(census.objects_out, out.all.len());
         }
-        // When all have ended, everything that is not out can be had.
+        // When all locals have ended, everything that is not allocated is available.
         let left = pool.stats().available;
         let (missing, local) = (pool.info().max_objects - pool.stats().capacity, pool.local().unwrap());
         let rest: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();

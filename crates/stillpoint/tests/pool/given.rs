@@ -1,4 +1,4 @@
-//! Layouts and memory of the user's, blocks many at a time, and what each cache has counted.
+//! Layouts and memory of the user, several blocks at a time, and the counts of caches.
 
 use std::alloc::{alloc, dealloc, Layout};
 use std::mem::MaybeUninit;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use stillpoint::pool::{Backing, BuildError, Objects, Pool, RawPool};
 
-/// Memory that says when it was given back.
+/// Memory that records when it was given back.
 struct Region {
     start: NonNull<u8>,
     layout: Layout,
@@ -18,7 +18,7 @@ struct Region {
 impl Region {
     fn new(bytes: usize) -> Self {
         let layout = Layout::from_size_align(bytes, 64).unwrap();
-        // SAFETY: not of size zero.
+        // SAFETY: the size is not zero.
         let start = NonNull::new(unsafe { alloc(layout) }).expect("a little memory");
         Self { start, layout, released: Arc::default() }
     }
@@ -28,7 +28,7 @@ impl Region {
             (self.start.as_ptr().expose_provenance(), self.layout, Arc::clone(&self.released));
         move || {
             released.fetch_add(1, Ordering::SeqCst);
-            // SAFETY: allocated with this layout, and nobody uses it any more.
+            // SAFETY: allocated with this layout, and not used any more.
             unsafe { dealloc(std::ptr::with_exposed_provenance_mut(start), layout) };
         }
     }
@@ -41,7 +41,7 @@ impl Region {
 #[test]
 fn a_pool_lies_in_memory_that_was_given() {
     let region = Region::new(64 << 10);
-    // SAFETY: it is used by the pool only, until it is released.
+    // SAFETY: only the pool uses it, until it is released.
     let builder = unsafe { RawPool::builder(64, 256, 64).memory(region.start, 64 << 10, region.release()) };
     let pool = builder.stride(256).bucket_bytes(4096).build().unwrap();
     let info = pool.info();
@@ -52,12 +52,12 @@ fn a_pool_lies_in_memory_that_was_given() {
     let objects = local.alloc_many(&mut objects).unwrap();
     assert!(local.alloc().is_none(), "it does not grow");
     for object in objects.iter() {
-        // SAFETY: 256 bytes, which are the caller's.
+        // SAFETY: 256 bytes, which only this caller has.
         unsafe { object.write_bytes(0xAB, 256) };
         assert_eq!((object.addr().get() - region.start.addr().get()) % 256, 0);
         assert_eq!(pool.iova(*object), None);
     }
-    // SAFETY: handed out above, and not used any more.
+    // SAFETY: allocated above, and not used any more.
     unsafe { local.free_many(objects) }.unwrap();
     pool.audit().unwrap();
     drop(local);
@@ -66,7 +66,7 @@ fn a_pool_lies_in_memory_that_was_given() {
     assert_eq!(region.released(), 1);
 }
 
-/// Objects are dropped before their memory is given back, also those of a constructor that panics.
+/// Objects are dropped before their memory is given back, also if a constructor panics.
 #[test]
 fn typed_objects_live_in_memory_that_was_given() {
     for panics in [false, true] {
@@ -79,7 +79,7 @@ fn typed_objects_live_in_memory_that_was_given() {
                 Counted(Arc::clone(&released), Box::new(7))
             }
         };
-        // SAFETY: it is used by the pool only, until it is released.
+        // SAFETY: only the pool uses it, until it is released.
         let builder =
             unsafe { Pool::builder(100, Objects::new(make)).memory(region.start, 1 << 16, region.release()) };
         let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| builder.build().unwrap()));
@@ -94,7 +94,7 @@ fn typed_objects_live_in_memory_that_was_given() {
     }
 }
 
-/// It must not outlive the memory that it is in.
+/// An object that must not outlive its memory.
 struct Counted(Arc<AtomicUsize>, Box<u64>);
 
 impl Drop for Counted {
@@ -107,7 +107,7 @@ impl Drop for Counted {
 fn memory_that_does_not_do_is_handed_back() {
     let refused = |bytes: usize, shift: usize, most: Option<usize>| {
         let region = Region::new(64 << 10);
-        // SAFETY: within the region, and used by the pool only.
+        // SAFETY: within the region, and used only by the pool.
         let builder = unsafe {
             RawPool::builder(64, 256, 64).bucket_bytes(4096).stride(256).memory(
                 region.start.add(shift),
@@ -125,9 +125,9 @@ fn memory_that_does_not_do_is_handed_back() {
     assert_eq!(refused(16_383, 0, None), (16_383, 16_384));
     assert_eq!(refused(16_384, 8, None), (16_384, 16_384));
     assert_eq!(refused(60_000, 0, Some(1_000)), (60_000, 16_384));
-    // A shape that is impossible hands it back, too.
+    // After an impossible layout, the memory is handed back, too.
     let region = Region::new(4096);
-    // SAFETY: used by nobody.
+    // SAFETY: not used.
     let builder = unsafe { RawPool::builder(1, 0, 8).memory(region.start, 4096, region.release()) };
     assert!(matches!(builder.build(), Err(BuildError::SizeZero)));
     assert_eq!(region.released(), 1);
@@ -161,13 +161,13 @@ fn blocks_come_all_or_none() {
     let four = local.alloc_blocks(&mut five[..4]).unwrap();
     assert_eq!((four.len(), raw.stats().available), (4, 0));
     for block in four {
-        // SAFETY: handed out above, and not used.
+        // SAFETY: allocated above, and not used.
         unsafe { local.free_block(*block) }.unwrap();
     }
     assert_eq!(raw.stats().in_use, 0);
 }
 
-/// The vector is what it was when `reset` panics, and the blocks are back.
+/// If `reset` panics, the vector is unchanged, and the blocks are freed.
 #[test]
 fn blocks_go_back_when_a_reset_panics() {
     let count = AtomicUsize::new(0);
@@ -190,7 +190,7 @@ fn each_cache_counts_what_has_passed_it() {
     let objects = local.alloc_many(&mut objects).unwrap();
     let one = local.alloc().unwrap();
     let block = local.alloc_block().unwrap();
-    // SAFETY: handed out above, and not used.
+    // SAFETY: allocated above, and not used.
     unsafe { local.free_many(&objects[..500]) }.unwrap();
     // SAFETY: as above.
     unsafe { local.free(one) }.unwrap();
@@ -201,7 +201,7 @@ fn each_cache_counts_what_has_passed_it() {
     let nothing = unsafe { local.free_many(&[]) };
     assert!(local.alloc_many(&mut []).is_ok() && nothing.is_ok(), "not counted");
     let stats = pool.cache_stats()[0];
-    // 601 went out, and 501 came back.
+    // 601 were allocated, and 501 freed.
     assert_eq!(stats.drawn - stats.given - stats.cached, 100);
     assert!(stats.drawn >= 601 && stats.given > 0, "{stats:?}");
     assert_eq!((stats.blocks_got, stats.blocks_put, stats.failures), (1 + all.len(), 0, 2));
@@ -217,7 +217,7 @@ fn each_cache_counts_what_has_passed_it() {
             let local = pool.local().unwrap();
             for object in rest {
                 let object = NonNull::new(std::ptr::with_exposed_provenance_mut(object)).unwrap();
-                // SAFETY: handed out above, and not used.
+                // SAFETY: allocated above, and not used.
                 unsafe { local.free(object) }.unwrap();
             }
         });
@@ -230,7 +230,7 @@ fn each_cache_counts_what_has_passed_it() {
     assert_eq!((out + blocks * per_block, pool.stats().in_use), (0, 0));
 }
 
-/// Typed objects count where they are dropped in the thread that they came from, at all hardening levels.
+/// Typed objects that are dropped on the thread that allocated them are counted, at all hardening levels.
 #[test]
 fn typed_calls_are_counted_alike() {
     use stillpoint::pool::Hardening;

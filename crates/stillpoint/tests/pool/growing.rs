@@ -1,4 +1,4 @@
-//! Pools that grow while several threads want more.
+//! Pools that grow while several threads allocate.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,7 +8,8 @@ use std::sync::{Arc, Barrier};
 use crate::asleep;
 use stillpoint::pool::{Obj, Pages, Pool};
 
-/// A pool of one bucket of eight whose constructor waits twice at the barrier when it makes the first of the others.
+/// A pool that begins with one bucket of eight objects. Its constructor waits twice at the barrier when it makes the
+/// first further object.
 fn waits_once(maximum: usize, step: usize, fails: bool) -> (Pool<usize>, Arc<Barrier>) {
     let barrier = Arc::new(Barrier::new(2));
     let (made, meets) = (AtomicUsize::new(0), Arc::clone(&barrier));
@@ -30,7 +31,7 @@ fn waits_once(maximum: usize, step: usize, fails: bool) -> (Pool<usize>, Arc<Bar
     (pool.build().unwrap(), barrier)
 }
 
-/// Has one thread grow the pool while another one waits for that; returns what the two have got.
+/// One thread grows the pool while another waits for that. Returns the numbers of objects that they got.
 fn two_growers(pool: &Pool<usize>, meet: &Barrier) -> [usize; 2] {
     std::thread::scope(|scope| {
         let first = scope.spawn(|| {
@@ -121,7 +122,7 @@ fn memory_whose_constructor_panics_is_given_back() {
     assert!(may_be_read(next));
 }
 
-/// The last step is shorter, and no thread gets what is not there.
+/// The last step is shorter, and no thread gets an object that does not exist.
 #[test]
 fn many_growers_get_each_object_once() {
     let pool = Pool::builder(1, || AtomicBool::new(false))
@@ -137,7 +138,7 @@ fn many_growers_get_each_object_once() {
             let local = pool.local().unwrap();
             barrier.wait();
             let mine: Vec<Obj<'_, AtomicBool>> = std::iter::from_fn(|| local.alloc()).collect();
-            assert!(mine.iter().all(|object| !object.swap(true, Ordering::Relaxed)), "handed out twice");
+            assert!(mine.iter().all(|object| !object.swap(true, Ordering::Relaxed)), "allocated twice");
             mine.into_iter().map(std::mem::forget).count()
         };
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
@@ -148,7 +149,7 @@ fn many_growers_get_each_object_once() {
     pool.audit().unwrap();
 }
 
-/// Addresses and headers are taken for all that a pool may grow to, so that there is no maximum without limit.
+/// Address space and headers are reserved for the maximum, so a maximum has limits.
 #[test]
 fn a_maximum_is_checked_against_what_can_be_counted() {
     for (maximum, step) in [(usize::MAX, 1), (1 << 45, 1), (usize::MAX, usize::MAX)] {

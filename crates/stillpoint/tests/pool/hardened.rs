@@ -1,4 +1,4 @@
-//! What hardened pools notice.
+//! What hardened pools detect.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ fn a_double_free_is_refused_at_once_in_any_thread() {
         let pool = hardened(RawPool::builder(8, 64, 64), level).build().unwrap();
         let (local, other) = (pool.local().unwrap(), pool.local().unwrap());
         let objects = [local.alloc().unwrap(), local.alloc().unwrap()];
-        // SAFETY: handed out above; freed again, which the pool refuses.
+        // SAFETY: allocated above; freed again, which the pool refuses.
         unsafe {
             other.free(objects[0]).unwrap();
             for local in [&local, &other] {
@@ -39,7 +39,7 @@ fn a_write_to_a_free_object_is_reported_when_it_is_handed_out() {
     let pool = hardened(RawPool::builder(8, 50, 8), Hardening::Verify).build().unwrap();
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap();
-    // SAFETY: handed out above; the write that follows is what the test is about.
+    // SAFETY: allocated above; the write that follows is the subject of the test.
     unsafe {
         object.as_ptr().write_bytes(1, 50);
         local.free(object).unwrap();
@@ -61,13 +61,13 @@ fn an_object_that_is_not_valid_is_replaced_and_reported() {
     *object = 8;
     drop(object);
     assert_eq!(pool.misuse_count(), 1);
-    assert_eq!(*local.alloc().unwrap(), 7, "a new one");
+    assert_eq!(*local.alloc().unwrap(), 7, "a new object");
     good.store(false, Ordering::Relaxed);
     let mut object = local.alloc().unwrap();
     *object = 9;
     let address = (&raw const *object).addr();
     local.free(object);
-    assert_eq!(pool.misuses().len(), 1, "{address:x} was said to be valid");
+    assert_eq!(pool.misuses().len(), 1, "{address:x} was found valid");
 }
 
 #[test]
@@ -75,17 +75,17 @@ fn traced_objects_rest_while_others_of_their_bucket_do() {
     let pool = hardened(RawPool::builder(8, 64, 64), Hardening::Trace).build().unwrap();
     let local = pool.local().unwrap();
     let first = local.alloc().unwrap();
-    // SAFETY: handed out above, and freed once.
+    // SAFETY: allocated above, and freed once.
     unsafe { local.free(first) }.unwrap();
     let next: Vec<_> = (0..3).map(|_| local.alloc().unwrap()).collect();
-    assert!(!next.contains(&first), "an object that came back was handed out before others");
-    assert_eq!(local.alloc(), Some(first), "the last one");
+    assert!(!next.contains(&first), "a freed object was allocated before others");
+    assert_eq!(local.alloc(), Some(first), "the freed object comes last");
     let hot = RawPool::builder(8, 64, 64).bucket_bytes(256).pages(Pages::Small).build().unwrap();
     let local = hot.local().unwrap();
     let object = local.alloc().unwrap();
     // SAFETY: as above.
     unsafe { local.free(object) }.unwrap();
-    assert_eq!(local.alloc(), Some(object), "without tracing, the hottest comes first");
+    assert_eq!(local.alloc(), Some(object), "without tracing, the object freed last comes first");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn leaks_name_who_got_them() {
         other.set_tag(8);
         let kept = local.alloc_block().unwrap();
         let object = other.alloc().unwrap();
-        // SAFETY: handed out above.
+        // SAFETY: allocated above.
         unsafe { local.free(kept.get(0).unwrap()) }.unwrap();
         assert!(pool.owns(object.as_ptr()));
     }
@@ -125,7 +125,7 @@ fn tags_are_those_of_the_local_and_survive_its_parking() {
     }
     let mut tags: Vec<_> = pool.leaks().0.iter().map(|leak| leak.tag).collect();
     tags.sort_unstable();
-    assert_eq!(tags, [Some(0), Some(5), Some(u32::MAX)], "not that of a local before");
+    assert_eq!(tags, [Some(0), Some(5), Some(u32::MAX)], "not the tag of an earlier local");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_block_with_a_free_object_is_refused_and_stays_as_it_is() {
     let pool = hardened(RawPool::builder(8, 64, 64), Hardening::Verify).build().unwrap();
     let local = pool.local().unwrap();
     let block = local.alloc_block().unwrap();
-    // SAFETY: handed out above; what is freed again is refused.
+    // SAFETY: allocated above; the second free is refused.
     unsafe {
         local.free(block.get(2).unwrap()).unwrap();
         let error = local.free_block(block).unwrap_err();
@@ -159,7 +159,7 @@ fn a_validation_sees_no_object_that_is_free() {
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap().into_raw();
     for _ in 0..2 {
-        // SAFETY: given away above. The second time it is free, which the pool notices; nobody has it meanwhile.
+        // SAFETY: given away above. The second time it is free, which the pool detects; nothing else has it meanwhile.
         drop(unsafe { pool.from_raw(object.as_ptr()) });
     }
     assert_eq!(seen.load(Ordering::Relaxed), 1);
@@ -172,7 +172,7 @@ fn a_validation_sees_no_object_that_is_free() {
     assert_eq!((seen.load(Ordering::Relaxed), pool.misuse_count()), (2, 1));
 }
 
-/// What goes back because of a panic is free as any other object is.
+/// An object that is freed because of a panic counts as free.
 #[test]
 fn a_validation_sees_no_object_that_a_panic_has_freed() {
     let (shown, asked) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
@@ -183,18 +183,19 @@ fn a_validation_sees_no_object_that_a_panic_has_freed() {
     let local = pool.local().unwrap();
     asked.store(false, Ordering::Relaxed);
     let addresses = local.alloc_block().unwrap().into_iter().map(Obj::into_raw).collect::<Vec<_>>();
-    // SAFETY: given away above, and had again once.
+    // SAFETY: given away above, and taken back once.
     addresses.iter().for_each(|object| drop(unsafe { pool.from_raw(object.as_ptr()) }));
     asked.store(true, Ordering::Relaxed);
     assert!(catch_unwind(AssertUnwindSafe(|| drop(local.alloc_block()))).is_err());
     let before = shown.load(Ordering::Relaxed);
-    // SAFETY: nobody has the object; that it is freed again is what the pool is to notice.
+    // SAFETY: nothing else has the object; the pool must detect the second free.
     drop(unsafe { pool.from_raw(addresses[0].as_ptr()) });
     assert_eq!((shown.load(Ordering::Relaxed), pool.misuse_count()), (before, 1));
     assert_eq!(pool.stats().in_use, 0);
 }
 
-/// A validation that frees another object of the block that is being freed: that one is told of, and the others are freed.
+/// A validation frees another object of the block that is being freed: that object is reported, and the others are
+/// freed.
 #[test]
 fn a_block_of_which_an_object_is_freed_meanwhile_gives_the_others_back() {
     static POOL: OnceLock<Pool<u64>> = OnceLock::new();
@@ -203,7 +204,7 @@ fn a_block_of_which_an_object_is_freed_meanwhile_gives_the_others_back() {
         let object = FREES.swap(0, Ordering::Relaxed);
         if object != 0 {
             let object = std::ptr::with_exposed_provenance_mut(object);
-            // SAFETY: nobody uses the object; that it is freed twice is what the pool is to notice.
+            // SAFETY: nothing uses the object; the pool must detect the double free.
             drop(unsafe { POOL.get().unwrap().from_raw(object) });
         }
         true

@@ -1,11 +1,12 @@
-//! Pools that threads refer to without a scope: for ever, but not lost, which is what leak checkers look for.
+//! Values that live until the process ends, for threads without a scope. They stay reachable, so leak checkers do not
+//! report them.
 
 use std::sync::Mutex;
 
-/// An address that nobody uses.
+/// An address that is not used.
 struct Address(#[expect(dead_code, reason = "for leak checkers")] *const ());
 
-// SAFETY: a number to the program.
+// SAFETY: it is never dereferenced.
 unsafe impl Send for Address {}
 
 /// Keeps a value until the process ends.

@@ -1,4 +1,4 @@
-//! The pool: what each call promises, beside a set, with several threads, and with bad input.
+//! Tests of the pool: the promises of each call, comparison with a set, several threads, and bad input.
 
 #![cfg(not(loom))]
 

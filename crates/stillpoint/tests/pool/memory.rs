@@ -1,4 +1,4 @@
-//! What memory is made of, and where it lies.
+//! The pages of memory, and its addresses.
 
 use crate::skip::skipped;
 use stillpoint::pool::{Backing, Memory, Pages, Pool, RawPool};
@@ -17,7 +17,7 @@ fn small_pages_have_no_address_for_devices() {
 #[test]
 fn memory_is_zeroed_and_ends_where_it_says() {
     let memory = Memory::new(5000, Pages::Best, None).unwrap();
-    // SAFETY: memory of the mapping, which is this test's.
+    // SAFETY: memory of the mapping, which only this test uses.
     let bytes = unsafe { std::slice::from_raw_parts_mut(memory.start().as_ptr(), memory.bytes()) };
     assert!(bytes.iter().all(|&byte| byte == 0));
     bytes.fill(1);
@@ -25,7 +25,7 @@ fn memory_is_zeroed_and_ends_where_it_says() {
     assert_eq!(memory.physically_contiguous(0..5001), None);
 }
 
-/// Where there are reserved huge pages; elsewhere the request is refused, and that is looked at in `bad_input`.
+/// Only where there are reserved huge pages. Elsewhere the request is refused, which `bad_input` tests.
 #[test]
 fn reserved_pages_stay_where_they_are() {
     let Ok(memory) = Memory::new(3 << 20, Pages::Reserved, None) else {
@@ -38,7 +38,7 @@ fn reserved_pages_stay_where_they_are() {
     if let (Some(first), Some(within)) = (memory.iova(first), memory.iova(within)) {
         assert!(first.0 > 0 && first.0 % (2 << 20) == 0, "{first:?}");
         assert_eq!(within.0, first.0 + 12345);
-        // The last huge page goes on behind the memory.
+        // The last huge page extends beyond the memory.
         assert!(memory.iova(memory.start().as_ptr().wrapping_add((3 << 20) - 1)).is_some());
         assert_eq!(memory.iova(memory.start().as_ptr().wrapping_add(3 << 20)), None);
         let last = memory.iova(memory.start().as_ptr().wrapping_add(2 << 20)).unwrap();
@@ -137,7 +137,7 @@ fn info_says_what_was_built() {
     assert_eq!(info.memory[0].backing, Backing::Small);
 }
 
-/// Less than twice what the objects take, or 64 KiB: however large they are, and however few.
+/// A pool takes less than twice the memory of its objects, or 64 KiB, for any size and number of objects.
 #[test]
 fn a_pool_of_few_objects_takes_memory_for_few() {
     for size in [8, 1000, 2048, 5000, 100_000, 4 << 20] {
@@ -158,7 +158,7 @@ fn a_pool_of_few_objects_takes_memory_for_few() {
     assert_eq!((one.info().objects_per_block, one.info().memory[0].bytes), (1, 8 << 20));
 }
 
-/// Large pools keep buckets of up to 64 objects, and small ones of small objects, which take no more than a few pages.
+/// Large pools keep buckets of up to 64 objects, and so do small pools of small objects, which take only a few pages.
 #[test]
 fn buckets_of_many_objects_stay_where_they_fit() {
     let shape = |capacity, size| {

@@ -1,4 +1,4 @@
-//! Safe code that does what it should not.
+//! Misuse by safe code.
 
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -76,7 +76,7 @@ fn a_constructor_that_panics_leaves_nothing_behind() {
         }
         Counted(Arc::clone(&counter))
     };
-    // While the pool grows: the allocation fails, and the next one goes on.
+    // While the pool grows, the allocation fails, and the next one succeeds.
     let pool =
         Pool::builder(4, make.clone()).bucket_bytes(32).max_objects(12).growth_step(8).build().unwrap();
     let local = pool.local().unwrap();
@@ -91,7 +91,7 @@ fn a_constructor_that_panics_leaves_nothing_behind() {
     drop(local);
     drop(pool);
     assert_eq!(alive.load(Ordering::Relaxed), 0);
-    // At the beginning: there is no pool.
+    // At the beginning, there is no pool.
     fails.store(true, Ordering::Relaxed);
     assert!(catch_unwind(AssertUnwindSafe(|| Pool::builder(100, make).build())).is_err());
     assert_eq!(alive.load(Ordering::Relaxed), 0);
@@ -115,7 +115,7 @@ fn a_reset_that_panics_gives_the_object_back() {
     pool.audit().unwrap();
 }
 
-/// Whichever object it panics at: those that were asked for go back, and those that were in the vector before stay.
+/// At whichever object it panics, the new objects are freed, and those already in the vector stay.
 #[test]
 fn a_reset_that_panics_leaves_nothing_in_the_vector() {
     let (at, called) = (Arc::new(AtomicUsize::new(usize::MAX)), Arc::new(AtomicUsize::new(0)));
@@ -144,7 +144,7 @@ fn a_reset_that_panics_leaves_nothing_in_the_vector() {
     assert_eq!(some.len(), pool.stats().capacity);
 }
 
-/// What goes back because of one panic is not shown to a validation, which might panic, too, and end the process.
+/// Objects that are freed because of a panic are not validated, since a second panic would abort the process.
 #[test]
 fn a_reset_that_panics_is_no_reason_for_a_validation() {
     let validated = Arc::new(AtomicUsize::new(0));
@@ -182,7 +182,7 @@ fn destructors_that_panic_do_not_keep_the_others_from_running() {
     assert_eq!(DROPPED.load(Ordering::Relaxed), capacity);
 }
 
-/// Constructors and hooks that use the very pool that calls them.
+/// Constructors and hooks that use the pool that calls them.
 #[test]
 fn code_of_the_users_may_use_the_pool() {
     static KEPT: Mutex<Vec<Obj<'static, u64>>> = Mutex::new(Vec::new());
@@ -191,7 +191,7 @@ fn code_of_the_users_may_use_the_pool() {
         drop(KEPT.lock().unwrap().pop());
     };
     let make = || {
-        // Frees an object while the pool grows, into the shard for which it grows.
+        // Frees an object into the shard for which the pool grows, during the growth.
         drop(KEPT.lock().unwrap().pop());
         0
     };
@@ -215,9 +215,9 @@ fn code_of_the_users_may_use_the_pool() {
     pool.audit().unwrap();
 }
 
-/// A constructor that parks the very local for which the pool grows, so that another thread may take the shard over.
+/// A constructor parks the local for which the pool grows, so that another thread may take over the shard.
 #[test]
-#[cfg_attr(miri, ignore = "a thread that never rests takes all the time there")]
+#[cfg_attr(miri, ignore = "a busy thread takes all the time there")]
 fn a_constructor_that_parks_the_local_takes_nothing_away() {
     thread_local! {
         static LOCAL: RefCell<Option<&'static Local<'static, u64>>> = const { RefCell::new(None) };
@@ -242,7 +242,7 @@ fn a_constructor_that_parks_the_local_takes_nothing_away() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    // Takes over what was parked.
+                    // Takes over the parked shard.
                     drop(pool.local().unwrap().alloc());
                 }
             });
@@ -267,7 +267,7 @@ fn a_constructor_that_parks_the_local_takes_nothing_away() {
     }
 }
 
-/// An object that a constructor asks of its own pool: it is not there, and nobody waits for himself.
+/// A constructor that allocates from its own growing pool gets nothing, and does not deadlock.
 #[test]
 fn a_constructor_that_allocates_from_its_pool_gets_nothing() {
     thread_local! {
@@ -305,7 +305,7 @@ fn a_validation_that_panics_leaves_the_object_out() {
     pool.audit().unwrap();
 }
 
-/// Of many objects that are freed at once, only the one is lost whose validation panics.
+/// Of many objects that are freed at once, only that is lost whose validation panics.
 #[test]
 fn a_validation_that_panics_leaves_no_other_object_out() {
     let objects = Objects::new(|| 0u64).validate(|value| {
@@ -345,7 +345,7 @@ fn an_iterator_that_panics_loses_no_object() {
     assert_eq!(pool.stats().in_use, 0);
 }
 
-/// A constructor that panics while many objects are collected for the caller.
+/// A constructor panics while many objects are collected for the caller.
 #[test]
 fn a_growth_that_panics_loses_no_object() {
     let fails = Arc::new(AtomicBool::new(false));
@@ -354,7 +354,7 @@ fn a_growth_that_panics_loses_no_object() {
         assert!(!failing.load(Ordering::Relaxed), "as asked");
         0u64
     };
-    // More than are moved at a time, too.
+    // Also with more objects than are moved at a time.
     for (cache, capacity) in [(0, 8), (4, 8), (0, 150), (4, 150)] {
         fails.store(false, Ordering::Relaxed);
         let pool = Pool::builder(capacity, make.clone())
@@ -369,7 +369,7 @@ fn a_growth_that_panics_loses_no_object() {
         let mut many = Vec::new();
         let all = pool.stats().capacity;
         assert!(catch_unwind(AssertUnwindSafe(|| local.alloc_many(all, &mut many).is_ok())).is_err());
-        assert_eq!((many.len(), pool.stats().in_use), (0, 1), "none, although there were some");
+        assert_eq!((many.len(), pool.stats().in_use), (0, 1), "none, although some were free");
         drop((one, many));
         pool.audit().unwrap();
         fails.store(false, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! One thread: what goes out comes back, and everything is counted.
+//! One thread: allocations and frees, all counted.
 
 use std::collections::HashSet;
 use std::mem::MaybeUninit;
@@ -24,7 +24,7 @@ fn every_object_of_the_capacity_can_be_had_and_no_more() {
                 let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
                 assert_eq!(objects.len(), all);
                 let addresses: HashSet<_> = objects.iter().map(|object| &raw const **object).collect();
-                assert_eq!(addresses.len(), all, "an object was handed out twice");
+                assert_eq!(addresses.len(), all, "an object was allocated twice");
                 assert_eq!(pool.stats(), PoolStats { capacity: all, available: 0, in_use: all });
                 drop(objects);
                 assert_eq!(pool.stats(), PoolStats { capacity: all, available: all, in_use: 0 });
@@ -72,18 +72,18 @@ fn a_block_is_contiguous_and_comes_back_whole_or_in_parts() {
     }
     assert!(block.get(11).is_some() && block.get(12).is_none() && block.get_mut(12).is_none());
     assert_eq!(pool.stats().in_use, 12);
-    // Whole.
+    // As a whole.
     drop(block);
     assert_eq!(pool.stats().in_use, 0);
-    // In parts, of which some are not taken out of the block.
+    // In parts, some of which are not taken out of the block.
     let mut objects = local.alloc_block().unwrap().into_iter();
     let third = objects.nth(2).unwrap();
-    assert_eq!((third[0], objects.len()), (2, 9), "the same block came again");
+    assert_eq!((third[0], objects.len()), (2, 9), "the same block was allocated again");
     drop(objects);
     assert_eq!(pool.stats().in_use, 1);
     drop(third);
     assert_eq!(pool.stats().in_use, 0);
-    // The bucket is whole once more.
+    // The bucket is whole again.
     let blocks: Vec<_> = std::iter::from_fn(|| local.alloc_block()).collect();
     assert_eq!(blocks.len(), pool.stats().capacity / 12);
     drop(blocks);
@@ -137,7 +137,7 @@ fn reset_runs_for_every_way_out() {
     assert_eq!(*local.alloc().unwrap(), 8);
     let mut some = Vec::new();
     local.alloc_many(2, &mut some).unwrap();
-    assert_eq!(some.iter().map(|value| **value).max(), Some(9), "the first object once more");
+    assert_eq!(some.iter().map(|value| **value).max(), Some(9), "the first object again");
     drop(some);
     assert!(local.alloc_block().unwrap().iter().all(|value| *value >= 8));
 }
@@ -160,7 +160,7 @@ fn the_pool_grows_up_to_its_maximum() {
     assert!(local.alloc_block().is_some());
 }
 
-/// A step without limit: all that may be added is added at once.
+/// A step without limit adds everything at once.
 #[test]
 fn the_pool_grows_to_its_maximum_in_one_step() {
     for step in [usize::MAX, usize::MAX / 2, 1 << 40, 17, 16] {
@@ -185,7 +185,7 @@ fn the_pool_grows_to_its_maximum_in_one_step() {
     assert_eq!((all.len(), smallest.info().memory.len()), (20, 5));
 }
 
-/// Without a step, a pool grows to its limit in eight pieces at the most; without a limit, a step has no effect.
+/// Without a step, a pool grows to its limit in at most eight pieces; without a limit, a step has no effect.
 #[test]
 fn a_limit_and_a_step_have_defaults() {
     let pieces = |max: Option<usize>, step: Option<usize>| {
@@ -213,7 +213,7 @@ fn a_limit_and_a_step_have_defaults() {
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn large_pieces_grow_at_huge_pages() {
-    // In the second one, each further piece is exactly a huge page: the first one moves them up by nearly as much.
+    // In the second pool, each further piece is exactly a huge page: the first piece moves them up by nearly as much.
     for (capacity, maximum, step) in [(100, 4000, 1500), (62, 62 * 33, 62 * 16)] {
         let pool = RawPool::builder(capacity, 2048, 64)
             .max_objects(maximum)
@@ -257,7 +257,7 @@ fn buckets_come_back_whole_whatever_the_bulks() {
                 let mut bulk = [const { MaybeUninit::uninit() }; 64];
                 kept.extend_from_slice(local.alloc_many(&mut bulk[..get]).unwrap());
             }
-            // SAFETY: handed out above, each given back once.
+            // SAFETY: allocated above, and each freed once.
             kept.chunks(put).for_each(|bulk| unsafe { local.free_many(bulk) }.unwrap());
         }
         let census = pool.audit().unwrap();
@@ -279,19 +279,19 @@ fn a_bulk_holds_what_it_was_given_until_it_gives_it_back() {
         *bulk.get_mut(0).unwrap() = 7;
         assert_eq!((bulk.len(), bulk.get(31), bulk.get(32), pool.stats().in_use), (32, Some(&31), None, 32));
         assert_eq!(format!("{bulk:?}").split(',').count(), 32);
-        // None is taken when there are too few.
+        // None is allocated when there are too few.
         let capacity = pool.stats().capacity;
         for too_many in [capacity - 31, capacity + 1, usize::MAX] {
             assert!(local.alloc_bulk(too_many, &mut bulk).is_err());
         }
         assert_eq!((bulk.len(), pool.stats().in_use), (32, 32));
-        // The newest ones go.
+        // The newest are freed.
         local.free_bulk(15, &mut bulk);
         assert_eq!((bulk.iter().copied().max(), pool.stats().in_use), (Some(16), 17));
         let last = bulk.pop().unwrap();
         assert_eq!((*last, bulk.len(), bulk.get(0)), (16, 16, Some(&7)));
         drop(last);
-        // The rest goes one by one, from whatever thread.
+        // The rest is freed one by one, on another thread.
         std::thread::scope(|scope| _ = scope.spawn(move || drop(bulk)));
         assert_eq!((pool.stats().in_use, pool.misuse_count(), pool.audit().unwrap().objects_out), (0, 0, 0));
         let mut bulk = local.bulk(0);

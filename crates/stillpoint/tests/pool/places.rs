@@ -1,4 +1,4 @@
-//! Where free objects are, after each way back and before each way out.
+//! The places of free objects, after each kind of free and before each kind of allocation.
 
 use stillpoint::pool::{Hardening, Leaks, Misuse, Pages, Pool, PoolBuilder, RawBlock, RawPool};
 
@@ -7,7 +7,7 @@ fn four_to_a_bucket<P>(builder: PoolBuilder<P>) -> PoolBuilder<P> {
     builder.bucket_bytes(256).pages(Pages::Small)
 }
 
-/// What the cache of one thread has no room for, another one gets: as objects, and as blocks.
+/// Objects that the cache of one thread has no room for are available to another: as objects, and as blocks.
 #[test]
 fn what_a_cache_has_no_room_for_is_for_every_thread() {
     let mut pool = four_to_a_bucket(RawPool::builder(400, 64, 64)).cache(32).build().unwrap();
@@ -16,7 +16,7 @@ fn what_a_cache_has_no_room_for_is_for_every_thread() {
         let objects: Vec<_> = std::iter::from_fn(|| giver.alloc()).collect();
         assert_eq!(objects.len(), 400);
         for part in objects.chunks(15) {
-            // SAFETY: handed out above, and freed once.
+            // SAFETY: allocated above, and freed once.
             unsafe { giver.free_many(part) }.unwrap();
         }
         let census = pool.audit().unwrap();
@@ -40,13 +40,13 @@ fn what_a_cache_has_no_room_for_is_for_every_thread() {
     assert!(pool.leaks().0.is_empty() && pool.misuse_count() == 0);
 }
 
-/// An allocation that is larger than a cache finds what caches had no room for, and a pool that ends knows that it is free.
+/// An allocation larger than a cache finds the objects in the depot, and a pool that ends knows that they are free.
 #[test]
 fn a_large_allocation_empties_the_depot() {
     let mut pool = four_to_a_bucket(RawPool::builder(400, 64, 64)).cache(32).build().unwrap();
     let local = pool.local().unwrap();
     let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
-    // SAFETY: handed out above, and freed once.
+    // SAFETY: allocated above, and freed once.
     objects.chunks(31).for_each(|part| unsafe { local.free_many(part) }.unwrap());
     let mut room = vec![std::mem::MaybeUninit::uninit(); 400];
     let all = local.alloc_many(&mut room).unwrap();
@@ -71,7 +71,7 @@ fn an_object_that_is_dropped_where_its_local_is_goes_back_at_once() {
     }
 }
 
-/// The shard of a local that was parked, or has ended, is nobody's: what comes back does not go into its cache.
+/// The shard of a local that was parked, or has ended, has no holder: freed objects do not go into its cache.
 #[test]
 fn an_object_that_is_dropped_after_its_local_goes_to_the_inbox() {
     for parks in [false, true] {
@@ -107,7 +107,7 @@ fn a_local_that_parks_collects_all_that_others_have_freed() {
     assert_eq!((census.objects_on_their_way, census.buckets_in_store), (0, 250));
 }
 
-/// Where no thread keeps a whole bucket, those of a local that has ended come by way of the store.
+/// If no thread keeps whole buckets, those of a local that has ended come through the store.
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn what_comes_back_to_a_local_that_has_ended_can_be_had_whatever_the_high_water_mark() {
@@ -131,7 +131,7 @@ fn what_comes_back_to_a_local_that_has_ended_can_be_had_whatever_the_high_water_
     }
 }
 
-/// Of a bucket that is so large that what comes back of it is not all collected at once.
+/// A bucket so large that its freed objects are not all collected at once.
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn a_large_block_comes_back_to_a_local_that_has_ended() {
@@ -144,7 +144,7 @@ fn a_large_block_comes_back_to_a_local_that_has_ended() {
     assert!(local.alloc_block().is_some());
 }
 
-/// A refill takes what the own buckets have, and not from others what nobody has asked for.
+/// A refill takes more than was requested only from its own buckets.
 #[test]
 fn a_refill_leaves_the_store_to_others() {
     let pool = four_to_a_bucket(Pool::builder(160, || [0u8; 64])).cache(32).high_water(2).build().unwrap();
@@ -156,7 +156,7 @@ fn a_refill_leaves_the_store_to_others() {
     }
 }
 
-/// However full the cache is, and however many come at once: it is never fuller than it may be, and nothing is lost.
+/// At any fill, and for any number of objects at once, the cache never exceeds its limit, and nothing is lost.
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn any_number_of_objects_fits_into_a_cache_of_any_fill() {
@@ -167,7 +167,7 @@ fn any_number_of_objects_fits_into_a_cache_of_any_fill() {
             let objects: Vec<_> = (0..filled + count).map(|_| local.alloc().unwrap()).collect();
             local.park();
             for object in &objects[..filled] {
-                // SAFETY: handed out above, and freed once.
+                // SAFETY: allocated above, and freed once.
                 unsafe { local.free(*object) }.unwrap();
             }
             assert_eq!(pool.audit().unwrap().objects_cached, filled);
@@ -185,18 +185,18 @@ fn any_number_of_objects_fits_into_a_cache_of_any_fill() {
     }
 }
 
-/// A cache that is emptied in part does not stop in the middle of a bucket.
+/// A cache that is emptied in part gives back all that it has of the last bucket.
 #[test]
 fn a_cache_gives_back_all_that_it_has_of_the_last_bucket() {
     let pool = four_to_a_bucket(RawPool::builder(16, 64, 64)).cache(8).build().unwrap();
     let local = pool.local().unwrap();
     let [first, whole, last] = [(); 3].map(|()| local.alloc_block().unwrap());
     let one_of = |index: usize| first.get(index).unwrap();
-    // Neighbours would be given back as one.
+    // Not in order: neighbours would be given back together.
     let four_of = |block: RawBlock| [0, 2, 1, 3].map(|index| block.get(index).unwrap());
-    // Half of nine is one of the first bucket, and three of the second one.
+    // Half of nine is one object of the first bucket, and three of the second.
     let nine = std::iter::once(one_of(0)).chain(four_of(whole)).chain(four_of(last));
-    // SAFETY: handed out above, and freed once.
+    // SAFETY: allocated above, and freed once.
     nine.for_each(|object| unsafe { local.free(object) }.unwrap());
     let census = pool.audit().unwrap();
     assert_eq!((census.objects_cached, census.buckets_partial), (4, 1));
@@ -250,7 +250,7 @@ fn a_hook_is_told_of_one_leak_and_not_called_for_none() {
         drop(pool);
         assert_eq!(told.load(Ordering::Relaxed), expected);
     }
-    // Who closes the pool is told by the answer.
+    // `close` returns the leaks instead of calling the hook.
     let hook = |_: &Leaks| panic!("the hook was called");
     let pool = four_to_a_bucket(Pool::builder(8, || 0u64)).leak_hook(hook).build().unwrap();
     std::mem::forget(pool.local().unwrap().alloc());
@@ -265,7 +265,7 @@ fn a_call_that_frees_nothing_changes_nothing() {
     let pool = four_to_a_bucket(RawPool::builder(16, 64, 64)).cache(2).build().unwrap();
     let local = pool.local().unwrap();
     local.alloc().unwrap();
-    // More than the cache is to hold, as a refill takes a bucket.
+    // More than the cache's limit, since a refill takes a bucket.
     let before = pool.audit().unwrap();
     assert_eq!(before.objects_cached, 3);
     // SAFETY: there are no objects.
@@ -273,7 +273,7 @@ fn a_call_that_frees_nothing_changes_nothing() {
     assert_eq!(pool.audit().unwrap(), before);
 }
 
-/// Every shard is held by others: what it frees goes where it belongs.
+/// Other threads hold every shard: what the parked local frees goes to its owner.
 #[test]
 fn a_parked_local_without_a_shard_frees_objects_and_blocks() {
     let pool = four_to_a_bucket(RawPool::builder(12, 64, 64)).cache(0).max_locals(1).build().unwrap();
@@ -281,7 +281,7 @@ fn a_parked_local_without_a_shard_frees_objects_and_blocks() {
     let (block, objects) = (local.alloc_block().unwrap(), [local.alloc().unwrap(), local.alloc().unwrap()]);
     local.park();
     let other = pool.local().unwrap();
-    // SAFETY: handed out above, and freed once.
+    // SAFETY: allocated above, and freed once.
     unsafe { local.free_block(block) }.unwrap();
     assert_eq!(pool.stats().in_use, 2);
     // SAFETY: as above.
@@ -291,14 +291,14 @@ fn a_parked_local_without_a_shard_frees_objects_and_blocks() {
     pool.audit().unwrap();
 }
 
-/// A local without a shard frees an object again whose bucket is in the store.
+/// A local without a shard frees an object twice, whose bucket is in the store.
 #[test]
 fn a_double_free_by_a_parked_local_is_counted_once() {
     let pool =
         four_to_a_bucket(RawPool::builder(8, 64, 64)).cache(0).high_water(0).max_locals(1).build().unwrap();
     let local = pool.local().unwrap();
     let (object, kept) = (local.alloc().unwrap(), local.alloc_block().unwrap());
-    // SAFETY: handed out above; freed again below, which the pool notices.
+    // SAFETY: allocated above; freed again below, which the pool detects.
     unsafe { local.free(object) }.unwrap();
     local.park();
     let other = pool.local().unwrap();
@@ -306,7 +306,7 @@ fn a_double_free_by_a_parked_local_is_counted_once() {
     unsafe { local.free(object) }.unwrap();
     assert_eq!(pool.misuses(), [Misuse::DoubleFree { address: object.as_ptr().addr() }]);
     assert_eq!((pool.stats().in_use, pool.audit().unwrap().objects_out), (4, 4));
-    // SAFETY: handed out above, and freed once.
+    // SAFETY: allocated above, and freed once.
     unsafe { other.free_block(kept) }.unwrap();
     assert_eq!(std::iter::from_fn(|| other.alloc()).count(), 8);
 }
@@ -317,13 +317,13 @@ fn the_first_64_cases_of_misuse_are_kept_and_all_are_counted() {
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap();
     for freed in 0..101 {
-        // SAFETY: handed out above; freed again, which the pool notices.
+        // SAFETY: allocated above; freed again, which the pool detects.
         unsafe { local.free(object) }.unwrap();
         assert_eq!((pool.misuse_count(), pool.misuses().len()), (freed, freed.min(64)));
     }
 }
 
-/// What has been free for longest is handed out first by pools that trace, and only by them.
+/// Only pools that trace allocate first what has been free for longest.
 #[test]
 fn whole_buckets_come_before_broken_ones_where_objects_rest() {
     for (hardening, from_block) in
@@ -345,7 +345,7 @@ fn whole_buckets_come_before_broken_ones_where_objects_rest() {
     }
 }
 
-/// Among whole buckets and among broken ones: the one that came back first is taken first where objects rest, else last.
+/// Among whole and among partial buckets, the one freed first is taken first in pools that trace, and last in others.
 #[test]
 fn buckets_take_turns_where_objects_rest() {
     for (hardening, next) in [(Hardening::Verify, 1), (Hardening::Trace, 0)] {
@@ -357,7 +357,7 @@ fn buckets_take_turns_where_objects_rest() {
             .unwrap();
         let local = pool.local().unwrap();
         let blocks = [(); 2].map(|()| local.alloc_block().unwrap());
-        // SAFETY: handed out above, and freed once.
+        // SAFETY: allocated above, and freed once.
         blocks.iter().for_each(|&block| unsafe { local.free_block(block) }.unwrap());
         assert_eq!(local.alloc_block(), Some(blocks[next]), "{hardening:?}");
         assert_eq!(local.alloc_block(), Some(blocks[1 - next]), "{hardening:?}");

@@ -1,4 +1,4 @@
-//! Code of the user's that takes away from under a call what the call works on.
+//! User code that changes, during a call, what the call works on.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::sync::{Barrier, OnceLock};
 use crate::kept::for_ever;
 use stillpoint::pool::{Hardening, Local, Obj, Objects, Pages, Pool};
 
-/// A validation that drops the local of the thread that frees: another thread has its shard from then on.
+/// A validation drops the local of the thread that frees: another thread has its shard from then on.
 #[test]
 fn a_validation_may_drop_the_local_that_the_object_came_from() {
     thread_local! {
@@ -48,12 +48,12 @@ fn a_validation_may_drop_the_local_that_the_object_came_from() {
             });
         }
     });
-    assert_eq!(twice.load(Ordering::Relaxed), 0, "objects were handed out twice");
+    assert_eq!(twice.load(Ordering::Relaxed), 0, "objects were allocated twice");
     assert_eq!((pool.misuse_count(), pool.stats().in_use), (0, 0));
     pool.audit().unwrap();
 }
 
-/// A constructor that parks the local for which the pool grows, and waits until another thread has taken the shard over.
+/// A constructor parks the local for which the pool grows, and waits until another thread has taken over the shard.
 #[test]
 fn a_constructor_may_park_the_local_and_let_another_thread_have_its_shard() {
     static POOL: OnceLock<Pool<u64>> = OnceLock::new();
@@ -92,13 +92,13 @@ fn a_constructor_may_park_the_local_and_let_another_thread_have_its_shard() {
     });
     let addresses: std::collections::HashSet<_> =
         kept.borrow().iter().map(|object| &raw const **object).collect();
-    assert_eq!(addresses.len(), 9, "an object was handed out twice");
+    assert_eq!(addresses.len(), 9, "an object was allocated twice");
     drop(kept);
     assert_eq!((pool.stats().in_use, pool.misuse_count()), (0, 0));
     pool.audit().unwrap();
 }
 
-/// A reset that parks the local: what is handed out then belongs to the shard that it came from.
+/// A reset parks the local: the allocated object still belongs to the shard that it came from.
 #[test]
 fn what_a_reset_parks_the_local_for_goes_back_to_its_shard() {
     thread_local! {
@@ -126,11 +126,11 @@ fn what_a_reset_parks_the_local_for_goes_back_to_its_shard() {
     LOCAL.with(|local| local.set(pool.local().unwrap()).expect("it is made once"));
     for way in ways {
         LOCAL.with(|local| {
-            // Not from `get_or_init`, whose reference Miri takes for an exclusive one.
+            // Not `get_or_init`, whose reference Miri takes for an exclusive one.
             let local = local.get().unwrap();
             PARKS.set(true);
             let objects = way(local);
-            // It takes its shard up again.
+            // It takes hold of its shard again.
             drop(local.alloc());
             drop(objects);
             let census = pool.audit().unwrap();
@@ -139,13 +139,13 @@ fn what_a_reset_parks_the_local_for_goes_back_to_its_shard() {
     }
 }
 
-/// What a constructor may ask of its pool while that grows; nobody waits for himself.
+/// A constructor may read the information of its growing pool, without a deadlock.
 #[test]
 fn a_constructor_may_ask_how_its_pool_is_made() {
     static POOL: OnceLock<Pool<u64>> = OnceLock::new();
     let make = || {
         if let Some(pool) = POOL.get() {
-            assert_eq!(pool.info().memory.len(), 1, "the new one is not there yet");
+            assert_eq!(pool.info().memory.len(), 1, "the new piece is not ready yet");
             pool.audit().unwrap();
         }
         7

@@ -1,4 +1,4 @@
-//! Objects that come back after a grace period.
+//! Objects that come back to the pool after a grace period.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use stillpoint::rcu::Domain;
 const ALIVE: u64 = 7;
 const RESET: u64 = 13;
 
-/// Readers under guards see no object that was handed out again, while a writer replaces it all the time.
+/// While a writer keeps replacing an object, readers under guards see no object that was allocated again.
 #[test]
 fn readers_never_see_an_object_that_was_reused() {
     let domain = Domain::new();
@@ -30,7 +30,7 @@ fn readers_never_see_an_object_that_was_reused() {
                 let reader = domain.reader();
                 while !stop.load(Ordering::Relaxed) {
                     let guard = reader.pin();
-                    // SAFETY: what is unlinked is retired, and this guard is older.
+                    // SAFETY: unlinked objects are retired, and this guard is older.
                     let value = unsafe { &*current.load(Ordering::Acquire) };
                     for _ in 0..3 {
                         assert_eq!(*value, ALIVE);
@@ -51,7 +51,7 @@ fn readers_never_see_an_object_that_was_reused() {
                 continue;
             };
             let old = current.swap(new, Ordering::AcqRel);
-            // SAFETY: it came from `into_raw`, and is linked no more.
+            // SAFETY: it came from `into_raw`, and is not linked any more.
             let old = unsafe { pool.from_raw(old) }.unwrap();
             pool.retire(old, &mut reclaimer).unwrap();
             replaced += 1;
@@ -103,7 +103,7 @@ fn an_object_that_waits_keeps_the_memory_of_its_pool() {
     let mut pool = pool.unwrap();
     let capacity = pool.stats().capacity;
     pool.retire(pool.local().unwrap().alloc().unwrap(), &mut reclaimer).unwrap();
-    assert_eq!(pool.leaks().0.len(), 1, "it is out as long as it waits");
+    assert_eq!(pool.leaks().0.len(), 1, "it counts as allocated while it waits");
     drop(pool);
     assert_eq!(alive.load(Ordering::Relaxed), capacity);
     reclaimer.flush().unwrap();

@@ -1,4 +1,4 @@
-//! Several threads at once, every object filled with a pattern and looked at when it comes back.
+//! Several threads at once. Every object is filled with a pattern, which is checked before it is freed.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -14,7 +14,7 @@ const ROUNDS: usize = if cfg!(miri) { 60 } else { 20_000 };
 #[derive(Clone, Copy)]
 struct Handed(NonNull<u8>);
 
-// SAFETY: the object goes with it.
+// SAFETY: the object is handed over with the address.
 unsafe impl Send for Handed {}
 
 fn random(state: &mut u64) -> usize {
@@ -29,17 +29,17 @@ fn pattern(object: NonNull<u8>) -> u8 {
 }
 
 fn fill(object: NonNull<u8>) {
-    // SAFETY: the object is the caller's.
+    // SAFETY: the caller has the object.
     unsafe { object.as_ptr().write_bytes(pattern(object), BYTES) };
 }
 
 fn check(object: NonNull<u8>) {
-    // SAFETY: filled by whoever got it.
+    // SAFETY: the thread that allocated it has filled it.
     let bytes = unsafe { std::slice::from_raw_parts(object.as_ptr(), BYTES) };
-    assert!(bytes.iter().all(|&byte| byte == pattern(object)), "two had the same object");
+    assert!(bytes.iter().all(|&byte| byte == pattern(object)), "two threads had the same object");
 }
 
-/// Takes objects in some way; returns how many.
+/// Allocates objects in some way. Returns their number.
 fn take(local: &RawLocal<'_>, mine: &mut Vec<NonNull<u8>>, choice: usize) {
     let before = mine.len();
     match choice % 4 {
@@ -61,7 +61,7 @@ fn take(local: &RawLocal<'_>, mine: &mut Vec<NonNull<u8>>, choice: usize) {
 fn give(local: &RawLocal<'_>, objects: &[NonNull<u8>], choice: usize) {
     objects.iter().for_each(|&object| check(object));
     if choice % 2 == 0 {
-        // SAFETY: handed out, checked, and freed once.
+        // SAFETY: allocated, checked, and freed once.
         unsafe { local.free_many(objects) }.unwrap();
     } else {
         // SAFETY: as above.
@@ -69,7 +69,8 @@ fn give(local: &RawLocal<'_>, objects: &[NonNull<u8>], choice: usize) {
     }
 }
 
-/// One of the threads: takes, frees here, hands on to the next thread, frees what came from others, parks, starts anew.
+/// One of the threads: allocates, frees, hands objects to the next thread, frees objects of others, parks, makes a new
+/// local.
 fn work(pool: &RawPool, seed: u64, to: &SyncSender<Handed>, from: &Mutex<Receiver<Handed>>) {
     let mut state = seed * 0x9e37_79b9 + 1;
     let mut local = pool.local().unwrap();
@@ -113,7 +114,7 @@ fn stress(threads: usize, builder: PoolBuilder<RawPool>) {
             let (pool, to, from) = (&pool, &senders[(index + 1) % threads], &receivers[index]);
             scope.spawn(move || work(pool, index as u64 + 1, to, from));
         }
-        // Figures always add up, and are never beyond what there is.
+        // Counts always add up, and never exceed the capacity.
         for _ in 0..if cfg!(miri) { 3 } else { 200 } {
             let counts = pool.stats();
             assert_eq!(counts.available + counts.in_use, counts.capacity);
@@ -157,7 +158,7 @@ fn four_threads_in_a_hardened_pool() {
     stress(4, RawPool::builder(1_000, BYTES, 32).bucket_bytes(1024).hardening(Hardening::Trace));
 }
 
-/// What an audit finds during traffic need not fit; it never panics, and the last one fits.
+/// An audit beside other threads may find inconsistencies, but never panics; the last audit finds none.
 #[test]
 fn an_audit_during_traffic_is_an_answer() {
     let pool = Pool::builder(62 * 4, || [0u8; 64]).bucket_bytes(4096).cache(0).pages(Pages::Small);

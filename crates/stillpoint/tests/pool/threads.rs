@@ -1,4 +1,4 @@
-//! Objects that cross threads, by the safe interface.
+//! Objects that cross threads, through the safe interface.
 
 use std::collections::HashSet;
 use std::sync::mpsc::channel;
@@ -54,7 +54,7 @@ fn an_owner_ends_with_objects_out_and_they_come_back() {
     );
 }
 
-/// Many threads come and go, each with the objects of the one before it.
+/// Many threads come and go, each with the objects of the thread before it.
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn threads_come_and_go() {
@@ -81,7 +81,7 @@ fn threads_come_and_go() {
     pool.audit().unwrap();
 }
 
-/// The objects that one thread gets are freed by another one, many times over.
+/// One thread allocates and another frees, many times.
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn a_producer_and_a_consumer() {
@@ -114,7 +114,7 @@ fn a_producer_and_a_consumer() {
     pool.audit().unwrap();
 }
 
-/// Everybody wants everything at once: nobody gets what another one has, and in the end all is there.
+/// All threads allocate everything at once: no object is allocated twice, and none is lost.
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn a_rush_on_a_small_pool() {

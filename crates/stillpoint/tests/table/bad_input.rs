@@ -1,4 +1,4 @@
-//! What users get wrong, or do on purpose.
+//! Wrong input, by mistake or on purpose.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
@@ -10,7 +10,7 @@ use stillpoint::table::Table;
 use crate::census::Census;
 
 thread_local! {
-    /// Calls of `Eq` or `Hash` of a [`Fragile`] key before the one that panics.
+    /// Number of calls of `Eq` or `Hash` of a [`Fragile`] key before one panics.
     static FUSE: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
@@ -42,7 +42,7 @@ impl Hash for Fragile {
     }
 }
 
-/// After a panic at any call of `Eq` or `Hash`, at any step of a growth, every key is where it was.
+/// After a panic at any call of `Eq` or `Hash`, at any step of a growth, every key is found.
 #[test]
 fn a_panic_of_eq_or_hash_leaves_the_table_valid() {
     let hook = std::panic::take_hook();
@@ -65,7 +65,7 @@ fn a_panic_of_eq_or_hash_leaves_the_table_valid() {
         FUSE.set(usize::MAX);
         panics += usize::from(insertion.is_err()) + usize::from(lookups.is_err());
         if insertion.is_err() {
-            // Whether it took place or not, once more it takes place once.
+            // Whether or not the insertion took place, it can be repeated.
             drop(table.insert(key, census.value(number)).unwrap());
         }
         assert_eq!(table.len() as u64, number + 1);
@@ -76,7 +76,7 @@ fn a_panic_of_eq_or_hash_leaves_the_table_valid() {
         assert_eq!(lookup.get(&Fragile(number)).map(|entry| entry.value().value), Some(number));
     }
     drop(lookup);
-    // A chain whose move has panicked each time moves now.
+    // A chain whose moves have all panicked moves now.
     let mut more = 4_000;
     while table.stats().growths == 0 {
         drop(table.insert(Fragile(more), census.value(more)).unwrap());
@@ -87,8 +87,8 @@ fn a_panic_of_eq_or_hash_leaves_the_table_valid() {
     assert_eq!(census.alive(), 0);
 }
 
-/// A bound reader that finds its array outgrown pins the current one, and compares keys there. When that panics, the
-/// next lookup must not begin in the array of before, which nobody keeps alive any more.
+/// A bound reader whose array is not current any more pins the current one, and compares keys there. If that panics,
+/// the next lookup must not begin in the old array, which is not pinned any more.
 #[test]
 fn a_panic_in_the_lookup_that_notices_a_growth_leaves_the_reader_valid() {
     let domain = Domain::new();
@@ -105,7 +105,7 @@ fn a_panic_in_the_lookup_that_notices_a_growth_leaves_the_reader_valid() {
         FUSE.set(1);
         assert!(catch_unwind(AssertUnwindSafe(|| lookup.get(&Fragile(0)).is_some())).is_err());
         FUSE.set(usize::MAX);
-        // The array of before is freed by writers, and its memory is used again.
+        // Writers free the old array, and its memory is used again.
         domain.synchronize().unwrap();
         (0..20_000).for_each(|again| drop(table.insert(Fragile(again % number), again % number).unwrap()));
         let clutter: Vec<_> = (0..4_000).map(|size| vec![0x41_u8; 32 + size % 512]).collect();
@@ -113,7 +113,7 @@ fn a_panic_in_the_lookup_that_notices_a_growth_leaves_the_reader_valid() {
     }
 }
 
-/// All keys in one chain: slow, and right.
+/// All keys in one chain: slow, but correct.
 #[test]
 fn keys_that_collide_are_told_apart() {
     #[derive(Default)]
@@ -140,7 +140,7 @@ fn keys_that_collide_are_told_apart() {
     assert_eq!(table.len(), 1_500);
 }
 
-/// A hash that changes with each call: entries are not found, and that is all.
+/// With a hash that changes with each call, entries are not found, but nothing else goes wrong.
 #[test]
 fn a_hash_that_lies_harms_nobody() {
     struct Liar;
@@ -193,7 +193,7 @@ fn keys_and_values_of_size_zero() {
     assert_eq!(set.len(), 1_000);
 }
 
-/// Types with an alignment of their own are stored where they belong.
+/// Types with a larger alignment are stored at aligned addresses.
 #[test]
 fn an_alignment_is_respected() {
     #[repr(align(128))]
@@ -244,7 +244,7 @@ fn a_size_beyond_all_memory_is_refused() {
     assert_eq!(table.len(), 1);
 }
 
-/// Whoever takes a region asks where it comes from.
+/// Every call that takes a region checks its domain.
 #[test]
 fn a_foreign_region_is_refused_by_every_call() {
     let (ours, theirs) = (Domain::new(), Domain::new());
@@ -264,8 +264,8 @@ fn a_foreign_region_is_refused_by_every_call() {
     }
 }
 
-/// When `Hash` panics in a reservation, what it has linked in the larger array is taken back, however large that is. Once
-/// more, everything moves.
+/// If `Hash` panics in a reservation, the links in the larger array are taken back, whatever its size. The next attempt
+/// moves everything.
 #[test]
 fn a_panic_of_hash_in_a_reservation_leaves_the_table_valid() {
     const ENTRIES: u64 = if cfg!(miri) { 40 } else { 600 };

@@ -1,4 +1,4 @@
-//! How much one call does, in moved entries, compared keys and destructors: what the design page calls bounded.
+//! The work of one call, in moved entries, compared keys and destructors: the bounds of the design page.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ thread_local! {
     static COMPARISONS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts what is done with it. To move an entry at some growths ([`HASHED_AT`]), its key is hashed.
+/// Counts its hashes and comparisons. At some growths ([`HASHED_AT`]), moving an entry hashes its key.
 #[derive(Debug, Clone, Copy)]
 struct Key(u64);
 
@@ -43,26 +43,26 @@ fn even<V: Send + Sync>(domain: &Domain) -> Even<V> {
     Table::builder_in(domain).hasher(BuildHasherDefault::default()).build().unwrap()
 }
 
-/// Keys that were hashed, and compared, by `function`.
+/// The number of keys that `function` hashed, and compared.
 fn work<R>(function: impl FnOnce() -> R) -> (usize, usize) {
     let before = (HASHES.get(), COMPARISONS.get());
     function();
     (HASHES.get() - before.0, COMPARISONS.get() - before.1)
 }
 
-/// The keys of a table that begins empty are hashed again when it grows to that many buckets.
+/// A table that begins empty hashes its keys again when it grows to this number of buckets.
 const HASHED_AT: usize = 1 << 12;
 
-/// The most entries of a chain that may be moved next, if the table grows.
+/// The most entries of a chain that may be moved next, during a growth.
 fn longest_chain<V: Send + Sync>(table: &Even<V>) -> usize {
     let stats = table.stats();
-    // While it grows, the entries that came since are in the new chains.
+    // During a growth, the entries inserted since its beginning are in the new chains.
     let buckets = if stats.growing { stats.buckets / 2 } else { stats.buckets };
-    // One more: what the calls of a turn insert themselves.
+    // One more, for the entries that the calls of a turn insert.
     stats.entries.div_ceil(buckets) + 1
 }
 
-/// Three chains are moved by one call of a writer at the most, whatever the call is, and none by a reader.
+/// One call of a writer moves at most three chains, whatever the call is, and a reader none.
 #[test]
 fn a_call_moves_three_chains_at_the_most() {
     let domain = Domain::new();
@@ -94,7 +94,7 @@ fn a_call_moves_three_chains_at_the_most() {
             let moved = hashed.saturating_sub(calls);
             assert!(moved <= calls * 3 * chain, "{moved} moved by {kind}, chains of {chain}: {before:?}");
             assert!(compared <= calls * 2 * (chain + 1), "{compared} compared by {kind}: {before:?}");
-            // Before that, and after, the buckets keep what the growth needs of the hashes.
+            // At other growths, the buckets keep the bits of the hashes that the growth needs.
             if !before.growing || before.buckets != HASHED_AT {
                 assert_eq!(moved, 0, "{before:?}");
             }
@@ -118,7 +118,7 @@ fn a_call_moves_three_chains_at_the_most() {
     assert!((1..=3).contains(&table.stats().most_buckets_moved_by_a_call));
 }
 
-/// Writes that depend on what is there hash their key once, whatever they do, and move and compare as others do.
+/// Writes that depend on the present entry hash their key once, and move and compare no more than others.
 #[test]
 fn a_change_hashes_its_key_once_and_moves_three_chains_at_the_most() {
     let domain = Domain::new();
@@ -149,7 +149,7 @@ fn a_change_hashes_its_key_once_and_moves_three_chains_at_the_most() {
             let moved = hashed - 1;
             assert!(moved <= 3 * chain, "{moved} moved by {kind}, chains of {chain}: {before:?}");
             assert!(before.growing && before.buckets == HASHED_AT || moved == 0, "{kind}: {before:?}");
-            // Looked for without the lock, and by who inserts, with it.
+            // The key is looked up without the lock, and again by an insertion under the lock.
             assert!(compared <= 4 * (chain + 1), "{compared} compared by {kind}: {before:?}");
         }
         next += 1;
@@ -157,7 +157,8 @@ fn a_change_hashes_its_key_once_and_moves_three_chains_at_the_most() {
     assert!((1..=3).contains(&table.stats().most_buckets_moved_by_a_call));
 }
 
-/// A call of a writer moves its own chain and two more, or two of another stripe: never both, and never only its own.
+/// A call of a writer moves its own chain and two more, or two chains of another stripe: never both, and never only its
+/// own.
 #[test]
 fn a_growth_ends_within_half_as_many_writes_as_there_are_chains() {
     let table = even::<()>(&Domain::new());
@@ -180,7 +181,7 @@ fn a_growth_ends_within_half_as_many_writes_as_there_are_chains() {
     }
 }
 
-/// `clear` and `retain` hash each entry once at the most, also in the middle of a growth, and move none twice.
+/// `clear` and `retain` hash each entry at most once, also in the middle of a growth, and move none twice.
 #[test]
 fn clear_hashes_each_entry_once_at_the_most() {
     let domain = Domain::new();
@@ -207,12 +208,12 @@ fn clear_hashes_each_entry_once_at_the_most() {
     }
 }
 
-/// What a guard held up is freed by the writers, 32 at a time, and not by readers.
+/// Writers free what a guard held up, 32 entries at a time; readers free nothing.
 #[test]
 fn a_call_runs_few_destructors() {
     const MOST: usize = 32;
     const WAITING: u64 = if cfg!(miri) { 200 } else { 10_000 };
-    // What the calls themselves remove gathers for one fence, where there are heavy ones.
+    // Entries that the calls themselves remove gather for one heavy fence, where there are heavy fences.
     const GATHERED: usize = if cfg!(miri) { MOST } else { 33 * 128 };
     let census = Census::default();
     let domain = Domain::new();
@@ -222,7 +223,7 @@ fn a_call_runs_few_destructors() {
     for key in 0..8 {
         table.insert(key, census.value(key)).unwrap();
     }
-    // Each kind of write drains what has been left for it.
+    // Each kind of write frees what waits.
     for kind in 0..6 {
         let holder = domain.reader();
         let guard = holder.pin();
@@ -259,7 +260,7 @@ fn a_call_runs_few_destructors() {
             assert!(calls < 1_000_000, "kind {kind} frees nothing: {} wait", table.pending());
         }
         assert!(most > 1, "kind {kind}");
-        // An idle lookup pins the array that it has seen last, which may have grown.
+        // An idle `TableReader` pins the array that its last lookup saw, which may be an old one.
         let mut drain = || {
             while table.pending() > 0 {
                 assert!(lookup.get(&(1 << 40)).is_none());
@@ -276,7 +277,7 @@ fn a_call_runs_few_destructors() {
     }
 }
 
-/// Every entry that is there all the while is seen once, whatever comes, goes and grows around it.
+/// An iteration sees every entry that stays exactly once, beside insertions, removals and growths.
 #[test]
 fn an_iteration_beside_writers_sees_what_stays_once() {
     const STAY: u64 = if cfg!(miri) { 60 } else { 700 };
@@ -314,8 +315,8 @@ fn an_iteration_beside_writers_sees_what_stays_once() {
     }
 }
 
-/// A writer whose chain has not moved yet moves it, and two more that have not: those that have moved already are no part of
-/// its share. So eight chains of a stripe take three calls, in this order.
+/// A writer whose chain has not moved yet moves it, and two more that have not; chains that have moved already do not
+/// count. So eight chains of a stripe take three calls, in this order.
 #[test]
 fn chains_that_have_moved_are_no_part_of_a_share() {
     const STRIPES: u64 = 256;
@@ -331,7 +332,7 @@ fn chains_that_have_moved_are_no_part_of_a_share() {
     assert_eq!(table.stats().buckets as u64, 2 * CHAINS);
     let length = |chain: u64| ((next - chain).div_ceil(CHAINS)) as usize;
     for stripe in 0..STRIPES {
-        // The chain of the key, and those that move with it.
+        // The chain of the key, and the chains that move with it.
         for moved in [&[2, 0, 1][..], &[5, 3, 4], &[7, 6]] {
             let chain = |number: &u64| stripe + number * STRIPES;
             let (hashed, _) = work(|| table.insert(Key(chain(&moved[0])), ()).unwrap().is_some());
@@ -348,7 +349,7 @@ fn chains_that_have_moved_are_no_part_of_a_share() {
 }
 
 thread_local! {
-    /// Destructors of [`Removes`] that this thread is in, the most at a time, and all of a call.
+    /// The number of running destructors of [`Removes`] on this thread, the most at a time, and the number in a call.
     static DEPTH: Cell<[usize; 3]> = const { Cell::new([0; 3]) };
 }
 
@@ -360,7 +361,7 @@ impl Drop for Removes {
         let Some((table, next)) = self.0.take() else { return };
         let [depth, deepest, calls] = DEPTH.get();
         DEPTH.set([depth + 1, deepest.max(depth + 1), calls + 1]);
-        // Longer than writers that follow one another share a poll.
+        // Longer than the time within which writers share a poll.
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_micros(8) {}
         drop(table.remove(&next));
@@ -369,7 +370,7 @@ impl Drop for Removes {
     }
 }
 
-/// What the four backlogs of a table have is freed by one call of a destructor that writes to it no sooner.
+/// Destructors that write to their table do not free the contents of all its retire lists in one call.
 #[cfg(not(miri))]
 #[test]
 fn destructors_that_write_to_their_table_do_not_nest() {

@@ -1,5 +1,5 @@
 //! Bytes as operations, for the fuzz target `table`: one thread beside the standard library's map, several threads with
-//! keys of their own, or several threads on the same keys.
+//! different keys, or several threads on the same keys.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -15,12 +15,12 @@ const THREADS: usize = 3;
 /// Calls of one thread on one key.
 const CALLS: usize = 8;
 const _: () = assert!(THREADS * CALLS <= MOST);
-/// Slots for replacements beside the maximum.
+/// Spare slots for replacements, beside the maximum.
 const SPARE: usize = 64;
-/// Entries and regions that are held one inside the other.
+/// The most entries and regions that are held, one inside the other.
 const DEPTH: usize = 3;
 
-/// Runs what the bytes say. Panics if the table does anything that it should not do.
+/// Runs the operations in the bytes. Panics if the table does anything wrong.
 pub(crate) fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let Some(kind) = input.byte() else { return };
@@ -41,7 +41,7 @@ impl<'a> Input<'a> {
         Some(first)
     }
 
-    /// Mostly one of few, so that operations meet.
+    /// Mostly one of a few keys, so that operations meet.
     fn key(&mut self) -> Option<u64> {
         match self.byte()? {
             few @ 0..=127 => Some(u64::from(few) % 32),
@@ -56,7 +56,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// What the table is made with.
+/// The parameters of the table.
 #[derive(Clone, Copy)]
 struct Shape {
     hasher: Masked,
@@ -83,7 +83,7 @@ impl Shape {
     }
 }
 
-/// A hash of which only some bits count.
+/// A hash of which only some bits are used.
 #[derive(Clone, Copy)]
 struct Masked(u64);
 
@@ -167,7 +167,7 @@ fn run_apart(shape: Shape, input: Input<'_>) {
     assert_eq!(census.alive(), 2 * map.len());
 }
 
-/// One thread, whose keys nobody else uses.
+/// One thread, whose keys no other thread uses.
 struct One<'a> {
     shape: Shape,
     census: &'a Census,
@@ -179,7 +179,7 @@ struct One<'a> {
 }
 
 impl One<'_> {
-    /// Up to so many operations, with so many things held.
+    /// Runs up to `operations` operations, while `depth` entries and regions are held.
     fn run(&mut self, input: &mut Input<'_>, operations: usize, depth: usize) {
         let mut reader = self.domain.reader();
         let mut lookup = self.table.reader(&mut reader);
@@ -295,8 +295,8 @@ impl One<'_> {
         }
     }
 
-    /// A table is full when entries and those that wait take all of its room, and not before; a replacement finds room
-    /// in the spare slots.
+    /// A table is full only when entries, and removed ones that wait, take all of its room; a replacement finds room in
+    /// the spare slots.
     fn check_full(&self, handed_back: u64, key: u64, spare: usize) {
         assert_eq!(handed_back, key);
         let maximum = self.shape.maximum.expect("there is memory") + spare;
@@ -307,14 +307,14 @@ impl One<'_> {
     }
 }
 
-/// Every thread's calls on a key are noted, and must have an order that makes sense.
+/// The calls of all threads on a key are recorded, and must have a valid order.
 fn run_together(shape: Shape, input: Input<'_>) {
     let shape = Shape { maximum: None, ..shape };
     let census = Census::default();
     let domain = Domain::new();
     let table: Table<Counted, u64, Masked> = shape.table(&domain);
     let (clock, barrier) = (Clock::default(), Barrier::new(THREADS));
-    // Keys that nobody looks up let the table grow meanwhile.
+    // Keys that no thread looks up make the table grow meanwhile.
     let filler = usize::from(input.0.first().copied().unwrap_or(0)) * 8;
     let parts: Vec<&[u8]> =
         input.split().map(|part| part.0).chain(std::iter::repeat(&[][..])).take(THREADS).collect();

@@ -1,4 +1,4 @@
-//! Values whose creations and drops are counted.
+//! Values that count their creations and drops.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -20,7 +20,7 @@ impl Census {
         Counted { value, census: self.clone() }
     }
 
-    /// Beside threads that make and drop values, too few rather than too many: those dropped are counted later.
+    /// While other threads make and drop values, the result may be too low, but not too high.
     pub(crate) fn alive(&self) -> usize {
         let made = self.made();
         made.saturating_sub(self.0.dropped.load(Relaxed))
@@ -31,14 +31,14 @@ impl Census {
     }
 }
 
-/// A key or value of which nobody makes a copy.
+/// A counted key or value.
 #[derive(Debug)]
 pub(crate) struct Counted {
     pub(crate) value: u64,
     census: Census,
 }
 
-/// A clone is one more value.
+/// A clone counts as one more value.
 impl Clone for Counted {
     fn clone(&self) -> Self {
         self.census.value(self.value)

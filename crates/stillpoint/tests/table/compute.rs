@@ -1,5 +1,5 @@
-//! Writes that depend on what is there, by both kinds of readers: what they say, what their functions may do, and panics in
-//! these.
+//! Writes that depend on the present entry, by both kinds of readers: their results, what their functions may do, and
+//! panics in these.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -46,7 +46,7 @@ fn an_entry_that_was_made_just_now_is_kept() {
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);
     for round in 0..3 {
-        // Inserted in the first round, updated in the others.
+        // Inserts in the first round, updates in the others.
         let done = lookup.compute(1, |_| Operation::<_>::Insert(census.value(round))).unwrap();
         let entry = match done {
             Compute::Inserted(entry) => entry,
@@ -100,7 +100,7 @@ fn what_is_there_is_shown_to_who_tries_to_insert() {
     assert_eq!(census.alive(), 1);
 }
 
-/// Another writer comes first, and the value that was made comes back.
+/// Another writer comes first, and the unused value is handed back.
 #[test]
 fn a_value_that_comes_too_late_is_handed_back() {
     let census = Census::default();
@@ -121,7 +121,8 @@ fn a_value_that_comes_too_late_is_handed_back() {
     assert_eq!(census.alive(), 1);
 }
 
-/// Whatever comes and goes meanwhile, the function that makes a value is called once, and nothing is lost.
+/// If the entry is inserted and removed meanwhile, the function that makes a value is called once, and no value is
+/// lost.
 #[test]
 fn an_entry_that_comes_and_goes_meanwhile_costs_no_value() {
     let census = Census::default();
@@ -148,7 +149,7 @@ fn an_entry_that_comes_and_goes_meanwhile_costs_no_value() {
     assert_eq!(census.alive(), 1);
 }
 
-/// The functions run without a lock: they may look up, write, and let the table grow or shrink.
+/// The functions run without a lock: they may look up, write, and grow or shrink the table.
 #[test]
 fn functions_may_use_their_table() {
     let domain = Domain::new();
@@ -157,7 +158,7 @@ fn functions_may_use_their_table() {
     let mut lookup = table.reader(&mut reader);
     let region = domain.reader();
     let busy = |key: u64| {
-        // The key itself, and others.
+        // The same key, and others.
         for other in 0..40 {
             drop(table.insert(1_000 * (key + 1) + other, other).unwrap());
         }
@@ -235,7 +236,7 @@ fn functions_may_use_their_table() {
     }
 }
 
-/// Nothing is lost, no lock is left behind, and the next call does what it should.
+/// Nothing is lost, no lock stays locked, and the next call works.
 #[test]
 fn a_function_that_panics_has_done_nothing() {
     let hook = std::panic::take_hook();
@@ -247,7 +248,7 @@ fn a_function_that_panics_has_done_nothing() {
     let mut lookup = table.reader(&mut reader);
     table.insert(1, census.value(1)).unwrap();
     type Bang = fn() -> Counted;
-    let bang: Bang = || panic!("as it is to");
+    let bang: Bang = || panic!("on purpose");
     let guard = other.pin();
     let view = table.within(&guard);
     {
@@ -290,7 +291,7 @@ fn a_function_that_panics_has_done_nothing() {
     assert_eq!(census.alive(), 0);
 }
 
-/// A key whose entry is replaced again and again beside a computation: each call adds one, and none is lost.
+/// Several threads compute on one key, beside replacements: each call adds one, and no addition is lost.
 #[test]
 fn no_step_of_several_threads_is_lost() {
     const THREADS: u64 = 4;
@@ -327,7 +328,7 @@ fn no_step_of_several_threads_is_lost() {
     assert_eq!(table.within(&reader.pin()).get(&1), Some(&(THREADS * steps)));
 }
 
-/// What was removed is had back once no reader can hold it: not before, and once.
+/// A removed entry can be taken apart once, and only when no reader can hold it.
 #[test]
 fn a_removed_entry_is_had_back() {
     let census = Census::default();
@@ -344,9 +345,9 @@ fn a_removed_entry_is_had_back() {
     assert!(entry.is_some_and(|entry| entry.value().value == 10));
     drop(guard);
     domain.wait(token).unwrap();
-    let (key, value) = removed.try_into_entry().expect("nobody holds it");
+    let (key, value) = removed.try_into_entry().expect("no reader holds it");
     assert_eq!((key.value, value.value, census.alive()), (1, 10, 4));
-    // Its slot serves again.
+    // Its slot is used again.
     table.insert(census.value(3), value).unwrap();
     let held = lookup.get(&3);
     let removed = table.remove(&3).unwrap().try_into_entry().expect_err("it is protected");

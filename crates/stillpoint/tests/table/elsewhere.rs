@@ -1,4 +1,5 @@
-//! Entries that are freed elsewhere: by a background reclaimer that the table is attached to, or by a writer's own.
+//! Entries that are freed elsewhere: by a background reclaimer that the table is attached to, or by a reclaimer of the
+//! writer.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,7 @@ fn an_attached_reclaimer_frees_everything() {
         for number in 0..20_000 {
             drop(table.insert(number % 1_000, census.value(number)).unwrap());
         }
-        wait_until("what was replaced is freed by the other thread", || census.alive() == 1_000);
+        wait_until("the other thread frees replaced entries", || census.alive() == 1_000);
         let entry = lookup.get(&1).unwrap();
         table.clear();
         wait_until("everything but the entry that is held", || census.alive() == 1);
@@ -44,7 +45,7 @@ fn an_attached_reclaimer_frees_everything() {
     assert_eq!(domain.stats().pending, 0);
 }
 
-/// The destructors of what waits elsewhere run after the table is gone, in memory that is still there.
+/// The destructors of entries that wait elsewhere run after the table is dropped, in memory that is still valid.
 #[test]
 fn what_waits_elsewhere_outlives_the_table() {
     let census = Census::default();
@@ -71,7 +72,7 @@ fn what_waits_elsewhere_outlives_the_table() {
     assert_eq!(census.alive(), 0);
 }
 
-/// A reclaimer that is full, or gone, is no reason to lose anything.
+/// Nothing is lost if the reclaimer is full, or gone.
 #[test]
 fn writers_free_what_an_attached_reclaimer_does_not_take() {
     let census = Census::default();
@@ -88,7 +89,7 @@ fn writers_free_what_an_attached_reclaimer_does_not_take() {
         }
     };
     replace(0);
-    assert_eq!(census.alive(), 11, "ten that the reclaimer has not looked at yet, and the one in the table");
+    assert_eq!(census.alive(), 11, "ten that the reclaimer has not freed yet, and the one in the table");
     drop(background);
     replace(1_000);
     domain.reclaimer().flush().unwrap(); // adopts the ten
@@ -147,7 +148,7 @@ fn a_foreign_handle_gets_no_entry() {
     let _ = table.remove(&1).unwrap().submit_to(&theirs.background().retire_handle());
 }
 
-/// Entries that wait count with their size, wherever they do: limits in bytes hold.
+/// Entries that wait count with their size in every queue, so limits in bytes hold.
 #[test]
 fn entries_that_wait_have_their_size() {
     const BYTES: usize = 1024;

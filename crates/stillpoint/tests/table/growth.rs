@@ -45,10 +45,10 @@ fn the_work_of_one_insertion_is_bounded() {
     assert!((1..=3).contains(&stats.most_buckets_moved_by_a_call), "{stats:?}");
 }
 
-/// Pages that this thread has touched for the first time.
+/// The number of pages that this thread has touched for the first time.
 #[cfg(not(miri))]
 fn pages_touched() -> i64 {
-    // SAFETY: zeroes are a value of the type, and the call fills it.
+    // SAFETY: zeroes are a valid value of the type, and the call fills it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);
@@ -57,11 +57,11 @@ fn pages_touched() -> i64 {
     usage.ru_minflt + usage.ru_majflt
 }
 
-/// The kernel's own count: an insertion touches few new pages, and unmaps few, also when a growth begins or ends.
+/// By the kernel's count, an insertion touches and unmaps few pages, also when a growth begins or ends.
 #[cfg(not(miri))]
 #[test]
 fn an_insertion_touches_and_unmaps_few_pages() {
-    /// Three chains, each of which moves to two, with an overflow bucket each; the entry, the table's own parts, and
+    /// Three chains, each of which moves to two, with an overflow bucket each; the entry; the table's other memory; and
     /// the stack and the allocator of the test.
     const MOST: i64 = 32;
     const SLICE: usize = 64 << 10;
@@ -76,7 +76,7 @@ fn an_insertion_touches_and_unmaps_few_pages() {
     let stats = table.stats();
     assert!(stats.growths >= 8 && all > 1_000, "{all} pages; {stats:?}");
     assert!(most <= MOST, "an insertion has touched {most} pages");
-    // The larger arrays are of several slices.
+    // The larger arrays consist of several slices.
     assert_eq!(stats.most_bytes_unmapped_by_a_call, SLICE, "{stats:?}");
     while table.pending() > 0 || table.stats().bytes_to_unmap > 0 {
         table.poll();
@@ -84,7 +84,7 @@ fn an_insertion_touches_and_unmaps_few_pages() {
     assert_eq!(table.stats().most_bytes_unmapped_by_a_call, SLICE);
 }
 
-/// Insertions into one stripe alone carry a growth to its end.
+/// Insertions into only one stripe complete a growth.
 #[test]
 fn a_growth_ends_without_writers_everywhere() {
     #[derive(Clone, Default)]
@@ -126,7 +126,7 @@ fn a_growth_ends_without_writers_everywhere() {
     assert!(more < 1_000, "{more} insertions");
 }
 
-/// Readers that look for keys which are there all the while find them, whatever grows, and old arrays are freed.
+/// During growths, readers find all keys that stay, and old arrays are freed.
 #[test]
 fn readers_go_on_during_growth() {
     const KEYS: u64 = 60_000;
@@ -169,12 +169,12 @@ fn readers_go_on_during_growth() {
     assert!(table.stats().growths >= 4);
 }
 
-/// Room that was asked for is there with its pages.
+/// Reserved room has its pages already.
 #[cfg(not(miri))]
 #[test]
 fn insertions_into_room_that_was_asked_for_touch_no_new_pages() {
     const ENTRIES: u64 = 50_000;
-    /// What is smaller than 64 KiB comes from the allocator, which touches pages as they are used.
+    /// Memory of less than 64 KiB comes from the allocator, whose pages are touched as they are used.
     const MOST: i64 = 60;
     let hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
     let with_capacity =
@@ -187,11 +187,11 @@ fn insertions_into_room_that_was_asked_for_touch_no_new_pages() {
             table.insert(key, key).unwrap();
         }
         let touched = pages_touched() - before;
-        assert!(touched <= MOST, "{touched} pages were not there, although they were {how}");
+        assert!(touched <= MOST, "{touched} pages were touched first, although they were {how}");
     }
 }
 
-/// A region, and an iteration in it, go through any number of growths that come after them, to arrays of any size.
+/// A region, and an iteration in it, work through any number of later growths, to arrays of any size.
 #[test]
 fn a_region_sees_through_any_number_of_growths() {
     const KEYS: u64 = if cfg!(miri) { 40 } else { 700 };
@@ -224,7 +224,7 @@ fn a_region_sees_through_any_number_of_growths() {
     }
 }
 
-/// What `reserve` moves is its own share, and counts for no call of a writer.
+/// Buckets that `reserve` moves do not count for any call of a writer.
 #[test]
 fn a_reservation_is_no_call_of_a_writer() {
     const ENTRIES: u64 = if cfg!(miri) { 300 } else { 10_000 };
@@ -237,7 +237,7 @@ fn a_reservation_is_no_call_of_a_writer() {
     assert_eq!((stats.growths, stats.most_buckets_moved_by_a_call), (1, 0), "{stats:?}");
 }
 
-/// A write gives back a slice of what waits, and a poll of the table all of it, however much that is.
+/// A write unmaps a slice of the memory that waits; a poll of the table unmaps all of it, whatever its size.
 #[cfg(not(miri))]
 #[test]
 fn a_write_unmaps_a_slice_and_a_poll_all_that_waits() {

@@ -1,4 +1,4 @@
-//! The hasher that tables have unless told otherwise spreads keys over buckets, whatever seeds a process happens to get.
+//! The default hasher of tables spreads keys over buckets with every seed.
 
 use std::any::TypeId;
 use std::hash::BuildHasher;
@@ -9,10 +9,10 @@ use foldhash::SharedSeed;
 const SEEDS: u64 = if cfg!(miri) { 2 } else { 300 };
 const KEYS: u64 = if cfg!(miri) { 4_096 } else { 20_000 };
 const BUCKETS: usize = 4_096;
-/// Entries of a bucket before another one is chained to it.
+/// Entries of a bucket before an overflow bucket is appended to it.
 const ROOM: usize = 8;
 
-/// With random hashes, 20,000 keys need some 250 further buckets.
+/// With random hashes, 20,000 keys need about 250 overflow buckets.
 #[test]
 fn keys_in_steps_are_spread_by_every_seed() {
     assert_eq!(TypeId::of::<stillpoint::table::RandomState>(), TypeId::of::<RandomState>());

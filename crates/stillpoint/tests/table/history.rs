@@ -1,8 +1,8 @@
-//! Histories of several threads on one key: an order in which they make sense.
+//! Checks histories of several threads on one key for a valid order.
 //!
-//! Each thread notes when it called and when the call returned, and what it got; a search over the orders that keep
-//! those times looks for one that a single register would have produced. After Wing and Gong, "Testing and Verifying
-//! Concurrent Objects", Journal of Parallel and Distributed Computing 17, 1993.
+//! Each thread records the times at which a call began and returned, and its result. A search over the orders that
+//! agree with these times looks for one that a single register would have produced. After Wing and Gong, "Testing and
+//! Verifying Concurrent Objects", Journal of Parallel and Distributed Computing 17, 1993.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,20 +10,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Call {
     Insert(u64),
-    /// Inserts if there is nothing.
+    /// Inserts if there is no entry.
     InsertNew(u64),
-    /// Replaces what is there, if anything.
+    /// Replaces the entry, if there is one.
     Update(u64),
     Remove,
-    /// Removes what is there, if the value has this remainder by 2.
+    /// Removes the entry, if its value has this remainder modulo 2.
     RemoveIf(u64),
     Get,
-    /// Says no more than whether there is anything.
+    /// Only returns whether there is an entry.
     Contains,
 }
 
 impl Call {
-    /// What is in the table after the call.
+    /// The value in the table after the call.
     fn next(self, state: Option<u64>) -> Option<u64> {
         match self {
             Self::Insert(value) => Some(value),
@@ -35,7 +35,7 @@ impl Call {
         }
     }
 
-    /// Whether the call says this when `state` is in the table.
+    /// Whether the call returns this when `state` is in the table.
     fn sees(self, state: Option<u64>, seen: Option<u64>) -> bool {
         match self {
             Self::Contains => state.is_some() == seen.is_some(),
@@ -49,7 +49,7 @@ pub(crate) struct Event {
     pub(crate) begin: u64,
     pub(crate) end: u64,
     pub(crate) call: Call,
-    /// What was in the table before, as the call said.
+    /// The value in the table before the call, by its result.
     pub(crate) seen: Option<u64>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Event {
 pub(crate) struct Clock(AtomicU64);
 
 impl Clock {
-    /// `make` calls the table, and says what it saw.
+    /// Records a call: `make` calls the table, and returns the value before.
     pub(crate) fn note(&self, call: Call, make: impl FnOnce() -> Option<u64>) -> Event {
         // SeqCst: the stamps and the calls between them are in the order of the program.
         let begin = self.0.fetch_add(1, Ordering::SeqCst);
@@ -71,9 +71,9 @@ impl Clock {
 /// The most events of one history.
 pub(crate) const MOST: usize = 64;
 
-/// Panics unless some order makes sense of the events on one key, which is not in the table at first.
+/// Panics unless there is a valid order of the events on one key, which is not in the table at first.
 pub(crate) fn check(events: &[Event]) {
-    assert!(has_order(events), "no order makes sense of {events:?}");
+    assert!(has_order(events), "no order is valid for {events:?}");
 }
 
 fn has_order(events: &[Event]) -> bool {
@@ -81,7 +81,7 @@ fn has_order(events: &[Event]) -> bool {
     search(events, 0, None, &mut HashSet::new())
 }
 
-/// Whether an order of `events` makes sense, from the value `state` on; `done` is a set of bits.
+/// Whether there is a valid order of the events not in the bit set `done`, from the value `state` on.
 fn search(events: &[Event], done: u64, state: Option<u64>, failed: &mut HashSet<(u64, Option<u64>)>) -> bool {
     if done.count_ones() as usize == events.len() {
         return true;
@@ -114,7 +114,7 @@ fn the_search_refuses_what_cannot_be() {
     let (found, missed) = (event(1, 2, Call::Get, Some(5)), event(3, 4, Call::Get, None));
     assert!(!has_order(&[long, found, missed]), "found, and then not found");
     assert!(has_order(&[long, event(1, 2, Call::Get, None), event(3, 4, Call::Get, Some(5))]));
-    // Conditions, and answers that say less.
+    // Conditions, and results that contain less.
     assert!(has_order(&[inserted, event(2, 3, Call::RemoveIf(1), Some(5)), event(4, 5, Call::Get, None)]));
     assert!(has_order(&[inserted, event(2, 3, Call::RemoveIf(0), Some(5)), event(4, 5, Call::Get, Some(5))]));
     assert!(!has_order(&[inserted, event(2, 3, Call::RemoveIf(0), Some(5)), event(4, 5, Call::Get, None)]));
@@ -125,7 +125,7 @@ fn the_search_refuses_what_cannot_be() {
     ]));
     assert!(has_order(&[inserted, event(2, 3, Call::Contains, Some(0))]));
     assert!(!has_order(&[inserted, event(2, 3, Call::Contains, None)]));
-    // What comes back after it was replaced.
+    // A value that comes back after it was replaced.
     let second = event(2, 3, Call::Insert(6), Some(5));
     assert!(!has_order(&[inserted, second, event(4, 5, Call::Get, Some(5))]));
 }

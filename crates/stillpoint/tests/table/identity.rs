@@ -1,9 +1,9 @@
-//! A hasher for tests that choose where keys go.
+//! A hasher for tests that choose the chains of keys.
 
 use std::hash::Hasher;
 
-/// The number itself, with the same tag for all: its lower bits choose the chain, so numbers one after the other fill chains
-/// evenly.
+/// The hash is the number itself. All keys have the same tag; the lower bits choose the chain, so consecutive numbers
+/// fill chains evenly.
 #[derive(Default)]
 pub(crate) struct Identity(u64);
 

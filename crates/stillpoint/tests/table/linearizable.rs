@@ -1,4 +1,4 @@
-//! Histories of several threads on the same keys are linearizable, at the edges of growth above all.
+//! Histories of several threads on the same keys are linearizable, also at the beginning and the end of growths.
 //!
 //! `STILLPOINT_LINEARIZABLE_ROUNDS` multiplies the number of tables that each test makes.
 
@@ -62,7 +62,7 @@ struct Caller<'t, S> {
 }
 
 impl<S: BuildHasher> Caller<'_, S> {
-    /// Any operation on the key; `value` is one that nobody else uses.
+    /// Any operation on the key; no other call uses `value`.
     fn call(&mut self, key: u64, value: u64) -> Event {
         let Self { clock, table, lookup, other, qsbr, random } = self;
         let event = match random.next() % 18 {
@@ -81,10 +81,7 @@ impl<S: BuildHasher> Caller<'_, S> {
                     })
                     .unwrap();
                 let old = old.map(|old| *old);
-                assert!(
-                    old.is_none() || old == seen,
-                    "the new value was made from another one than it replaced"
-                );
+                assert!(old.is_none() || old == seen, "the new value was not made from the one it replaced");
                 old
             }),
             4 | 5 => clock.note(Call::Remove, || table.remove(&key).map(|old| *old)),
@@ -98,7 +95,7 @@ impl<S: BuildHasher> Caller<'_, S> {
                     });
                     match removed.map(|old| *old) {
                         Some(old) => Some(old),
-                        // Gone before it was asked about again, or asked about and kept.
+                        // It was removed before the condition was called again, or the condition kept it.
                         None => seen.filter(|found| *found % 2 != remainder),
                     }
                 })
@@ -144,7 +141,7 @@ impl<S: BuildHasher> Caller<'_, S> {
     }
 }
 
-/// A new table, threads that call it with the same keys, and growths meanwhile, one after the other.
+/// A new table, threads that call it with the same keys, and growths one after the other meanwhile.
 fn episode<S: BuildHasher + Clone + Send + Sync>(seed: u64, threads: usize, hasher: S) {
     let calls = MOST / threads;
     let domain = Domain::new();
@@ -159,14 +156,14 @@ fn episode<S: BuildHasher + Clone + Send + Sync>(seed: u64, threads: usize, hash
         barrier.wait();
         for number in 0..calls as u64 * KEYS {
             if number == calls as u64 * KEYS / 2 {
-                // From here on beside a growth at least.
+                // From here on, at least one growth runs beside it.
                 barrier.wait();
             }
             let key = number % KEYS;
             let value = (number * threads as u64 + thread as u64) * 2 + (caller.random.next() & 1);
             events[key as usize].push(caller.call(key, value));
         }
-        // Relaxed: says when to stop, and orders nothing.
+        // Relaxed: only says when to stop.
         running.fetch_sub(1, Ordering::Relaxed);
         events
     };
@@ -176,8 +173,8 @@ fn episode<S: BuildHasher + Clone + Send + Sync>(seed: u64, threads: usize, hash
         barrier.wait();
         barrier.wait();
         let mut more = 0;
-        // A growth that is asked for moves all at once; insertions move a few chains each, and bring it to its end. An
-        // entry removed since the capacity was read is room, too: a reservation may need no growth, the next one does.
+        // A reservation moves everything at once, while insertions move a few chains each and also complete the growth.
+        // If an entry was removed since the capacity was read, a reservation may need no growth; the next one does.
         while table.stats().growths == 0 || running.load(Ordering::Relaxed) > 0 {
             let capacity = table.capacity();
             if capacity < 100_000 && more % 3 == 0 {
@@ -221,7 +218,7 @@ fn histories_with_a_constant_hash_are_linearizable() {
     episodes(rounds(30), Constant);
 }
 
-/// Three threads on one key, in a table that grows only by insertions, slowly.
+/// Three threads on one key, in a table that grows slowly, only by insertions.
 #[test]
 fn histories_during_slow_growths_are_linearizable() {
     let rounds: u64 = if cfg!(miri) { 2 } else { 1_500 };

@@ -1,4 +1,4 @@
-//! The table: what each operation promises, beside the standard library's map, and with several threads.
+//! Tests of the table: the promises of each operation, comparison with the standard library's map, and several threads.
 
 #![cfg(not(loom))]
 

@@ -1,4 +1,4 @@
-//! Each operation for itself.
+//! Single operations.
 
 use stillpoint::rcu::Domain;
 use stillpoint::table::{Full, Table};
@@ -66,7 +66,7 @@ fn a_value_is_made_for_an_absent_key_alone() {
     let mut lookup = table.reader(&mut reader);
     assert_eq!(*lookup.get_or_insert_with(1, || "made").unwrap().0, "made");
     assert_eq!(*lookup.get_or_insert_with(1, || unreachable!()).unwrap().0, "made");
-    // The entry is pinned although it has never been looked up.
+    // The entry is pinned although it was never looked up.
     let (entry, _) = lookup.get_or_insert_with(2, || "two").unwrap();
     table.remove(&2);
     table.poll();
@@ -140,7 +140,7 @@ fn a_full_table_hands_the_pair_back() {
     let Err(Full(key, value)) = table.insert(100, "spare".to_owned()) else { panic!("there was room") };
     assert_eq!((key, value.as_str(), table.len()), (100, "spare", 100));
     table.remove(&50).unwrap();
-    // The slot of the removed entry serves again, since no reader holds it.
+    // The slot of the removed entry is used again, since no reader holds it.
     assert!(table.insert(100, value).unwrap().is_none());
 
     let reader = domain.reader();
@@ -201,7 +201,7 @@ fn a_guard_of_the_table_is_a_region() {
     assert!(old.try_free().is_ok());
 }
 
-/// Another writer inserts the key while the value is made: its entry is the one, pinned, and the value is dropped.
+/// Another writer inserts the key while the value is made: its entry is returned, pinned, and the value is dropped.
 #[test]
 fn of_two_values_for_a_key_the_first_one_stays() {
     let census = Census::default();
@@ -225,7 +225,7 @@ fn of_two_values_for_a_key_the_first_one_stays() {
     }
 }
 
-/// A value that came too late is dropped, and its slot serves again.
+/// A value that came too late is dropped, and its slot is used again.
 #[test]
 fn an_update_that_is_made_again_loses_nothing() {
     let census = Census::default();
@@ -285,7 +285,7 @@ fn a_poll_says_how_many_it_has_freed() {
     assert_eq!((freed, table.poll()), (495, 0));
 }
 
-/// In whatever order a builder is told.
+/// In any order of the builder's calls.
 #[test]
 fn a_builder_forgets_nothing() {
     let domain = Domain::new();

@@ -1,4 +1,4 @@
-//! Memory that runs out, in a process that may have no more address space than it has.
+//! Memory that runs out, in a process with a limited address space.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ fn limit_address_space(bytes: u64) {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
 }
 
-/// Without memory for a larger array chains grow longer; without memory for entries the insertion fails, and hands the
+/// Without memory for a larger array, chains grow longer. Without memory for entries, an insertion fails and hands the
 /// pair back. Nothing else changes, and everything goes on once there is memory again.
 #[test]
 fn an_insertion_without_memory_hands_the_pair_back() {
@@ -42,7 +42,7 @@ fn an_insertion_without_memory_hands_the_pair_back() {
             drop(table.insert(key, value(key)).unwrap());
             map.insert(key, key as u8);
         }
-        // The allocator of the test keeps some room of its own for what the library allocates in small pieces.
+        // Leaves some room for the allocator, which serves small allocations of the library.
         limit_address_space(address_space() + (8 << 20));
         let mut refused = None;
         for key in 1_000..200_000u64 {
@@ -88,7 +88,7 @@ fn an_insertion_without_memory_hands_the_pair_back() {
     });
 }
 
-/// The lower bits are zero, so that all keys are in one chain: see the test below.
+/// The lower bits are zero, so that all keys are in one chain.
 #[derive(Default)]
 struct OneChain(u64);
 
@@ -105,11 +105,11 @@ impl Hasher for OneChain {
 }
 
 thread_local! {
-    /// How often the first key of the chain is hashed before there is memory again.
+    /// How often the first key of the chain is hashed until there is memory again.
     static LEAN_TIMES: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// The first one ends the shortage, when its time has come.
+/// Hashing the first key ends the shortage when the count is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ending(u64);
 
@@ -126,15 +126,15 @@ impl Hash for Ending {
     }
 }
 
-/// A chain too long for the memory that there is stays where it is, as a whole; a write goes there, although there is memory
-/// again before it does. It moves with a later write.
+/// A chain that is too long for the available memory stays in place as a whole. The write goes there, even if there is
+/// memory again before it does. The chain moves with a later write.
 #[test]
 fn a_chain_without_memory_for_its_move_stays_where_it_is() {
     in_child("out_of_memory::a_chain_without_memory_for_its_move_stays_where_it_is", || {
         let domain = Domain::new();
         let (mut reader, other) = (domain.reader(), domain.reader());
-        // The overflow buckets of that many entries are asked from the kernel, by the page; and the growth is one at which keys
-        // are hashed.
+        // The kernel provides the overflow buckets for this number of entries by the page, and the growth is one at
+        // which keys are hashed.
         let builder = Table::builder_in(&domain).hasher(BuildHasherDefault::<OneChain>::default());
         let table = builder.capacity(10_000).build().unwrap();
         let mut lookup = table.reader(&mut reader);
@@ -151,7 +151,7 @@ fn a_chain_without_memory_for_its_move_stays_where_it_is() {
                 assert_eq!(lookup.copied(&Ending(number)), Some(number), "of {entries}");
             }
         };
-        // The room for these is there, in entries and in the chain.
+        // There is room for these, in entries and in the chain.
         for lean in [3, 1] {
             limit_address_space(address_space());
             LEAN_TIMES.set(lean);
@@ -174,7 +174,8 @@ fn a_chain_without_memory_for_its_move_stays_where_it_is() {
     });
 }
 
-/// The buckets of a table that is dropped, old ones included, go back to the system, although its entries wait elsewhere.
+/// All buckets of a table that is dropped go back to the system, including old ones, even if its entries wait
+/// elsewhere.
 #[test]
 fn a_table_that_is_dropped_keeps_no_buckets() {
     in_child("out_of_memory::a_table_that_is_dropped_keeps_no_buckets", || {

@@ -1,4 +1,4 @@
-//! When entries are freed, and that each is freed once.
+//! When entries are freed; each is freed once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn every_key_and_value_is_dropped_once() {
     }
 }
 
-/// What waits when the table is dropped goes with it, also behind a reader that still exists.
+/// Dropping the table frees the entries that wait, even if a reader still exists.
 #[test]
 fn a_dropped_table_leaves_nothing() {
     let census = Census::default();
@@ -57,7 +57,7 @@ fn a_dropped_table_leaves_nothing() {
     assert_eq!(domain.stats().pending, 0);
 }
 
-/// Writers free on their own calls: what waits stays within what may gather for one fence.
+/// Writers free entries in their own calls: the number that waits stays within what may gather for one fence.
 #[test]
 fn writers_free_what_they_removed() {
     let census = Census::default();
@@ -72,12 +72,12 @@ fn writers_free_what_they_removed() {
     }
 }
 
-/// A guard that stays holds everything up; memory grows, nothing is lost, and all of it is freed afterwards.
+/// A guard that stays holds everything up: memory grows, nothing is lost, and everything is freed afterwards.
 #[test]
 fn a_guard_that_stays_loses_nothing() {
     let census = Census::default();
     let domain = Domain::new();
-    // Room for the entries of the end, but not for these beside those that wait.
+    // Room for the final entries, but not for these and those that wait.
     let table: Table<u64, Counted> = Table::with_capacity_in(&domain, 4_000);
     let reader = domain.reader();
     let guard = reader.pin();
@@ -95,10 +95,10 @@ fn a_guard_that_stays_loses_nothing() {
         table.insert(number, census.value(number)).unwrap();
     }
     assert_eq!(table.stats().growths, before.growths);
-    assert_eq!(table.stats().bytes, before.bytes, "the slots serve again");
+    assert_eq!(table.stats().bytes, before.bytes, "the slots are used again");
 }
 
-/// Inserts until the table has grown, and polls until nothing waits that need not.
+/// Inserts until the table has grown, and polls until only what readers hold up waits.
 fn grow(table: &Table<u64, u64>, next: &mut u64) {
     let growths = table.stats().growths;
     while table.stats().growths == growths {
@@ -116,7 +116,7 @@ fn arrays_that_wait(table: &Table<u64, u64>) -> usize {
     table.pending()
 }
 
-/// A reader that is bound and idle holds up one array: the one that it saw last.
+/// A bound, idle reader holds up one array: the one that it saw last.
 #[test]
 fn an_idle_reader_holds_up_one_array() {
     let domain = Domain::new();
@@ -134,7 +134,7 @@ fn an_idle_reader_holds_up_one_array() {
     assert!(lookup.contains_key(&0));
     assert_eq!(arrays_that_wait(&table), 0);
 
-    // A lookup in the middle of a growth sees two arrays, and keeps one.
+    // A lookup in the middle of a growth sees two arrays, and keeps one pinned.
     for found in [true, false] {
         while !table.stats().growing {
             table.insert(next, next).unwrap();
@@ -154,7 +154,7 @@ fn an_idle_reader_holds_up_one_array() {
     drop(lookup);
 }
 
-/// A reader that is not bound any more holds nothing up.
+/// A reader that is no longer bound holds nothing up.
 #[test]
 fn a_reader_that_is_given_back_holds_nothing_up() {
     let domain = Domain::new();
@@ -239,7 +239,7 @@ fn a_destructor_that_panics_costs_its_own_entry_alone() {
         table.poll();
     }
     assert_eq!((table.len(), census.made()), (0, 20));
-    // The slot serves again.
+    // The slot is used again.
     for key in 30..50 {
         table.insert(key, Bomb(key, census.clone())).unwrap();
     }
@@ -247,7 +247,7 @@ fn a_destructor_that_panics_costs_its_own_entry_alone() {
     assert_eq!(census.made(), 40);
 }
 
-/// A table may grow by `get_or_insert_with` alone: these calls free the old arrays, too.
+/// A table may grow only by `get_or_insert_with`: these calls free the old arrays, too.
 #[cfg(not(miri))]
 #[test]
 fn whoever_gets_or_inserts_frees_old_arrays() {
@@ -257,7 +257,7 @@ fn whoever_gets_or_inserts_frees_old_arrays() {
     let mut lookup = table.reader(&mut reader);
     for key in 0..200_000_u64 {
         assert_eq!(*lookup.get_or_insert_with(key, || key).unwrap().0, key);
-        // One that has just been left, and the one that this reader's last lookup saw.
+        // The array that was just left, and the one that this reader's last lookup saw.
         assert!(table.pending() <= 2, "{} wait after {key}", table.pending());
     }
     assert!(table.stats().growths >= 6, "{:?}", table.stats());

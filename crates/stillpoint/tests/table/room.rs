@@ -1,4 +1,4 @@
-//! The room that a table has: its maximum, the spare slots beside it, and what `reserve` counts on.
+//! The room of a table: its maximum, the spare slots beside it, and `reserve`.
 
 use std::hash::{Hash, Hasher};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -27,7 +27,7 @@ fn free_all<K: Send + Sync, V: Send + Sync, S>(table: &Table<K, V, S>) {
     }
 }
 
-/// A value that goes off when it is dropped, if it is to.
+/// A value whose drop panics, if it is armed.
 struct Bomb {
     armed: bool,
     _counted: Counted,
@@ -56,7 +56,7 @@ fn a_full_table_replaces() {
     }
 }
 
-/// The spare slots are all that a table has beyond its maximum, and a replacement that finds none hands the pair back.
+/// A table has only the spare slots beyond its maximum; a replacement that finds none hands the pair back.
 #[test]
 fn a_full_table_replaces_as_often_as_it_has_spare_slots() {
     let domain = Domain::new();
@@ -79,7 +79,7 @@ fn a_full_table_replaces_as_often_as_it_has_spare_slots() {
         assert_eq!(lookup.update(&1, |_| 78).unwrap_err(), Full(1, 78));
         assert_eq!((table.pending() as u64, table.len()), (SPARE, 10));
         drop(guard);
-        // What waited is free: first the spare ones are filled up, and there is no room for another key.
+        // What waited is freed: spare slots are filled up first, and there is no room for another key.
         if round % 2 == 0 {
             assert_eq!(lookup.update(&1, |_| 78).unwrap().as_deref(), Some(&61));
         } else {
@@ -95,8 +95,8 @@ fn a_full_table_replaces_as_often_as_it_has_spare_slots() {
     assert!(table.insert(12, 0).is_err());
 }
 
-/// Never more entries than the maximum, those that wait included, but for the spare ones; whoever replaces, removes and
-/// inserts at the same time.
+/// The number of entries, including those that wait, never exceeds the maximum and the spare slots, while several
+/// threads replace, remove and insert.
 #[test]
 fn threads_at_the_maximum_do_not_go_beyond_it() {
     const MAXIMUM: usize = 20;
@@ -121,7 +121,7 @@ fn threads_at_the_maximum_do_not_go_beyond_it() {
                         1 => drop(lookup.update(&key, |_| census.value(number))),
                         _ => drop(table.insert(key, census.value(number))),
                     }
-                    // One value of each thread may be on its way into the table, or back.
+                    // Each thread may have one value that is not in the table yet, or was handed back.
                     assert!(census.alive() <= MAXIMUM + SPARE as usize + 3, "{}", census.alive());
                 }
             });
@@ -130,7 +130,7 @@ fn threads_at_the_maximum_do_not_go_beyond_it() {
     assert!(table.len() <= MAXIMUM);
     free_all(&table);
     assert_eq!(census.alive(), table.len());
-    // Every slot is there still: the normal ones take new keys, the spare ones replacements.
+    // No slot is lost: normal slots take new keys, spare slots take replacements.
     table.clear();
     free_all(&table);
     for key in 0..MAXIMUM as u64 {
@@ -167,7 +167,7 @@ fn a_reservation_of_exactly_the_maximum_is_granted() {
     }
 }
 
-/// Also when a growth to a smaller size is under way.
+/// Also during a growth to a smaller size.
 #[test]
 fn a_reservation_during_a_growth_makes_all_the_room() {
     const MORE: u64 = 20_000;
@@ -186,7 +186,7 @@ fn a_reservation_during_a_growth_makes_all_the_room() {
     assert_eq!((table.stats().growths, table.stats().bytes), (before.growths, before.bytes));
 }
 
-/// What was removed, and is not held by a reader, is room.
+/// Removed entries that no reader holds count as room.
 #[test]
 fn a_reservation_counts_the_slots_that_are_free() {
     const ENTRIES: usize = if cfg!(miri) { 300 } else { 50_000 };
@@ -208,9 +208,9 @@ fn a_reservation_counts_the_slots_that_are_free() {
             (0..ENTRIES as u64).for_each(|key| drop(table.remove(&key)));
         }
         table.reserve(ENTRIES).unwrap();
-        assert_eq!(table.stats().bytes, before, "the memory of the removed entries serves again");
+        assert_eq!(table.stats().bytes, before, "the memory of the removed entries is used again");
     }
-    // What a reader holds up is no room.
+    // Entries that a reader holds up do not count as room.
     for key in 0..ENTRIES as u64 {
         table.insert(key, key).unwrap();
     }
@@ -226,7 +226,7 @@ fn a_reservation_counts_the_slots_that_are_free() {
     drop(guard);
 }
 
-/// Each destructor runs, and each slot serves again, although some panic.
+/// Each destructor runs, and each slot is used again, although some destructors panic.
 #[test]
 fn a_panic_in_clear_loses_nothing() {
     const ENTRIES: usize = 500;
@@ -239,7 +239,7 @@ fn a_panic_in_clear_loses_nothing() {
     }
     let outcome = catch_unwind(AssertUnwindSafe(|| table.clear()));
     assert!(outcome.is_err(), "the panic is passed on");
-    assert_eq!(table.len(), 0, "everything is removed all the same");
+    assert_eq!(table.len(), 0, "everything is removed nevertheless");
     while table.pending() > 0 {
         let _ = catch_unwind(AssertUnwindSafe(|| table.poll()));
     }
@@ -276,7 +276,7 @@ fn a_panic_in_clear_loses_nothing_of_a_long_chain() {
     assert_eq!((census.alive(), table.len()), (0, 0));
 }
 
-/// Threads leave what they remove in different places; a poll of one thread goes through all of them.
+/// Threads put the entries that they remove into different lists; a poll of one thread goes through all of them.
 #[test]
 fn a_panic_in_a_poll_stops_no_other_destructor() {
     const THREADS: usize = 8;
@@ -293,7 +293,7 @@ fn a_panic_in_a_poll_stops_no_other_destructor() {
         for key in 0..THREADS as u64 {
             let (table, barrier) = (&table, &barrier);
             scope.spawn(move || {
-                barrier.wait(); // all at a time, so that their descriptors have addresses of their own
+                barrier.wait(); // all at a time, so that their descriptors have different addresses
                 drop(table.remove(&key));
                 barrier.wait();
             });
@@ -301,13 +301,13 @@ fn a_panic_in_a_poll_stops_no_other_destructor() {
     });
     assert_eq!((census.alive(), table.pending()), (THREADS, THREADS));
     drop(guard);
-    // The pace of the table's grace periods is 50 µs: what was left in all places is ready in the first poll after that.
+    // Longer than the pace of the table's grace periods: everything is ready in the first poll afterwards.
     std::thread::sleep(std::time::Duration::from_millis(2));
     assert!(catch_unwind(AssertUnwindSafe(|| table.poll())).is_err());
     assert_eq!((census.alive(), table.pending()), (0, 0));
 }
 
-/// Asks the table about itself in `Eq` and `Hash`, which run under a lock of the table.
+/// Reads the table's statistics in `Eq` and `Hash`, which run under a lock of the table.
 #[derive(Clone)]
 struct Curious {
     number: u64,
@@ -340,7 +340,7 @@ impl Hash for Curious {
     }
 }
 
-/// Every stripe's lock is held once while the questions are asked, during growths, too.
+/// The statistics are read under the lock of every stripe, also during growths.
 #[test]
 fn eq_and_hash_may_ask_for_figures() {
     let run = || {
@@ -356,7 +356,7 @@ fn eq_and_hash_may_ask_for_figures() {
             assert!(table.remove(&key(number)).is_some());
         }
     };
-    // With a deadlock in it, the test is to fail, not to hang.
+    // After a deadlock, the test must fail, not hang.
     let (done, wait) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         run();
@@ -365,7 +365,7 @@ fn eq_and_hash_may_ask_for_figures() {
     wait.recv_timeout(std::time::Duration::from_secs(100)).expect("it neither hangs nor panics");
 }
 
-/// Also a new entry by way of a reader: what was removed, and is not held, makes room for it.
+/// Also for a new entry through a reader: removed entries that no reader holds make room.
 #[test]
 fn a_full_table_makes_room_for_whoever_gets_or_inserts() {
     let domain = Domain::new();
@@ -390,7 +390,7 @@ fn a_maximum_of_nothing_is_one() {
     assert_eq!(table.insert(1, 3).unwrap().as_deref(), Some(&1));
 }
 
-/// A capacity beyond the maximum is no reason to ask for memory that no entry may use.
+/// A capacity above the maximum allocates no memory that no entry may use.
 #[test]
 fn a_maximum_limits_the_memory_of_entries() {
     let builder = Table::<u64, [u8; 1024]>::builder_in(&Domain::new()).capacity(10_000).max_len(10);
@@ -402,12 +402,12 @@ fn with_identity<V: Send + Sync>(domain: &Domain) -> Table<u64, V, std::hash::Bu
     Table::builder_in(domain).hasher(Default::default()).build().unwrap()
 }
 
-/// A table takes as many entries as its capacity, however they are spread, and grows with the next one.
+/// A table takes the entries of its capacity, however they are distributed, and grows with the next one.
 #[test]
 fn a_table_grows_with_the_first_entry_beyond_its_capacity() {
     let table = with_identity(&Domain::new());
     let capacity = table.capacity() as u64;
-    // The last ones come into a part of the table that has far more than its share.
+    // The last entries go to a part of the table that has far more than its share.
     let keys = (1..=capacity - 40).chain((1..).map(|number| number << 20));
     for (number, key) in keys.enumerate().take(capacity as usize + 1) {
         assert!(!table.stats().growing, "with {number} entries of {capacity}");
@@ -416,8 +416,8 @@ fn a_table_grows_with_the_first_entry_beyond_its_capacity() {
     assert!(table.stats().growing && table.capacity() as u64 >= 2 * capacity);
 }
 
-/// A bucket has eight slots. A slot that becomes free serves the next key of the chain, so that no chain grows longer than
-/// its entries need; and figures count further buckets, and their memory.
+/// A bucket has eight slots. A slot that becomes free takes the next key of the chain, so no chain is longer than its
+/// entries need. The statistics count overflow buckets and their memory.
 #[test]
 fn overflow_buckets_are_counted_and_filled() {
     const LENGTH: u64 = 600;
@@ -437,7 +437,7 @@ fn overflow_buckets_are_counted_and_filled() {
     assert_eq!((table.len() as u64, table.stats().overflow_buckets), (LENGTH, full.overflow_buckets));
 }
 
-/// What is replaced within the capacity waits in slots that are there already.
+/// Replaced entries within the capacity wait in slots that exist already.
 #[test]
 fn replacements_within_the_capacity_need_no_more_memory() {
     const ENTRIES: u64 = if cfg!(miri) { 300 } else { 5_000 };
@@ -451,15 +451,15 @@ fn replacements_within_the_capacity_need_no_more_memory() {
     assert_eq!((table.stats().bytes, table.stats().growths), (before.bytes, 0));
 }
 
-/// Every destructor runs, and the first panic is passed on.
+/// Every destructor runs, and the first panic is propagated.
 #[test]
 fn a_panic_in_the_drop_of_a_table_loses_nothing() {
     let census = Census::default();
     let domain = Domain::new();
     let holder = domain.reader();
-    // A panic is slow under Miri.
+    // Panics are slow under Miri.
     let one_in = if cfg!(miri) { 250 } else { 50 };
-    // Without removed ones that wait, and with some.
+    // Without and with removed entries that wait.
     for removed in [0, 100] {
         let table: Table<u64, Bomb> = Table::new_in(&domain);
         let guard = holder.pin();
@@ -475,7 +475,7 @@ fn a_panic_in_the_drop_of_a_table_loses_nothing() {
     }
 }
 
-/// An entry that is dropped by a panic is retired, but nobody's destructor runs then: a second panic would abort.
+/// A `Removed` that is dropped by a panic is retired, but no destructor runs then: a second panic would abort.
 #[test]
 fn a_thread_that_panics_runs_no_destructor() {
     struct Calm;
@@ -499,7 +499,7 @@ fn a_thread_that_panics_runs_no_destructor() {
     for key in 100..100 + panics {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let _removed = table.remove(&key).unwrap();
-            panic!("as it is to");
+            panic!("on purpose");
         }));
         assert!(outcome.is_err());
     }

@@ -1,4 +1,4 @@
-//! Tables and sets as text, and back. `cargo test -p stillpoint --features serde --test table serde`.
+//! Serialization of tables and sets. `cargo test -p stillpoint --features serde --test table serde`.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -64,7 +64,7 @@ fn bad_input_is_an_error() {
     }
 }
 
-/// What has been read before the error is dropped.
+/// Entries read before the error are dropped.
 #[test]
 fn a_table_that_is_full_is_an_error() {
     let domain = Domain::new();
@@ -77,7 +77,7 @@ fn a_table_that_is_full_is_an_error() {
 
 static ALIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// Counted from its text to its drop.
+/// Counts its deserializations and drops.
 struct Counted;
 
 impl<'de> Deserialize<'de> for Counted {

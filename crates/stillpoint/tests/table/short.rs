@@ -1,4 +1,4 @@
-//! Whole lives of tables in a few steps, for Miri: growths that complete, buckets that are freed behind readers of every
+//! Lives of tables in a few steps, for Miri: growths that complete, buckets that are freed beside readers of every
 //! kind, replacements at the maximum. The other tests do the same at length.
 
 use std::sync::Barrier;
@@ -10,7 +10,7 @@ use crate::census::{Census, Counted};
 
 const KEYS: u64 = 12;
 
-/// A growth that is asked for: all chains move now, and the old buckets are retired.
+/// Reserves more room: all chains move now, and the old buckets are retired.
 fn grow(table: &Table<u64, Counted>) {
     let growths = table.stats().growths;
     table.reserve(table.capacity() + 1 - table.len()).unwrap();
@@ -54,7 +54,7 @@ fn growths_behind_one_thread_complete() {
     assert_eq!(census.alive(), 0);
 }
 
-/// One thread looks up by each kind of reader, while another one replaces, removes and lets the table grow.
+/// One thread looks up with each kind of reader, while another thread replaces, removes and grows the table.
 #[test]
 fn growths_behind_another_thread_complete() {
     let census = Census::default();

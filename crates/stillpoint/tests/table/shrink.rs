@@ -1,4 +1,4 @@
-//! Tables that become smaller, beside every kind of reader, writers, and iterations.
+//! Tables that shrink, beside every kind of reader, writers, and iterations.
 
 use std::cell::Cell;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -44,7 +44,7 @@ fn a_table_shrinks_and_grows_again() {
         }
         assert!(!lookup.contains_key(&FEW));
     }
-    // The keys are where every later growth looks for them.
+    // Later growths find the keys.
     while table.pending() > 0 {
         lookup.contains_key(&0);
         table.poll();
@@ -71,7 +71,7 @@ fn a_table_that_fits_stays_as_it_is() {
     assert_eq!(table.stats(), before);
 }
 
-/// Everything that is there all the while is found, and seen once, by lookups and iterations that a shrink comes to anywhere.
+/// During shrinks, lookups find every entry that stays, and iterations see it once.
 #[test]
 fn readers_see_each_entry_once_while_a_table_shrinks_and_grows() {
     let rounds = if cfg!(miri) { 2 } else { 40 };
@@ -125,7 +125,7 @@ fn readers_see_each_entry_once_while_a_table_shrinks_and_grows() {
     assert_eq!(table.stats().shrinks, rounds);
 }
 
-/// An iteration that has begun sees each entry once, whatever the table moves to meanwhile, one step at a time.
+/// An iteration sees each entry once, whatever array the table moves to between its steps.
 #[test]
 fn an_iteration_is_shrunk_and_grown_under() {
     let domain = Domain::new();
@@ -190,13 +190,13 @@ impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let (calls, limit) = HASHES.get();
         HASHES.set((calls + 1, limit));
-        assert!(calls < limit, "as it is to");
+        assert!(calls < limit, "on purpose");
         state.write_u64(self.0);
     }
 }
 
-/// No key is hashed or looked at, at whatever sizes: what a smaller array keeps of a hash is known. And a writer that comes
-/// meanwhile has its three chains to move.
+/// At any size, shrinking neither hashes nor compares keys, since all bits that a smaller array keeps are known. A
+/// writer meanwhile moves at most its three chains.
 #[test]
 fn to_shrink_hashes_nothing() {
     let domain = Domain::new();
@@ -217,7 +217,8 @@ fn to_shrink_hashes_nothing() {
     assert!(table.stats().most_buckets_moved_by_a_call <= 3);
 }
 
-/// A panic of `Hash` while a growth is finished for a shrink, or in an iteration that follows one, harms nobody.
+/// A panic of `Hash` while a growth is finished for a shrink, or in an iteration after a shrink, leaves the table
+/// valid.
 #[test]
 fn a_panic_of_hash_around_a_shrink_leaves_the_table_valid() {
     let domain = Domain::new();

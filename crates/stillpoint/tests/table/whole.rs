@@ -1,4 +1,4 @@
-//! What is done with a table as a whole, or by its only owner; sets, and handles.
+//! Operations on a whole table, or by its exclusive owner; sets, and handles.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::census::{Census, Counted};
 
 const KEYS: u64 = if cfg!(miri) { 40 } else { 5_000 };
 
-/// In the middle of a growth, too: some of its entries are in the old array, and some in the new one.
+/// A table in the middle of a growth: some entries are in the old array, and some in the new one.
 fn in_growth(census: &Census) -> (Domain, Table<u64, Counted>) {
     let domain = Domain::new();
     let table = Table::new_in(&domain);
@@ -58,7 +58,7 @@ fn a_table_is_taken_apart() {
         keys.dedup();
         assert_eq!(keys.len(), taken.min(len - 1));
         drop(entries);
-        assert_eq!(census.alive(), 0, "what was not asked for is dropped");
+        assert_eq!(census.alive(), 0, "entries not taken are dropped");
     }
 }
 
@@ -74,7 +74,7 @@ fn tables_are_copied_and_compared() {
     drop(copy.remove(&1));
     assert!(table != copy);
     let other = Table::from_iter_in(&Domain::new(), (0..KEYS).map(|key| (key, census.value(key))));
-    assert!(table == other, "of whatever domain");
+    assert!(table == other, "of different domains");
     let small = Table::builder_in(&domain).max_len(2).build().unwrap();
     small.insert(1, 1).unwrap();
     small.insert(2, 2).unwrap();
@@ -106,7 +106,7 @@ fn a_set_keeps_the_key_that_it_has() {
     let set: Set<Counted> = Table::builder_in(&domain).max_len(2).build().unwrap().into();
     assert!(set.insert(census.value(1)).unwrap());
     assert!(set.insert(census.value(2)).unwrap());
-    // Full, and yet it knows what it has.
+    // A full set still finds its own keys.
     assert!(!set.insert(census.value(1)).unwrap());
     assert_eq!(set.insert(census.value(3)).unwrap_err().0.value, 3);
     assert_eq!(census.alive(), 2);
@@ -120,7 +120,7 @@ fn a_set_keeps_the_key_that_it_has() {
     assert_eq!(copy.into_iter().map(|key| key.value).collect::<Vec<_>>(), [2]);
 }
 
-/// Entries without a value take what their keys take.
+/// Entries without a value take only the memory of their keys.
 #[test]
 fn no_value_costs_nothing() {
     let (set, keys) = (Set::<u64>::with_capacity_in(&Domain::new(), 10_000), 10_000);
@@ -148,7 +148,7 @@ fn a_handle_outlives_whoever_made_it() {
     assert_eq!(census.alive(), 0);
 }
 
-/// What is forgotten holds something up at the worst. What the handle had pinned before is not used again.
+/// A forgotten value at worst holds something up. What the handle pinned before is not used again.
 #[test]
 fn what_is_forgotten_of_a_handle_does_no_harm() {
     let census = Census::default();
@@ -181,7 +181,7 @@ fn what_is_forgotten_of_a_handle_does_no_harm() {
     assert_eq!((census.alive(), Arc::strong_count(&table)), (12, 1));
 }
 
-/// Values that refer to their table, and use it when they are dropped: by taking apart, too.
+/// Values that refer to their table, and use it when they are dropped, also when the table is taken apart.
 #[test]
 fn values_that_hold_their_table_are_dropped_in_order() {
     struct Node(Option<Arc<Table<u64, Node>>>);

@@ -59,12 +59,12 @@ fn a_key_that_was_made_up_names_a_shared_timer() {
     let mut service = TimerService::new(0);
     let own = service.add(10, "own").unwrap();
     assert_eq!(service.cancel(own), Some("own"));
-    // The next use of the same place.
+    // A key for the next use of the same place.
     let made_up = Key::from_bits(own.to_bits() + (1 << 32)).unwrap();
     let timer = service.remote().timer();
     service.arm_with(&timer, beating(), "shared").unwrap();
     assert!(service.cancel(made_up).is_none() && !service.reset(made_up, 99));
-    // While the entry is lent it is not told from a local one: the timer goes on, or is over.
+    // While its value is lent, the entry looks like a local one: the timer goes on, or is over.
     let first = service.manage(10, NONE, |service, _| assert!(service.reset(made_up, 15)));
     assert_eq!((first.expired(), timer.is_armed()), (1, true));
     assert_eq!(service.manage(14, NONE, |_, _| {}).expired(), 0);
@@ -76,7 +76,7 @@ fn a_key_that_was_made_up_names_a_shared_timer() {
     assert_eq!(service.manage(20, NONE, |_, _| {}).expired(), 1);
 }
 
-/// A message that is published after the service has gone is ended with the ring.
+/// The timer of a message that is published after the service is gone is ended with the ring.
 #[test]
 fn a_value_in_an_abandoned_ring_panics_when_it_is_dropped() {
     struct Panics(bool);
@@ -119,7 +119,7 @@ fn a_callback_puts_another_wheel_in_place() {
     let mut old = kept.unwrap();
     assert_eq!(old.get(key), None, "its value went with the callback");
     assert_eq!(old.len(), 2);
-    assert_eq!(old.poll(20, NONE, |_, _| {}).expired(), 1, "the beat whose value is lent is left out");
+    assert_eq!(old.poll(20, NONE, |_, _| {}).expired(), 1, "the beat whose value is lent is skipped");
     assert_eq!(old.cancel(key), None);
     assert_eq!((old.len(), wheel.len()), (0, 1));
     assert_eq!(old.drain().count(), 0);
@@ -180,7 +180,7 @@ fn a_callback_puts_another_service_in_place() {
     let mut kept = None;
     let _ = service.run(10, NONE, |service, mut beat| {
         kept = Some(std::mem::replace(service, TimerService::new(0)));
-        // The old one may even be at work elsewhere, and arm the very timer.
+        // The old service may even run on another thread, and arm this timer.
         let refused = std::thread::scope(|scope| {
             let old = kept.as_mut().unwrap();
             scope.spawn(|| old.arm(&timer, 20, String::from("new"))).join().unwrap()

@@ -1,4 +1,4 @@
-//! Bitsets beside a sorted set.
+//! Bitsets, compared with a sorted set.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! Short polls that are not late: moves and expiries are counted, and lateness in ticks.
+//! Short polls that are not late: counts moves, expiries, and lateness in ticks.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -7,7 +7,7 @@ use stillpoint::timer::{Key, Limit, Progress, Schedule, TimerService, Wheel};
 
 use crate::random::Random;
 
-/// Polls a wheel, and checks what one poll may do. Returns how late the latest timer is, in ticks.
+/// Polls a wheel, and checks the limits of one poll. Returns the greatest lateness, in ticks.
 fn poll(wheel: &mut Wheel<u64>, now: u64, n: usize) -> (Progress, u64) {
     let before = wheel.stats();
     let mut late = 0;
@@ -24,7 +24,7 @@ fn poll(wheel: &mut Wheel<u64>, now: u64, n: usize) -> (Progress, u64) {
 }
 
 /// Timeouts of one length in nanoseconds, added at a steady rate and polled each millisecond: those that are due in one
-/// period fit the limit, and none is late by a period.
+/// period are within the limit, and none is late by a period.
 #[test]
 fn steady_timeouts_are_not_late_in_short_polls() {
     const PERIOD: u64 = 1_000_000;
@@ -32,7 +32,7 @@ fn steady_timeouts_are_not_late_in_short_polls() {
     for (each, n) in [(2u64, 4), (3, 4), (60, 64)] {
         let mut wheel = Wheel::new(77);
         let (mut now, mut fired, mut late) = (77, 0, 0);
-        // The length of the timeout, of which each period has as many.
+        // The length of the timeout, so that each period has `each` timers.
         let length = timers / each * PERIOD;
         let mut added = 0;
         for _ in 0..rounds {
@@ -51,7 +51,7 @@ fn steady_timeouts_are_not_late_in_short_polls() {
     }
 }
 
-/// All timers of a level are in one of its slots: they are moved before it begins, a few in each poll.
+/// All timers of a level are in one of its slots. They are moved before it begins, a few in each poll.
 #[test]
 fn a_full_slot_is_moved_before_it_begins() {
     let bits = 30;
@@ -79,7 +79,7 @@ fn a_full_slot_is_moved_before_it_begins() {
     assert!(moves.iter().sum::<u64>() >= timers);
 }
 
-/// What is due does not wait behind what is not.
+/// Due timers do not wait behind timers that are not due.
 #[test]
 fn what_is_due_is_found_among_many_that_are_not() {
     let timers = if cfg!(miri) { 300 } else { 100_000 };
@@ -89,7 +89,7 @@ fn what_is_due_is_found_among_many_that_are_not() {
         wheel.add(3 * slot + slot / 2 + number, number).unwrap();
     }
     let first = wheel.add(3 * slot + 1, timers).unwrap();
-    // A gap: the slot has begun when the next poll comes.
+    // After a gap, the slot has begun when the next poll comes.
     let (mut now, mut polls) = (3 * slot, 0);
     while wheel.deadline(first).is_some() {
         now += 1_000;
@@ -99,7 +99,7 @@ fn what_is_due_is_found_among_many_that_are_not() {
     assert!(polls <= timers / 64 + 2, "{polls} polls");
 }
 
-/// After a gap, polls go on with what has waited longest.
+/// After a gap, polls first process what has waited longest.
 #[test]
 fn a_backlog_takes_as_many_polls_as_it_has_shares() {
     let timers: u64 = if cfg!(miri) { 256 } else { 20_000 };
@@ -126,7 +126,7 @@ fn a_backlog_takes_as_many_polls_as_it_has_shares() {
     }
 }
 
-/// An overdue slot that is served in small shares does not make later ones wait for ever, nor the other way round.
+/// Overdue slots that are processed in small shares do not starve later slots, nor the reverse.
 #[test]
 fn overdue_timers_are_served_in_the_order_of_their_slots() {
     let mut wheel = Wheel::new(0);
@@ -135,7 +135,7 @@ fn overdue_timers_are_served_in_the_order_of_their_slots() {
             wheel.add((slot << 30) + (1 << 29) + number, slot).unwrap();
         }
     }
-    // Nothing is moved while these slots begin: each is overdue, one after the other.
+    // Nothing is moved when these slots begin, so each becomes overdue, one after the other.
     for slot in [2u64, 3] {
         assert!(!wheel.poll(slot << 30, Limit::expiries(0), |_, _| {}).is_done());
     }
@@ -149,7 +149,7 @@ fn overdue_timers_are_served_in_the_order_of_their_slots() {
     assert_eq!(wheel.len(), 100);
 }
 
-/// In each poll, what is overdue comes before a slot that begins next, and before one that has begun since.
+/// In each poll, overdue timers come before those of the next slot, and of a slot that has begun since.
 #[test]
 fn what_is_overdue_comes_before_what_is_not() {
     let mut wheel = Wheel::new(0);
@@ -163,12 +163,12 @@ fn what_is_overdue_comes_before_what_is_not() {
     let mut poll = |now| wheel.poll(now, Limit::expiries(8), |_, expired| order.extend(expired.into_value()));
     // The other slot is the next one.
     assert_eq!(poll((5 << 20) + 100), Progress::More(8));
-    // Now it has begun.
+    // Now the other slot has begun.
     while !poll((6 << 20) + 100).is_done() {}
     assert!(order.is_sorted() && order.len() == 40, "{order:?}");
 }
 
-/// A level that has nothing to be moved leaves its share to what is overdue, once.
+/// The share of a level with nothing to move goes to overdue timers, once.
 #[test]
 fn what_levels_have_left_goes_to_what_is_overdue() {
     let mut wheel = Wheel::new(0);
@@ -188,7 +188,7 @@ fn what_levels_have_left_goes_to_what_is_overdue() {
     assert_eq!(wheel.stats().moved, 30);
 }
 
-/// What is found to be due in a slot that has begun has been moved, too.
+/// Due timers of a slot that has begun count as moved, too.
 #[test]
 fn what_is_due_in_a_slot_that_has_begun_takes_of_its_share() {
     let mut wheel = Wheel::new(0);
@@ -215,7 +215,7 @@ fn moves_that_are_due_are_part_of_the_next_deadline() {
     assert!(wheel.next_deadline().is_some_and(|next| next > now));
 }
 
-/// A limit of its own for moves leaves that of expiries as it is, and none at all moves nothing.
+/// A separate limit of moves does not change the limit of expiries; with 0, nothing is moved.
 #[test]
 fn the_limits_of_moves_and_expiries_are_apart() {
     let mut wheel = Wheel::new(0);
@@ -229,7 +229,7 @@ fn the_limits_of_moves_and_expiries_are_apart() {
     assert_eq!(Limit::expiries(9), Limit { expiries: 9, moves: 9 });
 }
 
-/// Each advance and each pop moves at most 64 of a level.
+/// Each advance and each pop moves at most 64 timers of a level.
 #[test]
 fn advance_and_pop_move_a_bounded_number() {
     let timers = if cfg!(miri) { 500 } else { 20_000 };
@@ -254,7 +254,7 @@ fn advance_and_pop_move_a_bounded_number() {
     assert!(wheel.is_empty());
 }
 
-/// A pop that finds nothing says whether there is more to look at.
+/// After a pop that finds nothing, `next_deadline` says whether there is more to do.
 #[test]
 fn a_pop_that_has_not_seen_everything_says_so() {
     let mut wheel = Wheel::new(0);
@@ -274,7 +274,7 @@ fn a_pop_that_has_not_seen_everything_says_so() {
     assert_eq!(std::iter::from_fn(|| wheel.pop()).count(), 300);
 }
 
-/// A timer takes as many moves as levels, cancelled ones none.
+/// A timer is moved at most once for each level, and not after its cancellation.
 #[test]
 fn a_timer_is_moved_once_a_level() {
     for bits in (6..63u32).step_by(if cfg!(miri) { 9 } else { 1 }) {
@@ -288,7 +288,7 @@ fn a_timer_is_moved_once_a_level() {
     }
 }
 
-/// The levels that are said to be in use are those from which timers can be moved.
+/// The levels in use are those from which timers can be moved.
 #[test]
 fn levels_in_use_are_counted() {
     let mut wheel = Wheel::new(0);
@@ -309,7 +309,7 @@ fn levels_in_use_are_counted() {
     assert_eq!(wheel.stats().levels, 1);
 }
 
-/// Neither a reset, nor a beat, nor a time that is set makes a coarse timer one that is moved.
+/// A coarse timer is not moved after a reset, a beat, or a change of the time.
 #[test]
 fn a_coarse_timer_remains_one() {
     let once = Schedule::at(1 << 30).coarse();
@@ -326,7 +326,7 @@ fn a_coarse_timer_remains_one() {
     }
 }
 
-/// A flood of messages or hints, from a callback even, does not keep one call busy for ever.
+/// A flood of messages or hints, even from a callback, does not keep one call busy for ever.
 #[test]
 fn what_comes_while_a_service_processes_waits_for_the_next_call() {
     let mut service = TimerService::new(0);
@@ -340,7 +340,7 @@ fn what_comes_while_a_service_processes_waits_for_the_next_call() {
         assert!(calls < 10, "it does not end");
         let own = event.timer().unwrap().clone();
         let value = event.into_value().unwrap();
-        // By mail and by itself, in turn.
+        // Through a mailbox and by the owner, in turn.
         if calls % 2 == 0 {
             service.arm(&own, 10, value).unwrap();
         } else {
@@ -353,7 +353,8 @@ fn what_comes_while_a_service_processes_waits_for_the_next_call() {
     assert!(calls <= 3, "{calls}");
 }
 
-/// The callbacks of revoked timers revoke others: the last of them waits for the next call, and is no more to do in this one.
+/// The callbacks of revoked timers revoke others: the last of these waits for the next call, and the present call is
+/// done.
 #[test]
 fn a_call_that_has_not_reached_its_limit_is_done() {
     let mut service = TimerService::new(0);
@@ -369,12 +370,12 @@ fn a_call_that_has_not_reached_its_limit_is_done() {
     assert_eq!(service.process(usize::MAX, |_, _| {}), Progress::Done(3 - first.expired()));
 }
 
-/// A hint and a message, one call each.
+/// A hint and a message take one call each.
 #[test]
 fn a_hint_that_waits_is_more_to_do() {
     let mut service = TimerService::new(0);
     let mut mailbox = service.remote().mailbox(4);
-    // The one of two calls that begins with hints is another one each time.
+    // Every second call begins with hints, so both cases are tested.
     for calls_before in 0..2 {
         let timers = [service.remote().timer(), service.remote().timer()];
         for _ in 0..calls_before {
@@ -388,7 +389,7 @@ fn a_hint_that_waits_is_more_to_do() {
     }
 }
 
-/// The limit is reached with the last message of a mailbox: the one behind it comes next.
+/// The limit is reached with the last message of a mailbox: the next mailbox comes next.
 #[test]
 fn a_mailbox_that_has_just_been_emptied_takes_nobody_s_turn() {
     let mut service = TimerService::new(0);
@@ -404,7 +405,7 @@ fn a_mailbox_that_has_just_been_emptied_takes_nobody_s_turn() {
     }
 }
 
-/// A call that has come to hints alone is no turn of a mailbox.
+/// A call that has processed only hints does not count as a turn of a mailbox.
 #[test]
 fn a_flood_of_hints_takes_no_mailbox_s_turn() {
     let mut service = TimerService::new(0);
@@ -423,7 +424,7 @@ fn a_flood_of_hints_takes_no_mailbox_s_turn() {
     assert!(added[0].abs_diff(added[1]) <= 1, "{added:?}");
 }
 
-/// With a limit, a mailbox that is always full does not keep the others waiting.
+/// With a limit, a mailbox that is always full does not starve the others.
 #[test]
 fn every_mailbox_has_its_turn() {
     let (most_mailboxes, turns) = if cfg!(miri) { (2, 2) } else { (5, 20) };
@@ -446,7 +447,7 @@ fn every_mailbox_has_its_turn() {
                 }
                 assert_eq!(service.process(limit, |_, _| {}), Progress::More(limit));
                 for (which, mailbox) in busy.iter_mut().enumerate() {
-                    // As many as there is room for now.
+                    // As many as fit now.
                     while mailbox.add(&remote.timer(), 1 << 40, round).is_ok() {
                         taken[which] += 1;
                     }

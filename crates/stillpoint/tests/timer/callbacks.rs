@@ -1,5 +1,5 @@
-//! Callbacks that act, beside a sorted map: they add, cancel, reset and arm timers anew, among them their own and those that
-//! are due in the same poll.
+//! Callbacks that change the wheel, compared with a sorted map: they add, cancel, reset and arm timers, including their
+//! own and those that are due in the same poll.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -22,7 +22,7 @@ impl Random {
         self.0 % end
     }
 
-    /// Mostly near, so that many are due in one poll; sometimes beyond some levels.
+    /// Mostly short, so that many timers are due in one poll; sometimes beyond a few levels.
     fn delay(&mut self) -> u64 {
         let magnitude = [3, 6, 6, 8, 13, 20][self.below(6) as usize];
         self.below(1 << magnitude)
@@ -34,11 +34,11 @@ struct Armed {
     key: Key,
     deadline: u64,
     period: u64,
-    /// When it was armed last: polls have even numbers, and the time between them odd ones.
+    /// When it was last armed: polls have even numbers, and the times between them odd numbers.
     poll: u64,
 }
 
-/// What a wheel has to do, by the numbers that its timers carry.
+/// The expected behaviour of a wheel, by the numbers in its timers.
 struct Model {
     random: Random,
     timers: BTreeMap<u64, Armed>,
@@ -49,7 +49,7 @@ struct Model {
 }
 
 impl Model {
-    /// Not the timer whose callback runs: that is out of the map meanwhile.
+    /// Never the timer whose callback runs, which is not in the map meanwhile.
     fn choose(&mut self) -> Option<(u64, Armed)> {
         let from = self.random.below(self.numbers.max(1));
         let mut around = self.timers.range(from..).chain(self.timers.range(..from));
@@ -61,7 +61,7 @@ impl Model {
         let now = wheel.now();
         match self.random.below(10) {
             0..=3 => {
-                // Some in the past.
+                // Some deadlines are in the past.
                 let deadline = (now + self.random.delay()).saturating_sub(self.random.below(10));
                 let period = if self.random.below(4) == 0 { 1 + self.random.delay() } else { 0 };
                 let schedule = Schedule::at(deadline);
@@ -94,7 +94,7 @@ impl Model {
         }
     }
 
-    /// A timer has fired: that was right, and the callback does something.
+    /// Checks that a timer had to fire, and does something in its callback.
     fn fired(&mut self, wheel: &mut Wheel<u64>, mut expired: Expired<'_, u64>) {
         let number = *expired.value();
         let armed = self.timers.remove(&number).expect("neither cancelled nor fired before");
@@ -104,7 +104,7 @@ impl Model {
         assert!(armed.poll < self.poll, "armed in the poll in which it has fired: {armed:?}");
         assert_eq!(expired.is_periodic(), armed.period != 0);
         self.fired += 1;
-        assert!(wheel.get(armed.key).is_none(), "its value is here");
+        assert!(wheel.get(armed.key).is_none(), "its value is lent");
         if armed.period == 0 {
             assert_eq!((wheel.cancel(armed.key), wheel.reset(armed.key, now + 1)), (None, false));
             self.gone.push(armed.key);
@@ -124,7 +124,7 @@ impl Model {
         }
     }
 
-    /// The callback of a periodic timer goes on with it, resets it or cancels it: when it fires next.
+    /// The callback of a periodic timer keeps, resets or cancels it. Returns when it fires next.
     fn beat(&mut self, wheel: &mut Wheel<u64>, own: Key, next: u64) -> Option<u64> {
         match self.random.below(4) {
             0 => {
@@ -152,7 +152,7 @@ fn a_wheel_whose_callbacks_act_does_as_a_sorted_map() {
         let mut model =
             Model { random, timers: BTreeMap::new(), gone: Vec::new(), numbers: 0, poll: 1, fired: 0 };
         for _ in 0..STEPS {
-            // As many polls as it takes to keep the number of timers low.
+            // Enough polls to keep the number of timers low.
             if model.random.below(4) != 0 && model.timers.len() < 60 {
                 model.act(&mut wheel);
             } else {
@@ -180,7 +180,7 @@ fn poll(model: &mut Model, wheel: &mut Wheel<u64>) {
     assert!(model.fired <= limit.expiries);
     let due = model.timers.values().filter(|armed| armed.deadline <= now);
     if limit == Limit::NONE {
-        // All that was due has fired, but for what was armed in the poll itself.
+        // All due timers have fired, except those armed in the poll itself.
         let mut rest = due.clone();
         assert!(rest.all(|armed| armed.poll + 1 == model.poll), "{:?} at {now}", model.timers);
         assert_eq!(progress.is_done(), due.count() == 0);
@@ -189,7 +189,7 @@ fn poll(model: &mut Model, wheel: &mut Wheel<u64>) {
     }
 }
 
-/// What a shared timer has come to.
+/// The expected state of a shared timer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum State {
     Rest(Outcome<u64>),
@@ -208,7 +208,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// One random operation, in a callback or between polls; each has one right answer.
+    /// One random operation, in a callback or between polls. Each has one right answer.
     fn act(&mut self, service: &mut TimerService<u64>) {
         let which = self.random.below(self.timers.len() as u64) as usize;
         let (timer, state) = (self.timers[which].clone(), self.states[which]);
@@ -219,7 +219,7 @@ impl Shared {
                 let schedule = Schedule::at(deadline);
                 let schedule = NonZeroU64::new(period).map_or(schedule, |period| schedule.every(period));
                 let by_mail = self.random.below(2) == 0;
-                // Which timer it is of can be told from the value.
+                // The value identifies the timer.
                 self.values += self.timers.len() as u64;
                 let value = self.values + which as u64;
                 let result = match by_mail {
@@ -232,7 +232,7 @@ impl Shared {
                     State::Armed { .. } => Err(ArmErrorKind::Armed),
                     State::Running { .. } | State::Revoked { .. } => Err(ArmErrorKind::Busy),
                 };
-                // A full mailbox is found out about first.
+                // A full mailbox is detected first.
                 let full = by_mail && matches!(&result, Err(refused) if refused.kind() == ArmErrorKind::Full);
                 if !full {
                     assert_eq!(result.map_err(|refused| refused.kind()), expected, "{state:?}");
@@ -292,7 +292,7 @@ impl Shared {
 
     fn run(&mut self, service: &mut TimerService<u64>) {
         let now = service.now() + self.random.delay();
-        // Until nothing is left of what the callbacks of revoked timers have sent.
+        // Until all messages from the callbacks of revoked timers are processed.
         while service.process(usize::MAX, |service, event| self.called(service, event)) != Progress::Done(0) {
         }
         self.poll += 1;
@@ -303,12 +303,12 @@ impl Shared {
                 State::Armed { deadline, poll, .. } => {
                     assert!(deadline > now || poll + 1 == self.poll, "not fired at {now}: {state:?}");
                 }
-                // What was revoked in the poll is ended in the next one.
+                // A timer revoked in the poll is ended in the next one.
                 State::Revoked { .. } | State::Rest(_) => {}
                 State::Running { .. } => panic!("its callback has ended"),
             }
         }
-        // Entries of cancelled armings that no hint has taken out yet among them: one for each timer at most.
+        // Includes entries of cancelled armings that no hint has taken out yet: at most one for each timer.
         assert!(service.stats().timers <= self.timers.len(), "{:?}", service.stats());
     }
 }

@@ -1,4 +1,4 @@
-//! Clocks: units, conversions, and that time does not go back.
+//! Clocks: units, conversions, and monotonic time.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn time_does_not_go_back() {
 #[test]
 #[cfg(not(miri))]
 fn a_clock_goes_as_fast_as_the_system_s() {
-    // A thread that is preempted between two reads sees too much time: so only one try in many has to succeed.
+    // A thread that is preempted between two reads sees too much time, so only one of many tries has to succeed.
     for clock in clocks() {
         let close = (0..50).any(|_| {
             let (begin, instant) = (clock.now(), std::time::Instant::now());

@@ -1,5 +1,5 @@
-//! A wheel beside a sorted map: millions of random steps, and short ones that proptest makes smaller. With
-//! `STILLPOINT_WHEEL_ROUNDS=N` there are N times as many.
+//! A wheel, compared with a sorted map: millions of random steps, and short sequences that proptest shrinks.
+//! `STILLPOINT_WHEEL_ROUNDS=N` multiplies their number by N.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -7,33 +7,33 @@ use std::num::NonZeroU64;
 use proptest::prelude::*;
 use stillpoint::timer::{Expired, Key, Limit, Schedule, Wheel, WheelStats};
 
-/// What a timer promises.
+/// When a timer must fire.
 #[derive(Debug, Clone, Copy)]
 struct Promise {
     key: Key,
     deadline: u64,
-    /// Latest time to fire at, in a poll that finishes.
+    /// The latest time at which it must fire, in a poll that finishes.
     latest: u64,
     period: u64,
     coarse: bool,
     /// The order of the additions and resets.
     turn: u64,
-    /// Whether it was armed within a poll, when other timers may not be in their places yet.
+    /// Whether it was armed within a poll, when other timers may not have been moved yet.
     beaten: bool,
 }
 
-/// The map, by the numbers that the timers carry, and the wheel.
+/// The map, by the numbers in the timers, and the wheel.
 struct Pair {
     wheel: Wheel<u64>,
     promises: BTreeMap<u64, Promise>,
     gone: Vec<Key>,
     numbers: u64,
     turns: u64,
-    /// Whether no limit has kept a timer from its place so far.
+    /// Whether no limit has delayed a move so far.
     in_order: bool,
 }
 
-/// What has fired, and at which time.
+/// A timer that has fired.
 #[derive(Debug, Clone, Copy)]
 struct Fired {
     number: u64,
@@ -119,10 +119,10 @@ impl Pair {
         Self::latest_at(self.wheel.now(), deadline, coarse)
     }
 
-    /// When a timer that is armed at this time fires at the latest.
+    /// The latest time at which a timer armed at `now` fires.
     fn latest_at(now: u64, deadline: u64, coarse: bool) -> u64 {
         let delay = deadline.saturating_sub(now);
-        // In parts, since eight times the delay may overflow.
+        // Computed in parts, since eight times the delay may overflow.
         deadline.saturating_add(if coarse { delay / 63 * 8 + delay % 63 * 8 / 63 } else { 0 })
     }
 
@@ -241,7 +241,7 @@ impl Pair {
         self.check(&fired, progress.is_done());
     }
 
-    /// Two polls, one in the other, and what both may do.
+    /// Two polls, one in the other, and their common limits.
     fn nested(&mut self, now: u64, inner: u64, limit: Limit) {
         let fired = std::cell::RefCell::new(Vec::new());
         let before = self.wheel.stats();
@@ -250,7 +250,7 @@ impl Pair {
         let progress = self.wheel.poll(now, limit, |wheel, mut expired| {
             let value = Fired::of(wheel, &mut expired);
             fired.borrow_mut().push(value);
-            // A value that is lent would be left out by the inner poll.
+            // The inner poll would skip a timer whose value is lent.
             if !polled && !expired.is_periodic() {
                 polled = true;
                 let now = wheel.now().saturating_add(inner);
@@ -261,7 +261,7 @@ impl Pair {
         });
         let fired = fired.into_inner();
         assert!(fired.len() <= limit.expiries.saturating_mul(2));
-        // What the first poll has armed may be in other levels: twelve are all there are.
+        // Timers armed in the first poll may be in other levels: there are twelve.
         let moved = self.wheel.stats().moved - before.moved;
         assert!(moved <= (limit.moves as u64).saturating_mul(2 * 12), "{moved}");
         self.check(&fired, progress.is_done());
@@ -309,7 +309,7 @@ impl Pair {
             assert!(deadline <= now, "early: {promise:?} at {now}");
             assert_eq!(deadline, promise.deadline);
             assert_eq!(periodic, promise.period != 0 && deadline != u64::MAX);
-            // Timers with the same deadline fire in the order in which they were armed between polls that finish.
+            // Timers with the same deadline fire in the order in which they were armed, if polls finish.
             if !promise.coarse && !promise.beaten && self.in_order {
                 let before = turns.insert(deadline, promise.turn);
                 assert!(before.is_none_or(|before| before < promise.turn), "{promise:?}");
@@ -379,7 +379,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Beginnings that are just before a level's end, too.
+/// Also start times just before the end of a level.
 fn beginning() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),
@@ -409,7 +409,7 @@ proptest! {
     }
 }
 
-/// How many times as much is done as in the tests.
+/// The multiplier of the number of rounds.
 fn rounds() -> usize {
     std::env::var("STILLPOINT_WHEEL_ROUNDS").map_or(1, |rounds| rounds.parse().expect("a number of rounds"))
 }
@@ -427,7 +427,7 @@ fn millions_of_random_steps() {
     for round in 0..rounds {
         let mut pair = Pair::new([0, u64::MAX >> 1, (1 << 48) - 1_000, random() >> 8][round % 4]);
         for _ in 0..steps {
-            // Long delays are rare, so that time does not run out; about as many are added as go.
+            // Long delays are rare, so that the time does not overflow. About as many timers are added as removed.
             let magnitude = [6, 10, 14, 18, 24, 40][random() as usize % 6];
             let ticks = random() & ((1 << magnitude) - 1);
             let short = random() % 300;
@@ -443,7 +443,7 @@ fn millions_of_random_steps() {
                     Step::Poll { delta: short, expiries: short as usize % 7, moves: ticks as usize % 7 }
                 }
                 20 | 21 => Step::PollAll { delta: short },
-                // These end the checks of the order, so that half of the rounds are without.
+                // These end the checks of the order, so half of the rounds are without them.
                 22 if round % 4 == 3 => Step::Nested {
                     delta: short,
                     inner: ticks,

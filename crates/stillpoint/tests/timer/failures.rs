@@ -1,4 +1,4 @@
-//! Where other wheels have failed.
+//! Cases in which other timer wheels have failed.
 
 use std::cell::RefCell;
 
@@ -87,7 +87,7 @@ fn a_wheel_has_no_age_beyond_which_it_fails() {
     assert!(now < u64::MAX);
     assert_eq!(fired(&mut wheel, u64::MAX), [64, 65]);
     wheel.add_after(1, 66).unwrap();
-    assert_eq!(fired(&mut wheel, u64::MAX), [66], "at the end of time everything is due");
+    assert_eq!(fired(&mut wheel, u64::MAX), [66], "at `u64::MAX` everything is due");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn timers_of_one_deadline_fire_as_they_were_armed_whatever_their_levels() {
     };
     // Both slots begin with the deadline, and are past.
     assert_eq!(fired(&mut two(2_048), 3_100), [1, 2]);
-    // Both slots are the next ones of their levels: one poll moves both timers to one slot.
+    // Both are the next slots of their levels: one poll moves both timers to one slot.
     let mut wheel = two(2_053);
     assert!(fired(&mut wheel, 2_030).is_empty());
     assert_eq!(wheel.stats().moved, 2);
@@ -184,7 +184,7 @@ fn a_later_timer_does_not_hide_an_earlier_one() {
     wheel.add(5_000, 3).unwrap();
     wheel.add(4_100, 2).unwrap();
     wheel.add(4_096, 1).unwrap();
-    // When the timers of the slot of 1,024 ticks are to be moved, which is before their deadlines.
+    // The time at which the timers of the slot of 1,024 ticks are moved, before their deadlines.
     assert_eq!(wheel.next_deadline(), Some(3_072));
     assert!(fired(&mut wheel, 4_095).is_empty());
     assert_eq!(wheel.next_deadline(), Some(4_096));
@@ -285,7 +285,7 @@ fn a_timer_in_the_past_fires_in_the_next_poll() {
 #[test]
 fn limits_of_a_poll_leave_the_rest_for_the_next() {
     let mut wheel = Wheel::new(0);
-    // In one slot of level 1, and due at once when it is reached: they are moved.
+    // In one slot of level 1: they are moved, and due at once when it is reached.
     for number in 0..100u64 {
         wheel.add(64 + number % 10, number).unwrap();
     }
@@ -435,7 +435,7 @@ fn values_are_dropped_with_the_wheel_and_once() {
 
 #[test]
 fn a_capacity_beyond_all_memory_is_refused() {
-    // The last one is more than keys can name.
+    // The last number is more than keys can name.
     for capacity in [usize::MAX, usize::MAX - 1_000, usize::MAX / 2, u32::MAX as usize] {
         assert!(std::panic::catch_unwind(|| Wheel::<u64>::with_capacity(0, capacity)).is_err());
         assert!(std::panic::catch_unwind(|| Wheel::<u64>::with_max_len(0, capacity)).is_err());
@@ -479,7 +479,7 @@ fn an_hour_s_jump_is_made_up_for_in_polls_as_short_as_their_limit() {
     let timers: u64 = if cfg!(miri) { 300 } else { 100_000 };
     let mut wheel = Wheel::with_capacity(0, timers as usize);
     for number in 0..timers {
-        // Over all levels up to two hours, so that some are not due after the jump.
+        // In all levels up to two hours, so that some are not due after the jump.
         let delay = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (2 * HOUR);
         let deadline = 1 + (delay >> (number % 5 * 8));
         wheel.add(deadline, deadline).unwrap();
@@ -505,5 +505,5 @@ fn an_hour_s_jump_is_made_up_for_in_polls_as_short_as_their_limit() {
     assert!(expired > 0 && expired + wheel.len() == due);
     assert!(polls <= 2 + 2 * timers as usize / 64, "{polls} polls");
     let left: Vec<u64> = wheel.drain().collect();
-    assert!(left.iter().all(|deadline| *deadline > now), "what is left is not due");
+    assert!(left.iter().all(|deadline| *deadline > now), "the timers left are not due");
 }

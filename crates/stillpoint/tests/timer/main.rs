@@ -1,5 +1,5 @@
-//! Timers: what each operation promises, beside a sorted map, in the cases that others have failed in, and with several
-//! threads.
+//! Tests of timers: the promises of each operation, comparison with a sorted map, cases in which other wheels failed,
+//! and several threads.
 
 #![cfg(not(loom))]
 

@@ -1,4 +1,4 @@
-//! Messages to a service that come late, twice, or to no place.
+//! Messages to a service that come late or twice, or that find no room.
 
 use std::num::NonZeroU64;
 
@@ -34,7 +34,7 @@ fn two_routes_to_one_timer_arm_it_once() {
     assert!(timer.cancel().is_cancelled());
     mailboxes[1].add_with(&timer, Schedule::at(10).every(TEN), 1).unwrap();
     let mut beats = Vec::new();
-    // The hint, and one of the two messages: whichever it is, it stands for the present arming.
+    // The hint, and one of the two messages: either of them stands for the present arming.
     let _ = service.process(2, |_, _| {});
     for now in [10, 20, 30] {
         let _ = service.manage(now, NONE, |_, event| beats.push(event.deadline()));
@@ -74,13 +74,13 @@ fn several_mailboxes_are_dropped_between_others() {
             mailbox.add(&timer, round, ()).unwrap();
             timers.push(timer);
         }
-        // What a mailbox has sent is delivered, whether it is there or not.
+        // Messages of a mailbox are delivered, even if the mailbox is gone.
         mailboxes[(round * 5 % 9) as usize] = None;
         assert_eq!(service.run(round, NONE, |_, _| {}), Progress::Done(timers.len()));
     }
 }
 
-/// A call that comes to none of its messages, or not to all, does not lose them.
+/// A call that takes none or not all of its messages does not lose them.
 #[test]
 fn what_a_mailbox_has_sent_that_is_gone_waits_for_its_turn() {
     let mut service = TimerService::new(0);
@@ -108,7 +108,7 @@ fn a_cancelled_timer_is_armed_again_in_a_full_wheel() {
     assert_eq!(service.arm(&timer, 20, 3).unwrap_err().kind(), ArmErrorKind::Armed);
     let _ = service.process(usize::MAX, |_, _| {});
     assert!(timer.cancel().is_cancelled());
-    // The hint has not been seen to when the message is.
+    // The message is processed before the hint.
     mailbox.add(&timer, 30, 4).unwrap();
     assert!(service.process(usize::MAX, |_, _| {}).is_done());
     let mut fired = Vec::new();
@@ -119,7 +119,7 @@ fn a_cancelled_timer_is_armed_again_in_a_full_wheel() {
     });
     assert_eq!((fired, progress), (vec![4], Progress::Done(1)));
     let progress = service.run(40, NONE, |service, event| {
-        // The beat's own place is what there is.
+        // The only place is that of the beat.
         service.arm(event.timer().unwrap(), 50, 6).unwrap();
     });
     assert_eq!((progress, timer.cancel()), (Progress::Done(1), Outcome::Cancelled(6)));
@@ -156,7 +156,7 @@ fn a_burst_that_fills_the_mailbox_is_seen() {
     assert_eq!(service.run(1, NONE, |_, _| {}), Progress::Done(5));
 }
 
-/// The owner sees what a burst has added that was forgotten, when the mailbox goes at the latest.
+/// The owner sees the messages of a forgotten burst, at the latest when the mailbox is dropped.
 #[test]
 fn a_burst_that_is_forgotten_is_seen_when_the_mailbox_goes() {
     let mut service = TimerService::new(0);
@@ -172,7 +172,7 @@ fn a_burst_that_is_forgotten_is_seen_when_the_mailbox_goes() {
     assert_eq!(service.run(5, NONE, |_, _| {}), Progress::Done(3));
 }
 
-/// A mailbox goes on after a burst that was forgotten.
+/// A mailbox works after a forgotten burst.
 #[test]
 fn a_burst_that_is_forgotten_is_seen_with_the_next_addition() {
     let mut service = TimerService::new(0);
@@ -209,7 +209,7 @@ fn a_revoked_periodic_timer_says_when_its_next_beat_was_due() {
         let _ = service.run(now, NONE, |_, _| {});
     }
     assert_eq!(revoke(&mut service), 40);
-    // One that the service has not taken in yet, behind an entry of an earlier arming.
+    // An arming that the service has not taken in yet, while an entry of an earlier arming exists.
     service.arm(&timer, 90, 1).unwrap();
     assert!(timer.cancel().is_cancelled());
     mailbox.add(&timer, 50, 2).unwrap();
@@ -253,7 +253,7 @@ fn a_panic_while_a_service_closes_leaves_no_timer_armed() {
     }
 }
 
-/// Panics when it is dropped, if it is the one.
+/// Panics when it is dropped, if set.
 struct Fragile(bool);
 
 impl Drop for Fragile {
@@ -310,7 +310,7 @@ fn a_message_that_waits_for_room_keeps_nobody_busy() {
     }
     assert_eq!(service.run(5, NONE, |_, _| {}), Progress::Done(0));
     assert_eq!(service.next_deadline(), Some(10));
-    // There is room now: at once, and not at the next deadline.
+    // There is room now, so `run` reports more work at once, not at the next deadline.
     assert_eq!(service.run(10, NONE, |_, _| {}), Progress::More(1));
     assert_eq!(service.run(10, NONE, |_, _| {}), Progress::More(1));
     assert_eq!(service.run(10, NONE, |_, _| {}), Progress::Done(1));
@@ -335,14 +335,14 @@ fn hints_and_messages_share_a_limit() {
         let mut calls = 0;
         while !service.process(limit, |_, _| {}).is_done() {
             calls += 1;
-            // As many are taken in as are taken out, but for one.
+            // The numbers taken in and taken out differ by at most one.
             assert!(calls <= 40 && service.stats().timers.abs_diff(20) <= 1, "{limit} {calls}");
         }
         assert_eq!(service.stats().timers, 20);
     }
 }
 
-/// The handles, the mailbox and the remote are gone after the first beat; the service alone is left.
+/// The handles, the mailbox and the remote are dropped after the first beat; only the service is left.
 #[test]
 fn a_timer_whose_handles_go_between_its_beats_goes_on_until_its_service_goes() {
     let value = std::rc::Rc::new(());
@@ -358,9 +358,9 @@ fn a_timer_whose_handles_go_between_its_beats_goes_on_until_its_service_goes() {
         let progress = service.run(now, NONE, |service, event| {
             beats += 1;
             match beats {
-                // Within the second beat: the record is in use.
+                // During the second beat, while the record is in use.
                 2 => drop(handles.take()),
-                // A handle that is made from the event alone.
+                // A handle made only from the event.
                 3 => {
                     assert!(matches!(event.timer().cloned().map(|own| own.cancel()), Some(Outcome::Running)))
                 }

@@ -1,5 +1,5 @@
-//! Nodes in the user's own structures: the wheel over them does what the wheel with values does, in the same order, and does not
-//! touch a node that it has given back.
+//! Nodes in the user's own structures: their wheel does the same as the wheel with values, in the same order, and does
+//! not touch a node after it is out.
 
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -9,7 +9,7 @@ use stillpoint::timer::{Node, NodeWheel, Popped, Schedule, Wheel};
 
 use crate::random::Random;
 
-/// The node is not its first field.
+/// The node is not the first field.
 struct Session {
     number: u64,
     timeout: Node,
@@ -20,7 +20,7 @@ fn leak(number: u64) -> NonNull<Session> {
 }
 
 fn node(session: NonNull<Session>) -> NonNull<Node> {
-    // SAFETY: within the same allocation.
+    // SAFETY: the result is within the same allocation.
     unsafe { session.byte_add(offset_of!(Session, timeout)).cast() }
 }
 
@@ -29,7 +29,7 @@ fn session(node: NonNull<Node>) -> NonNull<Session> {
     unsafe { node.byte_sub(offset_of!(Session, timeout)).cast() }
 }
 
-/// Gives the memory back at once, and says whose it was.
+/// Frees the memory at once, and returns the session's number.
 fn free(session: NonNull<Session>) -> u64 {
     // SAFETY: leaked by `leak`, and out of the wheel.
     unsafe { Box::from_raw(session.as_ptr()) }.number
@@ -39,7 +39,7 @@ fn draw(random: &mut Random) -> u64 {
     random.below(usize::MAX) as u64
 }
 
-/// Both wheels, and the sessions that are in them.
+/// Both wheels, and the sessions in them.
 struct Twins {
     nodes: NodeWheel,
     values: Wheel<u64>,
@@ -80,7 +80,7 @@ fn a_wheel_over_nodes_does_what_the_other_one_does() {
                     let schedule = Schedule::at(later);
                     let schedule = if number % 5 == 0 { schedule.coarse() } else { schedule };
                     let session = leak(number);
-                    // SAFETY: leaked until it is out of the wheel, and used through the wheel only.
+                    // SAFETY: leaked until it is out of the wheel, and used only by the wheel.
                     unsafe { twins.nodes.add(node(session), schedule) };
                     let key = twins.values.add_with(schedule, number).unwrap();
                     twins.sessions.insert(number, (session, key));
@@ -133,13 +133,13 @@ fn a_wheel_over_nodes_does_what_the_other_one_does() {
     }
 }
 
-/// Each callback gives back the memory of its own timer, and that of others that are due and have not been popped.
+/// Each callback frees the memory of its own timer, and of others that are due and were not popped.
 #[test]
 fn memory_may_be_gone_as_soon_as_a_timer_is_stopped() {
     let mut wheel = NodeWheel::new(0);
     let mut sessions: Vec<_> = (0..30).map(leak).collect();
     for (at, session) in sessions.iter().enumerate() {
-        // SAFETY: leaked until it is out of the wheel, and used through the wheel only.
+        // SAFETY: leaked until it is out of the wheel, and used only by the wheel.
         unsafe { wheel.add(node(*session), Schedule::at(at as u64 % 3 * 40)) };
     }
     wheel.advance(100);
@@ -151,7 +151,7 @@ fn memory_may_be_gone_as_soon_as_a_timer_is_stopped() {
         fired += 1;
         for _ in 0..2 {
             let Some(other) = sessions.pop() else { break };
-            // SAFETY: still in the wheel: what was popped is not in the list any more.
+            // SAFETY: still in the wheel: popped sessions are not in the list any more.
             assert!(unsafe { wheel.cancel(node(other)) });
             free(other);
         }
@@ -177,8 +177,7 @@ fn a_node_is_used_again_from_its_own_callback() {
             assert_eq!(wheel.deadline(popped), Some(10 * beat + 10));
         }
     }
-    // One that is due already waits for the next advance, as in a poll.
-    // SAFETY: as above.
+    // A node that is due already waits for the next advance, as in a poll. SAFETY: as above.
     assert!(unsafe { wheel.reset(node(session), 0) });
     assert_eq!(wheel.pop(), None);
     wheel.advance(50);
@@ -186,7 +185,7 @@ fn a_node_is_used_again_from_its_own_callback() {
     free(session);
 }
 
-/// The wheel goes, and does not look at what is in it.
+/// Dropping the wheel does not touch its nodes.
 #[test]
 fn a_wheel_that_goes_leaves_its_nodes_as_they_are() {
     let mut wheel = NodeWheel::new(0);
@@ -195,11 +194,11 @@ fn a_wheel_that_goes_leaves_its_nodes_as_they_are() {
         // SAFETY: leaked until the wheel is gone.
         unsafe { wheel.add(node(session), Schedule::at(10)) };
     }
-    // SAFETY: nobody looks at it any more: the wheel only goes.
+    // SAFETY: it is not accessed any more: the wheel is only dropped.
     unsafe { drop(Box::from_raw(sessions[0].as_ptr())) };
     drop(wheel);
     let mut other = NodeWheel::new(0);
-    // SAFETY: its wheel is gone, so that it may be written to, and it stays until it is popped.
+    // SAFETY: its wheel is gone, so it may be written to, and it stays until it is popped.
     unsafe {
         node(sessions[1]).write(Node::new());
         other.add(node(sessions[1]), Schedule::at(5));
@@ -208,7 +207,7 @@ fn a_wheel_that_goes_leaves_its_nodes_as_they_are() {
     assert_eq!(free(session(other.pop().unwrap())), 2);
 }
 
-/// As a C interface has it: the wheel of one thread under a lock, and other threads that add and cancel.
+/// As in a C interface: the wheel of one thread under a lock, and other threads that add and cancel.
 #[test]
 fn threads_share_a_wheel_under_a_lock() {
     let wheel = std::sync::Mutex::new(NodeWheel::new(0));
@@ -220,9 +219,9 @@ fn threads_share_a_wheel_under_a_lock() {
                 let one = leak(step);
                 let mut wheel = wheel.lock().unwrap();
                 let at = wheel.now() + step % 100;
-                // SAFETY: leaked until it is out of the wheel, and used under the lock.
+                // SAFETY: leaked until it is out of the wheel, and used only under the lock.
                 unsafe { wheel.add(node(one), Schedule::at(at)) };
-                // SAFETY: as above; nobody has popped it under this lock.
+                // SAFETY: as above; it was not popped while this thread holds the lock.
                 if step % 2 == 0 && unsafe { wheel.cancel(node(one)) } {
                     cancelled += 1;
                     free(one);

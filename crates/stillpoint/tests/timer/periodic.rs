@@ -1,4 +1,4 @@
-//! Timers that fire again and again.
+//! Periodic timers.
 
 use std::num::NonZeroU64;
 use std::rc::Rc;
@@ -55,7 +55,7 @@ fn a_timer_that_its_own_callback_cancels_is_over() {
         assert_eq!(beat.key(), key);
         assert_eq!(wheel.cancel(key), None, "it has fired");
         assert!(wheel.is_empty());
-        // In the same place.
+        // Takes the same place.
         wheel.add(9, Rc::new(())).unwrap();
     });
     assert_eq!(progress, Progress::Done(1));

@@ -108,7 +108,6 @@ fn keys_of_shared_timers_cannot_be_had() {
     let mut service = TimerService::new(0);
     let timer = service.remote().timer();
     service.arm(&timer, 10, 1).unwrap();
-    // The number is that of the first place in its first use, if it is any timer's.
     let progress = service.manage(10, NONE, |_, event| {
         assert!(event.key().is_none());
         assert!(event.timer().is_some_and(|own| own.is_same(&timer)));
@@ -200,7 +199,7 @@ fn closing_hands_every_value_out() {
     assert_eq!(in_the_wheel.cancel(), Outcome::Gone);
 }
 
-/// The messages of revoked timers were dropped, and one of the hints is all that is left of them.
+/// The messages of revoked timers were dropped, and only a hint is left of each.
 #[test]
 fn closing_hands_out_what_only_a_hint_leads_to() {
     for calls_before in 0..2 {

@@ -1,4 +1,4 @@
-//! What the errors and handles say.
+//! Messages of errors, and handles.
 
 use stillpoint::timer::{ArmErrorKind, Limit, Outcome, TimerService};
 

@@ -1,4 +1,4 @@
-//! What other threads do to a service: they reset timers, wait for callbacks, add delays, and wake the owner.
+//! Other threads that use a service: they reset timers, wait for callbacks, add delays, and wake the owner.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -87,7 +87,7 @@ fn a_reset_that_cannot_be_sent_changes_nothing() {
     assert_eq!(mailbox.reset(&timer, 99).unwrap_err().kind(), ArmErrorKind::Gone);
 }
 
-/// Four threads reset a timer, and cancel it in the end: it never fires, and nothing of it is left.
+/// Four threads reset a timer, and cancel it in the end: it never fires, and no entry is left.
 #[test]
 fn threads_reset_a_timer_that_never_fires() {
     let mut service = TimerService::new(0);
@@ -131,13 +131,13 @@ fn a_delay_counts_from_the_first_time_after_the_message() {
     assert_eq!(fired(&mut service, 1_070), [(1_070, 7)]);
     mailbox.reset_after(&timer, 5).unwrap();
     assert_eq!((fired(&mut service, 1_071), fired(&mut service, 1_076)), (vec![], vec![(1_076, 7)]));
-    // Cancelled between the message and the time.
+    // Cancelled between the message and the next time.
     assert!(timer.cancel().is_cancelled());
     mailbox.add_after(&timer, 5, 8).unwrap();
     assert!(service.process(usize::MAX, |_, _| {}).is_done());
     assert!(timer.cancel().is_cancelled());
     assert_eq!((fired(&mut service, 2_000), service.stats().timers), (vec![], 0));
-    // At the end of time.
+    // At `u64::MAX`.
     mailbox.add_after(&timer, u64::MAX, 9).unwrap();
     assert_eq!((fired(&mut service, 3_000), fired(&mut service, u64::MAX)), (vec![], vec![(u64::MAX, 9)]));
 }
@@ -180,7 +180,7 @@ fn a_cancellation_waits_until_the_callback_has_ended() {
     assert_eq!(timer.cancel_wait(), Outcome::Cancelled(8));
 }
 
-/// A periodic timer's callback is the last one, and a callback that panics has ended, too.
+/// The callback of a cancelled periodic timer is the last, and a callback that panics counts as ended.
 #[test]
 fn a_cancellation_waits_for_a_beat_and_a_panic() {
     for panics in [false, true] {
@@ -229,7 +229,7 @@ fn only_what_is_earlier_wakes_the_owner() {
     mailbox.add(&timers[3], 18, 3).unwrap();
     assert_eq!(bell.rung(), 2, "once");
     assert_eq!(fired(&mut service, 2), []);
-    // A cancellation does not wake it, a revocation does.
+    // A cancellation does not wake the owner; a revocation does.
     assert_eq!(sleep(&mut service), Sleep::Until(18));
     assert!(timers[3].cancel().is_cancelled());
     assert_eq!(bell.rung(), 2);
@@ -268,7 +268,7 @@ fn an_alarm_is_taken_back_when_the_owner_wakes_by_itself() {
     assert_eq!(Arc::strong_count(&bell), 1);
     mailbox.add(&timer, 11, 2).unwrap();
     assert_eq!(bell.rung(), 0);
-    // What the owner has due it does first.
+    // The owner does not sleep while a timer is due.
     service.add(5, 3).unwrap();
     assert_eq!(service.sleep(Waker::from(Arc::clone(&bell))), Sleep::Not);
 }
@@ -287,7 +287,8 @@ fn a_service_whose_senders_do_not_know_is_not_made_so() {
     drop(service.sleeping());
 }
 
-/// Threads send deadlines that are always earlier than what the owner sleeps for; a lost one would be slept through.
+/// Threads send deadlines that are always earlier than the owner's wake-up time. If a wake-up were lost, the owner
+/// would never wake.
 #[test]
 fn an_owner_that_parks_gets_every_message() {
     let rounds = if cfg!(miri) { 20 } else { 20_000 };
@@ -310,7 +311,7 @@ fn an_owner_that_parks_gets_every_message() {
         while got < 2 * rounds {
             match service.sleep(thread::current()) {
                 Sleep::Not => {}
-                // Without a limit: a message that is slept through hangs the test.
+                // Without a time limit: a lost wake-up hangs the test.
                 Sleep::Forever => thread::park(),
                 Sleep::Until(time) => panic!("what is due is done: {time}"),
             }

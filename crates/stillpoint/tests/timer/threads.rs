@@ -1,4 +1,4 @@
-//! Several threads: every timer has one end, and only one.
+//! Several threads: every timer has exactly one end.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Barrier;
@@ -8,12 +8,12 @@ use stillpoint::timer::{ArmErrorKind, Cause, Limit, Mailbox, Outcome, Remote, Ti
 const TIMERS: usize = if cfg!(miri) { 20 } else { 2_000 };
 const ROUNDS: usize = if cfg!(miri) { 2 } else { 20 };
 
-/// A value that counts its ends.
+/// A value that counts its drops.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        // Relaxed: the threads are joined before it is read.
+        // Relaxed: the threads are joined before the count is read.
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -25,7 +25,7 @@ struct Ends {
     elsewhere: AtomicUsize,
 }
 
-/// Adds timers, and cancels or revokes most of them, while the owner lets time pass.
+/// Adds timers, and cancels or revokes most of them, while the owner advances the time.
 fn add_and_cancel<'a>(
     remote: &Remote<Counted<'a>>,
     mut mailbox: Mailbox<Counted<'a>>,
@@ -51,7 +51,7 @@ fn add_and_cancel<'a>(
                             ArmErrorKind::Full | ArmErrorKind::Armed | ArmErrorKind::Busy
                         ));
                         if refused.kind() == ArmErrorKind::Armed {
-                            // It is on its way from the last round.
+                            // It is still armed from the last round.
                             let count = usize::from(timer.cancel().is_cancelled());
                             ends.cancelled.fetch_add(count, Ordering::Relaxed);
                         }
@@ -91,7 +91,7 @@ fn fired_and_cancelled_are_what_was_added() {
             .zip(1..)
             .map(|(stop, seed)| {
                 let (remote, dropped, ends) = (service.remote(), &dropped, &ends);
-                // Here, since the owner says that there may be more when it finds a thread making one.
+                // Made here, since the owner returns `More` while a thread is making a mailbox.
                 let mailbox = remote.mailbox(64);
                 scope.spawn(move || add_and_cancel(&remote, mailbox, dropped, ends, stop, seed))
             })
@@ -99,7 +99,7 @@ fn fired_and_cancelled_are_what_was_added() {
         let mut rounds = 0;
         while rounds < 2 {
             if stops.iter().all(|stop| stop.load(Ordering::Acquire)) {
-                // Once more, after everybody has ended.
+                // Once more, after all threads have ended.
                 now = u64::MAX;
                 rounds += 1;
             }
@@ -121,7 +121,7 @@ fn fired_and_cancelled_are_what_was_added() {
     assert_eq!(revoked, ends.revoked.into_inner());
     assert_eq!(fired + cancelled + revoked, added);
     assert_eq!(dropped.load(Ordering::Relaxed), added);
-    // Otherwise nothing was tested.
+    // Otherwise the test has shown nothing.
     assert!(fired > 0 && cancelled > 0 && revoked > 0);
 }
 
@@ -202,7 +202,8 @@ fn a_service_can_be_made_here_and_used_there() {
     assert_eq!(timer.cancel(), Outcome::Fired);
 }
 
-/// One thread arms a timer again and again, and one alone cancels it: what is said to be armed is there to be cancelled.
+/// One thread arms a timer repeatedly, and only one thread cancels it: if `is_armed` returns true, the timer can be
+/// cancelled.
 #[test]
 fn a_timer_that_is_armed_can_be_cancelled() {
     let mut service = TimerService::new(0);
@@ -216,7 +217,7 @@ fn a_timer_that_is_armed_can_be_cancelled() {
             while !stop.load(Ordering::Acquire) {
                 match mailbox.add(&timer, 1 << 40, [0u64; 32]) {
                     Ok(()) => {}
-                    // Its own addition stands, or is just being cancelled.
+                    // The timer is still armed, or is being cancelled.
                     Err(refused) => {
                         assert!(matches!(
                             refused.kind(),

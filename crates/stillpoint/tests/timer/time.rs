@@ -1,4 +1,4 @@
-//! A time that is set, and memory that is given back.
+//! Setting the time, and freeing memory.
 
 use std::num::NonZeroU64;
 
@@ -14,7 +14,7 @@ fn fired(wheel: &mut Wheel<u64>, now: u64) -> Vec<u64> {
     values
 }
 
-/// One wrong reading of a clock is made good.
+/// Corrects one wrong reading of a clock.
 #[test]
 fn a_wheel_whose_clock_has_said_the_end_of_time_goes_on() {
     let mut wheel = Wheel::new(1_000);
@@ -74,7 +74,7 @@ fn the_time_is_set_in_a_callback() {
     let key = wheel.add_with(Schedule::at(10).every(ten), 1).unwrap();
     wheel.add(500, 2).unwrap();
     let progress = wheel.poll(1_000, NONE, |wheel, _| wheel.set_time(40));
-    assert_eq!(progress, Progress::Done(1), "the other one is not due any more, nor the next beat");
+    assert_eq!(progress, Progress::Done(1), "neither the other timer nor the next beat is due any more");
     assert_eq!((wheel.deadline(key), wheel.get(key)), (Some(1_010), Some(&1)));
     assert!(wheel.reset(key, 50));
     assert_eq!(wheel.poll(50, NONE, |_, _| {}), Progress::Done(1));
@@ -102,7 +102,7 @@ fn a_service_s_time_is_set_and_its_memory_given_back() {
     service.shrink();
     assert_eq!(service.stats().capacity, 1);
     assert_eq!(service.run(150, NONE, |_, _| {}), Progress::Done(1));
-    // A mailbox that the service knows stays known.
+    // The service still knows its mailboxes.
     let mut mailbox = service.remote().mailbox(1);
     for value in [3, 4] {
         mailbox.add(&timer, 150, value).unwrap();

@@ -271,7 +271,7 @@ mod tests {
         let row_of = |object: *mut u8| core.place_of(object).expect("an object").row;
         let next = || handle.alloc_block().expect("a whole bucket").as_ptr();
         let [broken, whole, busy, sent] = [next(), next(), next(), next()];
-        // SAFETY: handed out above, and freed once.
+        // SAFETY: allocated above, and freed once.
         unsafe { handle.free(broken) }.expect("an object");
         // SAFETY: as above.
         unsafe { handle.free_block(whole) }.expect("a block");

@@ -102,7 +102,7 @@ fn a_magazine_passes_in_one_step() {
     let core = pool(2, 1000, 64);
     let (giver, taker) = (Handle::new(&core).unwrap(), Handle::new(&core).unwrap());
     for object in all(&giver) {
-        // SAFETY: handed out, and freed once.
+        // SAFETY: allocated, and freed once.
         let (steps, answer) = steps(|| unsafe { giver.free(object) });
         assert!(answer.is_ok() && steps <= 1, "{steps} steps");
     }
@@ -166,7 +166,7 @@ fn a_bucket_of_many_rows_is_not_searched_for_each_object() {
     let block = owner.alloc_block().unwrap().as_ptr();
     let last = core.objects_from(block).last().unwrap();
     let other = owner.alloc_block().unwrap();
-    // SAFETY: handed out above, and freed once.
+    // SAFETY: allocated above, and freed once.
     unsafe { owner.free(last) }.unwrap();
     let (steps, again) = steps(|| owner.alloc());
     assert!(again.map(|object| object.as_ptr()) == Some(last) && steps <= FEW, "{steps} steps");
@@ -189,7 +189,7 @@ fn whole_buckets_move_by_the_batch() {
     });
     assert!(most <= 64 + FEW, "a block took {most} steps");
     for block in blocks {
-        // SAFETY: handed out above, and freed once.
+        // SAFETY: allocated above, and freed once.
         let (steps, answer) = steps(|| unsafe { owner.free_block(block.as_ptr()) });
         assert!(answer.is_ok() && steps <= 64 + FEW, "{steps} steps");
     }
@@ -217,7 +217,7 @@ fn a_block_begins_with_its_bucket() {
         assert_eq!(error.kind(), FreeErrorKind::NotAnObject);
     }
     assert_eq!(core.totals(), (128, 128));
-    // SAFETY: handed out above, and freed once.
+    // SAFETY: allocated above, and freed once.
     unsafe { handle.free_block(start) }.unwrap();
     assert_eq!(core.totals(), (128, 0));
 }

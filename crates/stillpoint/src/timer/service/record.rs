@@ -326,7 +326,8 @@ impl<T> Record<T> {
         }
     }
 
-    /// If the callback still runs, sleeps until a callback of this service has ended after `seen` was read. It may return early.
+    /// If the callback is still running, sleeps until a callback of this service has ended since `seen` was read. May
+    /// return early.
     pub(super) fn await_end(&self, seen: u32) {
         let mut found = self.state.load(Ordering::Acquire);
         if phase(found) == STOPPING {
