@@ -1,7 +1,7 @@
 //! Reclamation on a thread of its own, fed by several writers.
 //!
-//! Writers that must not spend time on destructors, or that have no loop in which to poll, hand what they unlink
-//! to a background reclaimer. The thread is yours: its name, its priority and its cores are up to you.
+//! Writers that must not spend time on destructors, or that have no loop in which to poll, hand their unlinked objects
+//! to a background reclaimer. You start the thread, so its name, priority and cores are up to you.
 //!
 //! Run it with `cargo run --example background`.
 
@@ -16,7 +16,7 @@ const SLOTS: usize = 8;
 const WRITERS: u64 = 3;
 const UPDATES: u64 = 2000;
 
-/// Something that takes a while to tear down.
+/// An object that takes a while to destroy.
 struct Session {
     number: u64,
     ended: Arc<AtomicU64>,
@@ -36,7 +36,7 @@ pub(crate) fn main() -> std::io::Result<()> {
 
     let mut background = domain
         .background_builder()
-        .max_pending(512) // whoever submits more gets it handed back
+        .max_pending(512) // beyond that, `retire` hands objects back
         .fence_interval(Duration::from_micros(200)) // at most 5,000 heavy fences a second
         .build();
     let handle = background.retire_handle();
@@ -67,7 +67,7 @@ pub(crate) fn main() -> std::io::Result<()> {
         });
     });
 
-    // From here on nothing more comes in: the thread ends when everything is freed.
+    // Nothing more is accepted from here on: the thread ends when everything is freed.
     handle.stop();
     reclaims.join().expect("no destructor panics");
     println!("{} sessions ended in the background, {} go on", ended.load(Ordering::Relaxed), SLOTS);

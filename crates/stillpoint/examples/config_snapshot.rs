@@ -1,8 +1,7 @@
 //! A configuration that is replaced while worker threads read it.
 //!
-//! Workers look at the configuration for each request. They hold it as long as the request takes, and hold up
-//! nothing but the very configuration in their hand: protected loads are the way to read for code that may
-//! take long, sleep or be preempted.
+//! Workers load the configuration for each request, and hold it until the request is done. Meanwhile they delay nothing
+//! but the freeing of that one configuration. So protected loads suit code that may take long, sleep or be preempted.
 //!
 //! Run it with `cargo run --example config_snapshot`.
 
@@ -12,7 +11,7 @@ use std::time::Duration;
 
 use stillpoint::rcu::{Domain, RcuCell, SynchronizeError};
 
-/// Replaced as a whole: a reader never sees a limit of one version beside the routes of another one.
+/// Replaced as a whole: a reader never sees a limit of one version with the routes of another.
 struct Config {
     version: u64,
     limit: u64,
@@ -25,9 +24,9 @@ impl Config {
     }
 }
 
-/// Returns how many requests were served.
+/// Returns the number of requests that were served.
 fn serve(domain: &Domain, config: &RcuCell<Config>, done: &AtomicBool) -> u64 {
-    // One reader a thread, made once: what it costs is not paid for each request.
+    // One reader per thread, made once, so that a request does not pay for it.
     let reader = domain.reader();
     let (mut served, mut newest) = (0, 0);
     loop {
@@ -40,7 +39,7 @@ fn serve(domain: &Domain, config: &RcuCell<Config>, done: &AtomicBool) -> u64 {
         if done.load(Ordering::Relaxed) {
             return served;
         }
-        // `config` is let go here: with the next request comes the next look.
+        // `config` is dropped here: the next request loads it again.
     }
 }
 
@@ -49,16 +48,16 @@ pub(crate) fn main() -> Result<(), SynchronizeError> {
     let domain = Domain::builder().name("config").build().expect("the default mode is always available");
     let config = domain.cell(Config::new(0));
     let done = AtomicBool::new(false);
-    // The writer polls its own queue: no thread is needed to reclaim.
+    // The writer polls its own queue, so that reclamation needs no thread.
     let mut reclaimer = domain.reclaimer();
 
     let served: u64 = thread::scope(|scope| {
         let workers: Vec<_> = (0..3).map(|_| scope.spawn(|| serve(&domain, &config, &done))).collect();
         for version in 1..=VERSIONS {
             let old = config.replace(Config::new(version)).expect("there always is a configuration");
-            // Unlinked, not freed: a worker may be in the middle of it. A full queue would hand it back.
+            // Unlinked, but not freed yet: a worker may still read it. A full queue would hand it back.
             reclaimer.retire(old).expect("three workers hold up three configurations at the most");
-            // Frees what no worker holds any more, and never waits for one.
+            // Frees what no worker holds any more, without waiting.
             reclaimer.poll();
             thread::sleep(Duration::from_micros(20));
         }

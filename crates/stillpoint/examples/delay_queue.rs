@@ -1,7 +1,7 @@
-//! A queue of delayed items for a task, in place of `tokio_util::time::DelayQueue`: items may also come from other threads, by a
-//! mailbox each, and every one of them can be cancelled or delayed again by anybody who has its handle.
+//! A queue of delayed items for a task, like `tokio_util::time::DelayQueue`. Here other threads can add items as well,
+//! through mailboxes, and whoever has an item's handle can cancel it or delay it again.
 //!
-//! `poll_expired` is what `poll_next` of a `Stream` asks for: an `impl Stream for DelayQueue` calls it and nothing else.
+//! `poll_expired` does what `poll_next` of a `Stream` should: an `impl Stream for DelayQueue` only has to call it.
 //!
 //! Run it with `cargo run --example delay_queue`.
 
@@ -14,16 +14,16 @@ use std::time::Duration;
 
 use stillpoint::timer::{Clock, Full, Key, Limit, Remote, TimerService};
 
-/// Yields its items when their time has come, in the time of a tokio runtime.
+/// Yields its items when their time has come, by the clock of a tokio runtime.
 struct DelayQueue<T> {
     service: TimerService<T>,
     clock: Clock,
-    /// Wakes the task at the service's next deadline; other threads do when they add an earlier one.
+    /// Wakes the task at the service's next deadline. A thread that adds an earlier one wakes the task itself.
     sleep: Pin<Box<tokio::time::Sleep>>,
 }
 
 impl<T: Unpin> DelayQueue<T> {
-    /// Within a runtime.
+    /// Must be called within a runtime.
     fn new() -> Self {
         let clock = Clock::new();
         let service = TimerService::new(clock.now()).sleeping();
@@ -38,12 +38,12 @@ impl<T: Unpin> DelayQueue<T> {
         self.service.cancel(key)
     }
 
-    /// The way in for other threads.
+    /// What another thread needs to add items.
     fn remote(&self) -> (Remote<T>, Clock) {
         (self.service.remote(), self.clock.clone())
     }
 
-    /// The next item that is due. It never ends: other threads may add one at any time.
+    /// The next item that is due. The queue never ends: other threads may add an item at any time.
     fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<T> {
         loop {
             let mut item = None;
@@ -53,7 +53,7 @@ impl<T: Unpin> DelayQueue<T> {
                 self.service.poll_run(self.clock.now(), one, cx, |_, event| item = event.into_value());
             match (item, polled) {
                 (Some(item), _) => return Poll::Ready(item),
-                // Nothing but moves, or the end of a timer that was cancelled.
+                // Only moves, or the end of a cancelled timer.
                 (None, Poll::Ready(_)) => continue,
                 (None, Poll::Pending) => {}
             }
@@ -67,7 +67,7 @@ impl<T: Unpin> DelayQueue<T> {
         }
     }
 
-    /// A future of the next item.
+    /// Waits for the next item.
     async fn next(&mut self) -> T {
         poll_fn(|cx| self.poll_expired(cx)).await
     }
@@ -81,7 +81,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let never = queue.insert("never", Duration::from_millis(30))?;
         assert_eq!(queue.remove(never), Some("never"));
 
-        // Another thread adds one that comes first: the task that sleeps is woken.
+        // Another thread adds an item that is due first, which wakes the sleeping task.
         let (remote, clock) = queue.remote();
         let other = thread::spawn(move || {
             thread::sleep(Duration::from_millis(5));

@@ -1,8 +1,8 @@
 //! Event loops that go offline while they wait for events.
 //!
-//! Each worker has an epoll instance and a QSBR reader: a lookup is a plain load, and the worker says once for each
-//! batch of events that it holds nothing any more. Before it waits it goes offline. So a writer waits for workers that
-//! are at work, for as long as a batch takes, and not for those that have nothing to do, for however long that is.
+//! Each worker has an epoll instance and a QSBR reader: a lookup is a plain load, and the worker reports once per batch
+//! of events that it holds nothing any more. Before it waits for events, it goes offline. So a writer waits for busy
+//! workers, for as long as a batch takes, and never for idle ones.
 //!
 //! Run it with `cargo run --example epoll_loop`.
 
@@ -20,12 +20,12 @@ const WORKERS: usize = 2;
 const REQUESTS: usize = 200;
 const EVENTS: usize = 16;
 
-/// What a request is answered from.
+/// The answer to each request.
 struct Greeting {
     text: String,
 }
 
-/// Answers requests of one byte until the other end is closed. Returns their number.
+/// Answers requests of one byte each until the other end is closed. Returns their number.
 fn work(
     domain: &Domain,
     greeting: &RcuCell<Greeting>,
@@ -42,7 +42,7 @@ fn work(
     ready.wait();
     loop {
         events.clear();
-        // This waits for as long as it likes. Nothing can be loaded meanwhile: the reader is borrowed.
+        // This may wait for any time. Nothing can be loaded meanwhile, because the reader is borrowed.
         reader.offline(|| epoll::wait(&poll, spare_capacity(&mut events), None))?;
         for _ in &events {
             match connection.read(&mut buffer) {
@@ -59,7 +59,7 @@ fn work(
                 Err(error) => return Err(error),
             }
         }
-        // Going offline is a quiescent state, so that there is no need for another one here.
+        // Going offline is a quiescent state, so no other one is needed here.
     }
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         }
         ready.wait();
 
-        // Nobody has asked for anything yet, and nobody is waited for: this would hang otherwise.
+        // No request has been sent yet, so every worker goes offline, and this waits for none. Otherwise this would hang.
         greeting.replace(Greeting { text: "good day".into() }).expect("there is always one").free()?;
 
         for request in 0..REQUESTS {

@@ -1,10 +1,10 @@
 //! A run-to-completion loop, as in a packet processor: readers that pay nothing for a lookup.
 //!
-//! Each worker takes a burst of packets, looks its flows up, and says after the burst that it holds nothing any
-//! more: one quiescent state for many packets. The writer removes flows. A flow also owns a counter in an array
-//! of plain memory, which may go to another flow only when no worker can still count for the old one. For this
-//! the writer keeps *tokens*: it starts a grace period, goes on with other work, and looks from time to time
-//! whether it is over.
+//! Each worker takes a burst of packets, looks their flows up, and reports after the burst that it holds nothing any
+//! more: one quiescent state for many packets. The writer removes flows. A flow also owns a counter in an array of
+//! plain memory, which may go to another flow only when no worker can still count for the old one. For this the writer
+//! keeps *tokens*: it starts a grace period, goes on with other work, and checks from time to time whether the grace
+//! period is over.
 //!
 //! Run it with `cargo run --example flow_table_qsbr`.
 
@@ -46,13 +46,13 @@ fn work(
         // ... and not across this: it would not compile.
         reader.quiescent();
         if packet % 1000 < BURST {
-            // Whatever blocks goes here, so that nobody waits for this thread meanwhile.
+            // Blocking calls belong here: no writer waits for this thread meanwhile.
             reader.offline(|| thread::sleep(Duration::from_micros(50)));
         }
     }
 }
 
-/// A counter that workers may still use, and its value must not be looked at, until the token is over.
+/// A counter that workers may still use, and that must not be read, until the grace period of the token is over.
 struct Quarantined {
     counter: usize,
     token: Token,
@@ -75,7 +75,7 @@ pub(crate) fn main() -> Result<(), SynchronizeError> {
         }
         started.wait();
         while replaced < REPLACED {
-            // Tokens of a domain end in their order, so the oldest one tells about all.
+            // Grace periods end in the order in which they started, so it is enough to check the oldest token.
             while quarantine.front().is_some_and(|oldest: &Quarantined| domain.check(oldest.token)) {
                 // No worker counts here any more: the number is final.
                 let Quarantined { counter, .. } = quarantine.pop_front().expect("it was just looked at");
@@ -86,11 +86,12 @@ pub(crate) fn main() -> Result<(), SynchronizeError> {
                 let old = table.swap(replaced % FLOWS, Some(Box::new(Flow { counter })));
                 let old = old.expect("every slot of the table is in use");
                 quarantine.push_back(Quarantined { counter: old.counter, token: domain.start() });
-                // The flow itself is an object, and the reclaimer's business.
+                // The flow itself is an object, so the reclaimer frees it.
                 reclaimer.retire(old).expect("there is room for thousands");
                 replaced += 1;
             } else {
-                // All are in quarantine. A writer that waited would stand still for the slowest worker.
+                // All are in quarantine. The writer does other work here, where it could only wait for the slowest
+                // worker.
                 other_work += 1;
                 thread::yield_now();
             }
@@ -101,7 +102,7 @@ pub(crate) fn main() -> Result<(), SynchronizeError> {
 
     reclaimer.flush()?;
     assert_eq!((domain.stats().freed, domain.stats().pending), (REPLACED as u64, 0));
-    assert_eq!(domain.stats().heavy_fences, 0, "QSBR readers alone need none");
+    assert_eq!(domain.stats().heavy_fences, 0, "QSBR readers need none");
     println!("{packets} packets in {replaced} flows that ended; {other_work} turns of other work meanwhile");
     Ok(())
 }

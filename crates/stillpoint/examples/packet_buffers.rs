@@ -1,5 +1,5 @@
-//! Packet buffers: a thread receives into blocks, which a device could fill in one go, and hands single buffers to workers
-//! that free them. Their buckets become whole again, and are received into once more.
+//! Packet buffers: a thread receives into blocks, which a device could fill in one go, and hands single buffers to
+//! workers, which free them. So buckets become complete again, and are allocated as blocks once more.
 
 use std::error::Error;
 use std::sync::mpsc::{sync_channel, Receiver};
@@ -9,14 +9,14 @@ use stillpoint::pool::{Local, Obj, Pool};
 const PACKETS: usize = 20_000;
 const WORKERS: usize = 2;
 
-/// A buffer, as it lies in the pool.
+/// A buffer in the pool.
 #[repr(align(64))]
 struct Packet {
     len: usize,
     bytes: [u8; 1500],
 }
 
-/// Stands for a network card: fills the buffers of a block.
+/// Takes the place of a network card: fills the buffers of a block.
 fn receive(block: &mut [Obj<'_, Packet>], received: &mut usize) {
     for packet in block {
         packet.len = 64 + *received % 1400;
@@ -25,7 +25,7 @@ fn receive(block: &mut [Obj<'_, Packet>], received: &mut usize) {
     }
 }
 
-/// Frees what it has worked on in bursts: objects of one bucket go home together.
+/// Frees processed buffers in bursts, so that objects of one bucket are freed together.
 fn work<'p>(local: &Local<'p, Packet>, packets: &Receiver<Obj<'p, Packet>>) -> usize {
     let mut bytes = 0;
     let mut done = Vec::with_capacity(32);

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use stillpoint::timer::{Clock, Key, Limit, Wheel};
 
-/// The time of the executor: shared by its tasks, all on one thread.
+/// The executor's timers, shared by its tasks, which are all on one thread.
 #[derive(Clone)]
 struct Timers {
     wheel: Rc<RefCell<Wheel<Waker>>>,
@@ -30,13 +30,13 @@ impl Timers {
         Self { wheel: Rc::new(RefCell::new(Wheel::new(clock.now()))), clock }
     }
 
-    /// Ready after so long.
+    /// A future that is ready after `duration`.
     fn sleep(&self, duration: Duration) -> Sleep {
         let deadline = self.clock.now().saturating_add(self.clock.ticks_of(duration));
         Sleep { timers: self.clone(), deadline, key: None }
     }
 
-    /// Wakes who is due, and says how long there is nothing to do: `None` for ever.
+    /// Wakes the tasks that are due, and returns the time until the next deadline, or `None` if there is none.
     fn advance(&self) -> Option<Duration> {
         let now = self.clock.now();
         let mut due = Vec::new();
@@ -44,7 +44,7 @@ impl Timers {
         let progress = wheel.poll(now, Limit::NONE, |_, expired| due.extend(expired.into_value()));
         assert!(progress.is_done());
         let next = wheel.next_deadline();
-        // A waker is foreign code, which may want the wheel.
+        // Wakers are foreign code, which may use the wheel.
         drop(wheel);
         due.into_iter().for_each(Waker::wake);
         next.map(|next| self.clock.duration_of(next - now))
@@ -67,7 +67,7 @@ impl Future for Sleep {
         if wheel.now() >= self.deadline {
             return Poll::Ready(());
         }
-        // The waker is the timer's value: the latest one counts.
+        // The waker is the timer's value: the latest one replaces it.
         match self.key.and_then(|key| wheel.get_mut(key)) {
             Some(waker) => waker.clone_from(context.waker()),
             None => {
@@ -87,7 +87,7 @@ impl Drop for Sleep {
     }
 }
 
-/// Numbers of the tasks that were woken.
+/// The numbers of tasks that were woken.
 type Queue = Arc<Mutex<VecDeque<usize>>>;
 
 struct Task {
@@ -101,7 +101,7 @@ impl Wake for Task {
     }
 }
 
-/// Runs futures to their ends, on this thread.
+/// Runs the futures to completion on this thread.
 fn run(timers: &Timers, futures: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
     let queue: Queue = Arc::new(Mutex::new((0..futures.len()).collect()));
     let mut futures: Vec<_> = futures.into_iter().map(Some).collect();
@@ -128,7 +128,7 @@ fn run(timers: &Timers, futures: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
     }
 }
 
-/// What comes first: the future's end, or the deadline.
+/// Whether the future completes before the deadline.
 async fn timeout(sleep: Sleep, future: impl Future<Output = ()>) -> bool {
     let (mut sleep, mut future) = (pin!(sleep), pin!(future));
     std::future::poll_fn(|context| {
@@ -147,7 +147,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     for number in 0..100u64 {
         let (timers, order) = (&timers, &order);
         futures.push(Box::pin(async move {
-            // Ten after ten others.
+            // Ten tasks share each deadline.
             timers.sleep(Duration::from_millis(10 + number / 10 * 10)).await;
             order.borrow_mut().push(number / 10);
         }));

@@ -1,7 +1,8 @@
 //! Connection timeouts for 100,000 sessions over two threads.
 //!
-//! One thread opens and closes sessions, and says when there was traffic. The other one has the timers: it closes the
-//! sessions that were idle for too long. Whoever closes a session first has it, and the other one is told so.
+//! One thread opens and closes sessions, and reports traffic. The other one owns the timers, and closes sessions that
+//! were idle for too long. The thread that closes a session first gets it, and the other one learns that it came too
+//! late.
 //!
 //! Run it with `cargo run --release --example timeouts`.
 
@@ -13,17 +14,17 @@ use std::time::Duration;
 use stillpoint::timer::{ArmErrorKind, Clock, Limit, Outcome, Remote, TimerService};
 
 const SESSIONS: usize = 100_000;
-/// Sessions that are closed in time, of each eight.
+/// Out of eight sessions, those that are closed before their timeout.
 const CLOSED: usize = 6;
 const IDLE: Duration = Duration::from_millis(20);
 
-/// What is closed in the end: by the peer, or for idleness.
+/// A session, which ends when its peer closes it or when it was idle for too long.
 #[derive(Debug)]
 struct Session {
     number: usize,
 }
 
-/// Opens all sessions and closes most of them. Returns how many it has closed, and how many had timed out before.
+/// Opens all sessions and closes most of them. Returns how many it closed, and how many had timed out before.
 fn serve(remote: &Remote<Session>, clock: &Clock) -> (usize, usize) {
     let mut mailbox = remote.mailbox(4_096);
     let (mut closed, mut late) = (0, 0);
@@ -32,7 +33,7 @@ fn serve(remote: &Remote<Session>, clock: &Clock) -> (usize, usize) {
     for number in 0..SESSIONS {
         let timer = remote.timer();
         let mut session = Session { number };
-        // The mailbox is bounded: when the other thread does not keep up, this one gives it the time.
+        // The mailbox is bounded: if the other thread does not keep up, this one waits for it.
         while let Err(refused) = mailbox.add(&timer, clock.now() + idle, session) {
             assert_eq!(refused.kind(), ArmErrorKind::Full, "{refused}");
             session = refused.into_inner();
@@ -41,7 +42,7 @@ fn serve(remote: &Remote<Session>, clock: &Clock) -> (usize, usize) {
         if number % 8 < CLOSED {
             open.push((number, timer));
         }
-        // The older sessions are closed by their peers, a few at a time.
+        // Peers close the older sessions, a few at a time.
         if open.len() > 1_000 {
             for (number, timer) in open.drain(..500) {
                 close(number, timer.cancel(), &mut closed, &mut late);
@@ -56,7 +57,7 @@ fn serve(remote: &Remote<Session>, clock: &Clock) -> (usize, usize) {
 
 fn close(number: usize, outcome: Outcome<Session>, closed: &mut usize, late: &mut usize) {
     match outcome {
-        // The session is this thread's: nobody else will ever see it again.
+        // This thread owns the session now, and the other one never sees it again.
         Outcome::Cancelled(session) => {
             assert_eq!(session.number, number);
             *closed += 1;

@@ -1,9 +1,9 @@
 //! Worker threads of tokio as QSBR readers, and a task that awaits grace periods.
 //!
-//! Each worker has a reader in a thread-local variable. A task reads in a closure, so that no reference can be kept
-//! across an `.await`, after which the task may be on another thread. After each request it says that the thread holds
-//! nothing. A worker that has nothing to do parks, and goes offline before: it is not waited for, however long it sleeps.
-//! It comes back online when it reads again, so that a thread that never reads is never waited for either.
+//! Each worker has a reader in a thread-local variable. A task reads in a closure, so that it cannot keep a reference
+//! across an `.await`, after which it may be on another thread. After each request it reports that the thread holds
+//! nothing. A worker that has nothing to do goes offline and parks: writers do not wait for it, however long it sleeps.
+//! It comes back online at its next read, so a thread that never reads is never waited for either.
 //!
 //! Run it with `cargo run --example tokio_workers`.
 
@@ -20,11 +20,11 @@ const TASKS: u64 = 8;
 const REQUESTS: u64 = 200;
 const UPDATES: u64 = 50;
 
-/// What the thread reads with.
+/// The reader of a thread.
 enum Worker {
     Online(QsbrReader),
     Offline(OfflineReader),
-    /// It has never read.
+    /// The thread has never read.
     New,
 }
 
@@ -53,7 +53,7 @@ impl Worker {
     }
 }
 
-/// Runs `function` with the reader of this thread. What it loads stays in it.
+/// Runs `function` with the reader of this thread. References cannot leave the closure.
 fn read<R>(domain: &Domain, function: impl FnOnce(&QsbrReader) -> R) -> R {
     WORKER.with(|worker| {
         if !matches!(*worker.borrow(), Worker::Online(_)) {
@@ -66,7 +66,7 @@ fn read<R>(domain: &Domain, function: impl FnOnce(&QsbrReader) -> R) -> R {
     })
 }
 
-/// Says that this thread holds nothing. Within [`read`] it panics, since the reader is borrowed.
+/// Reports that this thread holds nothing. Panics within [`read`], where the reader is borrowed.
 fn quiescent() {
     WORKER.with_borrow_mut(|worker| {
         if let Worker::Online(reader) = worker {
@@ -91,7 +91,7 @@ struct Shop {
     price: RcuCell<Price>,
 }
 
-/// A task that serves requests. Returns the sum of what it sold.
+/// A task that serves requests. Returns the sum of its sales.
 async fn serve(shop: Arc<Shop>, task: u64) -> u64 {
     let mut sold = 0;
     for request in 0..REQUESTS {
@@ -110,13 +110,13 @@ async fn serve(shop: Arc<Shop>, task: u64) -> u64 {
     sold
 }
 
-/// A task that replaces the price, and awaits that nobody reads the old one any more.
+/// A task that replaces the price, and waits until no worker reads the old one.
 async fn update(shop: Arc<Shop>) -> Result<(), SynchronizeError> {
     for version in 1..=UPDATES {
         let mut old = shop.price.replace(Price::new(version)).expect("there is always one");
-        // Not a thread waits here. The worker in the way wakes this task.
+        // No thread waits here. The last worker that may read the old price wakes this task.
         shop.domain.grace_period(old.token(&shop.domain)).await?;
-        // Protected loads would still have to be asked for; there are none here.
+        // This also checks for protected loads, of which there are none here.
         let old = old.try_into_box().ok().expect("every worker has passed");
         assert_eq!(old.version, version - 1);
     }
@@ -139,7 +139,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         }
         let updates = tokio::spawn(update(Arc::clone(&shop)));
         let sold = requests.join_all().await.into_iter().sum();
-        // From here on the workers have nothing to read, and only those that never park are waited for.
+        // From here on the workers have nothing to read. Only workers that never park are waited for.
         updates.await.expect("it does not panic")?;
         Ok::<_, SynchronizeError>(sold)
     })?;

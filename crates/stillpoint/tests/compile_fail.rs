@@ -1,7 +1,7 @@
-//! What must not compile, each with a twin that does: so a program is refused for the reason it is meant to be,
-//! and not for a slip of the pen.
+//! Programs that must not compile. Each has a twin that does, which shows that the program is refused for the intended
+//! reason, and not because of a slip.
 //!
-//! The messages are those of the compiler that the project is developed with. After an update of the compiler:
+//! The messages are those of the compiler that the project is developed with. After an update of the compiler, run
 //! `TRYBUILD=overwrite cargo test -p stillpoint --test compile_fail`, and read the difference.
 
 #![cfg(not(any(loom, miri)))]
@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The twins are part of this program: each one compiles, and runs as a test.
+/// The twins are part of this program: each one is compiled, and runs as a test.
 macro_rules! twins {
     ($($name:ident)*) => {
         $(mod $name {

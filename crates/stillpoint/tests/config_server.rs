@@ -1,4 +1,4 @@
-//! A configuration server: eight threads answer requests by the configuration of the moment, while others change it.
+//! A configuration server: eight threads answer requests by the current configuration, while others change it.
 //!
 //! Written as a new user writes it: from the README and the documentation only, without `unsafe`.
 
@@ -16,7 +16,7 @@ const WRITERS: u64 = 2;
 const REGIONS: usize = 16;
 const CHANGES: u64 = if cfg!(miri) { 10 } else { 10_000 };
 
-/// How many configurations and routes there are in memory.
+/// The number of configurations and routes in memory.
 #[derive(Clone, Default)]
 struct Alive(Arc<AtomicUsize>);
 
@@ -35,7 +35,7 @@ impl Drop for Ticket {
     }
 }
 
-/// Replaced as a whole: nobody sees the limits of one version beside the name of another one.
+/// Replaced as a whole: no reader sees the limits of one version with the name of another.
 struct Config {
     version: u64,
     name: String,
@@ -92,7 +92,7 @@ impl Server {
         self.routes.set(region, Some(Box::new(Route::new(region, version, &self.alive))));
     }
 
-    /// A request that takes its time: it keeps the configuration that it began with, and holds up no other one.
+    /// A slow request: it keeps the configuration that it began with, and delays the freeing of no other one.
     fn answer(&self, region: usize) -> (u64, u64) {
         let config = self.config.get().expect("never empty here");
         let route = self.routes.get(region).expect("never empty here");
@@ -102,7 +102,7 @@ impl Server {
         (config.version, route.version)
     }
 
-    /// Looks at everything at once: in a region, where a load is a load.
+    /// Reads everything at once, in a region, where a load costs no more than a plain one.
     fn report(&self) -> u64 {
         let guard = rcu::pin();
         let upstreams = (0..REGIONS).filter_map(|region| self.routes.load(region, &guard));

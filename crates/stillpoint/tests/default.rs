@@ -1,6 +1,6 @@
 //! The default domain, whose readers are the threads themselves.
 //!
-//! There is one for a process, so that each test has it for itself, one after the other.
+//! A process has one default domain, so the tests run one after the other.
 
 #[path = "support/census.rs"]
 mod census;
@@ -28,14 +28,14 @@ use then::Then;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// The domain for oneself, with nothing that waits in it.
+/// Gives the caller exclusive use of the domain, in which no object waits.
 fn own() -> MutexGuard<'static, ()> {
     let own = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    rcu::barrier().expect("nobody is in the way");
+    rcu::barrier().expect("nothing delays it");
     own
 }
 
-/// Never dropped, and not lost either: those who look for leaks find it.
+/// Never dropped, but still reachable, so that leak checkers do not report it.
 fn for_ever(cell: RcuCell<Object>) -> &'static RcuCell<Object> {
     static KEPT: Mutex<Vec<&'static RcuCell<Object>>> = Mutex::new(Vec::new());
     let cell = Box::leak(Box::new(cell));
@@ -65,11 +65,11 @@ fn what_is_replaced_is_freed_and_what_is_held_is_not() {
     drop(held);
     cell.clear();
     assert!(cell.get().is_none());
-    rcu::barrier().expect("nobody is in the way");
+    rcu::barrier().expect("nothing delays it");
     assert_eq!((census.freed(), census.alive()), (MANY + 1, 0));
 }
 
-/// What is done with a table as a whole reads by the thread's own reader.
+/// Calls that go through a whole table use the thread's own reader.
 #[test]
 fn a_table_of_the_default_domain_makes_no_reader_of_its_own() {
     struct Readers(Arc<AtomicUsize>);
@@ -150,12 +150,13 @@ thread_local! {
     static AT_END: RefCell<AtEnd> = const { RefCell::new(AtEnd(None)) };
 }
 
-/// Runs it on a thread that has ended when this returns, with all destructors.
+/// Runs `function` on a thread. When this returns, the thread has ended, and its destructors have run.
 fn on_thread(function: impl FnOnce() + Send + 'static) {
     thread::spawn(function).join().expect("it does not panic");
 }
 
-/// A thread's record is given back after what other thread-locals hold, whichever of them is destroyed first.
+/// A thread's record is given back after everything that other thread-locals hold, whichever of them is destroyed
+/// first.
 #[cfg_attr(stillpoint_portable, ignore = "what older thread-locals hold outlives the end of the thread")]
 #[test]
 fn guards_and_protected_loads_in_thread_locals_are_let_go_of() {
@@ -177,7 +178,7 @@ fn guards_and_protected_loads_in_thread_locals_are_let_go_of() {
     }
     assert!(rcu::default_domain().stats().readers <= before);
     cell.clear();
-    rcu::barrier().expect("nobody is in the way");
+    rcu::barrier().expect("nothing delays it");
     assert_eq!(census.alive(), 0);
 }
 
@@ -203,11 +204,11 @@ fn destructors_of_thread_locals_may_read_and_write() {
     }
     assert!(rcu::default_domain().stats().readers <= before);
     cell.clear();
-    rcu::barrier().expect("nobody is in the way");
+    rcu::barrier().expect("nothing delays it");
     assert_eq!((census.freed(), census.alive()), (3, 0));
 }
 
-/// What comes after the domain's own end of the thread is served by a new reader.
+/// Destructors that run after the domain's own destructor for the thread get a new reader.
 #[test]
 fn the_last_destructors_of_a_thread_may_read_and_write() {
     static END: stillpoint_sys::os::ThreadEnd = stillpoint_sys::os::ThreadEnd::new(end);
@@ -240,7 +241,7 @@ fn the_last_destructors_of_a_thread_may_read_and_write() {
     *CELL.lock().unwrap() = None;
 }
 
-/// In a process of its own: it is held for ever.
+/// In its own process, since the object is held for ever.
 #[cfg(not(miri))]
 #[test]
 fn what_a_leaked_protected_load_of_an_ended_thread_holds_is_kept() {
@@ -253,7 +254,7 @@ fn what_a_leaked_protected_load_of_an_ended_thread_holds_is_kept() {
             &**object
         });
         let object = thread.join().unwrap();
-        // A thread that comes later has a record of its own.
+        // A later thread gets a different record.
         on_thread(|| drop(cell.get()));
         cell.clear();
         let late = rcu::barrier_timeout(Duration::from_millis(1));
@@ -263,14 +264,14 @@ fn what_a_leaked_protected_load_of_an_ended_thread_holds_is_kept() {
     });
 }
 
-/// A thread that is silent from now on, until the returned value is dropped.
+/// A thread that does nothing more until this value is dropped.
 struct Silent {
     ends: mpsc::Sender<()>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Silent {
-    /// What `function` returns is kept until the end.
+    /// The result of `function` is kept until the end.
     fn after<R>(function: impl FnOnce() -> R + Send + 'static) -> Self {
         let (begun, has_begun) = mpsc::channel();
         let (ends, end) = mpsc::channel::<()>();
@@ -291,7 +292,7 @@ impl Drop for Silent {
     }
 }
 
-/// Replaces an object on a thread that is silent afterwards, while a guard keeps it from being freed at once.
+/// Replaces an object on a thread that does nothing afterwards. A guard keeps the object from being freed at once.
 fn left_by_a_silent_thread(census: &Census) -> Silent {
     let cell = RcuCell::new(census.object());
     let guard = rcu::pin();
@@ -339,7 +340,7 @@ fn a_thread_of_the_background_frees_what_a_silent_thread_has_retired() {
     let _own = own();
     let (handle, thread) = rcu::default_domain().background().spawn().expect("there are threads");
     let census = Census::default();
-    // Once when it sleeps, and once when it is at it.
+    // Once while the thread sleeps, and once while it works.
     for _ in 0..2 {
         let _silent = left_by_a_silent_thread(&census);
         while census.alive() > 0 {
@@ -367,7 +368,7 @@ fn a_barrier_finds_what_others_have() {
     let census = Census::default();
     let silent: Vec<_> = (0..4).map(|_| left_by_a_silent_thread_beside(&census)).collect();
     drop(RcuCell::new(census.object()).take()); // left to the domain
-    rcu::barrier().expect("nobody is in the way");
+    rcu::barrier().expect("nothing delays it");
     assert_eq!((census.freed(), census.alive()), (5, 0));
     drop(silent);
 }
@@ -390,14 +391,14 @@ fn a_barrier_waits_for_the_background() {
         for _ in 0..10 {
             drop(RcuCell::new(census.object()).take()); // which wakes it
         }
-        rcu::barrier().expect("nobody is in the way");
+        rcu::barrier().expect("nothing delays it");
         assert_eq!(census.alive(), 0);
     }
     handle.stop();
     thread.join().expect("no destructor panics");
 }
 
-/// A table looks after its own entries only: nobody may ever write to it again.
+/// A table takes over no objects but its own entries: it may never be written to again.
 #[test]
 fn a_barrier_finds_what_was_left_while_others_wrote_to_tables() {
     let _own = own();
@@ -411,11 +412,11 @@ fn a_barrier_finds_what_was_left_while_others_wrote_to_tables() {
     }
     table.poll();
     drop(guard);
-    rcu::barrier().expect("nobody is in the way");
+    rcu::barrier().expect("nothing delays it");
     assert_eq!(census.alive(), 0);
 }
 
-/// What a run has adopted is not its own, and goes back at its end.
+/// What a run has taken over from others goes back to the domain when the run ends.
 #[test]
 fn a_barrier_finds_what_an_abandoned_run_had_adopted() {
     let _own = own();
@@ -436,12 +437,12 @@ fn a_barrier_finds_what_an_abandoned_run_had_adopted() {
     let mut background = run.join().expect("no destructor panics");
     assert_eq!((handle.pending(), census.alive()), (0, 1));
     drop(held);
-    rcu::barrier().expect("nobody is in the way");
+    rcu::barrier().expect("nothing delays it");
     assert_eq!(census.alive(), 0);
     background.run(); // it has been abandoned for good
 }
 
-/// Nothing is pinned: the destructor is what takes long.
+/// Nothing is pinned: it is the destructor that takes long.
 #[test]
 fn a_barrier_that_is_late_for_a_destructor_says_so() {
     let _own = own();
@@ -453,7 +454,7 @@ fn a_barrier_that_is_late_for_a_destructor_says_so() {
     rcu::barrier().expect("the destructor is through");
 }
 
-/// A thread in a destructor that one of its writes runs, until this is dropped.
+/// A thread that stays in a destructor, which one of its writes runs, until this is dropped.
 struct Slow {
     ends: mpsc::Sender<()>,
     thread: Option<thread::JoinHandle<()>>,
@@ -490,7 +491,7 @@ impl Drop for Slow {
     }
 }
 
-/// Nothing that was handed over before a barrier is alive after it, whatever other threads do meanwhile.
+/// No object that was retired before a barrier is alive after it, whatever other threads do meanwhile.
 #[test]
 fn a_barrier_finds_everything_while_others_write_and_end() {
     let _own = own();
@@ -517,7 +518,7 @@ fn a_barrier_finds_everything_while_others_write_and_end() {
             drop(cell.replace(census.object()));
         }
         drop(cell);
-        rcu::barrier().expect("nobody is in the way");
+        rcu::barrier().expect("nothing delays it");
         assert_eq!(census.alive(), 0);
     }
     is_over.store(true, Ordering::Relaxed);
@@ -533,7 +534,7 @@ fn a_barrier_that_would_wait_for_itself_says_so() {
     let (answer, answers) = mpsc::channel();
     let cell = RcuCell::new(Then::new(move || answer.send(rcu::barrier()).unwrap()));
     cell.clear();
-    rcu::barrier().expect("nobody is in the way");
+    rcu::barrier().expect("nothing delays it");
     let answer = answers.recv().unwrap().unwrap_err();
     assert!(matches!(answer, SynchronizeError::Reentrant { .. }));
     assert!(answer.to_string().contains("`default`"), "{answer}");
@@ -545,7 +546,7 @@ fn destructors_that_write_do_not_nest() {
     static DEEPEST: AtomicUsize = AtomicUsize::new(0);
     static FREED: AtomicUsize = AtomicUsize::new(0);
 
-    /// Each one retires the next one.
+    /// Each object retires the next one.
     fn chain(left: usize) -> Then {
         Then::new(move || {
             FREED.fetch_add(1, Ordering::Relaxed);
@@ -560,7 +561,7 @@ fn destructors_that_write_do_not_nest() {
     let _own = own();
     RcuCell::new(chain(MANY)).clear();
     while FREED.load(Ordering::Relaxed) <= MANY {
-        rcu::barrier().expect("nobody is in the way");
+        rcu::barrier().expect("nothing delays it");
     }
     assert_eq!((FREED.load(Ordering::Relaxed), DEEPEST.load(Ordering::Relaxed)), (MANY + 1, 1));
 }
@@ -580,7 +581,7 @@ fn a_destructor_that_panics_does_so_in_a_write_and_nothing_is_lost() {
     for _ in 0..MANY {
         write(&|| other.set(census.object()));
     }
-    write(&|| rcu::barrier().expect("nobody is in the way"));
+    write(&|| rcu::barrier().expect("nothing delays it"));
     drop(other);
     assert_eq!((panics, census.alive()), (1, 0));
 }
@@ -600,7 +601,7 @@ fn nothing_is_destroyed_by_a_pin_or_a_load() {
     assert_eq!(census.alive(), 1);
 }
 
-/// A handler interrupts reads of the same thread at any point, and reads itself.
+/// A handler may interrupt the reads of its thread at any point, and reads itself.
 #[cfg(not(miri))]
 #[test]
 fn a_signal_handler_may_pin() {
@@ -669,7 +670,7 @@ fn a_child_of_a_fork_reads_and_writes_on() {
     let _own = own();
     let census = Census::default();
     let cell: &'static RcuCell<Object> = for_ever(RcuCell::new(census.object()));
-    // Another thread holds everything up, and has something in its list.
+    // Another thread keeps everything from being freed, and has an object in its list.
     let guarding = Silent::after({
         let census = census.clone();
         move || {
@@ -699,8 +700,8 @@ fn a_child_of_a_fork_reads_and_writes_on() {
     assert_eq!(census.alive(), 0);
 }
 
-/// Another thread of the parent is at its list, which is locked, and so is the one of the thread that forks, if that other one has
-/// passed by there.
+/// Another thread of the parent has locked its list while the parent forks. The forking thread's list may be locked
+/// too, if the other thread has visited it.
 #[cfg(not(miri))]
 #[test]
 fn a_child_of_a_fork_does_not_wait_for_lists_that_nobody_will_unlock() {
@@ -727,7 +728,7 @@ fn a_child_of_a_fork_writes_on_although_its_own_list_was_locked() {
     let (begun, has_begun) = mpsc::channel();
     let (ends, end) = mpsc::channel::<()>();
     let end = Mutex::new(end);
-    // It is held while it is retired, and so it is not this thread that frees it.
+    // The object is held while it is retired, so another thread frees it.
     let slow = RcuCell::new(Then::new(move || {
         begun.send(()).unwrap();
         let _ = end.lock().unwrap().recv();
@@ -760,7 +761,7 @@ fn a_child_of_a_fork_writes_on_although_its_own_list_was_locked() {
     passes_by.join().unwrap();
 }
 
-/// What a run of the parent had is lost, and not waited for.
+/// Objects that a run of the parent had are lost, and the child does not wait for them.
 #[cfg(not(miri))]
 #[test]
 fn a_child_of_a_fork_does_not_wait_for_what_others_served() {

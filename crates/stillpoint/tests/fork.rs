@@ -1,4 +1,4 @@
-//! The child of a `fork` has one thread: the readers of the others are copies that nobody will ever end.
+//! The child of a `fork` has one thread: the readers of the other threads are copies that never end by themselves.
 
 #![cfg(not(any(loom, miri)))]
 
@@ -30,7 +30,7 @@ fn eager(domain: &Domain) -> Reclaimer {
     domain.reclaimer_builder().fence_interval(Duration::ZERO).build()
 }
 
-/// How another thread of the parent reads while it forks.
+/// How another thread of the parent reads during the fork.
 #[derive(Debug, Clone, Copy)]
 enum Held {
     Guard,
@@ -38,8 +38,8 @@ enum Held {
     Qsbr,
 }
 
-/// Forks while another thread holds an object, runs `body` in the child with a reclaimer that waits for it, and
-/// looks that the parent is as before.
+/// Forks while another thread holds an object. Runs `body` in the child with a reclaimer that waits for the object, and
+/// asserts that the parent is as before.
 fn fork_while_held(held: Held, body: impl Fn(&Domain, &mut Reclaimer, &Census)) {
     let (domain, census) = (Domain::new(), Census::default());
     let cell = domain.cell(census.object());
@@ -113,8 +113,9 @@ fn a_child_that_does_not_reset_is_told_of_a_thread_that_has_ended() {
     });
 }
 
-/// A thread lends what its guard holds to another one, which forks: until the child resets, it may use the reference, and
-/// frees nothing that the guard holds. From then on it has promised not to use it.
+/// A thread lends a reference that its guard protects to another thread, which forks. Until the child resets, it may
+/// use the reference, and frees nothing that the guard holds. By resetting, it promises not to use the reference any
+/// more.
 #[test]
 fn what_another_thread_has_lent_is_valid_until_the_child_resets() {
     in_child("what_another_thread_has_lent_is_valid_until_the_child_resets", || {
@@ -301,7 +302,8 @@ impl Counted {
     }
 }
 
-/// What waits in a queue is called in the child as well, by a thread of the child, though the one that served it is missing.
+/// Callbacks that wait in a queue are called in the child as well, by a thread of the child, although the thread that
+/// served the queue is missing.
 #[test]
 fn callbacks_of_the_parent_are_called_in_the_child_and_in_the_parent() {
     in_child("callbacks_of_the_parent_are_called_in_the_child_and_in_the_parent", || {
@@ -339,7 +341,7 @@ fn callbacks_of_the_parent_are_called_in_the_child_and_in_the_parent() {
                     drop(pause);
                     thread::scope(|scope| {
                         scope.spawn(|| queue.run());
-                        queue.barrier().expect("nobody is in the way");
+                        queue.barrier().expect("nothing delays it");
                         queue.stop();
                     });
                     assert_eq!((count.load(Ordering::Relaxed), queue.pending()), (1_001, 0));
@@ -355,7 +357,7 @@ fn callbacks_of_the_parent_are_called_in_the_child_and_in_the_parent() {
                 queue.stop();
                 match server {
                     Some(server) => server.join().expect("no callback panics"),
-                    None => queue.barrier().expect("nobody is in the way"),
+                    None => queue.barrier().expect("nothing delays it"),
                 }
                 assert_eq!(count.load(Ordering::Relaxed), 1_000);
             });
@@ -363,7 +365,7 @@ fn callbacks_of_the_parent_are_called_in_the_child_and_in_the_parent() {
     });
 }
 
-/// They belong to no thread, so that the child cannot know that nobody uses them.
+/// Such records belong to no thread, so the child cannot know whether they are still used.
 #[test]
 fn a_child_keeps_records_that_belong_to_no_thread() {
     in_child("a_child_keeps_records_that_belong_to_no_thread", || {

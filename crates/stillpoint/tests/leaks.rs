@@ -1,6 +1,6 @@
-//! Threads that come and go leave no memory behind, nor do mailboxes and timers.
+//! Threads that come and go leak no memory, and neither do mailboxes and timers.
 //!
-//! A program of its own, since it counts what is allocated.
+//! A separate program, because it counts all allocations.
 
 #![cfg(not(any(loom, miri)))]
 
@@ -26,7 +26,7 @@ use child::in_child;
 use forked::in_fork;
 
 const THREADS: usize = 5000;
-/// Threads at a time: they end at the same moment.
+/// The number of threads at a time. They end at the same moment.
 const CROWD: usize = 50;
 
 thread_local! {
@@ -34,7 +34,7 @@ thread_local! {
     static KEPT: RefCell<Vec<Reader>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Lets the place for readers be destroyed after whatever the thread makes later.
+/// Makes the thread's readers be destroyed after every thread-local that it uses later.
 fn keep_last() {
     KEPT.with_borrow_mut(|_| ());
 }
@@ -43,16 +43,16 @@ fn keep(reader: Reader) {
     KEPT.with_borrow_mut(|kept| kept.push(reader));
 }
 
-/// A domain that boosts, so that it keeps something for each thread.
+/// A domain that boosts, so that it keeps data for each thread.
 fn boosting() -> Domain {
     Domain::builder().boost(Boost::Migrate).build().expect("every process may move its threads")
 }
 
-/// Runs `body` on `THREADS` threads, and asserts that as much memory is allocated afterwards as was after the first ones,
-/// but for slots: there are as many as were ever used at a time.
+/// Runs `body` on `THREADS` threads. Asserts that as much memory is allocated afterwards as was after the first
+/// threads, except for slots, of which there are as many as were ever used at a time.
 fn assert_no_leak(body: impl Fn() + Sync) {
     let crowd = || {
-        // All are there before the first one ends.
+        // All threads have started before the first one ends.
         let all = Barrier::new(CROWD);
         thread::scope(|scope| {
             let start = |_| {
@@ -64,7 +64,7 @@ fn assert_no_leak(body: impl Fn() + Sync) {
                 started.expect("there is memory for a thread")
             };
             let threads: Vec<_> = (0..CROWD).map(start).collect();
-            // The scope itself would not wait for what is dropped by a thread's end.
+            // The scope itself would not wait for the destructors of thread-locals.
             threads.into_iter().for_each(|thread| thread.join().expect("the body does not panic"));
         });
     };
@@ -84,7 +84,7 @@ fn threads_that_come_and_go_leave_no_memory_behind() {
     });
 }
 
-/// The thread's own share of a boost is destroyed first, and its readers after it.
+/// The thread-local data for boosts is destroyed first, and the readers after it.
 #[test]
 fn threads_whose_readers_end_last_leave_no_memory_behind() {
     in_child("threads_whose_readers_end_last_leave_no_memory_behind", || {
@@ -111,7 +111,7 @@ fn threads_whose_readers_end_first_leave_no_memory_behind() {
     });
 }
 
-/// Everything else that a thread may have of a domain: chained hazard slots, a queue, a future, a wait, orphans.
+/// Everything else that a thread may use in a domain: chained hazard slots, a queue, a future, a wait, orphans.
 #[test]
 fn threads_that_use_everything_leave_no_memory_behind() {
     in_child("threads_that_use_everything_leave_no_memory_behind", || {
@@ -133,7 +133,7 @@ fn threads_that_use_everything_leave_no_memory_behind() {
             drop((reclaimer, background));
             keep_last();
             keep(reader);
-            // What was left to the domain by all of them.
+            // Frees what all of them have left to the domain.
             let _ = domain.synchronize();
         });
         domain.synchronize().expect("nobody reads");
@@ -141,7 +141,8 @@ fn threads_that_use_everything_leave_no_memory_behind() {
     });
 }
 
-/// Mailboxes of a service that stays, and timers of services that go; what the owner has not seen to is among it.
+/// Mailboxes of a service that stays, and timers of services that are dropped, some of them with messages that they
+/// have not taken.
 #[test]
 fn mailboxes_and_timers_that_come_and_go_leave_no_memory_behind() {
     in_child("mailboxes_and_timers_that_come_and_go_leave_no_memory_behind", || {
@@ -159,7 +160,7 @@ fn mailboxes_and_timers_that_come_and_go_leave_no_memory_behind() {
             }
             now += 1;
             assert_eq!(service.run(now, Limit::NONE, |_, _| {}).expired(), 2);
-            // A burst goes on while its service goes: its messages are ended with the mailbox.
+            // A burst outlives its service: its messages end with the mailbox.
             let other = TimerService::new(0);
             let timers = [(); 3].map(|()| other.remote().timer());
             let mut mailbox = other.remote().mailbox(4);
@@ -179,7 +180,7 @@ fn mailboxes_and_timers_that_come_and_go_leave_no_memory_behind() {
     });
 }
 
-/// A child forks in its turn, and so on: each has the threads of its parent as copies that never end.
+/// Each child forks again, and has copies of its parent's threads, which never end.
 #[test]
 fn children_of_children_leave_no_memory_behind() {
     fn generation(domain: &Domain, left: usize, before: isize) {
@@ -202,7 +203,7 @@ fn children_of_children_leave_no_memory_behind() {
                 in_fork(|| {
                     // SAFETY: this is the only thread of the child, and it has borrowed nothing from the others.
                     unsafe { domain.reset_after_fork() };
-                    // Stacks and names of the parent's threads are not the library's, and are lost.
+                    // The stacks and names of the parent's threads are lost. They do not belong to the library.
                     let before = if left == 20 { allocated() } else { before };
                     generation(domain, left - 1, before);
                 })
@@ -214,7 +215,7 @@ fn children_of_children_leave_no_memory_behind() {
     in_child("children_of_children_leave_no_memory_behind", || generation(&boosting(), 20, 0));
 }
 
-/// Tables whose chains overflow, that grow, and that are dropped while an entry of theirs waits elsewhere.
+/// Tables with overflowing chains, which grow, and are dropped while one of their entries still waits in a reclaimer.
 #[test]
 fn tables_that_come_and_go_leave_no_memory_behind() {
     in_child("tables_that_come_and_go_leave_no_memory_behind", || {
@@ -245,7 +246,7 @@ fn tables_that_come_and_go_leave_no_memory_behind() {
             let removed = table.remove(&400).expect("it was inserted");
             removed.retire_to(&mut reclaimer).expect("there is room");
             drop(table);
-            reclaimer.flush().expect("nobody is in the way");
+            reclaimer.flush().expect("nothing delays it");
         };
         (0..10).for_each(|_| table_comes_and_goes());
         let before = allocated();

@@ -1,7 +1,7 @@
-//! A cache of pages: a table finds them, a timer wheel lets them expire, a pool has their memory. A page that is looked at stays for
-//! longer; where there is no page left, the one that would expire first makes room.
+//! A cache of pages. A table finds them, a timer wheel makes them expire, and a pool has their memory. Each access to a
+//! page moves its deadline. When the pool is empty, the page that would expire first is evicted.
 //!
-//! A hit takes no lock. Misses, and the thread that sweeps, share the wheel behind one.
+//! A hit takes no lock. Misses and the sweeping thread share the wheel, behind a lock.
 //!
 //! Written as a new user writes it: from the README and the documentation only, without `unsafe`.
 
@@ -18,20 +18,20 @@ use stillpoint::timer::{Key, Limit, Wheel};
 
 const PAGES: usize = 64;
 const WORDS: usize = 32;
-/// For how long nobody has to look at a page that goes.
+/// A page expires when it was not accessed for this long.
 const IDLE: u64 = 500;
 const THREADS: u64 = 4;
 const LOOKS: u64 = if cfg!(miri) { 200 } else { 10_000 };
 
 type Page = [u64; WORDS];
 
-/// The values of a table live as long as they like, so the pool that they are from lives for ever.
+/// The values of a table may live for any time, so their pool lives for ever.
 static POOL: LazyLock<Pool<Page>> =
     LazyLock::new(|| Pool::new(PAGES, || [0; WORDS]).expect("there is memory"));
 
 struct Entry {
     page: Obj<'static, Page>,
-    /// When it goes, unless somebody looks at it before.
+    /// When the page expires, unless it is accessed before.
     deadline: AtomicU64,
     /// A [`Key`], as a number: a timer that is armed again has another one.
     timer: AtomicU64,
@@ -40,14 +40,14 @@ struct Entry {
 struct Cache {
     pages: Table<u64, Entry>,
     timers: Mutex<Wheel<u64>>,
-    /// A clock, which each look sets on.
+    /// A clock, which each access advances.
     now: AtomicU64,
-    /// Everything that was to expire by this time is gone.
+    /// Everything that expired by this time has been removed.
     swept: AtomicU64,
     evicted: AtomicU64,
 }
 
-/// What the cache is there to avoid.
+/// The work that the cache avoids.
 fn compute(key: u64, page: &mut Page) {
     for (at, word) in page.iter_mut().enumerate() {
         *word = key.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(at as u32);
@@ -78,7 +78,7 @@ impl Cache {
         let hit = self.pages.pin().get(&key).is_some_and(|entry| {
             assert!(entry.deadline.load(Ordering::Relaxed) > swept, "it has expired");
             if now % 4 == 0 {
-                thread::yield_now(); // it is used for a while
+                thread::yield_now(); // the page is used for a while
             }
             verify(key, &entry.page);
             entry.deadline.fetch_max(now + IDLE, Ordering::Relaxed);
@@ -98,7 +98,7 @@ impl Cache {
         }
         let Some(mut page) = local.alloc().or_else(|| {
             self.evict(&mut wheel);
-            self.pages.poll(); // what was removed comes back when no reader can hold it any more
+            self.pages.poll(); // a removed page comes back when no reader can hold it any more
             local.alloc()
         }) else {
             return; // not cached this time
@@ -111,7 +111,7 @@ impl Cache {
         assert!(old.expect("there is memory").is_none());
     }
 
-    /// Removes the page that nobody has looked at for longest.
+    /// Removes the page whose last access is the oldest.
     fn evict(&self, wheel: &mut Wheel<u64>) {
         let pages = self.pages.pin();
         let deadline = |entry: &Entry| entry.deadline.load(Ordering::Relaxed);
@@ -123,7 +123,8 @@ impl Cache {
         }
     }
 
-    /// Removes what has expired. A timer fires at the first deadline that its entry had: where that was moved, it is armed again.
+    /// Removes expired pages. A timer fires at the first deadline of its entry. If that has moved since, the timer is
+    /// armed again.
     fn expire(&self, wheel: &mut Wheel<u64>) {
         let now = self.now.load(Ordering::Relaxed);
         let pages = self.pages.pin();
@@ -154,7 +155,7 @@ fn a_cache_has_nothing_stale_and_gives_everything_back() {
                 let cache = &cache;
                 scope.spawn(move || {
                     let local = POOL.local().expect("not that many threads");
-                    // Some pages are popular, and there are more than memory has room for.
+                    // Some pages are popular, and there are more pages than the pool has room for.
                     let keys = (0..LOOKS).map(|look| (look * (thread + 1) % 397) * (look % 5) / 4);
                     keys.filter(|&key| cache.look(key, &local)).count() as u64
                 })
@@ -177,7 +178,7 @@ fn a_cache_has_nothing_stale_and_gives_everything_back() {
     let timers = cache.timers.lock().unwrap_or_else(PoisonError::into_inner).len();
     assert_eq!(cache.pages.len(), timers);
 
-    // Nobody looks any more.
+    // No page is accessed any more.
     cache.now.fetch_add(2 * IDLE, Ordering::Relaxed);
     cache.sweep();
     assert!(cache.pages.is_empty());

@@ -1,7 +1,7 @@
-//! A process that is refused membarrier, from the beginning or later on: it works on the fallback, or says why
-//! it cannot go on; in no case is anything freed too early.
+//! A process that is refused membarrier, from the beginning or later on. It works with the fallback, or says why it
+//! cannot go on. In no case is an object freed too early.
 //!
-//! Each test runs in a process of its own, under a seccomp filter.
+//! Each test runs in its own process, under a seccomp filter.
 
 #![cfg(not(any(loom, miri)))]
 
@@ -24,10 +24,10 @@ use stillpoint_multicast::{signals, Strategy};
 use census::{Census, Object};
 use child::in_child;
 
-/// A limit for waits that are expected to end at once: long enough for a machine that is busy elsewhere.
+/// A limit for waits that are expected to end at once. It is long enough for a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Lets the kernel refuse membarrier to this thread and those that it starts, with `errno`, from now on.
+/// From now on, the kernel refuses membarrier to this thread and to threads that it starts, with `errno`.
 fn refuse_membarrier(errno: i32) {
     refuse(libc::SYS_membarrier, errno);
 }
@@ -95,15 +95,15 @@ fn the_asymmetric_mode_is_refused_with_an_error_that_says_what_to_do() {
         assert_eq!(cause.raw_os_error(), libc::ENOSYS);
         let text = error.to_string();
         assert!(text.contains("seccomp") && text.contains("Mode::Symmetric"), "{text}");
-        assert!(text.contains("not implemented"), "the cause is told: {text}");
+        assert!(text.contains("not implemented"), "the cause is named: {text}");
         assert_eq!(asymmetric_supported(), Err(*cause));
         assert_eq!(fence::heavy(), Err(*cause));
         Domain::builder().fence(Mode::Symmetric).build().expect("as the error says");
     });
 }
 
-/// Whether membarrier can be refused later on: not on a system that has none. Says so then. To be asked before the test
-/// begins a process of its own, whose output is shown only when it fails.
+/// Whether membarrier can be refused later on: not on a system that has none, and then this says so. To be called
+/// before the test starts its child process, whose output is shown only when it fails.
 fn has_membarrier() -> bool {
     let answer = asymmetric_supported();
     answer.inspect_err(|error| skip::skipped(&format!("there is nothing to refuse: {error}"))).is_ok()
@@ -131,7 +131,7 @@ fn a_domain_that_is_refused_later_frees_nothing_and_says_why() {
 
         let fences = domain.stats().heavy_fences;
         let token = domain.start();
-        assert!(!domain.check(token), "no reader is active, but who knows what sits in a store buffer");
+        assert!(!domain.check(token), "no reader is active, but a store may still be in a store buffer");
         assert!(domain.check(before), "what was over stays over");
         let begun = Instant::now();
         for answer in [
@@ -157,11 +157,11 @@ fn a_domain_that_is_refused_later_frees_nothing_and_says_why() {
         assert!(text.contains("Operation not permitted") && text.contains("seccomp"), "{text}");
 
         let old = cell.replace(census.object()).expect("never empty");
-        let old = old.try_free().expect_err("nobody knows").try_into_box().expect_err("nobody knows");
+        let old = old.try_free().expect_err("there is no fence").try_into_box().expect_err("there is no fence");
         drop(old);
         assert_eq!((census.freed(), domain.stats().pending), (0, 2));
 
-        // Readers go on, and what was handed over is not lost.
+        // Readers go on, and retired objects are not lost.
         cell.protect(&reader).expect("never empty").verify();
         cell.load(&reader.pin()).expect("never empty").verify();
         drop((reader, reclaimer, domain));
@@ -234,7 +234,7 @@ fn a_background_reclaimer_that_is_refused_can_be_abandoned() {
             }
             handle.stop();
             thread::sleep(Duration::from_millis(5));
-            assert!(!run.is_finished(), "it may not free the object, nor forget it");
+            assert!(!run.is_finished(), "it may neither free the object nor forget it");
             handle.abandon();
             run.join().expect("nothing panics");
         });
@@ -244,8 +244,8 @@ fn a_background_reclaimer_that_is_refused_can_be_abandoned() {
     });
 }
 
-/// A reader leaves while a future waits for it; the future is polled when its waker says so, and not otherwise. Returns
-/// how often it was woken.
+/// A reader leaves while a future waits for it. The future is polled only when its waker was called. Returns how often
+/// that was.
 fn a_future_ends(domain: &Domain) -> usize {
     use std::future::Future;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -272,7 +272,7 @@ fn a_future_ends(domain: &Domain) -> usize {
             held.send(()).expect("the test waits for it");
             thread::sleep(Duration::from_millis(50));
             drop(guard);
-            // Its end would wake the future, too.
+            // The end of the thread would wake the future, too.
             thread::sleep(Duration::from_millis(50));
         });
         is_held.recv().expect("the thread runs");
@@ -289,7 +289,7 @@ fn a_future_ends(domain: &Domain) -> usize {
     wakes.1.load(Ordering::Relaxed)
 }
 
-const ASKS: &str = "without the fence it asks for further polls";
+const ASKS: &str = "without the fence the future asks for further polls";
 
 #[test]
 fn a_future_needs_no_membarrier() {
@@ -312,7 +312,7 @@ fn a_future_of_a_symmetric_domain_ends_when_membarrier_is_refused_later() {
     });
 }
 
-/// Also one that finds that another one has asked the reader before.
+/// This includes a future that finds a request to the reader by an earlier one.
 #[test]
 fn every_future_asks_for_further_polls_when_membarrier_is_refused() {
     use std::future::Future;
@@ -341,7 +341,8 @@ fn every_future_asks_for_further_polls_when_membarrier_is_refused() {
             assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
             assert!(wakes.0.load(Ordering::Relaxed) > 0, "{ASKS}");
         }
-        // And asks for more, as long as its request may not have been seen: not if this thread is preempted meanwhile.
+        // It asks again as long as the reader may not have seen its request. It does not if this thread is preempted
+        // meanwhile.
         let asks_again = || {
             let wakes = Arc::new(Count(AtomicUsize::new(0)));
             let waker = Waker::from(Arc::clone(&wakes));
@@ -374,7 +375,7 @@ fn a_future_of_an_asymmetric_domain_says_why_it_cannot_end() {
     });
 }
 
-/// Readers that pay nothing, without membarrier: the whole of what a domain does.
+/// Readers that pay nothing, without membarrier: everything that a domain does.
 #[test]
 fn a_process_that_is_refused_can_fence_by_signals() {
     in_child("a_process_that_is_refused_can_fence_by_signals", || {
@@ -423,7 +424,7 @@ fn a_reader_on_a_thread_that_blocks_the_signal_works() {
         let domain = Domain::builder()
             .fence(Mode::Provided(signals::PROVIDER))
             .build()
-            .expect("nobody handles the signal");
+            .expect("the signal has no handler");
         let census = Census::default();
         let cell = domain.cell(census.object());
         let mut reclaimer = eager(&domain);
@@ -440,7 +441,7 @@ fn a_reader_on_a_thread_that_blocks_the_signal_works() {
         object.verify();
         drop(object);
         assert_eq!(reclaimer.poll(), 1);
-        assert_eq!(domain.stats().heavy_fences, 1, "nobody relies on light fences");
+        assert_eq!(domain.stats().heavy_fences, 1, "no reader relies on light fences");
     });
 }
 
@@ -451,7 +452,7 @@ fn a_reader_that_blocks_the_signal_later_is_found_out() {
         let domain = Domain::builder()
             .fence(Mode::Provided(signals::PROVIDER))
             .build()
-            .expect("nobody handles the signal");
+            .expect("the signal has no handler");
         let (census, barrier) = (Census::default(), std::sync::Barrier::new(2));
         let cell = domain.cell(census.object());
         thread::scope(|scope| {
@@ -487,7 +488,7 @@ fn a_back_end_that_is_not_to_be_had_or_comes_too_late_is_refused() {
             panic!("it is refused")
         };
         assert_eq!((error.backend(), error.raw_os_error()), (Backend::Membarrier, libc::EPERM));
-        // Where the module is loaded as well, which is rare, it is the next one.
+        // In the rare case that the module is loaded, it comes next.
         let next = match Backend::Module.probe() {
             Ok(()) => Backend::Module,
             Err(error) => {
@@ -519,19 +520,19 @@ fn signals_that_the_program_handles_are_refused() {
             .expect_err("the program handles it");
         assert!(matches!(&error, BuildError::Asymmetric(cause) if cause.raw_os_error() == libc::EBUSY));
         assert!(error.to_string().contains("signals::choose"), "{error}");
-        signals::choose(libc::SIGUSR1).expect("nobody handles it");
+        signals::choose(libc::SIGUSR1).expect("it has no handler");
         Domain::builder().fence(Mode::Provided(signals::PROVIDER)).build().expect("another one is used");
     });
 }
 
-/// The kernel stops the writer from sending signals when a reader is there already.
+/// The kernel forbids the writer to send signals after a reader has registered.
 #[test]
 fn a_signal_that_cannot_be_sent_makes_the_fence_fail() {
     in_child("a_signal_that_cannot_be_sent_makes_the_fence_fail", || {
         let domain = Domain::builder()
             .fence(Mode::Provided(signals::PROVIDER))
             .build()
-            .expect("nobody handles the signal");
+            .expect("the signal has no handler");
         let (census, barrier) = (Census::default(), std::sync::Barrier::new(2));
         let cell = domain.cell(census.object());
         thread::scope(|scope| {
@@ -562,7 +563,8 @@ fn a_signal_that_cannot_be_sent_makes_the_fence_fail() {
     });
 }
 
-/// A receiver may not tell those who were delegated to it. The initiator may, and does: it waits for ever else.
+/// A receiver may not signal the threads that were delegated to it. The initiator may, and does. Otherwise it would
+/// wait for ever.
 #[test]
 fn an_initiator_makes_up_for_signals_that_its_receivers_may_not_send() {
     in_child("an_initiator_makes_up_for_signals_that_its_receivers_may_not_send", || {
@@ -572,7 +574,7 @@ fn an_initiator_makes_up_for_signals_that_its_receivers_may_not_send() {
         thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    let _member = signals::join().expect("nobody handles the signal");
+                    let _member = signals::join().expect("the signal has no handler");
                     refuse(libc::SYS_tgkill, libc::EPERM);
                     joined.wait();
                     joined.wait();

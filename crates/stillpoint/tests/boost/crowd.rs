@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet, Pid};
 use stillpoint::rcu::Domain;
 
-/// Threads that compute beside the reader.
+/// The number of threads that compute beside the reader.
 const HOGS: usize = 5;
 
-/// How a thread is scheduled: its policy, and on how many CPUs it may run.
+/// How a thread is scheduled: its policy, and the number of CPUs on which it may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Scheduling {
     pub(crate) policy: i32,
@@ -21,7 +21,7 @@ impl Scheduling {
     /// Of an ordinary thread in the crowd.
     pub(crate) const ORDINARY: Self = Self { policy: libc::SCHED_OTHER, cpus: 1 };
 
-    /// Of the thread with this id; 0 for the caller.
+    /// Of the thread with this id. 0 stands for the caller.
     pub(crate) fn of(tid: i32) -> Self {
         // SAFETY: no pointers are passed.
         let policy = unsafe { libc::sched_getscheduler(tid) } & !libc::SCHED_RESET_ON_FORK;
@@ -35,12 +35,12 @@ impl Scheduling {
     }
 }
 
-/// What the test and its reader share.
+/// Shared by the test and its reader.
 #[derive(Debug, Default)]
 pub(crate) struct Stage {
     /// The reader's thread id, once it is on its CPU.
     reader: AtomicI32,
-    /// To the reader: go on.
+    /// Tells the reader to go on.
     pub(crate) go_on: AtomicBool,
     end: AtomicBool,
 }

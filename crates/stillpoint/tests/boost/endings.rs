@@ -1,4 +1,4 @@
-//! However the boost ends, the thread is as it was.
+//! However the boost ends, the thread is scheduled as before.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use stillpoint::rcu::{Boost, Domain, Reclaimer};
 use super::crowd::{beside, Scheduling, Stage};
 use super::{domain, in_each_way, until};
 
-/// Calls `test` for each way to boost, with the id of a thread that reads on the CPU, and computes in one section until the
-/// end of the test.
+/// Calls `test` for each way to boost, with the id of a thread on the crowded CPU that stays in one section, computing,
+/// until the end of the test.
 fn beside_one_section(test: impl Fn(&Domain, i32, usize)) {
     let one_section = |domain: &Domain, stage: &Stage, _cpu: usize| {
         let reader = domain.reader();
@@ -52,7 +52,7 @@ fn it_ends_with_the_reclaimer_that_gave_it() {
     });
 }
 
-/// The first one has boosted as well, whose time was over.
+/// The other reclaimer has boosted as well, but its time was over.
 #[test]
 fn it_does_not_end_with_another_reclaimer() {
     beside_one_section(|domain, reader, cpu| {
@@ -75,7 +75,7 @@ fn it_ends_with_the_wait_that_gave_it() {
     });
 }
 
-/// The reader is dropped inside its section: the guard was forgotten.
+/// The reader is dropped inside its section, because the guard was forgotten.
 #[test]
 fn it_ends_with_the_reader() {
     in_each_way(|domain| {
@@ -118,7 +118,7 @@ fn what_the_thread_changes_itself_is_left_as_it_is() {
     );
 }
 
-/// Only the boosted thread itself is raised, not what it starts meanwhile.
+/// Only the boosted thread itself is raised, not the threads that it starts meanwhile.
 #[test]
 fn what_a_raised_thread_starts_is_ordinary() {
     let Some(domain) = domain(Boost::Realtime) else { return };
@@ -153,7 +153,7 @@ fn it_ends_in_the_child_of_a_fork() {
                 let reader = domain.reader();
                 let _guard = reader.pin();
                 stage.until_boosted(cpu);
-                // SAFETY: the child makes system calls alone, but for the library's, which takes no locks.
+                // SAFETY: the child makes only system calls, and calls of the library that take no locks.
                 let child = unsafe { libc::fork() };
                 if child == 0 {
                     // SAFETY: this is the only thread of the child, and it has borrowed nothing from the others.
@@ -165,7 +165,7 @@ fn it_ends_in_the_child_of_a_fork() {
                 let mut status = 0;
                 // SAFETY: `status` is alive for the call.
                 assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-                assert_eq!(status, 0, "the child was left as its parent was");
+                assert_eq!(status, 0, "the child stayed boosted like its parent");
             },
             |domain, _, _| drop(boost(domain)),
         );

@@ -1,4 +1,4 @@
-//! Who is boosted, and who is not.
+//! Which readers are boosted, and which are not.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -122,7 +122,7 @@ fn nobody_is_boosted_before_the_threshold() {
     assert_eq!(patient.stats().boosted, 0);
 }
 
-/// In the domain of one reader, the other one is not touched.
+/// Writers do not wait for a protected load, so its thread is never boosted.
 #[test]
 fn protected_loads_need_no_boost() {
     let Some(domain) = domain(Boost::Migrate) else { return };
@@ -144,7 +144,7 @@ fn protected_loads_need_no_boost() {
     assert_eq!(domain.stats().boosted, 0);
 }
 
-/// Two domains boost the same thread, and neither takes the other's doing for what is to be restored.
+/// Two domains boost the same thread, and neither takes the other's change for the state to restore.
 #[test]
 fn a_thread_may_be_boosted_in_two_domains() {
     in_each_way(|first| {

@@ -1,4 +1,4 @@
-//! Boosts of preempted readers: they come, and leave no trace.
+//! Boosts of preempted readers: they happen, and leave no trace.
 //!
 //! Readers that wait for a CPU are made by pinning them to one CPU together with threads that compute.
 
@@ -20,10 +20,10 @@ use stillpoint::rcu::{Boost, BuildError, Domain};
 
 use skip::skipped;
 
-/// For whatever must happen in the end.
+/// The limit for everything that must happen eventually.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A domain that boosts in this way, and has no patience; `None`, said aloud, where this process may not.
+/// A domain that boosts in this way, and at once. If this process may not boost so, says that, and returns `None`.
 fn domain(boost: Boost) -> Option<Domain> {
     match Domain::builder().boost(boost).boost_after(Duration::ZERO).build() {
         Ok(domain) => Some(domain),

@@ -26,7 +26,8 @@ fn the_error_names_what_is_missing() {
     });
 }
 
-/// The domain was built with the right, and its booster has lost it since: readers are waited for, and the refusal counted.
+/// The domain was built with the right, and its booster has lost it since. Writers wait for readers, and the refusal is
+/// counted.
 #[test]
 fn a_right_that_is_lost_later_is_counted() {
     in_child("refused::a_right_that_is_lost_later_is_counted", || {

@@ -1,4 +1,4 @@
-//! A boost comes soon: that is all it is for.
+//! A boost shortens the wait, which is its whole purpose.
 
 use std::sync::Mutex;
 use std::thread;
@@ -36,8 +36,8 @@ fn mean_wait(domain: &Domain) -> Option<Duration> {
     mean.into_inner().unwrap()
 }
 
-/// A booster that is itself held up, by a reader which was preempted on its way out of a boost, for one, waits as long as one
-/// that boosts nobody. Both are measured here, on the same crowd.
+/// A booster can be delayed itself, for example by a reader that was preempted on its way out of a boost. Then it waits
+/// as long as without boosts. So both waits are measured here, beside the same crowd.
 #[test]
 fn readers_that_take_turns_are_waited_for_a_fraction_of_their_turn() {
     for boost in [Boost::Realtime, Boost::Migrate] {

@@ -1,4 +1,4 @@
-//! Handles of a domain of their own, dropped in any order: whichever is the last, nothing is left.
+//! Handles of a separate domain, dropped in any order. Whichever is the last, no object is left.
 
 use std::any::Any;
 use std::future::Future;
@@ -17,7 +17,7 @@ pub(crate) fn in_any_order(world: &World, random: &mut Random) {
     while !chest.is_empty() {
         drop(chest.swap_remove(random.below(chest.len())));
     }
-    assert_eq!(census.alive(), 0, "the domain is gone, and not all of its objects");
+    assert_eq!(census.alive(), 0, "the domain was dropped, but not all of its objects");
 }
 
 fn filled(world: &World, census: &Census, random: &mut Random) -> Vec<Box<dyn Any>> {
@@ -51,7 +51,7 @@ fn filled(world: &World, census: &Census, random: &mut Random) -> Vec<Box<dyn An
                     domain.reclaimer_builder().max_pending(2).when_full(WhenFull::Reclaim).build();
                 for _ in 0..random.below(4) {
                     let cell = RcuCell::new_in(&domain, census.object());
-                    // What it does not take is left to the domain.
+                    // An object that it does not take is left to the domain.
                     let _ = reclaimer.retire(cell.take().expect("it is full"));
                 }
                 Box::new(reclaimer)

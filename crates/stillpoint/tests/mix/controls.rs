@@ -1,16 +1,16 @@
-//! What this test is there to find, it finds: broken variants of the protocols, each in a process of its own, since reading
-//! what was freed may end in any way.
+//! The test finds the errors that it is made for: broken variants of the protocols. Each variant runs in its own
+//! process, since reading freed memory may end in any way.
 
 use std::process::{Command, Stdio};
 
 const TEST: &str = "whatever_is_done_in_whatever_order_nothing_is_freed_too_early_or_twice_or_never";
-/// Those that do not depend on how the machine orders its memory.
+/// The variants that fail on any machine, however it orders memory accesses.
 const VARIANTS: &[&str] = &["nested-leave", "ignore-regions", "ignore-hazards"];
 const ROUNDS: &str = "200";
 
 #[test]
 fn broken_variants_are_caught() {
-    let program = std::env::current_exe().expect("a process knows its program");
+    let program = std::env::current_exe().expect("a process can find its program");
     for variant in VARIANTS {
         let status = Command::new(&program)
             .args([TEST, "--exact"])

@@ -1,4 +1,4 @@
-//! What one thread of a round owns, and does as a writer.
+//! What one thread of a round owns, and what it does as a writer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use crate::census::Object;
 use crate::random::Random;
 use crate::world::{Node, Pooled, World, CELLS, KEYS, SLOTS};
 
-/// Every wait has this limit: the thread may be in its own way.
+/// Every wait has this limit: the thread may be waiting for itself.
 const SHORT: Duration = Duration::from_micros(100);
 const MANY: usize = 6;
 
@@ -37,7 +37,7 @@ impl Hands {
         }
     }
 
-    /// One thing that a writer does, and that does not wait for long, whatever the thread holds.
+    /// One action of a writer, which does not wait for long, whatever the thread holds.
     pub(crate) fn write(&mut self, world: &World, random: &mut Random) {
         match random.below(16) {
             0..3 => {
@@ -59,7 +59,7 @@ impl Hands {
             9..12 => self.reclaim(world, random),
             12 | 13 => self.await_grace(world, random),
             14 => {
-                // Not the domain itself: what waits in it would keep it alive.
+                // Not the domain itself: an object that waits in it would keep it alive.
                 let cell = RcuCell::new_in(&world.domain, world.census.object());
                 let object = world.census.object();
                 let retires_in_turn = move || drop(cell.replace(object));
@@ -77,7 +77,7 @@ impl Hands {
         }
     }
 
-    /// What no reclaimer takes waits for another try: readers may hold it.
+    /// Objects that no reclaimer takes are kept for another try, since readers may hold them.
     fn retire_pooled(&mut self, world: &World, random: &mut Random) {
         if let Some(old) = world.relink(random.below(4) > 0) {
             old.verify();
@@ -110,7 +110,7 @@ impl Hands {
     fn reclaim(&mut self, world: &World, random: &mut Random) {
         match random.below(8) {
             0 if !self.reclaimers.is_empty() => {
-                // What it holds is left to the domain.
+                // Its objects are left to the domain.
                 drop(self.reclaimers.swap_remove(random.below(self.reclaimers.len())));
             }
             1 => self.nodes.truncate(random.below(4)),
@@ -169,7 +169,7 @@ impl Hands {
     }
 }
 
-/// An object that was unlinked goes one of the ways that there are.
+/// Disposes of an unlinked object in one of the possible ways.
 fn put_away<T: Send + Sync + 'static>(
     old: Retired<T>,
     held: &mut Vec<Retired<T>>,

@@ -1,9 +1,11 @@
-//! Everything that safe code may do, at random: guards, protected loads, QSBR readers, nested cells, limits, futures, background
-//! reclaimers, tables, pools, and handles that are dropped in any order. Objects are verified whenever they are looked at, and
-//! counted when they are freed. It is for AddressSanitizer and Miri, which see what the counts do not.
+//! Everything that safe code may do, at random: guards, protected loads, QSBR readers, nested cells, limits, futures,
+//! background reclaimers, tables, pools, and handles that are dropped in any order. Objects are verified at each
+//! access, and counted when they are freed. AddressSanitizer and Miri, which run this test as well, see errors that the
+//! counts do not.
 //!
-//! A round is made from its seed. One with a single thread is repeated exactly; with several, each thread repeats its part.
-//! `STILLPOINT_MIX_SEED=7` runs the round with this seed, `STILLPOINT_MIX_ROUNDS=5000` the seeds from 1 to 5000.
+//! A round is made from its seed. A round with a single thread is repeated exactly. With several threads, each one
+//! repeats its part. `STILLPOINT_MIX_SEED=7` runs the round with this seed, and `STILLPOINT_MIX_ROUNDS=5000` runs the
+//! seeds from 1 to 5000.
 
 #![cfg(not(loom))]
 
@@ -32,10 +34,10 @@ use random::Random;
 use world::World;
 
 const ROUNDS: u64 = if cfg!(miri) { 3 } else { 30 };
-/// What a thread does in a round.
+/// The number of sessions of a thread in a round.
 const SESSIONS: usize = if cfg!(miri) { 1 } else { 12 };
 
-/// Says which round it was.
+/// Names the round if the test panics.
 struct Round(u64);
 
 impl Drop for Round {
@@ -46,7 +48,7 @@ impl Drop for Round {
     }
 }
 
-/// Also when the test passes, as the sanitizer ends the program without a word of this one.
+/// Prints even if the test passes: a sanitizer ends the program without any output of the test.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "mix: {text}");
 }
@@ -81,7 +83,7 @@ fn round(seed: u64, mode: stillpoint::fence::Mode) {
         let world = &world;
         let background = world.domain.background_builder().max_pending(1 + random.below(100)).build();
         let handles: Vec<_> = (0..threads + 2).map(|_| background.retire_handle()).collect();
-        // Without a thread that runs it, it is full at once, or dropped in the midst of it all.
+        // Without a thread that runs it, it is soon full, or it is dropped during the round.
         let running = random.below(3) > 0;
         let mut rest = Some(background);
         if running {

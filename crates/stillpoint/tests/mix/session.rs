@@ -1,4 +1,4 @@
-//! What one thread of a round does as a reader, and as a writer in between.
+//! What one thread of a round does as a reader, with writes in between.
 
 use std::sync::atomic::Ordering;
 
@@ -10,9 +10,9 @@ use crate::hands::Hands;
 use crate::random::Random;
 use crate::world::{Node, World, CELLS, KEYS, SLOTS};
 
-/// Readers within regions of readers of the same thread.
+/// How deeply regions of the same thread are nested.
 const DEPTH: usize = if cfg!(miri) { 1 } else { 2 };
-/// What is done within one of them.
+/// The number of actions within one region.
 const LENGTH: usize = if cfg!(miri) { 8 } else { 30 };
 
 pub(crate) fn any(world: &World, hands: &mut Hands, random: &mut Random, depth: usize) {
@@ -28,7 +28,7 @@ pub(crate) fn any(world: &World, hands: &mut Hands, random: &mut Random, depth: 
     }
 }
 
-/// Guards and protected loads, let go of in any order, with anything in between.
+/// Guards and protected loads, dropped in any order, with anything in between.
 fn sections(world: &World, hands: &mut Hands, random: &mut Random, depth: usize) {
     let mut reader = world.domain.reader();
     let mut guards: Vec<Guard<'_>> = Vec::new();
@@ -47,7 +47,7 @@ fn sections(world: &World, hands: &mut Hands, random: &mut Random, depth: usize)
                 looks(world, guard, random, |random| any(world, hands, random, depth + 1));
             }
             7 if !nodes.is_empty() => {
-                // The parent is protected, and its cell with it.
+                // The parent is protected, and so is its cell.
                 let parent = &nodes[random.below(nodes.len())];
                 let child = parent.next.protect(&reader);
                 hands.write(world, random);
@@ -73,7 +73,7 @@ fn sections(world: &World, hands: &mut Hands, random: &mut Random, depth: usize)
     looks_up(world, &mut reader, hands, random);
 }
 
-/// Loads everything that there is, does something else, and looks whether it is all there still.
+/// Loads everything, does something else, and verifies that everything is still alive.
 fn looks<R: Region>(world: &World, region: &R, random: &mut Random, meanwhile: impl FnOnce(&mut Random)) {
     let node = world.cells[random.below(CELLS)].load(region);
     let child = node.and_then(|node| node.next.load(region));
@@ -84,8 +84,7 @@ fn looks<R: Region>(world: &World, region: &R, random: &mut Random, meanwhile: i
         0 => table.iter().map(|(_, object)| object).collect(),
         _ => Vec::new(),
     };
-    // SAFETY: what is unlinked is retired to the domain of this region.
-    // Acquire: pairs with the swap in `relink`.
+    // SAFETY: unlinked objects are retired to the domain of this region. Acquire: pairs with the swap in `relink`.
     let pooled = unsafe { world.pooled.load(Ordering::Acquire).as_ref() };
     meanwhile(random);
     node.into_iter().chain(child).for_each(|node| node.object.verify());
@@ -109,7 +108,7 @@ fn looks_up(world: &World, reader: &mut stillpoint::rcu::Reader, hands: &mut Han
     }
 }
 
-/// Regions without a guard, which end with a report or offline.
+/// Regions without a guard, which end with a report or by going offline.
 fn reports(world: &World, hands: &mut Hands, random: &mut Random, depth: usize) {
     let mut reader = world.domain.qsbr_reader();
     for _ in 0..random.below(LENGTH / 3) {

@@ -1,4 +1,4 @@
-//! What all threads of a round share.
+//! Shared by all threads of a round.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -21,7 +21,7 @@ pub(crate) struct Node {
     pub(crate) next: RcuCell<Node>,
 }
 
-/// An object of the pool: linked, or handed out and not linked yet.
+/// An object of the pool: linked, or allocated and not linked yet.
 pub(crate) struct Pooled(AtomicU64);
 
 const LINKED: u64 = 7;
@@ -29,8 +29,8 @@ const FRESH: u64 = 13;
 
 impl Pooled {
     pub(crate) fn verify(&self) {
-        // Relaxed: only the pool's `reset` would write anything else, and not while it is read.
-        assert_eq!(self.0.load(Ordering::Relaxed), LINKED, "handed out again while it is read");
+        // Relaxed: only the pool's `reset` writes another value, and must not while the object is read.
+        assert_eq!(self.0.load(Ordering::Relaxed), LINKED, "allocated again while it is read");
     }
 }
 
@@ -71,7 +71,7 @@ impl World {
         node(&self.domain, &self.census, random)
     }
 
-    /// Links another object of the pool, and returns the one that was linked.
+    /// Links another object of the pool, or none, and returns the one that was linked.
     pub(crate) fn relink(&self, link: bool) -> Option<stillpoint::pool::Obj<'_, Pooled>> {
         let new = match self.pool.local() {
             Ok(local) if link => local.alloc().map(|mut object| {
@@ -87,7 +87,7 @@ impl World {
     }
 }
 
-/// Now and then one with others in it.
+/// Now and then a node with others in it.
 fn node(domain: &Domain, census: &Census, random: &mut Random) -> Node {
     let next = if random.below(3) == 0 {
         RcuCell::new_in(domain, node(domain, census, random))

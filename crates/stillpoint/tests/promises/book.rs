@@ -1,4 +1,4 @@
-//! Every page is in the book, every link leads somewhere, and every program of it is compiled.
+//! Every page is in the book, every link leads somewhere, and every program in it is compiled.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,7 +33,7 @@ fn prose(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What is shown, and where it leads.
+/// The text of each link, and its target.
 fn links(text: &str) -> Vec<(String, String)> {
     let text = prose(text);
     let of = |(at, _): (usize, &str)| {
@@ -44,7 +44,7 @@ fn links(text: &str) -> Vec<(String, String)> {
     text.match_indices("](").map(of).collect()
 }
 
-/// The name of a heading in links.
+/// The anchor of a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|&c| c.is_alphanumeric() || " -_".contains(c));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
@@ -55,7 +55,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     prose(text).lines().filter_map(of).collect()
 }
 
-/// Why a link of `page` leads nowhere.
+/// Why a link of `page` leads nowhere, if it does.
 fn wrong(page: &Path, shown: &str, target: &str) -> Option<&'static str> {
     if target.starts_with("https://") {
         return None;
@@ -69,7 +69,7 @@ fn wrong(page: &Path, shown: &str, target: &str) -> Option<&'static str> {
     if !heading.is_empty() && !anchors(&read(&file)).contains(heading) {
         return Some("there is no such heading");
     }
-    // A test, by its name; what names its own file is none.
+    // Whether the link is named after a test. One that names its own file is not.
     let name = shown.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')).unwrap_or_default();
     let is_function = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
     let is_source = file.extension().is_some_and(|extension| extension == "rs");
@@ -87,7 +87,7 @@ fn every_page_is_in_the_summary_once() {
     there.retain(|page| *page != summary);
     listed.sort();
     there.sort();
-    assert!(there.len() > 20, "the pages are not where they were: {there:?}");
+    assert!(there.len() > 20, "the pages have moved: {there:?}");
     assert_eq!(listed, there);
 }
 
@@ -104,11 +104,11 @@ fn every_link_leads_somewhere() {
             wrongs.extend(why.map(|why| format!("{}: {target}: {why} ({shown})", page.display())));
         }
     }
-    assert!(count > 300, "links are not found as they are written: {count}");
+    assert!(count > 300, "this test does not find links as they are written now: {count}");
     assert!(wrongs.is_empty(), "{wrongs:#?}");
 }
 
-/// Either by the documentation of the library, or by that of the crate that a page is about.
+/// It is compiled with the documentation of the library, or of the crate that the page is about.
 #[test]
 fn every_program_in_rust_is_compiled() {
     let crates =
@@ -124,7 +124,7 @@ fn every_program_in_rust_is_compiled() {
             assert!(names.iter().any(|name| sources.contains(name)), "{stem}.md is in no src/lib.rs");
         }
     }
-    assert!(with_programs > 10, "programs are not found as they are written: {with_programs}");
+    assert!(with_programs > 10, "this test does not find programs as they are written now: {with_programs}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Nobody adds a public type, a parameter, or a row, without the rest.
+//! Public types and parameters and the rows about them are complete: none is added without the others.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use super::rows::{DropCheck, Variance};
 use super::{generic, plain};
 
-/// Public in a private module, and unavailable outside.
+/// Public in a private module, so not available outside.
 pub(crate) const PRIVATE: &[&str] = &["rcu::Core"];
 
-/// Not sized, and without values.
+/// Unsized, and without values.
 const WITHOUT_VALUES: &[&str] = &["rcu::InArc"];
 
 pub(crate) fn folder(name: &str) -> PathBuf {
@@ -51,7 +51,8 @@ fn parameters(rest: &str) -> Vec<String> {
     names.iter().map(name).filter(|name| !name.is_empty()).collect()
 }
 
-/// The public types of the library, of the crate that multicasts, and of that with structures, with their parameters, as the sources declare them.
+/// The public types of the library and of the crates `multicast` and `structures`, with their parameters, as the
+/// sources declare them.
 fn declared() -> BTreeSet<(String, Option<String>)> {
     let mut declared = BTreeSet::new();
     let sources = folder("src");
@@ -59,7 +60,7 @@ fn declared() -> BTreeSet<(String, Option<String>)> {
     let of_others = others.iter().flat_map(|(_, folder)| files(folder));
     for file in files(&sources).into_iter().chain(of_others) {
         let module = match file.strip_prefix(&sources) {
-            // Its nodes are in the engine.
+            // Its nodes are part of the engine.
             Ok(file) if file.starts_with("rcu/raw") || file.ends_with("callbacks/node.rs") => "raw".into(),
             Ok(file) => file.iter().next().expect("it has a name").to_string_lossy(),
             Err(_) => {
@@ -98,7 +99,7 @@ fn each_public_type_and_parameter_has_a_row() {
     let unknown: Vec<_> = rows.difference(&declared).collect();
     assert!(declared.len() > 100, "the sources are not read as they are written: {declared:?}");
     assert!(without.is_empty(), "without a row in tests/promises: {without:#?}");
-    assert!(unknown.is_empty(), "rows for what the library does not have: {unknown:#?}");
+    assert!(unknown.is_empty(), "rows for types that the library does not have: {unknown:#?}");
 }
 
 /// Public traits and aliases.
@@ -112,7 +113,7 @@ fn nouns(glossary: &str, section: &str) -> BTreeSet<String> {
     first_cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
 }
 
-/// One sentence each. And `rcu` stays small enough to be learnt.
+/// Each type has one sentence there. And `rcu` stays small enough to learn.
 #[test]
 fn each_public_type_is_in_the_glossary() {
     let glossary = fs::read_to_string(folder("../../docs/design/glossary.md")).expect("it is there");
@@ -132,10 +133,10 @@ fn each_public_type_is_in_the_glossary() {
     }
     let all = ["rcu", "rcu, the core of the engine", "rcu, around the core"]
         .map(|part| nouns(&glossary, part).len());
-    assert!(all.iter().sum::<usize>() <= 75, "{all:?} nouns are more than anybody learns");
+    assert!(all.iter().sum::<usize>() <= 75, "{all:?} nouns are too many to learn");
 }
 
-/// The functions of the programs in `compile_fail` with this beginning that the compiler finds an error in.
+/// The functions in which the compiler finds an error, in those programs in `compile_fail` whose names begin like this.
 fn refused(beginning: &str) -> BTreeSet<String> {
     let mut refused = BTreeSet::new();
     for program in files(&folder("tests/compile_fail")) {
@@ -158,8 +159,8 @@ fn refused(beginning: &str) -> BTreeSet<String> {
     refused
 }
 
-/// That nothing may be put in the place of an invariant parameter, and what must be alive at the end, is shown by programs
-/// that do not compile: one function for each row, each refused for itself.
+/// Programs that do not compile show that an invariant parameter cannot be replaced, and what must be alive at the end.
+/// They have one function for each row, and the compiler refuses each one separately.
 #[test]
 fn what_must_not_compile_is_tried_for_each_row() {
     let (shortened, lengthened) = (refused("shorten_"), refused("lengthen_"));

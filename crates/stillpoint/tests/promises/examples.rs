@@ -1,21 +1,21 @@
-//! Every public function and type is in an example that runs, or says that it is as one that is.
+//! Every public function and type is in an example that runs, or refers to one that is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use super::complete::{files, folder, PRIVATE};
 
-/// Those that are in none, and how many they were last: the list may only become shorter.
+/// Items that are in no example, and how many there were last: the list may only become shorter.
 const WITHOUT: &str = include_str!("without_examples.txt");
 const WERE: usize = 144;
 
 /// A public item, as the sources declare it.
 struct Item {
     module: String,
-    /// The type whose function it is; empty for types and functions of the module.
+    /// The type that has the function. Empty for types, and for functions of the module.
     owner: String,
     name: String,
-    /// What its documentation says.
+    /// Its documentation.
     text: String,
 }
 
@@ -29,7 +29,7 @@ impl Item {
         self.name.starts_with(char::is_uppercase)
     }
 
-    /// Whether these programs use it, which are those of its type or module (`is_near`), or others of the module.
+    /// Whether these programs use it. They are those of its type or module (`is_near`), or others of the module.
     fn is_in(&self, code: &str, is_near: bool) -> bool {
         if self.owner.is_empty() {
             return has_word(code, &self.name);
@@ -39,7 +39,7 @@ impl Item {
         has_word(code, &with_type) || (is_near && without.iter().any(|name| has_word(code, name)))
     }
 
-    /// What it is as, or by what it is made, as the first paragraph of its documentation says: "As [`Type::name`](...)".
+    /// The items that the first paragraph of its documentation refers to: "As [`Type::name`](...)".
     fn twins(&self) -> impl Iterator<Item = &str> {
         let paragraph = self.text.split("\n\n").next().unwrap_or_default();
         ["As [`", " as [`", "See [`", " see [`", "ade by [`"].into_iter().flat_map(move |before| {
@@ -53,7 +53,7 @@ fn is_of_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// Whether `word` stands in `code`, and not as a part of another one.
+/// Whether `code` contains `word` as a whole word.
 fn has_word(code: &str, word: &str) -> bool {
     code.match_indices(word).any(|(at, _)| {
         let (before, after) = (&code[..at], &code[at + word.len()..]);
@@ -62,7 +62,7 @@ fn has_word(code: &str, word: &str) -> bool {
     })
 }
 
-/// The lines of the programs in a text: of those that compile.
+/// The lines of those programs in a text that compile.
 fn code(text: &str) -> String {
     let (mut code, mut is_within, mut compiles) = (String::new(), false, false);
     for line in text.lines() {
@@ -79,7 +79,7 @@ fn code(text: &str) -> String {
     code
 }
 
-/// The type that an `impl` is for, in the line with which it begins.
+/// The type that an `impl` is for, from its first line.
 fn type_of(header: &str) -> &str {
     let mut depth = 0;
     let end_of_list = header.char_indices().find(|&(_, character)| {
@@ -92,7 +92,7 @@ fn type_of(header: &str) -> &str {
     &rest[..rest.find(|character| !is_of_word(character)).unwrap_or(rest.len())]
 }
 
-/// The name of what a line declares, if that is public.
+/// The name of the public item that a line declares.
 fn declared(line: &str) -> Option<&str> {
     let trimmed = line.trim_start();
     let mut rest = trimmed.strip_prefix("pub ")?;
@@ -100,13 +100,13 @@ fn declared(line: &str) -> Option<&str> {
         rest = rest.strip_prefix(word).unwrap_or(rest);
     }
     let types = ["struct ", "enum ", "trait "].iter().find_map(|keyword| rest.strip_prefix(keyword));
-    // What is further in is of a private module.
+    // Indented types belong to a private module.
     let rest = types.filter(|_| trimmed.len() == line.len()).or_else(|| rest.strip_prefix("fn "))?;
     Some(&rest[..rest.find(|character| !is_of_word(character))?])
 }
 
-/// The public items of the library, and the programs in the documentation of each module and type. Of a function that is
-/// there twice, for two sets of features, either will do.
+/// The public items of the library, and the programs in the documentation of each module and type. If a function is
+/// there twice, for two sets of features, either one will do.
 fn items() -> (Vec<Item>, BTreeMap<String, String>) {
     let sources = folder("src");
     let mut items: BTreeMap<String, Item> = BTreeMap::new();
@@ -163,7 +163,7 @@ fn each_public_item_is_in_an_example_or_as_one_that_is() {
             .filter(|(of, _)| **of == item.module || of.starts_with(&format!("{}::", item.module)));
         !code(&item.text).is_empty()
             || item.text.contains("[example]")
-            // A function of the type has one.
+            // A function of the type has an example.
             || (item.is_type() && programs.get(&own_type).is_some_and(|code| !code.is_empty()))
             || of_module.any(|(of, code)| item.is_in(code, *of == item.module || *of == own_type))
     };
@@ -175,6 +175,6 @@ fn each_public_item_is_in_an_example_or_as_one_that_is() {
     let new: Vec<_> = without.difference(&listed).collect();
     let old: Vec<_> = listed.difference(&without).collect();
     assert!(new.is_empty(), "{} in no example: {new:#?}", new.len());
-    assert!(old.is_empty(), "in an example now, or gone; take them off the list: {old:#?}");
+    assert!(old.is_empty(), "in an example now, or removed; take them off the list: {old:#?}");
     assert_eq!(listed.len(), WERE, "the list may only become shorter, and this number with it");
 }

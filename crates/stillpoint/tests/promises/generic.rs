@@ -6,7 +6,7 @@ use stillpoint_structures as structures;
 
 use super::rows::Row;
 
-/// Where a type has several parameters, the others are plain ones in its row.
+/// In each row, the other parameters of the type are plain.
 #[rustfmt::skip]
 pub(crate) fn table() -> Vec<Row> {
     rows! {

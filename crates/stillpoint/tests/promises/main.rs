@@ -1,5 +1,6 @@
-//! What a public type promises beside its methods: its variance, who may send and share it, whether it may be used after a
-//! panic, and what must be alive when it is dropped. Each of these changes with a private field, and nothing else says so.
+//! What a public type promises besides its methods: its variance, whether it can be sent to and shared with other
+//! threads, whether it can be used after a panic, and what must be alive when it is dropped. A private field can change
+//! each of these, and only these tests would show it.
 
 #![cfg(not(any(loom, miri)))]
 

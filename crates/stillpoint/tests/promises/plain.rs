@@ -1,4 +1,4 @@
-//! Types without parameters: who may be sent, shared, and used after a panic.
+//! Types without parameters: which may be sent, shared, and used after a panic.
 
 use stillpoint::rcu::raw;
 use stillpoint::{fence, pool, rcu, table as tables, timer};

@@ -1,9 +1,9 @@
-//! What a row of the tables says, and how it is asserted.
+//! The rows of the tables, and how they are checked.
 
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
 
-/// Whether a type has a trait, as an expression. The type is a concrete one.
+/// Whether a concrete type has a trait, as an expression.
 macro_rules! has {
     ($type:ty: $trait:path) => {{
         #[allow(dead_code, reason = "not of a type with the trait")]
@@ -15,7 +15,7 @@ macro_rules! has {
         struct Ask<T: ?Sized>(std::marker::PhantomData<T>);
         #[allow(dead_code, reason = "not of a type without the trait")]
         impl<T: ?Sized + $trait> Ask<T> {
-            // An inherent constant goes before that of the trait.
+            // An inherent constant takes precedence over that of the trait.
             const HAS: bool = true;
         }
         <Ask<$type>>::HAS
@@ -55,7 +55,7 @@ pub(crate) enum When {
 }
 
 impl When {
-    /// Whether a type has the trait if its parameter has these.
+    /// Whether the type has the trait if its parameter has these traits.
     fn holds(self, parameter: Traits) -> bool {
         match self {
             Self::Always => true,
@@ -69,25 +69,25 @@ impl When {
     }
 }
 
-/// What may be put in the place of a longer lifetime, or of a subtype, in the parameter.
+/// What may replace a longer lifetime, or a subtype, as the parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Variance {
-    /// A shorter lifetime, a supertype: a function in the row does it.
+    /// A shorter lifetime, or a supertype: a function in the row does this.
     Covariant,
-    /// A longer lifetime, a subtype: a function in the row does it.
+    /// A longer lifetime, or a subtype: a function in the row does this.
     Contravariant,
-    /// Nothing: `compile_fail/shorten_invariant.rs` and `compile_fail/lengthen_invariant.rs` try.
+    /// Nothing: `compile_fail/shorten_invariant.rs` and `compile_fail/lengthen_invariant.rs` try it.
     Invariant,
 }
 
 /// What must be alive when a value is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DropCheck {
-    /// What the parameter borrows from: `compile_fail/dropped_after_borrow.rs` tries.
+    /// What the parameter borrows from: `compile_fail/dropped_after_borrow.rs` tries to drop it first.
     Alive,
-    /// The value does nothing at its end: a function in the row drops it later.
+    /// Nothing: a function in the row drops the value later.
     MayDangle,
-    /// As for the lifetime of the type, which the parameter outlives.
+    /// The same as for the type's lifetime, which the parameter outlives.
     AsLifetime,
     /// The parameter has no borrows (`T: 'static`).
     Static,
@@ -96,13 +96,13 @@ pub(crate) enum DropCheck {
 /// One parameter of a type.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// With its module.
+    /// The type's name, with its module.
     pub(crate) name: &'static str,
     pub(crate) parameter: &'static str,
     pub(crate) variance: Variance,
     pub(crate) drop_check: DropCheck,
     pub(crate) expected: [When; 4],
-    /// For each type that the parameter may be: its traits, and those of the whole.
+    /// For each type that was tried as the parameter: its traits, and those of the type with it.
     pub(crate) found: Vec<(&'static str, Traits, Traits)>,
 }
 
@@ -113,7 +113,7 @@ impl Row {
         name.to_lowercase()
     }
 
-    /// What is found to be otherwise than the row says.
+    /// The differences between the row and the type.
     pub(crate) fn differences(&self) -> Vec<String> {
         let mut differences = Vec::new();
         for (of, parameter, whole) in &self.found {
@@ -144,7 +144,7 @@ unsafe impl Sync for NotSend {}
 impl std::panic::UnwindSafe for NotSend {}
 impl std::panic::RefUnwindSafe for NotSend {}
 impl std::panic::RefUnwindSafe for NotSync {}
-// SAFETY: nobody touches what it holds.
+// SAFETY: its field is never accessed.
 unsafe impl Sync for NotRefUnwindSafe {}
 
 #[test]
@@ -157,7 +157,7 @@ fn each_probe_lacks_one_trait() {
     assert_eq!(traits!(NotRefUnwindSafe), Traits { ref_unwind_safe: false, ..all });
 }
 
-/// The types that a parameter may be, by its bounds: `any`, `send`, or `send_sync`.
+/// The types that are tried as a parameter, by its bounds: `any`, `send`, or `send_sync`.
 macro_rules! found {
     (any, $of:ident) => {
         found!($of, Plain, NotSend, NotSync, NotUnwindSafe, NotRefUnwindSafe)
@@ -177,7 +177,8 @@ macro_rules! found {
     };
 }
 
-/// That a parameter is covariant, and may dangle, by functions that compile; what must not compile is in `compile_fail`.
+/// Functions that compile only if the parameter is covariant, or may dangle. Code that must not compile is in
+/// `compile_fail`.
 macro_rules! compiles {
     (type, Covariant, $of:ident) => {
         #[allow(dead_code, reason = "that it compiles is all")]

@@ -13,7 +13,7 @@ static ALLOCATOR: Counting = Counting;
 // SAFETY: passes everything on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // Relaxed: a count, read when the threads are joined.
+        // Relaxed: a count, which is read after the threads were joined.
         ALLOCATED.fetch_add(layout.size() as isize, Ordering::Relaxed);
         // SAFETY: the caller's promise.
         unsafe { System.alloc(layout) }
@@ -26,7 +26,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Bytes that are allocated.
+/// The number of bytes that are allocated now.
 pub(crate) fn allocated() -> isize {
     ALLOCATED.load(Ordering::Relaxed)
 }

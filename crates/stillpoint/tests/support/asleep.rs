@@ -11,7 +11,7 @@ pub(crate) fn wait_until_asleep(thread: libc::pid_t) {
     }
 }
 
-/// The calling thread, as [`wait_until_asleep`] has it.
+/// The calling thread's id, for [`wait_until_asleep`].
 pub(crate) fn own() -> libc::pid_t {
     // SAFETY: `gettid` has no preconditions.
     unsafe { libc::gettid() }

@@ -1,4 +1,4 @@
-//! Objects that count their ends and notice when they are read after it.
+//! Objects that count how many were freed, and notice when they are read after that.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -33,14 +33,14 @@ impl Census {
 
     /// Objects whose destructor has run.
     pub(crate) fn freed(&self) -> usize {
-        // Acquire: pairs with the release in the destructor, for tests that look at what else it did.
+        // Acquire: pairs with the release in the destructor, for tests that check what else it did.
         self.0.freed.load(Ordering::Acquire)
     }
 
     /// Objects whose destructor has not run.
     pub(crate) fn alive(&self) -> usize {
         let freed = self.freed();
-        // Relaxed: whoever asks for an exact answer has joined the threads that make objects.
+        // Relaxed: a test that needs an exact answer has joined the threads that make objects.
         self.0.made.load(Ordering::Relaxed) - freed
     }
 }
@@ -48,7 +48,7 @@ impl Census {
 impl Object {
     /// Panics if the destructor has run.
     pub(crate) fn verify(&self) {
-        // Relaxed: the writer of any other value has no business to run at the same time.
+        // Relaxed: the only writer of another value is the destructor, which must not run at the same time.
         assert_eq!(self.canary.load(Ordering::Relaxed), ALIVE, "read after it was freed");
     }
 }

@@ -1,29 +1,29 @@
-//! Tests that need a process of their own: one that may crash, or that must never be the same again.
+//! Tests that need their own process, since they may crash it, or change it for good.
 
 use std::env;
 use std::io::Write;
 use std::process::Command;
 
 const CHILD: &str = "STILLPOINT_TEST_CHILD";
-/// What lines begin with that are shown also when the test passes.
+/// The beginning of lines that are shown even if the test passes.
 const NOTE: &str = "note: ";
-/// What the lines of `skip.rs` begin with.
+/// The beginning of the lines that `skip.rs` prints.
 const SKIPPED: &str = "skipped: ";
 
-/// Says something although the test passes, which the test harness would keep to itself.
+/// Prints a line even if the test passes, where the test harness would hide it.
 #[allow(dead_code, reason = "not every test that has children has something to say")]
 pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{NOTE}{text}");
 }
 
-/// Runs `body`, the whole of the test `name`, in a child process, and fails as the child does.
+/// Runs `body`, which is the whole test `name`, in a child process, and fails if the child does.
 ///
-/// The child is this very test program, told to run the same test alone; there the body is called.
+/// The child is the same test program, told to run only this test. There the body is called.
 pub(crate) fn in_child(name: &str, body: impl FnOnce()) {
     if env::var_os(CHILD).is_some_and(|child| child == name) {
         return body();
     }
-    let program = env::current_exe().expect("a process knows its program");
+    let program = env::current_exe().expect("a process can find its program");
     let output = Command::new(program)
         .args([name, "--exact", "--nocapture"])
         .env(CHILD, name)

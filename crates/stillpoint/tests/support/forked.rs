@@ -3,16 +3,16 @@
 use std::io;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// Forks, runs `body` in the child, and fails as the child does, or when it hangs.
+/// Forks, runs `body` in the child, and fails if the child fails or hangs.
 pub(crate) fn in_fork(body: impl FnOnce()) {
-    // SAFETY: the child calls what the tests are about, which resets itself; the allocator does, too.
+    // SAFETY: the child calls the code under test, which handles forks, and the allocator, which does as well.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "{}", io::Error::last_os_error());
     if child == 0 {
         // SAFETY: no pointers are passed. A child that hangs is ended by the signal.
         unsafe { libc::alarm(60) };
         let failed = catch_unwind(AssertUnwindSafe(body)).is_err();
-        // SAFETY: no preconditions. No destructor runs: what is on the stack belongs to the parent.
+        // SAFETY: no preconditions. No destructor runs: the values on the stack belong to the parent.
         unsafe { libc::_exit(failed.into()) }
     }
     let mut status = 0;

@@ -1,4 +1,5 @@
-//! Promises that hold in every fence mode are tested in each. The test program has `skip.rs` as its module `skip`.
+//! Promises that hold in every fence mode are tested in each. Test programs that use this have `skip.rs` as their
+//! module `skip`.
 
 use stillpoint::fence::{asymmetric_supported, Mode};
 use stillpoint::rcu::Domain;

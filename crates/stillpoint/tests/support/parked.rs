@@ -1,22 +1,22 @@
-//! Threads that never run again, as far as anybody can tell: parked in a signal handler, wherever they were.
+//! Threads that look as if they never ran again: they are parked in a signal handler, at any point of their code.
 //!
-//! SIGSTOP would stop the whole process. A handler that waits on a futex stops one thread in the midst of what
-//! it does, as a scheduler does that never comes back to it.
+//! SIGSTOP would stop the whole process. A handler that waits on a futex stops a single thread at any point, like a
+//! scheduler that never comes back to it.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{mpsc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 
-/// The number of the stop that is in force; 0 for none. Numbers differ, so that a thread that has not left one yet does not
-/// take the next one for it.
+/// The number of the stop that is in force; 0 for none. Each stop has another number, so that a thread that has not
+/// left one yet does not confuse it with the next.
 static PARK: AtomicU32 = AtomicU32::new(0);
 /// The number of the last stop at which a thread has parked.
 static PARKED: AtomicU32 = AtomicU32::new(0);
 /// One thread at a time, as there is one handler for the process.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Does nothing but async-signal-safe calls.
+/// Makes only async-signal-safe calls.
 extern "C" fn park(_signal: libc::c_int) {
     // Acquire: pairs with the release stores of `stop` and `go_on`.
     let stop = PARK.load(Ordering::Acquire);
@@ -32,8 +32,8 @@ extern "C" fn park(_signal: libc::c_int) {
 fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
     let operation = operation | libc::FUTEX_PRIVATE_FLAG;
     let no_limit = ptr::null::<libc::timespec>();
-    // SAFETY: the word is alive, and nothing else is written to. The handler interrupts code that may be about to look
-    // at its `errno`, which is put back.
+    // SAFETY: the word is alive, and nothing else is written to. The handler may interrupt code that is about to read
+    // `errno`, so `errno` is restored.
     unsafe {
         let errno = *libc::__errno_location();
         libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, no_limit);
@@ -41,15 +41,15 @@ fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
     }
 }
 
-/// A thread that repeats a round for ever, and can be stopped in the midst of one.
+/// A thread that repeats a round for ever, and can be stopped in the middle of one.
 pub(crate) struct Parked<'s> {
     thread: libc::pid_t,
     done: &'s AtomicBool,
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Runs `rounds` on a thread of its own, which is told by its argument when it may return, and calls `ready` once it
-/// may be stopped. `test` gets the means to stop it. It goes on, and ends, after `test` at the latest.
+/// Runs `rounds` on a new thread. Its first argument is set when it may return, and it calls the second one once it may
+/// be stopped. `test` gets the means to stop it. The thread goes on, and ends, after `test` at the latest.
 pub(crate) fn with_thread(
     rounds: impl FnOnce(&AtomicBool, &dyn Fn()) + Send,
     test: impl FnOnce(&Parked<'_>),
@@ -82,7 +82,8 @@ pub(crate) fn with_thread(
 impl Parked<'_> {
     /// Stops the thread where it is. It does not run again before `go_on`.
     pub(crate) fn stop(&self) {
-        // Acquire: pairs with the release store in the handler. Nobody else stops a thread: this one has the turn.
+        // Acquire: pairs with the release store in the handler. No other thread stops one meanwhile: this one holds
+        // `TURN`.
         let last = PARKED.load(Ordering::Acquire);
         let stop = last + 1;
         // Release: pairs with the acquire load in the handler.
@@ -102,7 +103,7 @@ impl Parked<'_> {
         futex(&PARK, libc::FUTEX_WAKE, i32::MAX as u32);
     }
 
-    /// Lets the thread end, once it goes on.
+    /// Lets the thread end once it goes on.
     pub(crate) fn end(&self) {
         // Relaxed: a flag that orders nothing.
         self.done.store(true, Ordering::Relaxed);

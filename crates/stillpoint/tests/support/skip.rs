@@ -1,4 +1,4 @@
-//! Tests that cannot show anything here say so: a test that returns early counts as passed.
+//! Tests that cannot run on this machine say so, because a test that returns early counts as passed.
 
 use std::io::Write;
 use std::panic::Location;
@@ -16,7 +16,7 @@ pub(crate) fn skipped(reason: &str) {
         None | Some("main") => format!("{}:{}", place.file(), place.line()),
         Some(name) => name.to_owned(),
     };
-    // One write, so that the lines of several tests do not mix. A test has nobody to tell that it failed.
+    // One write, so that the lines of several tests do not mix. If it fails, there is nowhere to report that.
     let line = format!("skipped: {test}: {}\n", reason.replace('\n', " "));
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! Objects whose destructor does what a test wants it to do.
+//! Objects whose destructor calls a function of the test.
 
 use std::fmt;
 
