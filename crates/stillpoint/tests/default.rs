@@ -31,7 +31,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// Gives the caller exclusive use of the domain, in which no object waits.
 fn own() -> MutexGuard<'static, ()> {
     let own = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    rcu::barrier().expect("nothing delays it");
+    rcu::barrier().expect("nothing is in the way");
     own
 }
 
@@ -65,7 +65,7 @@ fn what_is_replaced_is_freed_and_what_is_held_is_not() {
     drop(held);
     cell.clear();
     assert!(cell.get().is_none());
-    rcu::barrier().expect("nothing delays it");
+    rcu::barrier().expect("nothing is in the way");
     assert_eq!((census.freed(), census.alive()), (MANY + 1, 0));
 }
 
@@ -178,7 +178,7 @@ fn guards_and_protected_loads_in_thread_locals_are_let_go_of() {
     }
     assert!(rcu::default_domain().stats().readers <= before);
     cell.clear();
-    rcu::barrier().expect("nothing delays it");
+    rcu::barrier().expect("nothing is in the way");
     assert_eq!(census.alive(), 0);
 }
 
@@ -204,7 +204,7 @@ fn destructors_of_thread_locals_may_read_and_write() {
     }
     assert!(rcu::default_domain().stats().readers <= before);
     cell.clear();
-    rcu::barrier().expect("nothing delays it");
+    rcu::barrier().expect("nothing is in the way");
     assert_eq!((census.freed(), census.alive()), (3, 0));
 }
 
@@ -368,7 +368,7 @@ fn a_barrier_finds_what_others_have() {
     let census = Census::default();
     let silent: Vec<_> = (0..4).map(|_| left_by_a_silent_thread_beside(&census)).collect();
     drop(RcuCell::new(census.object()).take()); // left to the domain
-    rcu::barrier().expect("nothing delays it");
+    rcu::barrier().expect("nothing is in the way");
     assert_eq!((census.freed(), census.alive()), (5, 0));
     drop(silent);
 }
@@ -391,7 +391,7 @@ fn a_barrier_waits_for_the_background() {
         for _ in 0..10 {
             drop(RcuCell::new(census.object()).take()); // which wakes it
         }
-        rcu::barrier().expect("nothing delays it");
+        rcu::barrier().expect("nothing is in the way");
         assert_eq!(census.alive(), 0);
     }
     handle.stop();
@@ -412,7 +412,7 @@ fn a_barrier_finds_what_was_left_while_others_wrote_to_tables() {
     }
     table.poll();
     drop(guard);
-    rcu::barrier().expect("nothing delays it");
+    rcu::barrier().expect("nothing is in the way");
     assert_eq!(census.alive(), 0);
 }
 
@@ -437,7 +437,7 @@ fn a_barrier_finds_what_an_abandoned_run_had_adopted() {
     let mut background = run.join().expect("no destructor panics");
     assert_eq!((handle.pending(), census.alive()), (0, 1));
     drop(held);
-    rcu::barrier().expect("nothing delays it");
+    rcu::barrier().expect("nothing is in the way");
     assert_eq!(census.alive(), 0);
     background.run(); // it has been abandoned for good
 }
@@ -518,7 +518,7 @@ fn a_barrier_finds_everything_while_others_write_and_end() {
             drop(cell.replace(census.object()));
         }
         drop(cell);
-        rcu::barrier().expect("nothing delays it");
+        rcu::barrier().expect("nothing is in the way");
         assert_eq!(census.alive(), 0);
     }
     is_over.store(true, Ordering::Relaxed);
@@ -534,7 +534,7 @@ fn a_barrier_that_would_wait_for_itself_says_so() {
     let (answer, answers) = mpsc::channel();
     let cell = RcuCell::new(Then::new(move || answer.send(rcu::barrier()).unwrap()));
     cell.clear();
-    rcu::barrier().expect("nothing delays it");
+    rcu::barrier().expect("nothing is in the way");
     let answer = answers.recv().unwrap().unwrap_err();
     assert!(matches!(answer, SynchronizeError::Reentrant { .. }));
     assert!(answer.to_string().contains("`default`"), "{answer}");
@@ -561,7 +561,7 @@ fn destructors_that_write_do_not_nest() {
     let _own = own();
     RcuCell::new(chain(MANY)).clear();
     while FREED.load(Ordering::Relaxed) <= MANY {
-        rcu::barrier().expect("nothing delays it");
+        rcu::barrier().expect("nothing is in the way");
     }
     assert_eq!((FREED.load(Ordering::Relaxed), DEEPEST.load(Ordering::Relaxed)), (MANY + 1, 1));
 }
@@ -581,7 +581,7 @@ fn a_destructor_that_panics_does_so_in_a_write_and_nothing_is_lost() {
     for _ in 0..MANY {
         write(&|| other.set(census.object()));
     }
-    write(&|| rcu::barrier().expect("nothing delays it"));
+    write(&|| rcu::barrier().expect("nothing is in the way"));
     drop(other);
     assert_eq!((panics, census.alive()), (1, 0));
 }

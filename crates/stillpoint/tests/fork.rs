@@ -341,7 +341,7 @@ fn callbacks_of_the_parent_are_called_in_the_child_and_in_the_parent() {
                     drop(pause);
                     thread::scope(|scope| {
                         scope.spawn(|| queue.run());
-                        queue.barrier().expect("nothing delays it");
+                        queue.barrier().expect("nothing is in the way");
                         queue.stop();
                     });
                     assert_eq!((count.load(Ordering::Relaxed), queue.pending()), (1_001, 0));
@@ -357,7 +357,7 @@ fn callbacks_of_the_parent_are_called_in_the_child_and_in_the_parent() {
                 queue.stop();
                 match server {
                     Some(server) => server.join().expect("no callback panics"),
-                    None => queue.barrier().expect("nothing delays it"),
+                    None => queue.barrier().expect("nothing is in the way"),
                 }
                 assert_eq!(count.load(Ordering::Relaxed), 1_000);
             });

@@ -246,7 +246,7 @@ fn tables_that_come_and_go_leave_no_memory_behind() {
             let removed = table.remove(&400).expect("it was inserted");
             removed.retire_to(&mut reclaimer).expect("there is room");
             drop(table);
-            reclaimer.flush().expect("nothing delays it");
+            reclaimer.flush().expect("nothing is in the way");
         };
         (0..10).for_each(|_| table_comes_and_goes());
         let before = allocated();

@@ -157,7 +157,8 @@ fn a_domain_that_is_refused_later_frees_nothing_and_says_why() {
         assert!(text.contains("Operation not permitted") && text.contains("seccomp"), "{text}");
 
         let old = cell.replace(census.object()).expect("never empty");
-        let old = old.try_free().expect_err("there is no fence").try_into_box().expect_err("there is no fence");
+        let old =
+            old.try_free().expect_err("there is no fence").try_into_box().expect_err("there is no fence");
         drop(old);
         assert_eq!((census.freed(), domain.stats().pending), (0, 2));
 

@@ -1,4 +1,4 @@
-//! Domains know nothing of each other: a slow reader of one never delays another.
+//! Domains are independent: a slow reader of one never delays another.
 
 use std::sync::mpsc;
 use std::thread;
@@ -25,7 +25,7 @@ fn a_slow_reader_of_one_domain_never_delays_another_with_the_same_thread_in_both
     thread::scope(|scope| {
         let (slow, quick, slow_cell, cell) = (&slow, &quick, &slow_cell, &cell);
         scope.spawn(move || {
-            // Slow with everything that there is, quick with everything that there is.
+            // Every kind of read, slow in one domain and quick in the other.
             let (slow_reader, slow_qsbr) = (slow.reader(), slow.qsbr_reader());
             let slow_guard = slow_reader.pin();
             let objects =
@@ -67,7 +67,7 @@ fn a_slow_reader_of_one_domain_never_delays_another_with_the_same_thread_in_both
     });
 }
 
-/// Each of many domains is held up in its turn, by readers of one thread, and none of the others.
+/// Readers of one thread delay each of many domains in turn, and none of the others.
 #[test]
 fn many_domains_are_held_up_one_by_one() {
     let count = if cfg!(miri) { 5 } else { 100 };
@@ -103,7 +103,7 @@ fn domains_have_names_and_numbers_of_their_own() {
     assert_eq!(domains[0].clone().id(), domains[0].id(), "a handle is no other domain");
 }
 
-/// An object that goes through two domains is freed when the second one says so.
+/// An object that goes through two domains is freed by the second one.
 #[test]
 fn a_writer_may_wait_for_two_domains() {
     let census = Census::default();

@@ -1,4 +1,4 @@
-//! What is handed in is freed: by a full reclaimer, by one that is dropped meanwhile, and when no domain is left.
+//! Retired objects are freed: by a full reclaimer, by one that is dropped meanwhile, and when the domain is gone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Barrier;
@@ -10,7 +10,7 @@ fn retired(domain: &Domain) -> Retired<u64> {
     domain.cell(7).take().expect("the cell is full")
 }
 
-/// What is past its grace period, and what protected loads hold, is taken over with the rest, and counted once.
+/// Objects past their grace period, and objects that protected loads hold, are taken over with the rest, and counted once.
 #[test]
 fn a_reclaimer_takes_over_what_another_one_has() {
     let domain = Domain::new();
@@ -41,7 +41,7 @@ fn a_reclaimer_does_not_take_over_from_another_domain() {
     named("one").reclaimer().take_over(&mut named("other").reclaimer());
 }
 
-/// The pace does not count when the queue is full and nothing is in the way.
+/// The pace does not matter when the queue is full and nothing is in the way.
 #[test]
 fn a_full_reclaimer_makes_room_whatever_its_pace() {
     let domain = Domain::new();
@@ -52,7 +52,7 @@ fn a_full_reclaimer_makes_room_whatever_its_pace() {
     }
 }
 
-/// Whoever comes just too late leaves the object to the domain, where another reclaimer finds it at once.
+/// A retirement that comes just too late leaves the object to the domain, where another reclaimer finds it at once.
 #[test]
 fn nothing_is_stranded_in_a_background_reclaimer_that_is_dropped() {
     let rounds = if cfg!(miri) { 5 } else { 500 };
@@ -76,7 +76,8 @@ fn nothing_is_stranded_in_a_background_reclaimer_that_is_dropped() {
     }
 }
 
-/// Nothing but the count of the domain's handles orders the reader with the free. For Miri, which sees the race.
+/// Only the count of the domain's handles orders the read before the free. This test is for Miri, which would see the
+/// race.
 #[test]
 fn a_free_without_a_domain_comes_after_the_reads_of_the_last_handle() {
     let domain = Domain::new();

@@ -1,4 +1,4 @@
-//! `rcu`: when objects are freed and when they are not, whatever its users do.
+//! `rcu`: when objects are freed and when they are not, whatever users do.
 
 #![cfg(not(loom))]
 
@@ -34,17 +34,17 @@ use std::time::Duration;
 
 use stillpoint::rcu::{Domain, Reclaimer};
 
-/// A limit for waits that are expected to end at once: long enough for a machine that is busy elsewhere.
+/// A limit for waits that are expected to end at once. It is long enough for a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 /// A limit for waits that are expected to fail.
 const SHORT: Duration = Duration::from_millis(20);
 
-/// A reclaimer whose polls start a grace period at once, whatever the last one did.
+/// A reclaimer whose polls start a grace period at once, however recent the last one is.
 fn eager(domain: &Domain) -> Reclaimer {
     domain.reclaimer_builder().fence_interval(Duration::ZERO).build()
 }
 
-/// What `function` panics with.
+/// The payload of the panic of `function`.
 fn panic_of<R>(function: impl FnOnce() -> R) -> Box<dyn Any + Send> {
     match catch_unwind(AssertUnwindSafe(function)) {
         Ok(_) => panic!("it should have panicked"),

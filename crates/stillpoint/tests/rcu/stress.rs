@@ -1,4 +1,4 @@
-//! Everything at once, with more threads than cores: all kinds of readers, all ways to reclaim. Objects are
+//! Everything at once, with more threads than cores: all kinds of readers, and all ways to reclaim. Objects are
 //! verified when they are read, and counted when they are freed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +15,10 @@ use random::Random;
 const SLOTS: usize = 16;
 const DURATION: Duration = if cfg!(miri) { Duration::from_millis(200) } else { Duration::from_millis(1800) };
 const LONGEST: Duration = Duration::from_secs(60);
-/// Objects that have to be freed; fewer mean nothing.
+/// The number of objects that must be freed: with fewer, the test would prove nothing.
 const ENOUGH: usize = 1000;
 
-/// What all threads share.
+/// Shared by all threads.
 struct World {
     domain: Domain,
     array: RcuArray<Object>,
@@ -33,7 +33,7 @@ impl World {
         Self { domain, array, census, done: AtomicBool::new(false) }
     }
 
-    /// Repeats `round` to the end of the test, and as often as it takes to mean anything.
+    /// Repeats `round` until the test ends, and until enough objects were freed.
     fn repeat(&self, seed: u64, mut round: impl FnMut(&mut Random)) {
         let mut random = Random::new(seed);
         let mut rounds = 0;
@@ -51,7 +51,7 @@ impl World {
     }
 }
 
-/// Holds a few objects at a time, and lets go of them in any order.
+/// Holds a few objects at a time, and drops the loads in any order.
 fn protects(world: &World, seed: u64) {
     let reader = world.domain.reader();
     let mut held = Vec::new();
@@ -65,7 +65,7 @@ fn protects(world: &World, seed: u64) {
     });
 }
 
-/// Nests guards, and goes over from guards to protected loads.
+/// Nests guards, and changes from guards to protected loads.
 fn pins(world: &World, seed: u64) {
     let reader = world.domain.reader();
     world.repeat(seed, |random| {
@@ -90,13 +90,13 @@ fn reports(world: &World, seed: u64) {
         objects.iter().flatten().for_each(|object| object.verify());
         match random.below(100) {
             0 => reader.offline(|| thread::sleep(Duration::from_micros(50))),
-            1 => reader.synchronize().expect("nobody is in the way for ever"),
+            1 => reader.synchronize().expect("no reader is in the way for ever"),
             _ => reader.quiescent(),
         }
     });
 }
 
-/// Binds the array, and reads through it in both ways.
+/// Binds the array, and reads it in both ways.
 fn binds(world: &World, seed: u64) {
     let (mut reader, mut qsbr) = (world.domain.reader(), world.domain.qsbr_reader());
     world.repeat(seed, |random| {
@@ -113,7 +113,7 @@ fn binds(world: &World, seed: u64) {
     });
 }
 
-/// Sleeps with objects in its hand, as a preempted thread does.
+/// Sleeps while it holds objects, like a preempted thread.
 fn sleeps(world: &World, seed: u64) {
     let reader = world.domain.reader();
     world.repeat(seed, |random| {
@@ -126,7 +126,7 @@ fn sleeps(world: &World, seed: u64) {
     });
 }
 
-/// Registers and leaves all the time.
+/// Makes and drops readers all the time.
 fn comes_and_goes(world: &World, seed: u64) {
     world.repeat(seed, |random| {
         let slot = random.below(SLOTS);
@@ -140,7 +140,7 @@ fn comes_and_goes(world: &World, seed: u64) {
     });
 }
 
-/// Retires in every way that a writer with its own queue has, and starts a new queue at times.
+/// Retires in every way that a writer with its own queue has, and makes a new queue now and then.
 fn retires(world: &World, seed: u64) {
     let mut reclaimer = world.domain.reclaimer_builder().max_pending(500).build();
     world.repeat(seed, |random| {
@@ -152,22 +152,22 @@ fn retires(world: &World, seed: u64) {
             2 => old.try_into_box().into_iter().for_each(|object| object.verify()),
             3 => reclaimer = world.domain.reclaimer_builder().max_pending(500).build(),
             4 => {
-                world.domain.synchronize().expect("nobody is in the way for ever");
+                world.domain.synchronize().expect("no reader is in the way for ever");
                 drop(old);
             }
             5 => {
                 let object = world.census.object();
                 reclaimer.defer(move || drop(object));
             }
-            // A full queue leaves the object to the domain.
+            // If the queue is full, the object is left to the domain.
             _ => drop(reclaimer.retire(old)),
         }
         reclaimer.poll_at_most(1 + random.below(100));
     });
-    reclaimer.flush().expect("nobody is in the way for ever");
+    reclaimer.flush().expect("no reader is in the way for ever");
 }
 
-/// Hands objects to the background reclaimer, and stops it in the end.
+/// Hands objects to the background reclaimer, and stops it at the end.
 fn submits(world: &World, seed: u64, handle: RetireHandle) {
     world.repeat(seed, |random| {
         let old = world.replace(random);

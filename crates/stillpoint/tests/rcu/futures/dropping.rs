@@ -20,7 +20,7 @@ fn a_dropped_future_drops_its_waker() {
             drop(dropped);
             assert_eq!(Arc::strong_count(&alarm), 1);
 
-            // The request that it made serves another one.
+            // Another future uses the request that it made.
             let mut kept = pin!(domain.grace_period(domain.start()));
             let other = Alarm::new();
             assert!(poll(kept.as_mut(), &other).is_pending());
@@ -33,7 +33,7 @@ fn a_dropped_future_drops_its_waker() {
     });
 }
 
-/// As `select!` with a timer in a loop does.
+/// Like `select!` with a timer in a loop.
 #[test]
 fn a_thousand_dropped_futures_cost_one_fence_and_no_memory() {
     in_each_mode(|domain| {

@@ -1,4 +1,4 @@
-//! Grace periods that are awaited, by an executor made by hand.
+//! Grace periods that are awaited, with a small executor.
 
 mod dropping;
 mod many;
@@ -16,7 +16,7 @@ use stillpoint::rcu::Domain;
 
 use crate::LONG;
 
-/// Unparks the thread that made it, and counts.
+/// Unparks the thread that made it, and counts the calls.
 struct Alarm {
     thread: Thread,
     wakes: AtomicUsize,
@@ -59,7 +59,7 @@ fn poll<F: Future>(future: Pin<&mut F>, alarm: &Arc<Alarm>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(&waker))
 }
 
-/// Polls when it is woken, and not otherwise. Returns the output and the number of polls.
+/// Polls only when it is woken. Returns the output and the number of polls.
 fn block_on<F: Future>(future: F) -> (F::Output, usize) {
     let alarm = Alarm::new();
     let mut future = std::pin::pin!(future);
@@ -73,7 +73,7 @@ fn block_on<F: Future>(future: F) -> (F::Output, usize) {
     }
 }
 
-/// How a reader ends what it holds up.
+/// How a reader stops delaying the future.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Guard,
@@ -84,8 +84,8 @@ enum End {
 
 const ENDS: [End; 4] = [End::Guard, End::Report, End::Offline, End::Reader];
 
-/// Runs `test` while a reader is in the way on another thread, which leaves when it is told to, and then goes on for
-/// a while without touching the domain.
+/// Runs `test` while a reader on another thread is in the way. It leaves on request, and its thread then goes on for a
+/// while without touching the domain.
 fn while_held<R>(domain: &Domain, end: End, test: impl FnOnce(mpsc::Sender<()>) -> R) -> R {
     let (held, is_held) = mpsc::channel();
     let (leave, leaves) = mpsc::channel();

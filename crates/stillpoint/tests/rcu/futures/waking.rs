@@ -1,4 +1,4 @@
-//! A future is woken by the reader in its way, and is not woken for nothing.
+//! A future is woken by the reader in its way, and never without a reason.
 
 use std::future::Future;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -53,7 +53,7 @@ fn it_waits_for_one_reader_after_the_other() {
         let mut woken_by_the_first = 0;
         thread::scope(|scope| {
             let readers = [Sections::start(scope, &domain), Sections::start(scope, &domain)];
-            // Which of the two is asked is not said. It is one of them, and each leaves first once.
+            // It is unspecified which of the two is asked. So each of them leaves first once.
             for [first, last] in [[0, 1], [1, 0]] {
                 readers.iter().for_each(Sections::enter);
                 let alarm = Alarm::new();
@@ -72,7 +72,7 @@ fn it_waits_for_one_reader_after_the_other() {
     });
 }
 
-/// A reader on a thread of its own, which enters and leaves a section when it is told to.
+/// A reader on its own thread, which enters and leaves a section on request.
 struct Sections {
     next: mpsc::Sender<()>,
     done: mpsc::Receiver<()>,
@@ -95,13 +95,13 @@ impl Sections {
         Self { next, done }
     }
 
-    /// Returns when it is inside.
+    /// Returns when the reader is inside.
     fn enter(&self) {
         self.next.send(()).expect("the thread waits for it");
         self.done.recv().expect("the thread goes on");
     }
 
-    /// Returns when it has left, and has called the waker that it is to call.
+    /// Returns when the reader has left, and has called the waker that it must call.
     fn leave(&self) {
         self.enter();
     }
@@ -141,7 +141,7 @@ fn sections_that_begin_later_do_not_wake_it() {
     });
 }
 
-/// The lost wake-up, if there were one: a reader that leaves while the future asks, and never comes back.
+/// Would find a lost wake-up: the reader leaves while the future asks it, and never comes back.
 #[test]
 fn a_reader_that_leaves_meanwhile_is_not_missed() {
     let rounds = if cfg!(miri) { 20 } else { 2000 };
@@ -170,7 +170,7 @@ fn a_reader_that_leaves_meanwhile_is_not_missed() {
     });
 }
 
-/// A waker that fails is no business of the reader, and keeps nobody else from being woken.
+/// A waker that panics does not harm the reader, and other wakers are still called.
 #[test]
 fn a_waker_that_panics_stays_alone() {
     struct Panics;

@@ -1,4 +1,4 @@
-//! Bound arrays: an array as one reader sees it, by the same rules.
+//! Bound arrays, which are arrays as one reader sees them, follow the same rules.
 
 use std::mem;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -99,7 +99,7 @@ fn a_bound_qsbr_reader_holds_up_everything_retired_since_its_quiescent_state() {
     });
 }
 
-/// What was forgotten before is out of reach, so its slot serves again.
+/// Objects that were forgotten earlier are out of reach, so their slots are used again.
 #[test]
 fn a_forgotten_protected_load_does_no_harm_to_a_bound_array() {
     in_each_mode(|domain| {
@@ -121,7 +121,7 @@ fn a_forgotten_protected_load_does_no_harm_to_a_bound_array() {
     });
 }
 
-/// It may hold things up to the end of its reader, but never too little.
+/// They may hold objects until the end of the reader, but never too few.
 #[test]
 fn forgotten_guards_do_no_harm_to_a_bound_array() {
     in_each_mode(|domain| {

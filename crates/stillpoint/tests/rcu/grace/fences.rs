@@ -1,4 +1,4 @@
-//! Heavy fences interrupt every core: how many are issued, and when none is.
+//! Heavy fences interrupt every core. How many are issued, and when there are none.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use super::retire_one;
 use crate::census::Census;
 use crate::eager;
 
-/// Calls the test with a domain that issues heavy fences, in each mode in which there are any. By signals there are some
-/// everywhere but in Miri, so that no test has to be skipped.
+/// Calls the test with a domain that issues heavy fences, in each mode that has any. Fences by signals are available
+/// everywhere except in Miri, so no test has to be skipped.
 fn with_heavy_fences(test: impl Fn(Domain)) {
     let asymmetric = asymmetric_supported().is_ok().then_some(Mode::Asymmetric);
     #[cfg(not(miri))]
@@ -77,7 +77,7 @@ fn a_burst_of_retirements_shares_one_token_and_one_fence() {
         let stats = domain.stats();
         assert_eq!((stats.grace_periods, stats.heavy_fences), (1, 1));
 
-        // Also while a reader holds it up: what comes in later shares the next one.
+        // This holds while a reader delays the grace period, too: objects that are retired later share the next one.
         let guard = reader.pin();
         for _ in 0..1000 {
             retire_one(&cell, &census, &mut reclaimer);
@@ -102,7 +102,7 @@ fn the_fence_interval_bounds_the_rate_of_fences() {
         let _reader = domain.reader();
         let mut reclaimer = domain.reclaimer_builder().batch(usize::MAX).fence_interval(interval).build();
         let begun = Instant::now();
-        // On a busy machine, until there was a second one.
+        // On a busy machine, this goes on until there was a second fence.
         while begun.elapsed() < 10 * interval || domain.stats().heavy_fences < 2 {
             retire_one(&cell, &census, &mut reclaimer);
             reclaimer.poll();
@@ -134,7 +134,7 @@ fn a_full_batch_does_not_wait_for_the_fence_interval() {
             }
         }
         retire_one(&cell, &census, &mut reclaimer);
-        // It may wait a little for the fence: see `ReclaimerBuilder::batch`.
+        // The batch may wait a little for the fence: see `ReclaimerBuilder::batch`.
         while reclaimer.poll() == 0 {}
         assert_eq!(reclaimer.pending(), 0);
     }

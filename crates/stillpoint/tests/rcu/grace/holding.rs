@@ -1,4 +1,4 @@
-//! Readers on threads of their own, which hold what they read until they are told to let go.
+//! Readers on their own threads, which hold what they have read until they are asked to release it.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
@@ -14,7 +14,7 @@ use crate::eager;
 pub(crate) enum Kind {
     Protected,
     Guard,
-    /// A guard within a guard, of which the outer one is dropped first.
+    /// A guard within a guard. The outer one is dropped first.
     Nested,
     Qsbr,
 }
@@ -24,14 +24,14 @@ impl Kind {
     pub(crate) const REGIONS: [Kind; 3] = [Kind::Guard, Kind::Nested, Kind::Qsbr];
 }
 
-/// Another thread that holds what was in a cell; it keeps its reader to the end of the test.
+/// Another thread that holds the object of a cell. It keeps its reader until the end of the test.
 pub(crate) struct Holder {
     release: Sender<()>,
     released: Receiver<()>,
 }
 
 impl Holder {
-    /// Starts a thread that reads `cell`, and returns when it holds the object.
+    /// Starts a thread that reads `cell`, and returns once it holds the object.
     pub(crate) fn start<'s>(
         scope: &'s thread::Scope<'s, '_>,
         domain: &'s Domain,
@@ -41,7 +41,7 @@ impl Holder {
         let (held, is_held) = mpsc::channel();
         let (release, to_release) = mpsc::channel();
         let (let_go, released) = mpsc::channel();
-        // The first message, or the end of a test that failed, means: let go.
+        // The first message, or the end of a failed test, is the request to release the object.
         let holds = move || {
             held.send(()).expect("the test waits for it");
             let _ = to_release.recv();
@@ -94,14 +94,15 @@ impl Holder {
         Self { release, released }
     }
 
-    /// Lets go, and returns when it is done.
+    /// Makes the thread release the object, and returns when that is done.
     pub(crate) fn release(&self) {
         self.release.send(()).expect("the thread waits for it");
         self.released.recv().expect("the object was alive");
     }
 }
 
-/// Several threads hold an object, each in its way, and let go one after the other: it is freed after the last one.
+/// Several threads hold an object, each in a different way, and release it one after the other. It is freed after the
+/// last one.
 pub(crate) fn each_holds(domain: &Domain, kinds: &[Kind]) {
     let census = Census::default();
     let cell = domain.cell(census.object());

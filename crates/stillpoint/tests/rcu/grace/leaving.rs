@@ -1,4 +1,4 @@
-//! What is left to the domain: retirements that were dropped, and what dropped reclaimers left.
+//! Objects that are left to the domain: dropped retirements, and objects of dropped reclaimers.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::thread;

@@ -1,4 +1,4 @@
-//! When objects are freed: not before their readers have let go, and at once after.
+//! When objects are freed: not before their readers have released them, and then at once.
 
 mod bound;
 mod fences;
@@ -21,7 +21,7 @@ use stillpoint::rcu::{Domain, RcuCell, Reclaimer, Stall};
 
 use crate::census::{Census, Object};
 
-/// A domain that tells when somebody in it has found a reader in its way, and is about to wait.
+/// A domain that says when a writer has found a reader in its way, and is about to wait.
 fn noticing(mode: Mode) -> (Domain, Receiver<()>) {
     let (noticed, is_noticed) = mpsc::channel();
     let hook = move |_: &Stall| {

@@ -1,4 +1,4 @@
-//! An object is freed when nobody holds it any more: never before, and then at once.
+//! An object is freed at once when it is no longer held, and never before.
 
 use std::thread;
 
@@ -64,7 +64,7 @@ fn a_background_reclaimer_frees_by_the_same_rule() {
                 handle.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
                 handle.stop();
                 let run = scope.spawn(move || background.run());
-                // It has looked: it finds the region in its way, or the object in a hazard slot.
+                // The writer has looked: it finds the region in its way, or the object in a hazard slot.
                 match kind {
                     Kind::Protected => {
                         while domain.stats().pinned == 0 && !run.is_finished() {
@@ -109,7 +109,7 @@ fn each_of_two_protected_loads_of_an_object_holds_it() {
     in_each_mode(|domain| each_holds(&domain, &[Kind::Protected, Kind::Protected]));
 }
 
-/// A reader goes over from a guard to a protected load: there is no moment at which nobody holds the object.
+/// A reader changes from a guard to a protected load. At every moment, one of the two holds the object.
 #[test]
 fn an_object_protected_under_a_guard_is_held_after_the_guard() {
     in_each_mode(|domain| {

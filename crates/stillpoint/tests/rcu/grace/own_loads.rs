@@ -19,10 +19,10 @@ fn a_wait_for_a_protected_load_of_the_caller_is_an_error() {
     let reader = domain.reader();
     let object = cell.protect(&reader).expect("never empty");
     let retired = cell.take().expect("never empty");
-    // What the thread does not hold is freed as ever.
+    // Objects that the thread does not hold are freed as usual.
     let replaced = || other.replace(census.object()).expect("never empty");
-    replaced().free().expect("nobody holds it");
-    replaced().free_timeout(LONG).expect("nobody holds it");
+    replaced().free().expect("it is not held");
+    replaced().free_timeout(LONG).expect("it is not held");
     let error = retired.free().expect_err("this thread holds it");
     assert!(is_own_load(error.cause()), "{error}");
     assert!(error.to_string().contains("drop the protected load first"), "{error}");
@@ -37,11 +37,11 @@ fn a_wait_for_a_protected_load_of_the_caller_is_an_error() {
     assert_eq!((census.freed(), reclaimer.pending()), (before + 1, 1), "the other one is freed");
     assert!(is_own_load(&reclaimer.flush_timeout(LONG).expect_err("this thread holds one")));
     drop(object);
-    reclaimer.flush().expect("nobody holds it");
+    reclaimer.flush().expect("it is not held");
     assert_eq!(census.alive(), 0);
 }
 
-/// The load of another thread is waited for, and its release is noticed, though nobody tells.
+/// The writer waits for another thread's load, and notices its release, although nothing signals it.
 #[test]
 fn a_wait_for_a_protected_load_of_another_thread_ends_with_it() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -99,7 +99,7 @@ fn a_background_reclaimer_does_not_wait_for_its_own_thread() {
     assert_eq!((census.freed(), domain.stats().pending), (2, 0));
 }
 
-/// However many others hold what else there is: one is enough for a wait that does not end.
+/// It does not matter how many other objects are held by others: one own load is enough for a wait without end.
 #[test]
 fn a_load_of_the_caller_is_an_error_beside_those_of_others() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -116,6 +116,6 @@ fn a_load_of_the_caller_is_an_error_beside_those_of_others() {
         holder.release();
     });
     drop(object);
-    reclaimer.flush().expect("nobody holds them");
+    reclaimer.flush().expect("they are not held");
     assert_eq!(census.alive(), 0);
 }

@@ -1,4 +1,4 @@
-//! Guards and QSBR readers: what they hold up, and from when on.
+//! Guards and QSBR readers: what they delay, and from when on.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::thread;
@@ -50,7 +50,7 @@ fn a_region_does_not_hold_up_what_completed_before() {
     });
 }
 
-/// It has seen the unlink, as its own token says.
+/// The region begins after the token was started, so the token does not wait for it.
 #[test]
 fn a_region_does_not_hold_up_a_token_that_was_started_before() {
     in_each_mode(|domain| {
@@ -88,7 +88,7 @@ fn nested_guards_end_their_region_with_the_last_one() {
     });
 }
 
-/// Two readers of one thread have a region each.
+/// Two readers of one thread each have their own region.
 #[test]
 fn readers_of_one_thread_are_told_apart() {
     in_each_mode(|domain| {

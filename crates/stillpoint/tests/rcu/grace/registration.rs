@@ -58,7 +58,7 @@ fn a_reader_that_registers_while_a_writer_waits_does_not_hold_it_up() {
     });
 }
 
-/// Slots are used again, and the next holder starts with a clean one.
+/// Slots are used again, and the next owner starts with a clean one.
 #[test]
 fn a_new_reader_inherits_nothing() {
     in_each_mode(|domain| {

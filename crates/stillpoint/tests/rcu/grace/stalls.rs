@@ -1,4 +1,4 @@
-//! What a stall report says.
+//! The contents of a stall report.
 
 use std::sync::mpsc;
 use std::thread;
@@ -9,7 +9,7 @@ use super::retire_one;
 use crate::census::{Census, Object};
 use crate::{eager, LONG, SHORT};
 
-/// Runs `test` with the id of a thread called `sleepy` that holds a region of `domain` meanwhile.
+/// Runs `test` with the id of a thread named `sleepy` that is in a region of `domain` meanwhile.
 fn while_held(domain: &Domain, kind: ReaderKind, test: impl FnOnce(u32)) {
     let (held, is_held) = mpsc::channel();
     let (done, is_done) = mpsc::channel::<()>();
@@ -86,7 +86,7 @@ fn a_reader_whose_thread_has_ended_has_no_name() {
         let forgets = scope.spawn(|| std::mem::forget(domain.qsbr_reader()));
         forgets.join().expect("it does not panic");
     });
-    // The main thread of this test is another one than the thread that has ended.
+    // The thread of this test is not the one that has ended.
     let answer = domain.wait_timeout(domain.start(), SHORT);
     let Err(SynchronizeError::Stalled(stall)) = answer else { panic!("{answer:?}") };
     assert_eq!((stall.reader, &stall.thread_name), (ReaderKind::Qsbr, &None));

@@ -1,4 +1,4 @@
-//! Tokens: their order, and what it costs to check them.
+//! Tokens: their order, and the cost of checking them.
 
 use std::thread;
 use std::time::Instant;
@@ -39,7 +39,7 @@ fn a_token_knows_nothing_of_protected_loads() {
     });
 }
 
-/// Each reader holds up the tokens that were started while it was inside, and no others.
+/// Each reader delays the tokens that were started while it was inside, and no others.
 #[test]
 fn several_grace_periods_go_on_at_a_time() {
     in_each_mode(|domain| {
@@ -67,7 +67,7 @@ fn when_a_later_token_is_over_so_is_an_earlier_one() {
         assert!(tokens.iter().all(|&token| !domain.check(token)));
         drop(guard);
         assert!(domain.check(tokens[9]));
-        // A guard of now holds up none of them.
+        // A guard that begins now delays none of them.
         let _guard = reader.pin();
         assert!(tokens.iter().all(|&token| domain.check(token)));
         let distinct: std::collections::HashSet<_> = tokens.iter().collect();

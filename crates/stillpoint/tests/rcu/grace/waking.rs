@@ -1,4 +1,4 @@
-//! A writer that waits is woken by the reader in its way: it does not sleep for a fixed time.
+//! A waiting writer is woken by the reader in its way: it does not sleep for a fixed time.
 
 use std::sync::mpsc;
 use std::thread;
@@ -9,19 +9,19 @@ use stillpoint::rcu::Domain;
 use crate::modes::in_each_mode;
 use crate::LONG;
 
-/// How long a reader is in the way: long enough for a waiter to sleep as long as it ever does at a time.
+/// How long a reader is in the way: long enough for the writer to reach its longest sleep.
 const HELD: Duration = Duration::from_millis(50);
-/// From the end of a region to the return of a writer that waited for it: some 10 µs. A writer that sleeps and
-/// looks again would be late by half of its longest sleep, 5 ms.
+/// From the end of a region to the return of a writer that waited for it: some 10 µs. A writer that only sleeps and
+/// looks again would be late by half of its longest sleep, which is 5 ms.
 const PROMPT: Duration = Duration::from_millis(1);
 /// How long the reader stays after its region: its end would wake the writer, too.
 const STAYS: Duration = Duration::from_millis(15);
 const ROUNDS: usize = 7;
-/// On a busy machine, whoever is woken may have to wait for a CPU.
+/// On a busy machine, a woken thread may have to wait for a CPU.
 const TRIES: usize = 5;
 
-/// Fails unless a writer returns soon after the end of the region that `hold` goes through and dates: as soon as a thread
-/// that is woken by a message, measured in turns with it.
+/// Fails unless a writer returns soon after the end of the region that `hold` goes through, and whose end it reports:
+/// as soon as a thread that is woken by a message. The two are measured in turns.
 fn is_prompt(domain: &Domain, hold: impl Fn(&dyn Fn()) -> Instant + Sync) {
     let mut seen = Vec::new();
     let is_prompt = (0..TRIES).any(|_| {
@@ -41,7 +41,7 @@ fn is_prompt(domain: &Domain, hold: impl Fn(&dyn Fn()) -> Instant + Sync) {
     assert!(is_prompt, "{seen:?}");
 }
 
-/// How long after the end of the region the waiter returned: the median of some rounds.
+/// How long after the end of the region the writer returned: the median of some rounds.
 fn delay(hold: impl Fn(&dyn Fn()) -> Instant + Sync, wait: impl Fn()) -> Duration {
     let mut delays: Vec<_> = (0..ROUNDS)
         .map(|_| {

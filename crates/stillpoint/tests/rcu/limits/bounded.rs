@@ -1,5 +1,5 @@
-//! A reader that never runs again: how far memory stays bounded, and by what. Each test is a line of the table in
-//! `docs/design/rcu.md`.
+//! A reader that never runs again: which bound memory has then, and what it depends on. Each test is a line of the
+//! table in `docs/design/rcu.md`.
 
 #![cfg(not(miri))] // no signals there
 
@@ -13,11 +13,11 @@ use crate::parked::{with_thread, Parked};
 use crate::LONG;
 
 const OBJECTS: u64 = 1_000_000;
-/// What a reclaimer that was not told otherwise lets wait for a fence: 32 batches.
+/// The number of objects that wait for a fence in a reclaimer with default settings: 32 batches.
 const GATHERED: u64 = 32 * 128;
 const CAPACITY: usize = 1000;
 
-/// Retires so many objects, with a poll after each, and looks at what waits in the domain all along.
+/// Retires this many objects with a poll after each, and checks each time how many wait in the domain.
 fn retire_many(domain: &Domain, reclaimer: &mut Reclaimer, objects: u64, bound: u64) {
     let cell = domain.cell(0);
     for number in 0..objects {
@@ -40,7 +40,7 @@ fn go_on(parked: &Parked<'_>) {
     parked.go_on();
 }
 
-/// With `count` objects in its hand: garbage is bounded by these and 32 batches, for any length of time.
+/// A reader holds `count` objects: waiting objects are bounded by these and 32 batches, for any length of time.
 fn parked_with_protected_objects(count: u64) {
     in_each_mode(|domain| {
         let cells: Vec<_> = (0..count).map(|number| domain.cell(number)).collect();
@@ -71,13 +71,13 @@ fn parked_with_a_protected_object_it_holds_up_that_one() {
     parked_with_protected_objects(1);
 }
 
-/// More than a record has slots for: the rest is in chained blocks.
+/// More objects than a record has slots for: the others are in chained blocks.
 #[test]
 fn parked_with_many_protected_objects_it_holds_up_those() {
     parked_with_protected_objects(40);
 }
 
-/// Wherever the signal meets it: before, within or after a protected load.
+/// Wherever the signal stops the reader: before, within or after a protected load.
 #[test]
 fn parked_anywhere_around_a_protected_load_it_holds_up_one_object_at_the_most() {
     in_each_mode(|domain| {
@@ -100,8 +100,8 @@ fn parked_anywhere_around_a_protected_load_it_holds_up_one_object_at_the_most() 
     });
 }
 
-/// A writer that retires without end beside a region reader that is parked: the limit holds, what is beyond it is handed
-/// back, and all is freed when the reader goes on.
+/// A writer retires without end while a reader is parked in a region. The limit holds, objects beyond it are handed
+/// back, and all are freed when the reader goes on.
 fn held_up_to_the_limit(domain: &Domain, parked: &Parked<'_>) {
     let mut reclaimer = domain.reclaimer_builder().max_pending(CAPACITY).build();
     let cell = domain.cell(0);
@@ -125,7 +125,7 @@ fn held_up_to_the_limit(domain: &Domain, parked: &Parked<'_>) {
     assert_eq!(domain.stats().pending, 0);
 }
 
-/// Looks at a cell again and again, in a section that has no end before `done`.
+/// Loads from a cell again and again, in a section that does not end before `done`.
 fn stays(cell: &RcuCell<u64>, region: &impl Region, done: &AtomicBool, ready: &dyn Fn()) {
     let object = cell.load(region).expect("never empty");
     ready();
@@ -153,7 +153,7 @@ fn parked_as_a_qsbr_reader_it_holds_everything_up_to_the_limit() {
     });
 }
 
-/// Offline, and outside any guard, it holds up nothing.
+/// A reader that is offline, or outside any guard, delays nothing.
 #[test]
 fn parked_outside_it_holds_up_nothing() {
     in_each_mode(|domain| {
@@ -168,13 +168,13 @@ fn parked_outside_it_holds_up_nothing() {
         with_thread(reads, |parked| {
             parked.stop();
             retire_many(&domain, &mut reclaimer, OBJECTS / 10, GATHERED);
-            reclaimer.flush_timeout(LONG).expect("nobody is in the way");
+            reclaimer.flush_timeout(LONG).expect("nothing is in the way");
             assert_eq!(domain.stats().pending, 0);
         });
     });
 }
 
-/// Each writer within its own limit, and all of them together within that of the domain.
+/// Each writer stays within its own limit, and all of them together within that of the domain.
 #[test]
 fn parked_in_a_guard_it_holds_everything_up_to_the_limit_of_the_domain() {
     in_each_mode(|domain| {
@@ -200,7 +200,7 @@ fn parked_in_a_guard_it_holds_everything_up_to_the_limit_of_the_domain() {
                 };
                 match answer {
                     Ok(()) => taken_in += 1,
-                    // Nobody refers to it any more, so that it need not wait in the domain.
+                    // No reader refers to it any more, so it need not wait in the domain.
                     Err(error) => {
                         assert_eq!(error.kind(), RetireErrorKind::DomainFull);
                         std::mem::forget(error.into_inner());
@@ -220,7 +220,7 @@ fn parked_in_a_guard_it_holds_everything_up_to_the_limit_of_the_domain() {
     });
 }
 
-/// Nothing can refuse a drop: this is the one way past the limit, and it is counted.
+/// A drop cannot be refused: it is the only way past the limit, and it is counted.
 #[test]
 fn parked_in_a_guard_it_holds_up_what_is_dropped_beyond_any_limit() {
     let domain =

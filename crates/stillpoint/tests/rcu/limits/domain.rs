@@ -1,4 +1,4 @@
-//! Limits of a domain: over everything that waits in it.
+//! Limits of a domain, which cover everything that waits in it.
 
 use std::mem;
 
@@ -37,11 +37,11 @@ fn everything_that_waits_counts_wherever_it_waits() {
     old.verify();
 
     drop(guard);
-    handle.retire(old).expect_err("five wait still, as nobody has polled");
+    handle.retire(old).expect_err("five still wait, as there was no poll");
     assert!(reclaimer.poll() > 0);
     reclaimer.retire(retired(&domain, census.object())).expect("there is room");
     drop((handle, background));
-    reclaimer.flush().expect("nobody is in the way");
+    reclaimer.flush().expect("nothing is in the way");
     assert_eq!((domain.stats().pending, census.alive()), (0, 0));
     assert_eq!(domain.stats().beyond_limits, 1, "the object that was refused in the end, and dropped");
 }
@@ -57,10 +57,10 @@ fn room_is_there_again_however_an_object_is_freed() {
             assert_eq!(reclaimer.poll(), 1);
 
             reclaimer.retire(retired(&domain, census.object())).expect("flushed");
-            reclaimer.flush().expect("nobody is in the way");
+            reclaimer.flush().expect("nothing is in the way");
 
             drop(retired(&domain, census.object()));
-            domain.synchronize().expect("nobody is in the way");
+            domain.synchronize().expect("nothing is in the way");
 
             drop(retired(&domain, census.object()));
             assert_eq!(reclaimer.poll(), 1);
@@ -82,7 +82,7 @@ fn room_is_there_again_however_an_object_is_freed() {
     });
 }
 
-/// What the caller keeps, and what it frees itself, does not wait in the domain.
+/// Objects that the caller keeps, or frees itself, do not wait in the domain.
 #[test]
 fn what_is_not_retired_does_not_count() {
     let (domain, census) = (limited(1), Census::default());
@@ -115,7 +115,7 @@ fn bytes_are_limited_exactly() {
     first.retire(error.into_inner()).expect("there is room again");
 }
 
-/// An attempt that one limit refuses takes nothing of the other.
+/// An attempt that one limit refuses uses no room of the other one.
 #[test]
 fn both_limits_hold() {
     let domain = Domain::builder()
@@ -153,7 +153,7 @@ fn a_domain_without_limits_says_so() {
     assert_eq!((stats.max_pending, stats.max_pending_bytes, stats.beyond_limits), (None, None, 0));
 }
 
-/// Drops beyond the limit are taken in, and keep others out until they are freed.
+/// Drops beyond the limit are accepted, and no other object is until they are freed.
 #[test]
 fn what_is_dropped_beyond_the_limit_is_counted() {
     let (domain, census) = (limited(2), Census::default());
@@ -176,7 +176,8 @@ fn what_is_dropped_beyond_the_limit_is_counted() {
     assert_eq!((domain.stats().pending, domain.stats().beyond_limits), (1, 5));
 }
 
-/// A destructor that retires finds the room of those that were freed before it, and of its own object not yet.
+/// A destructor that retires finds the room of objects that were freed before its own, but not yet the room of its own
+/// object.
 #[test]
 fn a_destructor_retires_within_the_limit() {
     let domain = limited(2);
@@ -194,11 +195,11 @@ fn a_destructor_retires_within_the_limit() {
     reclaimer.retire(retired(&domain, retires)).expect("there is room");
     assert_eq!(reclaimer.poll(), 2);
     assert_eq!(domain.stats().pending, 1);
-    reclaimer.flush_timeout(LONG).expect("nobody is in the way");
+    reclaimer.flush_timeout(LONG).expect("nothing is in the way");
     assert_eq!((census.alive(), domain.stats().pending, domain.stats().beyond_limits), (0, 0, 0));
 }
 
-/// Whoever has freed what it had keeps no room that others lack.
+/// A reclaimer that has freed its objects keeps no room that others need.
 #[test]
 fn those_that_are_idle_keep_no_room() {
     const LIMIT: usize = 10_000;
@@ -216,14 +217,14 @@ fn those_that_are_idle_keep_no_room() {
     let guard = reader.pin();
     let mut writer = domain.reclaimer();
     for _ in 0..LIMIT {
-        writer.retire(retired(&domain, 0)).expect("nobody else has anything");
+        writer.retire(retired(&domain, 0)).expect("no other reclaimer has an object");
     }
     assert_eq!(writer.retire(retired(&domain, 0)).unwrap_err().kind(), RetireErrorKind::DomainFull);
     drop((guard, idle));
-    writer.flush().expect("nobody is in the way");
+    writer.flush().expect("nothing is in the way");
 }
 
-/// Also for an object that is as large as the limit, whoever has freed a small one before.
+/// This holds for an object as large as the limit, too, when others have freed small ones before.
 #[test]
 fn a_large_object_finds_the_room_of_small_ones() {
     const LARGE: usize = 1 << 16;
@@ -246,7 +247,8 @@ fn a_large_object_finds_the_room_of_small_ones() {
     });
     assert_eq!(domain.stats().pending_bytes, 0);
 
-    // One of several that wait is a reason to keep room, until somebody is refused for it.
+    // While one of its objects waits, a reclaimer may keep the room of freed ones, until a retirement is refused for
+    // lack of it.
     let reader = domain.reader();
     let cell = domain.cell(1u64);
     let held = cell.protect(&reader);

@@ -1,4 +1,4 @@
-//! What a retirement does that finds no room.
+//! What a retirement does when there is no room.
 
 use std::sync::mpsc;
 use std::thread;
@@ -10,7 +10,7 @@ use super::{limited, retired, troubles};
 use crate::census::Census;
 use crate::{LONG, SHORT};
 
-/// Runs `test` while another thread holds a guard, which it drops some time after it was told to.
+/// Runs `test` while another thread holds a guard. When `test` says so, that thread drops the guard some time later.
 fn while_held(domain: &Domain, test: impl FnOnce(&dyn Fn())) {
     let (held, is_held) = mpsc::channel();
     let (told, is_told) = mpsc::channel::<()>();
@@ -65,7 +65,7 @@ fn a_patient_reclaimer_waits_for_room() {
     }
 }
 
-/// Room in the domain that another reclaimer gives back.
+/// Another reclaimer gives room in the domain back.
 #[test]
 fn a_patient_reclaimer_waits_for_the_room_of_others() {
     let (domain, census) = (limited(1), Census::default());
@@ -75,7 +75,7 @@ fn a_patient_reclaimer_waits_for_the_room_of_others() {
     thread::scope(|scope| {
         scope.spawn(move || {
             thread::sleep(SHORT);
-            other.flush().expect("nobody is in the way");
+            other.flush().expect("nothing is in the way");
         });
         patient.retire(retired(&domain, census.object())).expect("the other one polls in time");
     });
@@ -108,23 +108,23 @@ fn a_patient_handle_waits_and_hands_back_when_its_time_is_up() {
 
         let asked = Instant::now();
         let next =
-            handle.retire(retired(&domain, census.object())).expect_err("nobody reclaims").into_inner();
+            handle.retire(retired(&domain, census.object())).expect_err("no thread reclaims").into_inner();
         assert!(asked.elapsed() >= SHORT);
         assert_eq!(troubles(&domain.stats()), [1, 1, 0]);
-        let next = hasty.retire(next).expect_err("nobody reclaims").into_inner();
+        let next = hasty.retire(next).expect_err("no thread reclaims").into_inner();
         assert_eq!(troubles(&domain.stats()), [2, 1, 0]);
 
         thread::scope(|scope| {
             scope.spawn(move || background.run());
             let patient = hasty.when_full(WhenFull::Wait(LONG));
-            patient.retire(next).expect("somebody reclaims");
+            patient.retire(next).expect("a thread reclaims");
             handle.stop();
         });
         assert_eq!((census.alive(), domain.stats().handed_back), (0, 2));
     }
 }
 
-/// Waiting is for room alone.
+/// A retirement waits only for room.
 #[test]
 fn nobody_waits_for_a_domain_or_a_reclaimer_that_cannot_take_the_object_in() {
     let (domain, other) = (Domain::new(), Domain::new());
@@ -139,7 +139,7 @@ fn nobody_waits_for_a_domain_or_a_reclaimer_that_cannot_take_the_object_in() {
     assert_eq!((troubles(&domain.stats()), troubles(&other.stats())), ([0; 3], [0; 3]));
 }
 
-/// There is no reader, and what fills the domain belongs to nobody.
+/// There is no reader, and the objects that fill the domain belong to no reclaimer.
 #[test]
 fn whoever_waits_for_room_frees_what_was_left_to_the_domain() {
     let domain = limited(1);
@@ -153,7 +153,7 @@ fn whoever_waits_for_room_frees_what_was_left_to_the_domain() {
     let mut patient = domain.reclaimer_builder().when_full(WhenFull::Wait(LONG)).build();
     patient.retire(retired(&domain, 2)).expect("the domain makes room");
 
-    // It is left while another one waits.
+    // The object is left to the domain while another one waits.
     let domain = limited(1);
     let first = retired(&domain, 1);
     let mut holder = domain.reclaimer();
@@ -171,7 +171,7 @@ fn whoever_waits_for_room_frees_what_was_left_to_the_domain() {
     });
 }
 
-/// A loop of nothing but `retire` comes to an end.
+/// A loop that only retires comes to an end.
 #[test]
 fn a_retirement_that_is_repeated_makes_progress() {
     let domain = limited(100);

@@ -1,4 +1,4 @@
-//! Random programs against a simple account of what must be.
+//! Random programs, compared with a simple model.
 
 use std::time::Duration;
 
@@ -89,12 +89,12 @@ fn run(steps: &[Step], capacity: usize, when_full: WhenFull) {
             assert!(stats.freed == before.freed || !matches!(step, Step::Synchronize), "{step:?}");
         }
         assert_eq!(stats.beyond_limits, forced);
-        assert_eq!(stats.retired - stats.freed, stats.pending, "exact, as nobody else is at it");
+        assert_eq!(stats.retired - stats.freed, stats.pending, "exact, as there is no other thread");
         assert_eq!(census.alive() as u64, stats.pending + kept);
         assert_eq!(troubles(&stats)[0], handed_back);
     }
     drop((guard, reclaimers, handle, background));
-    domain.synchronize().expect("nobody is in the way");
+    domain.synchronize().expect("nothing is in the way");
     assert_eq!((domain.stats().pending, domain.stats().pending_bytes), (0, 0));
     assert_eq!(census.alive() as u64, kept);
 }

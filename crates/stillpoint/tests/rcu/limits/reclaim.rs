@@ -1,4 +1,4 @@
-//! Retirers that free what others have retired.
+//! Retirements that free objects which others have retired.
 
 use std::panic::panic_any;
 use std::sync::mpsc;
@@ -13,7 +13,7 @@ use crate::census::Census;
 use crate::then::Then;
 use crate::{panic_of, LONG};
 
-/// The most objects of others that one retirement frees.
+/// The largest number of others' objects that one retirement frees.
 const SHARE: usize = 64;
 
 fn helpful(domain: &Domain, capacity: usize) -> (BackgroundReclaimer, RetireHandle) {
@@ -22,7 +22,7 @@ fn helpful(domain: &Domain, capacity: usize) -> (BackgroundReclaimer, RetireHand
     (background, handle)
 }
 
-/// Fills what has room for `objects` more.
+/// Fills a domain that has room for `objects` more.
 fn fill(domain: &Domain, census: &Census, handle: &RetireHandle, objects: usize) {
     for _ in 0..objects {
         handle.retire(retired(domain, census.object())).expect("there is room");
@@ -49,7 +49,7 @@ fn a_reclaimer_frees_a_share_of_what_was_left_to_a_full_domain() {
     assert_eq!(domain.stats().beyond_limits, 0);
 }
 
-/// A reader is in the way: what is adopted stays adopted, and no more is.
+/// A reader is in the way: adopted objects stay adopted, and no more are.
 #[test]
 fn a_reclaimer_waits_for_nobody() {
     let (domain, census) = (limited(200), Census::default());
@@ -69,7 +69,7 @@ fn a_reclaimer_waits_for_nobody() {
     next = helpful.retire(next).expect_err("a reader is in the way").into_inner();
     assert_eq!(domain.stats().grace_periods, fences, "nothing new, no new grace period");
     drop(guard);
-    helpful.retire(next).expect("nobody is in the way");
+    helpful.retire(next).expect("nothing is in the way");
     assert_eq!(census.freed(), SHARE);
 }
 
@@ -80,16 +80,16 @@ fn a_handle_frees_a_share_on_its_own_thread() {
     let threads: Arc<Mutex<Vec<ThreadId>>> = Arc::default();
     for _ in 0..200 {
         let threads = Arc::clone(&threads);
-        let tells = Then::new(move || threads.lock().expect("nobody panics").push(thread::current().id()));
+        let tells = Then::new(move || threads.lock().expect("no thread panics").push(thread::current().id()));
         handle.retire(retired(&domain, tells)).expect("there is room");
     }
     handle.retire(retired(&domain, ())).expect("it makes room");
     let own = thread::current().id();
-    assert_eq!(*threads.lock().expect("nobody panics"), [own; SHARE]);
+    assert_eq!(*threads.lock().expect("no thread panics"), [own; SHARE]);
     assert_eq!((handle.pending(), troubles(&domain.stats())), (200 - SHARE + 1, [0, 0, 1]));
     drop((handle, background));
-    domain.synchronize().expect("nobody is in the way");
-    assert_eq!((threads.lock().expect("nobody panics").len(), domain.stats().pending), (200, 0));
+    domain.synchronize().expect("nothing is in the way");
+    assert_eq!((threads.lock().expect("no thread panics").len(), domain.stats().pending), (200, 0));
 }
 
 #[test]
@@ -103,7 +103,8 @@ fn a_handle_frees_what_was_left_to_a_full_domain() {
     assert_eq!((census.freed(), handle.pending(), domain.stats().pending), (10, 1, 1));
 }
 
-/// What a reader holds up of that goes back, where barriers find it, and nothing more is tried before the reader has passed.
+/// Objects that a reader delays go back to the domain, where barriers find them. There is no further attempt before the
+/// reader has left.
 #[test]
 fn a_handle_keeps_nothing_that_was_left_to_a_full_domain() {
     let (domain, census) = (limited(10), Census::default());
@@ -134,11 +135,12 @@ fn a_handle_keeps_nothing_that_was_left_to_a_full_domain() {
     assert!(left > 0);
     let before = census.freed();
     drop(guard);
-    domain.barrier().expect("nobody is in the way");
+    domain.barrier().expect("nothing is in the way");
     assert_eq!(census.freed() - before, left);
 }
 
-/// What a reader holds up stays with its grace period for the next retire handle, and is freed once the reader is gone.
+/// Objects that a reader delays keep their grace period for the next retire handle, and are freed once the reader has
+/// left.
 #[test]
 fn a_handle_waits_for_no_reader() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -159,7 +161,7 @@ fn a_handle_waits_for_no_reader() {
     drop(again);
 }
 
-/// Protected objects stay behind; the others go.
+/// Protected objects stay, and the others are freed.
 #[test]
 fn a_handle_frees_what_no_hazard_slot_holds() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -178,7 +180,7 @@ fn a_handle_frees_what_no_hazard_slot_holds() {
     assert_eq!(census.alive(), 0);
 }
 
-/// What an assistant could not free is the background reclaimer's again.
+/// Objects that a helping handle could not free go back to the background reclaimer.
 #[test]
 fn the_background_reclaimer_takes_over_what_is_left() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -197,7 +199,7 @@ fn the_background_reclaimer_takes_over_what_is_left() {
     assert_eq!((census.alive(), domain.stats().pending), (0, 0));
 }
 
-/// ... or the domain's, if the reclaimer goes.
+/// ... or to the domain, if the reclaimer is dropped.
 #[test]
 fn a_dropped_background_reclaimer_leaves_to_the_domain_what_assistants_left() {
     let (domain, census) = (limited(20), Census::default());
@@ -213,7 +215,8 @@ fn a_dropped_background_reclaimer_leaves_to_the_domain_what_assistants_left() {
     assert_eq!((census.alive(), domain.stats().pending), (0, 0));
 }
 
-/// One retire handle at a time; the others are handed back at once, those within its destructors included.
+/// One retire handle reclaims at a time. Retirements through others are handed back at once, even from destructors that
+/// the first one runs.
 #[test]
 fn a_handle_waits_for_no_other_handle() {
     let domain = Domain::new();
@@ -226,7 +229,7 @@ fn a_handle_waits_for_no_other_handle() {
         let error = inner.retire(retired(&of_inner, 1)).expect_err("it is this handle's turn already");
         assert!(error.into_inner().try_free().is_ok());
         entered.send(()).expect("the test waits for it");
-        may_leave.lock().expect("nobody panics").recv_timeout(LONG).expect("the test ends it");
+        may_leave.lock().expect("no thread panics").recv_timeout(LONG).expect("the test ends it");
     });
     handle.retire(retired(&domain, blocks)).expect("there is room");
     thread::scope(|scope| {
@@ -266,7 +269,7 @@ fn a_panic_of_a_destructor_reaches_the_handle_and_nothing_is_lost() {
     fill(&domain, &census, &handle, 9);
     handle.retire(retired(&domain, census.object())).expect("the turn is free, and there are ten");
     drop((handle, background));
-    domain.synchronize().expect("nobody is in the way");
+    domain.synchronize().expect("nothing is in the way");
     assert_eq!((census.alive(), domain.stats().pending), (0, 0));
 }
 
@@ -286,7 +289,7 @@ fn a_panic_of_an_orphans_destructor_reaches_the_reclaimer_and_nothing_is_lost() 
     let next = retired(&domain, census.object());
     assert_eq!(panic_of(|| helpful.retire(next)).downcast_ref(), Some(&3_u32));
     assert_eq!((census.freed(), census.alive(), domain.stats().pending), (2, 1, 1));
-    helpful.flush().expect("nobody is in the way");
+    helpful.flush().expect("nothing is in the way");
     assert_eq!((census.alive(), domain.stats().pending), (0, 0));
 }
 
@@ -307,7 +310,7 @@ fn a_handle_that_waits_reclaims_meanwhile() {
             drop(guard);
         });
         is_held.recv().expect("the guard is taken");
-        // Nobody runs the reclaimer: the room is what this thread makes.
+        // No thread runs the reclaimer: only this thread makes room.
         handle.retire_timeout(retired(domain, census.object()), LONG).expect("the guard is dropped in time");
     });
     assert_eq!((census.freed(), handle.pending()), (10, 1));

@@ -10,16 +10,17 @@ use stillpoint::rcu::{Domain, RcuArray, RetireHandle, Retired, WhenFull};
 use crate::modes::in_each_mode;
 use crate::LONG;
 
-/// One at which room is had one by one, and one at which it is drawn in lots as well.
+/// With the first limit, room is taken for one object at a time. With the second one, it is also taken in batches.
 const LIMITS: [usize; 2] = [100, 2000];
 const SLOTS: usize = 8;
-/// Retirements that have to be taken in; fewer mean nothing.
+/// The number of retirements that must be accepted: with fewer, the test would prove nothing.
 const ENOUGH: usize = 1000;
 const DURATION: Duration = if cfg!(miri) { Duration::from_millis(200) } else { Duration::from_millis(700) };
 
-/// Counts what waits, apart from the domain: its retirer adds it once it was taken in, its destructor subtracts it before
-/// its room is given back, and so before anybody adds who got the room. An object that is freed before it is added makes
-/// the count too low for a moment; it is never above what the domain has taken in.
+/// Counts waiting objects, independently of the domain. A thread adds an object after it was accepted. The destructor
+/// subtracts it before its room is given back, and so before the thread that gets the room adds another object. If an
+/// object is freed before it is added, the count is too low for a moment, but it is never above the number of objects
+/// that the domain has accepted.
 #[derive(Default)]
 struct Waiting {
     now: AtomicIsize,
@@ -40,13 +41,13 @@ impl Object {
 impl Drop for Object {
     fn drop(&mut self) {
         self.value = 0;
-        // Relaxed: the domain orders it with those who get the room.
+        // Relaxed: the domain orders this before the thread that gets the room goes on.
         self.waiting.now.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Waiting {
-    /// An object was taken in, and may be freed already.
+    /// An object was accepted, and may already be freed.
     fn add(&self) {
         // Relaxed, both: as in the destructor.
         let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
@@ -70,7 +71,7 @@ impl World {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Unlinks object after object and retires each until it is taken in.
+    /// Unlinks object after object, and retries each retirement until it is accepted.
     fn retire_all(
         &self,
         seed: usize,
@@ -84,7 +85,7 @@ impl World {
             let begun = Instant::now();
             while let Err(back) = retire(old) {
                 assert!(begun.elapsed() < LONG, "there is no room any more: {:?}", self.domain.stats());
-                // Relaxed, both: counts that are read when all threads have ended.
+                // Relaxed, both: counts that are read after all threads have ended.
                 self.handed_back.fetch_add(1, Ordering::Relaxed);
                 assert_eq!(back.value, 42);
                 old = back;
@@ -104,7 +105,7 @@ impl World {
                 reclaimer.poll();
             }
             if turn % 97 == 0 {
-                // What is in it is left to the domain, with its room.
+                // Its objects are left to the domain, with their room.
                 reclaimer = self.domain.reclaimer_builder().when_full(when_full).build();
             }
             let answer = reclaimer.retire(old).map_err(|error| error.into_inner());

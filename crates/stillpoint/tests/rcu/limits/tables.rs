@@ -1,4 +1,4 @@
-//! Tables in a domain with limits: removals are never refused, and lose neither slots nor memory.
+//! Tables in a domain with limits: removals are never refused, and leak neither slots nor memory.
 
 use stillpoint::rcu::WhenFull;
 use stillpoint::table::Table;
@@ -24,7 +24,7 @@ fn a_full_domain_refuses_no_removal_and_every_slot_comes_back() {
         }
         assert_eq!(domain.stats().pending, u64::from(ENTRIES));
         assert_eq!(domain.stats().beyond_limits, round * u64::from(ENTRIES - 10));
-        // Others are kept out meanwhile.
+        // Other retirements are refused meanwhile.
         let mut reclaimer = domain.reclaimer_builder().when_full(WhenFull::Reclaim).build();
         let error = reclaimer.retire(retired(&domain, 1)).expect_err("the domain is full");
         drop(guard);
@@ -33,7 +33,7 @@ fn a_full_domain_refuses_no_removal_and_every_slot_comes_back() {
         }
         assert_eq!((census.alive(), domain.stats().pending), (0, 0));
         reclaimer.retire(error.into_inner()).expect("there is room again");
-        reclaimer.flush().expect("nobody is in the way");
+        reclaimer.flush().expect("nothing is in the way");
     }
 }
 

@@ -12,8 +12,8 @@ use stillpoint::rcu::{Domain, RcuArray, RcuCell, Region, Retired};
 use crate::census::{Census, Object};
 use crate::eager;
 
-/// Plain memory: whoever reads it while another thread writes or frees it is caught by a sanitizer, and likely
-/// by the comparison.
+/// Plain memory: if a thread reads it while another one writes or frees it, a sanitizer notices, and probably the
+/// comparison does as well.
 #[derive(Debug)]
 struct Pair(u64, u64);
 
@@ -23,7 +23,7 @@ impl Pair {
     }
 }
 
-/// The object goes out of the cell and back into it, changed in between: to a reader its address tells nothing.
+/// The object is taken out of the cell, changed, and put back: a reader cannot see that from its address.
 #[test]
 fn an_object_that_is_taken_out_changed_and_linked_again_is_never_seen_half_changed() {
     let rounds = if cfg!(miri) { 20 } else { 1000 };
@@ -71,13 +71,14 @@ fn an_object_that_is_taken_out_changed_and_linked_again_is_never_seen_half_chang
     });
 }
 
-/// Tries to free an object at once, in one way or another, or hands it back.
+/// Tries to free an object at once, in one of several ways, or hands it back.
 type Free = fn(Retired<Pair>) -> Option<Retired<Pair>>;
 
-/// A retirement outlives the last handle of its domain, and is freed by a thread that never met the reader.
+/// A retirement outlives the last handle of its domain, and is freed by a thread that has never synchronized with the
+/// reader.
 ///
-/// On x86-64 nothing can be seen to go wrong here; Miri knows better. (So does the thread sanitizer, but it knows
-/// nothing of fences and would object to a right order, too.)
+/// On x86-64, an error would have no effect here, but Miri would see it. (The thread sanitizer would see it too, but it
+/// does not understand fences, and would also report correct code.)
 #[test]
 fn what_a_reader_did_comes_before_a_free_that_finds_no_domain() {
     let rounds = if cfg!(miri) { 10 } else { 100 };
@@ -162,7 +163,7 @@ fn a_qsbr_reader_replaced_by_its_successor_holds_nothing() {
     }
 }
 
-/// One thread's region keeps the references of all threads that borrow from it.
+/// One thread's region protects the references of all threads that borrow from it.
 #[test]
 fn references_under_a_guard_may_be_used_by_other_threads() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -183,7 +184,7 @@ fn references_under_a_guard_may_be_used_by_other_threads() {
     object.verify();
 }
 
-/// A generic function sees any region by its trait alone.
+/// A generic function sees any region only through the trait.
 #[test]
 fn regions_can_be_used_through_the_trait() {
     fn verify<R: Region>(cell: &RcuCell<Object>, region: &R) {
@@ -208,7 +209,7 @@ fn a_load_that_panics_holds_nothing() {
     assert_eq!(reclaimer.poll(), 1);
 }
 
-/// A parent is freed with its children at once, so its readers must keep the children as well.
+/// A parent is freed together with its children, so readers of the parent must keep the children as well.
 #[test]
 fn children_live_as_long_as_a_reader_holds_their_parent() {
     struct Parent {

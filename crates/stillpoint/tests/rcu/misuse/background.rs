@@ -1,4 +1,4 @@
-//! Background reclaimers that are full, stopped, abandoned, closed, or dropped at a bad moment.
+//! Background reclaimers that are full, or are stopped, abandoned, closed or dropped at a bad moment.
 
 use std::panic::{catch_unwind, panic_any, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,9 +17,9 @@ fn retired(domain: &Domain, census: &Census) -> Retired<Object> {
     domain.cell(census.object()).take().expect("the cell is full")
 }
 
-/// Runs `background` on a thread of its own, and hands it back over the channel when it has returned.
+/// Runs `background` on a new thread, which sends it back over the channel when the run has returned.
 ///
-/// Not joined: a run that never returns fails the test that waits for it, instead of hanging it.
+/// The thread is not joined, so that a run that never returns makes the waiting test fail instead of hang.
 fn spawn(mut background: BackgroundReclaimer) -> mpsc::Receiver<BackgroundReclaimer> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -36,13 +36,13 @@ fn a_full_inbox_hands_the_object_back() {
     let handle = background.retire_handle();
     handle.retire(retired(&domain, &census)).expect("there is room");
     handle.clone().retire(retired(&domain, &census)).expect("there is room");
-    let error = handle.retire(retired(&domain, &census)).expect_err("nobody takes anything out");
+    let error = handle.retire(retired(&domain, &census)).expect_err("no thread takes anything out");
     assert_eq!(error.kind(), RetireErrorKind::Full);
     let old = error.into_inner();
     old.verify();
 
     let asked = Instant::now();
-    let error = handle.retire_timeout(old, SHORT).expect_err("nobody takes anything out");
+    let error = handle.retire_timeout(old, SHORT).expect_err("no thread takes anything out");
     assert_eq!(error.kind(), RetireErrorKind::Full);
     assert!(asked.elapsed() >= SHORT);
     assert_eq!((handle.pending(), census.freed()), (2, 0));
@@ -72,7 +72,7 @@ fn an_inbox_full_of_bytes_hands_the_object_back() {
     assert_eq!((handle.pending(), domain.stats().freed), (1, 3));
 }
 
-/// The limit counts what the reclaimer has taken in, too.
+/// The limit also counts objects that the reclaimer has accepted.
 #[test]
 fn objects_that_readers_hold_up_fill_a_background_reclaimer() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -124,7 +124,7 @@ fn stop_waits_until_everything_is_freed() {
     assert_eq!((census.freed(), handle.pending()), (100, 0));
 }
 
-/// Dropped retirements are left to the reclaimers of the domain, in larger numbers than one poll adopts.
+/// More dropped retirements are left to the domain's reclaimers than one poll adopts.
 #[test]
 fn a_run_that_has_ended_sits_on_nothing_that_was_left_to_the_domain() {
     let left = if cfg!(miri) { 150 } else { 1000 };
@@ -177,7 +177,7 @@ fn a_run_ends_with_its_last_handle() {
     drop(handle);
     second.retire(retired(&domain, &census)).expect("it is still running");
     drop(second);
-    returned.recv_timeout(LONG).expect("nobody can submit any more");
+    returned.recv_timeout(LONG).expect("no thread can submit any more");
     assert_eq!(census.freed(), 2);
 }
 
@@ -194,7 +194,7 @@ fn being_without_handles_is_a_state_and_not_an_end() {
         until("it is freed", || census.freed() == round);
         assert!(returned.try_recv().is_err(), "round {round}: there is a handle");
         drop(handle);
-        background = returned.recv_timeout(LONG).expect("nobody can submit any more, or stop it");
+        background = returned.recv_timeout(LONG).expect("no thread can submit any more, or stop it");
     }
     background.run();
     background.retire_handle().stop();
@@ -203,7 +203,8 @@ fn being_without_handles_is_a_state_and_not_an_end() {
     drop(handle);
 }
 
-/// The run goes on to the panics, and to what is handed in after them; who waits for room gets that of a panicking object.
+/// After a panic, the run goes on to the other panicking objects, and to objects that are retired later. A retirement
+/// that waits for room gets the room of a panicking object.
 #[test]
 fn a_panicking_destructor_does_not_end_a_run() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -235,7 +236,7 @@ fn a_panicking_destructor_does_not_end_a_run() {
     assert_eq!(census.alive(), 0);
 }
 
-/// A stop may come at any point of the run, also between its look at the phase and its sleep.
+/// A stop may come at any point of the run, even between its check of the phase and its sleep.
 #[test]
 fn a_stop_is_never_missed() {
     let rounds: usize = if cfg!(miri) { 30 } else { 50_000 };
@@ -246,7 +247,7 @@ fn a_stop_is_never_missed() {
     let runs = Arc::clone(&begun);
     thread::spawn(move || {
         for mut background in to_run {
-            // Relaxed, here and below: a signal to hurry, which orders nothing.
+            // Relaxed, here and below: a flag that orders nothing.
             runs.fetch_add(1, Ordering::Relaxed);
             background.run();
             if done.send(()).is_err() {
@@ -283,7 +284,7 @@ fn what_is_handed_in_after_the_end_of_a_run_waits_for_another_one() {
     assert_eq!((handle.pending(), census.freed()), (0, 1));
 }
 
-/// An object comes back to its retire handle, is freed, or is left to the domain, whenever the reclaimer goes.
+/// An object comes back from its retire handle, is freed, or is left to the domain, whenever the reclaimer is dropped.
 #[test]
 fn nothing_is_lost_when_the_reclaimer_goes_while_others_submit() {
     let rounds = if cfg!(miri) { 10 } else { 200 };
@@ -295,7 +296,7 @@ fn nothing_is_lost_when_the_reclaimer_goes_while_others_submit() {
             for handle in [handle.clone(), handle.clone()] {
                 let (domain, census) = (&domain, &census);
                 scope.spawn(move || {
-                    // So many that the others have begun meanwhile, as a rule.
+                    // So many that the other threads have usually begun meanwhile.
                     let _ = (0..500).try_for_each(|_| handle.retire(retired(domain, census)));
                 });
             }
@@ -311,7 +312,7 @@ fn nothing_is_lost_when_the_reclaimer_goes_while_others_submit() {
     }
 }
 
-/// The objects of a reclaimer that is gone wait in the domain, not in a handle that happens to live on.
+/// The objects of a dropped reclaimer wait in the domain, and not in a handle that happens to live on.
 #[test]
 fn what_was_submitted_to_a_reclaimer_that_goes_can_be_adopted_at_once() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -337,7 +338,8 @@ fn a_call_deferred_to_a_reclaimer_that_is_gone_is_left_to_the_domain() {
     assert_eq!(receiver.try_recv(), Ok(5));
 }
 
-/// Whoever waits for room is told at once that there will never be any: his object was not refused for want of room.
+/// A retirement that waits for room fails at once when there will never be any. The error does not say that the
+/// reclaimer is full.
 #[test]
 fn a_handle_that_waits_for_room_is_told_that_the_reclaimer_is_gone() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -348,14 +350,14 @@ fn a_handle_that_waits_for_room_is_told_that_the_reclaimer_is_gone() {
         let waits = scope.spawn(|| handle.retire_timeout(retired(&domain, &census), LONG));
         until("it waits for room", || domain.stats().waits == 1);
         drop(background);
-        let error = waits.join().expect("it does not panic").expect_err("nobody takes it in");
+        let error = waits.join().expect("it does not panic").expect_err("no thread accepts it");
         assert_eq!(error.kind(), RetireErrorKind::Closed);
         error.into_inner().verify();
     });
     assert_eq!(domain.stats().handed_back, 0, "this counts what was refused for want of room");
 }
 
-/// A stop is no matter of the pace, which may be as slow as one likes.
+/// A stop does not depend on the pace, which may be arbitrarily slow.
 #[test]
 fn a_stop_does_not_wait_for_the_fence_interval() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -375,7 +377,7 @@ fn a_stop_does_not_wait_for_the_fence_interval() {
     }
 }
 
-/// A reclaimer that has waited for a batch to be full is woken for less when it sleeps without anything to do.
+/// A reclaimer that has waited for a full batch is woken for a smaller one when it sleeps and has nothing to do.
 #[test]
 fn a_reclaimer_that_has_waited_for_a_batch_is_woken_for_one_object_again() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -388,7 +390,7 @@ fn a_reclaimer_that_has_waited_for_a_batch_is_woken_for_one_object_again() {
         handle.retire(retired(&domain, &census)).expect("there is room");
         until("it is freed", || census.freed() == round);
         if round % 3 == 0 {
-            // It has nothing to do meanwhile.
+            // The reclaimer has nothing to do now.
             thread::sleep(Duration::from_millis(3));
         }
     }

@@ -1,4 +1,4 @@
-//! `compare_exchange`, and objects that are taken back into a box.
+//! `compare_exchange`, and objects that are turned back into boxes.
 
 use std::ptr;
 use std::thread;
@@ -51,7 +51,7 @@ fn a_protected_object_serves_as_the_expected_one() {
     drop(object);
 }
 
-/// Told by an address, which moves to other threads, and by a reference within a region.
+/// It returns an address, which may go to other threads, or a reference within a region.
 #[test]
 fn an_exchange_that_fails_tells_what_it_found() {
     fn assert_send_and_sync(_: &(impl Send + Sync + 'static)) {}
@@ -85,7 +85,7 @@ fn an_exchange_that_fails_tells_what_it_found() {
     assert_eq!(empty.load(&guard), Some(&7));
 }
 
-/// What was found is not freed within the region, although it is replaced at once.
+/// The object that was found is not freed within the region, although it is replaced at once.
 #[test]
 fn what_an_exchange_found_stays_alive_within_the_region() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -101,7 +101,7 @@ fn what_an_exchange_found_stays_alive_within_the_region() {
     assert_eq!((reclaimer.poll(), census.freed()), (1, 1));
 }
 
-/// ABA: the object is replaced, freed, and its memory used again, while another thread still compares with it.
+/// ABA: the object is replaced and freed, and its memory is used again, while another thread still compares with it.
 #[test]
 fn an_address_is_not_used_again_while_somebody_compares_with_it() {
     let replacements = if cfg!(miri) { 20 } else { 1000 };
@@ -123,7 +123,7 @@ fn an_address_is_not_used_again_while_somebody_compares_with_it() {
     let new = Some(Box::new(census.object()));
     let error = cell.compare_exchange(seen, new).expect_err("it was replaced many times");
     drop(guard);
-    // The protected load alone keeps the address, too.
+    // A protected load is also enough to keep the address.
     let mut reclaimer = eager(&domain);
     while reclaimer.poll() > 0 {}
     assert_eq!(reclaimer.pending(), 1);
@@ -172,7 +172,7 @@ fn a_box_is_handed_out_only_when_nobody_reads() {
     drop(guard);
     let old = old.try_into_box().expect_err("it is protected");
     drop(object);
-    let boxed = old.try_into_box().expect("nobody reads");
+    let boxed = old.try_into_box().expect("there is no reader");
     assert_eq!(census.freed(), 0);
     assert!(cell.swap(Some(boxed)).is_none(), "linked once more");
     cell.load(&reader.pin()).expect("the cell is full").verify();
@@ -180,7 +180,7 @@ fn a_box_is_handed_out_only_when_nobody_reads() {
     assert_eq!((census.freed(), census.alive()), (1, 0));
 }
 
-/// The grace period starts with the first attempt, so a later one need not wait for readers that came since.
+/// The grace period starts with the first attempt, so a later attempt does not wait for readers that came since.
 #[test]
 fn a_later_attempt_does_not_wait_for_later_readers() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -194,7 +194,7 @@ fn a_later_attempt_does_not_wait_for_later_readers() {
     drop(late);
 }
 
-/// However often it is asked for, and whoever asks first.
+/// This holds however often it is asked for, and whichever call asks first.
 #[test]
 fn a_retired_object_has_one_grace_period() {
     let domain = Domain::new();
@@ -210,7 +210,7 @@ fn a_retired_object_has_one_grace_period() {
     assert!(old.try_free().is_ok() && domain.check(token));
 }
 
-/// A reader that comes back online, by whichever way, holds what it loads.
+/// A reader that comes back online in any way holds what it loads.
 #[test]
 fn a_reader_that_has_been_offline_holds_what_it_loads() {
     let (domain, census) = (Domain::new(), Census::default());

@@ -39,7 +39,7 @@ fn a_foreign_reader_panics_with_the_names_of_both_domains() {
     assert_eq!(cell.load(&here.reader().pin()), Some(&1), "the cell is as good as before");
 }
 
-/// The check of a bound array is the one when it was bound; its guards serve as regions of their domain alone.
+/// A bound array is checked when it is bound. Its guards are regions only of their own domain.
 #[test]
 fn a_foreign_bound_array_panics_with_the_names_of_both_domains() {
     let (here, there) = (named("here"), named("there"));
@@ -80,7 +80,7 @@ fn no_later_domain_is_taken_for_one_that_is_gone() {
     let gone = named("gone");
     let cell = gone.cell(1);
     drop(gone);
-    // The allocator would hand out the address of the old domain at once, if it were free.
+    // If the address of the old domain were free, the allocator would return it at once.
     for _ in 0..100 {
         let later = named("later");
         let message = message_of(|| cell.protect(&later.reader()).is_some());

@@ -1,4 +1,4 @@
-//! `mem::forget` and `Box::leak`: what is forgotten holds up what it should, and nothing is freed too early.
+//! `mem::forget` and `Box::leak`: forgotten values keep what they protect, and nothing is freed too early.
 
 use std::mem;
 
@@ -82,7 +82,7 @@ fn any_number_of_forgotten_protected_loads_ends_with_their_reader() {
     drop(reader);
     assert_eq!(reclaimer.poll(), 100);
 
-    // The next reader takes the slots over, and holds nothing.
+    // The next reader reuses the slots, and holds nothing.
     let _reader = domain.reader();
     let cell = domain.cell(census.object());
     reclaimer.retire(cell.take().expect("it was full")).expect("there is room");
@@ -100,7 +100,7 @@ fn a_forgotten_reader_that_holds_nothing_holds_nothing_up() {
     assert_eq!(domain.stats().readers, 1);
 }
 
-/// A reader and a guard that live for ever give references that live for ever.
+/// A reader and a guard that live for ever return references that live for ever.
 #[test]
 fn what_a_leaked_guard_refers_to_is_never_freed() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -133,7 +133,7 @@ fn what_a_leaked_protected_refers_to_is_never_freed() {
     let mut reclaimer = eager(&domain);
     reclaimer.retire(replace(cell, &census)).expect("there is room");
     reclaimer.retire(replace(cell, &census)).expect("there is room");
-    assert_eq!(reclaimer.poll(), 1, "the second one, which nobody holds");
+    assert_eq!(reclaimer.poll(), 1, "the second one, which is not held");
     drop(reclaimer);
     drop(domain);
     object.verify();

@@ -9,7 +9,7 @@ use stillpoint::rcu::{Domain, RetireErrorKind, Retired, WhenFull};
 use crate::census::Census;
 use crate::{LONG, SHORT};
 
-/// Dropped retirements: more than one poll adopts.
+/// The number of dropped retirements: more than one poll adopts.
 const LEFT: usize = if cfg!(miri) { 150 } else { 1000 };
 
 fn retired<T: Send + Sync + 'static>(domain: &Domain, object: T) -> Retired<T> {
@@ -33,7 +33,7 @@ fn a_reclaimer_full_of_objects_hands_the_next_one_back() {
     assert_eq!((reclaimer.pending(), census.freed()), (3, 0));
 
     drop(guard);
-    reclaimer.retire(old).expect("a full queue polls first, and nobody is in the way");
+    reclaimer.retire(old).expect("a full queue polls first, and nothing is in the way");
     assert_eq!((reclaimer.pending(), census.freed()), (1, 3));
 }
 
@@ -66,7 +66,7 @@ fn an_object_larger_than_the_limit_is_handed_back_by_an_empty_queue() {
     assert!(error.into_inner().try_free().is_ok());
 }
 
-/// Protected loads fill a queue as guards do.
+/// Protected loads fill a queue just as guards do.
 #[test]
 fn a_reclaimer_full_of_protected_objects_hands_the_next_one_back() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -183,7 +183,7 @@ fn a_poll_adopts_a_bounded_share_of_what_was_left_to_the_domain() {
     assert_eq!(census.freed(), LEFT);
 }
 
-/// A poll that takes more from the domain than it looks at keeps it from nobody else.
+/// A poll that takes more objects from the domain than it looks at leaves the others to other reclaimers.
 #[test]
 fn a_reclaimer_that_is_idle_does_not_sit_on_what_was_left_to_the_domain() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -197,7 +197,7 @@ fn a_reclaimer_that_is_idle_does_not_sit_on_what_was_left_to_the_domain() {
     assert_eq!((census.freed(), idle.pending()), (LEFT, 0));
 }
 
-/// Each error names the cause and what to do, and hands the very object back.
+/// Each error names the cause and what to do, and hands the same object back.
 #[test]
 fn a_refused_retirement_says_what_to_do() {
     let domain = Domain::builder().name("routes").max_pending(2).build().expect("it has the default mode");
@@ -237,7 +237,7 @@ fn a_refused_retirement_says_what_to_do() {
     }
 }
 
-/// A wait without an end is refused to a thread that is itself in the way, and goes on once it is not.
+/// A wait without a limit is refused to a thread that is itself in the way, and works once it is not.
 #[test]
 fn nobody_waits_for_room_that_it_takes_up_itself() {
     let domain = Domain::new();

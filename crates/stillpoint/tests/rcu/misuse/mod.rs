@@ -1,4 +1,4 @@
-//! What the safe interface lets one do wrong: it may leak, panic or refuse, but never dangle.
+//! Misuse of the safe interface may lead to leaks, panics or errors, but never to dangling references.
 
 mod attacks;
 mod background;
@@ -24,7 +24,7 @@ fn message_of<R>(function: impl FnOnce() -> R) -> String {
     *panic_of(function).downcast::<String>().expect("the message is formatted")
 }
 
-/// Waits for something that another thread does.
+/// Waits for an action of another thread.
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {

@@ -1,4 +1,4 @@
-//! Objects that own cells whose objects own cells: however deep, dropping them needs little stack.
+//! Objects that own cells whose objects own cells, and so on: dropping them needs little stack, however deep they are.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
@@ -11,9 +11,9 @@ use crate::then::Then;
 use crate::{eager, panic_of};
 
 const DEPTHS: [usize; 2] = if cfg!(miri) { [40, 300] } else { [300_000, 1_000_000] };
-/// Deeper than what is dropped one within the other.
+/// Deeper than drops are nested.
 const DEEP: usize = 200;
-/// Not deeper.
+/// Not deeper than drops are nested.
 const SHALLOW: usize = 30;
 
 /// One element of a list.
@@ -31,14 +31,14 @@ enum Next {
     Retired(Option<Retired<Node>>),
 }
 
-/// Runs `body` with little stack: enough for some dozens of objects within each other.
+/// Runs `body` with little stack: enough for dropping some dozens of objects within each other.
 fn with_little_stack(body: impl FnOnce() + Send + 'static) {
     let thread =
         thread::Builder::new().stack_size(96 << 10).spawn(body).expect("there is memory for a thread");
     thread.join().expect("the body does not panic");
 }
 
-/// A list of `depth` elements, the kinds of their owners taken in turn from `kinds`.
+/// A list of `depth` elements. The kinds of their owners are taken in turn from `kinds`.
 fn list(domain: &Domain, census: &Census, depth: usize, kinds: &[char]) -> RcuCell<Node> {
     let node = |next| Node { _object: census.object(), _next: next };
     (0..depth).fold(RcuCell::empty_in(domain), |rest, index| {
@@ -68,7 +68,7 @@ fn a_list_of_cells_is_dropped_with_little_stack() {
     }
 }
 
-/// Wherever an object is freed, what its cells own goes with it.
+/// Wherever an object is freed, the objects of its cells are freed with it.
 #[test]
 fn a_retired_list_of_cells_is_freed_with_little_stack() {
     with_little_stack(|| {
@@ -94,7 +94,7 @@ fn a_retired_list_of_cells_is_freed_with_little_stack() {
     });
 }
 
-/// Without a domain, what a destructor retires is freed at once, in between the objects of cells.
+/// Without a domain, an object that a destructor retires is freed at once, in between the objects of cells.
 #[test]
 fn a_mixed_list_without_a_domain_is_dropped_with_little_stack() {
     for kinds in [&['r'][..], &['c', 'r'], &['r', 'c', 'a']] {
@@ -108,7 +108,7 @@ fn a_mixed_list_without_a_domain_is_dropped_with_little_stack() {
     }
 }
 
-/// The thread's other locals may be gone by then.
+/// The thread's other thread-locals may be gone by then.
 #[test]
 fn a_list_of_cells_is_dropped_by_the_end_of_a_thread() {
     thread_local! {
@@ -125,7 +125,7 @@ fn a_list_of_cells_is_dropped_by_the_end_of_a_thread() {
     assert_eq!((census.freed(), census.alive()), (DEEP + DEPTHS[0], 0));
 }
 
-/// Says its number when it is dropped.
+/// Records its number when it is dropped.
 struct Told {
     number: usize,
     order: Arc<Mutex<Vec<usize>>>,
@@ -133,11 +133,11 @@ struct Told {
 
 impl Drop for Told {
     fn drop(&mut self) {
-        self.order.lock().expect("nobody panics with it").push(self.number);
+        self.order.lock().expect("it is not poisoned").push(self.number);
     }
 }
 
-/// An object, what it owns, and a field that is dropped after that.
+/// An object with a cell, and a field that is dropped after the cell.
 struct Parent {
     child: RcuCell<Parent>,
     _after: Told,
@@ -153,17 +153,18 @@ fn order_of(depth: usize) -> Vec<usize> {
     let reader = domain.reader();
     assert!(depth < 2 || list.protect(&reader).expect("it is not empty").child.protect(&reader).is_some());
     drop(list);
-    let order = order.lock().expect("nobody panics with it");
+    let order = order.lock().expect("it is not poisoned");
     order.clone()
 }
 
-/// As for any fields: what a cell owns is dropped before the fields that follow the cell.
+/// As with all fields, a cell's object is dropped before the fields that follow the cell.
 #[test]
 fn a_child_is_dropped_before_the_fields_that_follow_its_cell() {
     assert_eq!(order_of(SHALLOW), (0..SHALLOW).collect::<Vec<_>>());
 }
 
-/// Far down, an object's fields come before what its cells own. All are dropped before the fields of those further up.
+/// Far down, an object's fields are dropped before the objects of its cells. All of these are dropped before the fields
+/// of objects further up.
 #[test]
 fn objects_far_down_are_dropped_one_after_the_other() {
     let order = order_of(DEEP);
@@ -174,7 +175,7 @@ fn objects_far_down_are_dropped_one_after_the_other() {
     assert!(order.len() - deepest >= SHALLOW, "{order:?}");
 }
 
-/// The first panic goes on when the rest of the list is freed, and the thread is as before.
+/// The first panic goes on after the rest of the list is freed, and the thread is as before.
 #[test]
 fn panics_far_down_lose_nothing() {
     with_little_stack(|| {

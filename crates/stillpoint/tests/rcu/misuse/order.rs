@@ -1,4 +1,4 @@
-//! Everything may be dropped in any order: the last handle frees what is left, once.
+//! Everything may be dropped in any order: the last handle frees what is left, exactly once.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -21,12 +21,12 @@ fn order(mut number: usize, count: usize) -> Vec<usize> {
     (1..=count).rev().map(&mut take).collect()
 }
 
-/// As many orders as there are.
+/// The number of orders.
 fn orders(count: usize) -> usize {
     (1..=count).product()
 }
 
-/// One of everything, each part with an object of its own.
+/// One of everything, each with its own object.
 fn parts(census: &Census) -> Vec<Option<Box<dyn Any>>> {
     let domain = Domain::new();
     let cell = domain.cell(census.object());
@@ -90,7 +90,7 @@ fn a_background_reclaimer_that_ran_may_be_dropped_in_any_order() {
         handle.stop();
         background.run();
         assert_eq!(census.freed(), 1);
-        // Accepted, but nobody runs any more.
+        // Accepted, but nothing runs any more.
         handle.retire(cell.replace(census.object()).expect("the cell is full")).expect("there is room");
 
         let mut parts: [Option<Box<dyn Any>>; 4] = [
@@ -155,7 +155,7 @@ fn a_dropped_reclaimer_frees_nothing_that_is_held_and_another_adopts_it() {
     drop(second);
     drop(guard);
     let mut third = eager(&domain);
-    assert_eq!(third.poll(), 1, "the one that nobody protects");
+    assert_eq!(third.poll(), 1, "the one that is not protected");
     object.verify();
     drop(object);
     assert_eq!(third.poll(), 1);
@@ -171,7 +171,7 @@ fn node(domain: &Domain, census: &Census) -> Node {
     Node { _object: census.object(), next: RcuCell::empty_in(domain) }
 }
 
-/// Cells refer to their domain weakly.
+/// Cells have weak references to their domain.
 #[test]
 fn pending_objects_with_cells_of_their_own_domain_form_no_cycle() {
     let census = Census::default();
@@ -186,7 +186,7 @@ fn pending_objects_with_cells_of_their_own_domain_form_no_cycle() {
     let mut reclaimer = domain.reclaimer();
     reclaimer.retire(list.take().expect("the list is not empty")).expect("there is room");
     drop((list, reclaimer));
-    assert_eq!(census.freed(), 0, "nobody polled");
+    assert_eq!(census.freed(), 0, "there was no poll");
     drop(domain);
     assert_eq!((census.freed(), census.alive()), (11, 0));
 }
@@ -218,7 +218,7 @@ fn a_pending_object_may_own_handles_of_its_own_domain() {
     assert_eq!(census.alive(), 0);
 }
 
-/// Thread-local destructors run late, in an order that nobody chooses.
+/// Thread-local destructors run late, in an arbitrary order.
 #[test]
 fn handles_in_thread_locals_are_dropped_at_thread_exit() {
     thread_local! {
@@ -250,7 +250,7 @@ fn handles_in_thread_locals_are_dropped_at_thread_exit() {
     assert_eq!(census.alive(), 0);
 }
 
-/// The last handle may go on any thread, also while others hand objects in.
+/// The last handle may be dropped on any thread, even while others retire objects.
 #[test]
 fn objects_dropped_while_the_last_handle_goes_are_freed_once() {
     let rounds = if cfg!(miri) { 20 } else { 2000 };

@@ -1,4 +1,4 @@
-//! Destructors that panic: the rest of the batch is freed, and the panic goes on its way.
+//! Destructors that panic: the rest of the batch is freed, and the panic goes on to the caller.
 
 use std::any::Any;
 use std::mem;
@@ -187,7 +187,7 @@ fn a_cell_passes_the_panic_of_its_object_on() {
     mem::forget(array); // a second panic while the first one unwinds would abort, as in any array
 }
 
-/// A second panic while the first one unwinds would end the process: it is swallowed.
+/// A second panic while the first one unwinds would end the process, so it is caught and dropped.
 #[test]
 fn handles_dropped_by_a_panic_do_not_abort() {
     let census = Census::default();
@@ -218,7 +218,7 @@ fn a_panicking_constructor_leaves_nothing_behind() {
     assert_eq!((census.freed(), census.alive()), (5, 0));
 }
 
-/// What a panic carries is a value with a destructor of its own, which may panic as well.
+/// The payload of a panic is a value with its own destructor, which may panic as well.
 fn doubly_nasty(census: &Census) -> Then {
     let object = census.object();
     Then::new(move || {
@@ -227,7 +227,7 @@ fn doubly_nasty(census: &Census) -> Then {
     })
 }
 
-/// In a process of its own, since a panic that meets another one ends the process.
+/// In its own process, since a panic during another one ends the process.
 #[test]
 #[cfg_attr(miri, ignore = "starts a process")]
 fn a_panic_whose_payload_panics_costs_no_other_object() {
@@ -238,7 +238,7 @@ fn a_panic_whose_payload_panics_costs_no_other_object() {
             reclaimer.retire(retired(&domain, doubly_nasty(&census))).expect("there is room");
             reclaimer.retire(retired(&domain, census.object())).expect("there is room");
         }
-        // The payload that arrives here is the test's own trouble.
+        // It is the test that must not drop the payload that arrives here.
         mem::forget(panic_of(|| reclaimer.poll()));
         assert_eq!((census.freed(), census.alive(), reclaimer.pending()), (6, 0, 0));
     });

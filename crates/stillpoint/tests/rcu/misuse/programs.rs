@@ -1,4 +1,4 @@
-//! Random programs of one thread, which use everything in any order: whatever a reader holds is alive.
+//! Random programs of one thread, which use everything in any order. Whatever a reader holds stays alive.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ fn take<T>(random: &mut Random, from: &mut Vec<T>) -> Option<T> {
     (!from.is_empty()).then(|| from.swap_remove(random.below(from.len())))
 }
 
-/// What a program holds, with the numbers of the objects that must be alive for it.
+/// What a program holds, with the numbers of the objects that must therefore be alive.
 struct Program<'a> {
     random: Random,
     array: &'a RcuArray<Noted>,
@@ -95,7 +95,7 @@ impl Program<'_> {
         }
     }
 
-    /// Does one of the things that can be done with a retirement.
+    /// Uses a retirement in one of the possible ways.
     fn let_go(&mut self) {
         let Some(old) = take(&mut self.random, &mut self.retired) else { return };
         let reclaimer = self.random.below(self.reclaimers.len());

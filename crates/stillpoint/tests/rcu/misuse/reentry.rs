@@ -1,4 +1,4 @@
-//! Destructors that use the domain they are reclaimed by.
+//! Destructors that use the domain that reclaims them.
 
 use std::cell::RefCell;
 use std::mem;
@@ -20,7 +20,7 @@ thread_local! {
     static OTHER: RefCell<Option<Reclaimer>> = const { RefCell::new(None) };
 }
 
-/// Retires to the reclaimer in `place`, or leaves the object to the domain while it is in use.
+/// Retires to the reclaimer in `place`, or leaves the object to the domain if the reclaimer is in use.
 fn retire_to(place: &'static std::thread::LocalKey<RefCell<Option<Reclaimer>>>, old: Retired<Object>) {
     place.with(|place| {
         if let Ok(mut reclaimer) = place.try_borrow_mut() {
@@ -41,7 +41,7 @@ fn an_object_retired_by_a_destructor_is_freed_by_the_next_poll() {
     assert_eq!(census.freed(), 1);
 }
 
-/// The reclaimer is borrowed by the poll that runs the destructor.
+/// The poll that runs the destructor borrows the reclaimer.
 #[test]
 fn a_destructor_that_cannot_reach_its_reclaimer_leaves_the_object_to_the_domain() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -83,7 +83,7 @@ fn a_destructor_polls_another_reclaimer_of_the_same_domain() {
     let inner = Mutex::new(inner);
     let mut outer = eager(&domain);
     let nested = Then::new(move || {
-        let mut inner = inner.lock().expect("nobody panics");
+        let mut inner = inner.lock().expect("no thread panics");
         assert_eq!(inner.poll(), 1);
     });
     outer.retire(retired(&domain, nested)).expect("there is room");
@@ -129,8 +129,8 @@ fn a_destructor_waits_for_a_grace_period() {
     assert_eq!(reclaimer.poll(), 1);
 }
 
-/// The objects of the same batch are past their grace period, so nothing can go wrong for them; what is
-/// retired from now on waits.
+/// The objects of the same batch are past their grace period, so nothing can go wrong for them. Objects that are
+/// retired from now on wait.
 #[test]
 fn a_destructor_that_forgets_a_guard_holds_up_later_objects_alone() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -166,7 +166,7 @@ fn stop_waits_for_what_destructors_submit() {
     assert_eq!((census.freed(), census.alive()), (1, 0));
 }
 
-/// An object whose destructor retires the next one: the shape of a list that unlinks itself.
+/// An object whose destructor retires the next one, as in a list that unlinks itself.
 struct Link {
     _object: Object,
     next: RcuCell<Link>,
@@ -201,7 +201,7 @@ fn each_poll_frees_one_link_of_a_chain_of_destructors() {
     assert_eq!(reclaimer.poll(), 0);
 }
 
-/// In a process of its own, since a recursion over the chain would overflow the stack.
+/// In its own process, since a recursion over the chain would overflow the stack.
 #[test]
 #[cfg_attr(miri, ignore = "starts a process")]
 fn the_end_of_a_domain_frees_a_long_chain_of_destructors_in_a_loop() {
@@ -214,7 +214,7 @@ fn the_end_of_a_domain_frees_a_long_chain_of_destructors_in_a_loop() {
     });
 }
 
-/// The last handle is gone, and what it left is being dropped: a cell of the same domain is none the wiser.
+/// The last handle is gone, and its objects are being dropped. A cell of the same domain can still be used.
 #[test]
 fn a_cell_is_used_while_its_domain_is_dropped() {
     let (domain, census) = (Domain::new(), Census::default());

@@ -1,4 +1,4 @@
-//! Contents of unusual shapes, and more readers and hazards than anyone has.
+//! Objects of unusual types, and more readers and hazard slots than usual.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Barrier;
@@ -32,7 +32,7 @@ fn objects_of_size_zero_are_dropped_once_each() {
     assert_eq!(DROPPED.load(Ordering::Relaxed), 11);
 }
 
-/// They have no address of their own.
+/// Values of size zero have no address of their own.
 #[test]
 fn a_protected_object_of_size_zero_holds_up_its_like_and_nothing_else() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -47,7 +47,7 @@ fn a_protected_object_of_size_zero_holds_up_its_like_and_nothing_else() {
     assert_eq!(reclaimer.poll(), 1);
 }
 
-/// A function without captures has size zero as well, but is no object that anybody could protect.
+/// A closure without captures has size zero as well, but it is no object that could be protected.
 #[test]
 fn a_deferred_call_is_not_held_up_by_a_protected_object_of_size_zero() {
     static CALLED: AtomicUsize = AtomicUsize::new(0);
@@ -97,7 +97,7 @@ fn a_reader_protects_a_thousand_objects_at_a_time() {
         }
         assert_eq!(reclaimer.poll(), 0);
         held.iter().flatten().for_each(|object| object.verify());
-        // Every second one, from the middle of the chain of slots.
+        // Every second one, starting in the middle of the chain of slots.
         for index in (0..count / 2).rev() {
             held.swap_remove(2 * index);
         }

@@ -1,11 +1,11 @@
-//! Which types may go to another thread, and which may vouch for references.
+//! Which types may go to another thread, and which are regions that protect references.
 
 use stillpoint::rcu::{
     ArrayGuard, ArrayHandle, BackgroundReclaimer, BoundArray, Domain, Guard, Protected, QsbrReader, RcuArray,
     RcuCell, Reader, Reclaimer, Region, RetireHandle, Retired, Token,
 };
 
-/// Compiles for types that do **not** implement the trait alone: for others it is ambiguous which one is meant.
+/// Compiles only for types that do **not** implement the trait: for others, the call is ambiguous.
 macro_rules! assert_not {
     ($bound:ident: $($type:ty),*) => {$({
         trait Ambiguous<Which> {
@@ -25,7 +25,7 @@ fn readers_and_what_they_hold_stay_on_their_thread() {
     assert_not!(Sync: BoundArray<'static, u32>, ArrayGuard<'static, u32>, BoundArray<'static, u32, QsbrReader>, ArrayHandle<u32>);
 }
 
-/// A reader alone is no region: its guards are.
+/// A reader itself is no region, but its guards are.
 #[test]
 fn only_regions_vouch_for_references() {
     assert_not!(Region: Reader, Domain, Protected<'static, u32>, BoundArray<'static, u32>, ());

@@ -1,4 +1,4 @@
-//! Waiting for oneself is an error, not a deadlock.
+//! A thread that would wait for itself gets an error, and no deadlock.
 
 use std::mem;
 use std::sync::mpsc;
@@ -92,7 +92,7 @@ fn flush_under_a_guard_is_an_error_and_keeps_the_objects() {
     assert_eq!(census.freed(), 1);
 }
 
-/// What a flush adopts is waited for as well, and by the same rule.
+/// A flush also waits for objects that it adopts, by the same rule.
 #[test]
 fn flush_under_a_guard_is_an_error_for_adopted_objects_too() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -107,7 +107,7 @@ fn flush_under_a_guard_is_an_error_for_adopted_objects_too() {
     assert_eq!(census.freed(), 1);
 }
 
-/// Runs `test` while another thread holds what is in the cell in a protected load.
+/// Runs `test` while another thread holds the cell's object in a protected load.
 fn while_protected<R>(domain: &Domain, cell: &RcuCell<Object>, test: impl FnOnce() -> R) -> R {
     let (held, is_held) = mpsc::channel();
     let (release, is_released) = mpsc::channel::<()>();
@@ -153,7 +153,7 @@ fn a_retired_object_that_a_protected_load_holds_is_handed_back() {
     );
     let old = error.into_inner();
     old.verify();
-    old.free_timeout(LONG).expect("nobody reads");
+    old.free_timeout(LONG).expect("there is no reader");
     assert_eq!((census.freed(), census.alive()), (1, 0));
 }
 
@@ -216,7 +216,7 @@ fn a_retirement_that_waits_for_its_own_thread_is_handed_back() {
     let old = error.into_inner();
     old.verify();
     drop(object);
-    old.free_timeout(LONG).expect("nobody reads");
+    old.free_timeout(LONG).expect("there is no reader");
     assert_eq!((census.freed(), census.alive()), (1, 0));
 }
 
@@ -228,7 +228,7 @@ fn a_retirement_without_a_domain_is_freed_at_once() {
     assert_eq!(census.freed(), 1);
 }
 
-/// A deadlock of two is nobody's own: the wait goes on until the other one lets go.
+/// This is no error, since another thread holds the guard: the wait goes on until that thread drops it.
 #[test]
 fn a_guard_of_another_thread_only_delays() {
     let domain = Domain::new();
@@ -271,7 +271,7 @@ fn a_stalled_wait_ends_with_its_limit() {
     });
 }
 
-/// The system may give a new thread everything that told the old one apart, but it has a reader of its own.
+/// The system may give a new thread all the identification of an ended one, but it has its own reader.
 #[test]
 #[cfg_attr(miri, ignore = "has no thread ids")]
 fn a_reader_that_a_dead_thread_forgot_is_not_taken_for_the_callers() {
@@ -290,7 +290,7 @@ fn a_reader_that_a_dead_thread_forgot_is_not_taken_for_the_callers() {
     }
 }
 
-/// A slot that changes hands is never seen with its old holder and its new state.
+/// A slot that changes owners is never seen with its old owner and its new state.
 #[test]
 fn a_reader_of_another_thread_is_never_taken_for_the_callers() {
     let rounds = if cfg!(miri) { 20 } else { 100_000 };
@@ -327,5 +327,5 @@ fn an_object_that_was_not_freed_comes_with_the_cause() {
     let (old, cause) = error.into_parts();
     assert_eq!((*old, Err(cause)), (7, would_deadlock(&domain, ReaderKind::Guard)));
     drop(guard);
-    old.free().expect("nobody reads");
+    old.free().expect("there is no reader");
 }

@@ -12,10 +12,10 @@ use stillpoint::rcu::{Domain, QsbrReader, SynchronizeError};
 use crate::census::{Census, Object};
 use crate::modes::in_each_mode;
 
-/// An object whose callback tells its number, and frees it.
+/// An object whose callback records its number, and frees it.
 #[repr(C)]
 struct Item {
-    /// As long as the longer one of the two.
+    /// As large as the larger one of the two.
     callback: ObjectCallback,
     number: usize,
     object: Object,
@@ -72,14 +72,14 @@ fn callbacks_are_called_in_order_after_the_readers_of_their_time() {
         thread::sleep(Duration::from_millis(1)); // longer than the pace of fences
         assert_eq!(queue.poll(usize::MAX), 0, "this guard is older");
         drop(guard);
-        queue.barrier().expect("nobody is in the way");
+        queue.barrier().expect("nothing is in the way");
         assert!(items.told().into_iter().eq(0..200));
         let stats = domain.stats();
         assert_eq!((stats.pending, stats.freed, items.census.alive()), (0, 202, 0), "two are the barrier's");
     });
 }
 
-/// A callback does not wait for protected loads, unless it knows the object; then others go before it.
+/// A callback waits for protected loads only if it knows the object. In that case, later callbacks overtake it.
 #[test]
 fn what_is_held_is_passed_over() {
     let domain = Domain::new();
@@ -91,7 +91,7 @@ fn what_is_held_is_passed_over() {
         if number % 2 == 0 {
             slots.push(raw::protect(&reader, &AtomicPtr::new(item.as_ptr())).expect("it is not null").1);
         }
-        // SAFETY: nobody else reaches it, and its callback frees it.
+        // SAFETY: it is reachable only here, and its callback frees it.
         unsafe { queue.push_object(item.cast(), item.as_ptr().cast(), free) };
     }
     assert_eq!(queue.poll(usize::MAX), 5);
@@ -107,7 +107,7 @@ fn what_is_held_is_passed_over() {
     for (left, slot) in slots.into_iter().enumerate() {
         // SAFETY: this is the reader's thread.
         unsafe { slot.release() };
-        // Half of the limit is for those held: each poll looks at one, and goes round.
+        // Half of the limit is for held objects: each poll looks at one of them, in turn.
         let mut polls = 0;
         while queue.pending() as usize > 3 - left {
             queue.poll(2);
@@ -140,7 +140,7 @@ fn a_callback_that_panics_keeps_nobody_back() {
     assert!(catch_unwind(AssertUnwindSafe(|| queue.poll(usize::MAX))).is_err());
     assert_eq!((count.load(Ordering::Relaxed), queue.pending(), items.census.alive()), (3, 0, 0));
     assert_eq!(domain.stats().freed, 7);
-    // And a run ends with it.
+    // And the panic ends a run.
     let loud = Box::leak(Box::new(Loud(Callback::new(), Arc::clone(&count))));
     // SAFETY: as above.
     unsafe { queue.push(NonNull::from(loud).cast(), panics) };
@@ -157,7 +157,7 @@ fn a_callback_that_panics_keeps_nobody_back() {
     assert_eq!((items.census.alive(), queue.pending()), (0, 0));
 }
 
-/// From a callback: push itself again, push others, poll, wait, and pause.
+/// A callback pushes itself again, pushes others, polls, waits, and pauses.
 #[test]
 fn callbacks_use_their_queue() {
     #[repr(C)]
@@ -198,11 +198,11 @@ fn callbacks_use_their_queue() {
     while !is_done.load(Ordering::Relaxed) {
         calls += queue.poll(usize::MAX);
     }
-    // The markers that barriers push from within are not pushed: they fail before.
+    // Barriers within callbacks push no markers: they fail before that.
     assert_eq!((calls, queue.pending()), (21, 0));
 }
 
-/// What a dropped queue leaves is the domain's, and is called after its readers.
+/// The callbacks of a dropped queue go to the domain, and are called after its readers have left.
 #[test]
 fn a_queue_that_is_dropped_full_leaves_its_callbacks_to_the_domain() {
     for is_reclaimed in [true, false] {
@@ -213,7 +213,7 @@ fn a_queue_that_is_dropped_full_leaves_its_callbacks_to_the_domain() {
         for number in 0..20 {
             items.push(&queue);
             let item = items.make();
-            // SAFETY: nobody else reaches it, and its callback frees it.
+            // SAFETY: it is reachable only here, and its callback frees it.
             unsafe { queue.push_object(item.cast(), item.as_ptr().cast(), free) };
             if number == 10 {
                 queue.poll(usize::MAX);
@@ -228,7 +228,7 @@ fn a_queue_that_is_dropped_full_leaves_its_callbacks_to_the_domain() {
         assert_eq!(reclaimer.poll(), 0);
         drop(guard);
         if is_reclaimed {
-            reclaimer.flush().expect("nobody is in the way");
+            reclaimer.flush().expect("nothing is in the way");
             assert_eq!((domain.stats().pending, domain.stats().freed), (0, 40));
         } else {
             drop((reclaimer, reader, domain));
@@ -238,7 +238,8 @@ fn a_queue_that_is_dropped_full_leaves_its_callbacks_to_the_domain() {
     }
 }
 
-/// Many threads push, two serve, one pauses; everything is called once, each thread's in its order.
+/// Many threads push, two serve, and one pauses. Everything is called once, and the callbacks of each thread in their
+/// order.
 #[test]
 fn threads_push_while_others_serve_and_pause() {
     #[repr(C)]
@@ -288,7 +289,7 @@ fn threads_push_while_others_serve_and_pause() {
                 thread::yield_now();
             }
             pushers.into_iter().for_each(|pusher| pusher.join().expect("it does not panic"));
-            queue.barrier().expect("nobody is in the way");
+            queue.barrier().expect("nothing is in the way");
             assert!(last.iter().all(|last| last.load(Ordering::Relaxed) == NUMBER));
             queue.stop();
             servers.into_iter().for_each(|server| server.join().expect("no callback panics"));
@@ -299,7 +300,8 @@ fn threads_push_while_others_serve_and_pause() {
     });
 }
 
-/// A thread that serves sleeps, is woken by a push, waits for a reader that blocks, and goes on when that lets go.
+/// A serving thread sleeps, is woken by a push, waits for a reader that is in the way, and goes on when the reader
+/// leaves.
 #[test]
 fn a_server_that_sleeps_is_woken() {
     let domain = Domain::new();
@@ -328,8 +330,8 @@ fn a_server_that_sleeps_is_woken() {
     drop(guard);
 }
 
-/// In their order, before what is pushed to the other queue later; what a grace period of the first queue held up is held up by
-/// one of the other, too.
+/// They are called in their order, before callbacks that are pushed to the other queue later. Callbacks that waited for
+/// a grace period in the first queue wait for one in the other queue, too.
 #[test]
 fn a_queue_passes_on_what_it_has() {
     in_each_mode(|domain| {
@@ -348,7 +350,7 @@ fn a_queue_passes_on_what_it_has() {
         assert_eq!((queue.poll(9), other.poll(9)), (0, 0));
         drop(guard);
         queue.pass_to(&other); // nothing
-        other.barrier().expect("nobody is in the way");
+        other.barrier().expect("nothing is in the way");
         assert_eq!(items.told(), [0, 1, 2, 3]);
         assert_eq!(domain.stats().pending, 0);
         items.push(&queue);
@@ -372,7 +374,7 @@ fn a_queue_passes_on_objects_that_are_held() {
         }
         queue.pass_to(&other);
         assert_eq!((queue.pending(), other.pending(), domain.stats().pinned), (0, 1, 0));
-        other.barrier().expect("nobody is in the way");
+        other.barrier().expect("nothing is in the way");
         assert!(items.told().is_empty());
         // SAFETY: of this thread's reader, and released once.
         unsafe { slot.release() };
@@ -381,7 +383,7 @@ fn a_queue_passes_on_objects_that_are_held() {
     });
 }
 
-/// Threads push meanwhile: nothing is lost, and the pushes of each thread keep their order.
+/// Threads push meanwhile. No callback is lost, and those of each thread keep their order.
 #[test]
 fn a_queue_passes_on_while_threads_push() {
     const EACH: usize = if cfg!(miri) { 50 } else { 5_000 };
@@ -407,7 +409,7 @@ fn a_queue_passes_on_while_threads_push() {
         let items: Vec<_> =
             pushers.into_iter().map(|pusher| pusher.join().expect("it does not panic")).collect();
         queue.pass_to(&other);
-        other.barrier().expect("nobody is in the way");
+        other.barrier().expect("nothing is in the way");
         items.iter().map(Items::told).collect::<Vec<_>>()
     });
     assert!(told.iter().all(|told| told.iter().copied().eq(0..EACH)));
@@ -419,7 +421,7 @@ fn a_queue_does_not_pass_to_another_domain() {
     CallbackQueue::new(&Domain::new()).pass_to(&CallbackQueue::new(&Domain::new()));
 }
 
-/// An online reader of the thread that serves is not in the way of the turn that brings it online, nor of the next one.
+/// An online reader of the serving thread is neither in the way of the turn that brings it online, nor of the next one.
 #[test]
 fn a_frame_brings_a_reader_online_for_the_callbacks_of_a_turn() {
     thread_local! {
@@ -466,7 +468,7 @@ fn a_frame_brings_a_reader_online_for_the_callbacks_of_a_turn() {
     }
 }
 
-/// What waits stays, and another thread goes on with it.
+/// Waiting callbacks stay, and another thread goes on with them.
 #[test]
 fn a_server_leaves_when_it_is_told_to() {
     let domain = Domain::new();
@@ -480,7 +482,7 @@ fn a_server_leaves_when_it_is_told_to() {
             if is_held_up {
                 items.push(&queue);
             } else {
-                queue.barrier().expect("nobody is in the way");
+                queue.barrier().expect("nothing is in the way");
             }
             goes_on.store(false, Ordering::Release);
             queue.wake();
@@ -489,6 +491,6 @@ fn a_server_leaves_when_it_is_told_to() {
         assert_eq!(queue.pending(), u64::from(is_held_up));
         drop(guard);
     }
-    queue.barrier().expect("nobody is in the way");
+    queue.barrier().expect("nothing is in the way");
     assert_eq!(items.told(), [0]);
 }

@@ -1,4 +1,4 @@
-//! The interface for bindings: what is freed when, by whom, and that nothing is lost.
+//! The interface for bindings: when objects are freed, by which call, and that none is lost.
 
 mod callbacks;
 mod parts;
@@ -11,7 +11,7 @@ use stillpoint::rcu::raw;
 
 use crate::census::{Census, Object};
 
-/// An object of a census, as it is retired without its type.
+/// An object of a census, in the form in which it is retired without its type.
 fn object(census: &Census) -> (NonNull<Object>, raw::Object) {
     unsafe extern "C-unwind" fn destroy(object: NonNull<()>, _context: *const ()) {
         // SAFETY: it came from `Box` below, and is destroyed once.

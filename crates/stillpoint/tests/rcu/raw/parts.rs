@@ -1,4 +1,4 @@
-//! Readers' code elsewhere: what is done here by offsets is what a header does.
+//! Readers in other languages: these tests use offsets as a C header does.
 
 use std::ptr;
 use std::sync::atomic::{compiler_fence, fence, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -82,7 +82,7 @@ fn regions_by_offsets_hold_up_and_wake() {
         assert!(parts.is_mine() && !parts.is_online());
         pin(parts);
         assert!(parts.is_online());
-        // SAFETY: nobody else knows of it.
+        // SAFETY: it is known only here.
         unsafe { reclaimer.retire_raw(object(&census).1) }.expect("there is room");
         assert_eq!(reclaimer.poll(), 0, "{mode}");
         let waiting = domain.clone();
@@ -92,7 +92,7 @@ fn regions_by_offsets_hold_up_and_wake() {
         assert_eq!(waiter.join().expect("it does not panic"), Ok(()));
         reclaimer.poll();
         assert_eq!(census.freed(), 1, "{mode}");
-        // Ours and theirs in one domain.
+        // Both kinds of readers in one domain.
         let guard = reader.pin();
         assert!(parts.is_online());
         drop(guard);
@@ -107,7 +107,7 @@ fn quiescent_states_by_offsets_let_go() {
     let reader = domain.qsbr_reader();
     let parts = Parts::of_qsbr(&reader);
     for round in 0..3 {
-        // SAFETY: nobody else knows of it.
+        // SAFETY: it is known only here.
         unsafe { reclaimer.retire_raw(object(&census).1) }.expect("there is room");
         assert_eq!((reclaimer.poll(), census.freed()), (0, round));
         quiescent(parts);
@@ -147,7 +147,7 @@ fn slots_by_offsets_hold_objects() {
     unsafe { slot.into_raw().cast::<AtomicPtr<()>>().as_ref() }
         .store(second.as_ptr().cast(), Ordering::Release);
     barrier(parts);
-    // SAFETY: nobody else knows of them.
+    // SAFETY: they are known only here.
     unsafe {
         reclaimer.retire_raw(one).expect("there is room");
         reclaimer.retire_raw(two).expect("there is room");

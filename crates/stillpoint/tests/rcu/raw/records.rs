@@ -15,7 +15,7 @@ fn a_spare_becomes_a_reader_of_the_thread_that_makes_it() {
     for mode in modes() {
         let domain = Domain::builder().fence(mode).build().expect("it was probed");
         let spare = Spare::new(&domain);
-        assert!(domain.check(domain.start()), "nobody reads with it");
+        assert!(domain.check(domain.start()), "it is not used for reading");
         let spare = thread::scope(|scope| {
             let spare = scope.spawn(|| {
                 let reader = spare.into_reader();
@@ -42,7 +42,7 @@ fn a_spare_becomes_a_reader_of_the_thread_that_makes_it() {
     }
 }
 
-/// A forgotten guard, and forgotten slots, do not outlast the reader that becomes a spare.
+/// A forgotten guard and forgotten slots do not outlast the reader when it becomes a spare.
 #[test]
 fn a_spare_holds_nothing_up() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -51,7 +51,7 @@ fn a_spare_holds_nothing_up() {
     std::mem::forget(reader.pin());
     let (address, retired) = object(&census);
     let _ = stillpoint::rcu::raw::protect(&reader, &AtomicPtr::new(address.as_ptr()));
-    // SAFETY: nobody else knows of it.
+    // SAFETY: it is known only here.
     unsafe { reclaimer.retire_raw(retired) }.expect("there is room");
     assert_eq!(reclaimer.poll(), 0);
     let _spare = Spare::of_reader(reader);
@@ -87,7 +87,7 @@ fn what_no_thread_protects_wanders() {
     }
 }
 
-/// Made by one thread, set by a second one, given back by a third one; and used again meanwhile.
+/// Made by one thread, set by a second one, given back by a third one, and used again meanwhile.
 #[test]
 fn a_slot_of_nobody_wanders_while_it_holds() {
     for mode in modes() {
@@ -119,7 +119,7 @@ fn a_slot_of_nobody_wanders_while_it_holds() {
         let (address, retired) = object(&census);
         // SAFETY: as above.
         assert!(unsafe { slot.load(&domain, &AtomicPtr::new(address.as_ptr())) }.is_some());
-        // SAFETY: nobody else knows of it.
+        // SAFETY: it is known only here.
         unsafe { reclaimer.retire_raw(retired) }.expect("there is room");
         assert_eq!(reclaimer.poll(), 0);
         // SAFETY: as above; it is not used any more.

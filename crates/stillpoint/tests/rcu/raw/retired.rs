@@ -16,7 +16,7 @@ fn an_object_is_destroyed_when_its_slot_is_released() {
     let (domain, census) = (Domain::new(), Census::default());
     let (reader, mut reclaimer) = (domain.reader(), eager(&domain));
     let mut slots = Vec::new();
-    // More than the record has slots.
+    // More objects than the record has slots.
     for _ in 0..20 {
         let (address, retired) = object(&census);
         let link = AtomicPtr::new(address.as_ptr());
@@ -40,14 +40,14 @@ fn an_object_is_destroyed_when_its_slot_is_released() {
     assert_eq!((domain.stats().retired, domain.stats().freed), (20, 20));
 }
 
-/// A slot that is forgotten holds its object until the reader goes.
+/// A forgotten slot holds its object until the reader is dropped.
 #[test]
 fn a_reader_that_goes_lets_go_of_forgotten_slots() {
     let (domain, census) = (Domain::new(), Census::default());
     let (reader, mut reclaimer) = (domain.reader(), eager(&domain));
     let (address, retired) = object(&census);
     let _ = raw::protect(&reader, &AtomicPtr::new(address.as_ptr())).expect("it is not null");
-    // SAFETY: nobody else knows of it.
+    // SAFETY: it is known only here.
     unsafe { reclaimer.retire_raw(retired) }.expect("there is room");
     assert_eq!(reclaimer.poll(), 0);
     drop(reader);
@@ -64,10 +64,10 @@ fn what_is_refused_is_handed_back() {
     let background = domain.background();
     let handle = background.retire_handle();
     let retire = |raw: raw::Object| {
-        // SAFETY: nobody else knows of it.
+        // SAFETY: it is known only here.
         unsafe { handle.retire_raw(raw) }.expect_err("there is no room")
     };
-    // SAFETY: nobody else knows of them.
+    // SAFETY: they are known only here.
     unsafe {
         full.retire_raw(object(&census).1).expect("there is room for one");
         let refused = full.retire_raw(object(&census).1).expect_err("but not for two");
@@ -86,7 +86,8 @@ fn what_is_refused_is_handed_back() {
     assert_eq!((full.poll(), census.freed(), census.alive()), (1, 3, 0));
 }
 
-/// A destructor that panics in a retirement that frees for its room: the object is the domain's, and nothing is lost.
+/// A destructor panics in a retirement that frees objects to get room. The retired object goes to the domain, and
+/// nothing is lost.
 #[test]
 fn a_panic_in_a_retirement_leaves_the_object_to_the_domain() {
     unsafe extern "C-unwind" fn panics(_: NonNull<()>, context: *const ()) {
@@ -102,14 +103,14 @@ fn a_panic_in_a_retirement_leaves_the_object_to_the_domain() {
     // SAFETY: it stays to the end of the test, on one thread.
     unsafe { reclaimer.retire_raw(raw::Object { address, bytes: 1, context, destroy: panics }) }
         .expect("there is room");
-    // SAFETY: nobody else knows of it.
+    // SAFETY: it is known only here.
     let retire = || unsafe { reclaimer.retire_raw(object(&census).1) };
     assert!(catch_unwind(AssertUnwindSafe(retire)).is_err());
     assert_eq!((count.get(), census.freed(), census.alive()), (1, 0, 1));
     assert_eq!((eager(&domain).poll(), census.freed()), (1, 1));
 }
 
-/// What a guard defers runs after it, with the next poll or wait of anybody, once.
+/// A closure that a guard defers runs once, after the guard, with the next poll or wait of any reclaimer.
 #[test]
 fn a_deferred_call_waits_for_the_guard() {
     let domain = Domain::builder().max_pending(10).build().expect("the default mode is always available");
@@ -127,7 +128,7 @@ fn a_deferred_call_waits_for_the_guard() {
     let mut reclaimer = eager(&domain);
     assert_eq!((reclaimer.poll(), called.load(Ordering::Relaxed)), (0, 0));
     drop(guard);
-    domain.synchronize().expect("nobody is in the way");
+    domain.synchronize().expect("nothing is in the way");
     while reclaimer.poll() > 0 {}
     assert_eq!((called.load(Ordering::Relaxed), domain.stats().pending), (100, 0));
 

@@ -1,4 +1,4 @@
-//! What the thread of a reader is doing.
+//! What a reader's thread is doing.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
@@ -14,12 +14,12 @@ use super::{until, while_pinned};
 use crate::skip::skipped;
 use crate::SHORT;
 
-/// The stall of a domain in whose way a reader is for sure.
+/// The stall of a domain that certainly has a reader in its way.
 fn stall(domain: &Domain) -> Stall {
     domain.stall().expect("a reader is in the way")
 }
 
-/// Runs `hold` in a guard on a thread of its own, and `test` with the id of the thread meanwhile.
+/// Runs `hold` inside a guard on a new thread, and meanwhile `test` with the id of that thread.
 fn while_holding(domain: &Domain, hold: impl FnOnce() + Send, test: impl FnOnce(u32)) {
     let (held, is_held) = mpsc::channel();
     thread::scope(|scope| {
@@ -85,7 +85,7 @@ fn a_thread_that_shares_its_processor_is_running_or_preempted() {
         while_holding(&domain, spin, |_| {
             until(|| (stall(&domain).activity == Activity::Runnable).then_some(()));
             if thread::available_parallelism().map_or(1, usize::from) > 1 {
-                // Not with a single processor: there, who looks is who runs.
+                // Not with a single processor: there, only the thread that looks can be running.
                 until(|| (stall(&domain).activity == Activity::Running).then_some(()));
             }
             done.store(true, Ordering::Relaxed);
@@ -105,7 +105,7 @@ fn a_thread_that_has_ended_is_told_from_one_that_sleeps() {
         forgets.join().expect("it does not panic");
     });
     domain.start();
-    // The kernel may be some microseconds late to forget the thread.
+    // The kernel may forget the thread some microseconds late.
     let stall = until(|| Some(stall(&domain)).filter(|stall| stall.activity == Activity::Ended));
     assert_eq!((stall.thread_name.as_ref(), stall.cpu), (None, None));
     assert!(stall.to_string().contains("which has ended, holds a guard"), "{stall}");
@@ -118,7 +118,7 @@ fn pipe() -> (UnixStream, UnixStream) {
     UnixStream::pair().expect("there are descriptors")
 }
 
-/// Reads a byte. Nothing but system calls.
+/// Reads a byte. Makes only system calls.
 fn block_on_read(descriptor: i32) {
     let mut byte = 0_u8;
     // SAFETY: the byte is writable.
@@ -176,11 +176,11 @@ fn a_thread_that_waits_for_its_vfork_is_uninterruptible() {
         let flags = libc::CLONE_VFORK | libc::CLONE_VM | libc::SIGCHLD;
         let top = stack.as_mut_ptr_range().end.cast();
         let argument = std::ptr::without_provenance_mut(descriptor as usize);
-        // SAFETY: the child has a stack of its own, which it leaves before this thread goes on, and does nothing but
-        // system calls.
+        // SAFETY: the child has its own stack, which it leaves before this thread goes on, and it makes only system
+        // calls.
         let pid = unsafe { libc::clone(child, top, flags, argument) };
         assert!(pid > 0, "{}", io::Error::last_os_error());
-        // SAFETY: the child is ours. What it says is of no interest.
+        // SAFETY: the child is ours. Its status is not needed.
         unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
     };
     while_holding(&domain, forks, |_| {
@@ -232,7 +232,7 @@ fn a_thread_that_a_tracer_holds_is_stopped() {
     });
 }
 
-/// In a process of its own: stops a thread of the parent until the standard input ends.
+/// In a separate process: stops a thread of the parent until the standard input ends.
 fn trace(tracee: libc::pid_t) {
     let null = std::ptr::null_mut::<libc::c_void>();
     // SAFETY: these requests read and write no memory of this process.

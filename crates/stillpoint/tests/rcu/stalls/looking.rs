@@ -1,4 +1,4 @@
-//! A look on demand, without a hook.
+//! Stalls that are looked up on demand, without a hook.
 
 use std::time::Duration;
 
@@ -48,7 +48,11 @@ fn the_batch_of_a_reclaimer_is_known() {
         let stall = until(|| domain.stall().filter(|stall| stall.waited >= SHORT));
         assert_eq!((stall.pending, stall.pending_bytes), (1, 8));
         drop(reclaimer);
-        assert_eq!(domain.stall().map(|stall| stall.waited), Some(Duration::ZERO), "nobody waits any more");
+        assert_eq!(
+            domain.stall().map(|stall| stall.waited),
+            Some(Duration::ZERO),
+            "no thread waits any more"
+        );
     });
     assert_eq!(domain.stall(), None);
 }

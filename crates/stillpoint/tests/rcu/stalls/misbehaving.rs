@@ -1,4 +1,4 @@
-//! Hooks that panic, that use the domain, and thresholds that make no sense.
+//! Hooks that panic or use the domain, and senseless thresholds.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -36,7 +36,7 @@ fn a_panic_of_the_hook_is_one_of_the_call_and_the_next_call_goes_on() {
     assert_eq!(reclaimer.poll(), 1, "nothing was lost");
 }
 
-/// The wait that calls the hook has taken what was left to the domain, which a barrier would wait for.
+/// The wait that calls the hook has taken the objects that were left to the domain, and a barrier would wait for these.
 #[test]
 fn a_hook_that_would_wait_for_its_own_call_is_told_so() {
     let answers = Arc::new(Mutex::new(Vec::new()));

@@ -1,4 +1,4 @@
-//! Reports on readers that hold a grace period up: what they say of the thread, and when they come.
+//! Reports about readers that delay a grace period: what they say about the thread, and when they come.
 
 mod activity;
 mod looking;
@@ -17,7 +17,7 @@ use crate::LONG;
 
 const THRESHOLD: Duration = Duration::from_millis(5);
 
-/// What a hook was told.
+/// What a hook was called with.
 #[derive(Clone, Default)]
 struct Reports(Arc<Mutex<Vec<Stall>>>);
 
@@ -41,8 +41,8 @@ impl Reports {
     }
 }
 
-/// Runs `test` while another thread, called `sleepy`, is inside a guard; the thread leaves when what `test` is given is
-/// dropped, or sent to.
+/// Runs `test` while another thread, named `sleepy`, is inside a guard. The thread leaves when the argument of `test`
+/// is dropped, or sent to.
 fn while_pinned<R>(domain: &Domain, test: impl FnOnce(Sender<()>) -> R) -> R {
     let (held, is_held) = mpsc::channel();
     let (done, is_done) = mpsc::channel::<()>();
@@ -60,7 +60,7 @@ fn while_pinned<R>(domain: &Domain, test: impl FnOnce(Sender<()>) -> R) -> R {
     })
 }
 
-/// Looks until `found`, for a long time.
+/// Waits for a long time, until `found` is true.
 fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -72,7 +72,7 @@ fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A thread that waits for the domain, and tells when it is done.
+/// A thread that waits for the domain, and says when it is done.
 fn synchronizes(domain: &Domain) -> Receiver<()> {
     let (done, is_done) = mpsc::channel();
     let domain = domain.clone();

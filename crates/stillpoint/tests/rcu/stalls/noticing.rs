@@ -1,4 +1,4 @@
-//! Who calls the hook: everybody who has a grace period under way.
+//! Who calls the hook: every caller with an unfinished grace period.
 
 use std::future::Future;
 use std::pin::pin;
@@ -11,7 +11,7 @@ use stillpoint::rcu::{Domain, Reclaimer};
 use super::{until, while_pinned, Reports, THRESHOLD};
 use crate::{LONG, SHORT};
 
-/// A reader is in the way while `notice` runs, which is expected to lead to one report.
+/// A reader is in the way while `notice` runs. There should be one report.
 fn is_noticed_by(notice: impl Fn(&Domain, &Reports)) {
     let reports = Reports::default();
     let domain = reports.of_domain(THRESHOLD).build().expect("the default mode is always available");
@@ -46,7 +46,7 @@ fn by_waits() {
     });
 }
 
-/// A wait that ends before it would sleep tells all the same.
+/// A wait that ends before it would sleep reports all the same.
 #[test]
 fn by_waits_without_any_time() {
     let reports = Reports::default();

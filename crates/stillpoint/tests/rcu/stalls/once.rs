@@ -1,4 +1,4 @@
-//! The hook is told once of each section that is in the way for long.
+//! The hook is called once for each section that is in the way for long.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn the_next_section_of_a_reader_is_told_of_as_well() {
     assert_eq!(reports.len(), 3);
 }
 
-/// A record that changes hands is not taken for one that was told of.
+/// A record that changes owners is not confused with one that was reported.
 #[test]
 fn the_section_of_another_reader_is_told_of_as_well() {
     let reports = Reports::default();
@@ -78,7 +78,7 @@ fn the_next_reader_in_the_way_is_told_of_when_the_first_one_has_left() {
             done.recv_timeout(LONG).expect("both readers have left");
         });
     });
-    // Which of the two was found first is not said; nor whether the other one was still there afterwards.
+    // It is unspecified which of the two is found first, and whether the other one is still there afterwards.
     assert!((1..=2).contains(&reports.len()), "{:?}", reports.all());
 
     let reports = Reports::default();
@@ -88,7 +88,7 @@ fn the_next_reader_in_the_way_is_told_of_when_the_first_one_has_left() {
         let guard = reader.pin();
         let done = synchronizes(&domain);
         let first = until(|| reports.all().first().cloned());
-        // The one that was found leaves first.
+        // The reported one leaves first.
         let (mut leave, mut guard) = (Some(leave), Some(guard));
         let mut other_leaves = || match first.thread_name.as_deref() {
             Some("sleepy") => drop(leave.take()),
@@ -114,6 +114,6 @@ fn a_stall_is_reported_within_twice_the_threshold() {
             until(|| reports.all().first().map(|first| first.waited))
         })
     };
-    // A machine that is busy elsewhere may be late, though not always.
+    // A busy machine may be late, but not always.
     assert!((0..10).any(|_| (threshold..2 * threshold).contains(&first_report())));
 }
