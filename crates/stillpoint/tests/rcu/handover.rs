@@ -10,7 +10,8 @@ fn retired(domain: &Domain) -> Retired<u64> {
     domain.cell(7).take().expect("the cell is full")
 }
 
-/// Objects past their grace period, and objects that protected loads hold, are taken over with the rest, and counted once.
+/// Objects past their grace period, and objects that protected loads hold, are taken over with the rest, and counted
+/// once.
 #[test]
 fn a_reclaimer_takes_over_what_another_one_has() {
     let domain = Domain::new();
