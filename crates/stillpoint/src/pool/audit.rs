@@ -100,12 +100,13 @@ impl AnyPool {
         self.core.audit().map_err(AuditError)
     }
 
-    /// The first 64 cases of misuse that were found after the call that did it had returned.
+    /// The first 64 cases of misuse that were found after the call that did it had returned. See the
+    /// [example](super::Objects::validate).
     pub fn misuses(&self) -> Vec<Misuse> {
         self.core.ledger.first()
     }
 
-    /// How many there were.
+    /// How many cases of misuse there were: see [`misuses`](AnyPool::misuses), which has only the first ones.
     pub fn misuse_count(&self) -> usize {
         self.core.ledger.count()
     }
@@ -163,7 +164,7 @@ impl fmt::Debug for AnyPool {
     }
 }
 
-/// What a pool is made of.
+/// What a pool is made of: see [`AnyPool::info`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Info {
@@ -189,7 +190,7 @@ pub struct Info {
     pub memory: Vec<MemoryInfo>,
 }
 
-/// A piece of a pool's memory.
+/// A piece of a pool's memory: see [`AnyPool::info`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryInfo {
@@ -205,7 +206,7 @@ pub struct MemoryInfo {
     pub node: Option<u32>,
 }
 
-/// How many objects there are, and where. `available` and `in_use` always add up to `capacity`.
+/// How many objects there are, and where: see [`AnyPool::stats`]. `available` and `in_use` always add up to `capacity`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolStats {
     /// All objects.
@@ -234,7 +235,8 @@ pub struct CacheStats {
     pub cached: usize,
 }
 
-/// What a walk through the whole pool has found: every bucket in one place, and every object accounted for.
+/// What a walk through the whole pool has found, every bucket in one place, and every object accounted for: see
+/// [`AnyPool::audit`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Census {
@@ -260,7 +262,8 @@ pub struct Census {
     pub fill: Vec<usize>,
 }
 
-/// Something does not fit. When nobody used the pool meanwhile, it is damaged: by a double free, or by a defect.
+/// Something does not fit: see [`AnyPool::audit`]. When nobody used the pool meanwhile, it is damaged: by a double free, or by a
+/// defect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditError(pub(super) String);
 
@@ -272,7 +275,7 @@ impl fmt::Display for AuditError {
 
 impl std::error::Error for AuditError {}
 
-/// An object that is out although nobody can give it back.
+/// An object that is out although nobody can give it back: see [`Pool::close`](super::Pool::close).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leak {
@@ -282,7 +285,7 @@ pub struct Leak {
     pub tag: Option<u32>,
 }
 
-/// The objects that were out when their pool was closed.
+/// The objects that were out when their pool was closed: see [`Pool::close`](super::Pool::close).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaks(pub Vec<Leak>);
 
@@ -294,7 +297,7 @@ impl fmt::Display for Leaks {
 
 impl std::error::Error for Leaks {}
 
-/// What was found to be wrong, after the call that did it had returned.
+/// What was found to be wrong, after the call that did it had returned: see [`AnyPool::misuses`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Misuse {

@@ -46,6 +46,28 @@ type Validate<T> = Box<dyn Fn(&T) -> bool + Send + Sync>;
 /// assert_eq!(pool.info().objects_per_block, 31);
 /// # Ok::<(), stillpoint::pool::BuildError>(())
 /// ```
+///
+/// What threads keep, where the memory lies, and what happens at the end:
+///
+/// ```
+/// use stillpoint::pool::Pool;
+///
+/// let builder = Pool::builder(1_000, || [0u8; 1500])
+///     .high_water(4) // whole buckets that a thread keeps to itself
+///     .max_locals(2)
+///     .leak_hook(|leaks| panic!("{leaks}"));
+/// let node = None; // from the configuration
+/// let pool = match node {
+///     Some(node) => builder.node(node),
+///     None => builder,
+/// }
+/// .build()?;
+/// assert_eq!((pool.info().high_water, pool.info().memory[0].node), (4, None));
+///
+/// let locals = [pool.local()?, pool.local()?];
+/// assert!(pool.local().is_err()); // `TooManyLocals`
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct PoolBuilder<P> {
     capacity: usize,
     size: usize,
@@ -106,6 +128,19 @@ impl<T> Objects<T> {
     /// valid, a new one is made; [`AnyPool::misuses`] tells of it. If it panics, the object stays out; others of the
     /// same call are freed, those behind it without being validated. One that panics while its thread panics already ends the
     /// process, as any destructor does.
+    ///
+    /// ```
+    /// use stillpoint::pool::{Hardening, Misuse, Objects, Pool};
+    ///
+    /// let buffers = Objects::new(|| Vec::<u8>::with_capacity(1500)).validate(|buffer| buffer.capacity() == 1500);
+    /// let pool = Pool::builder(100, buffers).hardening(Hardening::Verify).build()?;
+    /// let mut buffer = pool.local()?.alloc().expect("nobody has one");
+    /// buffer.shrink_to_fit(); // the next user would miss the room
+    /// drop(buffer);
+    /// assert!(matches!(pool.misuses()[..], [Misuse::Invalid { .. }]));
+    /// assert_eq!(pool.misuse_count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn validate(mut self, validate: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
         self.validate = Some(Box::new(validate));
         self

@@ -131,8 +131,8 @@ impl std::error::Error for BuildError {
     }
 }
 
-/// As many threads use the pool as it allows: drop or park a local, or build the pool with more
-/// ([`PoolBuilder::max_locals`](super::PoolBuilder::max_locals)).
+/// As many threads use the pool as it allows: drop or park a local, or build the pool with more: see
+/// [`PoolBuilder::max_locals`](super::PoolBuilder::max_locals).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooManyLocals {
     pub(super) limit: usize,

@@ -172,13 +172,14 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     /// As [`alloc_block`](Local::alloc_block); all of them go back then.
     ///
     /// ```
-    /// # use stillpoint::pool::Pool;
+    /// # use stillpoint::pool::{Exhausted, Pool};
     /// let pool = Pool::builder(512, || 0u64).bucket_bytes(512).build()?;
     /// let local = pool.local()?;
     /// let mut blocks = Vec::new();
     /// local.alloc_blocks(8, &mut blocks)?;
     /// assert_eq!((blocks.len(), pool.stats().available), (8, 0));
-    /// assert!(local.alloc_blocks(1, &mut blocks).is_err() && blocks.len() == 8);
+    /// assert_eq!(local.alloc_blocks(1, &mut blocks), Err(Exhausted { wanted: 1 }));
+    /// assert_eq!(blocks.len(), 8);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn alloc_blocks(&self, count: usize, to: &mut Vec<Block<'p, T>>) -> Result<(), Exhausted> {
@@ -244,7 +245,7 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     }
 
     /// Recorded with each object that this thread gets from now on, in pools that do so
-    /// ([`Hardening::Trace`](super::Hardening::Trace)).
+    /// ([`Hardening::Trace`](super::Hardening::Trace)). See the [example](super::Pool::close).
     pub fn set_tag(&self, tag: u32) {
         self.handle.set_tag(tag);
     }

@@ -66,7 +66,7 @@ impl fmt::Display for Backing {
     }
 }
 
-/// An address for devices without an IOMMU: a physical one.
+/// An address for devices without an IOMMU, which is a physical one: see [`Memory::iova`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Iova(pub u64);
 
@@ -79,6 +79,7 @@ pub struct Iova(pub u64);
 ///
 /// let memory = Memory::new(1 << 20, Pages::Best, None)?;
 /// println!("{} bytes of {}", memory.bytes(), memory.backing());
+/// assert_eq!(memory.node(), None); // wherever the kernel likes
 /// let first = memory.start().as_ptr();
 /// // Device addresses exist for reserved huge pages alone, and only if the kernel shows frame numbers.
 /// assert!(memory.iova(first).is_none() || memory.backing() == Backing::Reserved);
@@ -93,7 +94,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Maps so many bytes.
+    /// Maps that many bytes, on a NUMA node if one is named.
     ///
     /// # Errors
     /// [`Memory`](BuildError::Memory), [`ReservedPages`](BuildError::ReservedPages) and [`Node`](BuildError::Node), and

@@ -1,9 +1,5 @@
 //! Objects in contiguous buckets: blocks out, single objects back, from any thread.
 //!
-//! A pool allocates memory once and never gives it back before its end. Its objects lie in *buckets*: power-of-two blocks
-//! of contiguous memory. A thread gets single objects, many at a time, or a [`Block`], which is a whole bucket; any thread
-//! frees any of them, one by one if it likes, and they are collected in their buckets until these are whole again.
-//!
 //! ```
 //! use stillpoint::pool::Pool;
 //!
@@ -24,6 +20,10 @@
 //! assert_eq!(pool.stats().in_use, 0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! A pool allocates memory once and never gives it back before its end. Its objects lie in *buckets*: power-of-two blocks
+//! of contiguous memory. A thread gets single objects, many at a time, or a [`Block`], which is a whole bucket; any thread
+//! frees any of them, one by one if it likes, and they are collected in their buckets until these are whole again.
 //!
 //! # Which pool, which call
 //!

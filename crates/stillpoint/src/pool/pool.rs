@@ -19,8 +19,6 @@ use crate::rcu::Reclaimer;
 /// Threads share it by reference, and each makes a [`Local`] of its own. For threads that are not scoped, leak it:
 /// `Box::leak(Box::new(pool))`.
 ///
-/// When it is dropped, its objects are dropped, those that were never given back included; nobody can have one of these.
-///
 /// ```
 /// use stillpoint::pool::Pool;
 ///
@@ -32,6 +30,8 @@ use crate::rcu::Reclaimer;
 /// assert_eq!(pool.stats().in_use, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// When it is dropped, its objects are dropped, those that were never given back included; nobody can have one of these.
 pub struct Pool<T: Send + 'static> {
     any: AnyPool,
     objects: PhantomData<fn(T) -> T>,
@@ -171,6 +171,19 @@ impl<T: Send + 'static> Pool<T> {
     ///
     /// # Errors
     /// The list of it; the memory is freed all the same.
+    ///
+    /// ```
+    /// use stillpoint::pool::{Hardening, Pool};
+    ///
+    /// let pool = Pool::builder(100, || [0u8; 1500]).hardening(Hardening::Trace).build()?;
+    /// let local = pool.local()?;
+    /// local.set_tag(6); // the protocol whose code runs now
+    /// std::mem::forget(local.alloc()); // a packet that nobody gives back
+    /// drop(local);
+    /// let leaks = pool.close().expect_err("a packet is missing");
+    /// assert_eq!((leaks.0.len(), leaks.0[0].tag), (1, Some(6)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn close(mut self) -> Result<(), Leaks> {
         self.any.close()
     }

@@ -32,6 +32,21 @@ use crate::fence::ReaderFence;
 /// assert_eq!(ports.load(2, &reader.pin()), None);
 /// # Ok::<(), stillpoint::rcu::RetireError<String>>(())
 /// ```
+///
+/// Of several writers, one fills a slot. Who has the array exclusively needs no reader:
+///
+/// ```
+/// use stillpoint::rcu::RcuArray;
+///
+/// let mut routes = RcuArray::new(256, |_prefix| None);
+/// assert!(!routes.is_empty()); // it has slots, whatever is in them
+/// assert!(routes.compare_exchange(10, None, Some(Box::new("eth0"))).is_ok());
+/// let error = routes.compare_exchange(10, None, Some(Box::new("eth1"))).unwrap_err();
+/// assert_eq!(error.new.as_deref(), Some(&"eth1")); // handed back
+///
+/// *routes.get_mut(10).expect("filled above") = "eth2";
+/// assert_eq!(routes.get(10).as_deref(), Some(&"eth2"));
+/// ```
 pub struct RcuArray<T: Send + Sync + 'static> {
     links: Box<[Link<T>]>,
     domain: WeakDomain,

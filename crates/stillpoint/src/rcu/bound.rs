@@ -54,7 +54,7 @@ impl<T: Send + Sync + 'static, R> fmt::Debug for BoundArray<'_, T, R> {
     }
 }
 
-/// A region in which a [`BoundArray`] is read. It is also a region for other cells of the domain.
+/// A region in which an array is read, made by [`BoundArray::pin`]. It is also a region for other cells of the domain.
 #[must_use = "the region ends when the guard is dropped"]
 pub struct ArrayGuard<'g, T: Send + Sync + 'static> {
     array: &'g BoundArray<'g, T>,

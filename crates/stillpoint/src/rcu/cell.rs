@@ -410,7 +410,9 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     ///
     /// ```
     /// # let domain = stillpoint::rcu::Domain::new();
-    /// assert_eq!(domain.cell(1).into_inner(), Some(Box::new(1)));
+    /// let mut mtu = domain.cell(1500);
+    /// *mtu.get_mut().expect("never empty here") += 4; // nobody else has the cell
+    /// assert_eq!(mtu.into_inner(), Some(Box::new(1504)));
     /// ```
     pub fn into_inner(mut self) -> Option<Box<T>> {
         self.link.take_exclusive()

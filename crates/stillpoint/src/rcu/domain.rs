@@ -37,6 +37,21 @@ use crate::fence::Mode;
 ///
 /// An object that owns a handle of the domain that it is retired to keeps the domain alive until a reclaimer frees the
 /// object. Let objects own cells instead: cells are not handles.
+///
+/// What a domain tells of itself:
+///
+/// ```
+/// use stillpoint::{fence::Mode, rcu::Domain};
+///
+/// let (routes, sessions) = (Domain::builder().name("routes").build()?, Domain::new());
+/// assert_eq!(routes.name(), "routes");
+/// assert_ne!(routes.id(), sessions.id());
+/// assert_eq!(routes.fence_mode(), Mode::best());
+///
+/// let _reader = routes.reader();
+/// assert_eq!((routes.stats().readers, sessions.stats().readers), (1, 0));
+/// # Ok::<(), stillpoint::rcu::BuildError>(())
+/// ```
 #[derive(Clone)]
 pub struct Domain {
     core: Arc<Core>,
@@ -98,7 +113,7 @@ impl Domain {
         self.core.protocol.mode()
     }
 
-    /// What is done about preempted region readers.
+    /// What is done about preempted region readers: see [`Boost`].
     pub fn boost(&self) -> Boost {
         Boost::of(self.core.boosting())
     }
@@ -436,7 +451,7 @@ impl fmt::Debug for Domain {
     }
 }
 
-/// A grace period that was started by [`Domain::start`].
+/// A grace period that a writer has started: see [`Domain::start`].
 ///
 /// Tokens of a domain are ordered: when a later one is over, so is an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -502,8 +517,8 @@ impl DomainBuilder {
         self
     }
 
-    /// What to do about region readers that hold up a grace period because they wait for a CPU. Without this call:
-    /// nothing.
+    /// What to do about region readers that hold up a grace period because they wait for a CPU: see [`Boost`]. Without this
+    /// call: nothing.
     pub fn boost(mut self, boost: Boost) -> Self {
         self.boost = boost;
         self

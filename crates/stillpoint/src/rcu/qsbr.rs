@@ -32,6 +32,8 @@ use super::region::{sealed::Sealed, Region};
 ///     assert_eq!(next_hop + packet, 7 + packet);
 ///     reader.quiescent(); // a reference kept across this line would not compile
 /// }
+/// reader.synchronize()?; // waits for the other readers of the domain: this one holds nothing
+/// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
 /// ```
 ///
 /// ```compile_fail,E0502

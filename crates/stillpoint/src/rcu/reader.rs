@@ -175,7 +175,18 @@ impl fmt::Debug for Reader {
     }
 }
 
-/// A region of a [`Reader`]: see [`Reader::pin`].
+/// A region of a [`Reader`]: see [`Reader::pin`], and [`pin`](super::pin) for the default domain.
+///
+/// ```
+/// use stillpoint::rcu::{self, RcuCell};
+///
+/// let (route, mtu) = (RcuCell::new("eth0"), RcuCell::new(1500));
+/// let guard = rcu::pin(); // the region begins
+/// let (current, bytes) = (route.load(&guard), mtu.load(&guard)); // two plain loads
+/// route.set("eth1"); // in another thread, as a rule
+/// assert_eq!((current, bytes), (Some(&"eth0"), Some(&1500))); // not freed as long as there is the guard
+/// drop(guard); // the region ends
+/// ```
 #[must_use = "the region ends when the guard is dropped"]
 pub struct Guard<'r> {
     reader: &'r Reader,

@@ -48,6 +48,26 @@ const NO_LIMIT: usize = usize::MAX;
 /// assert_eq!(domain.stats().freed, 100);
 /// # Ok::<(), stillpoint::rcu::RetireError<i32>>(())
 /// ```
+///
+/// With a limit, the writer learns that readers hold too much up, and has its object back:
+///
+/// ```
+/// use stillpoint::rcu::Domain;
+///
+/// let domain = Domain::new();
+/// let (first, second) = (domain.cell([0u8; 1500]), domain.cell([0u8; 1500]));
+/// let reader = domain.reader();
+/// let guard = reader.pin();
+/// let mut reclaimer = domain.reclaimer_builder().max_pending(1).build();
+/// reclaimer.retire(first.take().expect("never empty here"))?;
+/// assert_eq!((reclaimer.pending(), reclaimer.pending_bytes()), (1, 1500));
+///
+/// let error = reclaimer.retire(second.take().expect("never empty here")).unwrap_err();
+/// assert!(error.kind().is_full());
+/// drop(guard);
+/// reclaimer.retire(error.into_inner())?; // frees the first one, and has room
+/// # Ok::<(), stillpoint::rcu::RetireError<[u8; 1500]>>(())
+/// ```
 pub struct Reclaimer {
     list: RetireList,
     when_full: WhenFull,
@@ -408,12 +428,15 @@ impl fmt::Debug for Reclaimer {
 /// [`Domain::background_builder`](super::Domain::background_builder), and counts as a handle of the domain.
 ///
 /// ```
-/// # use std::time::Duration;
-/// # let domain = stillpoint::rcu::Domain::new();
+/// use std::time::Duration;
+/// use stillpoint::rcu::{Domain, WhenFull};
+///
+/// let domain = Domain::new();
 /// let builder = domain
 ///     .reclaimer_builder()
 ///     .max_pending(10_000)
 ///     .max_pending_bytes(64 << 20)
+///     .when_full(WhenFull::Wait(Duration::from_millis(5)))
 ///     .batch(32)
 ///     .fence_interval(Duration::from_micros(100));
 /// let (one, another) = (builder.clone().build(), builder.build());

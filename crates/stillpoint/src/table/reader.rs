@@ -412,6 +412,21 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for Table
 }
 
 /// An entry that is not freed as long as this value exists: see [`TableReader::get`]. It dereferences to the value.
+///
+/// ```
+/// use stillpoint::{rcu::Domain, table::Table};
+///
+/// let domain = Domain::new();
+/// let flows: Table<u64, &str> = Table::new_in(&domain);
+/// flows.insert(7, "https")?;
+/// let mut reader = domain.reader();
+/// let mut lookup = flows.reader(&mut reader);
+/// let flow = lookup.get(&7).expect("inserted above");
+/// flows.remove(&7); // freed when `flow` is dropped
+/// assert_eq!((flow.key(), flow.value()), (&7, &"https"));
+/// assert_eq!(*flow, "https");
+/// # Ok::<(), stillpoint::table::Full<u64, &str>>(())
+/// ```
 #[must_use = "the entry is protected until this value is dropped"]
 pub struct Ref<'a, K, V> {
     held: Held<'a, K, V>,

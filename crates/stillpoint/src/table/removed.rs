@@ -20,6 +20,18 @@ pub type Replaced<'t, K, V, S = RandomState> = Result<Option<Removed<'t, K, V, S
 ///
 /// When dropped, it is retired: the table frees it when no reader can hold it any more. When forgotten
 /// (`mem::forget`), its key and value are leaked, and its memory comes back with the table.
+///
+/// ```
+/// use stillpoint::table::Table;
+///
+/// let sessions: Table<u64, &str> = Table::new();
+/// sessions.insert(7, "login")?;
+/// let removed = sessions.remove(&7).expect("inserted above");
+/// assert_eq!((removed.key(), removed.value()), (&7, &"login"));
+/// assert_eq!(*removed, "login");
+/// drop(removed); // freed when no reader can hold it
+/// # Ok::<(), stillpoint::table::Full<u64, &str>>(())
+/// ```
 pub struct Removed<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
     inner: &'t Inner<K, V, S>,
     entry: u32,

@@ -21,6 +21,20 @@ use crate::rcu::{self, Domain, Guard, Reader, Region};
 
 /// A hash table of a domain, shared by any number of readers and writers. See the [module](super) for an overview.
 ///
+/// ```
+/// use stillpoint::table::Table;
+///
+/// let sessions: Table<u64, String> = Table::new(); // in the default domain
+/// sessions.insert(7, "login".into())?;
+/// let guard = sessions.pin(); // a region, in which lookups lend plain references
+/// assert_eq!(guard.get(&7).map(String::as_str), Some("login"));
+///
+/// sessions.insert(7, "order".into())?; // replaces; the old entry is freed when no reader can hold it
+/// sessions.remove(&7);
+/// assert!(!guard.contains_key(&7) && sessions.is_empty());
+/// # Ok::<(), stillpoint::table::Full<u64, String>>(())
+/// ```
+///
 /// Keys and values are `Send + Sync + 'static`, since any thread may read and free them at any later time. A table is
 /// a handle of its domain.
 pub struct Table<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
@@ -399,7 +413,7 @@ where
         self.inner().remove(key).map(|entry| Removed::new(self.inner(), entry))
     }
 
-    /// Removes every entry. Not an instant: an entry that comes meanwhile may stay.
+    /// Removes every entry. Not an instant: an entry that comes meanwhile may stay. See the [example](Table::reserve).
     ///
     /// # Panics
     /// With the first panic of a destructor, after everything has been removed. If `Hash` panics, some entries stay.
@@ -421,6 +435,19 @@ where
     ///
     /// # Panics
     /// With the panic of a destructor, before any room has been made.
+    ///
+    /// ```
+    /// # use stillpoint::table::Table;
+    /// let routes: Table<u32, &str> = Table::new();
+    /// routes.reserve(10_000)?; // a peer is about to send that many
+    /// let capacity = routes.capacity();
+    /// (&routes).extend((0..10_000).map(|prefix| (prefix, "eth0")));
+    /// assert_eq!((routes.len(), routes.capacity()), (10_000, capacity)); // it has not grown
+    ///
+    /// routes.clear(); // the peer is gone
+    /// assert!(routes.is_empty());
+    /// # Ok::<(), stillpoint::table::OutOfMemory>(())
+    /// ```
     pub fn reserve(&self, additional: usize) -> Result<(), OutOfMemory> {
         if self.inner().reserve(additional) {
             Ok(())
@@ -507,7 +534,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Table<K, V,
     }
 }
 
-/// What a table has done so far, and what it takes.
+/// What a table has done so far, and what it takes: see [`Table::stats`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableStats {

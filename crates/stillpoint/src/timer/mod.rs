@@ -1,14 +1,5 @@
 //! Timer wheels for one thread, and timers across threads with a definite answer.
 //!
-//! - [`Wheel`]: timers of one thread. Adding and cancelling cost some ten cycles each, advancing costs by what is due.
-//! - [`NodeWheel`]: the same over [nodes](Node) in the user's own structures, without allocations; unsafe.
-//! - [`TimerService`]: a wheel with a mailbox. Other threads add [`SharedTimer`]s to it, and cancel them with an answer at
-//!   once: [`Cancelled`](Outcome::Cancelled), [`Running`](Outcome::Running), [`Fired`](Outcome::Fired) or
-//!   [`Gone`](Outcome::Gone). A thread that [sleeps](TimerService::sleep) is woken for earlier deadlines.
-//! - [`Clock`]: nanoseconds, cycles or ticks from the counter of the processor. Wheels read no clock: they take the caller's
-//!   time.
-//! - [`Bitset`]: sets of small numbers that are searched by words.
-//!
 //! ```
 //! use stillpoint::timer::{Limit, Wheel};
 //!
@@ -22,6 +13,15 @@
 //! assert_eq!(timed_out, ["connection 7"]);
 //! # Ok::<(), stillpoint::timer::Full<&str>>(())
 //! ```
+//!
+//! - [`Wheel`]: timers of one thread. Adding and cancelling cost some ten cycles each, advancing costs by what is due.
+//! - [`NodeWheel`]: the same over [nodes](Node) in the user's own structures, without allocations; unsafe.
+//! - [`TimerService`]: a wheel with a mailbox. Other threads add [`SharedTimer`]s to it, and cancel them with an answer at
+//!   once: [`Cancelled`](Outcome::Cancelled), [`Running`](Outcome::Running), [`Fired`](Outcome::Fired) or
+//!   [`Gone`](Outcome::Gone). A thread that [sleeps](TimerService::sleep) is woken for earlier deadlines.
+//! - [`Clock`]: nanoseconds, cycles or ticks from the counter of the processor. Wheels read no clock: they take the caller's
+//!   time.
+//! - [`Bitset`]: sets of small numbers that are searched by words.
 //!
 //! # What is answered to bad input
 //!

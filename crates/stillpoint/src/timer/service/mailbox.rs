@@ -9,6 +9,23 @@ use super::shared::SharedTimer;
 use crate::timer::wheel::{Schedule, RELATIVE};
 
 /// A way to a service from other threads: makes timers and mailboxes. It can be cloned and shared.
+///
+/// ```
+/// use stillpoint::timer::{Limit, TimerService};
+///
+/// let mut service = TimerService::new(0);
+/// let remote = service.remote();
+/// std::thread::scope(|scope| {
+///     for session in 0..2 {
+///         let remote = remote.clone();
+///         scope.spawn(move || {
+///             let mut mailbox = remote.mailbox(64); // one for each thread, kept
+///             mailbox.add(&remote.timer(), 10, session).expect("there is room");
+///         });
+///     }
+/// });
+/// assert_eq!(service.run(10, Limit::NONE, |_, _| {}).expired(), 2);
+/// ```
 pub struct Remote<T> {
     pub(super) home: Arc<Home<T>>,
 }
@@ -47,6 +64,23 @@ impl<T> fmt::Debug for Remote<T> {
 /// Where one thread adds timers to the service of another one: a bounded ring. Nobody waits.
 ///
 /// When the mailbox is dropped, what was added stays added.
+///
+/// ```
+/// use std::num::NonZeroU64;
+/// use stillpoint::timer::{Limit, Schedule, TimerService};
+///
+/// let mut service = TimerService::new(0);
+/// let mut mailbox = service.remote().mailbox(50);
+/// assert_eq!(mailbox.capacity(), 64);
+///
+/// let probe = service.remote().timer();
+/// let period = NonZeroU64::new(10).expect("not zero");
+/// mailbox.add_with(&probe, Schedule::at(10).every(period), "probe")?;
+/// assert_eq!(service.run(10, Limit::NONE, |_, _| {}).expired(), 1);
+/// assert_eq!(service.run(20, Limit::NONE, |_, _| {}).expired(), 1);
+/// assert!(probe.cancel().is_cancelled());
+/// # Ok::<(), stillpoint::timer::ArmError<&str>>(())
+/// ```
 pub struct Mailbox<T> {
     source: Source<T>,
     home: Arc<Home<T>>,
