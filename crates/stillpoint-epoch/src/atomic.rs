@@ -506,9 +506,7 @@ impl<T: ?Sized + Pointable> fmt::Pointer for Atomic<T> {
     }
 }
 
-/// A [compare-and-exchange](Atomic::compare_exchange) found something else than it expected.
-///
-/// See there for an example.
+/// A link was not what was expected: see [`Atomic::compare_exchange`].
 pub struct CompareExchangeError<'g, T: ?Sized + Pointable, P: Pointer<T>> {
     /// What is linked.
     pub current: Shared<'g, T>,
@@ -530,7 +528,7 @@ impl<T, P: Pointer<T> + fmt::Debug> fmt::Debug for CompareExchangeError<'_, T, P
 #[deprecated(note = "it is `CompareExchangeError`")]
 pub type CompareAndSetError<'g, T, P> = CompareExchangeError<'g, T, P>;
 
-/// One ordering or two, for [`Atomic::compare_and_set`].
+/// One ordering or two: see [`Atomic::compare_and_set`].
 #[deprecated(note = "`compare_exchange` and `compare_exchange_weak` have two orderings")]
 pub trait CompareAndSetOrdering {
     /// That of the exchange, if it succeeds.

@@ -107,15 +107,23 @@ fn declared(line: &str) -> Option<&str> {
     Some(&rest[..rest.find(|character| !is_of_word(character))?])
 }
 
-/// The public items of the library, and the programs in the documentation of each module and type. Of a function that is
-/// there twice, for two sets of features, either will do.
+/// The public items of the library, and of the crates that stand on it, each of which counts as a module; and the programs in
+/// the documentation of each module and type. Of a function that is there twice, for two sets of features, either will do.
 fn items() -> (Vec<Item>, BTreeMap<String, String>) {
     let sources = folder("src");
+    let others =
+        ["epoch", "multicast", "structures"].map(|name| (name, folder(&format!("../stillpoint-{name}/src"))));
+    let of_others = others.iter().flat_map(|(_, folder)| files(folder));
     let mut items: BTreeMap<String, Item> = BTreeMap::new();
     let mut programs: BTreeMap<String, String> = BTreeMap::new();
-    for file in files(&sources) {
-        let within = file.strip_prefix(&sources).expect("it is one of them");
-        let module = within.iter().next().expect("it has a name").to_string_lossy().replace(".rs", "");
+    for file in files(&sources).into_iter().chain(of_others) {
+        let other = others.iter().find_map(|(name, folder)| Some((*name, file.strip_prefix(folder).ok()?)));
+        let (module, within) = other.unwrap_or_else(|| {
+            let within = file.strip_prefix(&sources).expect("it is in one of the folders");
+            let module = within.iter().next().expect("it has a name").to_str().expect("it is a name of ours");
+            (module.trim_end_matches(".rs"), within)
+        });
+        let module = module.to_owned();
         // Hidden from the documentation.
         if within.ends_with("busted.rs") || within.ends_with("fence/module.rs") {
             continue;
