@@ -143,7 +143,8 @@ impl Member {
     /// As [`wait`](Member::wait), for `limit` at the longest. Returns the number of messages: 0 when the time is up.
     ///
     /// ```
-    /// # use std::time::Duration;
+    /// use std::time::Duration;
+    ///
     /// let member = stillpoint_multicast::Group::new().join();
     /// assert_eq!(member.wait_timeout(Duration::from_millis(2)), 0); // nobody has sent anything
     /// ```

@@ -51,7 +51,8 @@ impl AnyPool {
     /// How many objects there are, and are out. Takes time in proportion to the threads that have used the pool.
     ///
     /// ```
-    /// # use stillpoint::pool::Pool;
+    /// use stillpoint::pool::Pool;
+    ///
     /// let pool = Pool::new(100, || 0u64)?;
     /// let local = pool.local()?;
     /// let objects = [local.alloc(), local.alloc()];
@@ -72,7 +73,8 @@ impl AnyPool {
     /// counted. Takes time in proportion to the number of threads that have used the pool.
     ///
     /// ```
-    /// # use stillpoint::pool::Pool;
+    /// use stillpoint::pool::Pool;
+    ///
     /// let pool = Pool::new(100, || 0u64)?;
     /// let local = pool.local()?;
     /// drop((local.alloc(), local.alloc()));
@@ -91,7 +93,8 @@ impl AnyPool {
     /// The first thing that does not fit. Nothing is wrong with that while others use the pool.
     ///
     /// ```
-    /// # use stillpoint::pool::Pool;
+    /// use stillpoint::pool::Pool;
+    ///
     /// let pool = Pool::new(100, || 0u64)?;
     /// assert_eq!(pool.audit()?.objects_out, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -12,7 +12,8 @@ use super::obj::{Obj, Owns};
 /// Dropped, it is freed as a whole, for the price of one object. Iterated over by value, it falls into its objects.
 ///
 /// ```
-/// # use stillpoint::pool::Pool;
+/// use stillpoint::pool::Pool;
+///
 /// let pool = Pool::new(100, || 0u64)?;
 /// let local = pool.local()?;
 /// let mut block = local.alloc_block().expect("nothing is out");

@@ -96,7 +96,8 @@ pub struct PoolBuilder<P> {
 /// is asked for: it becomes an `Objects`.
 ///
 /// ```
-/// # use stillpoint::pool::{Objects, Pool};
+/// use stillpoint::pool::{Objects, Pool};
+///
 /// let buffers = Objects::new(|| Vec::<u8>::with_capacity(1500)).reset(Vec::clear);
 /// let pool = Pool::builder(1, buffers).build()?;
 /// let local = pool.local()?;
@@ -226,7 +227,8 @@ impl<P> PoolBuilder<P> {
     /// takes as long as the kernel, and the constructors of the new objects, take.
     ///
     /// ```
-    /// # use stillpoint::pool::Pool;
+    /// use stillpoint::pool::Pool;
+    ///
     /// let pool = Pool::builder(64, || 0u64).max_objects(128).build()?;
     /// assert_eq!((pool.stats().capacity, pool.info().max_objects), (64, 128));
     /// let local = pool.local()?;
@@ -247,7 +249,8 @@ impl<P> PoolBuilder<P> {
     /// further. Steps of less than 64 KiB waste headers.
     ///
     /// ```
-    /// # use stillpoint::pool::Pool;
+    /// use stillpoint::pool::Pool;
+    ///
     /// let pool = Pool::builder(64, || 0u64).max_objects(1024).growth_step(usize::MAX).build()?;
     /// let local = pool.local()?;
     /// let objects: Vec<_> = (0..65).map(|_| local.alloc()).collect();
@@ -272,7 +275,8 @@ impl<P> PoolBuilder<P> {
     /// few sets. This is for layouts that others have chosen.
     ///
     /// ```
-    /// # use stillpoint::pool::{BuildError, RawPool};
+    /// use stillpoint::pool::{BuildError, RawPool};
+    ///
     /// let pool = RawPool::builder(1_000, 2048, 64).stride(2048).build()?;
     /// assert_eq!(pool.info().stride, 2048);
     /// let refused = RawPool::builder(1_000, 2048, 64).stride(2000).build().unwrap_err();
@@ -437,7 +441,8 @@ impl<T: Send + 'static> PoolBuilder<Pool<T>> {
     /// With the panic of a function that makes an object; the objects that were made are dropped.
     ///
     /// ```
-    /// # use stillpoint::pool::Pool;
+    /// use stillpoint::pool::Pool;
+    ///
     /// let pool = Pool::builder(100, || Vec::<u8>::with_capacity(1500)).build()?;
     /// let local = pool.local()?;
     /// let mut buffer = local.alloc().expect("nobody has one");
@@ -460,7 +465,8 @@ impl PoolBuilder<RawPool> {
     /// [`BuildError`] says what to do.
     ///
     /// ```
-    /// # use stillpoint::pool::RawPool;
+    /// use stillpoint::pool::RawPool;
+    ///
     /// let pool = RawPool::builder(100, 2048, 64).build()?;
     /// assert_eq!(pool.info().object_bytes, 2048);
     /// # Ok::<(), stillpoint::pool::BuildError>(())

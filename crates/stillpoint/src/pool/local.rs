@@ -17,7 +17,8 @@ const CHUNK: usize = 64;
 /// When dropped, it leaves its objects and buckets to others; objects that are out come back to these buckets.
 ///
 /// ```
-/// # use stillpoint::pool::Pool;
+/// use stillpoint::pool::Pool;
+///
 /// let pool = Pool::new(1_000, || [0u8; 64])?;
 /// let local = pool.local()?;
 /// let mut burst = Vec::with_capacity(32);
@@ -172,7 +173,8 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     /// As [`alloc_block`](Local::alloc_block); all of them go back then.
     ///
     /// ```
-    /// # use stillpoint::pool::{Exhausted, Pool};
+    /// use stillpoint::pool::{Exhausted, Pool};
+    ///
     /// let pool = Pool::builder(512, || 0u64).bucket_bytes(512).build()?;
     /// let local = pool.local()?;
     /// let mut blocks = Vec::new();
@@ -232,7 +234,8 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     /// in proportion to what the thread keeps, and to what others have freed of it.
     ///
     /// ```
-    /// # use stillpoint::pool::Pool;
+    /// use stillpoint::pool::Pool;
+    ///
     /// let pool = Pool::new(64, || 0u64)?;
     /// let idle = pool.local()?;
     /// drop(idle.alloc());

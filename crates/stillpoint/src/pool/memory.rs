@@ -142,7 +142,8 @@ impl Memory {
     /// may change.
     ///
     /// ```
-    /// # use stillpoint::pool::{Backing, Pages, Memory};
+    /// use stillpoint::pool::{Backing, Pages, Memory};
+    ///
     /// let memory = Memory::new(4096, Pages::Small, None)?;
     /// assert_eq!(memory.physically_contiguous(0..4096), None); // the kernel may move small pages
     /// # Ok::<(), stillpoint::pool::BuildError>(())

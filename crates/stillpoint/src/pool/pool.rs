@@ -157,7 +157,8 @@ impl<T: Send + 'static> Pool<T> {
     /// [`Obj::into_raw`], or wait in a reclaimer.
     ///
     /// ```
-    /// # use stillpoint::pool::Pool;
+    /// use stillpoint::pool::Pool;
+    ///
     /// let mut pool = Pool::new(100, || 0u64)?;
     /// std::mem::forget(pool.local()?.alloc());
     /// assert_eq!(pool.leaks().0.len(), 1);

@@ -175,8 +175,9 @@ impl RawLocal<'_> {
     /// When the caller cannot get that many: none was taken.
     ///
     /// ```
-    /// # use std::mem::MaybeUninit;
-    /// # let pool = stillpoint::pool::RawPool::builder(100, 64, 64).build()?;
+    /// use std::mem::MaybeUninit;
+    ///
+    /// let pool = stillpoint::pool::RawPool::builder(100, 64, 64).build()?;
     /// let local = pool.local()?;
     /// let mut burst = [const { MaybeUninit::uninit() }; 32];
     /// let burst = local.alloc_many(&mut burst)?;
@@ -229,8 +230,9 @@ impl RawLocal<'_> {
     /// When the caller cannot get that many: none was taken.
     ///
     /// ```
-    /// # use std::mem::MaybeUninit;
-    /// # let pool = stillpoint::pool::RawPool::builder(512, 64, 64).bucket_bytes(4096).build()?;
+    /// use std::mem::MaybeUninit;
+    ///
+    /// let pool = stillpoint::pool::RawPool::builder(512, 64, 64).bucket_bytes(4096).build()?;
     /// let local = pool.local()?;
     /// let mut blocks = [const { MaybeUninit::uninit() }; 4];
     /// for block in local.alloc_blocks(&mut blocks)? {

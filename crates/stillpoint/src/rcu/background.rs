@@ -82,7 +82,7 @@ impl BackgroundReclaimer {
     /// ([`std::panic::set_hook`]) is called for every such panic at once.
     ///
     /// ```
-    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let domain = stillpoint::rcu::Domain::new();
     /// let mut background = domain.background();
     /// drop(background.retire_handle());
     /// background.run(); // no handle could stop it: it returns
@@ -356,9 +356,10 @@ impl RetireHandle {
     /// As for [`Reclaimer::retire_raw`](super::Reclaimer::retire_raw).
     ///
     /// ```
-    /// # use std::ptr::{self, NonNull};
-    /// # use stillpoint::rcu::{raw, Domain};
-    /// # let domain = Domain::new();
+    /// use std::ptr::{self, NonNull};
+    /// use stillpoint::rcu::{raw, Domain};
+    ///
+    /// let domain = Domain::new();
     /// unsafe extern "C-unwind" fn destroy(object: NonNull<()>, _context: *const ()) {
     ///     // SAFETY: it came from `Box` below.
     ///     drop(unsafe { Box::from_raw(object.cast::<u64>().as_ptr()) });
@@ -435,7 +436,8 @@ impl RetireHandle {
     /// once. The run leaves the objects that it has taken in to the domain.
     ///
     /// ```
-    /// # use stillpoint::rcu::Domain;
+    /// use stillpoint::rcu::Domain;
+    ///
     /// let domain = Domain::new();
     /// let session = domain.cell("session 7");
     /// let reader = domain.reader();

@@ -171,8 +171,9 @@ impl<T: Send + Sync + 'static> ArrayHandle<T> {
     /// The array.
     ///
     /// ```
-    /// # use std::sync::Arc;
-    /// # use stillpoint::rcu::RcuArray;
+    /// use std::sync::Arc;
+    /// use stillpoint::rcu::RcuArray;
+    ///
     /// let array = Arc::new(RcuArray::new(1, |_| Some(Box::new(7))));
     /// assert!(Arc::ptr_eq(array.handle().array(), &array));
     /// ```

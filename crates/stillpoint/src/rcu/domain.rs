@@ -142,7 +142,7 @@ impl Domain {
     /// A queue of retired objects for one writer, with limits and pace to be chosen.
     ///
     /// ```
-    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let domain = stillpoint::rcu::Domain::new();
     /// let reclaimer = domain.reclaimer_builder().max_pending(10_000).batch(32).build();
     /// assert_eq!(reclaimer.pending(), 0);
     /// ```
@@ -158,8 +158,9 @@ impl Domain {
     /// A reclaimer to be run by a thread of its own, with limits and pace to be chosen.
     ///
     /// ```
-    /// # use stillpoint::rcu::WhenFull;
-    /// # let domain = stillpoint::rcu::Domain::new();
+    /// use stillpoint::rcu::WhenFull;
+    ///
+    /// let domain = stillpoint::rcu::Domain::new();
     /// let mut background = domain.background_builder().when_full(WhenFull::Reclaim).build();
     /// background.run(); // there is no retire handle: it returns
     /// ```
@@ -174,7 +175,8 @@ impl Domain {
     /// only region readers. [`Retired`](super::Retired) also checks the protected loads.
     ///
     /// ```
-    /// # use stillpoint::rcu::Domain;
+    /// use stillpoint::rcu::Domain;
+    ///
     /// let domain = Domain::new();
     /// let reader = domain.reader();
     /// let guard = reader.pin();
@@ -211,8 +213,9 @@ impl Domain {
     /// If the token is of another domain.
     ///
     /// ```
-    /// # use stillpoint::rcu::Domain;
-    /// # let domain = Domain::new();
+    /// use stillpoint::rcu::Domain;
+    ///
+    /// let domain = Domain::new();
     /// let token = domain.start();
     /// // ... other work ...
     /// domain.wait(token)?;
@@ -232,10 +235,11 @@ impl Domain {
     /// If the token is of another domain.
     ///
     /// ```
-    /// # use std::time::Duration;
-    /// # use stillpoint::rcu::{Domain, SynchronizeError};
-    /// # let domain = Domain::new();
-    /// # let other = domain.clone();
+    /// use std::time::Duration;
+    /// use stillpoint::rcu::{Domain, SynchronizeError};
+    ///
+    /// let domain = Domain::new();
+    /// let other = domain.clone();
     /// let reader = domain.reader();
     /// let guard = reader.pin();
     /// let token = domain.start();
@@ -267,13 +271,14 @@ impl Domain {
     /// If the token is of another domain. A poll panics with a panic of the [stall hook](DomainBuilder::stall_hook).
     ///
     /// ```
-    /// # use std::future::Future;
-    /// # use std::task::{Context, Poll, Waker};
-    /// # let domain = stillpoint::rcu::Domain::new();
-    /// # let reader = domain.reader();
+    /// use std::future::Future;
+    /// use std::task::{Context, Poll, Waker};
+    ///
+    /// let domain = stillpoint::rcu::Domain::new();
+    /// let reader = domain.reader();
     /// let guard = reader.pin();
     /// let mut over = std::pin::pin!(domain.grace_period(domain.start()));
-    /// # let mut context = Context::from_waker(Waker::noop());
+    /// let mut context = Context::from_waker(Waker::noop());
     /// assert!(over.as_mut().poll(&mut context).is_pending()); // an executor does this
     /// drop(guard); // wakes the task
     /// assert_eq!(over.as_mut().poll(&mut context), Poll::Ready(Ok(())));
@@ -296,7 +301,8 @@ impl Domain {
     /// With the first panic of a destructor; everything else that was ready has been freed.
     ///
     /// ```
-    /// # use stillpoint::rcu::{Domain, SynchronizeError};
+    /// use stillpoint::rcu::{Domain, SynchronizeError};
+    ///
     /// let domain = Domain::new();
     /// let reader = domain.reader();
     /// let guard = reader.pin();
@@ -335,7 +341,7 @@ impl Domain {
     /// With the first panic of a destructor; everything else that was ready has been freed.
     ///
     /// ```
-    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let domain = stillpoint::rcu::Domain::new();
     /// let cell = domain.cell(1);
     /// drop(cell.replace(2)); // left to the domain
     /// domain.barrier()?;
@@ -552,7 +558,8 @@ impl DomainBuilder {
     /// may hold 127 places back. Through a retire handle, each object is counted by itself.
     ///
     /// ```
-    /// # use stillpoint::rcu::{Domain, RetireErrorKind};
+    /// use stillpoint::rcu::{Domain, RetireErrorKind};
+    ///
     /// let domain = Domain::builder().max_pending(1).build()?;
     /// let (first, second) = (domain.cell(1), domain.cell(2));
     /// let reader = domain.reader();
@@ -597,8 +604,8 @@ impl DomainBuilder {
     /// Without a stall, a poll with a grace period under way reads the clock once. Without a hook, the poll does not read it.
     ///
     /// ```
-    /// # use std::sync::mpsc;
-    /// # use std::time::Duration;
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
     /// use stillpoint::rcu::{Domain, ReaderKind};
     ///
     /// let (stalls, received) = mpsc::channel();
@@ -607,7 +614,7 @@ impl DomainBuilder {
     ///     .build()?;
     /// let reader = domain.reader();
     /// let guard = reader.pin();
-    /// # let other = domain.clone();
+    /// let other = domain.clone();
     /// std::thread::spawn(move || other.synchronize_timeout(Duration::from_millis(20)))
     ///     .join().unwrap().expect_err("the guard is in the way");
     /// assert_eq!(received.recv().unwrap().reader, ReaderKind::Guard);

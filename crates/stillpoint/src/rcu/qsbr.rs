@@ -91,8 +91,8 @@ impl QsbrReader {
     /// For code that blocks. Coming back online costs a full fence. The reader also comes back if `function` panics.
     ///
     /// ```
-    /// # let domain = stillpoint::rcu::Domain::new();
-    /// # let cell = domain.cell(1);
+    /// let domain = stillpoint::rcu::Domain::new();
+    /// let cell = domain.cell(1);
     /// let mut reader = domain.qsbr_reader();
     /// let received = reader.offline(|| "blocking read");
     /// assert_eq!(cell.load(&reader), Some(&1));

@@ -194,11 +194,12 @@ impl Reclaimer {
     /// even if the queue is full.
     ///
     /// ```
-    /// # use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
-    /// # let domain = stillpoint::rcu::Domain::new();
+    /// use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
+    ///
+    /// let domain = stillpoint::rcu::Domain::new();
     /// let mut reclaimer = domain.reclaimer();
-    /// # let done = Arc::new(AtomicBool::new(false));
-    /// # let flag = Arc::clone(&done);
+    /// let done = Arc::new(AtomicBool::new(false));
+    /// let flag = Arc::clone(&done);
     /// reclaimer.defer(move || flag.store(true, Ordering::Relaxed));
     /// reclaimer.poll();
     /// assert!(done.load(Ordering::Relaxed));
@@ -238,9 +239,10 @@ impl Reclaimer {
     /// was left.
     ///
     /// ```
-    /// # use std::time::Duration;
-    /// # let domain = stillpoint::rcu::Domain::new();
-    /// # let _reader = domain.reader();
+    /// use std::time::Duration;
+    ///
+    /// let domain = stillpoint::rcu::Domain::new();
+    /// let _reader = domain.reader();
     /// let cell = domain.cell(1);
     /// let mut reclaimer = domain.reclaimer_builder().fence_interval(Duration::from_secs(3600)).build();
     /// for number in 2..10 {

@@ -162,7 +162,8 @@ impl<K, V, S> fmt::Debug for IterMut<'_, K, V, S> {
 /// The entries of a table that is taken apart, in no order: see [`Table::into_iter`]. What is left is dropped with it.
 ///
 /// ```
-/// # use stillpoint::table::{IntoIter, Table};
+/// use stillpoint::table::{IntoIter, Table};
+///
 /// let entries: IntoIter<&str, u64> = Table::from_iter([("a", 1)]).into_iter();
 /// assert_eq!(entries.collect::<Vec<_>>(), [("a", 1)]);
 /// ```

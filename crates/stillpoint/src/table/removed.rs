@@ -60,10 +60,11 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// holds the entry.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// # table.insert("a", 1).unwrap();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<&str, u64> = Table::new_in(&domain);
+    /// table.insert("a", 1).unwrap();
     /// let mut removed = table.remove("a").unwrap();
     /// domain.wait(removed.token())?;
     /// assert_eq!(removed.try_into_entry().unwrap(), ("a", 1));
@@ -88,10 +89,11 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// The entry, when a reader may still hold it, or the kernel refuses the fence.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, String> = Table::new_in(&domain);
-    /// # table.insert("a", "kept".to_owned()).unwrap();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<&str, String> = Table::new_in(&domain);
+    /// table.insert("a", "kept".to_owned()).unwrap();
     /// let mut reader = domain.reader();
     /// let mut lookup = table.reader(&mut reader);
     /// let entry = lookup.get("a");
@@ -123,10 +125,11 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// to the table then.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new_in(&domain);
-    /// # table.insert(1, 1).unwrap();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<u64, u64> = Table::new_in(&domain);
+    /// table.insert(1, 1).unwrap();
     /// let mut reclaimer = domain.reclaimer();
     /// if let Some(removed) = table.remove(&1) {
     ///     removed.retire_to(&mut reclaimer).expect("there is room");
@@ -150,10 +153,11 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// If the reclaimer belongs to another domain. The entry is retired to the table then.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new_in(&domain);
-    /// # table.insert(1, 1).unwrap();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<u64, u64> = Table::new_in(&domain);
+    /// table.insert(1, 1).unwrap();
     /// let mut background = domain.background();
     /// let handle = background.retire_handle();
     /// if let Some(removed) = table.remove(&1) {

@@ -72,7 +72,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
     /// As [`new`](Table::new).
     ///
     /// ```
-    /// # use stillpoint::table::Table;
+    /// use stillpoint::table::Table;
+    ///
     /// let table: Table<u64, u64> = Table::with_capacity(10_000);
     /// assert!(table.is_empty());
     /// ```
@@ -111,7 +112,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
     /// If there is no memory: see [`builder_in`](Table::builder_in).
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
     /// let table: Table<u64, u64> = Table::with_capacity_in(&Domain::new(), 10_000);
     /// let empty = table.stats();
     /// for key in 0..10_000 {
@@ -171,10 +173,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// If `region` belongs to another domain.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<String, u64> = Table::new_in(&domain);
-    /// # table.insert("a".to_owned(), 1).unwrap();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<String, u64> = Table::new_in(&domain);
+    /// table.insert("a".to_owned(), 1).unwrap();
     /// let mut reader = domain.qsbr_reader();
     /// assert_eq!(table.within(&reader).get("a"), Some(&1));
     /// reader.quiescent();
@@ -193,7 +196,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// If the table is of another domain.
     ///
     /// ```
-    /// # use stillpoint::table::Table;
+    /// use stillpoint::table::Table;
+    ///
     /// let table: Table<u64, &str> = Table::new();
     /// table.insert(1, "one").expect("there is room");
     /// assert_eq!(table.pin().get(&1), Some(&"one"));
@@ -232,8 +236,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// The hasher.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
     /// use std::hash::BuildHasher;
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
     /// let (first, second) = (Table::<u64, u64>::new_in(&Domain::new()), Table::<u64, u64>::new_in(&Domain::new()));
     /// assert_ne!(first.hasher().hash_one(1), second.hasher().hash_one(1)); // each has a key of its own
     /// ```
@@ -244,7 +249,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// Every entry, in no order, with a mutable reference to its value. Nobody reads meanwhile, as the table is borrowed exclusively.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
     /// let mut table: Table<u64, u64> = Table::new_in(&Domain::new());
     /// table.extend([(1, 1), (2, 2)]);
     /// for (key, value) in &mut table {
@@ -284,10 +290,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// With the panic of a destructor, after everything that was ready has been freed.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new_in(&domain);
-    /// # table.insert(1, 1).unwrap();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<u64, u64> = Table::new_in(&domain);
+    /// table.insert(1, 1).unwrap();
     /// table.remove(&1);
     /// while table.pending() > 0 {
     ///     table.poll();
@@ -317,7 +324,8 @@ where
     /// A mutable reference to the value of a key. Nobody reads meanwhile, as the table is borrowed exclusively.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
     /// let mut table: Table<&str, u64> = Table::new_in(&Domain::new());
     /// table.extend([("a", 1)]);
     /// *table.get_mut("a").unwrap() += 1;
@@ -347,8 +355,9 @@ where
     /// the table was full.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
     /// let table: Table<&str, u64> = Table::new_in(&domain);
     /// assert!(table.insert("a", 1)?.is_none());
     /// assert_eq!(table.insert("a", 2)?.as_deref(), Some(&1));
@@ -399,10 +408,11 @@ where
     /// Removes the entry of a key, and returns it.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// # table.insert("a", 1).unwrap();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<&str, u64> = Table::new_in(&domain);
+    /// table.insert("a", 1).unwrap();
     /// assert_eq!(table.remove("a").as_deref(), Some(&1));
     /// assert!(table.remove("a").is_none());
     /// ```
@@ -437,7 +447,8 @@ where
     /// With the panic of a destructor, before any room has been made.
     ///
     /// ```
-    /// # use stillpoint::table::Table;
+    /// use stillpoint::table::Table;
+    ///
     /// let routes: Table<u32, &str> = Table::new();
     /// routes.reserve(10_000)?; // a peer is about to send that many
     /// let capacity = routes.capacity();
@@ -477,7 +488,8 @@ where
     /// With the panic of a destructor, before anything is moved.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
     /// let table: Table<u64, u64> = Table::with_capacity_in(&Domain::new(), 100_000);
     /// table.insert(1, 1).unwrap();
     /// table.shrink_to_fit();
@@ -501,7 +513,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> IntoIterator for Tab
     /// Takes the table apart. It allocates nothing. Entries that are not taken from the iterator are dropped with it.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
     /// let table: Table<u64, String> = Table::new_in(&Domain::new());
     /// table.insert(1, "one".to_owned()).unwrap();
     /// let pairs: std::collections::HashMap<u64, String> = table.into_iter().collect();

@@ -255,7 +255,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     /// by then, and the link would be set to a pointer that was made from the freed object.
     ///
     /// ```
-    /// # use std::sync::atomic::Ordering;
+    /// use std::sync::atomic::Ordering;
     /// use stillpoint::rcu::{Atomic, Unprotected};
     ///
     /// let link = Atomic::<u32>::null();
