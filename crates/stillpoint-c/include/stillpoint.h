@@ -4,25 +4,60 @@
  *
  * A program in one screen: three threads read a configuration, one replaces it.
  *
+ *     #include <pthread.h>
+ *     #include <stdio.h>
+ *     #include <stdlib.h>
+ *     #include "stillpoint.h"
+ *
+ *     struct config { int mtu; };
  *     static struct still_domain *domain;
  *     static struct config *current;                      // what readers find
  *
+ *     static int complain(void) { return fprintf(stderr, "%s\n", still_error()), 1; }
  *     static void destroy(void *object, void *context) { (void)context; free(object); }
  *
- *     void *read_it(void *unused) {                       // any number of threads
+ *     static void *read_it(void *unused) {                // any number of threads
  *         struct still_reader *reader = still_reader_new(domain);
+ *         if (reader == NULL) {
+ *             complain();
+ *             return unused;
+ *         }
  *         struct still_protected held = still_protect(reader, &current);
- *         use(held.object);                               // not freed before it is released
+ *         const struct config *config = held.object;      // not freed before it is released
+ *         printf("mtu %d\n", config->mtu);
  *         still_release(held);
  *         still_reader_free(reader);
- *         return NULL;
+ *         return unused;
  *     }
  *
- *     void replace_it(struct still_reclaimer *reclaimer, struct config *new_one) {
+ *     static void replace_it(struct still_reclaimer *reclaimer, struct config *new_one) {
  *         struct config *old = still_exchange(&current, new_one);
  *         if (still_retire(reclaimer, old, sizeof *old, destroy, NULL) < 0)
- *             complain(still_error());                    // `old` is still ours
+ *             complain();                                 // `old` is still ours
  *         still_poll(reclaimer, STILL_ALL);               // frees what no reader holds
+ *     }
+ *
+ *     int main(void) {
+ *         struct config *first = malloc(sizeof *first), *second = malloc(sizeof *second);
+ *         domain = still_domain_new(NULL);
+ *         struct still_reclaimer *reclaimer = still_reclaimer_new(domain, NULL);
+ *         if (first == NULL || second == NULL || reclaimer == NULL)
+ *             return complain();
+ *         first->mtu = 1500;
+ *         second->mtu = 9000;
+ *         still_store(&current, first);
+ *
+ *         pthread_t readers[3];
+ *         for (int i = 0; i < 3; i++)
+ *             if (pthread_create(&readers[i], NULL, read_it, NULL) != 0)
+ *                 return 1;
+ *         replace_it(reclaimer, second);
+ *         for (int i = 0; i < 3; i++)
+ *             pthread_join(readers[i], NULL);
+ *
+ *         still_reclaimer_free(reclaimer);                // what it still has passes to the domain
+ *         still_domain_free(domain);
+ *         free(current);
  *     }
  *
  * WORDS

@@ -126,6 +126,11 @@ fn broken_headers_are_found_out() {
 }
 
 #[test]
+fn the_header_opens_with_a_program() {
+    opens_with_a_program("stillpoint.h", "c", 3);
+}
+
+#[test]
 fn the_examples_run() {
     for name in ["configuration", "flows", "packets", "events"] {
         let source = root().join("examples").join(name).with_extension("c");

@@ -173,6 +173,13 @@ fn checked_programs_find_misuse() {
 }
 
 #[test]
+fn the_headers_open_with_a_program() {
+    for header in ["stillpoint/rcu.hpp", "stillpoint/hazard_pointer.hpp"] {
+        opens_with_a_program(header, "c++", 1);
+    }
+}
+
+#[test]
 fn the_examples_run() {
     for name in ["configuration", "stack"] {
         let source = root().join("examples").join(name).with_extension("cc");

@@ -85,8 +85,9 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// What the link points to.
     ///
     /// ```
-    /// # use std::sync::atomic::Ordering::Acquire;
-    /// # use stillpoint_epoch::{self as epoch, Atomic};
+    /// use std::sync::atomic::Ordering::Acquire;
+    /// use stillpoint_epoch::{self as epoch, Atomic};
+    ///
     /// let link = Atomic::new(7);
     /// let guard = &epoch::pin();
     /// assert!(!link.load(Acquire, guard).is_null());
@@ -99,7 +100,8 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// As [`load`](Atomic::load), ordered for what is reached through the pointer. An acquire load here.
     ///
     /// ```
-    /// # use stillpoint_epoch::{self as epoch, Atomic};
+    /// use stillpoint_epoch::{self as epoch, Atomic};
+    ///
     /// let link = Atomic::new(7);
     /// let guard = &epoch::pin();
     /// // SAFETY: it is never null, and nobody destroys it meanwhile.
@@ -114,8 +116,9 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// Links `new`. What was linked before is leaked, unless the caller knows it otherwise.
     ///
     /// ```
-    /// # use std::sync::atomic::Ordering::Release;
-    /// # use stillpoint_epoch::{Atomic, Owned, Shared};
+    /// use std::sync::atomic::Ordering::Release;
+    /// use stillpoint_epoch::{Atomic, Owned, Shared};
+    ///
     /// let link = Atomic::null();
     /// link.store(Owned::new(7), Release);
     /// # drop(unsafe { link.clone().into_owned() });
@@ -128,8 +131,9 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// Links `new`, and returns what was linked before.
     ///
     /// ```
-    /// # use std::sync::atomic::Ordering::AcqRel;
-    /// # use stillpoint_epoch::{self as epoch, Atomic, Shared};
+    /// use std::sync::atomic::Ordering::AcqRel;
+    /// use stillpoint_epoch::{self as epoch, Atomic, Shared};
+    ///
     /// let link = Atomic::new(7);
     /// let guard = &epoch::pin();
     /// let old = link.swap(Shared::null(), AcqRel, guard);
@@ -143,8 +147,9 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// Links `new` if the link is `current`, address and tag, and returns what is linked then: `new`, as a [`Shared`].
     ///
     /// ```
-    /// # use std::sync::atomic::Ordering::{AcqRel, Acquire};
-    /// # use stillpoint_epoch::{self as epoch, Atomic, Owned, Shared};
+    /// use std::sync::atomic::Ordering::{AcqRel, Acquire};
+    /// use stillpoint_epoch::{self as epoch, Atomic, Owned, Shared};
+    ///
     /// let link = Atomic::<u64>::null();
     /// let guard = &epoch::pin();
     /// let mine = link.compare_exchange(Shared::null(), Owned::new(7), AcqRel, Acquire, guard).unwrap();
@@ -178,8 +183,9 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// some processors.
     ///
     /// ```
-    /// # use std::sync::atomic::Ordering::{AcqRel, Acquire};
-    /// # use stillpoint_epoch::{self as epoch, Atomic, Owned};
+    /// use std::sync::atomic::Ordering::{AcqRel, Acquire};
+    /// use stillpoint_epoch::{self as epoch, Atomic, Owned};
+    ///
     /// let link = Atomic::new(7);
     /// let guard = &epoch::pin();
     /// let (mut old, mut new) = (link.load(Acquire, guard), Owned::new(8));
@@ -216,8 +222,9 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// has changed the link meanwhile.
     ///
     /// ```
-    /// # use std::sync::atomic::Ordering::{AcqRel, Acquire};
-    /// # use stillpoint_epoch::{self as epoch, Atomic};
+    /// use std::sync::atomic::Ordering::{AcqRel, Acquire};
+    /// use stillpoint_epoch::{self as epoch, Atomic};
+    ///
     /// let link = Atomic::<u64>::null();
     /// let guard = &epoch::pin();
     /// let before = link.fetch_update(AcqRel, Acquire, guard, |shared| Some(shared.with_tag(1)));
@@ -322,8 +329,9 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// Keeps those bits of the tag that `val` has, and returns what was linked before.
     ///
     /// ```
-    /// # use std::sync::atomic::Ordering::{AcqRel, Acquire};
-    /// # use stillpoint_epoch::{self as epoch, Atomic, Shared};
+    /// use std::sync::atomic::Ordering::{AcqRel, Acquire};
+    /// use stillpoint_epoch::{self as epoch, Atomic, Shared};
+    ///
     /// let (link, guard) = (Atomic::<u64>::from(Shared::null().with_tag(3)), &epoch::pin());
     /// assert_eq!(link.fetch_and(6, AcqRel, guard).tag(), 3);
     /// assert_eq!(link.load(Acquire, guard).tag(), 2);
@@ -336,8 +344,9 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// Sets those bits of the tag that `val` has, and returns what was linked before.
     ///
     /// ```
-    /// # use std::sync::atomic::Ordering::{AcqRel, Acquire};
-    /// # use stillpoint_epoch::{self as epoch, Atomic, Shared};
+    /// use std::sync::atomic::Ordering::{AcqRel, Acquire};
+    /// use stillpoint_epoch::{self as epoch, Atomic, Shared};
+    ///
     /// let (link, guard) = (Atomic::<u64>::from(Shared::null().with_tag(3)), &epoch::pin());
     /// assert_eq!(link.fetch_or(6, AcqRel, guard).tag(), 3);
     /// assert_eq!(link.load(Acquire, guard).tag(), 7);
@@ -349,8 +358,9 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// Flips those bits of the tag that `val` has, and returns what was linked before.
     ///
     /// ```
-    /// # use std::sync::atomic::Ordering::{AcqRel, Acquire};
-    /// # use stillpoint_epoch::{self as epoch, Atomic, Shared};
+    /// use std::sync::atomic::Ordering::{AcqRel, Acquire};
+    /// use stillpoint_epoch::{self as epoch, Atomic, Shared};
+    ///
     /// let (link, guard) = (Atomic::<u64>::from(Shared::null().with_tag(3)), &epoch::pin());
     /// assert_eq!(link.fetch_xor(6, AcqRel, guard).tag(), 3);
     /// assert_eq!(link.load(Acquire, guard).tag(), 5);
@@ -389,7 +399,8 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// As [`into_owned`](Atomic::into_owned), or `None` if the link is null.
     ///
     /// ```
-    /// # use stillpoint_epoch::Atomic;
+    /// use stillpoint_epoch::Atomic;
+    ///
     /// // SAFETY: nobody else knows the links.
     /// unsafe {
     ///     assert!(Atomic::<u64>::null().try_into_owned().is_none());
@@ -445,7 +456,8 @@ impl<T: ?Sized + Pointable> From<Owned<T>> for Atomic<T> {
     /// A link to an object, with its tag.
     ///
     /// ```
-    /// # use stillpoint_epoch::{Atomic, Owned};
+    /// use stillpoint_epoch::{Atomic, Owned};
+    ///
     /// let link: Atomic<u64> = Atomic::from(Owned::new(7).with_tag(1));
     /// # drop(unsafe { link.into_owned() });
     /// ```
@@ -470,7 +482,8 @@ impl<'g, T: ?Sized + Pointable> From<Shared<'g, T>> for Atomic<T> {
     /// A link to what another one points to.
     ///
     /// ```
-    /// # use stillpoint_epoch::{Atomic, Shared};
+    /// use stillpoint_epoch::{Atomic, Shared};
+    ///
     /// let link = Atomic::<u64>::from(Shared::null());
     /// ```
     fn from(ptr: Shared<'g, T>) -> Self {
@@ -482,8 +495,9 @@ impl<T> From<*const T> for Atomic<T> {
     /// A link to what a raw pointer points to. Whatever is in the bits of the tag becomes the tag.
     ///
     /// ```
-    /// # use std::ptr;
-    /// # use stillpoint_epoch::Atomic;
+    /// use std::ptr;
+    /// use stillpoint_epoch::Atomic;
+    ///
     /// let link = Atomic::<u64>::from(ptr::null());
     /// ```
     fn from(raw: *const T) -> Self {
@@ -506,9 +520,7 @@ impl<T: ?Sized + Pointable> fmt::Pointer for Atomic<T> {
     }
 }
 
-/// A [compare-and-exchange](Atomic::compare_exchange) found something else than it expected.
-///
-/// See there for an example.
+/// A link was not what was expected: see [`Atomic::compare_exchange`].
 pub struct CompareExchangeError<'g, T: ?Sized + Pointable, P: Pointer<T>> {
     /// What is linked.
     pub current: Shared<'g, T>,
@@ -530,7 +542,7 @@ impl<T, P: Pointer<T> + fmt::Debug> fmt::Debug for CompareExchangeError<'_, T, P
 #[deprecated(note = "it is `CompareExchangeError`")]
 pub type CompareAndSetError<'g, T, P> = CompareExchangeError<'g, T, P>;
 
-/// One ordering or two, for [`Atomic::compare_and_set`].
+/// One ordering or two: see [`Atomic::compare_and_set`].
 #[deprecated(note = "`compare_exchange` and `compare_exchange_weak` have two orderings")]
 pub trait CompareAndSetOrdering {
     /// That of the exchange, if it succeeds.

@@ -29,7 +29,8 @@ impl Collector {
     /// A new collector.
     ///
     /// ```
-    /// # use stillpoint_epoch::Collector;
+    /// use stillpoint_epoch::Collector;
+    ///
     /// assert!(Collector::new() != Collector::new());
     /// ```
     pub fn new() -> Self {
@@ -48,7 +49,8 @@ impl Collector {
     /// costs an allocation and a fence.
     ///
     /// ```
-    /// # use stillpoint_epoch::Collector;
+    /// use stillpoint_epoch::Collector;
+    ///
     /// let collector = Collector::new();
     /// let (one, another) = (collector.register(), collector.register());
     /// let guard = one.pin();
@@ -115,7 +117,8 @@ impl LocalHandle {
     /// nest; the outermost one costs a sequentially consistent fence.
     ///
     /// ```
-    /// # use stillpoint_epoch::Collector;
+    /// use stillpoint_epoch::Collector;
+    ///
     /// let handle = Collector::new().register();
     /// let outer = handle.pin();
     /// drop(handle.pin());
@@ -136,7 +139,8 @@ impl LocalHandle {
     /// Whether a guard of this handle exists.
     ///
     /// ```
-    /// # use stillpoint_epoch::Collector;
+    /// use stillpoint_epoch::Collector;
+    ///
     /// assert!(!Collector::new().register().is_pinned());
     /// ```
     #[inline]
@@ -147,7 +151,8 @@ impl LocalHandle {
     /// The collector in which it was registered.
     ///
     /// ```
-    /// # use stillpoint_epoch::Collector;
+    /// use stillpoint_epoch::Collector;
+    ///
     /// let collector = Collector::new();
     /// assert!(collector.register().collector() == &collector);
     /// ```

@@ -122,7 +122,8 @@ impl<T: ?Sized + Pointable> Owned<T> {
     /// The tag.
     ///
     /// ```
-    /// # use stillpoint_epoch::Owned;
+    /// use stillpoint_epoch::Owned;
+    ///
     /// assert_eq!(Owned::new(7).tag(), 0);
     /// ```
     pub fn tag(&self) -> usize {

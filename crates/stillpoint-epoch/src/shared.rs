@@ -145,7 +145,8 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// The object, or `None` if the pointer is null.
     ///
     /// ```
-    /// # use stillpoint_epoch::Shared;
+    /// use stillpoint_epoch::Shared;
+    ///
     /// // SAFETY: it is null.
     /// assert_eq!(unsafe { Shared::<u64>::null().as_ref() }, None);
     /// ```
@@ -183,7 +184,8 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// As [`into_owned`](Shared::into_owned), or `None` if the pointer is null.
     ///
     /// ```
-    /// # use stillpoint_epoch::Shared;
+    /// use stillpoint_epoch::Shared;
+    ///
     /// // SAFETY: it is null.
     /// assert!(unsafe { Shared::<u64>::null().try_into_owned() }.is_none());
     /// ```
@@ -198,7 +200,8 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// The tag.
     ///
     /// ```
-    /// # use stillpoint_epoch::Shared;
+    /// use stillpoint_epoch::Shared;
+    ///
     /// assert_eq!(Shared::<u64>::null().with_tag(2).tag(), 2);
     /// ```
     pub fn tag(&self) -> usize {
@@ -208,7 +211,8 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// The same pointer with another tag. Bits for which the alignment leaves no room are dropped.
     ///
     /// ```
-    /// # use stillpoint_epoch::Shared;
+    /// use stillpoint_epoch::Shared;
+    ///
     /// let marked = Shared::<u64>::null().with_tag(1);
     /// assert!(marked.is_null() && marked != Shared::null());
     /// assert_eq!(marked.with_tag(8), Shared::null());

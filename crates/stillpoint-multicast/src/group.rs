@@ -90,6 +90,17 @@ impl fmt::Debug for Group {
 /// let member = stillpoint_multicast::Group::new().join();
 /// std::thread::spawn(move || drop(member)); // `Member` cannot be sent
 /// ```
+///
+/// ```
+/// use stillpoint_multicast::Group;
+///
+/// let group = Group::new();
+/// let member = group.join();
+/// assert_eq!(member.group().members(), 1);
+/// assert_eq!(member.poll(), 0); // nobody has sent anything
+/// drop(member);
+/// assert_eq!(group.members(), 0);
+/// ```
 pub struct Member {
     /// `None` if the thread had left for good.
     registration: Option<Registration<Polled>>,
@@ -132,7 +143,8 @@ impl Member {
     /// As [`wait`](Member::wait), for `limit` at the longest. Returns the number of messages: 0 when the time is up.
     ///
     /// ```
-    /// # use std::time::Duration;
+    /// use std::time::Duration;
+    ///
     /// let member = stillpoint_multicast::Group::new().join();
     /// assert_eq!(member.wait_timeout(Duration::from_millis(2)), 0); // nobody has sent anything
     /// ```

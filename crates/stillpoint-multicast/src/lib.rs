@@ -1,5 +1,26 @@
 //! Runs a function on every registered thread, and waits for all: flat or along a tree.
 //!
+//! ```
+//! use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+//! use std::sync::Barrier;
+//! use stillpoint_multicast::Group;
+//!
+//! let (group, all_there) = (Group::new(), Barrier::new(4));
+//! let flushed = AtomicUsize::new(0);
+//! std::thread::scope(|scope| {
+//!     for _ in 0..3 {
+//!         scope.spawn(|| {
+//!             let member = group.join();
+//!             all_there.wait();
+//!             member.wait(); // or `poll`, between two bursts of packets
+//!         });
+//!     }
+//!     all_there.wait();
+//!     group.multicast().run(|| _ = flushed.fetch_add(1, Relaxed)); // returns when all have run it
+//!     assert_eq!(flushed.load(Relaxed), 3);
+//! });
+//! ```
+//!
 //! What the kernel's `smp_call_function_many` is for processors, for the threads of a process. Two kinds of threads take
 //! part:
 //!

@@ -80,7 +80,7 @@ pub struct Shape {
 
 impl Strategy {
     /// The strategy that a multicast to this many receivers follows throughout: `Hybrid` decides here, the others are
-    /// what they are.
+    /// what they are. See the [example](Strategy::cut).
     pub const fn resolve(self, receivers: u32) -> Self {
         match self {
             Self::Hybrid(threshold) if receivers <= threshold => Self::Flat,
@@ -120,6 +120,9 @@ impl Strategy {
     /// assert_eq!(Strategy::Tree.cut(0, 7), Some(Cut { child: 3, end: 7 })); // 0, 1, 2 are left; 4, 5, 6 delegated
     /// assert_eq!(Strategy::Flat.cut(0, 7), Some(Cut { child: 6, end: 7 }));
     /// assert_eq!(Strategy::Tree.cut(7, 7), None);
+    ///
+    /// let strategy = Strategy::Hybrid(16).resolve(31); // for the whole multicast
+    /// assert_eq!((strategy, strategy.group(31)), (Strategy::Tree, 16)); // the child, and 15 that are delegated
     /// ```
     pub const fn cut(self, begin: u32, end: u32) -> Option<Cut> {
         if begin >= end {

@@ -6,7 +6,7 @@ use super::engine::{Core, Missing, Options, Outcome, Tally};
 use super::plan::Strategy;
 use super::transport::Polled;
 
-/// How the initiator learns that every receiver has run the function.
+/// How the initiator learns that every receiver has run the function: see [`Multicast::trace`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 #[cfg_attr(not(feature = "lab"), allow(unreachable_pub))]
@@ -53,6 +53,15 @@ impl Default for Options {
 /// It reaches every thread that was registered when it was started, the calling one included, and that does not leave
 /// meanwhile; one that joins or leaves meanwhile may or may not be reached. A thread runs the function once for each
 /// registration that it begins.
+///
+/// ```
+/// use stillpoint_multicast::{Group, Strategy};
+///
+/// let group = Group::new();
+/// let _member = group.join(); // the calling thread takes part as any other
+/// let report = group.multicast().strategy(Strategy::Tree).run(|| println!("the routes have changed"));
+/// assert_eq!((report.ran_here, report.receivers), (true, 0));
+/// ```
 #[derive(Clone)]
 #[must_use = "nothing is sent before `run`"]
 pub struct Multicast<'g> {
@@ -110,14 +119,15 @@ impl<'g> Multicast<'g> {
 /// For measurements, with the feature `lab`.
 #[cfg(feature = "lab")]
 impl Multicast<'_> {
-    /// How the initiator learns of the end; by default [`Acknowledgement::Combining`].
+    /// How the initiator learns of the end; by default [`Acknowledgement::Combining`]. See the [example](Multicast::trace).
     pub fn acknowledgement(mut self, acknowledgement: Acknowledgement) -> Self {
         self.options.acknowledgement = acknowledgement;
         self
     }
 
     /// Whether the initiator, while it waits, forwards what was delegated to threads that have not come to it; by
-    /// default it does. Without it, a thread that is not given a processor holds up everybody below it.
+    /// default it does. Without it, a thread that is not given a processor holds up everybody below it. See the
+    /// [example](Multicast::trace).
     pub fn helping(mut self, helps: bool) -> Self {
         self.options.helps = helps;
         self
@@ -125,6 +135,21 @@ impl Multicast<'_> {
 
     /// Whether the [`Report`] tells the shape of what was sent, which takes a look at every receiver's node; by default
     /// it does not.
+    ///
+    /// ```
+    /// use stillpoint_multicast::{Acknowledgement, Group, Strategy};
+    ///
+    /// let group = Group::new();
+    /// let _member = group.join();
+    /// let report = group
+    ///     .multicast()
+    ///     .strategy(Strategy::Tree)
+    ///     .acknowledgement(Acknowledgement::SharedCounter)
+    ///     .helping(false)
+    ///     .trace(true)
+    ///     .run(|| ());
+    /// assert_eq!(report.shape, Some(Strategy::Tree.shape(report.receivers as u32)));
+    /// ```
     pub fn trace(mut self, traces: bool) -> Self {
         self.options.traces = traces;
         self
@@ -147,7 +172,7 @@ pub(super) fn finish(outcome: Outcome, signal: Option<i32>) -> Result<Report, La
         .map_or_else(|| Ok(Report::new(&outcome.tally)), |missing| Err(Late::new(&missing, signal)))
 }
 
-/// How a multicast went.
+/// How a multicast went: see [`Multicast::run`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -187,6 +212,26 @@ impl Report {
 ///
 /// That of a [fence](super::signals::SignalMulticast::fence) may tell of an earlier operation, which another one has given
 /// up and left behind: of its receivers, and of those of them who hold it up.
+///
+/// ```
+/// use std::{sync::Barrier, time::Duration};
+/// use stillpoint_multicast::Group;
+///
+/// let (group, step) = (Group::new(), Barrier::new(2));
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| {
+///         let member = group.join();
+///         step.wait();
+///         step.wait(); // is busy with something else
+///         member.poll();
+///     });
+///     step.wait();
+///     let late = group.multicast().run_timeout(Duration::from_millis(2), || ()).unwrap_err();
+///     assert_eq!((late.receivers(), late.threads().len()), (1, 1));
+///     assert!(late.blocked().is_empty()); // no signal is used
+///     step.wait();
+/// });
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Late {
     pub(super) receivers: usize,

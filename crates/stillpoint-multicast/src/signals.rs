@@ -1,5 +1,17 @@
 //! Multicasts to threads that are interrupted by a signal, wherever they are.
 //!
+//! ```
+//! use stillpoint_multicast::signals;
+//!
+//! signals::probe()?; // the signal is free, and may be sent
+//! let member = signals::join()?; // in each thread
+//! assert_eq!(signals::members(), 1);
+//! let report = signals::multicast()?.fence().expect("no thread blocks the signal"); // a full barrier in each of them
+//! assert!(report.ran_here);
+//! assert_eq!(member.poll(), 0); // nothing waits for its signal
+//! # Ok::<(), signals::SignalError>(())
+//! ```
+//!
 //! A thread [joins](join), and from then on runs what is sent to it in a signal handler, without polling: when it runs,
 //! at once; when it waits for a processor, as soon as it gets one; when it sleeps in the kernel, it is woken. All the
 //! threads of a process share one registry and one signal.
@@ -287,7 +299,8 @@ pub struct SignalMulticast {
 }
 
 impl SignalMulticast {
-    /// Who sends to whom; by default [`Strategy::Hybrid`] with a threshold of 16, which is no measured optimum.
+    /// Who sends to whom, as [`Multicast::strategy`](super::Multicast::strategy); by default [`Strategy::Hybrid`] with a threshold
+    /// of 16, which is no measured optimum.
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.options.strategy = strategy;
         self
@@ -394,7 +407,7 @@ impl SignalMulticast {
 /// For measurements, with the feature `lab`.
 #[cfg(feature = "lab")]
 impl SignalMulticast {
-    /// How the initiator learns of the end; by default [`Acknowledgement::Combining`](super::Acknowledgement).
+    /// As [`Multicast::acknowledgement`](super::Multicast::acknowledgement).
     pub fn acknowledgement(mut self, acknowledgement: super::Acknowledgement) -> Self {
         self.options.acknowledgement = acknowledgement;
         self

@@ -339,9 +339,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> fmt::Debug for List<K, 
 /// An entry of a [`List`], which is not freed as long as this value exists, even if it is removed. It dereferences to its value.
 ///
 /// ```
-/// # use stillpoint_structures::List;
-/// # let domain = stillpoint::rcu::Domain::new();
-/// # let (reader, mut reclaimer) = (domain.reader(), domain.reclaimer());
+/// use stillpoint_structures::List;
+///
+/// let domain = stillpoint::rcu::Domain::new();
+/// let (reader, mut reclaimer) = (domain.reader(), domain.reclaimer());
 /// let list = List::new_in(&domain);
 /// list.insert("key", 1, &reader, &mut reclaimer).expect("the list is empty");
 /// let entry = list.get(&"key", &reader).expect("it is there");
@@ -386,9 +387,10 @@ where
 /// The entries of a [`List`] within a region: see [`List::iter_in`].
 ///
 /// ```
-/// # use stillpoint_structures::List;
-/// # let domain = stillpoint::rcu::Domain::new();
-/// # let (reader, mut reclaimer) = (domain.reader(), domain.reclaimer());
+/// use stillpoint_structures::List;
+///
+/// let domain = stillpoint::rcu::Domain::new();
+/// let (reader, mut reclaimer) = (domain.reader(), domain.reclaimer());
 /// let list = List::new_in(&domain);
 /// list.insert(2, "two", &reader, &mut reclaimer).expect("the list is empty");
 /// list.insert(1, "one", &reader, &mut reclaimer).expect("there is no such key");

@@ -2,16 +2,33 @@
 //
 // stillpoint/hazard_pointer.hpp: the header <hazard_pointer> of C++26 ([saferecl.hp]), in namespace stillpoint, for C++17 and newer.
 //
-//     struct config : stillpoint::hazard_pointer_obj_base<config> { ... };
-//     std::atomic<config *> current;
+//     #include <atomic>
+//     #include <cstdio>
+//     #include <thread>
+//     #include "stillpoint/hazard_pointer.hpp"
 //
-//     void read(stillpoint::hazard_pointer &hazard) {     // made once by stillpoint::make_hazard_pointer()
-//         use(*hazard.protect(current));                  // not deleted before the next call of hazard
+//     struct config : stillpoint::hazard_pointer_obj_base<config> {
+//         int mtu;
+//         explicit config(int bytes) : mtu(bytes) {}
+//     };
+//     static std::atomic<config *> current{new config(1500)};
+//
+//     static void show() {
+//         stillpoint::hazard_pointer hazard = stillpoint::make_hazard_pointer(); // to be kept as long as the thread
+//         std::printf("mtu %d\n", hazard.protect(current)->mtu); // not deleted before the next call of hazard
 //         hazard.reset_protection();
 //     }
 //
-//     void replace(config *next) {
+//     static void replace(config *next) {
 //         current.exchange(next, std::memory_order_acq_rel)->retire();
+//     }
+//
+//     int main() {
+//         std::thread reader(show);
+//         replace(new config(9000));
+//         reader.join();
+//         stillpoint::hazard_pointer_clean_up();          // what was retired is deleted
+//         delete current.load();
 //     }
 //
 // What the standard leaves open:

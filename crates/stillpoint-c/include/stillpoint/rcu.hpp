@@ -2,16 +2,34 @@
 //
 // stillpoint/rcu.hpp: the header <rcu> of C++26 ([saferecl.rcu]), in namespace stillpoint, for C++17 and newer.
 //
-//     struct config : stillpoint::rcu_obj_base<config> { ... };
-//     std::atomic<config *> current;
+//     #include <atomic>
+//     #include <cstdio>
+//     #include <mutex>
+//     #include <thread>
+//     #include "stillpoint/rcu.hpp"
 //
-//     void read() {                                       // any thread; nothing to register
+//     struct config : stillpoint::rcu_obj_base<config> {
+//         int mtu;
+//         explicit config(int bytes) : mtu(bytes) {}
+//     };
+//     static std::atomic<config *> current{new config(1500)};
+//
+//     static void show() {                                // any thread; nothing to register
 //         std::scoped_lock region(stillpoint::rcu_default_domain());
-//         use(*current.load(std::memory_order_acquire));  // not deleted before the end of the region
+//         const config *found = current.load(std::memory_order_acquire);
+//         std::printf("mtu %d\n", found->mtu);             // not deleted before the end of the region
 //     }
 //
-//     void replace(config *next) {
+//     static void replace(config *next) {
 //         current.exchange(next, std::memory_order_acq_rel)->retire();
+//     }
+//
+//     int main() {
+//         std::thread reader(show);
+//         replace(new config(9000));
+//         reader.join();
+//         stillpoint::rcu_barrier();                      // what was retired is deleted
+//         delete current.load();
 //     }
 //
 // What the standard leaves open:

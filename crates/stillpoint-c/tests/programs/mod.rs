@@ -129,6 +129,28 @@ pub(crate) fn compiled_and_run(compiler: Compiler, source: &Path, flags: &[&str]
     said(&output)
 }
 
+/// Compiles the program with which a header opens, as it stands there, with every compiler of its language that is there, and runs
+/// it. It tells an MTU as many times as it has readers.
+pub(crate) fn opens_with_a_program(header: &str, language: &str, readers: usize) {
+    let text = std::fs::read_to_string(root().join("include").join(header)).unwrap();
+    let lines = text.lines().map(|line| {
+        let rest = line.strip_prefix("//").or_else(|| line.strip_prefix(" *")).unwrap_or("end");
+        rest.strip_prefix("     ").or_else(|| rest.is_empty().then_some(rest))
+    });
+    let lines = lines.skip_while(|line| line.is_none_or(str::is_empty));
+    let program: Vec<&str> = lines.map_while(|line| line).collect();
+    let source = place().join(header.replace('/', "-")).with_extension("opening");
+    std::fs::write(&source, program.join("\n") + "\n").unwrap();
+    for compiler in
+        COMPILERS.into_iter().filter(|compiler| compiler.language == language && compiler.is_there())
+    {
+        let name = format!("{}-{}", source.file_stem().unwrap().to_string_lossy(), compiler.name);
+        let said = compiled_and_run(compiler, &source, &["-O2"], &name);
+        let tells_one = |line: &str| ["mtu 1500", "mtu 9000"].contains(&line);
+        assert!(said.lines().count() == readers && said.lines().all(tells_one), "{header}: {said}");
+    }
+}
+
 /// Runs a program with every compiler that is there, also as one that checks its handles.
 pub(crate) fn runs(source: &Path) {
     let name = source.file_stem().unwrap().to_string_lossy();

@@ -102,6 +102,13 @@ fn used(find: impl FnOnce() -> Backend) -> Backend {
 /// `Plain`. The first call of this function, or of any other that depends on it, finds it out. Later calls return the same.
 ///
 /// A provider is used only if the program has asked for it.
+///
+/// ```
+/// use stillpoint::fence;
+///
+/// println!("writers fence by {}", fence::backend());
+/// assert!(fence::backend().probe().is_ok());
+/// ```
 pub fn backend() -> Backend {
     #[cfg(not(any(loom, miri)))]
     return used(|| {

@@ -11,6 +11,30 @@
 //!   load the pointer               look for announcements (load)
 //! ```
 //!
+//! ```
+//! use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+//! use stillpoint::fence;
+//!
+//! static READING: AtomicBool = AtomicBool::new(false);
+//! static CLOSED: AtomicBool = AtomicBool::new(false);
+//!
+//! fn begin_to_read() -> bool {
+//!     READING.store(true, Relaxed);
+//!     fence::light();
+//!     !CLOSED.load(Relaxed)
+//! }
+//!
+//! fn is_read_by_nobody() -> Result<bool, fence::FenceError> {
+//!     CLOSED.store(true, Relaxed);
+//!     fence::heavy()?;
+//!     Ok(!READING.load(Relaxed))
+//! }
+//!
+//! let reader = std::thread::spawn(begin_to_read);
+//! let may_free = is_read_by_nobody();
+//! assert!(!(reader.join().unwrap() && may_free == Ok(true))); // never both
+//! ```
+//!
 //! # What the pair promises
 //!
 //! For every call L of [`light`] by any thread of the process and every call H of [`heavy`] that returned `Ok`, one
@@ -233,17 +257,7 @@ impl fmt::Display for Mode {
 /// The reader's side of the asymmetric pair: orders accesses before it with accesses after it against any
 /// [`heavy`] fence of the process.
 ///
-/// Compiles to nothing. It orders nothing against other fences, atomics, or another `light`.
-///
-/// ```
-/// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-/// # static READING: AtomicBool = AtomicBool::new(false);
-/// # static CLOSED: AtomicBool = AtomicBool::new(false);
-/// READING.store(true, Relaxed);
-/// stillpoint::fence::light();
-/// if !CLOSED.load(Relaxed) { /* a writer that closed and then called `heavy` sees READING */ }
-/// READING.store(false, Relaxed);
-/// ```
+/// Compiles to nothing. It orders nothing against other fences, atomics, or another `light`. See the [example](self).
 #[inline(always)]
 pub fn light() {
     #[cfg(not(any(loom, miri)))]
@@ -317,6 +331,15 @@ pub fn asymmetric_supported() -> Result<(), FenceError> {
 }
 
 /// Why a heavy fence was refused.
+///
+/// ```
+/// use stillpoint::fence::Backend;
+///
+/// if let Err(error) = Backend::Module.probe() {
+///     assert_eq!(error.backend(), Backend::Module);
+///     println!("{error} (error number {})", error.raw_os_error());
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FenceError {
     backend: Backend,

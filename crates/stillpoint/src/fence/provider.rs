@@ -26,6 +26,31 @@ use std::sync::atomic::AtomicU32;
 /// In the child of a `fork`, the calling thread is bound as before, with the same words, and no other thread is.
 ///
 /// No method unwinds.
+///
+/// The least provider binds no thread, so that each reader fences itself:
+///
+/// ```
+/// use std::sync::atomic::{fence, AtomicU32, Ordering};
+/// use stillpoint::fence::{FenceProvider, Mode, Provider};
+/// use stillpoint::rcu::Domain;
+///
+/// struct Nobody;
+///
+/// // SAFETY: no thread is ever bound, and `heavy` is a sequentially consistent fence.
+/// unsafe impl FenceProvider for Nobody {
+///     fn name(&self) -> &'static str { "nobody" }
+///     fn probe(&self) -> Result<(), i32> { Ok(()) }
+///     fn heavy(&self) -> Result<(), i32> { Ok(fence(Ordering::SeqCst)) }
+///     unsafe fn bind(&self, _word: &AtomicU32, _bits: u32) -> bool { false }
+///     fn unbind(&self, _word: &AtomicU32) {}
+///     fn explain(&self, errno: i32) -> String { format!("error {errno}") }
+/// }
+///
+/// let mode = Mode::Provided(Provider::new(&Nobody));
+/// let domain = Domain::builder().fence(mode).build()?;
+/// assert_eq!(domain.fence_mode(), mode);
+/// # Ok::<(), stillpoint::rcu::BuildError>(())
+/// ```
 pub unsafe trait FenceProvider: Send + Sync + RefUnwindSafe {
     /// The provider's name. [`choose`](super::choose) takes two providers with one name for the same.
     fn name(&self) -> &'static str;
@@ -58,7 +83,7 @@ pub unsafe trait FenceProvider: Send + Sync + RefUnwindSafe {
     fn explain(&self, errno: i32) -> String;
 }
 
-/// A [`FenceProvider`]. Two are equal if their names are.
+/// A provider of fences: see [`FenceProvider`]. Two are equal if their names are.
 #[derive(Clone, Copy)]
 pub struct Provider(&'static dyn FenceProvider);
 
@@ -126,11 +151,21 @@ std::thread_local! {
 }
 
 /// For providers: the calling thread ends, and no provider reaches it from here on. Its readers fence themselves.
+///
+/// ```
+/// use stillpoint::fence;
+///
+/// std::thread::spawn(|| {
+///     fence::end_light_fences(); // a provider does this in the destructor of a thread-local
+///     assert!(fence::light_fences_have_ended());
+/// }).join().unwrap();
+/// assert!(!fence::light_fences_have_ended()); // each thread by itself
+/// ```
 pub fn end_light_fences() {
     HAS_ENDED.set(true);
 }
 
-/// Whether [`end_light_fences`] was called on this thread.
+/// Whether no provider reaches this thread any more: see [`end_light_fences`].
 #[inline(always)]
 pub fn light_fences_have_ended() -> bool {
     HAS_ENDED.get()

@@ -53,7 +53,8 @@ impl AnyPool {
     /// pool.
     ///
     /// ```
-    /// # use stillpoint::pool::Pool;
+    /// use stillpoint::pool::Pool;
+    ///
     /// let pool = Pool::new(100, || 0u64)?;
     /// let local = pool.local()?;
     /// let objects = [local.alloc(), local.alloc()];
@@ -75,7 +76,8 @@ impl AnyPool {
     /// the pool.
     ///
     /// ```
-    /// # use stillpoint::pool::Pool;
+    /// use stillpoint::pool::Pool;
+    ///
     /// let pool = Pool::new(100, || 0u64)?;
     /// let local = pool.local()?;
     /// drop((local.alloc(), local.alloc()));
@@ -94,7 +96,8 @@ impl AnyPool {
     /// The first inconsistency. While other threads use the pool, inconsistencies are normal.
     ///
     /// ```
-    /// # use stillpoint::pool::Pool;
+    /// use stillpoint::pool::Pool;
+    ///
     /// let pool = Pool::new(100, || 0u64)?;
     /// assert_eq!(pool.audit()?.objects_out, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -104,11 +107,12 @@ impl AnyPool {
     }
 
     /// The first 64 cases of misuse that were found after the guilty call had returned.
+    /// See the [example](super::Objects::validate).
     pub fn misuses(&self) -> Vec<Misuse> {
         self.core.ledger.first()
     }
 
-    /// The number of all these cases.
+    /// The number of all these cases. See [`misuses`](AnyPool::misuses).
     pub fn misuse_count(&self) -> usize {
         self.core.ledger.count()
     }
@@ -166,7 +170,7 @@ impl fmt::Debug for AnyPool {
     }
 }
 
-/// The geometry and settings of a pool.
+/// The geometry and settings of a pool. See [`AnyPool::info`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Info {
@@ -192,7 +196,7 @@ pub struct Info {
     pub memory: Vec<MemoryInfo>,
 }
 
-/// A piece of a pool's memory.
+/// A piece of a pool's memory: see [`AnyPool::info`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryInfo {
@@ -208,7 +212,7 @@ pub struct MemoryInfo {
     pub node: Option<u32>,
 }
 
-/// Numbers of objects. `available` and `in_use` always add up to `capacity`.
+/// Numbers of objects. `available` and `in_use` always add up to `capacity`. See [`AnyPool::stats`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolStats {
     /// All objects.
@@ -264,7 +268,7 @@ pub struct Census {
 }
 
 /// An audit found an inconsistency. If no thread used the pool meanwhile, the pool is damaged: by a double free, or by
-/// a defect of the library.
+/// a defect of the library. See [`AnyPool::audit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditError(pub(super) String);
 
@@ -276,7 +280,7 @@ impl fmt::Display for AuditError {
 
 impl std::error::Error for AuditError {}
 
-/// An object that is allocated, and that no thread can free any more.
+/// An object that is allocated, and that no thread can free any more. See [`Pool::close`](super::Pool::close).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leak {
@@ -286,7 +290,7 @@ pub struct Leak {
     pub tag: Option<u32>,
 }
 
-/// The objects that were still allocated when their pool was closed.
+/// The objects that were still allocated when their pool was closed. See [`Pool::close`](super::Pool::close).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaks(pub Vec<Leak>);
 
@@ -298,7 +302,7 @@ impl fmt::Display for Leaks {
 
 impl std::error::Error for Leaks {}
 
-/// Misuse that was found after the guilty call had returned.
+/// Misuse that was found after the guilty call had returned. See [`AnyPool::misuses`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Misuse {

@@ -13,13 +13,22 @@ use super::obj::{Obj, Owns};
 /// objects.
 ///
 /// ```
-/// # use stillpoint::pool::Pool;
+/// use stillpoint::pool::Pool;
+///
 /// let pool = Pool::new(100, || 0u64)?;
 /// let local = pool.local()?;
 /// let mut block = local.alloc_block().expect("nothing is out");
 /// block.iter_mut().for_each(|object| *object = 7);
-/// let objects: Vec<_> = block.into_iter().collect();
-/// assert!(objects.iter().all(|object| **object == 7));
+/// if let Some(first) = block.get_mut(0) {
+///     *first = 8;
+/// }
+/// assert_eq!((block.get(0), block.get(1), block.get(block.len())), (Some(&8), Some(&7), None));
+/// assert!(block.as_ptr().is_aligned()); // of the first one; for a device, say
+///
+/// assert_eq!(block.iter().sum::<u64>(), 8 + 7 * (block.len() as u64 - 1));
+/// let mut objects = block.into_iter();
+/// assert_eq!(objects.next().as_deref(), Some(&8)); // by itself now
+/// assert!(objects.all(|object| *object == 7));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Block<'p, T: Send + 'static> {
@@ -101,7 +110,7 @@ impl<'p, T: Send + 'static> IntoIterator for Block<'p, T> {
     }
 }
 
-/// The objects of a [`Block`], in order. Those that were not taken are freed when it is dropped.
+/// The objects of a block, one by one and in order: see [`Block`]. Those that were not taken are freed when it is dropped.
 pub struct BlockObjects<'p, T: Send + 'static> {
     block: ManuallyDrop<Block<'p, T>>,
     next: usize,

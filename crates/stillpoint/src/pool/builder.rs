@@ -46,6 +46,28 @@ type Validate<T> = Box<dyn Fn(&T) -> bool + Send + Sync>;
 /// assert_eq!(pool.info().objects_per_block, 31);
 /// # Ok::<(), stillpoint::pool::BuildError>(())
 /// ```
+///
+/// What threads keep, where the memory lies, and what happens at the end:
+///
+/// ```
+/// use stillpoint::pool::Pool;
+///
+/// let builder = Pool::builder(1_000, || [0u8; 1500])
+///     .high_water(4) // whole buckets that a thread keeps to itself
+///     .max_locals(2)
+///     .leak_hook(|leaks| panic!("{leaks}"));
+/// let node = None; // from the configuration
+/// let pool = match node {
+///     Some(node) => builder.node(node),
+///     None => builder,
+/// }
+/// .build()?;
+/// assert_eq!((pool.info().high_water, pool.info().memory[0].node), (4, None));
+///
+/// let locals = [pool.local()?, pool.local()?];
+/// assert!(pool.local().is_err()); // `TooManyLocals`
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct PoolBuilder<P> {
     capacity: usize,
     size: usize,
@@ -75,7 +97,8 @@ pub struct PoolBuilder<P> {
 /// `Objects`.
 ///
 /// ```
-/// # use stillpoint::pool::{Objects, Pool};
+/// use stillpoint::pool::{Objects, Pool};
+///
 /// let buffers = Objects::new(|| Vec::<u8>::with_capacity(1500)).reset(Vec::clear);
 /// let pool = Pool::builder(1, buffers).build()?;
 /// let local = pool.local()?;
@@ -107,6 +130,19 @@ impl<T> Objects<T> {
     /// invalid object is replaced with a new one, and [`AnyPool::misuses`] reports it. If `validate` panics, the object
     /// stays allocated; the others of the same call are freed, the later ones without being validated. A panic while
     /// the thread is already panicking aborts the process, as in any destructor.
+    ///
+    /// ```
+    /// use stillpoint::pool::{Hardening, Misuse, Objects, Pool};
+    ///
+    /// let buffers = Objects::new(|| Vec::<u8>::with_capacity(1500)).validate(|buffer| buffer.capacity() == 1500);
+    /// let pool = Pool::builder(100, buffers).hardening(Hardening::Verify).build()?;
+    /// let mut buffer = pool.local()?.alloc().expect("nobody has one");
+    /// buffer.shrink_to_fit(); // the next user would miss the room
+    /// drop(buffer);
+    /// assert!(matches!(pool.misuses()[..], [Misuse::Invalid { .. }]));
+    /// assert_eq!(pool.misuse_count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn validate(mut self, validate: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
         self.validate = Some(Box::new(validate));
         self
@@ -192,7 +228,8 @@ impl<P> PoolBuilder<P> {
     /// takes as long as the kernel and the constructors of the new objects take.
     ///
     /// ```
-    /// # use stillpoint::pool::Pool;
+    /// use stillpoint::pool::Pool;
+    ///
     /// let pool = Pool::builder(64, || 0u64).max_objects(128).build()?;
     /// assert_eq!((pool.stats().capacity, pool.info().max_objects), (64, 128));
     /// let local = pool.local()?;
@@ -213,7 +250,8 @@ impl<P> PoolBuilder<P> {
     /// not be able to grow. Steps of less than 64 KiB waste headers.
     ///
     /// ```
-    /// # use stillpoint::pool::Pool;
+    /// use stillpoint::pool::Pool;
+    ///
     /// let pool = Pool::builder(64, || 0u64).max_objects(1024).growth_step(usize::MAX).build()?;
     /// let local = pool.local()?;
     /// let objects: Vec<_> = (0..65).map(|_| local.alloc()).collect();
@@ -238,7 +276,8 @@ impl<P> PoolBuilder<P> {
     /// would put them into a few sets. Set it when the layout is given from outside.
     ///
     /// ```
-    /// # use stillpoint::pool::{BuildError, RawPool};
+    /// use stillpoint::pool::{BuildError, RawPool};
+    ///
     /// let pool = RawPool::builder(1_000, 2048, 64).stride(2048).build()?;
     /// assert_eq!(pool.info().stride, 2048);
     /// let refused = RawPool::builder(1_000, 2048, 64).stride(2000).build().unwrap_err();
@@ -404,7 +443,8 @@ impl<T: Send + 'static> PoolBuilder<Pool<T>> {
     /// With the panic of a function that makes an object. The objects made before are dropped.
     ///
     /// ```
-    /// # use stillpoint::pool::Pool;
+    /// use stillpoint::pool::Pool;
+    ///
     /// let pool = Pool::builder(100, || Vec::<u8>::with_capacity(1500)).build()?;
     /// let local = pool.local()?;
     /// let mut buffer = local.alloc().expect("nobody has one");
@@ -427,7 +467,8 @@ impl PoolBuilder<RawPool> {
     /// [`BuildError`] says what to do.
     ///
     /// ```
-    /// # use stillpoint::pool::RawPool;
+    /// use stillpoint::pool::RawPool;
+    ///
     /// let pool = RawPool::builder(100, 2048, 64).build()?;
     /// assert_eq!(pool.info().object_bytes, 2048);
     /// # Ok::<(), stillpoint::pool::BuildError>(())

@@ -12,14 +12,22 @@ use super::obj::{Obj, Owns};
 /// Objects that are left when it is dropped are freed one by one, as each [`Obj`] is.
 ///
 /// ```
-/// # use stillpoint::pool::Pool;
-/// let pool = Pool::new(1_000, || 0u64)?;
+/// use stillpoint::pool::Pool;
+///
+/// let pool = Pool::new(1_000, || [0u8; 64])?;
 /// let local = pool.local()?;
-/// let mut bulk = local.bulk(32);
-/// local.alloc_bulk(32, &mut bulk)?;
-/// bulk.iter_mut().for_each(|object| *object = 7);
-/// local.free_bulk(31, &mut bulk);
-/// assert_eq!(bulk.pop().as_deref(), Some(&7));
+/// let mut burst = local.bulk(32); // room for a burst of packets
+/// local.alloc_bulk(32, &mut burst)?;
+/// burst.iter_mut().for_each(|packet| packet[0] = 4);
+/// if let Some(packet) = burst.get_mut(7) {
+///     packet[0] = 6;
+/// }
+/// assert_eq!(burst.iter().filter(|packet| packet[0] == 6).count(), 1);
+/// assert_eq!(burst.get(7).map(|packet| packet[0]), Some(6));
+///
+/// local.free_bulk(31, &mut burst); // all but the oldest
+/// assert_eq!(burst.pop().map(|packet| packet[0]), Some(4));
+/// assert!(burst.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Bulk<'p, T: Send + 'static> {

@@ -18,7 +18,8 @@ const CHUNK: usize = 64;
 /// buckets.
 ///
 /// ```
-/// # use stillpoint::pool::Pool;
+/// use stillpoint::pool::Pool;
+///
 /// let pool = Pool::new(1_000, || [0u8; 64])?;
 /// let local = pool.local()?;
 /// let mut burst = Vec::with_capacity(32);
@@ -175,13 +176,15 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     /// As [`alloc_block`](Local::alloc_block), after all blocks have been freed.
     ///
     /// ```
-    /// # use stillpoint::pool::Pool;
+    /// use stillpoint::pool::{Exhausted, Pool};
+    ///
     /// let pool = Pool::builder(512, || 0u64).bucket_bytes(512).build()?;
     /// let local = pool.local()?;
     /// let mut blocks = Vec::new();
     /// local.alloc_blocks(8, &mut blocks)?;
     /// assert_eq!((blocks.len(), pool.stats().available), (8, 0));
-    /// assert!(local.alloc_blocks(1, &mut blocks).is_err() && blocks.len() == 8);
+    /// assert_eq!(local.alloc_blocks(1, &mut blocks), Err(Exhausted { wanted: 1 }));
+    /// assert_eq!(blocks.len(), 8);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn alloc_blocks(&self, count: usize, to: &mut Vec<Block<'p, T>>) -> Result<(), Exhausted> {
@@ -234,7 +237,8 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     /// proportion to what the thread keeps, and to what other threads have freed of its buckets.
     ///
     /// ```
-    /// # use stillpoint::pool::Pool;
+    /// use stillpoint::pool::Pool;
+    ///
     /// let pool = Pool::new(64, || 0u64)?;
     /// let idle = pool.local()?;
     /// drop(idle.alloc());
@@ -247,7 +251,7 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     }
 
     /// Sets the tag that is recorded with each object that this thread allocates from now on, in pools with
-    /// [`Hardening::Trace`](super::Hardening::Trace).
+    /// [`Hardening::Trace`](super::Hardening::Trace). See the [example](super::Pool::close).
     pub fn set_tag(&self, tag: u32) {
         self.handle.set_tag(tag);
     }

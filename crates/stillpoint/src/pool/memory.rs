@@ -66,7 +66,7 @@ impl fmt::Display for Backing {
     }
 }
 
-/// An address for devices without an IOMMU: a physical address.
+/// An address for devices without an IOMMU: a physical address. See [`Memory::iova`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Iova(pub u64);
 
@@ -79,6 +79,7 @@ pub struct Iova(pub u64);
 ///
 /// let memory = Memory::new(1 << 20, Pages::Best, None)?;
 /// println!("{} bytes of {}", memory.bytes(), memory.backing());
+/// assert_eq!(memory.node(), None); // wherever the kernel likes
 /// let first = memory.start().as_ptr();
 /// // Only reserved huge pages have device addresses, and only if the kernel shows frame numbers.
 /// assert!(memory.iova(first).is_none() || memory.backing() == Backing::Reserved);
@@ -141,7 +142,8 @@ impl Memory {
     /// Whether a range of offsets is contiguous in physical memory. `None` when that is unknown, or may change.
     ///
     /// ```
-    /// # use stillpoint::pool::{Backing, Pages, Memory};
+    /// use stillpoint::pool::{Backing, Pages, Memory};
+    ///
     /// let memory = Memory::new(4096, Pages::Small, None)?;
     /// assert_eq!(memory.physically_contiguous(0..4096), None); // the kernel may move small pages
     /// # Ok::<(), stillpoint::pool::BuildError>(())

@@ -1,10 +1,5 @@
 //! Pools of objects in contiguous buckets: a thread allocates blocks or single objects, and any thread frees them.
 //!
-//! A pool keeps its memory until it is dropped. Its objects lie in *buckets*: contiguous memory whose size is a power
-//! of two. A thread allocates one object, several at a time, or a [`Block`], which is a whole bucket. Any thread may
-//! free any of them, also the objects of a block one by one. Freed objects return to their buckets, until these are
-//! whole again.
-//!
 //! ```
 //! use stillpoint::pool::Pool;
 //!
@@ -25,6 +20,11 @@
 //! assert_eq!(pool.stats().in_use, 0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! A pool keeps its memory until it is dropped. Its objects lie in *buckets*: contiguous memory whose size is a power
+//! of two. A thread allocates one object, several at a time, or a [`Block`], which is a whole bucket. Any thread may
+//! free any of them, also the objects of a block one by one. Freed objects return to their buckets, until these are
+//! whole again.
 //!
 //! # Which pool, which call
 //!

@@ -10,6 +10,20 @@ use super::engine::{Core, Shard};
 ///
 /// On the thread whose [`Local`](super::Local) allocated it, a drop is as cheap as [`Local::free`](super::Local::free).
 /// On another thread it takes an atomic exchange on a shared word: there, free many at a time through a local.
+///
+/// ```
+/// use stillpoint::pool::Pool;
+///
+/// let pool = Pool::new(100, || [0u8; 1500])?;
+/// let mut packet = pool.local()?.alloc().expect("nobody has one");
+/// packet[0] = 0x45;
+///
+/// let address = packet.into_raw(); // goes through a ring of addresses, say
+/// // SAFETY: it came from `into_raw`, once, and nobody else uses the packet.
+/// let packet = unsafe { pool.from_raw(address.as_ptr()) }.expect("one of this pool");
+/// assert_eq!(packet[0], 0x45);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Obj<'p, T: Send + 'static> {
     object: NonNull<T>,
     /// The shard that it came from.

@@ -19,9 +19,6 @@ use crate::rcu::Reclaimer;
 /// Threads share it by reference, and each makes its own [`Local`]. For threads that are not scoped, leak the pool:
 /// `Box::leak(Box::new(pool))`.
 ///
-/// When the pool is dropped, all its objects are dropped, including those that were never given back; no thread can
-/// still have one of these.
-///
 /// ```
 /// use stillpoint::pool::Pool;
 ///
@@ -33,6 +30,9 @@ use crate::rcu::Reclaimer;
 /// assert_eq!(pool.stats().in_use, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// When the pool is dropped, all its objects are dropped, including those that were never given back; no thread can
+/// still have one of these.
 pub struct Pool<T: Send + 'static> {
     any: AnyPool,
     objects: PhantomData<fn(T) -> T>,
@@ -160,7 +160,8 @@ impl<T: Send + 'static> Pool<T> {
     /// forgotten, given away by [`Obj::into_raw`], or wait in a reclaimer.
     ///
     /// ```
-    /// # use stillpoint::pool::Pool;
+    /// use stillpoint::pool::Pool;
+    ///
     /// let mut pool = Pool::new(100, || 0u64)?;
     /// std::mem::forget(pool.local()?.alloc());
     /// assert_eq!(pool.leaks().0.len(), 1);
@@ -175,6 +176,19 @@ impl<T: Send + 'static> Pool<T> {
     ///
     /// # Errors
     /// The list of these objects, if there are any. The memory is freed in any case.
+    ///
+    /// ```
+    /// use stillpoint::pool::{Hardening, Pool};
+    ///
+    /// let pool = Pool::builder(100, || [0u8; 1500]).hardening(Hardening::Trace).build()?;
+    /// let local = pool.local()?;
+    /// local.set_tag(6); // the protocol whose code runs now
+    /// std::mem::forget(local.alloc()); // a packet that nobody gives back
+    /// drop(local);
+    /// let leaks = pool.close().expect_err("a packet is missing");
+    /// assert_eq!((leaks.0.len(), leaks.0[0].tag), (1, Some(6)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn close(mut self) -> Result<(), Leaks> {
         self.any.close()
     }

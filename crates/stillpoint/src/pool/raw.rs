@@ -102,6 +102,23 @@ impl fmt::Debug for RawPool {
 }
 
 /// A whole bucket of a [`RawPool`].
+///
+/// ```
+/// use stillpoint::pool::RawPool;
+///
+/// let pool = RawPool::builder(512, 2048, 64).build()?;
+/// let local = pool.local()?;
+/// let block = local.alloc_block().expect("nobody has one");
+/// let last = block.get(block.len() - 1).expect("the last one");
+/// assert_eq!(last.addr().get(), block.start().addr().get() + (block.len() - 1) * block.stride());
+/// assert!(pool.owns(last.as_ptr()));
+/// if pool.physically_contiguous(&block) == Some(true) {
+///     // A device can take the block as one buffer.
+/// }
+/// // SAFETY: handed out just now, and not used any more.
+/// unsafe { local.free_block(block) }?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawBlock {
     start: NonNull<u8>,
@@ -158,8 +175,9 @@ impl RawLocal<'_> {
     /// When the caller cannot get that many: none was allocated.
     ///
     /// ```
-    /// # use std::mem::MaybeUninit;
-    /// # let pool = stillpoint::pool::RawPool::builder(100, 64, 64).build()?;
+    /// use std::mem::MaybeUninit;
+    ///
+    /// let pool = stillpoint::pool::RawPool::builder(100, 64, 64).build()?;
     /// let local = pool.local()?;
     /// let mut burst = [const { MaybeUninit::uninit() }; 32];
     /// let burst = local.alloc_many(&mut burst)?;
@@ -212,8 +230,9 @@ impl RawLocal<'_> {
     /// When the caller cannot get that many: none was allocated.
     ///
     /// ```
-    /// # use std::mem::MaybeUninit;
-    /// # let pool = stillpoint::pool::RawPool::builder(512, 64, 64).bucket_bytes(4096).build()?;
+    /// use std::mem::MaybeUninit;
+    ///
+    /// let pool = stillpoint::pool::RawPool::builder(512, 64, 64).bucket_bytes(4096).build()?;
     /// let local = pool.local()?;
     /// let mut blocks = [const { MaybeUninit::uninit() }; 4];
     /// for block in local.alloc_blocks(&mut blocks)? {

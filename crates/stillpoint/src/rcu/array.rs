@@ -32,6 +32,21 @@ use crate::fence::ReaderFence;
 /// assert_eq!(ports.load(2, &reader.pin()), None);
 /// # Ok::<(), stillpoint::rcu::RetireError<String>>(())
 /// ```
+///
+/// Of several writers, one fills a slot. Who has the array exclusively needs no reader:
+///
+/// ```
+/// use stillpoint::rcu::RcuArray;
+///
+/// let mut routes = RcuArray::new(256, |_prefix| None);
+/// assert!(!routes.is_empty()); // it has slots, whatever is in them
+/// assert!(routes.compare_exchange(10, None, Some(Box::new("eth0"))).is_ok());
+/// let error = routes.compare_exchange(10, None, Some(Box::new("eth1"))).unwrap_err();
+/// assert_eq!(error.new.as_deref(), Some(&"eth1")); // handed back
+///
+/// *routes.get_mut(10).expect("filled above") = "eth2";
+/// assert_eq!(routes.get(10).as_deref(), Some(&"eth2"));
+/// ```
 pub struct RcuArray<T: Send + Sync + 'static> {
     links: Box<[Link<T>]>,
     domain: WeakDomain,
@@ -45,7 +60,8 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// With the panic of `object`; the objects that were made before are dropped.
     ///
     /// ```
-    /// # use stillpoint::rcu::RcuArray;
+    /// use stillpoint::rcu::RcuArray;
+    ///
     /// let squares = RcuArray::new(10, |index| Some(Box::new(index * index)));
     /// assert_eq!(squares.get(3).as_deref(), Some(&9));
     /// squares.set(3, Some(Box::new(0)));
@@ -84,7 +100,8 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// With the panic of `object`; the objects that were made before are dropped.
     ///
     /// ```
-    /// # use stillpoint::rcu::{Domain, RcuArray};
+    /// use stillpoint::rcu::{Domain, RcuArray};
+    ///
     /// let squares = RcuArray::new_in(&Domain::new(), 10, |index| Some(Box::new(index * index)));
     /// assert_eq!(squares.len(), 10);
     /// ```
@@ -127,8 +144,9 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// If `reader` belongs to another domain.
     ///
     /// ```
-    /// # use stillpoint::rcu::{Domain, RcuArray};
-    /// # let domain = Domain::new();
+    /// use stillpoint::rcu::{Domain, RcuArray};
+    ///
+    /// let domain = Domain::new();
     /// let squares = RcuArray::new_in(&domain, 10, |index| Some(Box::new(index * index)));
     /// let mut reader = domain.reader();
     /// let mut squares = squares.bind(&mut reader);
@@ -153,8 +171,9 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// If `reader` belongs to another domain.
     ///
     /// ```
-    /// # use stillpoint::rcu::{Domain, RcuArray};
-    /// # let domain = Domain::new();
+    /// use stillpoint::rcu::{Domain, RcuArray};
+    ///
+    /// let domain = Domain::new();
     /// let squares = RcuArray::new_in(&domain, 10, |index| Some(Box::new(index * index)));
     /// let mut reader = domain.qsbr_reader();
     /// let mut squares = squares.bind_qsbr(&mut reader);
@@ -180,8 +199,9 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// If the last handle of the domain is gone.
     ///
     /// ```
-    /// # use std::sync::Arc;
-    /// # use stillpoint::rcu::RcuArray;
+    /// use std::sync::Arc;
+    /// use stillpoint::rcu::RcuArray;
+    ///
     /// let squares = Arc::new(RcuArray::new(10, |index| Some(Box::new(index * index))));
     /// let mut squares = squares.handle();
     /// assert_eq!(squares.bind().protect(3).as_deref(), Some(&9));

@@ -82,7 +82,7 @@ impl BackgroundReclaimer {
     /// ([`std::panic::set_hook`]) is called for every such panic at once.
     ///
     /// ```
-    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let domain = stillpoint::rcu::Domain::new();
     /// let mut background = domain.background();
     /// drop(background.retire_handle());
     /// background.run(); // no handle could stop it: it returns
@@ -260,6 +260,25 @@ impl fmt::Debug for BackgroundReclaimer {
 }
 
 /// Hands objects to a [`BackgroundReclaimer`], from any thread.
+///
+/// ```
+/// use std::sync::mpsc;
+/// use stillpoint::rcu::Domain;
+///
+/// let domain = Domain::new();
+/// let session = domain.cell("session 7");
+/// let mut background = domain.background();
+/// let handle = background.retire_handle();
+/// handle.retire(session.take().expect("never empty here"))?;
+/// let (sender, closed) = mpsc::channel();
+/// handle.defer(move || drop(sender.send("closed")));
+/// assert_eq!(handle.pending(), 2);
+///
+/// handle.stop(); // lets `run` return once everything is freed
+/// background.run(); // on a thread of its own, as a rule
+/// assert_eq!((closed.recv(), handle.pending()), (Ok("closed"), 0));
+/// # Ok::<(), stillpoint::rcu::RetireError<&str>>(())
+/// ```
 pub struct RetireHandle {
     inbox: Arc<Inbox>,
     when_full: WhenFull,
@@ -337,9 +356,10 @@ impl RetireHandle {
     /// As for [`Reclaimer::retire_raw`](super::Reclaimer::retire_raw).
     ///
     /// ```
-    /// # use std::ptr::{self, NonNull};
-    /// # use stillpoint::rcu::{raw, Domain};
-    /// # let domain = Domain::new();
+    /// use std::ptr::{self, NonNull};
+    /// use stillpoint::rcu::{raw, Domain};
+    ///
+    /// let domain = Domain::new();
     /// unsafe extern "C-unwind" fn destroy(object: NonNull<()>, _context: *const ()) {
     ///     // SAFETY: it came from `Box` below.
     ///     drop(unsafe { Box::from_raw(object.cast::<u64>().as_ptr()) });
@@ -414,6 +434,25 @@ impl RetireHandle {
 
     /// Lets [`BackgroundReclaimer::run`] return soon, even if objects still wait. This holds for later runs, too. Returns at
     /// once. The run leaves the objects that it has taken in to the domain.
+    ///
+    /// ```
+    /// use stillpoint::rcu::Domain;
+    ///
+    /// let domain = Domain::new();
+    /// let session = domain.cell("session 7");
+    /// let reader = domain.reader();
+    /// let guard = reader.pin(); // in the way of everything
+    /// let mut background = domain.background();
+    /// let handle = background.retire_handle();
+    /// handle.retire(session.take().expect("never empty here"))?;
+    ///
+    /// handle.abandon();
+    /// std::thread::spawn(move || background.run()).join().unwrap(); // returns, and leaves the session to the domain
+    /// drop(guard);
+    /// domain.barrier().expect("nobody is in the way now");
+    /// assert_eq!(domain.stats().freed, 1);
+    /// # Ok::<(), stillpoint::rcu::RetireError<&str>>(())
+    /// ```
     pub fn abandon(&self) {
         self.inbox.advance(ABANDONED);
     }

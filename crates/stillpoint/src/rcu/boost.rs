@@ -36,9 +36,14 @@ use stillpoint_sys::linux::sched::{self, Way};
 ///
 #[cfg_attr(all(feature = "boost", target_os = "linux"), doc = "```")]
 #[cfg_attr(not(all(feature = "boost", target_os = "linux")), doc = "```compile_fail")]
-/// use stillpoint::rcu::{Domain, Boost};
+/// use std::time::Duration;
+/// use stillpoint::rcu::{Boost, Domain};
 ///
-/// let domain = Domain::builder().boost(Boost::Realtime).boost_fallback(Boost::Migrate).build()?;
+/// let domain = Domain::builder()
+///     .boost(Boost::Realtime)
+///     .boost_fallback(Boost::Migrate) // where this process may not raise threads
+///     .boost_after(Duration::from_micros(100))
+///     .build()?;
 /// assert_ne!(domain.boost(), Boost::Off);
 /// # Ok::<(), stillpoint::rcu::BuildError>(())
 /// ```

@@ -54,7 +54,7 @@ impl<T: Send + Sync + 'static, R> fmt::Debug for BoundArray<'_, T, R> {
     }
 }
 
-/// A region in which a [`BoundArray`] is read. It is also a region for other cells of the domain.
+/// A region in which an array is read, made by [`BoundArray::pin`]. It is also a region for other cells of the domain.
 #[must_use = "the region ends when the guard is dropped"]
 pub struct ArrayGuard<'g, T: Send + Sync + 'static> {
     array: &'g BoundArray<'g, T>,
@@ -171,8 +171,9 @@ impl<T: Send + Sync + 'static> ArrayHandle<T> {
     /// The array.
     ///
     /// ```
-    /// # use std::sync::Arc;
-    /// # use stillpoint::rcu::RcuArray;
+    /// use std::sync::Arc;
+    /// use stillpoint::rcu::RcuArray;
+    ///
     /// let array = Arc::new(RcuArray::new(1, |_| Some(Box::new(7))));
     /// assert!(Arc::ptr_eq(array.handle().array(), &array));
     /// ```

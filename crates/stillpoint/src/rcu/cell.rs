@@ -74,7 +74,8 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// A cell of the [default domain](super::default_domain) that holds nothing.
     ///
     /// ```
-    /// # use stillpoint::rcu::RcuCell;
+    /// use stillpoint::rcu::RcuCell;
+    ///
     /// let config = RcuCell::<String>::empty();
     /// assert!(config.get().is_none());
     /// ```
@@ -88,7 +89,8 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// If the cell is not of the default domain; the message names both.
     ///
     /// ```
-    /// # use stillpoint::rcu::RcuCell;
+    /// use stillpoint::rcu::RcuCell;
+    ///
     /// let cell = RcuCell::new(1);
     /// let object = cell.get().expect("never empty here");
     /// cell.set(2);
@@ -120,7 +122,8 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// else is done.
     ///
     /// ```
-    /// # use stillpoint::rcu::{self, RcuCell};
+    /// use stillpoint::rcu::{self, RcuCell};
+    ///
     /// let cell = RcuCell::new(0);
     /// for value in 1..=100 {
     ///     cell.set(value);
@@ -138,7 +141,8 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// As [`set`](RcuCell::set).
     ///
     /// ```
-    /// # use stillpoint::rcu::RcuCell;
+    /// use stillpoint::rcu::RcuCell;
+    ///
     /// let cell = RcuCell::new(1);
     /// cell.clear();
     /// assert!(cell.get().is_none());
@@ -161,7 +165,8 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// As [`set`](RcuCell::set); also with the panic of `change`, and then nothing is replaced.
     ///
     /// ```
-    /// # use stillpoint::rcu::RcuCell;
+    /// use stillpoint::rcu::RcuCell;
+    ///
     /// let count = RcuCell::new(0);
     /// std::thread::scope(|scope| {
     ///     for _ in 0..2 {
@@ -188,8 +193,9 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// A cell of `domain` that holds `value`. The same as [`Domain::cell`](super::Domain::cell).
     ///
     /// ```
-    /// # use stillpoint::rcu::{Domain, RcuCell};
-    /// # let domain = Domain::new();
+    /// use stillpoint::rcu::{Domain, RcuCell};
+    ///
+    /// let domain = Domain::new();
     /// let cell = RcuCell::new_in(&domain, 1);
     /// assert_eq!(cell.protect(&domain.reader()).as_deref(), Some(&1));
     /// ```
@@ -200,8 +206,9 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// A cell of `domain` that holds nothing.
     ///
     /// ```
-    /// # use stillpoint::rcu::{Domain, RcuCell};
-    /// # let domain = Domain::new();
+    /// use stillpoint::rcu::{Domain, RcuCell};
+    ///
+    /// let domain = Domain::new();
     /// let cell = RcuCell::<u32>::empty_in(&domain);
     /// assert!(cell.protect(&domain.reader()).is_none());
     /// ```
@@ -261,7 +268,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// If `region` belongs to another domain.
     ///
     /// ```
-    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let domain = stillpoint::rcu::Domain::new();
     /// let cell = domain.cell(5);
     /// let reader = domain.reader();
     /// assert_eq!(cell.load(&reader.pin()), Some(&5));
@@ -274,7 +281,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// Links `new` and returns what was linked before.
     ///
     /// ```
-    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let domain = stillpoint::rcu::Domain::new();
     /// let cell = domain.cell(1);
     /// let old = cell.swap(Some(Box::new(2)));
     /// assert_eq!(old.as_deref(), Some(&1));
@@ -288,7 +295,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// Links a new object with this value, and returns what was linked before.
     ///
     /// ```
-    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let domain = stillpoint::rcu::Domain::new();
     /// let cell = domain.cell(1);
     /// let mut reclaimer = domain.reclaimer();
     /// if let Some(old) = cell.replace(2) {
@@ -313,7 +320,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// Empties the cell.
     ///
     /// ```
-    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let domain = stillpoint::rcu::Domain::new();
     /// let cell = domain.cell(1);
     /// assert!(cell.take().is_some());
     /// assert!(cell.take().is_none());
@@ -333,8 +340,9 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// what was found, use [`compare_exchange_in`](RcuCell::compare_exchange_in).
     ///
     /// ```
-    /// # use stillpoint::rcu::Domain;
-    /// # let domain = Domain::new();
+    /// use stillpoint::rcu::Domain;
+    ///
+    /// let domain = Domain::new();
     /// let counter = domain.cell(0);
     /// let reader = domain.reader();
     /// loop {
@@ -366,8 +374,9 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// If `region` belongs to another domain.
     ///
     /// ```
-    /// # use stillpoint::rcu::Domain;
-    /// # let domain = Domain::new();
+    /// use stillpoint::rcu::Domain;
+    ///
+    /// let domain = Domain::new();
     /// let counter = domain.cell(0);
     /// let reader = domain.reader();
     /// let guard = reader.pin();
@@ -409,8 +418,10 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// Takes the object out of a cell that no other thread can reach any more: no grace period is needed.
     ///
     /// ```
-    /// # let domain = stillpoint::rcu::Domain::new();
-    /// assert_eq!(domain.cell(1).into_inner(), Some(Box::new(1)));
+    /// let domain = stillpoint::rcu::Domain::new();
+    /// let mut mtu = domain.cell(1500);
+    /// *mtu.get_mut().expect("never empty here") += 4; // nobody else has the cell
+    /// assert_eq!(mtu.into_inner(), Some(Box::new(1504)));
     /// ```
     pub fn into_inner(mut self) -> Option<Box<T>> {
         self.link.take_exclusive()

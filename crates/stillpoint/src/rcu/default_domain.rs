@@ -145,8 +145,9 @@ pub fn barrier() -> Result<(), SynchronizeError> {
 /// As [`Domain::barrier`].
 ///
 /// ```
-/// # use std::time::Duration;
-/// # use stillpoint::rcu::{self, RcuCell, SynchronizeError};
+/// use std::time::Duration;
+/// use stillpoint::rcu::{self, RcuCell, SynchronizeError};
+///
 /// let cell = RcuCell::new(1);
 /// let object = cell.get();
 /// cell.set(2);

@@ -37,6 +37,21 @@ use crate::fence::Mode;
 ///
 /// An object that owns a handle of the domain that it is retired to keeps the domain alive until a reclaimer frees the
 /// object. Let objects own cells instead: cells are not handles.
+///
+/// What a domain tells of itself:
+///
+/// ```
+/// use stillpoint::{fence::Mode, rcu::Domain};
+///
+/// let (routes, sessions) = (Domain::builder().name("routes").build()?, Domain::new());
+/// assert_eq!(routes.name(), "routes");
+/// assert_ne!(routes.id(), sessions.id());
+/// assert_eq!(routes.fence_mode(), Mode::best());
+///
+/// let _reader = routes.reader();
+/// assert_eq!((routes.stats().readers, sessions.stats().readers), (1, 0));
+/// # Ok::<(), stillpoint::rcu::BuildError>(())
+/// ```
 #[derive(Clone)]
 pub struct Domain {
     core: Arc<Core>,
@@ -98,7 +113,7 @@ impl Domain {
         self.core.protocol.mode()
     }
 
-    /// What is done about preempted region readers.
+    /// What is done about preempted region readers: see [`Boost`].
     pub fn boost(&self) -> Boost {
         Boost::of(self.core.boosting())
     }
@@ -127,7 +142,7 @@ impl Domain {
     /// A queue of retired objects for one writer, with limits and pace to be chosen.
     ///
     /// ```
-    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let domain = stillpoint::rcu::Domain::new();
     /// let reclaimer = domain.reclaimer_builder().max_pending(10_000).batch(32).build();
     /// assert_eq!(reclaimer.pending(), 0);
     /// ```
@@ -143,8 +158,9 @@ impl Domain {
     /// A reclaimer to be run by a thread of its own, with limits and pace to be chosen.
     ///
     /// ```
-    /// # use stillpoint::rcu::WhenFull;
-    /// # let domain = stillpoint::rcu::Domain::new();
+    /// use stillpoint::rcu::WhenFull;
+    ///
+    /// let domain = stillpoint::rcu::Domain::new();
     /// let mut background = domain.background_builder().when_full(WhenFull::Reclaim).build();
     /// background.run(); // there is no retire handle: it returns
     /// ```
@@ -159,7 +175,8 @@ impl Domain {
     /// only region readers. [`Retired`](super::Retired) also checks the protected loads.
     ///
     /// ```
-    /// # use stillpoint::rcu::Domain;
+    /// use stillpoint::rcu::Domain;
+    ///
     /// let domain = Domain::new();
     /// let reader = domain.reader();
     /// let guard = reader.pin();
@@ -196,8 +213,9 @@ impl Domain {
     /// If the token is of another domain.
     ///
     /// ```
-    /// # use stillpoint::rcu::Domain;
-    /// # let domain = Domain::new();
+    /// use stillpoint::rcu::Domain;
+    ///
+    /// let domain = Domain::new();
     /// let token = domain.start();
     /// // ... other work ...
     /// domain.wait(token)?;
@@ -217,10 +235,11 @@ impl Domain {
     /// If the token is of another domain.
     ///
     /// ```
-    /// # use std::time::Duration;
-    /// # use stillpoint::rcu::{Domain, SynchronizeError};
-    /// # let domain = Domain::new();
-    /// # let other = domain.clone();
+    /// use std::time::Duration;
+    /// use stillpoint::rcu::{Domain, SynchronizeError};
+    ///
+    /// let domain = Domain::new();
+    /// let other = domain.clone();
     /// let reader = domain.reader();
     /// let guard = reader.pin();
     /// let token = domain.start();
@@ -252,13 +271,14 @@ impl Domain {
     /// If the token is of another domain. A poll panics with a panic of the [stall hook](DomainBuilder::stall_hook).
     ///
     /// ```
-    /// # use std::future::Future;
-    /// # use std::task::{Context, Poll, Waker};
-    /// # let domain = stillpoint::rcu::Domain::new();
-    /// # let reader = domain.reader();
+    /// use std::future::Future;
+    /// use std::task::{Context, Poll, Waker};
+    ///
+    /// let domain = stillpoint::rcu::Domain::new();
+    /// let reader = domain.reader();
     /// let guard = reader.pin();
     /// let mut over = std::pin::pin!(domain.grace_period(domain.start()));
-    /// # let mut context = Context::from_waker(Waker::noop());
+    /// let mut context = Context::from_waker(Waker::noop());
     /// assert!(over.as_mut().poll(&mut context).is_pending()); // an executor does this
     /// drop(guard); // wakes the task
     /// assert_eq!(over.as_mut().poll(&mut context), Poll::Ready(Ok(())));
@@ -281,7 +301,8 @@ impl Domain {
     /// With the first panic of a destructor; everything else that was ready has been freed.
     ///
     /// ```
-    /// # use stillpoint::rcu::{Domain, SynchronizeError};
+    /// use stillpoint::rcu::{Domain, SynchronizeError};
+    ///
     /// let domain = Domain::new();
     /// let reader = domain.reader();
     /// let guard = reader.pin();
@@ -320,7 +341,7 @@ impl Domain {
     /// With the first panic of a destructor; everything else that was ready has been freed.
     ///
     /// ```
-    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let domain = stillpoint::rcu::Domain::new();
     /// let cell = domain.cell(1);
     /// drop(cell.replace(2)); // left to the domain
     /// domain.barrier()?;
@@ -436,7 +457,7 @@ impl fmt::Debug for Domain {
     }
 }
 
-/// A grace period that was started by [`Domain::start`].
+/// A grace period that a writer has started: see [`Domain::start`].
 ///
 /// Tokens of a domain are ordered: when a later one is over, so is an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -502,8 +523,8 @@ impl DomainBuilder {
         self
     }
 
-    /// What to do about region readers that hold up a grace period because they wait for a CPU. Without this call:
-    /// nothing.
+    /// What to do about region readers that hold up a grace period because they wait for a CPU: see [`Boost`]. Without this
+    /// call: nothing.
     pub fn boost(mut self, boost: Boost) -> Self {
         self.boost = boost;
         self
@@ -537,7 +558,8 @@ impl DomainBuilder {
     /// may hold 127 places back. Through a retire handle, each object is counted by itself.
     ///
     /// ```
-    /// # use stillpoint::rcu::{Domain, RetireErrorKind};
+    /// use stillpoint::rcu::{Domain, RetireErrorKind};
+    ///
     /// let domain = Domain::builder().max_pending(1).build()?;
     /// let (first, second) = (domain.cell(1), domain.cell(2));
     /// let reader = domain.reader();
@@ -582,8 +604,8 @@ impl DomainBuilder {
     /// Without a stall, a poll with a grace period under way reads the clock once. Without a hook, the poll does not read it.
     ///
     /// ```
-    /// # use std::sync::mpsc;
-    /// # use std::time::Duration;
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
     /// use stillpoint::rcu::{Domain, ReaderKind};
     ///
     /// let (stalls, received) = mpsc::channel();
@@ -592,7 +614,7 @@ impl DomainBuilder {
     ///     .build()?;
     /// let reader = domain.reader();
     /// let guard = reader.pin();
-    /// # let other = domain.clone();
+    /// let other = domain.clone();
     /// std::thread::spawn(move || other.synchronize_timeout(Duration::from_millis(20)))
     ///     .join().unwrap().expect_err("the guard is in the way");
     /// assert_eq!(received.recv().unwrap().reader, ReaderKind::Guard);

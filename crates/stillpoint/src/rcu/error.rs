@@ -319,8 +319,9 @@ impl<T: Send + Sync + 'static> Error for RetireError<T, SynchronizeError> {
 /// within the region. From [`compare_exchange`](super::Atomic::compare_exchange) of a link, it is a [`Shared`](super::Shared).
 ///
 /// ```
-/// # use stillpoint::rcu::Domain;
-/// # let domain = Domain::new();
+/// use stillpoint::rcu::Domain;
+///
+/// let domain = Domain::new();
 /// let cell = domain.cell(1);
 /// let reader = domain.reader();
 /// let guard = reader.pin();

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// handed back.
 ///
 /// ```
-/// # use std::time::Duration;
+/// use std::time::Duration;
 /// use stillpoint::rcu::{Domain, WhenFull};
 ///
 /// let domain = Domain::builder().max_pending(10_000).build()?;

@@ -69,7 +69,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// If the last handle of the domain is gone.
     ///
     /// ```
-    /// # let domain = stillpoint::rcu::Domain::new();
+    /// let domain = stillpoint::rcu::Domain::new();
     /// let cell = domain.cell(1);
     /// let object = cell.protect_owned().expect("never empty here");
     /// std::thread::scope(|scope| {
@@ -94,8 +94,9 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// As [`protect_owned`](RcuCell::protect_owned).
     ///
     /// ```
-    /// # use std::sync::Arc;
-    /// # let domain = stillpoint::rcu::Domain::new();
+    /// use std::sync::Arc;
+    ///
+    /// let domain = stillpoint::rcu::Domain::new();
     /// let cell = Arc::new(domain.cell(1));
     /// let object = cell.protect_arc().expect("never empty here");
     /// drop(cell);
@@ -121,8 +122,9 @@ impl<'a, T: ?Sized> OwnedProtected<'a, T> {
     /// The same protection with a reference to a part of the object, as by [`Protected::map`](super::Protected::map).
     ///
     /// ```
-    /// # use stillpoint::rcu::OwnedProtected;
-    /// # let domain = stillpoint::rcu::Domain::new();
+    /// use stillpoint::rcu::OwnedProtected;
+    ///
+    /// let domain = stillpoint::rcu::Domain::new();
     /// let cell = domain.cell(("eth0", 1500));
     /// let mtu = OwnedProtected::map(cell.protect_owned().unwrap(), |(_, mtu)| mtu);
     /// assert_eq!(*mtu, 1500);

@@ -32,6 +32,8 @@ use super::region::{sealed::Sealed, Region};
 ///     assert_eq!(next_hop + packet, 7 + packet);
 ///     reader.quiescent(); // a reference kept across this line would not compile
 /// }
+/// reader.synchronize()?; // waits for the other readers of the domain: this one holds nothing
+/// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
 /// ```
 ///
 /// ```compile_fail,E0502
@@ -89,8 +91,8 @@ impl QsbrReader {
     /// For code that blocks. Coming back online costs a full fence. The reader also comes back if `function` panics.
     ///
     /// ```
-    /// # let domain = stillpoint::rcu::Domain::new();
-    /// # let cell = domain.cell(1);
+    /// let domain = stillpoint::rcu::Domain::new();
+    /// let cell = domain.cell(1);
     /// let mut reader = domain.qsbr_reader();
     /// let received = reader.offline(|| "blocking read");
     /// assert_eq!(cell.load(&reader), Some(&1));

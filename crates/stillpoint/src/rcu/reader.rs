@@ -84,9 +84,10 @@ impl Reader {
     /// fence in the asymmetric mode.
     ///
     /// ```
-    /// # use stillpoint::rcu::Domain;
-    /// # let domain = Domain::new();
-    /// # let (first, second) = (domain.cell(1), domain.cell(2));
+    /// use stillpoint::rcu::Domain;
+    ///
+    /// let domain = Domain::new();
+    /// let (first, second) = (domain.cell(1), domain.cell(2));
     /// let reader = domain.reader();
     /// let guard = reader.pin();
     /// let sum = first.load(&guard).unwrap() + second.load(&guard).unwrap();
@@ -126,7 +127,8 @@ impl Reader {
     /// If the reader is of another domain; the message names both.
     ///
     /// ```should_panic
-    /// # use stillpoint::rcu::{Domain, Region};
+    /// use stillpoint::rcu::{Domain, Region};
+    ///
     /// let (domain, other) = (Domain::new(), Domain::new());
     /// domain.reader().verify(&domain);
     /// domain.reclaimer().verify(&domain);
@@ -175,7 +177,18 @@ impl fmt::Debug for Reader {
     }
 }
 
-/// A region of a [`Reader`]: see [`Reader::pin`].
+/// A region of a [`Reader`]: see [`Reader::pin`], and [`pin`](super::pin) for the default domain.
+///
+/// ```
+/// use stillpoint::rcu::{self, RcuCell};
+///
+/// let (route, mtu) = (RcuCell::new("eth0"), RcuCell::new(1500));
+/// let guard = rcu::pin(); // the region begins
+/// let (current, bytes) = (route.load(&guard), mtu.load(&guard)); // two plain loads
+/// route.set("eth1"); // in another thread, as a rule
+/// assert_eq!((current, bytes), (Some(&"eth0"), Some(&1500))); // not freed as long as there is the guard
+/// drop(guard); // the region ends
+/// ```
 #[must_use = "the region ends when the guard is dropped"]
 pub struct Guard<'r> {
     reader: &'r Reader,
@@ -199,10 +212,11 @@ impl Guard<'_> {
     /// structure that defers much, or must know when functions run, should have its own [`Reclaimer`](super::Reclaimer).
     ///
     /// ```
-    /// # use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
-    /// # let domain = stillpoint::rcu::Domain::new();
-    /// # let done = Arc::new(AtomicBool::new(false));
-    /// # let flag = Arc::clone(&done);
+    /// use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
+    ///
+    /// let domain = stillpoint::rcu::Domain::new();
+    /// let done = Arc::new(AtomicBool::new(false));
+    /// let flag = Arc::clone(&done);
     /// let reader = domain.reader();
     /// let guard = reader.pin();
     /// guard.defer(move || flag.store(true, Ordering::Relaxed));

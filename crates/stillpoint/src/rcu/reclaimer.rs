@@ -48,6 +48,26 @@ const NO_LIMIT: usize = usize::MAX;
 /// assert_eq!(domain.stats().freed, 100);
 /// # Ok::<(), stillpoint::rcu::RetireError<i32>>(())
 /// ```
+///
+/// With a limit, the writer learns that readers hold too much up, and has its object back:
+///
+/// ```
+/// use stillpoint::rcu::Domain;
+///
+/// let domain = Domain::new();
+/// let (first, second) = (domain.cell([0u8; 1500]), domain.cell([0u8; 1500]));
+/// let reader = domain.reader();
+/// let guard = reader.pin();
+/// let mut reclaimer = domain.reclaimer_builder().max_pending(1).build();
+/// reclaimer.retire(first.take().expect("never empty here"))?;
+/// assert_eq!((reclaimer.pending(), reclaimer.pending_bytes()), (1, 1500));
+///
+/// let error = reclaimer.retire(second.take().expect("never empty here")).unwrap_err();
+/// assert!(error.kind().is_full());
+/// drop(guard);
+/// reclaimer.retire(error.into_inner())?; // frees the first one, and has room
+/// # Ok::<(), stillpoint::rcu::RetireError<[u8; 1500]>>(())
+/// ```
 pub struct Reclaimer {
     list: RetireList,
     when_full: WhenFull,
@@ -174,11 +194,12 @@ impl Reclaimer {
     /// even if the queue is full.
     ///
     /// ```
-    /// # use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
-    /// # let domain = stillpoint::rcu::Domain::new();
+    /// use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
+    ///
+    /// let domain = stillpoint::rcu::Domain::new();
     /// let mut reclaimer = domain.reclaimer();
-    /// # let done = Arc::new(AtomicBool::new(false));
-    /// # let flag = Arc::clone(&done);
+    /// let done = Arc::new(AtomicBool::new(false));
+    /// let flag = Arc::clone(&done);
     /// reclaimer.defer(move || flag.store(true, Ordering::Relaxed));
     /// reclaimer.poll();
     /// assert!(done.load(Ordering::Relaxed));
@@ -218,9 +239,10 @@ impl Reclaimer {
     /// was left.
     ///
     /// ```
-    /// # use std::time::Duration;
-    /// # let domain = stillpoint::rcu::Domain::new();
-    /// # let _reader = domain.reader();
+    /// use std::time::Duration;
+    ///
+    /// let domain = stillpoint::rcu::Domain::new();
+    /// let _reader = domain.reader();
     /// let cell = domain.cell(1);
     /// let mut reclaimer = domain.reclaimer_builder().fence_interval(Duration::from_secs(3600)).build();
     /// for number in 2..10 {
@@ -408,12 +430,15 @@ impl fmt::Debug for Reclaimer {
 /// [`Domain::background_builder`](super::Domain::background_builder), and counts as a handle of the domain.
 ///
 /// ```
-/// # use std::time::Duration;
-/// # let domain = stillpoint::rcu::Domain::new();
+/// use std::time::Duration;
+/// use stillpoint::rcu::{Domain, WhenFull};
+///
+/// let domain = Domain::new();
 /// let builder = domain
 ///     .reclaimer_builder()
 ///     .max_pending(10_000)
 ///     .max_pending_bytes(64 << 20)
+///     .when_full(WhenFull::Wait(Duration::from_millis(5)))
 ///     .batch(32)
 ///     .fence_interval(Duration::from_micros(100));
 /// let (one, another) = (builder.clone().build(), builder.build());

@@ -25,7 +25,8 @@ use stillpoint_sys::panics;
 /// retirements then find no room until it is freed. [`Stats::beyond_limits`](super::Stats::beyond_limits) counts it.
 ///
 /// ```
-/// # use stillpoint::rcu::Domain;
+/// use stillpoint::rcu::Domain;
+///
 /// let domain = Domain::new();
 /// let cell = domain.cell(1);
 /// let mut reclaimer = domain.reclaimer();
@@ -80,7 +81,8 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// The object itself, if a reader may still hold it or the kernel refuses the fence.
     ///
     /// ```
-    /// # use stillpoint::rcu::Domain;
+    /// use stillpoint::rcu::Domain;
+    ///
     /// let domain = Domain::new();
     /// let cell = domain.cell(1);
     /// let reader = domain.reader();
@@ -141,7 +143,8 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// With the panic of the object's destructor.
     ///
     /// ```
-    /// # use stillpoint::rcu::Domain;
+    /// use stillpoint::rcu::Domain;
+    ///
     /// let domain = Domain::new();
     /// let cell = domain.cell(1);
     /// cell.replace(2).unwrap().free()?;
@@ -161,8 +164,9 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// As [`free`](Retired::free).
     ///
     /// ```
-    /// # use std::time::Duration;
-    /// # use stillpoint::rcu::{Domain, SynchronizeError};
+    /// use std::time::Duration;
+    /// use stillpoint::rcu::{Domain, SynchronizeError};
+    ///
     /// let domain = Domain::new();
     /// let cell = domain.cell(1);
     /// let reader = domain.reader();
@@ -212,7 +216,8 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// As [`try_free`](Retired::try_free).
     ///
     /// ```
-    /// # use stillpoint::rcu::Domain;
+    /// use stillpoint::rcu::Domain;
+    ///
     /// let domain = Domain::new();
     /// let cell = domain.cell(String::from("kept"));
     /// let old = cell.take().unwrap();

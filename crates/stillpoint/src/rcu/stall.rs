@@ -61,10 +61,9 @@ impl fmt::Display for Activity {
     }
 }
 
-/// A region reader that holds up a grace period, as found at one moment.
+/// A region reader that holds up a grace period, as found at one moment: see [`Domain::stall`](super::Domain::stall).
 ///
-/// It is part of the error of a timed wait, the result of [`Domain::stall`](super::Domain::stall), and the argument of the
-/// [stall hook](super::DomainBuilder::stall_hook).
+/// It is also part of the error of a timed wait, and the argument of the [stall hook](super::DomainBuilder::stall_hook).
 /// Protected loads are not stalls, however long they last: they hold up only the objects that they protect.
 /// [`Stats::pinned`](super::Stats::pinned) counts those.
 #[derive(Debug, Clone, PartialEq, Eq)]

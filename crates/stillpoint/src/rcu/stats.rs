@@ -4,8 +4,8 @@ use super::engine::queue::quota::{Account, Quota};
 use super::engine::Core;
 use crate::fence::FenceError;
 
-/// What a domain has done so far, as the sum of counters that their owners write. The sums are exact when the domain is
-/// quiet, and slightly out of date otherwise.
+/// What a domain has done so far: see [`Domain::stats`](super::Domain::stats). Each number is the sum of counters that their
+/// owners write. The sums are exact when the domain is quiet, and slightly out of date otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

@@ -16,6 +16,10 @@ use crate::rcu::{Domain, RetireHandle};
 /// let domain = Domain::new();
 /// let sessions: Table<u32, String> = Table::builder_in(&domain).capacity(1_000).max_len(10_000).build()?;
 /// assert!(sessions.capacity() >= 1_000);
+///
+/// let hasher = std::hash::RandomState::new(); // that of the standard library, as any other
+/// let names: Table<String, u32, _> = Table::builder_in(&domain).hasher(hasher).build()?;
+/// assert!(names.is_empty());
 /// # Ok::<(), stillpoint::table::OutOfMemory>(())
 /// ```
 #[derive(Debug, Clone)]

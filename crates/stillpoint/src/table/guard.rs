@@ -22,6 +22,40 @@ use crate::rcu::{Guard, Region};
 ///
 /// A thread that is preempted in a region holds up everything retired since. Functions that are passed to its methods
 /// run in the region.
+///
+/// ```
+/// use stillpoint::{rcu::Domain, table::Table};
+///
+/// let domain = Domain::new();
+/// let flows = Table::from_iter_in(&domain, [(1, "http"), (2, "dns"), (3, "ssh")]);
+/// let reader = domain.reader();
+/// let guard = reader.pin();
+/// let view = flows.within(&guard);
+/// assert_eq!((view.get(&2), view.contains_key(&9)), (Some(&"dns"), false));
+/// assert_eq!(view.get_many(&[1, 3, 9]), [Some(&"http"), Some(&"ssh"), None]);
+/// assert_eq!(view.get_key_value(&1), Some((&1, &"http"))); // the table's own key
+///
+/// assert!(view.iter().all(|(number, name)| *number <= 3 && name.len() >= 3));
+/// assert_eq!((view.keys().sum::<u32>(), view.values().count()), (6, 3));
+/// view.retain(|number, _| *number > 1);
+/// assert_eq!(flows.len(), 2);
+/// ```
+///
+/// Changes in the region:
+///
+/// ```
+/// use stillpoint::table::Table;
+///
+/// let hits: Table<&str, u64> = Table::new();
+/// let view = hits.pin();
+/// assert_eq!(view.get_or_insert("index", 1)?, (&1, true));
+/// assert_eq!(view.update_or_insert("index", |hits| hits + 1, 1)?, &2);
+/// let old = view.update("index", |hits| hits + 1)?;
+/// assert_eq!((old.as_deref(), view.get("index")), (Some(&2), Some(&3)));
+/// assert!(view.try_insert("index", 1).is_err());
+/// assert!(view.remove_if("index", |_, hits| *hits == 3).is_some());
+/// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
+/// ```
 #[must_use = "the region ends when the guard is dropped, if the guard began it"]
 pub struct TableGuard<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState, R = Guard<'g>>
 {
@@ -50,16 +84,6 @@ where
     R: Region,
 {
     /// Looks a key up.
-    ///
-    /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// # table.insert("a", 1).unwrap();
-    /// let reader = domain.qsbr_reader();
-    /// let view = table.within(&reader);
-    /// assert_eq!((view.get("a"), view.get("b")), (Some(&1), None));
-    /// ```
     #[inline(always)]
     pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
     where
@@ -70,15 +94,6 @@ where
     }
 
     /// Looks a key up, and returns the key in the table as well.
-    ///
-    /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<String, u64> = Table::new_in(&domain);
-    /// # table.insert("a".into(), 1).unwrap();
-    /// let guard = domain.qsbr_reader();
-    /// assert_eq!(table.within(&guard).get_key_value("a"), Some((&"a".to_owned(), &1)));
-    /// ```
     #[inline]
     pub fn get_key_value<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<(&K, &V)>
     where
@@ -90,13 +105,6 @@ where
     }
 
     /// Whether the key is in the table.
-    ///
-    /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new_in(&domain);
-    /// assert!(!table.within(&domain.qsbr_reader()).contains_key(&1));
-    /// ```
     #[inline(always)]
     pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
@@ -107,16 +115,6 @@ where
 
     /// Looks up several keys at once, so that their cache misses overlap. In a large table, 32 keys take a third to a
     /// half of the time of 32 single lookups.
-    ///
-    /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new_in(&domain);
-    /// # for key in 0..10 { table.insert(key, key * key).unwrap(); }
-    /// let mut reader = domain.qsbr_reader();
-    /// assert_eq!(table.within(&reader).get_many(&[4, 5, 600]), [Some(&16), Some(&25), None]);
-    /// reader.quiescent();
-    /// ```
     #[inline]
     pub fn get_many<Q: Hash + Eq, const N: usize>(&self, keys: &[Q; N]) -> [Option<&V>; N]
     where
@@ -131,58 +129,23 @@ where
     ///
     /// An entry that is in the table from beginning to end is seen exactly once. An entry that is inserted, removed or
     /// replaced meanwhile may or may not be seen. A key that is removed and inserted again may be seen twice.
-    ///
-    /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new_in(&domain);
-    /// # for key in 0..10 { table.insert(key, key).unwrap(); }
-    /// let reader = domain.reader();
-    /// let sum: u64 = table.within(&reader.pin()).iter().map(|(_, value)| value).sum();
-    /// assert_eq!(sum, 45);
-    /// ```
     pub fn iter(&self) -> Iter<'_, K, V, S> {
         // SAFETY: as in `get`; the result borrows the guard.
         unsafe { Iter::new(self.inner) }
     }
 
     /// Every key; see [`iter`](TableGuard::iter).
-    ///
-    /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new_in(&domain);
-    /// # for key in 0..10 { table.insert(key, 1).unwrap(); }
-    /// assert_eq!(table.within(&domain.qsbr_reader()).keys().sum::<u64>(), 45);
-    /// ```
     pub fn keys(&self) -> impl Iterator<Item = &K> {
         self.iter().map(|(key, _)| key)
     }
 
     /// Every value; see [`iter`](TableGuard::iter).
-    ///
-    /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new_in(&domain);
-    /// # for key in 0..10 { table.insert(key, 1).unwrap(); }
-    /// assert_eq!(table.within(&domain.qsbr_reader()).values().sum::<u64>(), 10);
-    /// ```
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.iter().map(|(_, value)| value)
     }
 
     /// Removes the entries for which `keep` returns false. As with [`iter`](TableGuard::iter), `keep` may not be called for entries
     /// that are inserted meanwhile. An entry that is replaced between the call of `keep` and its removal stays.
-    ///
-    /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new_in(&domain);
-    /// # for key in 0..10 { table.insert(key, key).unwrap(); }
-    /// table.within(&domain.reader().pin()).retain(|_, value| value % 2 == 0);
-    /// assert_eq!(table.len(), 5);
-    /// ```
     pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) {
         let mut entries = self.iter();
         while let Some(entry) = entries.next_entry() {
@@ -209,16 +172,6 @@ where
     ///
     /// # Errors
     /// When the table is full: the pair is handed back.
-    ///
-    /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// let region = domain.qsbr_reader();
-    /// let table = table.within(&region);
-    /// assert_eq!((table.get_or_insert("a", 1)?, table.get_or_insert("a", 2)?), ((&1, true), (&1, false)));
-    /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
-    /// ```
     pub fn get_or_insert(&self, key: K, value: V) -> Result<(&V, bool), Full<K, V>> {
         self.get_or_insert_with(key, || value)
     }
@@ -238,16 +191,6 @@ where
     ///
     /// # Errors
     /// When the key is there, or the table is full: the pair is handed back.
-    ///
-    /// ```
-    /// # use stillpoint::{rcu::Domain, table::{Table, TryInsertError}};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// let region = domain.qsbr_reader();
-    /// let table = table.within(&region);
-    /// assert_eq!(table.try_insert("a", 1).unwrap(), &1);
-    /// assert!(matches!(table.try_insert("a", 2), Err(TryInsertError::Occupied { current: 1, value: 2, .. })));
-    /// ```
     pub fn try_insert(&self, key: K, value: V) -> Result<&V, TryInsertError<&V, K, V>> {
         let mut value = Some(value);
         let inserted = self.try_insert_with(key, || value.take().expect("called once"));
@@ -272,16 +215,6 @@ where
     ///
     /// # Errors
     /// When the table is full, and no spare slot is left: the new pair is handed back.
-    ///
-    /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// table.insert("hits", 1)?;
-    /// let old = table.within(&domain.qsbr_reader()).update("hits", |hits| hits + 1)?.map(|old| *old);
-    /// assert_eq!(old, Some(1));
-    /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
-    /// ```
     pub fn update<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: impl FnMut(&V) -> V) -> Replaced<'g, K, V, S>
     where
         K: Borrow<Q> + Clone,
@@ -302,17 +235,6 @@ where
     ///
     /// # Errors
     /// When the table is full: the pair is handed back.
-    ///
-    /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// let region = domain.qsbr_reader();
-    /// let table = table.within(&region);
-    /// assert_eq!(table.update_or_insert_with("hits", |hits| hits + 1, || 1)?, &1);
-    /// assert_eq!(table.update_or_insert("hits", |hits| hits + 1, 1)?, &2);
-    /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
-    /// ```
     pub fn update_or_insert_with(
         &self,
         key: K,
@@ -327,23 +249,6 @@ where
     ///
     /// # Errors
     /// When the table is full: the pair is handed back.
-    ///
-    /// ```
-    /// # use stillpoint::{rcu::Domain, table::{Compute, Operation, Table}};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// let region = domain.qsbr_reader();
-    /// let table = table.within(&region);
-    /// let count = |present: Option<(&&str, &u64)>| match present {
-    ///     None => Operation::Insert(1),
-    ///     Some((_, 2)) => Operation::Remove,
-    ///     Some((_, count)) => Operation::<u64>::Insert(count + 1),
-    /// };
-    /// assert!(matches!(table.compute("a", count)?, Compute::Inserted((&"a", 1))));
-    /// assert!(matches!(table.compute("a", count)?, Compute::Updated { new: (&"a", 2), .. }));
-    /// assert!(matches!(table.compute("a", count)?, Compute::Removed(_)));
-    /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
-    /// ```
     #[expect(clippy::type_complexity, reason = "each part matters to the caller; an alias would hide them")]
     pub fn compute<T>(
         &self,
@@ -356,14 +261,6 @@ where
     }
 
     /// As [`TableReader::remove_if`](super::TableReader::remove_if).
-    ///
-    /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// # table.insert("a", 1).unwrap();
-    /// assert!(table.within(&domain.qsbr_reader()).remove_if("a", |_, value| *value == 1).is_some());
-    /// ```
     pub fn remove_if<Q: Hash + Eq + ?Sized>(
         &self,
         key: &Q,

@@ -59,9 +59,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableHandle<K, V, S>
     /// thread's own memory: it continues with the array that the last call pinned.
     ///
     /// ```
-    /// # use std::sync::Arc;
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let table: Arc<Table<u64, u64>> = Arc::new(Table::new_in(&Domain::new()));
+    /// use std::sync::Arc;
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let table: Arc<Table<u64, u64>> = Arc::new(Table::new_in(&Domain::new()));
     /// let mut handle = table.handle();
     /// let mut lookup = handle.reader();
     /// assert_eq!(*lookup.get_or_insert(1, 10).unwrap().0, 10);

@@ -164,7 +164,8 @@ impl<K, V, S> fmt::Debug for IterMut<'_, K, V, S> {
 /// with the iterator.
 ///
 /// ```
-/// # use stillpoint::table::{IntoIter, Table};
+/// use stillpoint::table::{IntoIter, Table};
+///
 /// let entries: IntoIter<&str, u64> = Table::from_iter([("a", 1)]).into_iter();
 /// assert_eq!(entries.collect::<Vec<_>>(), [("a", 1)]);
 /// ```

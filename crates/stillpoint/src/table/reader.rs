@@ -59,11 +59,12 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableReader<'a, 
     /// since, as for [`Reader::pin`].
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new_in(&domain);
-    /// # for key in 0..100 { table.insert(key, key * key).unwrap(); }
-    /// # let mut reader = domain.reader();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<u64, u64> = Table::new_in(&domain);
+    /// for key in 0..100 { table.insert(key, key * key).unwrap(); }
+    /// let mut reader = domain.reader();
     /// let mut lookup = table.reader(&mut reader);
     /// let guard = lookup.pin();
     /// assert_eq!((guard.get(&4), guard.get(&5)), (Some(&16), Some(&25)));
@@ -128,10 +129,11 @@ where
     /// As [`Table::insert`](super::Table::insert).
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// # let mut reader = domain.reader();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<&str, u64> = Table::new_in(&domain);
+    /// let mut reader = domain.reader();
     /// let mut lookup = table.reader(&mut reader);
     /// let (entry, inserted) = lookup.get_or_insert("a", 1)?;
     /// assert_eq!((*entry, inserted), (1, true));
@@ -155,10 +157,11 @@ where
     /// As [`Table::insert`](super::Table::insert).
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// # let mut reader = domain.reader();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<&str, u64> = Table::new_in(&domain);
+    /// let mut reader = domain.reader();
     /// let mut lookup = table.reader(&mut reader);
     /// assert_eq!(*lookup.get_or_insert_with("a", || 1)?.0, 1);
     /// assert_eq!(*lookup.get_or_insert_with("a", || 2)?.0, 1);
@@ -187,10 +190,11 @@ where
     /// As [`Table::insert`](super::Table::insert).
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::{Table, TryInsertError}};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// # let mut reader = domain.reader();
+    /// use stillpoint::{rcu::Domain, table::{Table, TryInsertError}};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<&str, u64> = Table::new_in(&domain);
+    /// let mut reader = domain.reader();
     /// let mut lookup = table.reader(&mut reader);
     /// assert_eq!(*lookup.try_insert("a", 1).unwrap(), 1);
     /// let Err(TryInsertError::Occupied { current, value, .. }) = lookup.try_insert("a", 2) else { panic!() };
@@ -217,10 +221,11 @@ where
     /// As [`Table::insert`](super::Table::insert).
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::{Table, TryInsertError}};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// # let mut reader = domain.reader();
+    /// use stillpoint::{rcu::Domain, table::{Table, TryInsertError}};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<&str, u64> = Table::new_in(&domain);
+    /// let mut reader = domain.reader();
     /// let mut lookup = table.reader(&mut reader);
     /// assert_eq!(*lookup.try_insert_with("a", || 1).unwrap(), 1);
     /// let again = lookup.try_insert_with("a", || unreachable!());
@@ -247,10 +252,11 @@ where
     /// slots](super::TableBuilder::max_len): the new pair is handed back.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// # let mut reader = domain.reader();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<&str, u64> = Table::new_in(&domain);
+    /// let mut reader = domain.reader();
     /// table.insert("hits", 1)?;
     /// let mut lookup = table.reader(&mut reader);
     /// let old = lookup.update("hits", |hits| hits + 1)?;
@@ -283,10 +289,11 @@ where
     /// As [`Table::insert`](super::Table::insert).
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// # let mut reader = domain.reader();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<&str, u64> = Table::new_in(&domain);
+    /// let mut reader = domain.reader();
     /// let mut lookup = table.reader(&mut reader);
     /// assert_eq!(*lookup.update_or_insert("hits", |hits| hits + 1, 1)?, 1);
     /// assert_eq!(*lookup.update_or_insert("hits", |hits| hits + 1, 1)?, 2);
@@ -311,10 +318,11 @@ where
     /// As [`Table::insert`](super::Table::insert).
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, Vec<u64>> = Table::new_in(&domain);
-    /// # let mut reader = domain.reader();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<&str, Vec<u64>> = Table::new_in(&domain);
+    /// let mut reader = domain.reader();
     /// let mut lookup = table.reader(&mut reader);
     /// let twice = |values: &Vec<u64>| [values.as_slice(), &[1]].concat();
     /// assert_eq!(lookup.update_or_insert_with("a", twice, Vec::new)?.len(), 0);
@@ -344,27 +352,23 @@ where
     /// As [`Table::insert`](super::Table::insert).
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::{Compute, Operation, Table}};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// # let mut reader = domain.reader();
-    /// let mut lookup = table.reader(&mut reader);
-    /// // Counts to two, and then begins again; odd numbers of visitors only.
-    /// let mut count = |more: u64| {
-    ///     lookup.compute("visits", |present| match present {
-    ///         _ if more % 2 == 0 => Operation::Abort("even"),
-    ///         None => Operation::Insert(more),
-    ///         Some((_, count)) if count + more > 2 => Operation::Remove,
-    ///         Some((_, count)) => Operation::Insert(count + more),
-    ///     })
-    ///     .map(|done| match done {
-    ///         Compute::Inserted(entry) | Compute::Updated { new: entry, .. } => Ok(Some(*entry)),
-    ///         Compute::Removed(_) | Compute::Kept(_) => Ok(None),
-    ///         Compute::Aborted(reason) => Err(reason),
-    ///     })
+    /// use stillpoint::{rcu::Domain, table::{Compute, Operation, Table}};
+    ///
+    /// let domain = Domain::new();
+    /// let requests: Table<&str, u64> = Table::new_in(&domain);
+    /// let mut reader = domain.reader();
+    /// let mut lookup = requests.reader(&mut reader);
+    /// // The third request ends a session.
+    /// let request = |present: Option<(&&str, &u64)>| match present {
+    ///     None => Operation::Insert(1),
+    ///     Some((_, 2)) => Operation::Remove,
+    ///     Some((_, count)) => Operation::<u64>::Insert(count + 1),
     /// };
-    /// assert_eq!((count(1)?, count(1)?, count(1)?), (Ok(Some(1)), Ok(Some(2)), Ok(None)));
-    /// assert_eq!(count(2)?, Err("even"));
+    /// assert!(matches!(lookup.compute("session 7", request)?, Compute::Inserted(_)));
+    /// assert!(matches!(lookup.compute("session 7", request)?, Compute::Updated { .. }));
+    /// assert!(matches!(lookup.compute("session 7", request)?, Compute::Removed(_)));
+    /// let refused = lookup.compute("session 7", |_| Operation::Abort("not now"))?;
+    /// assert!(matches!(refused, Compute::Aborted("not now")));
     /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
     /// ```
     #[expect(clippy::type_complexity, reason = "each part matters to the caller; an alias would hide them")]
@@ -384,11 +388,12 @@ where
     /// Atomic: if another thread changes the entry meanwhile, `condition` is called again with the new entry.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// # let mut reader = domain.reader();
-    /// # table.insert("a", 1).unwrap();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<&str, u64> = Table::new_in(&domain);
+    /// let mut reader = domain.reader();
+    /// table.insert("a", 1).unwrap();
     /// let mut lookup = table.reader(&mut reader);
     /// assert!(lookup.remove_if("a", |_, value| *value > 1).is_none());
     /// assert!(lookup.remove_if("a", |_, value| *value == 1).is_some());
@@ -414,6 +419,21 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for Table
 }
 
 /// An entry that is not freed as long as this value exists: see [`TableReader::get`]. It dereferences to the value.
+///
+/// ```
+/// use stillpoint::{rcu::Domain, table::Table};
+///
+/// let domain = Domain::new();
+/// let flows: Table<u64, &str> = Table::new_in(&domain);
+/// flows.insert(7, "https")?;
+/// let mut reader = domain.reader();
+/// let mut lookup = flows.reader(&mut reader);
+/// let flow = lookup.get(&7).expect("inserted above");
+/// flows.remove(&7); // freed when `flow` is dropped
+/// assert_eq!((flow.key(), flow.value()), (&7, &"https"));
+/// assert_eq!(*flow, "https");
+/// # Ok::<(), stillpoint::table::Full<u64, &str>>(())
+/// ```
 #[must_use = "the entry is protected until this value is dropped"]
 pub struct Ref<'a, K, V> {
     held: Held<'a, K, V>,

@@ -21,6 +21,18 @@ pub type Replaced<'t, K, V, S = RandomState> = Result<Option<Removed<'t, K, V, S
 ///
 /// When dropped, it is retired: the table frees it when no reader can hold it any more. When forgotten
 /// (`mem::forget`), its key and value are leaked, and its memory comes back with the table.
+///
+/// ```
+/// use stillpoint::table::Table;
+///
+/// let sessions: Table<u64, &str> = Table::new();
+/// sessions.insert(7, "login")?;
+/// let removed = sessions.remove(&7).expect("inserted above");
+/// assert_eq!((removed.key(), removed.value()), (&7, &"login"));
+/// assert_eq!(*removed, "login");
+/// drop(removed); // freed when no reader can hold it
+/// # Ok::<(), stillpoint::table::Full<u64, &str>>(())
+/// ```
 pub struct Removed<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
     inner: &'t Inner<K, V, S>,
     entry: u32,
@@ -49,10 +61,11 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// `try_into_entry` fails only while a protected lookup holds the entry.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// # table.insert("a", 1).unwrap();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<&str, u64> = Table::new_in(&domain);
+    /// table.insert("a", 1).unwrap();
     /// let mut removed = table.remove("a").unwrap();
     /// domain.wait(removed.token())?;
     /// assert_eq!(removed.try_into_entry().unwrap(), ("a", 1));
@@ -78,10 +91,11 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// The entry, when a reader may still hold it, or the kernel refuses the fence.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, String> = Table::new_in(&domain);
-    /// # table.insert("a", "kept".to_owned()).unwrap();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<&str, String> = Table::new_in(&domain);
+    /// table.insert("a", "kept".to_owned()).unwrap();
     /// let mut reader = domain.reader();
     /// let mut lookup = table.reader(&mut reader);
     /// let entry = lookup.get("a");
@@ -113,10 +127,11 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// the entry.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new_in(&domain);
-    /// # table.insert(1, 1).unwrap();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<u64, u64> = Table::new_in(&domain);
+    /// table.insert(1, 1).unwrap();
     /// let mut reclaimer = domain.reclaimer();
     /// if let Some(removed) = table.remove(&1) {
     ///     removed.retire_to(&mut reclaimer).expect("there is room");
@@ -140,10 +155,11 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// If the reclaimer belongs to another domain. The table then retires the entry.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new_in(&domain);
-    /// # table.insert(1, 1).unwrap();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<u64, u64> = Table::new_in(&domain);
+    /// table.insert(1, 1).unwrap();
     /// let mut background = domain.background();
     /// let handle = background.retire_handle();
     /// if let Some(removed) = table.remove(&1) {

@@ -27,7 +27,8 @@ use crate::rcu::{default_domain, Domain};
 /// To make a set with a limit, or with another hasher, convert a table:
 ///
 /// ```
-/// # use stillpoint::{rcu::Domain, table::{Set, Table}};
+/// use stillpoint::{rcu::Domain, table::{Set, Table}};
+///
 /// let few: Set<u64> = Table::builder_in(&Domain::new()).max_len(1).build()?.into();
 /// assert_eq!((few.insert(1).is_ok(), few.insert(2).is_ok()), (true, false));
 /// # Ok::<(), stillpoint::table::OutOfMemory>(())
@@ -44,7 +45,8 @@ impl<K: Send + Sync + 'static> Set<K> {
     /// As [`Table::new`].
     ///
     /// ```
-    /// # use stillpoint::table::Set;
+    /// use stillpoint::table::Set;
+    ///
     /// let seen: Set<u64> = Set::new();
     /// assert!(seen.is_empty());
     /// ```
@@ -91,7 +93,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> Set<K> {
     /// If there is no memory.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Set};
+    /// use stillpoint::{rcu::Domain, table::Set};
+    ///
     /// assert_eq!(Set::from_iter_in(&Domain::new(), [1, 2, 1]).len(), 2);
     /// ```
     pub fn from_iter_in(domain: &Domain, keys: impl IntoIterator<Item = K>) -> Self {
@@ -203,7 +206,8 @@ impl<K: Send + Sync + 'static, S> IntoIterator for Set<K, S> {
     /// Takes the set apart.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Set};
+    /// use stillpoint::{rcu::Domain, table::Set};
+    ///
     /// let keys: Vec<_> = Set::from_iter_in(&Domain::new(), [7]).into_iter().collect();
     /// assert_eq!(keys, [7]);
     /// ```
@@ -240,7 +244,8 @@ mod serde {
     /// [`Set::from_iter_in`].)
     ///
     /// ```
-    /// # use stillpoint::table::Set;
+    /// use stillpoint::table::Set;
+    ///
     /// let keys: Set<u64> = serde_json::from_str("[1, 2, 2]")?;
     /// assert_eq!(keys.len(), 2);
     /// # Ok::<(), serde_json::Error>(())

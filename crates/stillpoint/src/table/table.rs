@@ -23,6 +23,20 @@ use crate::rcu::{self, Domain, Guard, Reader, Region};
 ///
 /// Keys and values are `Send + Sync + 'static`, since any thread may read and free them at any later time. A table
 /// counts as a handle of its domain.
+///
+/// ```
+/// use stillpoint::table::Table;
+///
+/// let sessions: Table<u64, String> = Table::new(); // in the default domain
+/// sessions.insert(7, "login".into())?;
+/// let guard = sessions.pin(); // a region, in which lookups lend plain references
+/// assert_eq!(guard.get(&7).map(String::as_str), Some("login"));
+///
+/// sessions.insert(7, "order".into())?; // replaces; the old entry is freed when no reader can hold it
+/// sessions.remove(&7);
+/// assert!(!guard.contains_key(&7) && sessions.is_empty());
+/// # Ok::<(), stillpoint::table::Full<u64, String>>(())
+/// ```
 pub struct Table<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
     /// From a box, and freed by the drop of the table. Raw, because readers refer to it. It makes this type, and that
     /// of each reader, guard, iterator and removed entry, invariant in `K` and `V`: see `Inner::entries`.
@@ -58,7 +72,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
     /// As [`new`](Table::new).
     ///
     /// ```
-    /// # use stillpoint::table::Table;
+    /// use stillpoint::table::Table;
+    ///
     /// let table: Table<u64, u64> = Table::with_capacity(10_000);
     /// assert!(table.is_empty());
     /// ```
@@ -97,7 +112,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
     /// If there is no memory: see [`builder_in`](Table::builder_in).
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
     /// let table: Table<u64, u64> = Table::with_capacity_in(&Domain::new(), 10_000);
     /// let empty = table.stats();
     /// for key in 0..10_000 {
@@ -157,10 +173,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// If `region` belongs to another domain.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<String, u64> = Table::new_in(&domain);
-    /// # table.insert("a".to_owned(), 1).unwrap();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<String, u64> = Table::new_in(&domain);
+    /// table.insert("a".to_owned(), 1).unwrap();
     /// let mut reader = domain.qsbr_reader();
     /// assert_eq!(table.within(&reader).get("a"), Some(&1));
     /// reader.quiescent();
@@ -179,7 +196,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// If the table belongs to another domain.
     ///
     /// ```
-    /// # use stillpoint::table::Table;
+    /// use stillpoint::table::Table;
+    ///
     /// let table: Table<u64, &str> = Table::new();
     /// table.insert(1, "one").expect("there is room");
     /// assert_eq!(table.pin().get(&1), Some(&"one"));
@@ -218,8 +236,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// The hasher.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
     /// use std::hash::BuildHasher;
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
     /// let (first, second) = (Table::<u64, u64>::new_in(&Domain::new()), Table::<u64, u64>::new_in(&Domain::new()));
     /// assert_ne!(first.hasher().hash_one(1), second.hasher().hash_one(1)); // each has a key of its own
     /// ```
@@ -231,7 +250,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// borrowed exclusively.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
     /// let mut table: Table<u64, u64> = Table::new_in(&Domain::new());
     /// table.extend([(1, 1), (2, 2)]);
     /// for (key, value) in &mut table {
@@ -271,10 +291,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// With the panic of a destructor, after everything that was ready has been freed.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<u64, u64> = Table::new_in(&domain);
-    /// # table.insert(1, 1).unwrap();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<u64, u64> = Table::new_in(&domain);
+    /// table.insert(1, 1).unwrap();
     /// table.remove(&1);
     /// while table.pending() > 0 {
     ///     table.poll();
@@ -304,7 +325,8 @@ where
     /// A mutable reference to the value of a key. No thread reads meanwhile: the table is borrowed exclusively.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
     /// let mut table: Table<&str, u64> = Table::new_in(&Domain::new());
     /// table.extend([("a", 1)]);
     /// *table.get_mut("a").unwrap() += 1;
@@ -334,8 +356,9 @@ where
     /// the table was full.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
     /// let table: Table<&str, u64> = Table::new_in(&domain);
     /// assert!(table.insert("a", 1)?.is_none());
     /// assert_eq!(table.insert("a", 2)?.as_deref(), Some(&1));
@@ -386,10 +409,11 @@ where
     /// Removes the entry of a key, and returns it.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
-    /// # let domain = Domain::new();
-    /// # let table: Table<&str, u64> = Table::new_in(&domain);
-    /// # table.insert("a", 1).unwrap();
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<&str, u64> = Table::new_in(&domain);
+    /// table.insert("a", 1).unwrap();
     /// assert_eq!(table.remove("a").as_deref(), Some(&1));
     /// assert!(table.remove("a").is_none());
     /// ```
@@ -401,6 +425,7 @@ where
     }
 
     /// Removes every entry. Not atomic: an entry that is inserted meanwhile may stay.
+    /// See the [example](Table::reserve).
     ///
     /// # Panics
     /// With the first panic of a destructor, after everything has been removed. If `Hash` panics, some entries stay.
@@ -422,6 +447,20 @@ where
     ///
     /// # Panics
     /// With the panic of a destructor, before any room has been made.
+    ///
+    /// ```
+    /// use stillpoint::table::Table;
+    ///
+    /// let routes: Table<u32, &str> = Table::new();
+    /// routes.reserve(10_000)?; // a peer is about to send that many
+    /// let capacity = routes.capacity();
+    /// (&routes).extend((0..10_000).map(|prefix| (prefix, "eth0")));
+    /// assert_eq!((routes.len(), routes.capacity()), (10_000, capacity)); // it has not grown
+    ///
+    /// routes.clear(); // the peer is gone
+    /// assert!(routes.is_empty());
+    /// # Ok::<(), stillpoint::table::OutOfMemory>(())
+    /// ```
     pub fn reserve(&self, additional: usize) -> Result<(), OutOfMemory> {
         if self.inner().reserve(additional) {
             Ok(())
@@ -453,7 +492,8 @@ where
     /// With the panic of a destructor, before anything is moved.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
     /// let table: Table<u64, u64> = Table::with_capacity_in(&Domain::new(), 100_000);
     /// table.insert(1, 1).unwrap();
     /// table.shrink_to_fit();
@@ -477,7 +517,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> IntoIterator for Tab
     /// Takes the table apart. It allocates nothing. Entries that are not taken from the iterator are dropped with it.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
     /// let table: Table<u64, String> = Table::new_in(&Domain::new());
     /// table.insert(1, "one".to_owned()).unwrap();
     /// let pairs: std::collections::HashMap<u64, String> = table.into_iter().collect();
@@ -510,7 +551,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Table<K, V,
     }
 }
 
-/// What a table has done so far, and the memory it takes.
+/// What a table has done so far, and the memory it takes. See [`Table::stats`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableStats {

@@ -48,7 +48,8 @@ impl Deref for OwnReader {
 /// In the [default domain](crate::rcu::default_domain). A later entry replaces an earlier one with the same key.
 ///
 /// ```
-/// # use stillpoint::table::Table;
+/// use stillpoint::table::Table;
+///
 /// let table: Table<_, _> = [("a", 1), ("b", 2)].into_iter().collect();
 /// assert_eq!(table.len(), 2);
 /// ```
@@ -73,7 +74,8 @@ where
     /// If there is no memory.
     ///
     /// ```
-    /// # use stillpoint::{rcu::Domain, table::Table};
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
     /// let table = Table::from_iter_in(&Domain::new(), [("a", 1), ("b", 2)]);
     /// assert_eq!(table.len(), 2);
     /// ```
@@ -212,7 +214,8 @@ mod serde {
     /// Into the [default domain](crate::rcu::default_domain).
     ///
     /// ```
-    /// # use stillpoint::table::Table;
+    /// use stillpoint::table::Table;
+    ///
     /// let table: Table<String, u64> = serde_json::from_str(r#"{"a": 1}"#)?;
     /// assert_eq!(table.pin().get("a"), Some(&1));
     /// # Ok::<(), serde_json::Error>(())

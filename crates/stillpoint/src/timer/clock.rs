@@ -50,6 +50,24 @@ const TRIES: usize = 16;
 /// wheel.add_after(clock.ticks_of(Duration::from_millis(5)), "timeout")?;
 /// # Ok::<(), stillpoint::timer::Full<&str>>(())
 /// ```
+///
+/// Other clocks have other units; both directions are there for each:
+///
+/// ```
+/// use std::time::Duration;
+/// use stillpoint::timer::Clock;
+///
+/// let system = Clock::of_system(); // nanoseconds
+/// assert!(!system.has_counter());
+/// assert_eq!(system.ticks_of(Duration::from_micros(3)), 3_000);
+///
+/// let precise = Clock::calibrated_for(Duration::from_millis(1)); // nanoseconds, too; the thread is busy that long
+/// let timeout = Duration::from_millis(5);
+/// for clock in [system, precise, Clock::of_cycles(), Clock::of_ticks(10)] {
+///     let ticks = clock.ticks_of(timeout); // rounded up
+///     assert!(clock.duration_of(ticks) >= timeout);
+/// }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Clock {
     source: Source,
@@ -144,16 +162,7 @@ impl Clock {
         Self { source, unit: Unit::Cycles { shift } }
     }
 
-    /// A clock for tests, in nanoseconds. It changes only through its [`MockTime`].
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use stillpoint::timer::Clock;
-    ///
-    /// let (clock, time) = Clock::mock(1_000);
-    /// time.advance(Duration::from_secs(3_600));
-    /// assert_eq!(clock.now(), 3_600_000_001_000);
-    /// ```
+    /// A clock for tests, in nanoseconds. It changes only through its [`MockTime`]. See the [example](MockTime).
     pub fn mock(now: u64) -> (Self, MockTime) {
         let time = Arc::new(AtomicU64::new(now));
         let clock = Self { source: Source::Mock(Arc::clone(&time)), unit: Unit::Cycles { shift: 0 } };
@@ -208,6 +217,24 @@ impl Clock {
 }
 
 /// Sets the time of a [mock clock](Clock::mock).
+///
+/// ```
+/// use std::time::Duration;
+/// use stillpoint::timer::{Clock, Limit, Wheel};
+///
+/// let (clock, time) = Clock::mock(1_000);
+/// let mut wheel = Wheel::new(clock.now());
+/// wheel.add_after(clock.ticks_of(Duration::from_secs(3_600)), "session 7")?;
+///
+/// time.advance(Duration::from_secs(3_600)); // no test has to sleep
+/// assert_eq!(clock.now(), 3_600_000_001_000);
+/// assert_eq!(wheel.poll(clock.now(), Limit::NONE, |_, _| {}).expired(), 1);
+///
+/// time.set(0); // as after a correction
+/// let _ = wheel.poll(clock.now(), Limit::NONE, |_, _| {});
+/// assert_eq!(wheel.stats().time_went_back, 1);
+/// # Ok::<(), stillpoint::timer::Full<&str>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct MockTime(Arc<AtomicU64>);
 

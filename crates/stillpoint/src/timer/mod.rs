@@ -1,16 +1,5 @@
 //! Timer wheels for one thread, and timers that other threads can add and cancel.
 //!
-//! - [`Wheel`]: timers of one thread. An addition or a cancellation takes about ten cycles; a poll takes time in
-//!   proportion to what is due.
-//! - [`NodeWheel`]: the same for [nodes](Node) in the user's own structures, without allocations; unsafe.
-//! - [`TimerService`]: a wheel with a mailbox. Other threads add [`SharedTimer`]s to it. A cancellation returns a
-//!   definite answer at once: [`Cancelled`](Outcome::Cancelled), [`Running`](Outcome::Running),
-//!   [`Fired`](Outcome::Fired) or [`Gone`](Outcome::Gone). A thread that [sleeps](TimerService::sleep) is woken for
-//!   earlier deadlines.
-//! - [`Clock`]: nanoseconds, cycles or ticks from the processor's counter. Wheels read no clock: the caller passes the
-//!   time.
-//! - [`Bitset`]: sets of small numbers, searched by words of 64 bits.
-//!
 //! ```
 //! use stillpoint::timer::{Limit, Wheel};
 //!
@@ -24,6 +13,17 @@
 //! assert_eq!(timed_out, ["connection 7"]);
 //! # Ok::<(), stillpoint::timer::Full<&str>>(())
 //! ```
+//!
+//! - [`Wheel`]: timers of one thread. An addition or a cancellation takes about ten cycles; a poll takes time in
+//!   proportion to what is due.
+//! - [`NodeWheel`]: the same for [nodes](Node) in the user's own structures, without allocations; unsafe.
+//! - [`TimerService`]: a wheel with a mailbox. Other threads add [`SharedTimer`]s to it. A cancellation returns a
+//!   definite answer at once: [`Cancelled`](Outcome::Cancelled), [`Running`](Outcome::Running),
+//!   [`Fired`](Outcome::Fired) or [`Gone`](Outcome::Gone). A thread that [sleeps](TimerService::sleep) is woken for
+//!   earlier deadlines.
+//! - [`Clock`]: nanoseconds, cycles or ticks from the processor's counter. Wheels read no clock: the caller passes the
+//!   time.
+//! - [`Bitset`]: sets of small numbers, searched by words of 64 bits.
 //!
 //! # Bad input
 //!

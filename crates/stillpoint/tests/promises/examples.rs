@@ -5,10 +5,6 @@ use std::fs;
 
 use super::complete::{files, folder, PRIVATE};
 
-/// Items that are in no example, and how many there were last: the list may only become shorter.
-const WITHOUT: &str = include_str!("without_examples.txt");
-const WERE: usize = 144;
-
 /// A public item, as the sources declare it.
 struct Item {
     module: String,
@@ -29,23 +25,24 @@ impl Item {
         self.name.starts_with(char::is_uppercase)
     }
 
-    /// Whether these programs use it. They are those of its type or module (`is_near`), or others of the module.
-    fn is_in(&self, code: &str, is_near: bool) -> bool {
+    /// Whether these programs of its module use it. Its name without its type is enough where the name is clear: in the
+    /// programs of its type or module, or if nothing else in the library has this name.
+    fn is_in(&self, code: &str, is_clear: bool) -> bool {
         if self.owner.is_empty() {
             return has_word(code, &self.name);
         }
         let with_type = format!("{}::{}", self.owner, self.name);
         let without = ["::", "."].map(|dots| format!("{dots}{}", self.name));
-        has_word(code, &with_type) || (is_near && without.iter().any(|name| has_word(code, name)))
+        has_word(code, &with_type) || (is_clear && without.iter().any(|name| has_word(code, name)))
     }
 
     /// The items that the first paragraph of its documentation refers to: "As [`Type::name`](...)".
-    fn twins(&self) -> impl Iterator<Item = &str> {
+    fn twins(&self) -> Vec<String> {
         let paragraph = self.text.split("\n\n").next().unwrap_or_default();
-        ["As [`", " as [`", "See [`", " see [`", "ade by [`"].into_iter().flat_map(move |before| {
-            let links = paragraph.split(before).skip(1).filter_map(|rest| rest.split('`').next());
-            links.filter_map(|link| link.rsplit("::").next())
-        })
+        let paragraph = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+        let before = ["As [`", " as [`", "See [`", " see [`", "ade by [`"];
+        let links = before.iter().flat_map(|before| paragraph.split(before).skip(1));
+        links.filter_map(|rest| rest.split('`').next()?.rsplit("::").next()).map(str::to_owned).collect()
     }
 }
 
@@ -79,6 +76,11 @@ fn code(text: &str) -> String {
     code
 }
 
+/// The fence that begins a program which needs a feature.
+fn fence_of_feature(line: &str) -> Option<&str> {
+    line.strip_prefix("#[cfg_attr(all(")?.split_once("doc = \"")?.1.strip_suffix("\")]")
+}
+
 /// The type that an `impl` is for, from its first line.
 fn type_of(header: &str) -> &str {
     let mut depth = 0;
@@ -105,16 +107,25 @@ fn declared(line: &str) -> Option<&str> {
     Some(&rest[..rest.find(|character| !is_of_word(character))?])
 }
 
-/// The public items of the library, and the programs in the documentation of each module and type. If a function is
-/// there twice, for two sets of features, either one will do.
+/// The public items of the library, and of the crates that stand on it, each of which counts as a module; and the programs
+/// in the documentation of each module and type. If a function is there twice, for two sets of features, either one will do.
 fn items() -> (Vec<Item>, BTreeMap<String, String>) {
     let sources = folder("src");
+    let others =
+        ["epoch", "multicast", "structures"].map(|name| (name, folder(&format!("../stillpoint-{name}/src"))));
+    let of_others = others.iter().flat_map(|(_, folder)| files(folder));
     let mut items: BTreeMap<String, Item> = BTreeMap::new();
     let mut programs: BTreeMap<String, String> = BTreeMap::new();
-    for file in files(&sources) {
-        let within = file.strip_prefix(&sources).expect("it is one of them");
-        let module = within.iter().next().expect("it has a name").to_string_lossy().replace(".rs", "");
-        if within.ends_with("busted.rs") {
+    for file in files(&sources).into_iter().chain(of_others) {
+        let other = others.iter().find_map(|(name, folder)| Some((*name, file.strip_prefix(folder).ok()?)));
+        let (module, within) = other.unwrap_or_else(|| {
+            let within = file.strip_prefix(&sources).expect("it is in one of the folders");
+            let module = within.iter().next().expect("it has a name").to_str().expect("it is a name of ours");
+            (module.trim_end_matches(".rs"), within)
+        });
+        let module = module.to_owned();
+        // Hidden from the documentation.
+        if within.ends_with("busted.rs") || within.ends_with("fence/module.rs") {
             continue;
         }
         let (mut owner, mut text, mut preface) = (String::new(), String::new(), String::new());
@@ -126,7 +137,7 @@ fn items() -> (Vec<Item>, BTreeMap<String, String>) {
             } else if line == "}" {
                 owner.clear();
             }
-            if let Some(doc) = trimmed.strip_prefix("///") {
+            if let Some(doc) = trimmed.strip_prefix("///").or_else(|| fence_of_feature(trimmed)) {
                 text += doc;
                 text.push('\n');
             } else if let Some(doc) = line.strip_prefix("//!") {
@@ -155,6 +166,7 @@ fn items() -> (Vec<Item>, BTreeMap<String, String>) {
 fn each_public_item_is_in_an_example_or_as_one_that_is() {
     let (items, programs) = items();
     assert!(items.len() > 500, "the sources are not read as they are written: {}", items.len());
+    let is_unique = |item: &Item| items.iter().filter(|other| other.name == item.name).count() == 1;
     let is_shown = |item: &Item| {
         let own_type =
             format!("{}::{}", item.module, if item.owner.is_empty() { &item.name } else { &item.owner });
@@ -165,16 +177,14 @@ fn each_public_item_is_in_an_example_or_as_one_that_is() {
             || item.text.contains("[example]")
             // A function of the type has an example.
             || (item.is_type() && programs.get(&own_type).is_some_and(|code| !code.is_empty()))
-            || of_module.any(|(of, code)| item.is_in(code, *of == item.module || *of == own_type))
+            || of_module.any(|(of, code)| {
+                let is_clear = *of == item.module || *of == own_type || is_unique(item);
+                item.is_in(code, is_clear)
+            })
     };
     let shown: BTreeSet<&str> = items.iter().filter(|item| is_shown(item)).map(|item| &*item.name).collect();
-    let is_twin = |item: &Item| item.twins().any(|twin| shown.contains(twin));
-    let without = items.iter().filter(|item| !is_shown(item) && !is_twin(item));
-    let without: BTreeSet<String> = without.map(Item::path).collect();
-    let listed: BTreeSet<String> = WITHOUT.lines().map(str::to_owned).collect();
-    let new: Vec<_> = without.difference(&listed).collect();
-    let old: Vec<_> = listed.difference(&without).collect();
-    assert!(new.is_empty(), "{} in no example: {new:#?}", new.len());
-    assert!(old.is_empty(), "in an example now, or removed; take them off the list: {old:#?}");
-    assert_eq!(listed.len(), WERE, "the list may only become shorter, and this number with it");
+    let is_twin = |item: &Item| item.twins().iter().any(|twin| shown.contains(&**twin));
+    let without: Vec<String> =
+        items.iter().filter(|item| !is_shown(item) && !is_twin(item)).map(Item::path).collect();
+    assert!(without.is_empty(), "{} in no example: {without:#?}", without.len());
 }

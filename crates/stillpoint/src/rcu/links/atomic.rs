@@ -11,34 +11,6 @@ use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
 /// A link to an object, with a tag in the bits below the object's alignment. One word.
 ///
-/// It owns nothing: the object is freed by the code that retires it, and dropping a link does not drop the object. It knows no
-/// domain. Methods take the orderings of atomics, and a [`Scope`]: the region in which the result may be followed, or
-/// [`Unprotected`](super::Unprotected).
-///
-/// # The contract
-///
-/// Loading and exchanging links is safe; following a link is not. A structure keeps these rules:
-///
-/// 1. **One domain.** Every thread that follows its links uses a reader of the domain that its objects are retired to.
-/// 2. **Unlinked, then retired, once.** An object is retired after the last link that led to it from a linked object was changed.
-///    The thread that changed that link retires the object. It is never linked again, and nothing else frees it.
-/// 3. **Published and followed.** An object is linked by a release operation. A link that is followed was loaded by an acquire
-///    operation. An exchange that follows what it found is an acquire on failure as well.
-///
-/// Under a [`Guard`](crate::rcu::Guard) or a [`QsbrReader`](crate::rcu::QsbrReader), one more rule is enough. With it, what is
-/// reached from the structure's root within the region may be followed until the region ends, even if it was unlinked meanwhile:
-///
-/// 4. **What an unlinked object links to is not unlinked before that object.** Once an object is unlinked, its links do not
-///    change any more, or they lead to objects that are still linked.
-///
-/// If objects are protected one by one, with [`protect`](Atomic::protect), the link must show that the object that contains it
-/// was still linked:
-///
-/// 5. **Marked before it is unlinked.** Each link of an object gets a tag permanently before the object is unlinked, and does
-///    not change from then on. A walker that meets a mark does not follow this link: it starts again at the root, or unlinks the
-///    object itself. (Or, after it has protected the object, it looks at another link that shows that the object is still linked,
-///    as dequeuers of a queue look at its head again.)
-///
 /// ```
 /// use std::sync::atomic::Ordering;
 /// use stillpoint::rcu::{Atomic, Domain, Owned};
@@ -66,9 +38,38 @@ use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 /// // SAFETY: no other thread uses the structure any more.
 /// let mut next = unsafe { root.into_owned() };
 /// while let Some(node) = next {
+///     // SAFETY: nor this part of it.
 ///     next = unsafe { node.into_box().next.into_owned() };
 /// }
 /// ```
+///
+/// A link owns nothing: the object is freed by the code that retires it, and dropping a link does not drop the object. It knows no
+/// domain. Methods take the orderings of atomics, and a [`Scope`]: the region in which the result may be followed, or
+/// [`Unprotected`](super::Unprotected).
+///
+/// # The contract
+///
+/// Loading and exchanging links is safe; following a link is not. A structure keeps these rules:
+///
+/// 1. **One domain.** Every thread that follows its links uses a reader of the domain that its objects are retired to.
+/// 2. **Unlinked, then retired, once.** An object is retired after the last link that led to it from a linked object was changed.
+///    The thread that changed that link retires the object. It is never linked again, and nothing else frees it.
+/// 3. **Published and followed.** An object is linked by a release operation. A link that is followed was loaded by an acquire
+///    operation. An exchange that follows what it found is an acquire on failure as well.
+///
+/// Under a [`Guard`](crate::rcu::Guard) or a [`QsbrReader`](crate::rcu::QsbrReader), one more rule is enough. With it, what is
+/// reached from the structure's root within the region may be followed until the region ends, even if it was unlinked meanwhile:
+///
+/// 4. **What an unlinked object links to is not unlinked before that object.** Once an object is unlinked, its links do not
+///    change any more, or they lead to objects that are still linked.
+///
+/// If objects are protected one by one, with [`protect`](Atomic::protect), the link must show that the object that contains it
+/// was still linked:
+///
+/// 5. **Marked before it is unlinked.** Each link of an object gets a tag permanently before the object is unlinked, and does
+///    not change from then on. A walker that meets a mark does not follow this link: it starts again at the root, or unlinks the
+///    object itself. (Or, after it has protected the object, it looks at another link that shows that the object is still linked,
+///    as dequeuers of a queue look at its head again.)
 pub struct Atomic<T: Pointee + ?Sized> {
     word: AtomicPtr<()>,
     _object: PhantomData<*mut T>,
@@ -254,7 +255,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     /// by then, and the link would be set to a pointer that was made from the freed object.
     ///
     /// ```
-    /// # use std::sync::atomic::Ordering;
+    /// use std::sync::atomic::Ordering;
     /// use stillpoint::rcu::{Atomic, Unprotected};
     ///
     /// let link = Atomic::<u32>::null();

@@ -47,7 +47,7 @@ impl Scope for Unprotected {}
 /// The scope for links that are not followed, or that are in a structure that no other thread uses.
 ///
 /// ```
-/// # use std::sync::atomic::Ordering;
+/// use std::sync::atomic::Ordering;
 /// use stillpoint::rcu::{Atomic, Unprotected};
 ///
 /// let link = Atomic::<u32>::null();

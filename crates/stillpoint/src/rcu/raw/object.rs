@@ -34,8 +34,9 @@ impl Object {
 /// refused. Polls of reclaimers, [`Domain::synchronize`], and [`Domain::barrier`] free it.
 ///
 /// ```
-/// # use std::ptr::{self, NonNull};
-/// # use stillpoint::rcu::{raw, Domain};
+/// use std::ptr::{self, NonNull};
+/// use stillpoint::rcu::{raw, Domain};
+///
 /// unsafe extern "C-unwind" fn destroy(object: NonNull<()>, _context: *const ()) {
 ///     // SAFETY: it came from `Box::into_raw` below.
 ///     drop(unsafe { Box::from_raw(object.cast::<u64>().as_ptr()) });

@@ -124,8 +124,9 @@ impl<'r> Parts<'r> {
     /// slots if all are in use.
     ///
     /// ```
-    /// # use stillpoint::rcu::{raw::Parts, Domain};
-    /// # let domain = Domain::new();
+    /// use stillpoint::rcu::{raw::Parts, Domain};
+    ///
+    /// let domain = Domain::new();
     /// let reader = domain.reader();
     /// let parts = Parts::of(&reader);
     /// // SAFETY: this is the reader's thread, and the slot is released once.
@@ -148,8 +149,9 @@ impl<'r> Parts<'r> {
     /// Takes a reader with quiescent states offline, as [`QsbrReader::offline`] does, until [`online`](Parts::online). Idempotent.
     ///
     /// ```
-    /// # use stillpoint::rcu::{raw::Parts, Domain};
-    /// # let domain = Domain::new();
+    /// use stillpoint::rcu::{raw::Parts, Domain};
+    ///
+    /// let domain = Domain::new();
     /// let reader = domain.qsbr_reader();
     /// let parts = Parts::of_qsbr(&reader);
     /// assert!(parts.is_mine() && parts.is_online());

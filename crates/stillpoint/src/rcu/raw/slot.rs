@@ -33,12 +33,13 @@ impl Slot {
     /// The slot with this address.
     ///
     /// ```
-    /// # use std::sync::atomic::AtomicPtr;
-    /// # use stillpoint::rcu::{raw, Domain};
-    /// # let domain = Domain::new();
-    /// # let reader = domain.reader();
-    /// # let mut object = 7;
-    /// # let link = AtomicPtr::new(&raw mut object);
+    /// use std::sync::atomic::AtomicPtr;
+    /// use stillpoint::rcu::{raw, Domain};
+    ///
+    /// let domain = Domain::new();
+    /// let reader = domain.reader();
+    /// let mut object = 7;
+    /// let link = AtomicPtr::new(&raw mut object);
     /// let (_, slot) = raw::protect(&reader, &link).unwrap();
     /// let address = slot.into_raw();
     /// // SAFETY: it is the address of this slot, which is released once.
@@ -64,9 +65,10 @@ impl Slot {
     /// [`needs_full_fence`](Slot::needs_full_fence) returns true.
     ///
     /// ```
-    /// # use std::ptr;
-    /// # use std::sync::atomic::{AtomicPtr, Ordering};
-    /// # use stillpoint::rcu::{raw::Slot, Domain};
+    /// use std::ptr;
+    /// use std::sync::atomic::{AtomicPtr, Ordering};
+    /// use stillpoint::rcu::{raw::Slot, Domain};
+    ///
     /// let domain = Domain::new();
     /// let slot = Slot::of_nobody(&domain);
     /// let mut object = 7;
@@ -89,7 +91,8 @@ impl Slot {
     /// Whether slots that belong to no thread need full fences in this domain. It never changes.
     ///
     /// ```
-    /// # use stillpoint::{fence::Mode, rcu::{raw::Slot, Domain}};
+    /// use stillpoint::{fence::Mode, rcu::{raw::Slot, Domain}};
+    ///
     /// let domain = Domain::builder().fence(Mode::Symmetric).build()?;
     /// assert!(Slot::needs_full_fence(&domain));
     /// # Ok::<(), stillpoint::rcu::BuildError>(())
@@ -147,8 +150,9 @@ impl Slot {
 /// the reader's domain, by this address. Lock-free: starts again if `source` has changed meanwhile.
 ///
 /// ```
-/// # use std::sync::atomic::AtomicPtr;
-/// # use stillpoint::rcu::{raw, Domain};
+/// use std::sync::atomic::AtomicPtr;
+/// use stillpoint::rcu::{raw, Domain};
+///
 /// let domain = Domain::new();
 /// let reader = domain.reader();
 /// let mut object = 7;
@@ -170,8 +174,9 @@ pub fn protect<T>(reader: &Reader, source: &AtomicPtr<T>) -> Option<(NonNull<T>,
 /// [`RcuCell::protect_owned`](crate::rcu::RcuCell::protect_owned).
 ///
 /// ```
-/// # use std::sync::atomic::AtomicPtr;
-/// # use stillpoint::rcu::{raw, Domain};
+/// use std::sync::atomic::AtomicPtr;
+/// use stillpoint::rcu::{raw, Domain};
+///
 /// let domain = Domain::new();
 /// let mut object = 7;
 /// let link = AtomicPtr::new(&raw mut object);

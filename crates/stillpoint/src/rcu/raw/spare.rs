@@ -76,8 +76,9 @@ impl Spare {
     /// Registers the calling thread as a reader that reports quiescent states, as [`Domain::qsbr_reader`] does.
     ///
     /// ```
-    /// # use stillpoint::rcu::{raw::Spare, Domain};
-    /// # let domain = Domain::new();
+    /// use stillpoint::rcu::{raw::Spare, Domain};
+    ///
+    /// let domain = Domain::new();
     /// let mut reader = Spare::new(&domain).into_qsbr_reader();
     /// reader.quiescent();
     /// ```

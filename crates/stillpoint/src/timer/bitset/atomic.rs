@@ -17,6 +17,11 @@ use super::{words, Bitset};
 /// assert!(!claimed.set(70, Ordering::AcqRel)); // it was clear: this thread has it
 /// assert!(claimed.test(70, Ordering::Acquire));
 /// assert_eq!(claimed.next_set(0, Ordering::Relaxed), Some(70));
+/// assert!(claimed.clear(70, Ordering::Release)); // it was set: given back
+///
+/// assert!(!claimed.flip(5, Ordering::AcqRel)); // it was clear
+/// assert!(claimed.snapshot(Ordering::Relaxed).iter().eq([5]));
+/// assert_eq!(claimed.size(), 128);
 /// ```
 pub struct AtomicBitset {
     words: Box<[AtomicU64]>,

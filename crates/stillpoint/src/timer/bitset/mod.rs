@@ -28,6 +28,29 @@ pub use atomic::AtomicBitset;
 /// assert_eq!(ports.first_clear(), Some(0));
 /// assert_eq!(ports.count(), 11);
 /// ```
+///
+/// Ranges, and the searches in a ring:
+///
+/// ```
+/// use stillpoint::timer::Bitset;
+///
+/// let mut used = Bitset::new(100);
+/// used.set_range(..10); // reserved ports
+/// let port = used.next_clear(0).expect("some are free");
+/// used.assign(port, true);
+/// assert!(used.test(10) && used.first_set() == Some(0));
+///
+/// used.set_range(50..);
+/// used.clear(3); // comes back
+/// assert_eq!((used.next_clear(50), used.next_clear_around(50)), (None, Some(3)));
+/// assert_eq!(used.count_range(..10), 9);
+///
+/// used.flip(3);
+/// used.flip_range(..); // now those that are free
+/// assert_eq!(used.first_set(), Some(11));
+/// used.clear_range(11..50);
+/// assert!(used.is_empty() && used.size() == 100);
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Bitset {
     /// Bits of the last word that are beyond the size are clear.

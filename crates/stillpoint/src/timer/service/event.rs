@@ -2,6 +2,27 @@ use super::shared::SharedTimer;
 use crate::timer::wheel::{Key, Lent};
 
 /// The argument of a service's callback: a timer, and the cause.
+///
+/// ```
+/// use stillpoint::timer::{Cause, Limit, TimerService};
+///
+/// let mut service = TimerService::new(0);
+/// let keepalive = service.add(10, "keepalive")?;
+/// let idle = service.remote().timer();
+/// service.arm(&idle, 20, "idle").expect("it is at rest");
+///
+/// let mut log = Vec::new();
+/// let _ = service.run(30, Limit::NONE, |_, mut event| {
+///     assert_eq!((event.cause(), event.is_periodic(), event.missed()), (Cause::Expired, false, 0));
+///     match event.key() {
+///         Some(key) => assert_eq!(key, keepalive), // of this thread
+///         None => assert!(event.timer().expect("it is shared").is_same(&idle)),
+///     }
+///     log.push((event.deadline(), *event.value()));
+/// });
+/// assert_eq!(log, [(10, "keepalive"), (20, "idle")]);
+/// # Ok::<(), stillpoint::timer::Full<&str>>(())
+/// ```
 #[derive(Debug)]
 pub struct Event<'a, T> {
     pub(super) cause: Cause,

@@ -9,6 +9,23 @@ use super::shared::SharedTimer;
 use crate::timer::wheel::{Schedule, RELATIVE};
 
 /// A handle of a service for other threads: makes timers and mailboxes. It can be cloned and shared.
+///
+/// ```
+/// use stillpoint::timer::{Limit, TimerService};
+///
+/// let mut service = TimerService::new(0);
+/// let remote = service.remote();
+/// std::thread::scope(|scope| {
+///     for session in 0..2 {
+///         let remote = remote.clone();
+///         scope.spawn(move || {
+///             let mut mailbox = remote.mailbox(64); // one for each thread, kept
+///             mailbox.add(&remote.timer(), 10, session).expect("there is room");
+///         });
+///     }
+/// });
+/// assert_eq!(service.run(10, Limit::NONE, |_, _| {}).expired(), 2);
+/// ```
 pub struct Remote<T> {
     pub(super) home: Arc<Home<T>>,
 }
@@ -48,6 +65,23 @@ impl<T> fmt::Debug for Remote<T> {
 /// Adds timers of one thread to the service of another: a bounded ring. Neither thread waits.
 ///
 /// Dropping the mailbox does not affect timers that were added.
+///
+/// ```
+/// use std::num::NonZeroU64;
+/// use stillpoint::timer::{Limit, Schedule, TimerService};
+///
+/// let mut service = TimerService::new(0);
+/// let mut mailbox = service.remote().mailbox(50);
+/// assert_eq!(mailbox.capacity(), 64);
+///
+/// let probe = service.remote().timer();
+/// let period = NonZeroU64::new(10).expect("not zero");
+/// mailbox.add_with(&probe, Schedule::at(10).every(period), "probe")?;
+/// assert_eq!(service.run(10, Limit::NONE, |_, _| {}).expired(), 1);
+/// assert_eq!(service.run(20, Limit::NONE, |_, _| {}).expired(), 1);
+/// assert!(probe.cancel().is_cancelled());
+/// # Ok::<(), stillpoint::timer::ArmError<&str>>(())
+/// ```
 pub struct Mailbox<T> {
     source: Source<T>,
     home: Arc<Home<T>>,

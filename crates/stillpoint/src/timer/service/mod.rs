@@ -69,6 +69,26 @@ const DELAYED: u64 = 1 << 63;
 /// assert_eq!(fired, ["of this thread", "of another"]);
 /// # Ok::<(), stillpoint::timer::Full<&str>>(())
 /// ```
+///
+/// In two steps, with a limit, and with its end:
+///
+/// ```
+/// use stillpoint::timer::{Limit, Schedule, TimerService};
+///
+/// let mut service = TimerService::with_max_len(0, 1_000);
+/// service.add_after(30, "keepalive")?;
+/// let idle = service.remote().timer();
+/// service.arm_with(&idle, Schedule::at(20).coarse(), "idle").expect("it is at rest");
+///
+/// let taken = service.process(64, |_, revoked| drop(revoked)); // at most 64 messages
+/// assert!(taken.is_done());
+/// assert_eq!(service.manage(25, Limit::expiries(64), |_, _| {}).expired(), 1);
+///
+/// let mut open = Vec::new();
+/// service.close(|value| open.push(value));
+/// assert_eq!(open, ["keepalive"]);
+/// # Ok::<(), stillpoint::timer::Full<&str>>(())
+/// ```
 pub struct TimerService<T> {
     wheel: Wheel<Entry<T>>,
     home: Arc<Home<T>>,
@@ -126,13 +146,6 @@ impl<T> TimerService<T> {
     ///
     /// # Panics
     /// If [`remote`](Self::remote) was called before, so that other threads can already reach this service.
-    ///
-    /// ```
-    /// use stillpoint::timer::TimerService;
-    ///
-    /// let service = TimerService::<u32>::new(0).sleeping();
-    /// # drop(service);
-    /// ```
     pub fn sleeping(mut self) -> Self {
         let Some(home) = Arc::get_mut(&mut self.home) else {
             panic!("call `sleeping` before `remote`: senders must know that the service sleeps")

@@ -22,6 +22,7 @@ use super::record::Record;
 /// let timer = service.remote().timer();
 ///
 /// let other = timer.clone();
+/// assert!(other.is_same(&timer));
 /// std::thread::spawn(move || {
 ///     mailbox.add(&timer, 100, "timeout").expect("there is room");
 /// }).join().unwrap();
@@ -33,6 +34,17 @@ use super::record::Record;
 pub struct SharedTimer<T>(pub(super) Arc<Record<T>>);
 
 /// The answer to a cancellation.
+///
+/// ```
+/// use stillpoint::timer::{Outcome, TimerService};
+///
+/// let mut service = TimerService::new(0);
+/// let timer = service.remote().timer();
+/// service.arm(&timer, 10, "session 7").expect("it is at rest");
+/// assert_eq!(timer.cancel().into_value(), Some("session 7"));
+/// assert!(!timer.cancel().is_cancelled()); // one call gets the value
+/// assert_eq!(timer.cancel(), Outcome::Gone);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "only this answer says whether the timer has fired"]
 pub enum Outcome<T> {

@@ -4,6 +4,23 @@ use super::lent::Lent;
 use super::Key;
 
 /// A timer that has fired, as [`Wheel::poll`](super::Wheel::poll) passes it to the callback.
+///
+/// ```
+/// use std::num::NonZeroU64;
+/// use stillpoint::timer::{Limit, Schedule, Wheel};
+///
+/// let mut wheel = Wheel::new(0);
+/// let period = NonZeroU64::new(10).expect("not zero");
+/// let probe = wheel.add_with(Schedule::at(10).every(period), 0)?;
+/// let _ = wheel.poll(35, Limit::NONE, |_, mut expired| {
+///     assert_eq!((expired.key(), expired.deadline()), (probe, 10));
+///     assert_eq!(expired.missed(), 2); // at 20 and 30
+///     assert!(expired.is_periodic());
+///     *expired.value() += 1 + expired.missed();
+/// });
+/// assert_eq!(wheel.get(probe), Some(&3)); // it stays with its timer
+/// # Ok::<(), stillpoint::timer::Full<u64>>(())
+/// ```
 #[derive(Debug)]
 pub struct Expired<'a, T> {
     pub(crate) key: Key,
@@ -74,7 +91,7 @@ pub struct Popped<T> {
 /// for number in 0..10 {
 ///     wheel.add(5, number)?;
 /// }
-/// let progress = wheel.poll(5, Limit::expiries(4), |_, _| {});
+/// let progress = wheel.poll(5, Limit::expiries(4).moves(64), |_, _| {}); // a short one
 /// assert_eq!((progress.expired(), progress.is_done()), (4, false));
 /// assert_eq!(wheel.poll(5, Limit::NONE, |_, _| {}).expired(), 6);
 /// # Ok::<(), stillpoint::timer::Full<i32>>(())
@@ -107,6 +124,21 @@ impl Limit {
 }
 
 /// The result of a poll: whether it has finished, and the number of timers that have fired.
+///
+/// ```
+/// use stillpoint::timer::{Limit, Progress, Wheel};
+///
+/// let mut wheel = Wheel::new(0);
+/// wheel.add(5, "flow 1")?;
+/// wheel.add(5, "flow 2")?;
+/// let (mut fired, mut progress) = (0, Progress::More(0));
+/// while !progress.is_done() {
+///     progress = wheel.poll(5, Limit::expiries(1), |_, _| {});
+///     fired += progress.expired(); // between two polls, the thread looks at its queues
+/// }
+/// assert_eq!(fired, 2);
+/// # Ok::<(), stillpoint::timer::Full<&str>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a poll that has not finished must be called again"]
 pub enum Progress {

@@ -39,6 +39,40 @@ use slab::Slab;
 /// before, and then in the first poll that finishes. The wheel reads no clock. Time is a number of *ticks* of the
 /// caller's choice (usually nanoseconds) that never goes back; all 64 bits can be used.
 ///
+/// ```
+/// use stillpoint::timer::{Limit, Wheel};
+///
+/// let mut wheel = Wheel::new(1_000);
+/// let key = wheel.add(1_500, "timeout")?;
+/// wheel.add_after(2_000, "later")?;
+///
+/// assert_eq!(wheel.cancel(key), Some("timeout")); // it has not fired, and never will
+///
+/// let mut fired = Vec::new();
+/// let _ = wheel.poll(3_000, Limit::NONE, |_, expired| fired.extend(expired.into_value()));
+/// assert_eq!(fired, ["later"]);
+/// # Ok::<(), stillpoint::timer::Full<&str>>(())
+/// ```
+///
+/// Values are within reach until their timers fire:
+///
+/// ```
+/// use stillpoint::timer::Wheel;
+///
+/// let mut wheel = Wheel::new(0);
+/// let session = wheel.add(60_000, vec!["login"])?;
+/// wheel.add(90_000, vec!["login", "order"])?;
+/// if let Some(requests) = wheel.get_mut(session) {
+///     requests.push("logout");
+/// }
+/// assert_eq!(wheel.get(session).map(Vec::len), Some(2));
+/// assert_eq!((wheel.now(), wheel.stats().timers), (0, 2));
+///
+/// let open: Vec<_> = wheel.drain().collect(); // at the end of the program, say
+/// assert!(wheel.is_empty() && open.len() == 2);
+/// # Ok::<(), stillpoint::timer::Full<Vec<&str>>>(())
+/// ```
+///
 /// | operation | complexity |
 /// |---|---|
 /// | [`add`](Self::add), [`cancel`](Self::cancel), [`reset`](Self::reset) | constant; an addition that finds no free place doubles the number of places |
@@ -68,26 +102,11 @@ use slab::Slab;
 ///
 /// The structure is that of G. Varghese and T. Lauck, "Hashed and hierarchical timing wheels", SOSP 1987, scheme 7,
 /// with a bitset for each level, and with 64 slots in each level, which cover two slots of the level above.
-///
-/// ```
-/// use stillpoint::timer::{Limit, Wheel};
-///
-/// let mut wheel = Wheel::new(1_000);
-/// let key = wheel.add(1_500, "timeout")?;
-/// wheel.add_after(2_000, "later")?;
-///
-/// assert_eq!(wheel.cancel(key), Some("timeout")); // it has not fired, and never will
-///
-/// let mut fired = Vec::new();
-/// let _ = wheel.poll(3_000, Limit::NONE, |_, expired| fired.extend(expired.into_value()));
-/// assert_eq!(fired, ["later"]);
-/// # Ok::<(), stillpoint::timer::Full<&str>>(())
-/// ```
 pub struct Wheel<T> {
     core: Core<Slab<T>>,
 }
 
-/// The counts of a wheel.
+/// The counts of a wheel. See [`Wheel::stats`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct WheelStats {
