@@ -241,7 +241,7 @@ pub struct CacheStats {
     pub cached: usize,
 }
 
-/// The result of [`AnyPool::audit`]: where the buckets and the objects of the pool are.
+/// Where the buckets and the objects of a pool are: see [`AnyPool::audit`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Census {
