@@ -1,4 +1,4 @@
-//! Timer wheels over timers that lie in the program's structs.
+//! Timer wheels whose timers lie in structs of the program.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -32,7 +32,7 @@ impl Kind for Wheel {
     const NAME: &'static str = "a wheel";
 }
 
-/// What a wheel is asked, by one thread at a time. No call of it calls back.
+/// Runs a call on a wheel. No such call calls back.
 unsafe fn within<A>(
     wheel: *const still_wheel,
     action: impl FnOnce(&mut NodeWheel) -> A,
@@ -62,7 +62,7 @@ pub extern "C" fn still_wheel_new(now: u64) -> *mut still_wheel {
 #[no_mangle]
 pub unsafe extern "C" fn still_wheel_free(wheel: *mut still_wheel) -> c_int {
     briefly(|| {
-        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         drop(unsafe { find::<Wheel>(wheel)?.free() });
         Ok(0)
     })

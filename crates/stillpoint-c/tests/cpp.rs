@@ -1,5 +1,5 @@
-//! The C++ headers, used by programs of their own: `tests/cpp`. What the standard says of them is listed here; each sentence names
-//! the tests of those programs that look at it.
+//! The C++ headers, used by the programs in `tests/cpp`. The requirements of the standard are listed here, each with a tag; a program
+//! names the tag in a comment beside the test.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 mod programs;
 use programs::*;
 
-/// The sentences of [saferecl.rcu] and [saferecl.hp], in our words. A program names the tag in a comment beside the test.
+/// The requirements of [saferecl.rcu] and [saferecl.hp], in our words.
 const SENTENCES: &[(&str, &str)] = &[
     ("rcu.synopsis", "the header has these names, with these parameters, defaults and exceptions"),
     ("rcu.protectable", "T has exactly one base rcu_obj_base<T, D>, public and not virtual, and no other rcu_obj_base"),
@@ -77,7 +77,7 @@ fn compilers() -> impl Iterator<Item = Compiler> {
     COMPILERS.into_iter().filter(|compiler| compiler.language == "c++" && compiler.is_there())
 }
 
-/// With every compiler that is there, in the oldest and in the newest standard, and once without exceptions.
+/// Runs a program with every installed compiler, in the oldest and the newest standard, and once without exceptions.
 fn runs(name: &str) {
     let source = of_tests(name).with_extension("cc");
     for compiler in compilers() {
@@ -148,7 +148,7 @@ fn worker() {
     }
 }
 
-/// Linked with either library: what is done before the program's own code must be in both.
+/// Linked with either library: the constructor must be in both.
 #[test]
 fn forks_ends_and_hostile_programs() {
     for compiler in compilers() {
@@ -220,7 +220,7 @@ fn the_headers_compile_by_themselves() {
     }
 }
 
-/// What the standard has the compiler refuse is refused, with words that tell why.
+/// The compiler refuses what the standard requires it to refuse, with a message that tells why.
 #[test]
 fn what_is_mandated_is_checked() {
     let words = [
@@ -251,7 +251,7 @@ fn what_is_mandated_is_checked() {
     }
 }
 
-/// AddressSanitizer and UndefinedBehaviorSanitizer see what a program does with its objects.
+/// AddressSanitizer and UndefinedBehaviorSanitizer check what the programs do with their objects.
 #[test]
 fn sanitizers_find_nothing() {
     let compiler = COMPILERS[1];
@@ -299,7 +299,7 @@ fn runs_with_shared_library(compiler: Compiler, name: &str) {
     assert!(output.status.success(), "{}: {}", output.status, said(&output));
 }
 
-/// The thread-local state of the shared library is that of its programs.
+/// Programs and the shared library use the same thread-local variable.
 #[test]
 fn programs_link_the_shared_library() {
     for compiler in compilers() {
@@ -309,12 +309,12 @@ fn programs_link_the_shared_library() {
     }
 }
 
-/// Headers that were broken on purpose: a line, what stands there instead, and the program that finds out.
+/// Broken headers: a header, a line of it, its replacement, and the program that must fail.
 const BROKEN: &[(&str, &str, &str, &str)] = &[
-    // Without the reload. The time in which that goes wrong is made longer.
+    // Without the reload. The yield makes the critical time longer.
     (
         "stillpoint/hazard_pointer.hpp",
-        "        reset_protection(old);\n        // Acquire: pairs with the release that has linked the object.\n        ptr = src.load(std::memory_order_acquire);\n",
+        "        reset_protection(old);\n        // Acquire: pairs with the release that linked the object.\n        ptr = src.load(std::memory_order_acquire);\n",
         "        sched_yield();\n        reset_protection(old);\n        static_cast<void>(src);\n",
         "stress",
     ),
@@ -331,7 +331,7 @@ const BROKEN: &[(&str, &str, &str, &str)] = &[
     ("stillpoint/reclamation.h", "        D moved(std::move(deleter));\n        moved(object);\n", "        deleter(object);\n", "rcu"),
 ];
 
-/// What makes a time longer breaks nothing.
+/// The yield by itself breaks nothing.
 const SLOW: (&str, &str, &str, &str) = (
     "stillpoint/hazard_pointer.hpp",
     "        reset_protection(old);\n",
@@ -339,7 +339,7 @@ const SLOW: (&str, &str, &str, &str) = (
     "stress",
 );
 
-/// Each header that is broken is found out, under AddressSanitizer, in one of some runs: a test that cannot fail proves nothing.
+/// Under AddressSanitizer, each broken header makes its program fail in one of some runs: a test that cannot fail proves nothing.
 #[test]
 fn broken_headers_are_found_out() {
     let compiler = COMPILERS[1];
