@@ -225,7 +225,7 @@ impl Reclamation {
     fn barrier(&self) {
         let _whole = Uncancelled::new();
         if self.queue.is_served_here() {
-            report("a deleter does not wait for deleters, not even for itself: the call returned at once");
+            report("a deleter does not wait for deleters, since it would wait for itself: the call returned at once");
             return;
         }
         // If nothing is scheduled, open regions do not matter.

@@ -358,7 +358,7 @@ pub unsafe extern "C" fn still_put_block(handle: *mut still_local, block: *const
             let Refusal { errno, reason } = refused(error);
             Refusal::new(
                 errno,
-                format!("nothing of the block was put back: object {}: {reason}", error.index()),
+                format!("nothing of the block was put back, because of object {}: {reason}", error.index()),
             )
         })
     })

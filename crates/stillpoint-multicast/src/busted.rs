@@ -1,4 +1,4 @@
-//! Deliberately broken variants of the multicast, as [`crate::busted`] has them of the reclamation: controls for the
+//! Deliberately broken variants of the multicast, as in [`crate::busted`] for the reclamation: controls for the
 //! models. In builds with `--cfg stillpoint_busted`, one is chosen by the environment variable
 //! `STILLPOINT_BUSTED_MULTICAST`.
 

@@ -255,7 +255,7 @@ static void crowds(void)
     }
     UNTIL(rte_get_timer_cycles() > last);
     CHECK(rte_timer_manage() == 0 && fired == MANY);
-    /* Random resets, while some timers are due. */
+    /* Resets in a mixed order, while some timers are due. */
     fired = 0;
     for (int round = 0; round < 3; round++)
         for (int at = 0; at < MANY; at++)

@@ -22,7 +22,7 @@ static void before_fork(void *priv)
 {
     CHECK(priv == hooked);
     hooked[0]++;
-    /* The hooks may call this. */
+    /* A hook may push callbacks. */
     push();
 }
 

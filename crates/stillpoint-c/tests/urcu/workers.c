@@ -7,7 +7,7 @@
 
 static int is_refused, refused;
 
-/* Refuses to start threads, like a system that has reached its limit. */
+/* Refuses to start threads while is_refused is set, like a system that has reached its limit. */
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*function)(void *), void *argument)
 #ifdef __cplusplus
     noexcept

@@ -162,7 +162,7 @@ fn every_message_is_announced_by_a_signal() {
         thread::scope(|scope| {
             for _ in 0..5 {
                 scope.spawn(|| {
-                    let _member = signals::join().expect("nobody handles the signal");
+                    let _member = signals::join().expect("the signal is free");
                     joined.wait();
                     while !over.load(Ordering::Relaxed) {
                         // Interrupted, and started again.
