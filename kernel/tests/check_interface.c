@@ -20,7 +20,7 @@ void check_interface(void)
 {
 	struct still_mb_info info;
 	struct still_mb_request request = { .version = STILL_MB_VERSION + 1, .strategy = 77 };
-	/* What a later version might send: a longer structure under the same number. */
+	/* A later version might send a longer structure under the same number. */
 	struct { __u32 version; char rest[124]; } later = { .version = 9 };
 	unsigned long later_barrier = _IOC(_IOC_READ | _IOC_WRITE, STILL_MB_IOC_MAGIC, 1, sizeof(later));
 	unsigned long later_info = _IOC(_IOC_READ, STILL_MB_IOC_MAGIC, 0, sizeof(later));
@@ -70,7 +70,7 @@ static int refused(struct still_mb_request request, int expected, const char *wh
 	return 1;
 }
 
-/* What a process without rights, that has been given the descriptor, can do. */
+/* What a process without rights can do with the inherited descriptor. */
 static int without_rights(void)
 {
 	const struct way tree = { "tree", STILL_MB_TREE, 0, 0, 0 };
@@ -129,7 +129,7 @@ void check_errors(void)
 	if (ioctl(device, _IO(STILL_MB_IOC_MAGIC, 7), &request) == 0 || errno != ENOTTY)
 		failed("bad requests are refused", "an unknown number: %s", strerror(errno)), wrong++;
 	if (ioctl(device, TIOCGWINSZ, &request) == 0 || errno != ENOTTY)
-		failed("bad requests are refused", "somebody else's request: %s", strerror(errno)), wrong++;
+		failed("bad requests are refused", "a request of another device: %s", strerror(errno)), wrong++;
 	munmap(pages, 4096);
 	if (!wrong)
 		passed("bad requests are refused", "16 kinds");
