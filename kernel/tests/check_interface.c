@@ -55,9 +55,9 @@ void check_interface(void)
 	if (!alone())
 		return;
 	if (stat(STILL_MB_DEVICE, &file) != 0 || (file.st_mode & 0777) != 0600 || file.st_uid != 0)
-		failed("the device is for root alone unless told otherwise", "mode %o", file.st_mode & 0777);
+		failed("the device is only for root unless a rule says otherwise", "mode %o", file.st_mode & 0777);
 	else
-		passed("the device is for root alone unless told otherwise", "mode 600");
+		passed("the device is only for root unless a rule says otherwise", "mode 600");
 }
 
 static int refused(struct still_mb_request request, int expected, const char *what)
@@ -139,7 +139,7 @@ void check_errors(void)
 		_exit(without_rights());
 	waitpid(child, &status, 0);
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-		failed("without rights one interrupts one's own process alone", "status %x", status);
+		failed("without rights a process interrupts only itself", "status %x", status);
 	else
-		passed("without rights one interrupts one's own process alone", "EACCES, EPERM, and a barrier");
+		passed("without rights a process interrupts only itself", "EACCES, EPERM, and a barrier");
 }

@@ -204,18 +204,18 @@ static long check_control(double seconds, long entries)
 	char reason[256];
 
 	if (control.violations == 0) {
-		snprintf(reason, sizeof(reason), "a fence on one side alone went unnoticed in %ld entries: on this machine, "
+		snprintf(reason, sizeof(reason), "a fence on one side only went unnoticed in %ld entries: on this machine, "
 			 "now, the litmus shows nothing", control.entries);
 		skipped("litmus control", reason);
 		return LONG_MAX;
 	}
 	needed = EXPECTED * control.entries / control.violations;
 	if (needed > entries) {
-		snprintf(reason, sizeof(reason), "%ld violations in %ld entries with a fence on one side alone: it would "
+		snprintf(reason, sizeof(reason), "%ld violations in %ld entries with a fence on one side only: it would "
 			 "take %ld entries, and there are %ld", control.violations, control.entries, needed, entries);
 		skipped("litmus control", reason);
 	} else
-		passed("litmus control", "%ld violations in %ld entries with a fence on one side alone",
+		passed("litmus control", "%ld violations in %ld entries with a fence on one side only",
 		       control.violations, control.entries);
 	return needed;
 }

@@ -56,7 +56,7 @@ pub unsafe extern "C" fn still_submit(
     call(|| {
         // SAFETY: the caller hands in a handle.
         let background = unsafe { find::<Background>(background)?.value() };
-        // SAFETY: the caller says that it may be retired.
+        // SAFETY: the caller promises that the object may be retired.
         let object = unsafe { object(address, bytes, destroy, context) }?;
         if !background.worker.is_here() {
             return Err(Refusal::new(
@@ -66,11 +66,11 @@ pub unsafe extern "C" fn still_submit(
         }
         if raw::is_within_destructor() {
             // A wait for room could be a wait for this destructor.
-            // SAFETY: as above.
+            // SAFETY: the caller promises that the object may be retired.
             unsafe { raw::leave(&background.domain, object) };
             return Ok(0);
         }
-        // SAFETY: as above.
+        // SAFETY: the caller promises that the object may be retired.
         unsafe { background.handle.retire_raw(object) }?;
         Ok(0)
     })
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn still_background_free(background: *mut still_background
         let limit = time(timeout)?;
         // SAFETY: the caller hands in a handle, and no other call uses it.
         let found = unsafe { find::<Background>(background) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         let Background { handle, worker, domain } = unsafe { found.value() };
         if raw::is_within_destructor() {
             let reason = "called from a destructor or a stall hook, it could wait for itself: call it from another thread";

@@ -114,7 +114,7 @@ impl<T> Answer for *mut T {
 }
 
 pub(crate) fn set_errno(errno: c_int) {
-    // SAFETY: the address is the calling thread's own.
+    // SAFETY: the address belongs to the calling thread.
     unsafe { *libc::__errno_location() = errno };
 }
 

@@ -267,7 +267,7 @@ pub unsafe extern "C" fn still_rcu_begin_(this: *mut still_rcu_thread_, layout: 
     let reader = Box::new(rcu().domain.reader());
     let parts = raw::Parts::of(&reader);
     let flags = if parts.needs_full_fence() { STILL_RCU_FULL_FENCE_ } else { 0 };
-    // Relaxed, all: the thread's own.
+    // Relaxed, all: only this thread uses them.
     thread.token.store(parts.token().as_ptr(), Ordering::Relaxed);
     thread.flags.store(flags, Ordering::Relaxed);
     thread.nested.store(0, Ordering::Relaxed);
@@ -302,7 +302,7 @@ static END: ThreadEnd = {
 
 #[no_mangle]
 pub unsafe extern "C" fn still_rcu_answer_(this: *mut still_rcu_thread_) {
-    // Relaxed: the thread's own.
+    // Relaxed: only this thread uses it.
     // SAFETY: the caller passes its own thread's variable, which has a reader.
     let reader = unsafe { &*(*this).reader.load(Ordering::Relaxed).cast_const().cast::<Reader>() };
     // SAFETY: this is the reader's thread.

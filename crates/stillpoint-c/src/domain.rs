@@ -183,7 +183,7 @@ pub(crate) struct Hook {
 
 // SAFETY: the header says that any thread may call the function, several at a time, with this context.
 unsafe impl Send for Hook {}
-// SAFETY: as above.
+// SAFETY: the header says that any thread may call the function, several at a time, with this context.
 unsafe impl Sync for Hook {}
 
 impl Hook {

@@ -305,7 +305,7 @@ pub(crate) unsafe fn sized<T: Versioned>(place: *const T) -> Result<T, Refusal> 
     // SAFETY: the caller's promise.
     let size = unsafe { size_of_place(place) }?;
     let own = size_of::<T>();
-    // SAFETY: as above.
+    // SAFETY: the caller's promise.
     let bytes = unsafe { std::slice::from_raw_parts(place.cast::<u8>(), size) };
     if bytes.iter().skip(own).any(|byte| *byte != 0) {
         let reason = format!("{} has options that this version of the library does not know", T::NAME);

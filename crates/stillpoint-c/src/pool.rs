@@ -170,13 +170,13 @@ pub unsafe extern "C" fn still_pool_free(pool: *mut still_pool) -> isize {
     call(|| {
         // SAFETY: the caller hands in a handle, and no other call uses it.
         let found = unsafe { find::<Pool>(pool) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         let shared = &unsafe { found.value() }.0;
         if Arc::strong_count(shared) > 1 {
             return Err(Refusal::new(libc::EBUSY, "threads still have locals of the pool: free them first"));
         }
         let out = shared.stats().in_use;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         drop(unsafe { found.free() });
         Ok(out as isize)
     })
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn still_local_free(local: *mut still_local) -> c_int {
     call(|| {
         // SAFETY: the caller hands in a handle, and no other call uses it.
         let found = unsafe { find::<Local>(local) }?;
-        // SAFETY: as above; no preconditions.
+        // SAFETY: the caller hands in a handle, and no other call uses it; `pthread_self` has no preconditions.
         if unsafe { found.value().thread != libc::pthread_self() } {
             return Err(Refusal::new(
                 libc::EPERM,
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn still_local_free(local: *mut still_local) -> c_int {
             ));
         }
         disown(local.cast());
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         drop(unsafe { found.free() });
         Ok(0)
     })

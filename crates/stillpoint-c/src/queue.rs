@@ -112,7 +112,7 @@ pub unsafe extern "C" fn still_queue_free(handle: *mut still_queue) -> c_int {
     call(|| {
         // SAFETY: the caller hands in a handle, and no other call uses it.
         let found = unsafe { find::<Queue>(handle) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         let value = unsafe { found.value() };
         value.not_from_within(libc::EBUSY)?;
         // Callbacks on its thread may use the handle until the thread ends.
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn still_queue_free(handle: *mut still_queue) -> c_int {
             value.queue.wake();
             worker.wait(None);
         }
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         drop(unsafe { found.free() });
         if let Some(worker) = worker {
             worker.join();
@@ -289,7 +289,7 @@ pub unsafe extern "C" fn still_queue_reset_after_fork(handle: *mut still_queue) 
     call(|| {
         // SAFETY: the caller hands in a handle, is the only thread of a child, and its parent had paused the queue.
         let queue = unsafe { queue(handle) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, is the only thread of a child, and its parent had paused the queue.
         unsafe { queue.queue.reset_after_fork() };
         queue.pauses().clear();
         Ok(0)

@@ -126,11 +126,11 @@ pub unsafe extern "C" fn still_reader_free(reader: *mut still_reader) -> c_int {
     call(|| {
         // SAFETY: the caller hands in a handle, and no other call uses it.
         let found = unsafe { find::<Guards>(reader) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         is_mine(raw::Parts::of(&unsafe { found.value() }.reader))?;
         drop(found.enter()?);
         disown(reader.cast());
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         drop(unsafe { found.free() });
         Ok(0)
     })
@@ -141,11 +141,11 @@ pub unsafe extern "C" fn still_qsbr_free(qsbr: *mut still_qsbr) -> c_int {
     call(|| {
         // SAFETY: the caller hands in a handle, and no other call uses it.
         let found = unsafe { find::<Qsbr>(qsbr) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         is_mine(unsafe { found.value() }.parts())?;
         drop(found.enter()?);
         disown(qsbr.cast());
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         drop(unsafe { found.free() });
         Ok(0)
     })
@@ -218,9 +218,9 @@ pub(crate) unsafe fn region<'r>(
 ) -> Result<(Region<'r>, Option<Within<'static>>), Refusal> {
     // SAFETY: the caller's promise.
     let (own, region, head) = if unsafe { mark_of(reader) } == STILL_MARK_QSBR_ {
-        // SAFETY: as above.
+        // SAFETY: the caller's promise.
         let found = unsafe { find::<Qsbr>(reader.cast()) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller's promise.
         let qsbr = unsafe { found.value() };
         is_mine(qsbr.parts())?;
         if !qsbr.parts().is_online() {
@@ -229,9 +229,9 @@ pub(crate) unsafe fn region<'r>(
         // SAFETY: shared access, as in `Qsbr::parts`.
         (qsbr.domain.id(), Region::Qsbr(unsafe { &*qsbr.reader.get() }), found.head())
     } else {
-        // SAFETY: as above.
+        // SAFETY: the caller's promise.
         let found = unsafe { find::<Guards>(reader.cast()) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller's promise.
         let guards = unsafe { found.value() };
         is_mine(raw::Parts::of(&guards.reader))?;
         (guards.domain, Region::Guard(Pinned::new(&guards.reader, found.head())), found.head())
@@ -261,7 +261,7 @@ pub unsafe extern "C" fn still_answer_(head: *mut still_head_) {
     let _ignored = tsan::ignore();
     // SAFETY: inline code has the head of a reader, on its thread.
     let Some(parts) = (unsafe { parts_of(head) }) else { return };
-    // SAFETY: as above.
+    // SAFETY: inline code has the head of a reader, on its thread.
     unsafe { parts.answer() };
 }
 
@@ -278,7 +278,7 @@ pub unsafe extern "C" fn still_slot_(reader: *mut still_reader) -> *mut c_void {
     let _ignored = tsan::ignore();
     // SAFETY: inline code has a reader, on its thread.
     match unsafe { find::<Guards>(reader) } {
-        // SAFETY: as above.
+        // SAFETY: inline code has a reader, on its thread.
         Ok(found) => unsafe { raw::Parts::of(&found.value().reader).slot().into_raw().as_ptr().cast() },
         Err(_) => ptr::null_mut(),
     }
@@ -296,7 +296,7 @@ pub unsafe extern "C" fn still_slot_release_(slot: *mut c_void) {
 unsafe fn on_own_thread<A>(qsbr: *const still_qsbr, action: impl FnOnce(&Qsbr) -> A) -> Result<A, Refusal> {
     // SAFETY: the caller hands in a handle.
     let found = unsafe { find::<Qsbr>(qsbr) }?;
-    // SAFETY: as above.
+    // SAFETY: the caller hands in a handle.
     let qsbr = unsafe { found.value() };
     is_mine(qsbr.parts())?;
     let _within = found.enter()?;
@@ -330,7 +330,7 @@ pub unsafe extern "C" fn still_qsbr_synchronize(qsbr: *mut still_qsbr, timeout: 
         unsafe { parts.offline() };
         let answer = synchronize(&qsbr.domain, timeout);
         if was_online {
-            // SAFETY: as above.
+            // SAFETY: this is the reader's thread. The caller holds nothing that it has loaded, as the header requires.
             unsafe { parts.online() };
         }
         answer

@@ -141,7 +141,7 @@ pub unsafe extern "C" fn still_reclaimer_free(reclaimer: *mut still_reclaimer) -
         // SAFETY: the caller hands in a handle, and no other call uses it.
         let found = unsafe { find::<Polled>(reclaimer) }?;
         drop(found.enter()?);
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         drop(unsafe { found.free() });
         Ok(0)
     })
@@ -170,11 +170,11 @@ pub unsafe extern "C" fn still_retire(
     call(|| {
         // SAFETY: the caller hands in a handle.
         let found = unsafe { find::<Polled>(reclaimer) }?;
-        // SAFETY: the caller says that it may be retired.
+        // SAFETY: the caller promises that the object may be retired.
         let object = unsafe { object(address, bytes, destroy, context) }?;
         let Ok(_within) = found.enter() else {
             // Called from a destructor that this reclaimer runs.
-            // SAFETY: as above.
+            // SAFETY: the caller promises that the object may be retired.
             unsafe { raw::leave(&found.value().domain, object) };
             return Ok(0);
         };
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn still_leave(
     context: *mut c_void,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and says that the object may be retired.
+        // SAFETY: the caller hands in a handle, and promises that the object may be retired.
         unsafe { raw::leave(domain_of(domain)?, object(address, bytes, destroy, context)?) };
         Ok(0)
     })

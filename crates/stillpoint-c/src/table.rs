@@ -187,14 +187,14 @@ pub unsafe extern "C" fn still_table_get(
         // SAFETY: the caller hands in a key of the table's size, and a place, or null.
         return caught(|| match unsafe { table.table.get_online(online, key.cast()) } {
             Some(found) => {
-                // SAFETY: as above.
+                // SAFETY: the caller hands in a key of the table's size, and a place, or null.
                 unsafe { tell(value, found) };
                 1
             }
             None => 0,
         });
     }
-    // SAFETY: as above.
+    // SAFETY: the caller hands in handles, a key of the table's size, and a place, or null.
     unsafe { get_slowly(handle, reader, key, value) }
 }
 
@@ -211,7 +211,7 @@ unsafe fn get_slowly(
         // SAFETY: the caller hands in handles.
         let table = unsafe { table(handle) }?;
         let _whole = table.hash_is_users.then(Uncancelled::new);
-        // SAFETY: as above.
+        // SAFETY: the caller hands in handles.
         let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
         // SAFETY: the caller hands in a key of the table's size.
         let Some(found) = (unsafe { table.table.get(&region, address(key)?) }) else { return Ok(0) };
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn still_table_get_many(
         // SAFETY: the caller hands in handles.
         let table = unsafe { table(handle) }?;
         let _whole = table.hash_is_users.then(Uncancelled::new);
-        // SAFETY: as above.
+        // SAFETY: the caller hands in handles.
         let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
         if count > MOST {
             return Err(Refusal::invalid(format!("{count} keys were passed; {MOST} is the limit")));
@@ -290,7 +290,7 @@ pub unsafe extern "C" fn still_table_add(
     call(|| {
         // SAFETY: the caller hands in handles.
         let table = unsafe { table(handle) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in handles.
         let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
         // SAFETY: the caller hands in a key of the table's size.
         match unsafe { table.table.add(&region, address(key)?, Word(value).released()) } {
@@ -332,7 +332,7 @@ pub unsafe extern "C" fn still_table_remove_if(
     call(|| {
         // SAFETY: the caller hands in handles.
         let table = unsafe { table(handle) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in handles.
         let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
         // SAFETY: the caller hands in a key of the table's size.
         let is_removed = unsafe { table.table.remove_if(&region, address(key)?, Word(expected.cast_mut())) };
@@ -360,7 +360,7 @@ pub unsafe extern "C" fn still_table_each(
         let function = function.ok_or_else(|| Refusal::invalid("NULL was passed for a function"))?;
         // SAFETY: the caller hands in handles.
         let table = unsafe { table(handle) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in handles.
         let (region, _within) = unsafe { region(reader, table.domain, true) }?;
         Ok(table.table.each(&region, &mut |key, value| {
             value.acquire();

@@ -42,7 +42,7 @@ pub(crate) fn adopt<K: Kind>(handle: *mut K::C) -> Result<*mut K::C, Refusal> {
     unsafe fn free<K: Kind>(handle: *mut c_void) {
         // SAFETY: it is a handle. Its thread ends, or has not seen it yet.
         if let Ok(found) = unsafe { find::<K>(handle.cast()) } {
-            // SAFETY: as above.
+            // SAFETY: it is a handle. Its thread ends, or has not seen it yet.
             drop(unsafe { found.free() });
         }
     }

@@ -77,11 +77,11 @@ pub unsafe extern "C" fn still_timer_add(
     briefly(|| {
         let node = node(timer)?;
         let add = |wheel: &mut NodeWheel| {
-            // SAFETY: the caller says that it is in this wheel or in none.
+            // SAFETY: the caller promises that the timer is in this wheel or in none.
             if unsafe { wheel.contains(node) } {
                 return Err(Refusal::new(libc::EEXIST, "the timer is in a wheel already"));
             }
-            // SAFETY: the caller says that it stays where it is, and is the wheel's.
+            // SAFETY: the caller promises that the timer does not move, and gives it to the wheel.
             unsafe { wheel.add(node, Schedule::at(deadline)) };
             Ok(0)
         };
@@ -108,10 +108,10 @@ pub unsafe extern "C" fn still_timer_reset(
     briefly(|| {
         let node = node(timer)?;
         let reset = |wheel: &mut NodeWheel| {
-            // SAFETY: the caller says that it is in this wheel or in none.
+            // SAFETY: the caller promises that the timer is in this wheel or in none.
             let was_there = unsafe { wheel.reset(node, deadline) };
             if !was_there {
-                // SAFETY: the caller says that it stays where it is, and is the wheel's.
+                // SAFETY: the caller promises that the timer does not move, and gives it to the wheel.
                 unsafe { wheel.add(node, Schedule::at(deadline)) };
             }
             c_int::from(was_there)

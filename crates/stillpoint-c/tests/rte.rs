@@ -104,7 +104,7 @@ fn timers_run_on_lcores_of_dpdk() {
     runs_in_dpdk("lcores");
 }
 
-/// The programs of the guide: with DPDK's header and library, with ours, with the additions of ours, and with protected loads.
+/// The programs of the guide: with DPDK's header and library, with ours, with our additions, and with protected loads.
 #[test]
 fn the_guide_ports_a_program() {
     let (drop_in, folder) = (drop_in(), root().join("examples/from-dpdk"));

@@ -197,7 +197,7 @@ mod tests {
         assert!(unknown().is_hopeless(&[], LONGEST_LOOK));
     }
 
-    /// The error number and the text are of the same cause, whatever else there is.
+    /// The error number and the text name the same cause, also if there are several.
     #[test]
     fn the_error_number_and_the_text_agree() {
         let all =
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// A look finds out what is so now: who does not exist, who blocks the signal, and whether it may be sent.
+    /// A look finds the present state: which threads do not exist, which block the signal, and whether it may be sent.
     #[test]
     fn a_look_says_what_it_sees() {
         let before = signal::handle(libc::SIGVTALRM, answer).expect("the signal is free");

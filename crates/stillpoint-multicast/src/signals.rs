@@ -103,12 +103,12 @@ impl Transport for Signals {
 pub(super) extern "C" fn answer(_signal: libc::c_int) {
     // SAFETY: the address belongs to the calling thread, and is valid.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
+    // SAFETY: the address belongs to the calling thread, and is valid.
     let before = unsafe { *errno };
     if let Some(service) = started() {
         service.core.serve_thread(stillpoint_sys::linux::thread_id());
     }
-    // SAFETY: as above.
+    // SAFETY: the address belongs to the calling thread, and is valid.
     unsafe { *errno = before };
 }
 

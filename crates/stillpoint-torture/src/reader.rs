@@ -37,7 +37,7 @@ pub(crate) fn visit(actor: &mut Actor<'_>, world: &World, other: Option<&World>)
     drop(guard);
 }
 
-/// `may_wait`: no other section of the thread is going on.
+/// `may_wait`: the thread has no other open section.
 fn visit_as_reader(actor: &mut Actor<'_>, world: &World, may_wait: bool) {
     let reader = actor.register(|| world.domain.reader());
     actor.tally.count(Count::Registered);
@@ -212,7 +212,7 @@ fn protect_under_guard(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     }
 }
 
-/// Sections between quiescent states. `may_wait`: no other section of the thread is going on.
+/// Sections between quiescent states. `may_wait`: the thread has no other open section.
 fn visit_quiescent(actor: &mut Actor<'_>, world: &World, may_wait: bool) {
     let mut reader = actor.register(|| world.domain.qsbr_reader());
     actor.tally.count(Count::Registered);

@@ -56,7 +56,7 @@ const KEPT: &str =
 
 const NARROW: &str = "its window of some nanoseconds is not met often enough";
 
-const LINKS: &str = "torture has no data structures of its own";
+const LINKS: &str = "torture has no data structures made of links";
 const NO_QUEUES: &str = "torture has no queues of callbacks; tests of the library have";
 
 /// The variants that only the models in `loom` catch, and why.

@@ -90,7 +90,7 @@ fn install(options: &Options) -> Result<(), String> {
     copy_folder(&source.join("include"), &include)?;
     copy(&built, &lib.join("libstillpoint.a"))?;
 
-    // Before 1.0, each minor version has an interface of its own.
+    // Before 1.0, each minor version has another interface.
     let soname = match VERSION.split_once('.') {
         Some(("0", rest)) => format!("libstillpoint.so.0.{}", rest.split('.').next().unwrap_or_default()),
         _ => format!("libstillpoint.so.{}", VERSION.split('.').next().unwrap_or_default()),
@@ -266,7 +266,7 @@ fn cmake_version() -> String {
     format!(
         "\
 set(PACKAGE_VERSION \"{VERSION}\")
-# Before 1.0, each minor version has an interface of its own.
+# Before 1.0, each minor version has another interface.
 if(PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
     set(PACKAGE_VERSION_COMPATIBLE FALSE)
 elseif(PACKAGE_FIND_VERSION_MAJOR EQUAL {major} AND PACKAGE_FIND_VERSION_MINOR EQUAL {minor})

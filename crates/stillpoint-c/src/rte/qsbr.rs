@@ -81,7 +81,7 @@ pub(super) struct Variable(NonNull<Head>);
 
 // SAFETY: every field is atomic, and the memory is valid while the program uses the variable.
 unsafe impl Send for Variable {}
-// SAFETY: as above.
+// SAFETY: every field is atomic, and the memory is valid while the program uses the variable.
 unsafe impl Sync for Variable {}
 
 impl Variable {
@@ -450,7 +450,7 @@ pub unsafe extern "C" fn still_rte_rcu_stall(
 fn name_of(tid: u32) -> Option<[std::ffi::c_char; 16]> {
     // SAFETY: signal 0 only checks whether the thread exists.
     let answer = unsafe { libc::syscall(libc::SYS_tkill, tid, 0) };
-    // SAFETY: the thread's own.
+    // SAFETY: a thread-local variable of the calling thread.
     if tid == 0 || answer != 0 && unsafe { *libc::__errno_location() } == libc::ESRCH {
         return None;
     }

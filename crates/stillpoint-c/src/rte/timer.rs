@@ -596,7 +596,7 @@ pub unsafe extern "C" fn still_rte_timer_manage_(id: u32, lcore: c_uint, now: u6
             let (function, argument) =
                 unsafe { ((*timer.0.as_ptr()).function, (*timer.0.as_ptr()).argument) };
             if let Some(function) = function {
-                // SAFETY: the program's function, with what it was to be called with. No lock is held.
+                // SAFETY: the program's function, with its argument. No lock is held.
                 unsafe { function(timer.c(), argument) };
             }
         };
@@ -613,7 +613,7 @@ pub unsafe extern "C" fn still_rte_timer_manage_(id: u32, lcore: c_uint, now: u6
             }
         }
     }
-    // SAFETY: as above.
+    // SAFETY: the caller does not free it meanwhile.
     call(|| manage(unsafe { data(id) }?).map(|()| 0))
 }
 
@@ -690,7 +690,7 @@ pub unsafe extern "C" fn still_rte_timer_stop_all(
                     // SAFETY: CONFIG was set.
                     unsafe { timer.set(STOPPED) };
                     if let Some(function) = function {
-                        // SAFETY: the program's function, with what it was to be called with. No lock is held.
+                        // SAFETY: the program's function, with its argument. No lock is held.
                         unsafe { function(timer.c(), argument) };
                     }
                 }

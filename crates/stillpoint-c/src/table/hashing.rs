@@ -13,7 +13,7 @@ pub(super) struct Users {
 
 // SAFETY: the header says that any thread may call the function with this context.
 unsafe impl Send for Users {}
-// SAFETY: as above.
+// SAFETY: the header says that any thread may call the function with this context.
 unsafe impl Sync for Users {}
 
 impl BuildHasher for Users {

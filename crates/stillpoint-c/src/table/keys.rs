@@ -110,12 +110,12 @@ impl<const N: usize> Key for Short<N> {
             done += 32;
         }
         while let Some(burst) = values.get_mut(done..done + 8) {
-            // SAFETY: as above.
+            // SAFETY: the caller's promise.
             hits |= unsafe { Self::burst::<8, S, R>(view, keys.add(done * N), burst) } << done;
             done += 8;
         }
         for (index, value) in values[done..].iter_mut().enumerate() {
-            // SAFETY: as above.
+            // SAFETY: the caller's promise.
             hits |= unsafe {
                 Self::burst::<1, S, R>(view, keys.add((done + index) * N), std::slice::from_mut(value))
             } << (done + index);

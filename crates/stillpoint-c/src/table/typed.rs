@@ -16,7 +16,7 @@ pub(super) struct Word(pub(super) *mut c_void);
 
 // SAFETY: the library treats it as a number, and never follows it.
 unsafe impl Send for Word {}
-// SAFETY: as above.
+// SAFETY: the library treats it as a number, and never follows it.
 unsafe impl Sync for Word {}
 
 impl Word {

@@ -41,7 +41,7 @@ impl Ring {
     }
 
     /// # Safety
-    /// One of the uses is the caller's.
+    /// One of the uses belongs to the caller.
     unsafe fn release(ring: *const Self) {
         // SAFETY: the caller's promise.
         // Release: pairs with the acquire in `defer`: this use of the slot comes before the next one. Acquire: pairs with this release of
@@ -71,7 +71,7 @@ unsafe extern "C-unwind" fn run(node: NonNull<Callback>) {
 impl Flavour {
     /// The calling thread's ring. Makes it if there is none.
     fn ring(&'static self) -> *mut Ring {
-        // SAFETY: the thread's own.
+        // SAFETY: a thread-local variable of the calling thread.
         let place = unsafe { &mut (*self.mine()).ring };
         if place.is_null() {
             *place = Ring::make().cast();
@@ -124,7 +124,7 @@ impl Flavour {
 
 /// Detaches the ring from the calling thread. The calls that wait in it still run.
 pub(super) fn leave(flavour: &'static Flavour) {
-    // SAFETY: the thread's own.
+    // SAFETY: a thread-local variable of the calling thread.
     let place = unsafe { &mut (*flavour.mine()).ring };
     let ring = std::mem::replace(place, ptr::null_mut()).cast::<Ring>();
     if !ring.is_null() {

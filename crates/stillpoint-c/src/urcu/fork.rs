@@ -163,7 +163,7 @@ pub extern "C" fn still_urcu_forget_reset_(flavour: u32) {
 pub extern "C" fn still_urcu_reset_after_fork_(flavour: u32) {
     call(|| {
         if let Some(group) = of(flavour).peek().filter(|_| note_reset(flavour)) {
-            // SAFETY: the caller says that this is the only thread of a child.
+            // SAFETY: the caller promises that this is the only thread of a child.
             unsafe { group.domain.reset_after_fork() };
         }
         Ok(())

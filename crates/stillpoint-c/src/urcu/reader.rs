@@ -102,7 +102,7 @@ impl Flavour {
 
     /// The parts of the calling thread's reader, if it is registered.
     fn parts<'r>(&self) -> Option<raw::Parts<'r>> {
-        // SAFETY: the thread's own; a seat lives until `unregister`, on this thread.
+        // SAFETY: a thread-local variable of the calling thread; a seat lives until `unregister`, on this thread.
         unsafe { (*self.mine()).seat.cast::<Seat>().as_ref() }?.parts()
     }
 
@@ -140,7 +140,7 @@ impl Flavour {
         }
         let _quiet = Quiet::new();
         let mine = self.mine();
-        // SAFETY: the thread's own.
+        // SAFETY: a thread-local variable of the calling thread.
         if !unsafe { (*mine).seat }.is_null() {
             // A signal handler was faster.
             return;
@@ -161,7 +161,7 @@ impl Flavour {
             _ => Seat::Guards(group.domain.reader()),
         };
         let Some(parts) = place.parts() else { return };
-        // SAFETY: the thread's own; handlers of signals do not run.
+        // SAFETY: a thread-local variable of the calling thread; signal handlers do not run.
         unsafe {
             (*mine).record = parts.record().as_ptr();
             let fence = if parts.needs_full_fence() { STILL_URCU_FULL_FENCE_ } else { 0 };
@@ -179,7 +179,7 @@ impl Flavour {
         releases();
         let _quiet = Quiet::new();
         let mine = self.mine();
-        // SAFETY: the thread's own; handlers of signals do not run.
+        // SAFETY: a thread-local variable of the calling thread; signal handlers do not run.
         let seat = unsafe {
             let seat = (*mine).seat.cast::<Seat>();
             (*mine).record = (&raw const NOBODY).cast_mut().cast();
@@ -202,7 +202,7 @@ impl Flavour {
                 }
             }
         }
-        // SAFETY: as above.
+        // SAFETY: from a box, and no other thread has it.
         drop(unsafe { Box::from_raw(seat) });
     }
 
@@ -283,12 +283,12 @@ pub(super) fn frame(begins: bool) {
             Some(parts) if parts.is_online() => STAYS,
             Some(_) => GOES_OFFLINE,
         };
-        // SAFETY: the thread's own.
+        // SAFETY: a thread-local variable of the calling thread.
         unsafe { (*mine).frame = after };
         flavour.register(false);
         return;
     }
-    // SAFETY: the thread's own.
+    // SAFETY: a thread-local variable of the calling thread.
     match (unsafe { (*mine).frame }, parts) {
         (ENDS, _) => flavour.unregister(),
         (GOES_OFFLINE, Some(parts)) => flavour.go(parts, false),

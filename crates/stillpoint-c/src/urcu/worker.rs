@@ -235,7 +235,7 @@ impl Worker {
         self.flavour.register(false);
         // Except deferred calls: a barrier of call_rcu does not wait for this queue, so they must not push to it by call_rcu.
         if !self.flavour.deferring().is_some_and(|deferring| ptr::eq(deferring, self)) {
-            // SAFETY: the thread's own.
+            // SAFETY: a thread-local variable of the calling thread.
             unsafe { (*self.flavour.mine()).worker = ptr::from_ref(self).cast_mut().cast() };
         }
         // In qsbr, the thread is online only while callbacks run.
@@ -376,7 +376,7 @@ impl Flavour {
     }
 
     fn own_worker(&self) -> Option<&'static Worker> {
-        // SAFETY: the thread's own; workers are never freed.
+        // SAFETY: a thread-local variable of the calling thread; workers are never freed.
         unsafe { (*self.mine()).worker.cast::<Worker>().as_ref() }
     }
 
@@ -513,7 +513,7 @@ impl Flavour {
         if let Some(places) = self.shared.of_cpus.get() {
             places.iter().for_each(|place| place.store(ptr::null_mut(), Ordering::Relaxed));
         }
-        // SAFETY: the thread's own.
+        // SAFETY: a thread-local variable of the calling thread.
         unsafe { (*self.mine()).worker = ptr::null_mut() };
         for worker in lock.live.clone().into_iter().chain(self.deferring()) {
             // SAFETY: the lock is held, and the caller's promise. The thread belongs to the parent.

@@ -9,7 +9,7 @@
 /* The rounds of each test, in each mode of fences. */
 enum { MILLISECONDS = 150, ENDED = -1, OBJECTS = 64 };
 
-/* In lines of their own. */
+/* In separate cache lines. */
 static struct {
     struct object *link;
 } __attribute__((__aligned__(256))) place;

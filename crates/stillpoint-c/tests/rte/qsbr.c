@@ -441,7 +441,7 @@ static void stress(void)
 /* A reader goes online and follows a link while a writer clears the link and looks for readers: at least one sees the other. */
 enum { MEETINGS = 20000 };
 
-/* In lines of their own. */
+/* In separate cache lines. */
 static struct {
     int value;
 } __attribute__((__aligned__(256))) linked, round_of_reader, round_of_writer;

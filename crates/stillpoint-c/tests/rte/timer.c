@@ -533,7 +533,7 @@ enum { LCORES = 4, TIMERS = 60, STEPS = 30000 };
 
 static struct {
     struct rte_timer timer;
-    pthread_mutex_t lock; /* of whoever arms and stops it, the timer's function included */
+    pthread_mutex_t lock; /* held by threads that arm or stop the timer, and by its function */
     int is_armed;
 } storm[TIMERS];
 

@@ -103,7 +103,7 @@ impl<T: Transport> Core<T> {
     pub(super) fn process(&self, received: NonNull<Node>) {
         // SAFETY: sent to the caller, and not acknowledged before the end of this function.
         let (node, operation) = unsafe { (received.as_ref(), received.as_ref().operation()) };
-        // SAFETY: as above.
+        // SAFETY: sent to the caller, and not acknowledged before the end of this function.
         let (order, message) = unsafe { (operation.order(), node.message()) };
         if busted::is(Variant::AckEarly) {
             // SAFETY: a broken variant.

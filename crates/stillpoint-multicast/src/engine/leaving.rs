@@ -247,7 +247,7 @@ mod tests {
         let (core, words) = (Core::new(Polled), [const { AtomicU32::new(0) }; 2]);
         // SAFETY: the words are alive until they are unbound.
         assert!(words.iter().all(|word| unsafe { bind(&core, word, 1) }));
-        // SAFETY: as above.
+        // SAFETY: the words are alive until they are unbound.
         assert!(!unsafe { bind(&core, &words[1], 1) }, "it is bound already");
         unbind(&core, &words[0]);
         unbind(&core, &words[0]);

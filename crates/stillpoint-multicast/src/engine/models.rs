@@ -29,7 +29,7 @@ const UNORDERED: &str = "Causality violation";
 const MISCOUNTED: &str = "the function was not run as often as it should be";
 
 /// A model's message for a message in a mailbox whose owner was not notified.
-const UNTOLD: &str = "nobody has been told of a message";
+const UNTOLD: &str = "a message was not announced";
 
 /// The group of a model, and the places of its receivers, by their numbers in a multicast.
 struct World {
@@ -41,7 +41,7 @@ struct World {
 
 // SAFETY: places live as long as the group; the models check that accesses to `written` are ordered.
 unsafe impl Send for World {}
-// SAFETY: as above.
+// SAFETY: places live as long as the group; the models check that accesses to `written` are ordered.
 unsafe impl Sync for World {}
 
 impl World {

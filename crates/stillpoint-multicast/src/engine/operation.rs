@@ -297,7 +297,7 @@ impl Operation {
     pub(super) fn take_panic(&self) -> Option<Box<dyn Any + Send>> {
         // Acquire: pairs with the release in `keep_panic`.
         let panic = self.panic.swap(ptr::null_mut(), Ordering::Acquire);
-        // SAFETY: it came from `into_raw`, and was taken out by this exchange alone.
+        // SAFETY: it came from `into_raw`, and only this exchange took it out.
         (!panic.is_null()).then(|| *unsafe { Box::from_raw(panic) })
     }
 }
@@ -321,7 +321,7 @@ impl Operation {
         let count = loop {
             let (mut count, mut receivers) = (0, receivers.clone());
             for (node, slot) in nodes.iter().zip(&mut receivers) {
-                // SAFETY: as above.
+                // SAFETY: no thread has a message of the operation, so no other thread uses the nodes.
                 node.receiver.with_mut(|receiver| unsafe { *receiver = slot });
                 // Relaxed: comes with the first message.
                 node.range.store(UNSENT, Ordering::Relaxed);
@@ -473,9 +473,9 @@ impl Operation {
 // SAFETY: only the initiator writes the order, before it sends, and only threads with a message read it; everything else consists
 // of atomics. What the order points to may be used on any thread: see `prepare`.
 unsafe impl Send for Operation {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: only the initiator writes the order, before it sends, and only threads with a message read it.
 unsafe impl Sync for Operation {}
 // SAFETY: a node consists of atomics and of a pointer to its operation.
 unsafe impl Send for Node {}
-// SAFETY: as above.
+// SAFETY: a node consists of atomics and of a pointer to its operation.
 unsafe impl Sync for Node {}

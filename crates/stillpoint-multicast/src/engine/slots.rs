@@ -58,7 +58,7 @@ pub(super) struct Slots {
 
 // SAFETY: `Slots` owns its chunks, and hands out shared references to places that consist of atomics.
 unsafe impl Send for Slots {}
-// SAFETY: as above.
+// SAFETY: `Slots` owns its chunks, and hands out shared references to places that consist of atomics.
 unsafe impl Sync for Slots {}
 
 impl Slot {

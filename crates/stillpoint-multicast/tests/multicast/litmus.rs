@@ -218,7 +218,7 @@ fn control(entries: u32) {
     let control = pass(true, u32::MAX, patience, |_| fence(Ordering::SeqCst));
     let Passed { entries: came, violations } = control;
     note(&format!(
-        "litmus control: {violations} violations in {came} entries, with a fence on one side alone"
+        "litmus control: {violations} violations in {came} entries, with a fence on one side only"
     ));
     if violations == 0 {
         assert!(entries < MANY, "a control that sees nothing: {came} entries");

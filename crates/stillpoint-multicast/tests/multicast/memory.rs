@@ -72,7 +72,7 @@ fn batches(group: &Group, count: usize) {
 fn threads_that_come_and_go_leave_nothing_behind() {
     in_child("memory::threads_that_come_and_go_leave_nothing_behind", || {
         let group = Group::new();
-        // Until there are as many places and operations as are ever needed at the same time.
+        // Makes all places and operations that are ever needed at the same time.
         batches(&group, 100);
         let before = allocated();
         batches(&group, THREADS / AT_ONCE);

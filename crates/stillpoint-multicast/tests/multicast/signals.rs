@@ -75,18 +75,18 @@ fn a_handler_leaves_the_error_number_alone() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let _member = signals::join().expect("the signal is free");
-                // SAFETY: the address is the thread's own.
+                // SAFETY: the address belongs to the calling thread.
                 unsafe { *libc::__errno_location() = 12345 };
                 joined.wait();
                 while !End(&flag).has_come() {
                     std::hint::spin_loop();
                 }
-                // SAFETY: as above.
+                // SAFETY: the address belongs to the calling thread.
                 seen.store(unsafe { *libc::__errno_location() }, Ordering::Relaxed);
             });
             joined.wait();
             for _ in 0..100 {
-                // SAFETY: a system call that fails, and an error number, are the handler's to have.
+                // SAFETY: a system call that fails is async-signal-safe, and the handler restores the error number.
                 let report = unsafe { signals::multicast().unwrap().run(|| _ = libc::close(-1)) };
                 assert_eq!(report.receivers, 1);
             }
@@ -218,7 +218,7 @@ fn initiators_that_block_the_signal_do_not_wait_for_each_other() {
                     block(libc::SIGURG, libc::SIG_BLOCK);
                     there.wait();
                     for _ in 0..100 {
-                        // SAFETY: nothing may be done anywhere.
+                        // SAFETY: the function does nothing.
                         let report = unsafe { signals::multicast().unwrap().run(|| {}) };
                         assert!(report.ran_here);
                     }
@@ -346,7 +346,7 @@ fn a_signal_that_the_program_handles_is_not_taken_away() {
                 signals::multicast().unwrap().fence().expect("no thread blocks the signal").receivers,
                 3
             );
-            // From elsewhere: nothing is in the mailbox.
+            // A signal from elsewhere: the mailbox is empty.
             // SAFETY: no pointers are passed.
             assert_eq!(unsafe { libc::kill(libc::getpid(), libc::SIGUSR2) }, 0);
             assert_eq!(
@@ -373,14 +373,14 @@ fn a_handler_that_is_replaced_is_noticed() {
             there.wait();
             handle(libc::SIGURG, other);
             let late = signals::multicast().unwrap().strategy(Strategy::Tree).fence();
-            let text = late.expect_err("nobody answers").to_string();
+            let text = late.expect_err("no thread answers").to_string();
             flag.store(true, Ordering::Relaxed);
             assert!(text.contains("another handler"), "{text}");
         });
     });
 }
 
-/// The thread ends in the middle, without a word.
+/// The thread ends in the middle, without leaving.
 #[test]
 fn a_thread_that_ends_with_a_forgotten_registration_is_not_waited_for() {
     in_child("signals::a_thread_that_ends_with_a_forgotten_registration_is_not_waited_for", || {

@@ -88,7 +88,7 @@ pub extern "C" fn still_urcu_worker_(flavour: u32) -> *mut call_rcu_data {
 #[no_mangle]
 pub extern "C" fn still_urcu_set_worker_of_thread_(flavour: u32, worker: *mut call_rcu_data) {
     briefly(|| {
-        // SAFETY: the thread's own.
+        // SAFETY: a thread-local variable of the calling thread.
         unsafe { (*of(flavour).mine()).worker = worker.cast::<c_void>() };
         Ok(())
     });
@@ -97,7 +97,7 @@ pub extern "C" fn still_urcu_set_worker_of_thread_(flavour: u32, worker: *mut ca
 /// As in liburcu: returns the negative error number, and sets `errno`.
 fn answer(answer: Result<(), Refusal>) -> Result<c_int, Refusal> {
     if let Err(refusal) = &answer {
-        // SAFETY: the address is the calling thread's own.
+        // SAFETY: the address belongs to the calling thread.
         unsafe { *libc::__errno_location() = refusal.errno };
     }
     answer.map(|()| 0)

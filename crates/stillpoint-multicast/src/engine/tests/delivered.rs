@@ -41,7 +41,7 @@ fn multicast<T: Transport>(
     // SAFETY: the operation owns the function, which does not panic.
     let outcome = unsafe { core.run_with(options, call, Some(Instant::now()), look) };
     assert!(outcome.missing.is_none() && outcome.panic.is_none());
-    assert_eq!(Arc::strong_count(&runs), 1, "the function is dropped when everybody is done");
+    assert_eq!(Arc::strong_count(&runs), 1, "the function is dropped when all are done");
     (outcome, runs.load(Ordering::Relaxed))
 }
 
@@ -183,7 +183,7 @@ fn a_member_is_told_of_once_it_has_mail_only() {
     // A second message to a member that has not polled is not announced: the member takes both.
     let options = Options { strategy: Strategy::Flat, ..options };
     for _ in 0..2 {
-        // SAFETY: as above.
+        // SAFETY: the function needs nothing.
         unsafe { core.run(options, Call::owned(|| {}), Some(Instant::now())) };
     }
     assert_eq!(count(), 14);
@@ -333,5 +333,5 @@ fn who_leaves_is_no_member_and_nobody_else_serves_it() {
     assert_eq!((core.members(), core.drain(member)), (1, 0), "the calling thread is another one");
     assert!(!member.mailbox.is_empty());
     leave(core, member);
-    assert_eq!((*counts.lock().unwrap()).as_slice(), [0], "it has left, but for this");
+    assert_eq!((*counts.lock().unwrap()).as_slice(), [0], "it is not counted any more");
 }

@@ -41,7 +41,7 @@ fn one_operation_at_most_is_left_behind_by_who_resumes() {
         assert!(core.resume(None, |_| None).is_none());
         assert_eq!(runs.load(Ordering::Relaxed), 1);
         let call = Call::owned(|| {});
-        // SAFETY: as above.
+        // SAFETY: the operation owns the function, which does not panic.
         unsafe { core.run(Options::default(), call, Some(Instant::now())) };
         assert_eq!((Arc::strong_count(&runs), core.operations()), (1, 1));
     });
@@ -82,7 +82,7 @@ fn a_panic_in_time_is_not_lost_for_one_who_is_late() {
                 None
             };
             let options = Options { strategy: Strategy::Flat, ..Options::default() };
-            // SAFETY: as above.
+            // SAFETY: the operation owns the function; its panics are caught.
             let outcome = unsafe { core.run_with(options, call, Some(Instant::now()), look) };
             assert!(outcome.missing.is_some());
             assert_eq!(outcome.panic.expect("it was caught").downcast_ref(), Some(&"in time"));
@@ -139,7 +139,7 @@ fn who_was_never_told_is_not_missing() {
     let call = Call::owned(|| {});
     // SAFETY: the operation owns the function, which does not panic.
     let outcome = unsafe { core.run(options, call, Some(Instant::now())) };
-    let missing = outcome.missing.expect("nobody has come to it").threads;
+    let missing = outcome.missing.expect("no receiver has begun").threads;
     let told = members.iter().filter(|member| !member.mailbox.is_empty()).map(|member| member.tid());
     let told: Vec<u32> = told.collect();
     assert_eq!((missing.len(), told.len()), (2, 2), "{missing:?}, {told:?}");
@@ -181,7 +181,7 @@ fn who_is_just_leaving_has_no_name() {
     // SAFETY: the operation owns the function.
     let outcome =
         unsafe { core.run_with(Options::default(), Call::owned(|| {}), Some(Instant::now()), look) };
-    assert_eq!(outcome.missing.expect("nobody has come to it").receivers, 1);
+    assert_eq!(outcome.missing.expect("no receiver has begun").receivers, 1);
     assert_eq!(serve(core, member), 1);
 }
 

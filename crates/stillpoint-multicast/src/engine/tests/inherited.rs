@@ -76,7 +76,7 @@ fn a_place_whose_thread_slept_or_was_leaving_is_as_new() {
         ended(left_behind(core, 1));
         let slot = own(core);
         assert!(slot.mailbox.is_open() && slot.mailbox.is_empty());
-        assert!(slot.mailbox.doze(), "nobody sleeps in it");
+        assert!(slot.mailbox.doze(), "no thread sleeps on it");
         slot.mailbox.rouse();
         assert!(core.leave(slot));
     }
