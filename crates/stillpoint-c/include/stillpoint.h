@@ -64,7 +64,7 @@
  *   and forks while no other thread changes a table.
  *
  * MEMORY
- *   These allocate: making a handle, retiring, a second protected load while the first is held, and inserting a key that lies
+ *   These allocate: making a handle, retiring, further protected loads while one is held, and inserting a key that lies
  *   behind a pointer. If an allocation fails, the process ends, as is usual in Rust; still_table_new, still_wheel_new,
  *   still_pool_new and insertions of short keys return an error instead. Pools, wheels, still_call, polls and lookups allocate
  *   nothing.
