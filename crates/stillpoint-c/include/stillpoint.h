@@ -178,7 +178,7 @@ enum still_activity {
 
 /* A reader whose region holds up a grace period. */
 struct still_stall {
-    size_t size;       /* set by the caller of still_stall: sizeof(struct still_stall) */
+    size_t size;       /* set by the caller of still_domain_stall: sizeof(struct still_stall) */
     uint32_t thread;   /* the thread's id, as gettid(2) returns it; 0 if it is not known */
     uint32_t kind;     /* enum still_reader_kind */
     uint32_t activity; /* enum still_activity */
@@ -238,7 +238,7 @@ struct still_stats {
     uint64_t pinned;        /* pending objects that were held by protected loads at the last poll */
     int64_t oldest;         /* age of the oldest grace period with pending objects; -1: there is none */
     uint64_t readers;       /* registered, of both kinds */
-    uint64_t holds;         /* protected loads of holds, which are bound to no thread */
+    uint64_t holds;         /* protected loads that are bound to no thread */
     uint64_t boosted;       /* how often a reader was boosted */
     uint64_t boost_refused;
     int32_t fence_error;    /* why the last heavy fence failed, a positive errno; nothing is freed until one succeeds; 0: it succeeded */
@@ -259,7 +259,7 @@ STILL_NODISCARD uint64_t still_start(const struct still_domain *domain) STILL_NO
 
 /* 1 if the grace period is over, 0 if not. Never waits. Linear in the readers; constant time if the grace period is already known to
  * be over.
- * -EINVAL also for a number that the domain has not started; a number of another domain is not detected otherwise. If the heavy fence
+ * -EINVAL also for a number that the domain has not started, which is the only sign of a number of another domain. If the heavy fence
  * fails, its negative errno. */
 STILL_NODISCARD int still_check(const struct still_domain *domain, uint64_t token) STILL_NOEXCEPT;
 
