@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The device: checks requests, and answers them. */
+/* The device: checks and serves requests. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/capability.h>
@@ -17,7 +17,7 @@
 #error "stillpoint_membarrier needs Linux 6.1 or newer"
 #endif
 #ifndef CONFIG_X86_64
-#error "stillpoint_membarrier is for x86-64: which CPUs may be left out was argued for no other (receivers.c)"
+#error "stillpoint_membarrier is for x86-64: the argument which CPUs may be left out is for x86-64 only (receivers.c)"
 #endif
 
 static_assert(sizeof(struct still_mb_request) == 64);
@@ -45,7 +45,7 @@ static long serve_barrier(struct still_mb_request __user *user, unsigned int cmd
 	struct still_mb_request request;
 	u32 version;
 
-	/* The first field is the version in every version, however long the rest is. */
+	/* In every version, the first field is the version, whatever the size of the rest. */
 	if (_IOC_SIZE(cmd) < sizeof(version))
 		return -ENOTTY;
 	if (get_user(version, &user->version))
@@ -81,7 +81,7 @@ static long serve_info(void __user *user, size_t size)
 	};
 
 	still_mb_totals(&info);
-	/* A program of another version gets as much as it has room for: the version at least. */
+	/* A program of another version gets as much as fits in its structure, at least the version. */
 	if (size < sizeof(info.version))
 		return -ENOTTY;
 	return copy_to_user(user, &info, min(size, sizeof(info))) ? -EFAULT : 0;
@@ -111,8 +111,8 @@ static const struct file_operations operations = {
 };
 
 /*
- * For root alone, unless a rule of udev says otherwise: who can interrupt all CPUs of a process without end slows
- * everybody down. The kernel's own system call got its mutex for this reason (CVE-2024-26602).
+ * Only for root, unless a udev rule says otherwise: a program that interrupts all CPUs of a process without end slows the
+ * whole machine down. The kernel's own system call got its mutex for this reason (CVE-2024-26602).
  */
 static struct miscdevice device = {
 	.minor = MISC_DYNAMIC_MINOR,
@@ -148,7 +148,7 @@ no_contexts:
 static void __exit still_mb_exit(void)
 {
 	misc_deregister(&device);
-	/* A receiver acknowledges before it has left our code: an interrupt on each CPU comes after that. */
+	/* A receiver acknowledges before it leaves our code. An interrupt on each CPU now comes after that. */
 	kick_all_cpus_sync();
 	still_mb_contexts_exit();
 	still_mb_order_exit();

@@ -2,21 +2,21 @@
 /*
  * Multicast along a tree that exists only while it is used, on the kernel's single-CPU calls.
  *
- * The initiator has a range of receivers. Whoever has a range sends a message to one receiver in it, hands a share of the
- * rest over with the message, and goes on until nothing is left; then executes its barrier, and waits for nobody: its
- * acknowledgement goes up when its children's have come (software combining), from whoever comes last.
+ * The initiator has a range of receivers. A CPU with a range sends a message to one receiver in it, delegates a share of the
+ * rest with the message, and repeats this until its range is empty. Then it executes its barrier. It does not wait for its
+ * children: the last of them, or the CPU itself, acknowledges to the parent (software combining).
  *
  * Rules:
- * - A node's `pending` counts its own barrier from the start: a child that is fast cannot bring it to zero while its
- *   parent still sends.
- * - The parent is read before the decrement, and nothing of the node is touched after it: at zero the initiator may
- *   return, and begin its next operation on the same memory.
- * - The kernel unlocks the csd of an asynchronous call before it calls the function. So at the acknowledgement the node
- *   is free in this respect, too.
+ * - A node's `pending` counts its own barrier from the start. So a fast child cannot bring it to zero while its parent still
+ *   sends.
+ * - The parent is read before the decrement, and the node is not touched after it: at zero the initiator may return, and
+ *   begin its next operation on the same memory.
+ * - The kernel unlocks the csd of an asynchronous call before it calls the function. So at the acknowledgement the csd is
+ *   free, too.
  *
- * Order: the initiator's accesses come before smp_mb() at the start, the pushes onto the receivers' queues, and what the
- * receivers execute. A receiver's smp_mb() comes before its acknowledgement. The decrements are full barriers, so that
- * the last one, which the initiator waits for, follows all of them.
+ * Order: the initiator's accesses come before smp_mb() at the start, then come the pushes onto the receivers' queues, then the
+ * receivers' accesses. A receiver's smp_mb() comes before its acknowledgement. The decrements are full barriers, so the last
+ * one, for which the initiator waits, comes after all of them.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -39,11 +39,11 @@ static atomic_t messages;
 
 static bool count_all;
 module_param(count_all, bool, 0600);
-MODULE_PARM_DESC(count_all, "For tests: every operation counts as if STILL_MB_COUNT were asked for");
+MODULE_PARM_DESC(count_all, "For tests: every operation counts as if STILL_MB_COUNT were set");
 
 static void receive(void *info);
 
-/* Whether the message is on its way; it is not when the CPU is offline, or its csd is in use. Both cannot happen here. */
+/* Sends a message. False if the CPU is offline or its csd is in use, neither of which can happen here, or if a test refuses it. */
 static bool try_send(u32 cpu, struct still_mb_node *node)
 {
 	unsigned int every = READ_ONCE(refuse_every);
@@ -53,7 +53,7 @@ static bool try_send(u32 cpu, struct still_mb_node *node)
 	return smp_call_function_single_async(cpu, &node->csd) == 0;
 }
 
-/* One child less to wait for, as it never got its message. Its node is not last: the sender still counts. */
+/* Uncounts a child that got no message. The count stays above zero: the sender's own part still counts. */
 static void forget(struct still_mb_context *context, struct still_mb_node *self)
 {
 	atomic_dec(context->shared_counter ? &context->unacknowledged : &self->pending);
@@ -83,7 +83,7 @@ static void forward(struct still_mb_node *self, u32 begin, u32 end)
 			end = at;
 			continue;
 		}
-		/* Take its range back. The first receiver moves into the gap, which keeps the range in one piece. */
+		/* Take its range back. The first receiver moves into the gap, so that the range stays contiguous. */
 		forget(context, self);
 		cpumask_set_cpu(context->cpu[at], context->refused);
 		atomic_inc(&context->refusals);
@@ -112,7 +112,7 @@ static void receive(void *info)
 	struct still_mb_context *context = self->context;
 
 	forward(self, self->begin, self->end);
-	smp_mb();	/* the barrier; pairs with those in still_mb_barrier() of the initiator */
+	smp_mb();	/* the barrier; pairs with those of the initiator in still_mb_barrier() */
 	if (context->shared_counter)
 		atomic_dec_return(&context->unacknowledged);	/* a full barrier, unlike atomic_dec() */
 	else
@@ -143,7 +143,7 @@ static void multicast(struct still_mb_context *context, struct still_mb_request 
 	if (likely(!request->refused))
 		return;
 	context->refused_ever += request->refused;
-	/* A CPU that is offline refuses this as well: no thread of the process runs there. */
+	/* An offline CPU also refuses this call: no thread of the process runs there. */
 	for_each_cpu(cpu, context->refused)
 		smp_call_function_single(cpu, only_barrier, NULL, true);
 	cpumask_clear(context->refused);
@@ -161,7 +161,7 @@ static void smp_call(struct still_mb_context *context, struct still_mb_request *
 	request->root_sends = context->receivers;
 }
 
-/* Every message has been acknowledged: the nodes are the context's again. */
+/* After all acknowledgements: the nodes belong to the context again. */
 static void count(const struct still_mb_context *context, struct still_mb_request *request)
 {
 	u32 i;
@@ -187,7 +187,7 @@ void still_mb_barrier(struct still_mb_request *request)
 	u64 begin = ktime_get_ns();
 
 	/*
-	 * With preemption off no CPU can go offline, as that stops all CPUs by a thread on each; and the context is ours.
+	 * While preemption is off, no CPU can go offline, because that needs to run a thread on each CPU. The context is ours.
 	 */
 	preempt_disable();
 	context = contexts[smp_processor_id()];
@@ -198,14 +198,14 @@ void still_mb_barrier(struct still_mb_request *request)
 	context->strategy = still_mb_resolve(request->strategy, request->percent, request->threshold,
 					     context->receivers);
 	context->percent = request->percent;
-	/* A flat tree has one inner node: combining would only count twice. */
+	/* The only inner node of a flat tree is the root: combining would only count twice. */
 	context->shared_counter = (request->flags & STILL_MB_SHARED_COUNTER) ||
 				  context->strategy == STILL_MB_FLAT;
 	if (context->strategy == STILL_MB_SMP_CALL)
 		smp_call(context, request);
 	else
 		multicast(context, request, begin);
-	smp_mb();	/* pairs as the one above does, for what the caller does next */
+	smp_mb();	/* pairs as the one above, for the caller's later accesses */
 	request->total_ns = ktime_get_ns() - begin;
 	if ((request->flags & STILL_MB_COUNT) || unlikely(READ_ONCE(count_all))) {
 		count(context, request);
@@ -246,7 +246,7 @@ static void free_context(struct still_mb_context *context)
 
 static struct still_mb_context *new_context(int numa_node)
 {
-	/* Whole pages, which are aligned well enough for a cache line and a csd. */
+	/* Whole pages, whose alignment suffices for a cache line and a csd. */
 	struct still_mb_context *context =
 		kvzalloc_node(PAGE_ALIGN(sizeof(*context)), GFP_KERNEL, numa_node);
 	u32 i;
@@ -274,9 +274,9 @@ int still_mb_contexts_init(void)
 {
 	u32 cpu;
 
-	/* A node for each pair: beyond this it is gigabytes. */
+	/* A node for each pair of CPUs: beyond this limit that takes gigabytes. */
 	if (nr_cpu_ids > MOST_CPUS) {
-		pr_err("%u possible CPUs, and at most %u are supported\n", nr_cpu_ids, MOST_CPUS);
+		pr_err("%u possible CPUs, but at most %u are supported\n", nr_cpu_ids, MOST_CPUS);
 		return -E2BIG;
 	}
 	contexts = kvcalloc(nr_cpu_ids, sizeof(*contexts), GFP_KERNEL);

@@ -12,7 +12,7 @@
 struct still_mb_context;
 
 /*
- * One message. From its send until its acknowledgement it belongs to the receiver; before and after, to the context.
+ * One message. It belongs to the receiver from its send until its acknowledgement, and to the context before and after.
  */
 struct still_mb_node {
 	call_single_data_t csd;
@@ -25,8 +25,8 @@ struct still_mb_node {
 } ____cacheline_aligned_in_smp;
 
 /*
- * What an initiator needs: one for each CPU, owned by whoever runs there with preemption off. Its memory is allocated
- * once, so that a barrier cannot fail for want of it.
+ * The memory of an initiator. Each CPU has one, which belongs to the code that runs there with preemption off. It is
+ * allocated once, so that a barrier cannot fail because there is no memory.
  */
 struct still_mb_context {
 	u32 strategy, percent;	/* resolved: never HYBRID */
@@ -35,7 +35,7 @@ struct still_mb_context {
 	u32 *cpu;		/* of each receiver, in the order of the ranges */
 	struct still_mb_node *node;	/* node[i] is the message to cpu[i] */
 	cpumask_var_t mask;	/* the receivers, for smp_call_function_many() */
-	cpumask_var_t refused;	/* receivers that no message could be sent to */
+	cpumask_var_t refused;	/* receivers to which no message could be sent */
 	atomic_t refusals;
 	u64 operations, refused_ever, interrupts, counted, depths;	/* sums of operations */
 	struct still_mb_node root;
@@ -47,7 +47,7 @@ void still_mb_contexts_exit(void);
 /* Fills in the sums over all CPUs. */
 void still_mb_totals(struct still_mb_info *info);
 
-/* A barrier on every receiver; fills in the results of a request that was checked. */
+/* Executes a barrier on every receiver, and fills in the results. The request was checked. */
 void still_mb_barrier(struct still_mb_request *request);
 
 int still_mb_order_init(void);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How a range of receivers is split. The module and its test program use this file; the library and the simulator have
+ * How a range of receivers is split. The module and its test program use this file. The library and the simulator have
  * the same rule in Rust, and a test compares them.
  *
- * Whoever has `r` receivers left hands a share of `g` of them, 1 <= g <= r, to one of these g, which serves the other
- * g - 1; the sender goes on with r - g. So, with f(0) = 0:
+ * A sender with `r` receivers left delegates a share of `g` of them, 1 <= g <= r, to one of these g, which serves the
+ * other g - 1. The sender continues with r - g. So, with f(0) = 0:
  *
  *	root_sends(r)   = 1 + root_sends(r - g)
  *	depth(r)        = max(1 + depth(g - 1), depth(r - g))
@@ -15,7 +15,7 @@
 
 #include "include/stillpoint_membarrier.h"
 
-/* The strategy that HYBRID comes down to for so many receivers; any other is itself. */
+/* The strategy that HYBRID becomes for this number of receivers. Others stay as they are. */
 static inline __u32 still_mb_resolve(__u32 strategy, __u32 percent,
 				     __u32 threshold, __u32 receivers)
 {
@@ -26,7 +26,7 @@ static inline __u32 still_mb_resolve(__u32 strategy, __u32 percent,
 	return percent ? STILL_MB_SPLIT : STILL_MB_TREE;
 }
 
-/* The share of `rest` receivers, at least 1, that goes out with one message. */
+/* The share of `rest` receivers, at least 1, that one message delegates. Includes the receiver of the message. */
 static inline __u32 still_mb_share(__u32 strategy, __u32 percent, __u32 rest)
 {
 	__u32 share;
@@ -44,8 +44,8 @@ static inline __u32 still_mb_share(__u32 strategy, __u32 percent, __u32 rest)
 }
 
 /*
- * Which CPU an initiator looks at as number `i`, of `count` in an order where neighbours are side by side: each begins
- * behind its own place, `own`, so that the inner nodes of their trees are different ones. It comes to itself last.
+ * The place of an initiator's CPU number `i`, in an order of `count` CPUs with neighbours side by side. Each initiator
+ * begins behind its own place, `own`, so that their trees have different inner nodes. Its own CPU comes last.
  */
 static inline __u32 still_mb_rotated(__u32 own, __u32 i, __u32 count)
 {

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Who has to execute a barrier: the CPUs in mm_cpumask(), less those that are lazy.
+ * The CPUs that have to execute a barrier: those in mm_cpumask(), except lazy ones.
  *
  * The caller's accesses before the operation, and the smp_mb() at its start, come before all reads here. Let P be a CPU
- * that is left out, and see that a thread of the process on P is ordered as if it had executed a barrier:
+ * that is left out. A thread of the process on P is ordered as if it had executed a barrier:
  *
  * - P's bit is clear. The kernel sets it by an atomic read-modify-write, or finds it set, before P returns to a thread of
- *   the process: if that comes after our read, this thread sees what the caller wrote. P clears it after it left such a
- *   thread, through the full barrier in schedule(): if that comes before our read, we see what this thread wrote.
- *   use_temporary_mm() clears and sets it under such a thread: by locked instructions, full barriers on this CPU.
- * - P is lazy: it idles, or runs a kernel thread, on the page tables of the process. enter_lazy_tlb() sets the flag behind
- *   the full barrier in schedule(). On the way back switch_mm_irqs_off() clears it, and then executes smp_mb(). So it is
+ *   the process. If that comes after our read, this thread sees what the caller wrote. P clears the bit after it has left
+ *   such a thread, through the full barrier in schedule(). If that comes before our read, we see what this thread wrote.
+ *   use_temporary_mm() clears and sets the bit while such a thread runs: by locked instructions, which are full barriers on
+ *   this CPU.
+ * - P is lazy: it idles, or runs a kernel thread, on the page tables of the process. enter_lazy_tlb() sets the flag after
+ *   the full barrier in schedule(). On the way back, switch_mm_irqs_off() clears it, and then executes smp_mb(). This is
  *   the same store-buffering pattern, with a full barrier on both sides.
- * - P is offline: it left its last thread through schedule(), and cannot have gone since the operation began (see
- *   still_mb_barrier()). If it comes, many full barriers lie between its mark in the online mask and its first thread.
+ * - P is offline: it left its last thread through schedule(), and cannot have gone offline since the operation began (see
+ *   still_mb_barrier()). If it comes online, there are many full barriers between its bit in the online mask and its first
+ *   thread.
  *
- * The system call reads rq->curr, which has a full barrier before and after each change. A module cannot; and a look at
- * each CPU's current_task or at on_cpu of tasks would not do, as they change behind these barriers.
+ * The system call reads rq->curr, which has a full barrier before and after each change. A module cannot read it. Each
+ * CPU's current_task, or on_cpu of tasks, would not do, because they change after these barriers.
  */
 #include <linux/mm_types.h>
 #include <linux/percpu.h>
@@ -33,8 +35,8 @@ static u32 *position;		/* of each CPU in `order` */
 static u32 ordered;
 
 /*
- * asm/tlbflush.h keeps this variable from modules, although its symbol is exported. The declaration was compared with
- * the headers of these versions; on others, lazy CPUs are interrupted as well.
+ * asm/tlbflush.h hides this variable from modules, although its symbol is exported. The declaration was compared with the
+ * headers of these versions. On other versions, lazy CPUs are interrupted too.
  */
 #define IS_LINUX(major, minor)						\
 	(LINUX_VERSION_CODE >= KERNEL_VERSION(major, minor, 0) &&	\

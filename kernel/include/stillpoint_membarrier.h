@@ -12,28 +12,28 @@
 #define STILL_MB_NAME	"stillpoint_membarrier"
 #define STILL_MB_DEVICE	"/dev/" STILL_MB_NAME
 
-/* Changes whenever a program that was built for the old one would be misled. */
+/* Changes whenever programs that were built for the old version would not work correctly. */
 #define STILL_MB_VERSION 1
 
 /* How the message spreads. Anything but SMP_CALL is a split of ranges, see plan.h. */
 enum still_mb_strategy {
 	STILL_MB_SMP_CALL = 0,	/* the kernel's smp_call_function_many(): the baseline */
 	STILL_MB_FLAT = 1,	/* the initiator sends to each receiver */
-	STILL_MB_TREE = 2,	/* each sender hands out half of what it has left */
-	STILL_MB_SPLIT = 3,	/* each sender hands out `percent` of what it has left */
-	STILL_MB_HYBRID = 4,	/* SMP_CALL up to `threshold` receivers; TREE above, or SPLIT where `percent` is not 0 */
+	STILL_MB_TREE = 2,	/* each sender delegates half of its remaining receivers */
+	STILL_MB_SPLIT = 3,	/* each sender delegates `percent` of its remaining receivers */
+	STILL_MB_HYBRID = 4,	/* SMP_CALL up to `threshold` receivers; above, TREE, or SPLIT if `percent` is not 0 */
 	STILL_MB_STRATEGIES
 };
 
-/* Every online CPU, not only those that run the caller's process. Needs CAP_SYS_ADMIN. */
+/* Interrupt every online CPU, not only those that run the caller's process. Needs CAP_SYS_ADMIN. */
 #define STILL_MB_ALL		0x01u
-/* Fill in `sends`, `depth` and `longest_path`: the initiator looks at every node afterwards. */
+/* Fill in `sends`, `depth` and `longest_path`: the initiator reads every node afterwards. */
 #define STILL_MB_COUNT		0x02u
-/* Receivers count down one shared counter instead of combining their acknowledgements along the tree. */
+/* Receivers decrement one shared counter, instead of combining their acknowledgements along the tree. */
 #define STILL_MB_SHARED_COUNTER	0x04u
-/* The same order of receivers for every initiator; else each one begins behind itself. */
+/* Use the same order of receivers for every initiator. Otherwise each one begins behind itself. */
 #define STILL_MB_SAME_ORDER	0x08u
-/* CPUs that idle, or run a kernel thread, on the page tables of the process are receivers, too. */
+/* Include CPUs that idle, or run a kernel thread, on the page tables of the process. */
 #define STILL_MB_INCLUDE_LAZY	0x10u
 #define STILL_MB_FLAGS		0x1fu
 
@@ -48,26 +48,26 @@ struct still_mb_request {
 	__u32 root_sends;	/* out: messages that the initiator sent itself */
 	__u32 sends;		/* out, COUNT: messages of all CPUs */
 	__u32 depth;		/* out, COUNT: messages on the longest way from the initiator */
-	__u32 longest_path;	/* out, COUNT: sends one after the other until the last message was out */
-	__u32 refused;		/* out: messages that were refused; these receivers were called one by one afterwards */
-	__u64 send_ns;		/* out: until the initiator's last send (0 for SMP_CALL) */
-	__u64 total_ns;		/* out: until every receiver had executed its barrier */
+	__u32 longest_path;	/* out, COUNT: sends one after the other until the last message was sent */
+	__u32 refused;		/* out: messages that were refused; their receivers were called one by one afterwards */
+	__u64 send_ns;		/* out: time until the initiator's last send (0 for SMP_CALL) */
+	__u64 total_ns;		/* out: time until every receiver had executed its barrier */
 };
 
 struct still_mb_info {
 	__u32 version;		/* the module's STILL_MB_VERSION */
-	__u32 strategies;	/* bit n: strategy n is there */
-	__u32 flags;		/* the flags that are understood */
-	__u32 skips_lazy;	/* 1 if this kernel lets the module tell lazy CPUs; else they are always receivers */
+	__u32 strategies;	/* bit n: strategy n is available */
+	__u32 flags;		/* the flags that the module knows */
+	__u32 skips_lazy;	/* 1 if the module can detect lazy CPUs on this kernel; otherwise they are always receivers */
 	__u64 operations;	/* barriers since the module was loaded */
 	__u64 refused;		/* the sum of still_mb_request.refused */
-	/* What follows came later: a module that does not have it leaves it as the program has set it. */
+	/* The following fields were added later: a module without them leaves them as the program has set them. */
 	__u64 interrupts;	/* the sum of still_mb_request.receivers */
 	__u64 counted;		/* operations whose depth was counted: see COUNT, and the module's parameter count_all */
 	__u64 depths;		/* the sum of still_mb_request.depth over these */
 };
 
-/* These numbers, and the first field of each structure, stay as they are in every version. */
+/* These numbers, and the first field of each structure, are the same in every version. */
 #define STILL_MB_IOC_MAGIC	0xd7
 #define STILL_MB_IOC_INFO	_IOR(STILL_MB_IOC_MAGIC, 0, struct still_mb_info)
 #define STILL_MB_IOC_BARRIER	_IOWR(STILL_MB_IOC_MAGIC, 1, struct still_mb_request)

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Lets an unmodified program use the module: a syscall() that answers membarrier's private expedited command by the
- * module's barrier, and passes everything else on. Programs that link liburcu call membarrier through syscall(3).
+ * Lets an unmodified program use the module: a syscall() that serves membarrier's private expedited command by the
+ * module's barrier, and passes everything else on. liburcu calls membarrier through syscall(3).
  *
  *	LD_PRELOAD=/path/libstillpoint_membarrier.so STILLPOINT_MEMBARRIER=hybrid:16 program
  *
- * STILLPOINT_MEMBARRIER is flat, tree, split:PERCENT, hybrid:THRESHOLD or smp-call; tree where it is missing. Where the
- * module is not loaded, speaks another version, or does not answer, the kernel's own system call takes its place.
+ * STILLPOINT_MEMBARRIER is flat, tree, split:PERCENT, hybrid:THRESHOLD or smp-call; the default is tree. If the module is
+ * not loaded, has another version, or does not answer, the kernel's own system call is used.
  *
- * The wrapper does nothing but system calls, as it may be called in a signal handler; like the real one, it takes six
- * arguments however many there are.
+ * The wrapper makes only system calls, because it may be called in a signal handler. Like the real one, it always reads six
+ * arguments.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -93,7 +93,7 @@ __attribute__((constructor)) static void begin(void)
 	}
 	if (ioctl(fd, STILL_MB_IOC_INFO, &info) != 0 || info.version != STILL_MB_VERSION) {
 		fprintf(stderr,
-			"libstillpoint_membarrier: the module does not speak version %d; it is not used\n",
+			"libstillpoint_membarrier: the module does not have version %d; it is not used\n",
 			STILL_MB_VERSION);
 		close(fd);
 		return;
@@ -101,14 +101,14 @@ __attribute__((constructor)) static void begin(void)
 	device = fd;
 }
 
-/* True if the module has executed the barrier. The descriptor may be gone, or something else, if the program closed it. */
+/* True if the module has executed the barrier. If the program closed the descriptor, it may be invalid, or another file. */
 static int by_module(void)
 {
 	struct still_mb_request request = order;
 
 	const long a[6] = { device, (long)STILL_MB_IOC_BARRIER, (long)&request };
 
-	/* Another device may answer 0 as well, but does not fill in how long a barrier took. */
+	/* Another device may also return 0, but does not fill in the time of a barrier. */
 	return device >= 0 && raw(SYS_ioctl, a) == 0 && request.total_ns != 0;
 }
 

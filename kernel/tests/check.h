@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the tests of the module have in common. */
+/* Shared by the tests of the module. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -21,7 +21,7 @@ struct way {
 extern const struct way ways[];
 extern const int way_count;
 
-/* One line of the result for each promise: what was checked, and how much of it. */
+/* Print one line of the result for each promise: what was checked, and how much of it. */
 void passed(const char *promise, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void failed(const char *promise, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void skipped(const char *promise, const char *reason);
@@ -30,33 +30,33 @@ void skipped(const char *promise, const char *reason);
 extern int device;
 void open_device(void);
 
-/* Barrier by a way; more flags may be added. Zero, or an error number. */
+/* Executes a barrier in this way, with more flags. Returns 0 or an error number. */
 int barrier(const struct way *way, __u32 more_flags, struct still_mb_request *request);
 
-/* Whether the tests are the first process, and so alone on the machine. */
+/* Whether the tests are the first process, and so the only ones on the machine. */
 bool alone(void);
 /* Whether other users of the machine may be disturbed: all CPUs interrupted, messages refused. */
 extern bool disturb;
-/* Whether the module counted something else than our own; others may have added to it where we are not alone. */
+/* Whether the module's count is wrong. If we are not the only users, it may be larger than our own. */
 bool miscounted(__u64 counted, __u64 own);
 
 void pin(int cpu);
 int online_cpus(void);
 int set_online(int cpu, bool online);
 uint64_t now_ns(void);
-/* Writes a number to a parameter of the module, which goes back to 0 when the tests are ended by a signal. */
+/* Sets a parameter of the module. It is set back to 0 if a signal ends the tests. */
 void set_parameter(const char *name, unsigned int value);
 
-/* Runs a program to its end; its exit code, or -1, and what it printed on both outputs, of which the end is kept. */
+/* Runs a program to its end. Returns its exit code, or -1. `text` gets the end of its output and errors. */
 int run(const char *program, char *const arguments[], char *const environment[], char *text, size_t size);
-/* On one line, as a result is. */
+/* Puts the text on one line, for a result. */
 void flatten(char *text);
-/* What the module counted between two looks at it, in words: barriers, and interrupts and depth of each. */
+/* Describes what the module counted between two readings: barriers, and the interrupts and depth of each. */
 const char *counted(const struct still_mb_info *before, const struct still_mb_info *after);
 
 void check_interface(void);
 void check_errors(void);
-/* For every number of receivers where CPUs may be taken offline, else for all CPUs. */
+/* For every number of receivers if CPUs may be taken offline, otherwise for all CPUs. */
 void check_counters(bool hotplug);
 void check_refusals(void);
 void check_reach(void);
@@ -65,7 +65,7 @@ void check_concurrency(double seconds);
 void check_hotplug(double seconds);
 void check_liburcu(double seconds);
 void check_library(double seconds);
-/* Only where the tests are the first process: it loads and unloads the module itself. */
+/* Only if the tests are the first process, which loads and unloads the module itself. */
 bool load_module(void);
 void check_unload(void);
 void check_log(void);

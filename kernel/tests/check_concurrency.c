@@ -79,7 +79,7 @@ void check_hotplug(double seconds)
 	}
 	atomic_store(&stop, false);
 	atomic_store(&operations, 0);
-	/* One is pinned to a CPU that stays, one may run anywhere. */
+	/* One is pinned to a CPU that stays online, one may run anywhere. */
 	pthread_create(&threads[0], NULL, initiator, (void *)(intptr_t)1);
 	pthread_create(&threads[1], NULL, initiator, (void *)(intptr_t)-1);
 	while (!error && (now_ns() < end || toggles < 4)) {

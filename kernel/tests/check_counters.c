@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Sends, depth and longest path are what the recurrences say, for every number of receivers. */
+/* Sends, depth and longest path must match the recurrences, for every number of receivers. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static __u32 larger(__u32 a, __u32 b)
 	return a > b ? a : b;
 }
 
-/* The recurrences of plan.h, word by word. */
+/* The recurrences of plan.h, literally. */
 static struct shape shape(__u32 strategy, __u32 percent, __u32 rest)
 {
 	struct shape child, own;
@@ -38,11 +38,11 @@ static struct shape expected(const struct way *way, __u32 receivers)
 {
 	__u32 strategy = still_mb_resolve(way->strategy, way->percent, way->threshold, receivers);
 
-	/* The kernel's own way has the counters of the flat one. */
+	/* The kernel's own call has the same counters as the flat strategy. */
 	return shape(strategy, way->percent, receivers);
 }
 
-/* Checks all ways, and adds to the sums what each told; the number of operations, or -1. */
+/* Checks all ways, and adds their results to the sums. Returns the number of operations, or -1. */
 static int with_receivers(__u32 receivers, __u64 *interrupts, __u64 *depths)
 {
 	int i, operations = 0;
@@ -79,7 +79,7 @@ void check_counters(bool hotplug)
 	bool down = false;
 
 	ioctl(device, STILL_MB_IOC_INFO, &before);
-	/* One CPU after the other goes, so that every number of receivers has its turn. */
+	/* One CPU after the other goes offline, to check every number of receivers. */
 	for (off = cpus - 1; off >= 0; off--) {
 		here = with_receivers((__u32)off, &interrupts, &depths);
 		if (here < 0)

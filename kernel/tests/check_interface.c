@@ -20,7 +20,7 @@ void check_interface(void)
 {
 	struct still_mb_info info;
 	struct still_mb_request request = { .version = STILL_MB_VERSION + 1, .strategy = 77 };
-	/* What a later version might send: a longer structure under the same number. */
+	/* A later version might send a longer structure under the same number. */
 	struct { __u32 version; char rest[124]; } later = { .version = 9 };
 	unsigned long later_barrier = _IOC(_IOC_READ | _IOC_WRITE, STILL_MB_IOC_MAGIC, 1, sizeof(later));
 	unsigned long later_info = _IOC(_IOC_READ, STILL_MB_IOC_MAGIC, 0, sizeof(later));
@@ -55,9 +55,9 @@ void check_interface(void)
 	if (!alone())
 		return;
 	if (stat(STILL_MB_DEVICE, &file) != 0 || (file.st_mode & 0777) != 0600 || file.st_uid != 0)
-		failed("the device is for root alone unless told otherwise", "mode %o", file.st_mode & 0777);
+		failed("the device is only for root unless a rule says otherwise", "mode %o", file.st_mode & 0777);
 	else
-		passed("the device is for root alone unless told otherwise", "mode 600");
+		passed("the device is only for root unless a rule says otherwise", "mode 600");
 }
 
 static int refused(struct still_mb_request request, int expected, const char *what)
@@ -70,7 +70,7 @@ static int refused(struct still_mb_request request, int expected, const char *wh
 	return 1;
 }
 
-/* What a process without rights, that has been given the descriptor, can do. */
+/* What a process without rights can do with the inherited descriptor. */
 static int without_rights(void)
 {
 	const struct way tree = { "tree", STILL_MB_TREE, 0, 0, 0 };
@@ -129,7 +129,7 @@ void check_errors(void)
 	if (ioctl(device, _IO(STILL_MB_IOC_MAGIC, 7), &request) == 0 || errno != ENOTTY)
 		failed("bad requests are refused", "an unknown number: %s", strerror(errno)), wrong++;
 	if (ioctl(device, TIOCGWINSZ, &request) == 0 || errno != ENOTTY)
-		failed("bad requests are refused", "somebody else's request: %s", strerror(errno)), wrong++;
+		failed("bad requests are refused", "a request of another device: %s", strerror(errno)), wrong++;
 	munmap(pages, 4096);
 	if (!wrong)
 		passed("bad requests are refused", "16 kinds");
@@ -139,7 +139,7 @@ void check_errors(void)
 		_exit(without_rights());
 	waitpid(child, &status, 0);
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-		failed("without rights one interrupts one's own process alone", "status %x", status);
+		failed("without rights a process interrupts only itself", "status %x", status);
 	else
-		passed("without rights one interrupts one's own process alone", "EACCES, EPERM, and a barrier");
+		passed("without rights a process interrupts only itself", "EACCES, EPERM, and a barrier");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The library of this project on the module: a program of its own, which chooses it as the back end of its fences. */
+/* The stillpoint library on the module: a separate program, which chooses the module as the back end of its fences. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +36,7 @@ void check_library(double seconds)
 		if (code != 0)
 			failed("library", "%s: exit code %d: %s", names[i], code, text);
 		else if (after.operations == before.operations)
-			failed("library", "%s: it never came to the module", names[i]);
+			failed("library", "%s: it never used the module", names[i]);
 		else
 			passed("library", "%s: %s; %s", names[i], text, counted(&before, &after));
 	}
@@ -51,7 +51,7 @@ void check_library(double seconds)
 	code = run(PROGRAM, doctor, environment, text, sizeof(text));
 	if (code != 0 || !strstr(text, STILL_MB_NAME)) {
 		flatten(text);
-		failed("library: doctor", "exit code %d, or not a word of the module: %s", code, text);
+		failed("library: doctor", "exit code %d, or no mention of the module: %s", code, text);
 	} else
-		passed("library: doctor", "it tells of the module");
+		passed("library: doctor", "it reports the module");
 }

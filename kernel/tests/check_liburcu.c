@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* An ordinary program that uses liburcu, on the module: by the interposer alone. */
+/* An ordinary program that uses liburcu, on the module, only by means of the interposer. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #define PROGRAM "/urcu"
 #define PRELOAD "LD_PRELOAD=/libstillpoint_membarrier.so"
 
-/* Runs the program on the module; its exit code, or -1, and what it said in one line. */
+/* Runs the program on the module. Returns its exit code, or -1. `text` gets its output in one line. */
 static int with_preload(char *strategy, char *cpus, char *seconds, char *early, char *text, size_t size)
 {
 	char *const arguments[] = { PROGRAM, cpus, seconds, early, NULL };
@@ -22,7 +22,7 @@ static int with_preload(char *strategy, char *cpus, char *seconds, char *early, 
 	return code;
 }
 
-/* Whether readers would notice: without grace periods they have to. */
+/* The control: without grace periods, readers must notice it. */
 static void check_control(char *cpus, char *seconds)
 {
 	char text[512];
@@ -69,7 +69,7 @@ void check_liburcu(double seconds)
 		else
 			passed("liburcu", "%s: %s; %s", name, text, counted(&before, &after));
 	}
-	/* With nonsense it runs, and on the system call. */
+	/* With an invalid setting, the program runs on the system call. */
 	ioctl(device, STILL_MB_IOC_INFO, &before);
 	i = (unsigned int)with_preload("STILLPOINT_MEMBARRIER=split:100", cpus, time, NULL, text, sizeof(text));
 	ioctl(device, STILL_MB_IOC_INFO, &after);

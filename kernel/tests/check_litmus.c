@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Whether the barrier orders: store buffering, as a lock by two flags. The fast side has nothing but a compiler barrier
- * between its store to `fast` and its load of `slow`; the slow side has the operation under test between its store to
- * `slow` and its load of `fast`. If both are inside, the slow side sees `inside` move.
+ * Whether the barrier orders: store buffering, as a lock with two flags. The fast side has only a compiler barrier between
+ * its store to `fast` and its load of `slow`. The slow side has the operation under test between its store to `slow` and
+ * its load of `fast`. If both are inside, the slow side sees `inside` change.
  *
- * With a fence on the slow side alone both get inside at times: without that, the test shows nothing, and says so.
+ * With a fence only on the slow side, both get inside from time to time. If that does not happen, the test shows nothing,
+ * and says so.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -19,9 +20,9 @@
 #define FENCE_ALONE (-1)
 #define ENOUGH 20	/* violations */
 #define EXPECTED 10	/* violations, if the module did nothing */
-#define FEWER_WITH_ALL 50	/* a barrier on all CPUs takes that much longer, or more */
-#define FEWER_WITH_SWITCHES 10	/* a fast side that is switched in and out takes turns with the kernel */
-#define OUTSIDE 12	/* turns of the fast side between two entries: so that the slow side gets in, too */
+#define FEWER_WITH_ALL 50	/* a barrier on all CPUs takes at least this many times as long */
+#define FEWER_WITH_SWITCHES 10	/* a fast side that is switched in and out runs less */
+#define OUTSIDE 12	/* turns of the fast side between two entries, so that the slow side gets in, too */
 #define TURNS 64	/* of the fast side between two moves, or two sleeps */
 
 static struct {
@@ -36,8 +37,8 @@ static atomic_bool stop, running;
 #define compiler_barrier() __asm__ volatile("" ::: "memory")
 
 /*
- * What the fast side does beside. When it leaves a CPU, and when it comes to one, no interrupt may be sent to it: then the
- * module relies on the barriers of the scheduler (receivers.c).
+ * What else the fast side does. When it leaves or reaches a CPU, the module may send it no interrupt, and relies on the
+ * barriers of the scheduler (receivers.c).
  */
 enum manner { STAYS, MOVES, SLEEPS };
 
@@ -66,7 +67,7 @@ static void *fast_side(void *argument)
 		for (i = 0; i < OUTSIDE; i++)
 			compiler_barrier();
 		if (turn % TURNS == 0 && fast->manner == MOVES) {
-			/* All but the slow side's. */
+			/* Any CPU except that of the slow side. */
 			cpu = cpu + 1 < cpus ? cpu + 1 : 1;
 			pin(cpu);
 		} else if (turn % TURNS == 0 && fast->manner == SLEEPS)
@@ -81,8 +82,8 @@ struct result {
 };
 
 /*
- * The slow side, until it was inside so many times, enough went wrong, or the time is over. An entry counts if the fast
- * side was inside since the one before: beside one that sleeps all the while nothing can go wrong.
+ * The slow side, until it has enough entries or violations, or the time is over. An entry counts only if the fast side was
+ * inside since the previous one: if the fast side sleeps all the time, nothing can go wrong.
  */
 static struct result slow_side(int way, struct fast fast, __u32 more_flags, double seconds, long entries)
 {
@@ -137,9 +138,9 @@ static void add(struct result *sum, struct result more)
 }
 
 /*
- * With the process on two CPUs there is one receiver. With STILL_MB_ALL there are all, and the fast side takes the place
- * of each in turn, until the sum of entries is there: of a child of the root, of an inner node, of a leaf. Returns
- * whether the number of entries came about with one receiver.
+ * With the process on two CPUs there is one receiver. With STILL_MB_ALL all CPUs are receivers, and the fast side runs on
+ * each in turn (a child of the root, an inner node, a leaf) until there are enough entries. Returns whether there were enough
+ * entries with one receiver.
  */
 static bool one_way(int way, double seconds, long entries, long needed)
 {
@@ -176,14 +177,14 @@ static bool one_way(int way, double seconds, long entries, long needed)
 		       slept.violations, switched);
 	else if (few.entries < entries || all.entries < wanted || empty || (cpus > 2 && moved.entries < switches) ||
 		 slept.entries < switches) {
-		/* A machine that is too slow for it says nothing against the module. */
+		/* A machine that is too slow is no evidence against the module. */
 		snprintf(reason, sizeof(reason), "%s: 0 violations when the time was over, in %ld entries of %ld, and in "
 			 "%ld of %ld with all CPUs as receivers (none with the fast side on %d of them), %s, of %ld each",
 			 name, few.entries, entries, all.entries, wanted, empty, switched, switches);
 		skipped("litmus", reason);
 	} else if (few.entries < needed) {
 		snprintf(reason, sizeof(reason), "%s: 0 violations in %ld entries, and in %ld with all CPUs as receivers, "
-			 "which is too few beside the control", name, few.entries, all.entries);
+			 "which is too few compared with the control", name, few.entries, all.entries);
 		skipped("litmus", reason);
 	} else
 		passed("litmus", "%s: 0 violations in %ld entries, in %ld with all CPUs as receivers, and in %s", name,
@@ -192,9 +193,9 @@ static bool one_way(int way, double seconds, long entries, long needed)
 }
 
 /*
- * How the test would see a module without a barrier: as often as a fence alone fails, so many entries are needed that
- * ten violations are expected: the number is returned. Only while both virtual CPUs run at once on the host can it fail,
- * which on a busy one may be rare.
+ * The control: how often a fence on one side only fails. Returns the number of entries in which ten violations would be
+ * expected of a module without a barrier. It can fail only while both virtual CPUs run at once on the host, which is rare on
+ * a busy host.
  */
 static long check_control(double seconds, long entries)
 {
@@ -203,18 +204,18 @@ static long check_control(double seconds, long entries)
 	char reason[256];
 
 	if (control.violations == 0) {
-		snprintf(reason, sizeof(reason), "a fence on one side alone went unnoticed in %ld entries: on this machine, "
+		snprintf(reason, sizeof(reason), "a fence on one side only went unnoticed in %ld entries: on this machine, "
 			 "now, the litmus shows nothing", control.entries);
 		skipped("litmus control", reason);
 		return LONG_MAX;
 	}
 	needed = EXPECTED * control.entries / control.violations;
 	if (needed > entries) {
-		snprintf(reason, sizeof(reason), "%ld violations in %ld entries with a fence on one side alone: it would "
+		snprintf(reason, sizeof(reason), "%ld violations in %ld entries with a fence on one side only: it would "
 			 "take %ld entries, and there are %ld", control.violations, control.entries, needed, entries);
 		skipped("litmus control", reason);
 	} else
-		passed("litmus control", "%ld violations in %ld entries with a fence on one side alone",
+		passed("litmus control", "%ld violations in %ld entries with a fence on one side only",
 		       control.violations, control.entries);
 	return needed;
 }
@@ -232,9 +233,9 @@ void check_litmus(double seconds, long entries)
 	for (way = 0; way < way_count; way++)
 		whole += one_way(way, seconds, entries, needed);
 	if (!whole)
-		failed("litmus", "no strategy came to its number of entries: nothing was shown; give more --seconds, or "
+		failed("litmus", "no strategy reached its number of entries: nothing was shown; give more --seconds, or "
 		       "fewer --entries");
 	else
-		passed("litmus entries", "%d of %d strategies came to %ld entries with one receiver", whole,
+		passed("litmus entries", "%d of %d strategies reached %ld entries with one receiver", whole,
 		       way_count, entries);
 }

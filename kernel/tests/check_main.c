@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tests of the module. As the first process of a virtual machine it loads the module, runs everything, and switches the
- * machine off. On another machine (as root, with the module loaded) it runs what disturbs nobody: no hotplug, no unload,
- * and, unless told to, no interrupts to CPUs that do not run it, and no refused messages, which all users would get.
+ * Tests of the module. As the first process of a virtual machine, this program loads the module, runs everything, and
+ * switches the machine off. On another machine (as root, with the module loaded), it runs only tests that do not disturb
+ * other users: no hotplug and no unload. Without `disturb`, it also leaves out interrupts to CPUs that do not run it, and
+ * refused messages, which all users would get.
  *
- *	check [SECONDS [ENTRIES [disturb]]]	for each timed part; litmus entries for each strategy
+ *	check [SECONDS [ENTRIES [disturb]]]	seconds of each timed part; litmus entries of each strategy
  *
  * Each line of the result begins with "@module": begin, pass, fail, skip, end.
  */
@@ -149,7 +150,7 @@ void set_parameter(const char *name, unsigned int value)
 		failed("set-up", "cannot write %s: %s", path, strerror(error));
 }
 
-/* Nothing but system calls. */
+/* Only system calls: for a signal handler. */
 static bool reset(const char *path)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -182,7 +183,7 @@ static void first_process(void)
 	for (i = 0; i < sizeof(systems) / sizeof(systems[0]); i++)
 		if (mount(systems[i][0], systems[i][1], systems[i][0], 0, NULL) != 0)
 			failed("set-up", "cannot mount %s: %s", systems[i][1], strerror(errno));
-	/* The kernel keeps to its log, which is looked at in the end: nothing else may end up inside our lines. */
+	/* The kernel must not print between our lines. Its log is checked at the end. */
 	write_file("/proc/sys/kernel/printk", "1");
 }
 
@@ -218,7 +219,7 @@ int main(int count, char **arguments)
 		check_refusals();
 		check_reach();
 	} else
-		skipped("counters, refused messages", "they disturb others: as third argument, say disturb");
+		skipped("counters, refused messages", "they disturb other users: pass disturb as the third argument");
 	check_litmus(seconds, entries);
 	check_concurrency(seconds);
 	if (disturb)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Programs of their own that use the module, and what the module counted meanwhile. */
+/* Runs separate programs that use the module, and describes what the module counted meanwhile. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ int run(const char *program, char *const arguments[], char *const environment[],
 		return -1;
 	child = fork();
 	if (child == 0) {
-		/* We are on one CPU; it may run on all. */
+		/* This process is pinned to one CPU; the program may run on all. */
 		memset(&all, 0xff, sizeof(all));
 		sched_setaffinity(0, sizeof(all), &all);
 		dup2(ends[1], 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Who is reached: CPUs that run a thread of ours, all of them, and nobody else. That the module counts so is one thing;
- * that the interrupts came, before the operation returned, the kernel's own counters in /proc/interrupts show.
+ * Which CPUs are reached: all that run a thread of this process, and no others. The module counts them. The kernel's own
+ * counters in /proc/interrupts show that the interrupts came before the operation returned.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -32,7 +32,7 @@ static void *receiver(void *cpu)
 	return NULL;
 }
 
-/* Function call interrupts of each CPU so far; false if the kernel does not tell. */
+/* Reads the function call interrupts of each CPU so far. False if the kernel does not show them. */
 static bool interrupts(unsigned long *counts, int cpus)
 {
 	static char line[MOST_CPUS * 16];
@@ -57,8 +57,8 @@ static bool interrupts(unsigned long *counts, int cpus)
 }
 
 /*
- * Operations by this way after which some receiver had not been interrupted. While a thread of the kernel runs on one of
- * the CPUs, it is none: such operations do not count, unless there is no other kind.
+ * Returns the number of operations in this way after which a receiver had not been interrupted. A CPU that runs a kernel
+ * thread is no receiver: operations that meet one do not count, unless all do.
  */
 static int unreached(int way, int cpus)
 {
@@ -80,7 +80,7 @@ static int unreached(int way, int cpus)
 	return wrong + ROUNDS - done;
 }
 
-/* Each way, with no message refused, each, and every second one. */
+/* Each way, with no message refused, with each one refused, and with every second one refused. */
 static void check_spinning(int cpus)
 {
 	unsigned int every;
@@ -103,7 +103,7 @@ static void check_spinning(int cpus)
 		       "of them with refused messages", cpus - 1, 3 * way_count * ROUNDS);
 }
 
-/* The page tables of the process stay in use where its threads sleep, until somebody else runs there. */
+/* A CPU on which a thread sleeps keeps the page tables of the process until another process runs there. */
 static void check_sleeping(void)
 {
 	const struct way tree = { "tree", STILL_MB_TREE, 0, 0, 0 };
@@ -111,7 +111,7 @@ static void check_sleeping(void)
 	struct still_mb_request without = { .receivers = 1 }, with = { 0 };
 	int error = 0;
 
-	/* Threads wake at times, and the kernel has work of its own: at some moment all are asleep. */
+	/* Threads wake from time to time, and the kernel also has work: at some moment all are asleep. */
 	while (!error && (without.receivers || !with.receivers) && now_ns() < end) {
 		error = barrier(&tree, 0, &without);
 		if (!error)
@@ -157,7 +157,7 @@ void check_reach(void)
 	if (!info.skips_lazy)
 		return;
 	end = now_ns() + 20000000000ull;
-	/* A thread that was joined may have some last instructions of its end before it. */
+	/* A joined thread may still have to execute some last instructions. */
 	do {
 		error = barrier(&tree, 0, &request);
 	} while (!error && request.receivers && now_ns() < end && usleep(10000) == 0);

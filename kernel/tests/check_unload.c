@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Loading, unloading, and what the kernel's log says of it all. */
+/* Loading, unloading, and the kernel's log. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +55,7 @@ void check_unload(void)
 			break;
 		error = load();
 		open_device();
-		/* Used right before the next unload: the last interrupts may still be on their way out. */
+		/* Used right before the next unload, when the last interrupts may not have returned yet. */
 		for (way = 0; way < 20 && !error; way++)
 			error = barrier(&ways[way % way_count], STILL_MB_ALL, &request);
 		if (error || device < 0)
@@ -99,8 +99,8 @@ void check_log(void)
 			}
 	}
 	if (!own)
-		failed("the kernel's log", "%d lines, and not the module's own", lines);
+		failed("the kernel's log", "%d lines, but not the module's own", lines);
 	else if (!found)
-		passed("the kernel's log", "%d lines and no complaint", lines);
+		passed("the kernel's log", "%d lines, and no complaint", lines);
 	free(log);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Prints what plan.h makes of ranges, a line each: strategy, percent, threshold, receivers, resolved, share. Told to, the
- * orders of initiators: a line for each of so many CPUs.
+ * Prints the shares of plan.h, one line for each range: strategy, percent, threshold, receivers, resolved, share. With a
+ * number of CPUs as argument, prints the orders of initiators instead, one line for each CPU.
  */
 #include <stdio.h>
 #include <stdlib.h>

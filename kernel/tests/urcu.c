@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * An ordinary program that uses liburcu: a writer replaces an object, waits for a grace period, and poisons the old one;
- * no reader may see the poison. It knows nothing of the module. It prints what the writer and the readers did.
+ * An ordinary program that uses liburcu, and not the module: a writer replaces an object, waits for a grace period, and
+ * poisons the old one. No reader may see the poison. Prints what the writer and the readers did.
  *
- *	urcu CPUS SECONDS [early]	early: it waits for no grace period, and readers should see the poison
+ *	urcu CPUS SECONDS [early]	early: waits for no grace period; readers should see the poison
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -18,7 +18,7 @@
 #include <urcu/urcu-memb.h>
 
 #define GOOD 42
-#define MOST_READERS 3	/* more than the host has CPUs would only wait for each other */
+#define MOST_READERS 3	/* more readers than the host has CPUs would only wait for each other */
 
 struct object {
 	volatile int value;
@@ -97,9 +97,9 @@ int main(int count, char **arguments)
 	atomic_store(&stop, true);
 	for (i = 0; i < readers; i++)
 		pthread_join(threads[i], NULL);
-	printf("%ld %s; %ld sections of %d readers, who saw %ld changes and %ld reclaimed objects\n", periods,
+	printf("%ld %s; %ld sections of %d readers, which saw %ld changes and %ld reclaimed objects\n", periods,
 	       early ? "replacements" : "grace periods", atomic_load(&sections), readers, atomic_load(&changes),
 	       atomic_load(&poisoned));
-	/* A reader that never saw a change did not run beside the grace periods. */
+	/* A reader that never saw a change did not run during the grace periods. */
 	return atomic_load(&poisoned) || atomic_load(&idle) ? 1 : 0;
 }

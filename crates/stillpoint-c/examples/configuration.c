@@ -1,4 +1,4 @@
-/* A configuration that eight threads read while another one replaces it.
+/* Eight threads read a configuration while another thread replaces it.
  *
  *     cc configuration.c $(pkg-config --cflags --libs stillpoint) -pthread && ./a.out
  */
@@ -10,7 +10,7 @@
 
 struct configuration {
     int version;
-    int limit; /* twice the version: a reader must never see half of a change */
+    int limit; /* twice the version, so that a reader notices half of a change */
 };
 
 static struct still_domain *domain;
@@ -44,7 +44,7 @@ static void *serve(void *served)
     if (reader == NULL)
         fail("no reader");
     while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
-        /* Held until it is released, however long that takes: a thread that is preempted here holds up this one object. */
+        /* Holds the object until still_release. A thread that is preempted here holds up only this object. */
         struct still_protected held = still_protect(reader, &current);
         const struct configuration *configuration = held.object;
         if (configuration->limit != 2 * configuration->version)
@@ -73,7 +73,7 @@ int main(void)
     for (int version = 1; version <= VERSIONS; version++) {
         struct configuration *old = still_exchange(&current, make(version));
         if (still_retire(reclaimer, old, sizeof *old, destroy, NULL) < 0)
-            fail("not retired"); /* it would still be ours */
+            fail("not retired"); /* `old` would still be ours */
         still_poll(reclaimer, STILL_ALL);
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);

@@ -1,6 +1,6 @@
-// A configuration that many threads read while one replaces it: stillpoint/rcu.hpp, as <rcu> of C++26.
+// Many threads read a configuration while one thread replaces it: stillpoint/rcu.hpp, the <rcu> of C++26.
 //
-// Readers open a region, load the pointer, and use what it points to: no lock, no count, nothing to register. The writer swaps the
+// A reader opens a region, loads the pointer, and uses the configuration: no lock, no count, no registration. The writer exchanges the
 // pointer and retires the old configuration, which is deleted when every region that may have seen it is closed.
 
 #include <atomic>

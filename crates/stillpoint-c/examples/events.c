@@ -1,7 +1,7 @@
-/* An event loop that reads by quiescent states: one report each round, and offline while it sleeps.
+/* An event loop with a QSBR reader: it reports a quiescent state after each event, and is offline while it sleeps.
  *
- * A thread that sleeps in epoll_wait while its reader is online holds up every free of the process. That is the usual defect of such
- * programs; the domain is told to report it.
+ * A thread that sleeps in epoll_wait while its reader is online holds up every free of the domain. This is the usual defect of such
+ * programs; a stall hook reports it.
  *
  *     cc events.c $(pkg-config --cflags --libs stillpoint) -pthread && ./a.out
  */
@@ -32,7 +32,7 @@ static void fail(const char *what)
 
 static void destroy(void *old, void *context)
 {
-    ((struct route *)old)->hops = -1; /* whoever still reads it finds out */
+    ((struct route *)old)->hops = -1; /* a reader that still uses the route notices this */
     free(old);
     ++*(int *)context;
 }
@@ -52,7 +52,7 @@ static void *loop(void *handled)
     if (reader == NULL || epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, wake, &event) < 0)
         fail("no loop");
     for (uint64_t all = 0; all < EVENTS;) {
-        still_offline(reader); /* nobody waits for a thread that sleeps */
+        still_offline(reader); /* no grace period waits for an offline reader */
         if (epoll_wait(epoll, &event, 1, -1) < 0)
             abort();
         still_online(reader);
@@ -60,11 +60,11 @@ static void *loop(void *handled)
         if (read(wake, &number, sizeof number) != sizeof number)
             abort();
         for (uint64_t i = 0; i < number; i++) {
-            const struct route *taken = still_load(&route); /* a plain load: free until the next report */
+            const struct route *taken = still_load(&route); /* valid until the next report */
             if (taken->hops < 0)
                 abort();
             ++*(int *)handled;
-            still_quiescent(reader); /* it is not used any more */
+            still_quiescent(reader); /* the route is not used any more */
         }
         all += number;
     }

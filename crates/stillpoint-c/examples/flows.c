@@ -1,4 +1,4 @@
-/* A table of flows: packets look their flow up, silent flows expire.
+/* A table of flows: each packet looks its flow up, and silent flows expire.
  *
  *     cc flows.c $(pkg-config --cflags --libs stillpoint) && ./a.out
  */
@@ -16,7 +16,7 @@ struct tuple {
 } __attribute__((packed));
 
 struct flow {
-    struct still_timer timer; /* first: a timer's address is that of its flow */
+    struct still_timer timer; /* first, so that a timer's address is also that of its flow */
     struct still_callback callback;
     struct tuple tuple;
     unsigned long packets;
@@ -27,7 +27,7 @@ enum { TIMEOUT = 1000 };
 static struct still_domain *domain;
 static struct still_table *table;
 static struct still_wheel *wheel;
-static struct still_queue *queue; /* of flows that wait for their readers: it never fails and never allocates */
+static struct still_queue *queue; /* flows that wait for their readers; a push neither fails nor allocates */
 
 static void fail(const char *what)
 {
@@ -40,7 +40,7 @@ static void free_flow(struct still_callback *callback)
     free((char *)callback - offsetof(struct flow, callback));
 }
 
-/* One packet, in the region of the caller. */
+/* Handles one packet, in the caller's region. */
 static void packet(struct still_reader *reader, const struct tuple *tuple, uint64_t now)
 {
     void *found;
@@ -74,7 +74,7 @@ static unsigned expire(uint64_t now)
         struct flow *flow = (struct flow *)(void *)timer;
         if (still_table_remove(table, &flow->tuple, NULL) != 1)
             fail("no such flow");
-        /* Another thread may be looking at it in a region of its own. */
+        /* Other threads could be reading the flow in their regions. */
         still_call(queue, &flow->callback, free_flow);
         expired++;
     }

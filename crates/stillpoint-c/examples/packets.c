@@ -1,4 +1,4 @@
-/* Packet buffers that one thread takes from a pool and another one puts back.
+/* One thread takes packet buffers from a pool, and another thread puts them back.
  *
  *     cc packets.c $(pkg-config --cflags --libs stillpoint) -pthread && ./a.out
  */
@@ -13,7 +13,7 @@
 enum { BUFFERS = 4096, BYTES = 2048, BURST = 32, BURSTS = 20000, PLACES = 64 };
 
 static struct still_pool *pool;
-/* A ring of bursts, of one sender and one receiver. */
+/* A ring of bursts, for one sender and one receiver. */
 static void *ring[PLACES][BURST];
 static unsigned head, tail;
 

@@ -1,7 +1,7 @@
-// A lock-free stack: stillpoint/hazard_pointer.hpp, as <hazard_pointer> of C++26.
+// A lock-free stack: stillpoint/hazard_pointer.hpp, the <hazard_pointer> of C++26.
 //
-// pop reads the successor of the head while a hazard pointer protects the head: nobody deletes it meanwhile, and its address is not
-// used again, so the compare-exchange cannot take another node for it. A thread that is preempted in pop holds up one node.
+// pop reads the successor of the head while a hazard pointer protects the head. The head is not deleted meanwhile, and its address is not
+// used again, so the compare-exchange cannot mistake another node for it. A thread that is preempted in pop holds up one node.
 
 #include <atomic>
 #include <cstdio>

@@ -2,7 +2,7 @@
  *
  * stillpoint.h: read-copy-update that frees memory even while readers are preempted; a lock-free hash table, a timer wheel, a pool.
  *
- * A program in one screen: three threads read a configuration, one replaces it.
+ * A program in one screen: threads read a configuration, and one thread replaces it.
  *
  *     #include <pthread.h>
  *     #include <stdio.h>
@@ -67,48 +67,51 @@
  *   A protected load (still_protect) holds up one object. A thread that is preempted meanwhile holds up nothing else.
  *
  * ERRORS
- *   Functions that return int, int64_t or ssize_t return 0 or more, or a negative errno. Those that return a pointer return NULL
+ *   Functions that return int or ssize_t return 0 or more, or a negative errno. Functions that return a pointer return NULL
  *   on failure, and set errno. still_error() gives the reason in words. Every function that takes a handle returns
  *     -EINVAL  for NULL, for a handle of another kind, and for a struct whose size is not set;
  *     -EBADF   for a handle that was freed, until its place is used again;
- *     -EBUSY   for a one-thread handle that a caller further up the stack is using: a destructor polls the reclaimer that runs it;
+ *     -EBUSY   for a one-thread handle that a function further up the stack is using, for example when a destructor polls the
+ *              reclaimer that runs it;
  *     -EPERM   for a reader of another thread, where the thread matters;
  *     -EINVAL  for a time that is negative and not STILL_FOREVER;
- *     -ENOTRECOVERABLE for a defect of the library, which has printed a message. Who owns an object that was passed is unknown then.
+ *     -ENOTRECOVERABLE for a defect of the library, which has printed a message. It is then unknown who owns an object that was
+ *              passed.
  *   The inline functions check nothing, unless STILL_CHECKED is defined before this header is included. Then they abort with a
- *   message when they are given a wrong handle, or one of another thread; when an unpin has no pin, or a release no protected load;
- *   when a reader reports that is offline, or that a call further up the stack is using.
+ *   message on a wrong handle, a handle of another thread, an unpin without a pin, a second release, and a report by a reader that
+ *   is offline or that a call further up the stack is using.
  *
  * THREADS
  *   A domain, a background reclaimer, a queue of callbacks, a table and a pool may be used by any number of threads at once.
- *   A reader and a local are for the thread that made them; a reclaimer, a hold and a wheel are for one thread at a time. Freeing
- *   a handle while another thread uses it is a defect of the program.
+ *   A reader and a local are for the thread that made them. A reclaimer, a hold and a wheel are for one thread at a time. Freeing
+ *   a handle while another thread uses it is an error of the program, which is not detected.
  *   A signal handler may call still_pin and still_unpin, in pairs, still_load and still_is_pinned, and no other function.
- *   Threads may be cancelled, if their cancellation is deferred: one that arrives during a call waits until the call has returned.
- *   A thread that may be cancelled asynchronously calls nothing here.
- *   A reader or a local that its thread has not freed is freed when the thread ends, also if it is cancelled, with all that it
- *   holds: in the third round of destructors of keys (pthread_key_create), so that destructors of C++ and those of keys, in the
- *   first two rounds, may use it. If a thread has nothing before that, what the destructor of a key makes is for it to free. The
- *   main thread does not end if it returns from main.
+ *   Threads may be cancelled if their cancellation is deferred: a cancellation that arrives during a call takes effect after the
+ *   call. A thread that may be cancelled asynchronously must call no function of this header.
+ *   If a thread has not freed a reader or a local, its end frees it, with everything that it holds. This includes threads that are
+ *   cancelled. It happens in the third round of key destructors (pthread_key_create): C++ destructors, and the program's key
+ *   destructors in the first two rounds, may still use the handle. A thread that makes its first reader or local in a key
+ *   destructor must free it there. If the main thread returns from main, the process ends, and no key destructors run.
  *
  * FORK
- *   A child has one thread. It calls still_reset_after_fork before it waits or frees; a background reclaimer has no thread there,
- *   and refuses objects; a queue is given another thread by still_queue_start. A parent pauses its queues first, and forks while no
- *   other thread changes a table.
+ *   A child has one thread. It calls still_reset_after_fork before it waits or frees. In the child, a background reclaimer has no
+ *   thread and refuses objects, and still_queue_start gives a queue another thread. The parent pauses its queues before it forks,
+ *   and forks while no other thread changes a table.
  *
  * MEMORY
- *   Making things, retiring, second and further protected loads, and insertions of keys that lie behind a pointer allocate. As
- *   everywhere in Rust, the process ends where that fails, except in still_table_new, still_wheel_new, still_pool_new and
- *   insertions of short keys, which return. Pools, wheels, still_call, polls and lookups allocate nothing.
+ *   These allocate: making a handle, retiring, further protected loads while one is held, and inserting a key that lies
+ *   behind a pointer. If an allocation fails, the process ends, as is usual in Rust; still_table_new, still_wheel_new,
+ *   still_pool_new and insertions of short keys return an error instead. Pools, wheels, still_call, polls and lookups allocate
+ *   nothing.
  *
  * STRUCTS THAT GROW
- *   Structs that begin with `size` may get more fields in later versions. A library reads what a program knows, and takes the rest
- *   as 0; it refuses options that it does not know itself (-EINVAL), unless they are 0. It writes what there is room for, and
- *   sets to 0 what it does not know.
+ *   Structs that begin with `size` may get more fields in later versions. If the program's struct is shorter than the library's,
+ *   the missing options are 0, and the library writes only the fields that fit. If it is longer, the library returns -EINVAL unless
+ *   the options that it does not know are 0, and sets the fields that it does not know to 0 when it writes.
  *
  * DESTRUCTORS AND CALLBACKS
- *   They are called by whichever thread frees: within still_poll, still_flush, still_retire of a full reclaimer, still_synchronize,
- *   still_barrier, or on a thread of the library. They may call any function of this header. They must return: no exception, no
+ *   The thread that frees calls them: within still_poll, still_flush, still_synchronize, still_barrier, or still_retire on a full
+ *   reclaimer, or on a thread of the library. They may call any function of this header. They must return: no exception, no
  *   longjmp, no pthread_exit.
  *
  * ORDERING
@@ -149,8 +152,8 @@ extern "C" {
 #define STILL_VERSION_MINOR 1
 #define STILL_VERSION_PATCH 0
 
-/* The layout of what inline functions touch. Programs pass this number when they make a reader; a library with another number
- * refuses (EPROTO). */
+/* The version of the layout that the inline functions rely on. A program passes it when it makes a reader. A library with another
+ * layout refuses (EPROTO). */
 #define STILL_LAYOUT 1u
 
 /* As the limit of a call: no limit. */
@@ -167,14 +170,14 @@ const char *still_version(void) STILL_NOEXCEPT;
  * thread fails. Never NULL. */
 const char *still_error(void) STILL_NOEXCEPT;
 
-/* Called with a line of text where a call cannot return an error: a drop-in whose functions return nothing was misused, or a wait
- * goes on for ever. By whichever thread made the call, several at a time. `report` is valid until the function returns. Without a
- * hook, still_error() has the text on that thread. The function may call any function of this header: what is reported on
- * its thread meanwhile does not call it again. It must return. */
+/* Called with a line of text when a call cannot return an error: a function of a drop-in that returns nothing was misused, or a wait
+ * will never end. The thread that made the call calls the hook; several threads may do so at the same time. `report` is valid until
+ * the hook returns. Without a hook, still_error() returns the text on that thread. The hook may call any function of this header;
+ * reports that these calls cause do not call the hook again. It must return. */
 typedef void still_report_fn(const char *report, void *context) STILL_NOEXCEPT;
 
-/* Has `hook` called with each report of this process from now on, and `context`; NULL: nothing is called. Any thread may call it. Other
- * threads may be in the hook of before, so that its context stays valid. Each call keeps 24 bytes for ever. */
+/* Sets the hook, which is called with each later report of this process and `context`. NULL: no hook. From any thread. The previous
+ * hook may still be running on other threads, or about to run: keep its context valid for ever. Each call keeps 24 bytes for ever. */
 void still_on_report(still_report_fn *hook, void *context) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -183,14 +186,14 @@ void still_on_report(still_report_fn *hook, void *context) STILL_NOEXCEPT;
 
 struct still_domain;
 
-/* How the barriers of readers and writers are shared out. */
+/* Which side pays for the order between readers and writers. */
 enum still_mode {
     STILL_MODE_BEST = 0,       /* asymmetric where the kernel has membarrier(2), else symmetric */
-    STILL_MODE_SYMMETRIC = 1,  /* readers issue full fences; needs nothing from the kernel */
-    STILL_MODE_ASYMMETRIC = 2, /* readers issue no fences, writers issue a membarrier(2) now and then */
+    STILL_MODE_SYMMETRIC = 1,  /* readers issue full fences; the kernel needs no membarrier(2) */
+    STILL_MODE_ASYMMETRIC = 2, /* readers issue no fences; writers call membarrier(2) */
 };
 
-/* What is done about a region reader that holds up writers because it waits for a CPU. */
+/* What the domain does about a reader that holds up a grace period with a region while its thread waits for a CPU. */
 enum still_boost {
     STILL_BOOST_OFF = 0,
     STILL_BOOST_REALTIME = 1, /* its thread is raised to a real-time priority; needs CAP_SYS_NICE or RLIMIT_RTPRIO */
@@ -208,36 +211,36 @@ enum still_activity {
     STILL_ACTIVITY_ENDED = 4,    /* the thread is gone, and has left its region open */
 };
 
-/* A region reader that holds up a grace period. */
+/* A reader whose region holds up a grace period. */
 struct still_stall {
-    size_t size;       /* set by the caller of still_stall: sizeof(struct still_stall) */
+    size_t size;       /* set by the caller of still_domain_stall: sizeof(struct still_stall) */
     uint32_t thread;   /* the thread's id, as gettid(2) returns it; 0 if it is not known */
     uint32_t kind;     /* enum still_reader_kind */
     uint32_t activity; /* enum still_activity */
-    uint32_t others;   /* how many other readers hold up the grace period too */
+    uint32_t others;   /* how many other readers hold up the same grace period */
     int64_t waited;    /* how long a grace period has waited for this reader */
     uint64_t objects;  /* how many objects are pending behind it */
     uint64_t bytes;    /* their bytes */
     char name[16];     /* the thread's name, as in /proc; "" if it is not known */
 };
 
-/* Called when a reader has held up a grace period for the threshold: once for each section of the reader, by whichever thread
- * notices. Several threads may call it at the same time. `stall` is valid until the function returns. The function may use the
- * domain, but must not wait for it. */
+/* Called when a reader has held up a grace period for `stall_after`: once for each region of the reader, by the thread that notices.
+ * Several threads may call it at the same time. `stall` is valid until the function returns. The function may use the domain, but
+ * must not wait for a grace period of it. */
 typedef void still_stall_fn(const struct still_stall *stall, void *context) STILL_NOEXCEPT;
 
 struct still_domain_options {
     size_t size;              /* sizeof(struct still_domain_options) */
-    const char *name;         /* for messages; copied; NULL: messages give a number */
+    const char *name;         /* for messages; copied; NULL: messages use a number */
     uint32_t mode;            /* enum still_mode */
     uint32_t boost;           /* enum still_boost */
-    uint32_t boost_fallback;  /* instead, if this process may not do `boost`; if it equals `boost`, making the domain fails instead */
+    uint32_t boost_fallback;  /* used if this process may not do `boost`; if it equals `boost`, making the domain fails then */
     uint32_t reserved;        /* 0 */
     int64_t boost_after;      /* how long a grace period is held up before a reader is boosted; 0: 50 us */
-    size_t max_pending;       /* objects that may wait in the whole domain; 0: no limit */
+    size_t max_pending;       /* objects that may be pending in the whole domain; 0: no limit */
     size_t max_pending_bytes; /* 0: no limit */
-    int64_t stall_after;      /* threshold for on_stall */
-    still_stall_fn *on_stall; /* NULL: nothing is called */
+    int64_t stall_after;      /* how long a reader holds up a grace period before on_stall is called */
+    still_stall_fn *on_stall; /* NULL: no hook */
     void *context;            /* passed to on_stall */
 };
 
@@ -248,12 +251,12 @@ struct still_domain_options {
  * threads. */
 STILL_NODISCARD struct still_domain *still_domain_new(const struct still_domain_options *options) STILL_NOEXCEPT;
 
-/* The domain that all parts of a process may share; it is also the default domain of Rust code. Each call returns another
- * handle. */
+/* A new handle of the process's default domain, which all parts of a process may share. It is also the default domain of Rust
+ * code. */
 STILL_NODISCARD struct still_domain *still_domain_default(void) STILL_NOEXCEPT;
 
-/* Frees the handle. The domain ends when its last handle is freed, those of its readers, reclaimers, queues and holds
- * included. What is pending then is destroyed. */
+/* Frees the handle. The domain ends when its last handle is freed; its readers, reclaimers, queues and holds count as handles.
+ * Objects that are pending then are destroyed. */
 int still_domain_free(struct still_domain *domain) STILL_NOEXCEPT;
 
 struct still_stats {
@@ -264,34 +267,35 @@ struct still_stats {
     uint64_t freed;
     uint64_t pending;
     uint64_t pending_bytes;
-    uint64_t beyond_limits; /* objects that were taken in although the domain was full, because they could not be refused */
-    uint64_t handed_back;   /* retirements that were refused for lack of room */
+    uint64_t beyond_limits; /* objects that were accepted although the domain was full, because the call cannot refuse */
+    uint64_t handed_back;   /* retirements that were refused because a limit was reached */
     uint64_t waits;         /* retirements that waited for room */
-    uint64_t pinned;        /* pending objects that protected loads held at the last poll */
-    int64_t oldest;         /* how long the oldest grace period with pending objects has lasted; -1: there is none */
+    uint64_t pinned;        /* pending objects that were held by protected loads at the last poll */
+    int64_t oldest;         /* age of the oldest grace period with pending objects; -1: there is none */
     uint64_t readers;       /* registered, of both kinds */
     uint64_t holds;         /* protected loads that are bound to no thread */
     uint64_t boosted;       /* how often a reader was boosted */
     uint64_t boost_refused;
-    int32_t fence_error;    /* why the last heavy fence failed, a positive errno; 0: it did not fail. Until one succeeds, nothing is freed */
+    int32_t fence_error;    /* why the last heavy fence failed, a positive errno; nothing is freed until one succeeds; 0: it succeeded */
     int32_t reserved;
 };
 
-/* Sums over counters of all threads: exact when the domain is idle, slightly out of date otherwise. Looks at each reclaimer
- * and reader. */
+/* Sums the counters of all threads: exact when the domain is idle, slightly out of date otherwise. Linear in the reclaimers and
+ * readers. */
 int still_domain_stats(const struct still_domain *domain, struct still_stats *stats) STILL_NOEXCEPT;
 
-/* Finds the region reader that holds up the oldest grace period: 1, and fills `stall`; or 0 if there is none. Looks at each
- * reader, and in /proc. */
+/* Finds a reader whose region holds up the oldest grace period. Returns 1 and fills `stall`, or returns 0 if there is none. Linear in
+ * the readers; reads /proc. */
 int still_domain_stall(const struct still_domain *domain, struct still_stall *stall) STILL_NOEXCEPT;
 
-/* Starts a grace period, and returns its number. It is over when every reader that is in a region now has left that region.
- * Later grace periods have greater numbers; no number is 0. 0: an error, with errno. */
+/* Starts a grace period, and returns its number. It is over when every reader that is in a region now has left that region. Later
+ * grace periods have greater numbers. 0 is no number: it means an error, with errno. */
 STILL_NODISCARD uint64_t still_start(const struct still_domain *domain) STILL_NOEXCEPT;
 
-/* 1 if the grace period is over, 0 if not. Never waits. Looks at each reader, unless the grace period is already known to be
- * over.
- * -EINVAL also for a number that the domain has not started; one of another domain is not told from it. An error of the heavy fence is returned as its errno. */
+/* 1 if the grace period is over, 0 if not. Never waits. Linear in the readers; constant time if the grace period is already known to
+ * be over.
+ * -EINVAL also for a number that the domain has not started, which is the only sign of a number of another domain. If the heavy fence
+ * fails, its negative errno. */
 STILL_NODISCARD int still_check(const struct still_domain *domain, uint64_t token) STILL_NOEXCEPT;
 
 /* Waits until the grace period is over, for at most `timeout`; STILL_FOREVER: as long as it takes.
@@ -299,25 +303,24 @@ STILL_NODISCARD int still_check(const struct still_domain *domain, uint64_t toke
  * and would wait for itself. */
 STILL_NODISCARD int still_wait(const struct still_domain *domain, uint64_t token, int64_t timeout) STILL_NOEXCEPT;
 
-/* Starts a grace period and waits for it, as still_wait does; then destroys what was left to the domain. From any thread,
- * registered or not. A thread with an online QSBR reader calls still_qsbr_synchronize instead. */
+/* Starts a grace period and waits for it, as still_wait does; then destroys the objects that were left to the domain (still_leave).
+ * From any thread, registered or not. A thread with an online QSBR reader calls still_qsbr_synchronize instead. */
 STILL_NODISCARD int still_synchronize(const struct still_domain *domain, int64_t timeout) STILL_NOEXCEPT;
 
-/* Waits until everything that was left to the domain before this call is destroyed. For the end of a program, or before code
- * is unloaded. The errors of still_wait; -EDEADLK also from a destructor, and when a protected load of this thread holds one
- * of the objects. */
+/* Waits until everything that was left to the domain before this call is destroyed. Use it at the end of a program, or before code
+ * is unloaded. Errors as for still_wait; -EDEADLK also from a destructor, and if a protected load of this thread holds one of the
+ * objects. */
 STILL_NODISCARD int still_barrier(const struct still_domain *domain, int64_t timeout) STILL_NOEXCEPT;
 
-/* In the child of a fork(2), which has one thread: lets go of what the readers of the parent's other threads held. After this
- * call the child must not use what it was lent through those readers. Without this call, nothing that they held is freed in
- * the child. */
+/* For the child of a fork(2): releases what the readers of the parent's other threads held. After this call the child must not use
+ * objects that it reached through those readers. Without this call, nothing that they held is freed in the child. */
 int still_reset_after_fork(const struct still_domain *domain) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Readers
  */
 
-/* The part of a handle that inline functions read. Programs do not use it: still_reader and still_qsbr are handles like any
+/* The part of a handle that inline functions read. Programs must not use it: still_reader and still_qsbr are handles like any
  * other. */
 struct still_head_ {
     void *record;
@@ -340,7 +343,7 @@ struct still_reader {
     struct still_head_ head_;
 };
 
-/* A reader that reports quiescent states. While it is online, it is always in a region; each report ends one and begins the
+/* A reader that reports quiescent states. While it is online, it is in a region; each report ends one region and begins the
  * next. */
 struct still_qsbr {
     struct still_head_ head_;
@@ -353,9 +356,9 @@ int still_is_mine_(const struct still_head_ *head) STILL_NOEXCEPT;
 void *still_slot_(struct still_reader *reader) STILL_NOEXCEPT;
 void still_slot_release_(void *slot) STILL_NOEXCEPT;
 
-/* Makes the calling thread a reader. Keep the reader as long as the thread lives: making one costs a full fence, and sometimes
- * an allocation. A thread may have several. errno: EPROTO: the program was compiled against another layout: recompile it;
- * EAGAIN: the process has used up its keys (pthread_key_create). */
+/* Makes a reader for the calling thread. Keep it as long as the thread lives: making one costs a full fence and sometimes an
+ * allocation. A thread may have several. errno: EPROTO: the program was compiled against another layout: recompile it; EAGAIN: the
+ * process has used up its keys (pthread_key_create). */
 STILL_NODISCARD static inline struct still_reader *still_reader_new(const struct still_domain *domain)
 {
     return still_reader_new_(domain, STILL_LAYOUT);
@@ -367,12 +370,12 @@ STILL_NODISCARD static inline struct still_qsbr *still_qsbr_new(const struct sti
     return still_qsbr_new_(domain, STILL_LAYOUT);
 }
 
-/* Ends a reader, with its pins and protected loads. For the reader's own thread (-EPERM on another one), whose end does it
- * otherwise. */
+/* Frees a reader, and ends its pins and protected loads. Only the reader's thread may call it (-EPERM); otherwise the end of that
+ * thread frees the reader. */
 int still_reader_free(struct still_reader *reader) STILL_NOEXCEPT;
 int still_qsbr_free(struct still_qsbr *qsbr) STILL_NOEXCEPT;
 
-/* A pointer type through which pointers of any type may be read. */
+/* A pointer type through which pointers of any type may be read: it may alias them. */
 typedef void *__attribute__((__may_alias__)) still_any_;
 
 #ifdef STILL_CHECKED
@@ -401,7 +404,7 @@ static inline uint64_t *still_state_(const struct still_head_ *head)
     return (uint64_t *)(void *)((char *)head->record + STILL_STATE_);
 }
 
-/* Tells whoever waits for a change of the state that it has changed. */
+/* Wakes the threads that wait for a change of the state. */
 static inline void still_tell_(struct still_head_ *head)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -410,13 +413,13 @@ static inline void still_tell_(struct still_head_ *head)
         still_answer_(head);
 }
 
-/* GCC warns that ThreadSanitizer does not know fences; the library tells it what they order. */
+/* GCC warns that ThreadSanitizer does not know fences. The library tells ThreadSanitizer what they order. */
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__) && __GNUC__ >= 11
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wtsan"
 #endif
 
-/* The reader's side of the pair that orders a store before later loads; the writer's is the heavy fence. */
+/* Orders the reader's store before its later loads. Pairs with the writer's heavy fence. */
 static inline void still_fence_(const struct still_head_ *head)
 {
     if (__builtin_expect(head->flags & STILL_FULL_FENCE_, 0u))
@@ -429,9 +432,9 @@ static inline void still_fence_(const struct still_head_ *head)
 #pragma GCC diagnostic pop
 #endif
 
-/* Reports a quiescent state: this thread no longer holds anything that it has loaded. Two loads and a compare; also a store if
- * a grace period has begun since the last report. A report brings a reader that is offline online, but without the order that
- * still_online gives: use still_online. */
+/* Reports a quiescent state: this thread no longer holds anything that it has loaded. Two loads and a comparison, and a store if a
+ * grace period has begun since the last report. The reader must be online: a report would bring it online, but without the fence of
+ * still_online. */
 static inline void still_quiescent(struct still_qsbr *qsbr)
 {
     struct still_head_ *head = &qsbr->head_;
@@ -447,14 +450,14 @@ static inline void still_quiescent(struct still_qsbr *qsbr)
     }
 }
 
-/* Takes a QSBR reader offline before its thread blocks: nobody waits for it, and it holds nothing. Calling it again is harmless.
- * -EPERM on another thread. */
+/* Takes a QSBR reader offline, before its thread blocks. An offline reader holds nothing, and no grace period waits for it. Calling it
+ * again is harmless. -EPERM on another thread. */
 int still_offline(struct still_qsbr *qsbr) STILL_NOEXCEPT;
-/* Brings it back online; a full fence. Calling it again is harmless. */
+/* Brings the reader back online; a full fence. Calling it again is harmless. */
 int still_online(struct still_qsbr *qsbr) STILL_NOEXCEPT;
-/* 1 if it is online, 0 if not. */
+/* 1 if the reader is online, 0 if not. */
 STILL_NODISCARD int still_is_online(const struct still_qsbr *qsbr) STILL_NOEXCEPT;
-/* As still_synchronize, for a thread on which this reader is online: the reader is offline during the call. */
+/* As still_synchronize, for the thread of an online QSBR reader. The reader is offline during the call. */
 STILL_NODISCARD int still_qsbr_synchronize(struct still_qsbr *qsbr, int64_t timeout) STILL_NOEXCEPT;
 
 /* Begins a region: what this thread loads from now on is not freed before the matching still_unpin. Regions nest. */
@@ -481,7 +484,7 @@ static inline void still_unpin(struct still_reader *reader)
     STILL_MUST_(__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != 0, "without a still_pin");
     STILL_MUST_(head->nested != 0 || head->in_use == 0, "this would end the region of a call further up the stack");
     if (head->nested == 0) {
-        /* Release: pairs with the acquire load of check: what was done in the region comes before the free. */
+        /* Release: pairs with the acquire load of check. The accesses of the region come before the free. */
         __atomic_store_n(still_state_(head), (uint64_t)0, __ATOMIC_RELEASE);
         still_tell_(head);
     } else {
@@ -506,22 +509,22 @@ STILL_NODISCARD static inline void *still_load_(const void *link)
     return __atomic_load_n((still_any_ const *)link, __ATOMIC_ACQUIRE);
 }
 
-/* Stores a pointer at `link`, which must not be shared yet, or must hold nothing that has to be retired. */
+/* Stores a pointer at `link`. The link must not be shared yet, or must hold no object that has to be retired. */
 static inline void still_store_(void *link, const void *object)
 {
     /* Release: pairs with still_load and still_protect. */
     __atomic_store_n((still_any_ *)link, (void *)(uintptr_t)object, __ATOMIC_RELEASE);
 }
 
-/* Exchanges the pointer at `link`, and returns the old one: retire that object if nothing else leads to it. */
+/* Exchanges the pointer at `link`, and returns the old one: retire that object if no other link leads to it. */
 STILL_NODISCARD static inline void *still_exchange_(void *link, const void *object)
 {
     return __atomic_exchange_n((still_any_ *)link, (void *)(uintptr_t)object, __ATOMIC_ACQ_REL);
 }
 
-/* Puts `object` at `link` if `expected` is there: 1, and `expected` is to be retired if nothing else leads to it; or 0, and nothing
- * has changed. For several writers. While they compare, `expected` must not be freed and its memory be used again: they hold it, or
- * are in a region. */
+/* Puts `object` at `link` if `expected` is there. 1: it was; retire `expected` if no other link leads to it. 0: it was not; nothing has
+ * changed. For several writers. From the load of `expected` to this call, its memory must not be used for another object: hold
+ * `expected` by a protected load, or stay in a region. */
 STILL_NODISCARD static inline int still_compare_exchange_(void *link, const void *expected, const void *object)
 {
     still_any_ there = (void *)(uintptr_t)expected;
@@ -531,27 +534,27 @@ STILL_NODISCARD static inline int still_compare_exchange_(void *link, const void
 
 /* An object that a protected load holds, and the slot that says so. */
 struct still_protected {
-    void *object; /* NULL: there was none, and there is nothing to release */
+    void *object; /* NULL: the link was NULL; there is nothing to release */
     void *slot_;
 };
 
-/* Lets go of a protected object, on the reader's thread. Does nothing if the object is NULL. */
+/* Releases a protected object, on the reader's thread. Does nothing if the object is NULL. */
 static inline void still_release(struct still_protected held)
 {
     STILL_MUST_(held.slot_ == NULL || __atomic_load_n((void **)held.slot_, __ATOMIC_RELAXED) == held.object,
                 "it was released already");
-    /* A reader's first slot is recognised by its address, which is not a multiple of 16. */
+    /* Only the reader's first slot has an address that is not a multiple of 16. */
     if (__builtin_expect(((uintptr_t)held.slot_ & 8u) != 0, 1)) {
-        /* Release: pairs with the acquire load of a scan: what was done with the object comes before its free. */
+        /* Release: pairs with the acquire load of a scan. The accesses to the object come before its free. */
         __atomic_store_n((void **)held.slot_, NULL, __ATOMIC_RELEASE);
     } else {
         still_slot_release_(held.slot_);
     }
 }
 
-/* Loads the pointer at `link`, and holds the object that it points to until the object is released or the
- * reader is freed. The object must be alive as long as it is linked there, and be retired by exactly this address, in the
- * domain of the reader. Starts over whenever `link` changes meanwhile. */
+/* Loads the pointer at `link`, and holds the object that it points to until still_release, or until the reader is freed. The object
+ * must not be freed while it is linked there, and must be retired in the domain of the reader, by exactly this address. Tries again
+ * whenever `link` changes meanwhile. */
 STILL_NODISCARD static inline struct still_protected still_protect_(struct still_reader *reader, const void *link)
 {
     struct still_head_ *head = &reader->head_;
@@ -586,9 +589,9 @@ STILL_NODISCARD static inline struct still_protected still_protect_(struct still
 struct still_hold;
 /* errno: EINVAL, EBADF. */
 STILL_NODISCARD struct still_hold *still_hold_new(const struct still_domain *domain) STILL_NOEXCEPT;
-/* As still_protect; lets go of what was held before. NULL: there is no object; or, with errno, the handle is invalid. */
+/* As still_protect; releases the object that the hold held before. NULL: the link is NULL; or, with errno, the handle is invalid. */
 STILL_NODISCARD void *still_hold_protect_(struct still_hold *hold, const void *link) STILL_NOEXCEPT;
-/* Lets go of what the hold holds. */
+/* Releases the object. */
 int still_hold_release(struct still_hold *hold) STILL_NOEXCEPT;
 int still_hold_free(struct still_hold *hold) STILL_NOEXCEPT;
 
@@ -637,7 +640,7 @@ STILL_NODISCARD static inline typename still_link_<L>::pointer still_hold_protec
 }
 }
 #else
-/* 5 is what the compilers call a pointer. */
+/* 5 is the class of pointers in GCC and Clang. */
 #define STILL_LINK_(link)                                                                                              \
     ((void)sizeof(struct {                                                                                             \
         _Static_assert(__builtin_classify_type(*(link)) == 5, "this takes the address of a pointer: &p, not p");       \
@@ -659,92 +662,91 @@ STILL_NODISCARD static inline typename still_link_<L>::pointer still_hold_protec
 /* Destroys an object: called once, when no reader can hold it. */
 typedef void still_destroy_fn(void *object, void *context) STILL_NOEXCEPT;
 
-/* What a retirement does when there is no room. */
+/* What a retirement does when a limit is reached. */
 enum still_when_full {
-    STILL_FULL_HAND_BACK = 0, /* it fails, and the object stays the caller's */
-    STILL_FULL_RECLAIM = 1,   /* background only: the caller frees a share of what others have submitted; still no room: it fails */
-    STILL_FULL_WAIT = 2,      /* it waits for room, for full_wait at most, then it fails; never without an end for its own thread */
+    STILL_FULL_HAND_BACK = 0, /* it fails; the object stays the caller's */
+    STILL_FULL_RECLAIM = 1,   /* background only: the caller frees some of the submitted objects; if there is still no room, it fails */
+    STILL_FULL_WAIT = 2,      /* it waits for room, for full_wait at most, then fails; it never waits for its own thread for ever */
 };
 
 struct still_reclaimer_options {
     size_t size;              /* sizeof(struct still_reclaimer_options) */
-    size_t max_pending;       /* objects that may wait; 0: 65,536, or 1,048,576 for a background reclaimer */
+    size_t max_pending;       /* objects that may be pending; 0: 65,536, or 1,048,576 for a background reclaimer */
     size_t max_pending_bytes; /* 0: no limit */
-    size_t batch;             /* as many objects start a grace period at once; 0: 128 */
-    int64_t fence_interval;   /* between grace periods for less than a batch; 0: 50 us; STILL_FOREVER: only full batches; 1 is the shortest */
+    size_t batch;             /* this many objects start a grace period; 0: 128 */
+    int64_t fence_interval;   /* time between grace periods for less than a batch; 0: 50 us; STILL_FOREVER: only full batches; 1: the shortest */
     uint32_t when_full;       /* enum still_when_full */
     uint32_t reserved;        /* 0 */
     int64_t full_wait;        /* for STILL_FULL_WAIT */
     size_t stack_size;        /* background only: as in struct still_thread_options */
-    const char *thread_name;  /* background only: likewise */
+    const char *thread_name;  /* background only: as name in struct still_thread_options */
 };
 
 #define STILL_RECLAIMER_OPTIONS_INIT { sizeof(struct still_reclaimer_options), 0, 0, 0, 0, 0, 0, 0, 0, NULL }
 
-/* A queue of retired objects that its owner polls: it needs no thread of its own. For one thread at a time. */
+/* A list of retired objects that its owner polls; it has no thread. For one thread at a time. */
 struct still_reclaimer;
 
 /* `options` may be NULL. errno: EINVAL, EBADF. */
 STILL_NODISCARD struct still_reclaimer *
 still_reclaimer_new(const struct still_domain *domain, const struct still_reclaimer_options *options) STILL_NOEXCEPT;
 
-/* Frees the queue. What is pending passes to the domain, whose other reclaimers free it. */
+/* Frees the reclaimer. Pending objects pass to the domain, whose other reclaimers free them. */
 int still_reclaimer_free(struct still_reclaimer *reclaimer) STILL_NOEXCEPT;
 
-/* Takes in an object that no link leads to any more: destroy(object, context) is called when no reader can hold it. `object` is
- * the address that readers protect, not that of a member; `bytes` is its size, for limits and statistics. Constant time,
- * amortised.
- * -ENOSPC: the reclaimer is full of objects that readers hold up; -EDQUOT: the domain is; -EDEADLK: it would wait for room with
- * STILL_FOREVER, and this thread is in a region, or its own protected loads hold everything that waits. In all these cases the
- * object stays the caller's. If a destructor that this reclaimer runs calls it, it leaves the object to the domain. */
+/* Retires an object to which no link leads any more: destroy(object, context) is called when no reader can hold it. `object` is the
+ * address that readers protect, not that of a member. `bytes` is its size, for limits and statistics. Constant time, amortised.
+ * -ENOSPC: the reclaimer is full of objects that readers hold up; -EDQUOT: the domain is; -EDEADLK: the call would wait for room with
+ * STILL_FOREVER, and this thread is in a region, or its own protected loads hold everything that is pending. In all these cases the
+ * object stays the caller's. A call from a destructor that this reclaimer runs leaves the object to the domain. */
 STILL_NODISCARD int still_retire(struct still_reclaimer *reclaimer, void *object, size_t bytes, still_destroy_fn *destroy,
                                  void *context) STILL_NOEXCEPT;
 
-/* Frees what is ready. Looks at `limit` objects at most, and returns how many it has freed. Never waits for a reader. */
+/* Frees objects that no reader can hold. Examines at most `limit` objects, and returns how many it freed. Never waits for a reader. */
 ssize_t still_poll(struct still_reclaimer *reclaimer, size_t limit) STILL_NOEXCEPT;
 
-/* Waits until everything that was retired here is freed, for at most `timeout`. The errors of still_wait; -EDEADLK also when a
- * protected load of this thread holds one of the objects, -ETIMEDOUT when one of another thread does. */
+/* Waits until everything that was retired here is freed, for at most `timeout`. Errors as for still_wait; also -EDEADLK if a protected
+ * load of this thread holds one of the objects, and -ETIMEDOUT if one of another thread does. */
 STILL_NODISCARD int still_flush(struct still_reclaimer *reclaimer, int64_t timeout) STILL_NOEXCEPT;
 
-/* How many objects wait here. */
+/* How many objects are pending here. */
 ssize_t still_pending(const struct still_reclaimer *reclaimer) STILL_NOEXCEPT;
 
-/* Retires without a reclaimer: the object is left to the domain. Polls of the domain's reclaimers free it, as do
- * still_synchronize and still_barrier; if none of these is ever called, it is not freed. It cannot be refused: see
+/* Retires an object without a reclaimer: the object is left to the domain. Polls of the domain's reclaimers, still_synchronize and
+ * still_barrier free it. If none of these is ever called, it is not freed. The domain cannot refuse it: see
  * still_stats.beyond_limits. From any thread. */
 int still_leave(const struct still_domain *domain, void *object, size_t bytes, still_destroy_fn *destroy, void *context) STILL_NOEXCEPT;
 
-/* A thread of the library. It runs on the CPUs of the thread that starts it (pthread_setaffinity_np), at its priority. Signals are
- * blocked on it, but for those of defects (SIGSEGV, SIGABRT and so on) and SIGPROF. */
+/* A thread of the library. It inherits the CPUs (pthread_setaffinity_np) and the priority of the thread that starts it. All signals
+ * are blocked on it, except those of faults (SIGSEGV, SIGABRT and so on) and SIGPROF. */
 struct still_thread_options {
     size_t size;       /* sizeof(struct still_thread_options) */
-    size_t stack_size; /* bytes; 0: as pthread_create gives to any thread. Destructors and callbacks use it */
-    const char *name;  /* as gdb and top show it, 15 characters of it; copied; NULL: "stillpoint-rcu" */
+    size_t stack_size; /* bytes; 0: the default of pthread_create. Destructors and callbacks run on this stack */
+    const char *name;  /* gdb and top show 15 characters of it; copied; NULL: "stillpoint-rcu" */
 };
 
 #define STILL_THREAD_OPTIONS_INIT { sizeof(struct still_thread_options), 0, NULL }
 
-/* A reclaimer with a thread of its own, to which any thread submits. */
+/* A reclaimer with its own thread. Any thread may submit objects to it. */
 struct still_background;
 
 /* Makes a background reclaimer, and starts its thread. errno: EINVAL, EBADF; EAGAIN: the thread could not be started. */
 STILL_NODISCARD struct still_background *
 still_background_new(const struct still_domain *domain, const struct still_reclaimer_options *options) STILL_NOEXCEPT;
 
-/* As still_retire, from any thread; -EDEADLK in a region only: do not wait while this thread's protected loads hold what it has
- * submitted. In a destructor, the object is left to the domain. -EPIPE: in the child of a fork(2), where the
- * background reclaimer has no thread. */
+/* As still_retire, from any thread, with these differences. -EDEADLK is returned only in a region: with STILL_FULL_WAIT, do not submit
+ * while this thread's protected loads hold objects that it has submitted. In a destructor, the object is left to the domain. -EPIPE: in
+ * the child of a fork(2), where the background reclaimer has no thread. */
 STILL_NODISCARD int still_submit(struct still_background *background, void *object, size_t bytes, still_destroy_fn *destroy,
                                  void *context) STILL_NOEXCEPT;
 
 /* How many objects were submitted and are not freed yet. */
 ssize_t still_background_pending(const struct still_background *background) STILL_NOEXCEPT;
 
-/* Stops the background reclaimer: frees everything that was submitted, waits for the thread's end, and frees the handle.
- * Objects that readers still hold after `timeout` pass to the domain, whose other reclaimers free them; returns how many
- * passed. A destructor that is running is waited for, however long it takes. -EDEADLK: called from a destructor, or in a region of
- * this thread; the handle stays valid. In the child of a fork(2): frees the handle only, and returns how many objects are lost. */
+/* Stops the background reclaimer: frees everything that was submitted, joins the thread, and frees the handle. Objects that readers
+ * still hold after `timeout` pass to the domain, whose other reclaimers free them; returns how many did. Waits for a destructor that is
+ * running, however long it takes. -EDEADLK: called from a destructor, or in a region of this thread; the handle stays valid. In the
+ * child of a fork(2): only frees the handle, and returns how many objects are lost. */
 ssize_t still_background_free(struct still_background *background, int64_t timeout) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -756,7 +758,7 @@ struct still_callback {
     void *words_[2];
 };
 
-/* Three words, for objects that protected loads may hold. The first two are a struct still_callback. */
+/* Three words, for objects that protected loads may hold. The callback is passed the address of the first two. */
 struct still_object_callback {
     struct still_callback callback;
     void *word_;
@@ -764,34 +766,34 @@ struct still_object_callback {
 
 typedef void still_callback_fn(struct still_callback *callback) STILL_NOEXCEPT;
 
-/* A queue of callbacks. Any thread may push. Whoever calls still_queue_run, still_queue_poll or still_queue_barrier serves it,
- * one thread at a time. */
+/* A queue of callbacks. Any thread may push. A thread that calls still_queue_run, still_queue_poll or still_queue_barrier serves the
+ * queue, one thread at a time. */
 struct still_queue;
 
 /* errno: EINVAL, EBADF. */
 STILL_NODISCARD struct still_queue *still_queue_new(const struct still_domain *domain) STILL_NOEXCEPT;
 
-/* Frees the handle. Callbacks that wait pass to the domain, whose reclaimers call them, also if the queue was paused; this
- * allocates. The thread of still_queue_start is joined: it ends after the callback that is running, and 63 more at most, whatever
- * readers do. Join other threads that serve the queue first. In the child of a fork(2), where that thread is the parent's, call
- * still_queue_barrier first: what waits is lost. -EBUSY from a callback of the queue. */
+/* Frees the handle. Pending callbacks pass to the domain, whose reclaimers call them, even if the queue was paused; this allocates.
+ * Joins the thread of still_queue_start, which ends after the callback that is running and at most 63 more; it does not wait for
+ * readers. Other threads that serve the queue must have ended their calls. In the child of a fork(2), where the thread does not exist,
+ * call still_queue_barrier first: pending callbacks are lost otherwise. -EBUSY from a callback of the queue. */
 int still_queue_free(struct still_queue *queue) STILL_NOEXCEPT;
 
-/* Gives the queue a thread of the library, which serves it until still_queue_free, or until everything was called after
- * still_queue_stop; still_queue_barrier leaves the callbacks to it. `options` may be NULL. -EAGAIN: the thread cannot be made; the queue is as before, and the call may be
- * repeated. -EALREADY: it has one. In the child of a fork(2), after still_queue_reset_after_fork, it may get another one. */
+/* Starts a thread of the library that serves the queue until still_queue_free, or until it has called everything after
+ * still_queue_stop. still_queue_barrier then only waits for that thread. `options` may be NULL. -EAGAIN: the thread cannot be started;
+ * the queue is unchanged, and the call may be repeated. -EALREADY: the queue has a thread. In the child of a fork(2), call it again
+ * after still_queue_reset_after_fork. */
 int still_queue_start(struct still_queue *queue, const struct still_thread_options *options) STILL_NOEXCEPT;
 
-/* Calls function(callback) after a grace period, in the order in which callbacks were pushed. The grace period waits for
- * regions, not for protected loads. Wait-free: an exchange and a store, and a system call if a thread that serves the queue
- * sleeps for lack of work. */
+/* Pushes a callback: function(callback) is called after a grace period, in the order of the pushes. The grace period waits for regions,
+ * not for protected loads. Wait-free: an exchange and a store, and a system call if the thread that serves the queue sleeps. */
 int still_call(struct still_queue *queue, struct still_callback *callback, still_callback_fn *function) STILL_NOEXCEPT;
 
-/* The same for an object that protected loads may hold; `object` is the address that they protect. In no particular order. */
+/* As still_call, for an object that protected loads may hold. `object` is the address that they protect. In no particular order. */
 int still_call_object(struct still_queue *queue, struct still_object_callback *callback, void *object,
                       still_callback_fn *function) STILL_NOEXCEPT;
 
-/* Calls the callbacks whose grace period is over, `limit` at most, and returns how many it called. Never waits. 0 also while
+/* Calls at most `limit` callbacks whose grace period is over, and returns how many it called. Never waits. 0 also while
  * another thread serves the queue. */
 ssize_t still_queue_poll(struct still_queue *queue, size_t limit) STILL_NOEXCEPT;
 
@@ -799,46 +801,46 @@ ssize_t still_queue_poll(struct still_queue *queue, size_t limit) STILL_NOEXCEPT
  * of this thread. */
 int still_queue_run(struct still_queue *queue) STILL_NOEXCEPT;
 
-/* Lets still_queue_run return once every callback was called. Later calls of still_queue_run do the same: this cannot be undone. */
+/* Makes still_queue_run return once every callback was called, now and in later calls. This cannot be undone. */
 int still_queue_stop(struct still_queue *queue) STILL_NOEXCEPT;
 
-/* Waits until every callback that was pushed before has been called, except those of objects that protected loads hold, and for
- * at most `timeout`. Serves the queue itself if no other thread does, and calls
- * what protected loads have let go of; waits on while the queue is paused.
+/* Waits, for at most `timeout`, until every callback that was pushed before has been called, except those of objects that protected
+ * loads still hold. Serves the queue itself if no other thread does. Keeps waiting while the queue is paused.
  * -ETIMEDOUT: still_error() describes the reader, if one holds it up. -EDEADLK from a callback of the queue, in a region of this
  * thread, or while this thread has paused the queue. */
 STILL_NODISCARD int still_queue_barrier(struct still_queue *queue, int64_t timeout) STILL_NOEXCEPT;
 
-/* Waits for the callback that is running; from then on no callback runs, until still_queue_resume. Pauses nest. -EDEADLK from
- * a callback of the queue. */
+/* Waits for the callback that is running. After that no callback runs until still_queue_resume. Pauses nest. -EDEADLK from a callback
+ * of the queue. */
 STILL_NODISCARD int still_queue_pause(struct still_queue *queue) STILL_NOEXCEPT;
-/* Ends a pause, one of this thread's if there is one. -EINVAL: it is not paused. */
+/* Ends a pause: one of this thread, or else of another thread. -EINVAL: the queue is not paused. */
 int still_queue_resume(struct still_queue *queue) STILL_NOEXCEPT;
 
-/* In the child of a fork(2) whose parent had paused the queue: it is served again, and pauses are over. After
+/* For the child of a fork(2) whose parent had paused the queue: ends all pauses, and lets the queue be served again. Call it after
  * still_reset_after_fork. */
 int still_queue_reset_after_fork(struct still_queue *queue) STILL_NOEXCEPT;
 
-/* How many callbacks were pushed and not begun. */
+/* How many callbacks were pushed and have not begun. */
 ssize_t still_queue_pending(const struct still_queue *queue) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Tables
  */
 
-/* A hash table. Each key has a size that is chosen when the table is made; each value is one word. Lookups are lock-free and
- * never wait; writers lock a part of the table. The table grows by itself. It frees its own entries. What a value points to
- * belongs to the program: retire that when a call has handed the value back. Any number of threads. */
+/* A hash table. All keys have the size that is chosen when the table is made; each value is one word. Lookups are lock-free; writers
+ * lock a part of the table. The table grows by itself, and frees its own entries. The object that a value points to belongs to the
+ * program: retire it when a call has handed the value back. Any number of threads may use the table. */
 struct still_table;
 
-/* A hash of `bytes` bytes at `key`, which may lie at any address: always the same for the same key. It may call nothing of the table. */
+/* Hashes the `bytes` bytes at `key`, which need not be aligned. Equal keys must have equal hashes. Must not call functions on the
+ * table. */
 typedef uint64_t still_hash_fn(const void *key, size_t bytes, void *context) STILL_NOEXCEPT;
 
 struct still_table_options {
     size_t size;          /* sizeof(struct still_table_options) */
-    size_t capacity;      /* entries for which there is room from the beginning; 0: few */
+    size_t capacity;      /* entries that fit before the table grows; 0: few */
     size_t max_len;       /* 0: no limit */
-    still_hash_fn *hash;  /* NULL: a fast one with a random seed; it does not withstand attackers who choose keys and measure times */
+    still_hash_fn *hash;  /* NULL: a fast hash with a random seed, which does not resist attackers who choose keys and measure times */
     void *context;        /* passed to the hash function */
 };
 
@@ -852,40 +854,40 @@ STILL_NODISCARD struct still_table *still_table_new(const struct still_domain *d
 /* Frees the table and its entries; values are left as they are. No other call may use the table at the same time. */
 int still_table_free(struct still_table *table) STILL_NOEXCEPT;
 
-/* Looks a key up: 1 and its value, or 0. `reader` is a struct still_reader or a struct still_qsbr, of this thread and of the
- * table's domain (-EXDEV if of another domain). In a region that began before this call, the program may use what the value
- * points to until the region ends, unless it frees that without retiring it. */
+/* Looks a key up: 1 and its value, or 0. `reader` is a struct still_reader or a struct still_qsbr of this thread, in the table's domain
+ * (-EXDEV otherwise). If the call is made in a region, the program may use the object that the value points to until that region ends,
+ * provided that the program retires such objects. */
 STILL_NODISCARD int still_table_get(const struct still_table *table, const void *reader, const void *key, void **value) STILL_NOEXCEPT;
 
-/* Looks up `count` keys, 64 at most, which lie one after the other: the memory accesses of all lookups overlap. values[i] is
- * written if bit i of `hits` is set. Returns how many keys were found. */
+/* Looks up `count` keys, at most 64, which lie one after the other in memory. The cache misses of the lookups overlap. If key i is found,
+ * bit i of `hits` is set and values[i] is written; otherwise values[i] is unchanged. Returns how many keys were found. */
 STILL_NODISCARD int still_table_get_many(const struct still_table *table, const void *reader, const void *keys, size_t count,
                                          void **values, uint64_t *hits) STILL_NOEXCEPT;
 
-/* Puts a value under a key: 0 if there was none; 1, and the old value in `old`, if there was one. `old` may be NULL.
- * -ENOSPC: with those that were replaced or removed and wait for readers, there are max_len entries and some; -ENOMEM. */
+/* Sets the value of a key: 0 if the key had none; 1, and the old value in `old`, if it had one. `old` may be NULL.
+ * -ENOSPC: the table has max_len entries and a margin; replaced and removed entries count until no reader can hold them. -ENOMEM. */
 STILL_NODISCARD int still_table_insert(struct still_table *table, const void *key, void *value, void **old) STILL_NOEXCEPT;
 
-/* Puts a value under a key that has none: 0. If the key has a value: -EEXIST, and that value in `found`, which may be NULL. */
+/* Sets the value of a key that has none: 0. If the key has a value: -EEXIST, and that value in `found`, which may be NULL. */
 STILL_NODISCARD int still_table_add(struct still_table *table, const void *reader, const void *key, void *value, void **found) STILL_NOEXCEPT;
 
-/* Takes a key out: 1 and its value, or 0. `old` may be NULL. */
+/* Removes a key: 1 and its value, or 0. `old` may be NULL. */
 int still_table_remove(struct still_table *table, const void *key, void **old) STILL_NOEXCEPT;
 
-/* Takes a key out if its value is `expected`: 1; or 0, and nothing has changed: another thread was faster. For those who free what they
- * have found: each value is taken out by one of them. `reader` as in still_table_get. */
+/* Removes a key if its value is `expected`: 1; or 0, and nothing has changed. Use it to free what a lookup has found: of several threads
+ * that try, exactly one removes the value and may retire it. `reader` as for still_table_get. */
 int still_table_remove_if(struct still_table *table, const void *reader, const void *key, const void *expected) STILL_NOEXCEPT;
 
 /* The number of entries. */
 ssize_t still_table_len(const struct still_table *table) STILL_NOEXCEPT;
 
-/* `key` may lie at any address. */
+/* `key` need not be aligned. */
 typedef int still_entry_fn(const void *key, void *value, void *context) STILL_NOEXCEPT;
 
-/* Calls function(key, value, context) for one entry after the other, until the function returns a number other than 0; returns
- * that number, or 0 at the end. Entries that are there from beginning to end are visited once; those that come or go meanwhile
- * may or may not be. The whole call is one region of `reader`. The function may change the table, read by the same reader, and
- * pin and unpin it; it must not report a quiescent state. */
+/* Calls function(key, value, context) for each entry until the function returns a number other than 0. Returns that number, or 0 at the
+ * end. Entries that are in the table during the whole call are visited once; entries that are added or removed meanwhile may or may not
+ * be visited. The whole call is one region of `reader`. The function may change the table, read with the same reader, and pin and unpin
+ * it; it must not report a quiescent state. */
 int still_table_each(const struct still_table *table, const void *reader, still_entry_fn *function, void *context) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -900,41 +902,40 @@ struct still_timer {
 
 #define STILL_TIMER_INIT { { 0, 0, 0, 0 } }
 
-/* A hierarchical timer wheel, for one thread at a time. Times are counted in ticks, whose length the program chooses. The
- * wheel allocates when it is made, and never after that. It calls nothing back: the program pops the timers that are due. */
+/* A hierarchical timer wheel, for one thread at a time. Times are in ticks, whose length the program chooses. The wheel allocates only
+ * when it is made. It has no callbacks: the program pops the timers that are due. */
 struct still_wheel;
 
-/* An empty wheel, at the time `now`. errno: ENOMEM. */
+/* Makes an empty wheel, at the time `now`. errno: ENOMEM. */
 STILL_NODISCARD struct still_wheel *still_wheel_new(uint64_t now) STILL_NOEXCEPT;
 
-/* Frees the wheel. Timers that are in it are not touched: set them to zero before they are used again. */
+/* Frees the wheel. It does not touch the timers that are in it: set them to zero before you use them again. */
 int still_wheel_free(struct still_wheel *wheel) STILL_NOEXCEPT;
 
 /* Adds a timer: constant time. -EEXIST: it is in a wheel already. */
 int still_timer_add(struct still_wheel *wheel, struct still_timer *timer, uint64_t deadline) STILL_NOEXCEPT;
 
-/* Takes a timer out, due or not: 1, or 0 if it was in no wheel. Constant time. The timer must be in this wheel or in none,
- * here and in the calls below: otherwise both wheels are damaged. Afterwards its memory is the program's. */
+/* Removes a timer, due or not: 1, or 0 if it was in no wheel. Constant time. Afterwards the timer's memory is the program's. Here and in
+ * the calls below, a timer that is in another wheel damages both wheels. */
 int still_timer_cancel(struct still_wheel *wheel, struct still_timer *timer) STILL_NOEXCEPT;
 
 /* Gives a timer another deadline, or adds it: 1 if it was in the wheel, 0 if not. */
 int still_timer_reset(struct still_wheel *wheel, struct still_timer *timer, uint64_t deadline) STILL_NOEXCEPT;
 
-/* 1 while it is in the wheel, 0 if not. */
+/* 1 if the timer is in the wheel, 0 if not. */
 STILL_NODISCARD int still_timer_is_pending(const struct still_wheel *wheel, const struct still_timer *timer) STILL_NOEXCEPT;
 
 /* Sets the time. A time that is earlier than the last one is ignored. */
 int still_wheel_advance(struct still_wheel *wheel, uint64_t now) STILL_NOEXCEPT;
 
-/* Takes a timer that was due at the last advance; one that was added since then, with a deadline in the past, is due at the next. NULL: there is none, and errno is unchanged. Afterwards the
- * timer's memory is the program's. */
+/* Removes and returns a timer that was due at the last still_wheel_advance. A timer that was added since then, with a deadline in the
+ * past, is due at the next one. NULL: there is none, and errno is unchanged. Afterwards the timer's memory is the program's. */
 STILL_NODISCARD struct still_timer *still_wheel_pop(struct still_wheel *wheel) STILL_NOEXCEPT;
 
-/* Takes any timer, due or not. NULL: the wheel is empty. */
+/* Removes and returns any timer, due or not. NULL: the wheel is empty. */
 STILL_NODISCARD struct still_timer *still_wheel_take_any(struct still_wheel *wheel) STILL_NOEXCEPT;
 
-/* 1, and a time before which no timer is due; or 0 if there is no timer. Constant time. The earliest deadline is that time or
- * later. */
+/* 1, and a lower bound of the earliest deadline in `deadline`; or 0 if there is no timer. Constant time. */
 STILL_NODISCARD int still_wheel_next_deadline(const struct still_wheel *wheel, uint64_t *deadline) STILL_NOEXCEPT;
 
 /* How many timers are in the wheel. */
@@ -944,11 +945,11 @@ ssize_t still_wheel_len(const struct still_wheel *wheel) STILL_NOEXCEPT;
  * Pools
  */
 
-/* Objects of one size, in memory that the pool takes when it is made or grows. */
+/* Objects of one size, in memory that the pool allocates when it is made and when it grows. */
 struct still_pool;
 
 enum still_pages {
-    STILL_PAGES_BEST = 0,        /* the largest that are available */
+    STILL_PAGES_BEST = 0,        /* the largest pages that are available */
     STILL_PAGES_RESERVED = 1,    /* from vm.nr_hugepages; if there are none, making the pool fails */
     STILL_PAGES_TRANSPARENT = 2,
     STILL_PAGES_SMALL = 3,
@@ -956,75 +957,75 @@ enum still_pages {
 
 enum still_hardening {
     STILL_HARDENING_NONE = 0,
-    STILL_HARDENING_VERIFY = 1, /* double frees are refused, writes after free are found */
-    STILL_HARDENING_TRACE = 2,  /* the same, and the pool remembers who has each object */
+    STILL_HARDENING_VERIFY = 1, /* double frees are refused; writes after free are detected */
+    STILL_HARDENING_TRACE = 2,  /* the same, and objects that were put back rest longer before they are used again */
 };
 
 struct still_pool_options {
     size_t size;         /* sizeof(struct still_pool_options) */
     size_t max_objects;  /* the pool grows up to this; 0: it does not grow */
-    size_t growth_step;  /* 0: an eighth of what may be added */
-    size_t bucket_bytes; /* a power of two; 0: chosen by the size of objects */
+    size_t growth_step;  /* objects that a growth adds; 0: an eighth of what may be added */
+    size_t bucket_bytes; /* a power of two; 0: depends on the size of the objects */
     size_t stride;       /* bytes from one object to the next; 0: chosen */
-    size_t cache;        /* objects that the cache of each thread holds; 0: an eighth of the capacity, 32 to 512; STILL_ALL: none */
+    size_t cache;        /* objects in the cache of each thread; 0: an eighth of the capacity, 32 to 512; STILL_ALL: no cache */
     uint32_t max_locals; /* threads that may use the pool at the same time; 0: 256 */
     uint32_t pages;      /* enum still_pages */
     uint32_t hardening;  /* enum still_hardening */
     uint32_t node;       /* 1 for NUMA node 0, and so on; 0: any */
-    void *memory;        /* memory of the program at a multiple of `align`, used until the pool is freed; NULL: the pool's own */
-    size_t memory_bytes; /* of it; where these are too few, the error says how many are needed. Not together with max_objects */
+    void *memory;        /* memory of the program, aligned to `align`, used until the pool is freed; NULL: the pool allocates */
+    size_t memory_bytes; /* size of `memory`; if it is too small, still_error() says what is needed. Not with max_objects */
 };
 
 #define STILL_POOL_OPTIONS_INIT { sizeof(struct still_pool_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0 }
 
-/* Makes a pool of at least `capacity` objects of `bytes` bytes at multiples of `align`. `options` may be NULL. errno: EINVAL,
+/* Makes a pool of at least `capacity` objects of `bytes` bytes, aligned to `align`. `options` may be NULL. errno: EINVAL,
  * ENOMEM. */
 STILL_NODISCARD struct still_pool *still_pool_new(size_t capacity, size_t bytes, size_t align,
                                                   const struct still_pool_options *options) STILL_NOEXCEPT;
 
-/* Frees the pool and its memory. -EBUSY: a thread still has a local of it. Returns how many objects were still out: their
- * memory is gone. */
+/* Frees the pool and its memory. -EBUSY: a thread still has a local of it. Returns how many objects were still in use: their memory is
+ * freed too. */
 ssize_t still_pool_free(struct still_pool *pool) STILL_NOEXCEPT;
 
-/* One thread's access to a pool, with a cache. Only for the thread that made it. */
+/* One thread's access to a pool, with a cache. For the thread that made it only. */
 struct still_local;
 
 /* errno: EAGAIN: max_locals threads use the pool already, or the process has used up its keys (pthread_key_create). */
 STILL_NODISCARD struct still_local *still_local_new(struct still_pool *pool) STILL_NOEXCEPT;
-/* Gives back what the cache holds. -EPERM on another thread. The thread's end does it otherwise. */
+/* Frees the local, and returns its cached objects to the pool. -EPERM on another thread. Otherwise the end of the thread frees it. */
 int still_local_free(struct still_local *local) STILL_NOEXCEPT;
 
-/* An object, or NULL if there is none (errno ENOMEM). Its bytes are as its last user left them. */
+/* Gets an object; NULL if none is free (errno ENOMEM). Its bytes are as its last user left them. */
 STILL_NODISCARD void *still_get(struct still_local *local) STILL_NOEXCEPT;
-/* `count` objects, or none of them: 0, or -ENOMEM. */
+/* Gets `count` objects, or none: 0, or -ENOMEM. */
 STILL_NODISCARD int still_get_many(struct still_local *local, void **objects, size_t count) STILL_NOEXCEPT;
-/* Puts back an object that any thread may have got. -EINVAL: its address is outside the pool, or in a hardened pool not that of an
- * object; -EALREADY: it is free already, which only a hardened pool notices. */
+/* Puts back an object, which any thread may have got. -EINVAL: its address is outside the pool, or, in a hardened pool, not that of an
+ * object; -EALREADY: it is free already (hardened pools only). */
 int still_put(struct still_local *local, void *object) STILL_NOEXCEPT;
-/* Puts objects back. If one is refused, those before it have been put back. */
+/* Puts back `count` objects. If one is refused, those before it have been put back. */
 int still_put_many(struct still_local *local, void *const *objects, size_t count) STILL_NOEXCEPT;
 
 /* Objects that lie one after the other: a whole bucket. */
 struct still_block {
     void *start;
     size_t objects;
-    size_t stride; /* bytes from one to the next */
+    size_t stride; /* bytes from one object to the next */
 };
 
-/* 0, or -ENOMEM if there is no whole bucket. Its objects may be put back one by one. */
+/* Gets a whole free bucket: 0, or -ENOMEM if there is none. Its objects may be put back one by one. */
 STILL_NODISCARD int still_get_block(struct still_local *local, struct still_block *block) STILL_NOEXCEPT;
-/* Puts back a block as still_get_block gave it, with all of its objects. If it is refused, nothing was put back. -EINVAL: it is no
- * whole block of the pool; -EALREADY: an object of it is free already, which only a hardened pool notices. */
+/* Puts back all objects of a block that still_get_block returned. If it is refused, nothing was put back. -EINVAL: it is not a whole
+ * block of the pool; -EALREADY: one of its objects is free already (hardened pools only). */
 int still_put_block(struct still_local *local, const struct still_block *block) STILL_NOEXCEPT;
 
 struct still_pool_info {
     size_t size; /* set by the caller: sizeof(struct still_pool_info) */
     size_t capacity;
-    size_t available; /* free, caches included */
-    size_t in_use;    /* out */
+    size_t available; /* free objects, including those in caches */
+    size_t in_use;    /* objects that programs have */
 };
 
-/* Looks at every bucket and every cache. */
+/* Linear in the buckets and caches. */
 int still_pool_stats(const struct still_pool *pool, struct still_pool_info *stats) STILL_NOEXCEPT;
 
 #ifdef __cplusplus

@@ -56,7 +56,7 @@ pub unsafe extern "C" fn still_submit(
     call(|| {
         // SAFETY: the caller hands in a handle.
         let background = unsafe { find::<Background>(background)?.value() };
-        // SAFETY: the caller says that it may be retired.
+        // SAFETY: the caller promises that the object may be retired.
         let object = unsafe { object(address, bytes, destroy, context) }?;
         if !background.worker.is_here() {
             return Err(Refusal::new(
@@ -65,12 +65,12 @@ pub unsafe extern "C" fn still_submit(
             ));
         }
         if raw::is_within_destructor() {
-            // To wait for room could be to wait for itself.
-            // SAFETY: as above.
+            // A wait for room could be a wait for this destructor.
+            // SAFETY: the caller promises that the object may be retired.
             unsafe { raw::leave(&background.domain, object) };
             return Ok(0);
         }
-        // SAFETY: as above.
+        // SAFETY: the caller promises that the object may be retired.
         unsafe { background.handle.retire_raw(object) }?;
         Ok(0)
     })
@@ -86,12 +86,12 @@ pub unsafe extern "C" fn still_background_pending(background: *const still_backg
 pub unsafe extern "C" fn still_background_free(background: *mut still_background, timeout: i64) -> isize {
     call(|| {
         let limit = time(timeout)?;
-        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         let found = unsafe { find::<Background>(background) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         let Background { handle, worker, domain } = unsafe { found.value() };
         if raw::is_within_destructor() {
-            let reason = "a destructor or a stall hook could wait for its own end; let another thread do it";
+            let reason = "called from a destructor or a stall hook, it could wait for itself: call it from another thread";
             return Err(Refusal::new(libc::EDEADLK, reason));
         }
         let is_here = worker.is_here();
@@ -103,10 +103,10 @@ pub unsafe extern "C" fn still_background_free(background: *mut still_background
         let left = handle.pending() as isize;
         if is_here {
             handle.abandon();
-            // Its destructors find the handle until the end.
+            // Destructors on its thread may use the handle until the thread ends.
             worker.wait(None);
         }
-        // SAFETY: as above. What a thread of the parent had is the parent's.
+        // SAFETY: as above. In a child, the objects of the parent's thread are lost.
         let Background { worker, .. } = unsafe { found.free() };
         worker.join();
         Ok(left)

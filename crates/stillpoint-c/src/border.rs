@@ -1,4 +1,4 @@
-//! The frame of every exported function: nothing unwinds across it, no thread is cancelled within, errors become numbers.
+//! The frame of every exported function: no panic unwinds across it, no thread is cancelled within it, and errors become numbers.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -35,7 +35,7 @@ impl From<SynchronizeError> for Refusal {
             | SynchronizeError::Pinned { .. }
             | SynchronizeError::Busy { .. } => libc::ETIMEDOUT,
             SynchronizeError::Fence(fence) => fence.raw_os_error(),
-            // Whatever waits for itself.
+            // All others are waits for the calling thread itself.
             _ => libc::EDEADLK,
         };
         Self::new(errno, error.to_string())
@@ -66,7 +66,7 @@ impl From<stillpoint::rcu::raw::Refused> for Refusal {
     }
 }
 
-/// A time of C: `None` for one without an end.
+/// A time from C: `None` for `STILL_FOREVER`.
 pub(crate) fn time(nanoseconds: i64) -> Result<Option<Duration>, Refusal> {
     match u64::try_from(nanoseconds) {
         Ok(time) => Ok(Some(Duration::from_nanos(time))),
@@ -75,12 +75,12 @@ pub(crate) fn time(nanoseconds: i64) -> Result<Option<Duration>, Refusal> {
     }
 }
 
-/// A time for C: the longest one where it is longer.
+/// A time for C, at most `i64::MAX`.
 pub(crate) fn nanoseconds(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// How an exported function says that it has failed.
+/// The answer of an exported function that has failed.
 pub(crate) trait Answer {
     fn failed(errno: c_int) -> Self;
 }
@@ -97,7 +97,7 @@ impl Answer for isize {
     }
 }
 
-/// 0, and `errno`.
+/// Returns 0, and sets `errno`.
 impl Answer for u64 {
     fn failed(errno: c_int) -> Self {
         set_errno(errno);
@@ -105,7 +105,7 @@ impl Answer for u64 {
     }
 }
 
-/// NULL, and `errno`.
+/// Returns NULL, and sets `errno`.
 impl<T> Answer for *mut T {
     fn failed(errno: c_int) -> Self {
         set_errno(errno);
@@ -114,7 +114,7 @@ impl<T> Answer for *mut T {
 }
 
 pub(crate) fn set_errno(errno: c_int) {
-    // SAFETY: the address is the calling thread's own.
+    // SAFETY: the address belongs to the calling thread.
     unsafe { *libc::__errno_location() = errno };
 }
 
@@ -125,12 +125,11 @@ pub(crate) fn call<A: Answer>(body: impl FnOnce() -> Result<A, Refusal>) -> A {
     briefly(body)
 }
 
-/// As [`call`], for a body that reaches nothing where libc cancels a thread.
+/// As [`call`], for a body that reaches no cancellation point of libc.
 #[inline]
 pub(crate) fn briefly<A: Answer>(body: impl FnOnce() -> Result<A, Refusal>) -> A {
     let _ignored = tsan::ignore();
-    // Unwind safety: what a panic leaves behind is a defect of ours in any case, and each part of the library leaves its
-    // own state whole.
+    // Unwind safety: a panic is a defect of the library, and each part of the library keeps its own state consistent.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(answer)) => answer,
         Ok(Err(refusal)) => refuse(&refusal),
@@ -138,7 +137,7 @@ pub(crate) fn briefly<A: Answer>(body: impl FnOnce() -> Result<A, Refusal>) -> A
     }
 }
 
-/// As [`briefly`], for a body that refuses nothing.
+/// As [`briefly`], for a body that cannot fail.
 #[inline]
 pub(crate) fn caught<A: Answer>(body: impl FnOnce() -> A) -> A {
     // Unwind safety: as in `briefly`.
@@ -154,7 +153,7 @@ fn refuse<A: Answer>(refusal: &Refusal) -> A {
     A::failed(refusal.errno)
 }
 
-/// From now on it is the calling thread's last reason.
+/// Sets the calling thread's last reason.
 pub(crate) fn say(text: &str) {
     REASON.with(|reason| reason.set(text));
 }
@@ -164,7 +163,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
     format!("a defect of stillpoint, please report it: {}", text.unwrap_or("a panic without a message"))
 }
 
-/// While this value lives, the calling thread is not cancelled: from within libc, that would unwind through Rust by force.
+/// While this value lives, the calling thread is not cancelled: a cancellation within libc would force an unwind through Rust frames.
 pub(crate) struct Uncancelled {
     before: c_int,
 }
@@ -179,7 +178,7 @@ impl Uncancelled {
     #[inline]
     pub(crate) fn new() -> Self {
         let mut before = 0;
-        // SAFETY: a valid state, and a place for the one before.
+        // SAFETY: the state is valid, and `before` is a place for the previous one.
         unsafe { pthread_setcancelstate(Self::DISABLE, &mut before) };
         Self { before }
     }
@@ -188,17 +187,17 @@ impl Uncancelled {
 impl Drop for Uncancelled {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the state that it was in. To enable acts on nothing that is pending, unless the thread cancels asynchronously.
+        // SAFETY: the previous state is valid. Enabling does not act on a pending cancellation, unless it is asynchronous.
         unsafe { pthread_setcancelstate(self.before, std::ptr::null_mut()) };
     }
 }
 
-/// The reason of a thread's last failure. Without a destructor, so that it is there until the thread's end.
+/// The reason of a thread's last failure. It has no destructor, so that it is valid until the thread's end.
 struct Reason(UnsafeCell<[u8; 512]>);
 
 impl Reason {
     fn set(&self, reason: &str) {
-        /// Writes as much as there is room for, and leaves a zero at the end.
+        /// Writes as much as fits, and ends it with a zero.
         struct Rest<'r>(&'r mut [u8]);
 
         impl Write for Rest<'_> {
@@ -216,7 +215,7 @@ impl Reason {
             }
         }
 
-        // SAFETY: the thread's own, and no reference to it lives on: C code reads it between calls.
+        // SAFETY: it is the thread's own, and no other reference to it is live: C code reads it only between calls.
         let place = unsafe { &mut *self.0.get() };
         let _ = Rest(place).write_str(reason);
     }

@@ -1,5 +1,5 @@
-//! What is behind `stillpoint/rcu.hpp` and `stillpoint/hazard_pointer.hpp`: two domains, each with a queue of what is retired and
-//! a thread that serves it.
+//! The implementation of `stillpoint/rcu.hpp` and `stillpoint/hazard_pointer.hpp`: two domains, each with a queue of retired objects
+//! and a thread that serves it.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -28,7 +28,7 @@ pub const STILL_RCU_FULL_FENCE_: u32 = 1;
 
 const _: () = assert!(STILL_RCU_STATE_ == STILL_STATE_ && STILL_RCU_ATTENTION_ == STILL_ATTENTION_);
 
-/// The calling thread as a reader, to C++: `still_rcu_self_`, which Rust code reaches by what it is handed only.
+/// The calling thread as a reader, to C++: `still_rcu_self_`. Rust code reaches it only by the address that C++ passes.
 #[repr(C)]
 pub struct still_rcu_thread_ {
     record: AtomicPtr<u8>,
@@ -39,7 +39,7 @@ pub struct still_rcu_thread_ {
     reader: AtomicPtr<u8>,
 }
 
-// Exported thread-local state, which stable Rust cannot define otherwise.
+// An exported thread-local variable. Stable Rust has no other way to define one.
 std::arch::global_asm!(
     ".pushsection .tbss.still_rcu_self_,\"awT\",%nobits",
     ".globl still_rcu_self_",
@@ -53,7 +53,7 @@ std::arch::global_asm!(
     align = const align_of::<still_rcu_thread_>(),
 );
 
-/// A slot, to C++.
+/// A hazard slot, to C++.
 #[repr(C)]
 pub struct still_hazard_ {
     slot: *mut *mut c_void,
@@ -62,22 +62,22 @@ pub struct still_hazard_ {
 
 pub type still_reclaim_fn_ = unsafe extern "C" fn(*mut c_void);
 
-/// A domain of the standard's.
+/// One of the two domains of the C++ standard.
 struct Reclamation {
     domain: Domain,
     queue: CallbackQueue,
-    /// [`SERVED`], [`STARTING`], or how many retirements are left until a thread is to be started.
+    /// [`SERVED`], [`STARTING`], or the number of retirements until the next try to start a thread.
     worker: AtomicU32,
-    /// Whether the thread that runs deleters is in one that waits: for a grace period, or for the deleter of another domain before it
-    /// forks. What it waits for may be a thread that forks.
+    /// Whether the thread that runs deleters is in a deleter that waits for a grace period, or that forks and waits for a deleter of the
+    /// other domain. It may be waiting for a thread that forks.
     waits: AtomicBool,
 }
 
 /// A thread serves the queue.
 const SERVED: u32 = u32::MAX;
-/// A thread starts the one that will.
+/// A thread is starting the one that will serve the queue.
 const STARTING: u32 = u32::MAX - 1;
-/// Retirements from one that has failed to start a thread to the next that tries it.
+/// Retirements from a failed start of a thread to the next try.
 const RETRY: u32 = 255;
 
 static RCU: AtomicPtr<Reclamation> = AtomicPtr::new(ptr::null_mut());
@@ -100,11 +100,11 @@ fn found(place: &'static AtomicPtr<Reclamation>, name: &str) -> &'static Reclama
     unsafe { place.load(Ordering::Acquire).as_ref() }.unwrap_or_else(|| make(place, name))
 }
 
-/// Without a lock: a `fork` by another thread leaves nothing half made.
+/// Takes no lock: a `fork` by another thread leaves nothing half made.
 #[cold]
 #[inline(never)]
 fn make(place: &'static AtomicPtr<Reclamation>, name: &str) -> &'static Reclamation {
-    // No provider of fences: it would have to reach the threads that have a hazard pointer at the moment.
+    // No provider of fences: a hazard pointer is bound to no thread, so a provider would not know whom to reach.
     let mode = if Mode::best() == Mode::Asymmetric { Mode::Asymmetric } else { Mode::Symmetric };
     let domain = Domain::builder().name(name).fence(mode).build().expect("it was probed");
     let queue = CallbackQueue::new(&domain);
@@ -114,12 +114,12 @@ fn make(place: &'static AtomicPtr<Reclamation>, name: &str) -> &'static Reclamat
         worker: AtomicU32::new(0),
         waits: AtomicBool::new(false),
     }));
-    // Release: pairs with the acquire in `found`; acquire: another thread's is used.
+    // Release: pairs with the acquire in `found`. Acquire: pairs with another thread's release; its domain is used.
     match place.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
         // SAFETY: it is leaked.
         Ok(_) => unsafe { &*made },
         Err(others) => {
-            // SAFETY: it came from `Box::into_raw`, and nobody else knows of it.
+            // SAFETY: it came from `Box::into_raw`, and was not published.
             drop(unsafe { Box::from_raw(made) });
             // SAFETY: leaked.
             unsafe { &*others }
@@ -127,18 +127,18 @@ fn make(place: &'static AtomicPtr<Reclamation>, name: &str) -> &'static Reclamat
     }
 }
 
-/// Ends a program that was compiled against another layout of what inline code touches: there is nobody to tell.
+/// Ends a program that was compiled against another layout. The C++ interface has no way to return an error.
 fn check_layout(layout: u32) {
     if layout != STILL_RECLAMATION_LAYOUT_ {
         report(&format!(
             "the program was compiled against headers of layout {layout}, but the library has layout \
-             {STILL_RECLAMATION_LAYOUT_}: compile it again"
+             {STILL_RECLAMATION_LAYOUT_}: recompile it"
         ));
         std::process::abort();
     }
 }
 
-/// A wait that would never end, as the standard has it: it is said once, and not ended.
+/// A wait that can never end. It is reported once. The standard gives no way to return, so it waits for ever.
 fn wait_for_ever(reason: &SynchronizeError) -> ! {
     report(&format!("this thread waits for itself, for ever: {reason}"));
     loop {
@@ -147,18 +147,18 @@ fn wait_for_ever(reason: &SynchronizeError) -> ! {
     }
 }
 
-/// The kernel refuses a fence that it has offered: nothing may go on before it is issued.
+/// The kernel refuses a fence that it offered before. No deleter may run until one succeeds: reports it once, and pauses before the next try.
 fn refused(error: &SynchronizeError) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
-    // Relaxed: to say it once.
+    // Relaxed: it only makes one thread report.
     if !IS_SAID.swap(true, Ordering::Relaxed) {
-        report(&format!("{error}; nothing is reclaimed before that changes"));
+        report(&format!("{error}; nothing is reclaimed until the kernel issues the fence"));
     }
     std::thread::sleep(Duration::from_millis(10));
 }
 
 impl Reclamation {
-    /// A thread that serves the queue, unless there is one.
+    /// Starts a thread that serves the queue, unless there is one.
     #[inline]
     fn serve(&'static self) {
         // Relaxed: a hint.
@@ -170,7 +170,7 @@ impl Reclamation {
     #[cold]
     #[inline(never)]
     fn start(&'static self) {
-        // Relaxed: what the queue's servers share is in the queue.
+        // Relaxed: everything that servers share is in the queue.
         let next = |worker: u32| match worker {
             SERVED | STARTING => None,
             0 => Some(STARTING),
@@ -183,19 +183,20 @@ impl Reclamation {
         // Relaxed: as above.
         self.worker.store(if is_there { SERVED } else { RETRY }, Ordering::Relaxed);
         if !is_there {
-            // Deleters may reach points where libc cancels.
+            // Deleters may reach cancellation points.
             let _whole = Uncancelled::new();
             self.queue.poll(2 * RETRY as usize);
         }
     }
 
-    /// Starts a thread. By hand: this may run in the last destructors of a thread, where Rust's threads cannot be made.
+    /// Starts a thread by `pthread_create`: this may run in the last destructors of a thread, where `std::thread` does not work.
     fn spawn(&'static self) -> bool {
         extern "C" fn run(this: *mut c_void) -> *mut c_void {
             // SAFETY: it is leaked.
             let this = unsafe { &*this.cast_const().cast::<Reclamation>() };
             WORKER.set(true);
-            // SAFETY: this thread. Before its first deleter; and whoever has made it does the same, in case that it never lets this one run.
+            // SAFETY: the calling thread. Before the first deleter. The thread that starts this one does the same, in case its
+            // priority never lets this one run.
             unsafe { at_ease(libc::pthread_self()) };
             // SAFETY: the calling thread's name, which is short enough.
             unsafe { libc::pthread_setname_np(libc::pthread_self(), c"stillpoint-cpp".as_ptr()) };
@@ -211,7 +212,7 @@ impl Reclamation {
         let is_there = unsafe { libc::pthread_create(thread.as_mut_ptr(), ptr::null(), run, this) } == 0;
         drop(blocked);
         if is_there {
-            // SAFETY: the thread was made above, and never ends; it is joined by nobody.
+            // SAFETY: the thread was made above, never ends, and is not joined.
             unsafe {
                 let thread = thread.assume_init();
                 at_ease(thread);
@@ -224,10 +225,10 @@ impl Reclamation {
     fn barrier(&self) {
         let _whole = Uncancelled::new();
         if self.queue.is_served_here() {
-            report("a deleter does not wait for deleters; it goes on");
+            report("a deleter does not wait for deleters, since it would wait for itself: the call returned at once");
             return;
         }
-        // Whatever regions are open.
+        // If nothing is scheduled, open regions do not matter.
         while !self.is_idle() {
             match self.queue.barrier() {
                 Ok(()) => return,
@@ -237,8 +238,8 @@ impl Reclamation {
         }
     }
 
-    /// Whether everything that was pushed before has been called. While nobody has the turn, what is counted as called is over;
-    /// and what was called was pushed before, so that the counts say so.
+    /// Whether every callback that was pushed before has returned. While the queue is paused, no callback is running, so all that are
+    /// counted as called have returned.
     fn is_idle(&self) -> bool {
         let _paused = self.queue.pause();
         self.queue.pending() == 0
@@ -256,42 +257,42 @@ unsafe fn function(function: still_reclaim_fn_) -> Function {
     unsafe { std::mem::transmute::<still_reclaim_fn_, Function>(function) }
 }
 
-/// What follows unwinds nowhere: a panic ends the process, as `extern "C"` has it. There is nobody to tell of it.
+/// This function and those below do not unwind: a panic ends the process, as in every `extern "C"` function. They cannot return an error.
 #[no_mangle]
 pub unsafe extern "C" fn still_rcu_begin_(this: *mut still_rcu_thread_, layout: u32) {
     check_layout(layout);
     let _whole = Uncancelled::new();
-    // SAFETY: the caller hands in its own thread's.
+    // SAFETY: the caller passes its own thread's variable.
     let thread = unsafe { &*this };
     let reader = Box::new(rcu().domain.reader());
     let parts = raw::Parts::of(&reader);
     let flags = if parts.needs_full_fence() { STILL_RCU_FULL_FENCE_ } else { 0 };
-    // Relaxed, all: the thread's own.
+    // Relaxed, all: only this thread uses them.
     thread.token.store(parts.token().as_ptr(), Ordering::Relaxed);
     thread.flags.store(flags, Ordering::Relaxed);
     thread.nested.store(0, Ordering::Relaxed);
     thread.record.store(parts.record().as_ptr(), Ordering::Relaxed);
     thread.reader.store(Box::into_raw(reader).cast(), Ordering::Relaxed);
-    // SAFETY: the function accepts this value. Where it is not called, the record stays.
+    // SAFETY: `end` accepts this value. If no key is left, the record stays.
     unsafe { END.call_with(this.cast()) };
 }
 
-/// Has the reader of a thread end after the destructors of its thread-locals.
+/// Ends the reader of a thread after the destructors of its thread-locals.
 ///
-/// A process that has no key left for it, because it had taken them all before it loaded the library by `dlopen`, keeps the record
-/// after the thread's end. Then a region that was left open is never closed.
+/// If the process had used up its keys when it loaded the library by `dlopen`, the record stays after the thread's end, and a region
+/// that was left open is never closed.
 static END: ThreadEnd = {
     unsafe extern "C" fn end(thread: *mut c_void) {
-        // A handler that locked here would have its region ended, or keep a record that is another thread's.
+        // A signal handler that locked here would lose its region, or keep a record that another thread gets.
         let _blocked = Blocked::all();
-        // SAFETY: `still_rcu_begin_` has named it on this thread, whose thread-local memory is still there.
+        // SAFETY: `still_rcu_begin_` passed it on this thread, whose thread-local memory is still valid.
         let thread = unsafe { &*thread.cast_const().cast::<still_rcu_thread_>() };
-        // Relaxed, all: the thread's own. Destructors of a later round begin anew.
+        // Relaxed, all: only this thread uses them. A destructor in a later round registers the thread anew.
         thread.record.store(ptr::null_mut(), Ordering::Relaxed);
         thread.nested.store(0, Ordering::Relaxed);
         let reader = thread.reader.swap(ptr::null_mut(), Ordering::Relaxed).cast::<Reader>();
         if !reader.is_null() {
-            // SAFETY: it came from `Box::into_raw`, and nobody finds it any more. A region that is open ends.
+            // SAFETY: it came from `Box::into_raw`, and the swap took it out. The drop ends a region that is open.
             drop(unsafe { Box::from_raw(reader) });
         }
     }
@@ -301,8 +302,8 @@ static END: ThreadEnd = {
 
 #[no_mangle]
 pub unsafe extern "C" fn still_rcu_answer_(this: *mut still_rcu_thread_) {
-    // Relaxed: the thread's own.
-    // SAFETY: the caller hands in its own thread's, which has a reader.
+    // Relaxed: only this thread uses it.
+    // SAFETY: the caller passes its own thread's variable, which has a reader.
     let reader = unsafe { &*(*this).reader.load(Ordering::Relaxed).cast_const().cast::<Reader>() };
     // SAFETY: this is the reader's thread.
     unsafe { raw::Parts::of(reader).answer() };
@@ -329,7 +330,7 @@ pub extern "C" fn still_rcu_barrier_() {
 #[no_mangle]
 pub unsafe extern "C" fn still_rcu_retire_(node: *mut c_void, reclaim: still_reclaim_fn_) {
     let rcu = rcu();
-    // SAFETY: the caller hands in two words of its own, which are not null, and a function that may be called with them.
+    // SAFETY: the caller hands in two words, which are not null, and a function that may be called with them.
     unsafe { rcu.queue.push(NonNull::new_unchecked(node).cast(), function(reclaim)) };
     rcu.serve();
 }
@@ -349,7 +350,7 @@ pub extern "C" fn still_hazard_make_(layout: u32) -> still_hazard_ {
 
 #[no_mangle]
 pub unsafe extern "C" fn still_hazard_free_(slot: *mut *mut c_void) {
-    // SAFETY: the caller hands in what `still_hazard_make_` has returned, and does not use it any more.
+    // SAFETY: the caller hands in a slot from `still_hazard_make_`, and does not use it any more.
     unsafe { Slot::from_raw(NonNull::new_unchecked(slot).cast()).give_back(&hazard().domain) };
 }
 
@@ -360,7 +361,7 @@ pub unsafe extern "C" fn still_hazard_retire_(
     reclaim: still_reclaim_fn_,
 ) {
     let hazard = hazard();
-    // SAFETY: the caller hands in three words of its own, which are not null, the address that hazard pointers protect, and a
+    // SAFETY: the caller hands in three words, which are not null, the address that hazard pointers protect, and a
     // function that may be called with the words.
     unsafe {
         hazard.queue.push_object(NonNull::new_unchecked(node).cast(), object.cast(), function(reclaim))
@@ -378,7 +379,7 @@ pub extern "C" fn still_hazard_domain_() -> *mut still_domain {
     hazard().handle()
 }
 
-// What a `fork` finds.
+// Around a `fork`.
 
 thread_local! {
     /// Whether this thread was started to serve a queue.
@@ -403,13 +404,13 @@ fn served_here() -> impl Iterator<Item = &'static Reclamation> {
     domains().into_iter().flatten().filter(|found| found.queue.is_served_here())
 }
 
-/// While it lives, the calling thread waits, perhaps in a deleter.
+/// While this value lives, the calling thread waits, perhaps in a deleter.
 struct Waiting;
 
 impl Waiting {
     fn begin() -> Self {
         for found in served_here() {
-            // Relaxed: who sleeps for it is woken.
+            // Relaxed: the wake below makes a sleeping `prepare` read it again.
             found.waits.store(true, Ordering::Relaxed);
             found.queue.wake();
         }
@@ -424,8 +425,8 @@ impl Drop for Waiting {
     }
 }
 
-/// Before the program's own code runs: its handlers of `fork`, which may use the domains, are to be called around ours; and it may
-/// take all keys.
+/// Registers our handlers of `fork` and reserves a key before the program's own code runs. The program's handlers, which may use the
+/// domains, are then called around ours; and the program may use up all keys later.
 pub(crate) fn prepare_process() {
     extern "C" {
         fn pthread_atfork(
@@ -434,12 +435,12 @@ pub(crate) fn prepare_process() {
             child: Option<unsafe extern "C" fn()>,
         ) -> c_int;
     }
-    // SAFETY: functions that may be called at any time. Where there is no memory, children have queues that nobody serves.
+    // SAFETY: the functions may be called at any time. If there is no memory, no thread serves the queues in a child.
     unsafe { pthread_atfork(Some(prepare), Some(after_in_parent), Some(after_in_child)) };
     END.reserve();
 }
 
-/// No deleter runs while the process forks, unless it is a deleter that forks, or one that waits for the thread that does.
+/// Pauses the deleters while the process forks, except a deleter that forks, and one that waits for the forking thread.
 unsafe extern "C" fn prepare() {
     // Programs that use neither domain may fork where nothing may be allocated.
     if domains().iter().all(Option::is_none) {
@@ -452,7 +453,7 @@ unsafe extern "C" fn prepare() {
                 served_here().next().is_some()
                     || domains()[0].is_some_and(|rcu| raw::held_up_by_caller(&rcu.domain).is_err())
             };
-            // Relaxed: whoever sets it wakes the queue.
+            // Relaxed: `Waiting::begin` wakes the queue after it has set this.
             found.queue.pause_to_fork(|| found.waits.load(Ordering::Relaxed) && may_be_waited_for())
         })
     });
@@ -469,7 +470,7 @@ unsafe extern "C" fn after_in_parent() {
 
 unsafe extern "C" fn after_in_child() {
     for found in domains().into_iter().flatten() {
-        // SAFETY: this is the only thread, and `hazard_pointer.hpp` and `rcu.hpp` say what regions of other threads are good for.
+        // SAFETY: this is the only thread. `rcu.hpp` and `hazard_pointer.hpp` say what becomes of the regions and hazard pointers of others.
         unsafe { found.domain.reset_after_fork() };
         // SAFETY: this is the only thread.
         unsafe { found.queue.reset_after_fork() };
@@ -480,6 +481,6 @@ unsafe extern "C" fn after_in_child() {
             found.worker.store(0, Ordering::Relaxed);
         }
     }
-    // SAFETY: those of before the `fork` are over.
+    // SAFETY: on the thread that called `prepare`, as in the parent.
     unsafe { after_in_parent() };
 }

@@ -1,4 +1,4 @@
-//! Domains: `still_domain` and what is asked of one.
+//! Domains: `still_domain` and its functions.
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::time::Duration;
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn still_domain_new(options: *const still_domain_options) 
 pub(crate) fn builder(options: &still_domain_options) -> Result<DomainBuilder, Refusal> {
     let mut builder = Domain::builder();
     if !options.name.is_null() {
-        // SAFETY: a string, as the header says.
+        // SAFETY: the header requires a string.
         builder = builder.name(unsafe { CStr::from_ptr(options.name) }.to_string_lossy());
     }
     if options.reserved != 0 {
@@ -181,16 +181,16 @@ pub(crate) struct Hook {
     context: *mut c_void,
 }
 
-// SAFETY: the header says that the function is called by any thread, several at a time, with this context.
+// SAFETY: the header says that any thread may call the function, several at a time, with this context.
 unsafe impl Send for Hook {}
-// SAFETY: as above.
+// SAFETY: the header says that any thread may call the function, several at a time, with this context.
 unsafe impl Sync for Hook {}
 
 impl Hook {
     pub(crate) fn call(&self, stall: &Stall) {
         let stall = still_stall::from(stall);
         let _heeded = tsan::heed();
-        // SAFETY: the caller of `still_domain_new` says that it may be called so.
+        // SAFETY: the caller of `still_domain_new` promises that it may be called with a stall and this context.
         unsafe { (self.function)(&stall, self.context) };
     }
 }
@@ -228,7 +228,7 @@ pub extern "C" fn still_domain_default() -> *mut still_domain {
 #[no_mangle]
 pub unsafe extern "C" fn still_domain_free(domain: *mut still_domain) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         drop(unsafe { find::<Domain>(domain)?.free() });
         Ok(0)
     })
@@ -290,7 +290,7 @@ fn token(domain: &Domain, number: u64) -> Result<Token, Refusal> {
 
 #[no_mangle]
 pub unsafe extern "C" fn still_check(domain: *const still_domain, number: u64) -> c_int {
-    // Atomics, the memory barrier of rustix, which is none of libc's calls, and, where that fails, the allocator.
+    // No cancellation point: atomics, the memory barrier (a system call of rustix, not of libc), and the allocator if that fails.
     briefly(|| {
         // SAFETY: the caller hands in a handle.
         let domain = unsafe { domain_of(domain) }?;
@@ -307,7 +307,7 @@ pub unsafe extern "C" fn still_check(domain: *const still_domain, number: u64) -
 #[no_mangle]
 pub unsafe extern "C" fn still_wait(domain: *const still_domain, number: u64, timeout: i64) -> c_int {
     call(|| {
-        // Another handle: what runs meanwhile may free the caller's.
+        // A clone: callbacks that run meanwhile may free the caller's handle.
         // SAFETY: the caller hands in a handle.
         let domain = unsafe { domain_of(domain) }?.clone();
         let token = token(&domain, number)?;
@@ -329,7 +329,7 @@ pub(crate) fn synchronize(domain: &Domain, timeout: i64) -> Result<(), Refusal> 
 
 #[no_mangle]
 pub unsafe extern "C" fn still_synchronize(domain: *const still_domain, timeout: i64) -> c_int {
-    // Another handle: see `still_wait`.
+    // A clone: see `still_wait`.
     // SAFETY: the caller hands in a handle.
     call(|| synchronize(&unsafe { domain_of(domain) }?.clone(), timeout).map(|()| 0))
 }
@@ -337,7 +337,7 @@ pub unsafe extern "C" fn still_synchronize(domain: *const still_domain, timeout:
 #[no_mangle]
 pub unsafe extern "C" fn still_barrier(domain: *const still_domain, timeout: i64) -> c_int {
     call(|| {
-        // Another handle: see `still_wait`.
+        // A clone: see `still_wait`.
         // SAFETY: the caller hands in a handle.
         let domain = unsafe { domain_of(domain) }?.clone();
         match time(timeout)? {
@@ -351,7 +351,7 @@ pub unsafe extern "C" fn still_barrier(domain: *const still_domain, timeout: i64
 #[no_mangle]
 pub unsafe extern "C" fn still_reset_after_fork(domain: *const still_domain) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and is the only thread of a child; what it uses from now on, the header says.
+        // SAFETY: the caller hands in a handle, and is the only thread of a child. The header says what it may use from now on.
         unsafe { domain_of(domain)?.reset_after_fork() };
         Ok(0)
     })

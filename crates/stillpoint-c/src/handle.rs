@@ -1,4 +1,4 @@
-//! Handles: addresses that are never unmapped, with a mark that says what they are.
+//! Handles: addresses that are never unmapped, each with a mark that tells its kind.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -10,24 +10,24 @@ use stillpoint_sys::tsan;
 
 use crate::border::Refusal;
 
-/// Handles of a chunk: one bit for each.
+/// Handles in a chunk. Each has a bit in [`Chunk::claimed`].
 const CHUNK: usize = 64;
 
-/// What inline code of the header reads. The binary interface: `STILL_LAYOUT` is its number.
+/// The part that inline code of the header reads. Part of the binary interface, whose version is `STILL_LAYOUT`.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct still_head_ {
     record: AtomicPtr<u8>,
     token: AtomicPtr<u64>,
     flags: AtomicU32,
-    /// Pins beyond the first, of inline code and of ours.
+    /// Pins beyond the first, by inline code and by the library.
     pub(crate) nested: AtomicU32,
     mark: AtomicU32,
     in_use: AtomicU32,
 }
 
 impl still_head_ {
-    /// A call begins that calls back: until its end, [`enter`](Found::enter) is refused.
+    /// Begins a call that calls back. Until it ends, [`enter`](Found::enter) is refused.
     pub(crate) fn hold(&'static self) -> Within<'static> {
         // Relaxed, both: as in `enter`.
         self.in_use.store(self.in_use.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -36,17 +36,17 @@ impl still_head_ {
 }
 
 pub const STILL_FULL_FENCE_: u32 = 1;
-/// No handle.
+/// The mark of a free handle.
 const FREE: u32 = 0;
-/// Neither free nor complete.
+/// The mark of a handle that is claimed and not complete.
 const CLAIMED: u32 = 1;
 
 #[repr(C)]
 struct Handle {
     head: still_head_,
-    /// The value, from a box.
+    /// The value, from `Box::into_raw`.
     payload: AtomicPtr<()>,
-    /// Where its bit is. Null until the chunk was used first.
+    /// The chunk that has its bit. Null until the handle was used first.
     chunk: AtomicPtr<Chunk>,
 }
 
@@ -57,19 +57,19 @@ struct Chunk {
     handles: [Handle; CHUNK],
 }
 
-/// The first chunk; each has the next one. Chunks are leaked.
+/// The first chunk; each points to the next one. Chunks are leaked.
 static FIRST: AtomicPtr<Chunk> = AtomicPtr::new(ptr::null_mut());
 
-/// What is behind handles of one kind.
+/// The value behind handles of one kind.
 pub(crate) trait Kind {
-    /// The type that C knows.
+    /// The type in C.
     type C;
     const MARK: u32;
-    /// For messages, with an article.
+    /// The kind's name for messages, with an article.
     const NAME: &'static str;
 }
 
-/// What inline code is to find.
+/// The parts of the head that inline code uses.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Parts {
     pub(crate) record: *mut u8,
@@ -77,7 +77,7 @@ pub(crate) struct Parts {
     pub(crate) flags: u32,
 }
 
-/// Makes a handle. Lock-free; allocates a chunk when all are in use. Looks at a word for each 64 handles.
+/// Makes a handle. Lock-free; allocates a chunk when all handles are in use. Reads a word for each chunk of 64 handles.
 pub(crate) fn make<K: Kind>(value: K, parts: Parts) -> *mut K::C {
     let handle = claim();
     let head = &handle.head;
@@ -130,7 +130,7 @@ fn add_chunk(link: &'static AtomicPtr<Chunk>) -> &'static Chunk {
         next: AtomicPtr::new(ptr::null_mut()),
         handles: std::array::from_fn(|_| handle()),
     }));
-    // Release: pairs with the acquire load in `claim`. Acquire: the other chunk is used.
+    // Release: pairs with the acquire load in `claim`. Acquire: pairs with another thread's release; its chunk is used.
     match link.compare_exchange(ptr::null_mut(), chunk, Ordering::Release, Ordering::Acquire) {
         // SAFETY: leaked now.
         Ok(_) => unsafe { &*chunk },
@@ -143,7 +143,7 @@ fn add_chunk(link: &'static AtomicPtr<Chunk>) -> &'static Chunk {
     }
 }
 
-/// The mark of a handle of whatever kind; 0 for null.
+/// The mark of a handle of any kind; 0 for null.
 ///
 /// # Safety
 /// `pointer` is null, or has been a handle of some kind.
@@ -156,13 +156,13 @@ pub(crate) unsafe fn mark_of(pointer: *const c_void) -> u32 {
     unsafe { (*head).mark.load(Ordering::Acquire) }
 }
 
-/// A handle that C code has handed in, of the right kind when it was looked at.
+/// A handle from C code, which had the right mark when it was looked up.
 pub(crate) struct Found<K: Kind> {
     handle: &'static Handle,
     kind: PhantomData<K>,
 }
 
-/// Looks at a handle.
+/// Looks up a handle.
 ///
 /// # Safety
 /// `pointer` is null, or has been a handle of some kind.
@@ -172,7 +172,7 @@ pub(crate) unsafe fn find<K: Kind>(pointer: *const K::C) -> Result<Found<K>, Ref
     unsafe { peek(pointer).ok_or_else(|| refusal::<K>(pointer)) }
 }
 
-/// As [`find`], for callers that need no reason.
+/// As [`find`], without a reason for the refusal.
 ///
 /// # Safety
 /// As for [`find`].
@@ -188,7 +188,7 @@ pub(crate) unsafe fn peek<K: Kind>(pointer: *const K::C) -> Option<Found<K>> {
     (handle.head.mark.load(Ordering::Acquire) == K::MARK).then_some(Found { handle, kind: PhantomData })
 }
 
-/// Why a handle was not found.
+/// The reason why a handle is refused.
 ///
 /// # Safety
 /// As for [`find`].
@@ -213,7 +213,7 @@ impl<K: Kind> Found<K> {
     /// # Safety
     /// The handle is not freed while the reference lives: see THREADS in the header.
     pub(crate) unsafe fn value<'v>(&self) -> &'v K {
-        // SAFETY: the mark said that it is a `K`, and the caller that it stays.
+        // SAFETY: the mark shows that it is a `K`, and the caller promises that it stays.
         unsafe { &*self.handle.payload.load(Ordering::Relaxed).cast::<K>() }
     }
 
@@ -221,7 +221,7 @@ impl<K: Kind> Found<K> {
         &self.handle.head
     }
 
-    /// Enters a handle that one thread uses at a time; refused while a call is within.
+    /// Begins a call on a handle that one thread uses at a time. Refused while another call is using it.
     pub(crate) fn enter(&self) -> Result<Within<'_>, Refusal> {
         let in_use = &self.handle.head.in_use;
         // Relaxed, both: the handle is for one thread at a time.
@@ -241,15 +241,15 @@ impl<K: Kind> Found<K> {
     /// No other call uses the handle.
     pub(crate) unsafe fn free(self) -> K {
         let Handle { head, payload, chunk } = self.handle;
-        // Relaxed, all: no other thread has the handle; who claims it next acquires the bit.
+        // Relaxed, all: no other thread uses the handle. The release below publishes them to the next claim.
         head.mark.store(FREE, Ordering::Relaxed);
         head.record.store(ptr::null_mut(), Ordering::Relaxed);
         head.token.store(ptr::null_mut(), Ordering::Relaxed);
         let value = payload.swap(ptr::null_mut(), Ordering::Relaxed);
-        // SAFETY: set when it was claimed, and chunks are leaked.
+        // SAFETY: the claim set it, and chunks are leaked.
         let chunk = unsafe { &*chunk.load(Ordering::Relaxed) };
         let place = (ptr::from_ref(self.handle).addr() - chunk.handles.as_ptr().addr()) / size_of::<Handle>();
-        // SAFETY: it came from a box, as a `K`, and was taken out just now.
+        // SAFETY: it came from a box of a `K`, and the swap took it out.
         let value = unsafe { *Box::from_raw(value.cast::<K>()) };
         tsan::release(self.handle);
         // Release: pairs with the acquire in `claim`.
@@ -258,7 +258,7 @@ impl<K: Kind> Found<K> {
     }
 }
 
-/// A call within a handle.
+/// A call that is using a handle.
 pub(crate) struct Within<'h>(&'h AtomicU32);
 
 impl Drop for Within<'_> {
@@ -268,17 +268,17 @@ impl Drop for Within<'_> {
     }
 }
 
-/// A struct of options or answers, which begins with its size. Programs may know a shorter or a longer one.
+/// A struct of options or answers, which begins with its size. The program's version may be shorter or longer.
 ///
 /// # Safety
-/// All zeros are a value, and so is every prefix, from the first version's size on, that zeros follow.
+/// All zeros are a valid value. So is each prefix of a valid value that is filled up with zeros, if it is at least `FIRST` bytes long.
 pub(crate) unsafe trait Versioned: Copy {
     const NAME: &'static str;
     /// The size of its first version.
     const FIRST: usize;
 }
 
-/// Larger than any of them will ever be: such a size was not set.
+/// Larger than any of these structs will ever be. A program that passes such a size has not set it.
 const UNSET: usize = 4096;
 
 /// The size that a program has set.
@@ -297,7 +297,7 @@ unsafe fn size_of_place<T: Versioned>(place: *const T) -> Result<usize, Refusal>
     }
 }
 
-/// The options at `place`: what a shorter struct does not have is 0; what a longer one has besides must be 0.
+/// The options at `place`. If the program's struct is shorter, the missing options are 0. If it is longer, the additional bytes must be 0.
 ///
 /// # Safety
 /// `place` is null, or points to as many bytes as its first word says.
@@ -305,21 +305,21 @@ pub(crate) unsafe fn sized<T: Versioned>(place: *const T) -> Result<T, Refusal> 
     // SAFETY: the caller's promise.
     let size = unsafe { size_of_place(place) }?;
     let own = size_of::<T>();
-    // SAFETY: as above.
+    // SAFETY: the caller's promise.
     let bytes = unsafe { std::slice::from_raw_parts(place.cast::<u8>(), size) };
     if bytes.iter().skip(own).any(|byte| *byte != 0) {
         let reason = format!("{} has options that this version of the library does not know", T::NAME);
         return Err(Refusal::invalid(reason));
     }
     let mut options = MaybeUninit::<T>::zeroed();
-    // SAFETY: there are as many bytes on either side; zeros behind a prefix are a value.
+    // SAFETY: both sides have that many bytes; a prefix followed by zeros is a valid value.
     unsafe {
         ptr::copy_nonoverlapping(bytes.as_ptr(), options.as_mut_ptr().cast(), size.min(own));
         Ok(options.assume_init())
     }
 }
 
-/// Where a program wants an answer.
+/// The place where a program wants an answer.
 pub(crate) struct Place<T> {
     start: *mut T,
     size: usize,
@@ -327,17 +327,17 @@ pub(crate) struct Place<T> {
 
 impl<T: Versioned> Place<T> {
     /// # Safety
-    /// As for [`sized`]; the bytes may be written as long as this value is used, and not be initialised but for the size.
+    /// As for [`sized`]. The bytes may be written while this value is used. Only the size need be initialised.
     pub(crate) unsafe fn of(start: *mut T) -> Result<Self, Refusal> {
         // SAFETY: the caller's promise.
         Ok(Self { start, size: unsafe { size_of_place(start) }? })
     }
 
-    /// Writes as much of the answer as there is room for, but for the size; what a longer struct has besides becomes 0.
+    /// Writes as much of the answer as fits, except the size. If the program's struct is longer, the additional bytes become 0.
     pub(crate) fn write(self, answer: T) {
         let (from, to) = ((&raw const answer).cast::<u8>(), self.start.cast::<u8>());
         let (head, own) = (size_of::<usize>(), size_of::<T>());
-        // SAFETY: there are as many bytes on either side, as `of` was told.
+        // SAFETY: both sides have that many bytes, by the promise to `of`.
         unsafe {
             ptr::copy_nonoverlapping(from.add(head), to.add(head), self.size.min(own) - head);
             ptr::write_bytes(to.add(self.size.min(own)), 0, self.size.saturating_sub(own));
@@ -373,7 +373,7 @@ mod tests {
     }
 
     fn read(words: &[usize]) -> Result<(u64, u64), i32> {
-        // SAFETY: the first word is not more than there is, in these tests, unless it is refused.
+        // SAFETY: in these tests the first word is at most the size of the array, or it is refused.
         let answer = unsafe { sized(words.as_ptr().cast::<Grown>()) };
         answer.map(|grown| (grown.first, grown.second)).map_err(|refusal| refusal.errno)
     }
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn answers_fill_the_room_that_there_is() {
         let write = |mut words: [usize; 5]| {
-            // SAFETY: the first word is not more than there is.
+            // SAFETY: the first word is at most the size of the array, or it is refused.
             let place = unsafe { Place::of(words.as_mut_ptr().cast::<Grown>()) };
             place.map_err(|refusal| refusal.errno)?.write(Grown { size: 24, first: 1, second: 2 });
             Ok::<_, i32>(words)

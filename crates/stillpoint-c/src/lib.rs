@@ -1,7 +1,7 @@
-//! The C interface of [`stillpoint`]: what is behind `stillpoint.h`.
+//! The C interface of [`stillpoint`]: the implementation of `stillpoint.h` and of the headers of its drop-ins.
 //!
-//! The header is the manual, and is written by hand; the argument is in `docs/design/capi.md`. Nothing here is for Rust
-//! programs. To build and install header and libraries:
+//! The header is the manual, and is written by hand. The argument is in `docs/design/capi.md`. Rust programs use [`stillpoint`] itself.
+//! To build and install the headers and libraries:
 //!
 //! ```text
 //! cargo run --release -p stillpoint-c --bin install -- --prefix /usr/local

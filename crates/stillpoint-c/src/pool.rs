@@ -80,9 +80,9 @@ impl Kind for Pool {
 }
 
 pub(crate) struct Local {
-    /// Borrows the pool: dropped first.
+    /// Borrows from `_pool`, and is therefore dropped first.
     local: RawLocal<'static>,
-    /// By libc, which tells it at any time of the thread's life.
+    /// From libc: `pthread_self` works until the very end of a thread.
     thread: libc::pthread_t,
     _pool: Arc<RawPool>,
 }
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn still_pool_new(
     call(|| {
         let mut builder = RawPool::builder(capacity, bytes, align);
         if !options.is_null() {
-            // SAFETY: the caller hands in options, and says that the memory in them is the pool's until it is freed.
+            // SAFETY: the caller hands in options, and promises that the memory in them belongs to the pool until it is freed.
             builder = unsafe { configure(builder, &sized(options)?) }?;
         }
         let pool = builder.build().map_err(|error| {
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn still_pool_new(
 }
 
 /// # Safety
-/// The memory in the options is the pool's until it is freed.
+/// The memory in the options belongs to the pool until it is freed.
 unsafe fn configure(
     mut builder: PoolBuilder<RawPool>,
     options: &still_pool_options,
@@ -168,15 +168,15 @@ unsafe fn configure(
 #[no_mangle]
 pub unsafe extern "C" fn still_pool_free(pool: *mut still_pool) -> isize {
     call(|| {
-        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         let found = unsafe { find::<Pool>(pool) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         let shared = &unsafe { found.value() }.0;
         if Arc::strong_count(shared) > 1 {
             return Err(Refusal::new(libc::EBUSY, "threads still have locals of the pool: free them first"));
         }
         let out = shared.stats().in_use;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         drop(unsafe { found.free() });
         Ok(out as isize)
     })
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn still_local_new(pool: *mut still_pool) -> *mut still_lo
         // SAFETY: the caller hands in a handle.
         let pool = Arc::clone(&unsafe { find::<Pool>(pool)?.value() }.0);
         let local = pool.local().map_err(|error| Refusal::new(libc::EAGAIN, error.to_string()))?;
-        // SAFETY: the pool stays where it is as long as it is shared, and the local is dropped before its share.
+        // SAFETY: the `Arc` keeps the pool in its place, and the local is dropped before the `Arc`.
         let local = unsafe { std::mem::transmute::<RawLocal<'_>, RawLocal<'static>>(local) };
         // SAFETY: no preconditions.
         let thread = unsafe { libc::pthread_self() };
@@ -199,9 +199,9 @@ pub unsafe extern "C" fn still_local_new(pool: *mut still_pool) -> *mut still_lo
 #[no_mangle]
 pub unsafe extern "C" fn still_local_free(local: *mut still_local) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         let found = unsafe { find::<Local>(local) }?;
-        // SAFETY: as above; no preconditions.
+        // SAFETY: the caller hands in a handle, and no other call uses it; `pthread_self` has no preconditions.
         if unsafe { found.value().thread != libc::pthread_self() } {
             return Err(Refusal::new(
                 libc::EPERM,
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn still_local_free(local: *mut still_local) -> c_int {
             ));
         }
         disown(local.cast());
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         drop(unsafe { found.free() });
         Ok(0)
     })
@@ -239,7 +239,7 @@ pub unsafe extern "C" fn still_get(handle: *mut still_local) -> *mut c_void {
     })
 }
 
-/// A slice of C: empty where `count` is 0, wherever it is.
+/// A slice from C. If `count` is 0, it is empty for any `start`.
 unsafe fn slice<'s, T>(start: *mut T, count: usize) -> Result<&'s mut [T], Refusal> {
     match NonNull::new(start) {
         _ if count == 0 => Ok(&mut []),
@@ -247,7 +247,7 @@ unsafe fn slice<'s, T>(start: *mut T, count: usize) -> Result<&'s mut [T], Refus
             Err(Refusal::invalid("an array is larger than the memory of a process"))
         }
         None => Err(Refusal::invalid("NULL was passed for an array")),
-        // SAFETY: the caller says that there are as many.
+        // SAFETY: the caller promises that many elements.
         Some(start) => Ok(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), count) }),
     }
 }
@@ -259,7 +259,7 @@ pub unsafe extern "C" fn still_get_many(
     count: usize,
 ) -> c_int {
     briefly(|| {
-        // SAFETY: the caller hands in a handle, on its thread, and room for as many addresses.
+        // SAFETY: the caller hands in a handle, on its thread, and room for that many addresses.
         let (local, to) =
             unsafe { (local(handle)?, slice(objects.cast::<MaybeUninit<NonNull<u8>>>(), count)?) };
         let objects = local.alloc_many(to).map_err(|_| exhausted())?;
@@ -287,7 +287,7 @@ pub unsafe extern "C" fn still_put_many(
     count: usize,
 ) -> c_int {
     briefly(|| {
-        // SAFETY: the caller hands in a handle, on its thread, and as many addresses.
+        // SAFETY: the caller hands in a handle, on its thread, and that many addresses.
         let (local, objects) = unsafe { (local(handle)?, slice(objects.cast_mut(), count)?) };
         if objects.iter().any(|object| object.is_null()) {
             return Err(Refusal::invalid("NULL was put back"));
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn still_put_many(
     })
 }
 
-/// Where they are, if that is of interest.
+/// The addresses of a block's objects; none without ThreadSanitizer.
 fn objects_of(block: RawBlock) -> impl Iterator<Item = *const u8> {
     let count = if tsan::is_there() { block.len() } else { 0 };
     (0..count).map(move |index| block.start().as_ptr().cast_const().wrapping_add(index * block.stride()))
@@ -346,7 +346,7 @@ pub unsafe extern "C" fn still_put_block(handle: *mut still_local, block: *const
         let block = local.block_at(start);
         if (objects, stride) != (block.len(), block.stride()) {
             return Err(Refusal::invalid(format!(
-                "it is no whole block: it has {objects} objects every {stride} bytes, and blocks of the pool have {} every {}; \
+                "it is no whole block: it has {objects} objects with stride {stride}, but blocks of the pool have {} with stride {}; \
                  put its objects back one by one",
                 block.len(),
                 block.stride()

@@ -46,7 +46,7 @@ pub(crate) struct Queue {
     queue: CallbackQueue,
     pauses: Mutex<Vec<(Paused, libc::pid_t)>>,
     worker: Mutex<Option<Worker>>,
-    /// The worker is to leave what waits.
+    /// Tells the worker to end, and to leave the pending callbacks.
     is_freed: Arc<AtomicBool>,
     domain: Domain,
 }
@@ -58,12 +58,13 @@ impl Kind for Queue {
 }
 
 impl Queue {
-    /// Refused to a callback of the queue itself, which would wait for its own end.
+    /// Refuses a callback of this queue, which would wait for its own end.
     fn not_from_within(&self, errno: c_int) -> Result<(), Refusal> {
         match self.queue.is_served_here() {
-            true => {
-                Err(Refusal::new(errno, "a callback would wait for its own queue; let another thread do it"))
-            }
+            true => Err(Refusal::new(
+                errno,
+                "a callback would wait for its own queue: call it from another thread",
+            )),
             false => Ok(()),
         }
     }
@@ -109,12 +110,12 @@ pub unsafe extern "C" fn still_queue_new(domain: *const still_domain) -> *mut st
 #[no_mangle]
 pub unsafe extern "C" fn still_queue_free(handle: *mut still_queue) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         let found = unsafe { find::<Queue>(handle) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         let value = unsafe { found.value() };
         value.not_from_within(libc::EBUSY)?;
-        // Its callbacks find the handle until the end.
+        // Callbacks on its thread may use the handle until the thread ends.
         let worker = value.worker().take();
         if let Some(worker) = worker.as_ref().filter(|worker| worker.is_here()) {
             // Release: pairs with the acquire of the worker.
@@ -122,7 +123,7 @@ pub unsafe extern "C" fn still_queue_free(handle: *mut still_queue) -> c_int {
             value.queue.wake();
             worker.wait(None);
         }
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         drop(unsafe { found.free() });
         if let Some(worker) = worker {
             worker.join();
@@ -150,7 +151,7 @@ pub unsafe extern "C" fn still_queue_start(
         let run = queue.queue.runner(move || !is_freed.load(Ordering::Acquire));
         let before = worker.replace(Worker::start(threading, run)?);
         if let Some(before) = before {
-            // The parent's.
+            // A thread of the parent: `join` only forgets it.
             before.join();
         }
         Ok(0)
@@ -160,7 +161,7 @@ pub unsafe extern "C" fn still_queue_start(
 fn function(function: still_callback_fn) -> Result<unsafe extern "C-unwind" fn(NonNull<Callback>), Refusal> {
     let function =
         function.ok_or_else(|| Refusal::invalid("NULL was passed for the function of a callback"))?;
-    // SAFETY: the same function, whose pointer is declared as another one of the same layout, and is never null.
+    // SAFETY: the two types of function pointers have the same layout, and the queue never passes null.
     Ok(unsafe {
         std::mem::transmute::<
             unsafe extern "C-unwind" fn(*mut still_callback),
@@ -183,7 +184,7 @@ pub unsafe extern "C" fn still_call(
         // SAFETY: the caller hands in a handle.
         let queue = unsafe { queue(handle) }?;
         let (callback, called) = (node(callback)?, function(called)?);
-        // SAFETY: the caller says that the node is the queue's now, and that the function may be called.
+        // SAFETY: the caller gives the node to the queue, and promises that the function may be called with it.
         unsafe { queue.queue.push(callback.cast(), called) };
         Ok(0)
     })
@@ -203,7 +204,7 @@ pub unsafe extern "C" fn still_call_object(
         if object.is_null() {
             return Err(Refusal::invalid("NULL was passed for the object of a callback"));
         }
-        // SAFETY: the caller says that the node is the queue's now, and that the function may be called.
+        // SAFETY: the caller gives the node to the queue, and promises that the function may be called with it.
         unsafe { queue.queue.push_object(callback.cast(), object.cast_const().cast(), called) };
         Ok(0)
     })
@@ -214,7 +215,7 @@ pub unsafe extern "C" fn still_queue_poll(handle: *mut still_queue, limit: usize
     call(|| {
         // SAFETY: the caller hands in a handle.
         let queue = unsafe { queue(handle) }?;
-        // Another handle: a callback of another queue may free the caller's.
+        // A clone: a callback of another queue may free the caller's handle.
         Ok(queue.queue.clone().poll(limit) as isize)
     })
 }
@@ -249,7 +250,7 @@ pub unsafe extern "C" fn still_queue_barrier(handle: *mut still_queue, timeout: 
         if queue.pauses().iter().any(|(_, thread)| *thread == own_thread()) {
             return Err(Refusal::new(libc::EDEADLK, "this thread has paused the queue: resume it first"));
         }
-        // Another handle: a callback of another queue may free the caller's.
+        // A clone: a callback of another queue may free the caller's handle.
         let queue = queue.queue.clone();
         limit.map_or_else(|| queue.barrier(), |limit| queue.barrier_timeout(limit))?;
         Ok(0)
@@ -288,7 +289,7 @@ pub unsafe extern "C" fn still_queue_reset_after_fork(handle: *mut still_queue) 
     call(|| {
         // SAFETY: the caller hands in a handle, is the only thread of a child, and its parent had paused the queue.
         let queue = unsafe { queue(handle) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, is the only thread of a child, and its parent had paused the queue.
         unsafe { queue.queue.reset_after_fork() };
         queue.pauses().clear();
         Ok(0)

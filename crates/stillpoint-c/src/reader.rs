@@ -62,9 +62,9 @@ impl Kind for Qsbr {
 }
 
 impl Qsbr {
-    /// For the reader's thread; inline code of the header works on the same record by itself.
+    /// For the reader's thread. Inline code of the header uses the same record.
     fn parts(&self) -> raw::Parts<'_> {
-        // SAFETY: shared access, and nobody has exclusive access meanwhile: see `still_qsbr_synchronize`.
+        // SAFETY: all accesses are shared, also in `still_qsbr_synchronize`.
         raw::Parts::of_qsbr(unsafe { &*self.reader.get() })
     }
 }
@@ -124,13 +124,13 @@ fn is_mine(parts: raw::Parts<'_>) -> Result<(), Refusal> {
 #[no_mangle]
 pub unsafe extern "C" fn still_reader_free(reader: *mut still_reader) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         let found = unsafe { find::<Guards>(reader) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         is_mine(raw::Parts::of(&unsafe { found.value() }.reader))?;
         drop(found.enter()?);
         disown(reader.cast());
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         drop(unsafe { found.free() });
         Ok(0)
     })
@@ -139,25 +139,25 @@ pub unsafe extern "C" fn still_reader_free(reader: *mut still_reader) -> c_int {
 #[no_mangle]
 pub unsafe extern "C" fn still_qsbr_free(qsbr: *mut still_qsbr) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         let found = unsafe { find::<Qsbr>(qsbr) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         is_mine(unsafe { found.value() }.parts())?;
         drop(found.enter()?);
         disown(qsbr.cast());
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         drop(unsafe { found.free() });
         Ok(0)
     })
 }
 
-/// A reader of either kind, on its own thread, in which a call can read.
+/// A region of a reader of either kind, on the reader's thread, in which a call can read.
 pub(crate) enum Region<'r> {
     Guard(Pinned<'r>),
     Qsbr(&'r QsbrReader),
 }
 
-/// A region of a reader, counted as inline code of the header counts: either may end before the other.
+/// A region of a reader, counted in `nested` like those of inline code. This one and an inline one may end in either order.
 pub(crate) struct Pinned<'r> {
     guard: ManuallyDrop<Guard<'r>>,
     nested: &'static AtomicU32,
@@ -167,12 +167,12 @@ impl<'r> Pinned<'r> {
     fn new(reader: &'r Reader, head: &'static still_head_) -> Self {
         let nested = &head.nested;
         match raw::Parts::of(reader).is_online() {
-            // Relaxed, both: the owner's.
+            // Relaxed, both: only the owner's thread uses it.
             true => nested.store(nested.load(Ordering::Relaxed) + 1, Ordering::Relaxed),
             false => std::mem::forget(reader.pin()),
         }
-        // SAFETY: the reader is in a region until this value is dropped, unless the program ends one that it has not begun. The guard that began it
-        // is forgotten.
+        // SAFETY: the reader is in a region until this value is dropped, unless the program ends a region that it has not begun. The guard that
+        // began it is forgotten.
         Self { guard: unsafe { raw::guard_of(reader) }, nested }
     }
 
@@ -185,15 +185,15 @@ impl Drop for Pinned<'_> {
     fn drop(&mut self) {
         // Relaxed, both: the owner's.
         match self.nested.load(Ordering::Relaxed) {
-            // SAFETY: once, here.
+            // SAFETY: this is the only drop of the guard.
             0 => unsafe { ManuallyDrop::drop(&mut self.guard) },
             nested => self.nested.store(nested - 1, Ordering::Relaxed),
         }
     }
 }
 
-/// The reader, if it reports quiescent states, is the calling thread's and online, and belongs to the domain with this number. For all
-/// else, mistakes included, there is [`region`].
+/// The reader, if it is an online QSBR reader of the calling thread in the domain with this number. All other cases, errors included, are
+/// left to [`region`].
 ///
 /// # Safety
 /// As for [`region`].
@@ -207,7 +207,7 @@ pub(crate) unsafe fn online<'r>(reader: *const c_void, domain: u64) -> Option<&'
     may.then(|| unsafe { &*qsbr.reader.get() })
 }
 
-/// A region of the calling thread in the domain with this number, for a call; if it calls back, the reader is in use meanwhile.
+/// A region of the calling thread in the domain with this number, for one call. If the call calls back, the reader is marked as in use.
 ///
 /// # Safety
 /// `reader` is null, or has been a handle of some kind, which is not freed meanwhile.
@@ -218,9 +218,9 @@ pub(crate) unsafe fn region<'r>(
 ) -> Result<(Region<'r>, Option<Within<'static>>), Refusal> {
     // SAFETY: the caller's promise.
     let (own, region, head) = if unsafe { mark_of(reader) } == STILL_MARK_QSBR_ {
-        // SAFETY: as above.
+        // SAFETY: the caller's promise.
         let found = unsafe { find::<Qsbr>(reader.cast()) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller's promise.
         let qsbr = unsafe { found.value() };
         is_mine(qsbr.parts())?;
         if !qsbr.parts().is_online() {
@@ -229,9 +229,9 @@ pub(crate) unsafe fn region<'r>(
         // SAFETY: shared access, as in `Qsbr::parts`.
         (qsbr.domain.id(), Region::Qsbr(unsafe { &*qsbr.reader.get() }), found.head())
     } else {
-        // SAFETY: as above.
+        // SAFETY: the caller's promise.
         let found = unsafe { find::<Guards>(reader.cast()) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller's promise.
         let guards = unsafe { found.value() };
         is_mine(raw::Parts::of(&guards.reader))?;
         (guards.domain, Region::Guard(Pinned::new(&guards.reader, found.head())), found.head())
@@ -255,30 +255,30 @@ unsafe fn parts_of<'r>(head: *const still_head_) -> Option<raw::Parts<'r>> {
     }
 }
 
-/// Slow path of inline code: the reader's attention is asked for. Reaches nothing where a thread is cancelled.
+/// Slow path of inline code, when the reader's attention is requested. Reaches no cancellation point.
 #[no_mangle]
 pub unsafe extern "C" fn still_answer_(head: *mut still_head_) {
     let _ignored = tsan::ignore();
     // SAFETY: inline code has the head of a reader, on its thread.
     let Some(parts) = (unsafe { parts_of(head) }) else { return };
-    // SAFETY: as above.
+    // SAFETY: inline code has the head of a reader, on its thread.
     unsafe { parts.answer() };
 }
 
-/// For inline code that checks: whether the reader is the calling thread's.
+/// For inline code with `STILL_CHECKED`: whether the reader belongs to the calling thread.
 #[no_mangle]
 pub unsafe extern "C" fn still_is_mine_(head: *const still_head_) -> c_int {
     // SAFETY: inline code has the head of a reader.
     c_int::from(unsafe { parts_of(head) }.is_some_and(raw::Parts::is_mine))
 }
 
-/// Slow path of inline code: a slot beside the first one. Reaches nothing where a thread is cancelled.
+/// Slow path of inline code: a slot other than the first one. Reaches no cancellation point.
 #[no_mangle]
 pub unsafe extern "C" fn still_slot_(reader: *mut still_reader) -> *mut c_void {
     let _ignored = tsan::ignore();
     // SAFETY: inline code has a reader, on its thread.
     match unsafe { find::<Guards>(reader) } {
-        // SAFETY: as above.
+        // SAFETY: inline code has a reader, on its thread.
         Ok(found) => unsafe { raw::Parts::of(&found.value().reader).slot().into_raw().as_ptr().cast() },
         Err(_) => ptr::null_mut(),
     }
@@ -287,16 +287,16 @@ pub unsafe extern "C" fn still_slot_(reader: *mut still_reader) -> *mut c_void {
 #[no_mangle]
 pub unsafe extern "C" fn still_slot_release_(slot: *mut c_void) {
     if let Some(slot) = NonNull::new(slot.cast()) {
-        // SAFETY: inline code has it from a load of its thread's reader, and hands it in once.
+        // SAFETY: the slot is from `still_slot_` on this thread, and inline code passes it once.
         unsafe { Slot::from_raw(slot).release() };
     }
 }
 
-/// What a QSBR reader is asked on its own thread.
+/// Runs a call on a QSBR reader, on the reader's thread.
 unsafe fn on_own_thread<A>(qsbr: *const still_qsbr, action: impl FnOnce(&Qsbr) -> A) -> Result<A, Refusal> {
     // SAFETY: the caller hands in a handle.
     let found = unsafe { find::<Qsbr>(qsbr) }?;
-    // SAFETY: as above.
+    // SAFETY: the caller hands in a handle.
     let qsbr = unsafe { found.value() };
     is_mine(qsbr.parts())?;
     let _within = found.enter()?;
@@ -326,11 +326,11 @@ pub unsafe extern "C" fn still_qsbr_synchronize(qsbr: *mut still_qsbr, timeout: 
     let wait = |qsbr: &Qsbr| {
         let parts = qsbr.parts();
         let was_online = parts.is_online();
-        // SAFETY: the reader's thread, which holds nothing that it has loaded: a quiescent state, as the header says.
+        // SAFETY: this is the reader's thread. The caller holds nothing that it has loaded, as the header requires.
         unsafe { parts.offline() };
         let answer = synchronize(&qsbr.domain, timeout);
         if was_online {
-            // SAFETY: as above.
+            // SAFETY: this is the reader's thread. The caller holds nothing that it has loaded, as the header requires.
             unsafe { parts.online() };
         }
         answer
@@ -339,7 +339,7 @@ pub unsafe extern "C" fn still_qsbr_synchronize(qsbr: *mut still_qsbr, timeout: 
     call(|| unsafe { on_own_thread(qsbr, wait) }?.map(|()| 0))
 }
 
-/// A protected load of no thread, to C.
+/// A protected load that is bound to no thread, to C.
 #[repr(C)]
 pub struct still_hold {
     _private: [u8; 0],
@@ -371,7 +371,7 @@ pub unsafe extern "C" fn still_hold_protect_(hold: *mut still_hold, link: *const
         if link.is_null() {
             return Err(Refusal::invalid("NULL was passed for the address of a pointer"));
         }
-        // SAFETY: the address of a pointer that is shared, as the header says.
+        // SAFETY: the header requires the address of a shared pointer.
         let link = unsafe { &*link.cast::<AtomicPtr<c_void>>() };
         // SAFETY: the caller hands in a handle.
         let hold = unsafe { find::<Hold>(hold)?.value() };
@@ -381,7 +381,7 @@ pub unsafe extern "C" fn still_hold_protect_(hold: *mut still_hold, link: *const
         let Some((object, protected)) = raw::protect_owned(&hold.domain, link) else {
             return Ok(ptr::null_mut());
         };
-        // As the load of inline code does.
+        // Inline code does this by its acquire load.
         tsan::acquire(link);
         *held = Some(protected);
         Ok(object.as_ptr())
@@ -400,7 +400,7 @@ pub unsafe extern "C" fn still_hold_release(hold: *mut still_hold) -> c_int {
 #[no_mangle]
 pub unsafe extern "C" fn still_hold_free(hold: *mut still_hold) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         drop(unsafe { find::<Hold>(hold)?.free() });
         Ok(0)
     })

@@ -1,4 +1,4 @@
-//! Reclaimers that their owner polls.
+//! Reclaimers that their owners poll.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int, c_void};
@@ -39,7 +39,7 @@ pub struct still_reclaimer_options {
 // SAFETY: numbers, and a pointer that may be null.
 unsafe impl Versioned for still_reclaimer_options {
     const NAME: &'static str = "struct still_reclaimer_options";
-    /// Without what concerns the thread.
+    /// Without the options of the thread.
     const FIRST: usize = 56;
 }
 
@@ -54,7 +54,7 @@ impl Kind for Polled {
     const NAME: &'static str = "a reclaimer";
 }
 
-/// The builder with these options, and those of its thread.
+/// Sets the options of the builder, and returns it with the options of the thread.
 ///
 /// # Safety
 /// `options` is null, or points to as many bytes as its first word says.
@@ -89,12 +89,12 @@ pub(crate) unsafe fn configure<R>(
         2 => WhenFull::Wait(time(options.full_wait)?.unwrap_or(Duration::MAX)),
         other => return Err(Refusal::invalid(format!("there is no still_when_full {other}"))),
     };
-    // SAFETY: a string, as the header says.
+    // SAFETY: the header requires a string.
     let threading = unsafe { Threading::new(options.stack_size, options.thread_name) }?;
     Ok((builder.when_full(when_full), threading))
 }
 
-/// What C hands in to be retired.
+/// The object that C hands in to be retired.
 ///
 /// # Safety
 /// The object, its size and its destructor are as the header says.
@@ -111,7 +111,7 @@ pub(crate) unsafe fn object(
     }
     let address = NonNull::new(object).ok_or_else(|| Refusal::invalid("NULL was retired"))?;
     let destroy = destroy.ok_or_else(|| Refusal::invalid("an object was retired without a destructor"))?;
-    // SAFETY: the same function, whose pointers are declared as others of the same layout.
+    // SAFETY: the two types of function pointers have the same layout, and so have their arguments.
     let destroy = unsafe {
         std::mem::transmute::<
             unsafe extern "C-unwind" fn(*mut c_void, *mut c_void),
@@ -138,16 +138,16 @@ pub unsafe extern "C" fn still_reclaimer_new(
 #[no_mangle]
 pub unsafe extern "C" fn still_reclaimer_free(reclaimer: *mut still_reclaimer) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         let found = unsafe { find::<Polled>(reclaimer) }?;
         drop(found.enter()?);
-        // SAFETY: as above.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         drop(unsafe { found.free() });
         Ok(0)
     })
 }
 
-/// What a reclaimer is asked, by one thread at a time, and not by a destructor that it runs.
+/// Runs a call on a reclaimer. Refused to a destructor that this reclaimer runs.
 unsafe fn within<A>(
     reclaimer: *const still_reclaimer,
     action: impl FnOnce(&mut Reclaimer) -> Result<A, Refusal>,
@@ -155,7 +155,7 @@ unsafe fn within<A>(
     // SAFETY: the caller hands in a handle.
     let found = unsafe { find::<Polled>(reclaimer) }?;
     let _within = found.enter()?;
-    // SAFETY: one thread at a time, and no other call of it is within.
+    // SAFETY: one thread at a time, and `enter` has refused if another call uses it.
     action(unsafe { &mut *found.value().reclaimer.get() })
 }
 
@@ -170,15 +170,15 @@ pub unsafe extern "C" fn still_retire(
     call(|| {
         // SAFETY: the caller hands in a handle.
         let found = unsafe { find::<Polled>(reclaimer) }?;
-        // SAFETY: the caller says that it may be retired.
+        // SAFETY: the caller promises that the object may be retired.
         let object = unsafe { object(address, bytes, destroy, context) }?;
         let Ok(_within) = found.enter() else {
-            // Within a destructor that it runs.
-            // SAFETY: as above.
+            // Called from a destructor that this reclaimer runs.
+            // SAFETY: the caller promises that the object may be retired.
             unsafe { raw::leave(&found.value().domain, object) };
             return Ok(0);
         };
-        // SAFETY: one thread at a time, and no other call of it is within; and as above.
+        // SAFETY: one thread at a time, and no other call uses it; and the caller's promise as above.
         unsafe { (*found.value().reclaimer.get()).retire_raw(object) }?;
         Ok(0)
     })
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn still_leave(
     context: *mut c_void,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and says that the object may be retired.
+        // SAFETY: the caller hands in a handle, and promises that the object may be retired.
         unsafe { raw::leave(domain_of(domain)?, object(address, bytes, destroy, context)?) };
         Ok(0)
     })

@@ -1,4 +1,4 @@
-//! What a call has to say that cannot return an error: to the program's hook. The library prints nothing.
+//! Reports of calls that cannot return an error, to the program's hook. The library prints nothing.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void, CStr};
@@ -14,19 +14,19 @@ pub type still_report_fn = Option<unsafe extern "C-unwind" fn(report: *const c_c
 struct Hook {
     function: still_report_fn,
     context: *mut c_void,
-    /// The one of before. So checkers of leaks find it.
+    /// The previous hook, so that leak checkers find it.
     _before: *mut Hook,
 }
 
-/// Null, or a hook from a box. It is never freed: another thread may be about to call it.
+/// Null, or a hook from a box. Hooks are never freed: another thread may be about to call one.
 static HOOK: AtomicPtr<Hook> = AtomicPtr::new(ptr::null_mut());
 
 thread_local! {
-    /// Whether the thread is in the hook: what it does wrong there would be without an end.
+    /// Whether the thread is in the hook. A report from within the hook does not call it again: that could recur without end.
     static IS_TELLING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The calling thread's last [reason](still_error), to the hook.
+/// Calls the hook with the calling thread's last [reason](still_error).
 #[cold]
 fn tell() {
     // Acquire: pairs with the release in `still_on_report`. SAFETY: null, or never freed.
@@ -36,17 +36,17 @@ fn tell() {
         return;
     }
     // A copy: the hook may call functions that fail.
-    // SAFETY: a string of the calling thread's.
+    // SAFETY: `still_error` returns a string of the calling thread.
     let reason = unsafe { CStr::from_ptr(still_error()) }.to_owned();
-    // Some functions that report are frames of no `Uncancelled`, and the hook may print.
+    // The hook may reach cancellation points, and some of the callers have no `Uncancelled`.
     let _whole = Uncancelled::new();
     let _heeded = tsan::heed();
-    // SAFETY: the caller of `still_on_report` says that it may be called so.
+    // SAFETY: the caller of `still_on_report` promises that it may be called with a report and this context.
     unsafe { function(reason.as_ptr(), hook.context) };
     IS_TELLING.set(false);
 }
 
-/// Tells of what is in the way of a call that goes on.
+/// Reports what holds up a call that keeps waiting.
 pub(crate) fn report(reason: &str) {
     say(reason);
     tell();
@@ -63,9 +63,9 @@ impl Answer for () {
 pub extern "C" fn still_on_report(function: still_report_fn, context: *mut c_void) {
     call(|| {
         let hook = Box::into_raw(Box::new(Hook { function, context, _before: ptr::null_mut() }));
-        // Release: pairs with the acquire in `tell`. Relaxed: nothing of the one before is read.
+        // Release: pairs with the acquire in `tell`. Relaxed: the previous hook is not read.
         let publish = |before| {
-            // SAFETY: nobody else knows of it yet.
+            // SAFETY: it is not published yet.
             unsafe { (*hook)._before = before };
             Some(hook)
         };

@@ -1,4 +1,4 @@
-//! What is done when the library is loaded, before the program's own code runs.
+//! The constructor of the library, which runs before the program's own code.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -6,18 +6,18 @@ use std::sync::OnceLock;
 
 use crate::cpp;
 
-/// Called before constructors without a priority, which are the program's. The linker takes it along with what uses this file.
+/// Called before constructors without a priority, such as the program's. The linker keeps it because [`at_ease`] refers to it.
 #[used]
 #[link_section = ".init_array.00101"]
 static START: extern "C" fn() = start;
 
-/// The CPUs that the process has been given, where they could be read.
+/// The CPUs with which the process began, if they could be read.
 static CPUS: OnceLock<libc::cpu_set_t> = OnceLock::new();
 
-/// A C++ program may fork, and take all keys, before it uses the library.
+/// Prepares for C++ programs that fork, or use up all keys, before they use the library.
 extern "C" fn start() {
     let mut cpus = MaybeUninit::<libc::cpu_set_t>::uninit();
-    // SAFETY: the place is as large as is said, and filled before it is read.
+    // SAFETY: the size is that of the place, which is filled before it is read.
     unsafe {
         if libc::sched_getaffinity(libc::getpid(), size_of::<libc::cpu_set_t>(), cpus.as_mut_ptr()) == 0 {
             CPUS.get_or_init(|| cpus.assume_init());
@@ -26,15 +26,15 @@ extern "C" fn start() {
     cpp::prepare_process();
 }
 
-/// Gives a thread, which nobody has asked for, what the process has begun with, whoever has started it: the policy of usual threads,
-/// and all CPUs.
+/// Gives a thread that the library has started by itself the policy `SCHED_OTHER` and the CPUs with which the process began. Otherwise it
+/// would inherit those of the thread that happened to start it.
 ///
 /// # Safety
-/// The thread is there, or is still to be joined.
+/// The thread is alive, or has not been joined yet.
 pub(crate) unsafe fn at_ease(thread: libc::pthread_t) {
-    // The linker of a program takes what is referred to. SAFETY: a static.
+    // The linker keeps what is referred to. SAFETY: a static.
     unsafe { ptr::read_volatile(&raw const START) };
-    // SAFETY: zeros are a priority of usual threads; the caller's promise. Where it is refused, the thread has what its maker has.
+    // SAFETY: zeros are a valid priority of `SCHED_OTHER`; the caller's promise. If it is refused, the thread keeps what it inherited.
     unsafe {
         libc::pthread_setschedparam(thread, libc::SCHED_OTHER, &std::mem::zeroed());
         if let Some(cpus) = CPUS.get() {

@@ -1,4 +1,4 @@
-//! Tables whose key size is known at run time.
+//! Tables with a key size that is chosen at run time.
 
 mod hashing;
 mod keys;
@@ -49,13 +49,13 @@ unsafe impl Versioned for still_table_options {
 
 /// The longest key.
 const LONGEST: usize = u16::MAX as usize;
-/// Keys of one call of `still_table_get_many`.
+/// The most keys in one call of `still_table_get_many`.
 const MOST: usize = 64;
 pub(crate) struct Tabled {
     table: Box<dyn Any>,
     domain: u64,
     max_len: usize,
-    /// Calls of it may do anything.
+    /// Whether the hash is a function of the program, which may do anything.
     hash_is_users: bool,
 }
 
@@ -65,7 +65,7 @@ impl Kind for Tabled {
     const NAME: &'static str = "a table";
 }
 
-/// A table of one kind of keys, whoever hashes them.
+/// Makes a table of one kind of keys, with the program's hash function or the library's.
 fn make<K: Key>(
     domain: &Domain,
     bytes: usize,
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn still_table_new(
 #[no_mangle]
 pub unsafe extern "C" fn still_table_free(table: *mut still_table) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         drop(unsafe { find::<Tabled>(table)?.free() });
         Ok(0)
     })
@@ -144,7 +144,7 @@ fn address(key: *const c_void) -> Result<*const u8, Refusal> {
     }
 }
 
-/// Writes an answer where there is a place for it.
+/// Writes an answer unless `place` is null.
 ///
 /// # Safety
 /// `place` is null, or may be written.
@@ -157,14 +157,14 @@ unsafe fn tell(place: *mut *mut c_void, word: Word) {
 }
 
 impl Tabled {
-    /// There is no room for an entry.
+    /// Why an entry does not fit.
     fn full(&self) -> Refusal {
         match self.max_len {
             0 => Refusal::new(libc::ENOMEM, "there is no memory for another entry"),
             _ => Refusal::new(
                 libc::ENOSPC,
-                "the table has as many entries as it may, with those that were replaced or removed and wait for readers: \
-                 remove some, give it a higher max_len, or find the reader",
+                "the table has reached max_len; replaced and removed entries count until no reader can hold them: \
+                 remove some, raise max_len, or find the reader that holds them up",
             ),
         }
     }
@@ -187,18 +187,18 @@ pub unsafe extern "C" fn still_table_get(
         // SAFETY: the caller hands in a key of the table's size, and a place, or null.
         return caught(|| match unsafe { table.table.get_online(online, key.cast()) } {
             Some(found) => {
-                // SAFETY: as above.
+                // SAFETY: the caller hands in a key of the table's size, and a place, or null.
                 unsafe { tell(value, found) };
                 1
             }
             None => 0,
         });
     }
-    // SAFETY: as above.
+    // SAFETY: the caller hands in handles, a key of the table's size, and a place, or null.
     unsafe { get_slowly(handle, reader, key, value) }
 }
 
-/// Any other lookup, and what is refused. Out of line, for the sake of the other one's registers.
+/// All other lookups, and the errors. Out of line, so that the fast path needs fewer registers.
 #[cold]
 #[inline(never)]
 unsafe fn get_slowly(
@@ -211,7 +211,7 @@ unsafe fn get_slowly(
         // SAFETY: the caller hands in handles.
         let table = unsafe { table(handle) }?;
         let _whole = table.hash_is_users.then(Uncancelled::new);
-        // SAFETY: as above.
+        // SAFETY: the caller hands in handles.
         let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
         // SAFETY: the caller hands in a key of the table's size.
         let Some(found) = (unsafe { table.table.get(&region, address(key)?) }) else { return Ok(0) };
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn still_table_get_many(
         // SAFETY: the caller hands in handles.
         let table = unsafe { table(handle) }?;
         let _whole = table.hash_is_users.then(Uncancelled::new);
-        // SAFETY: as above.
+        // SAFETY: the caller hands in handles.
         let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
         if count > MOST {
             return Err(Refusal::invalid(format!("{count} keys were passed; {MOST} is the limit")));
@@ -242,13 +242,13 @@ pub unsafe extern "C" fn still_table_get_many(
         if values.is_null() || hits.is_null() {
             return Err(Refusal::invalid("NULL was passed for the place of an answer"));
         }
-        // SAFETY: the caller hands in room for as many.
+        // SAFETY: the caller hands in room for that many values.
         let values = unsafe { std::slice::from_raw_parts_mut(values.cast::<Place>(), count) };
-        // SAFETY: the caller hands in as many keys of the table's size.
+        // SAFETY: the caller hands in that many keys of the table's size.
         let found = unsafe { table.table.get_many(&region, address(keys)?, values) };
         if tsan::is_there() {
             let is_hit = |at: &usize| found >> at & 1 != 0;
-            // SAFETY: written if it was found.
+            // SAFETY: `get_many` has written the values that it found.
             (0..count).filter(is_hit).for_each(|at| Word(unsafe { values[at].assume_init() }).acquire());
         }
         // SAFETY: the caller hands in a place.
@@ -290,7 +290,7 @@ pub unsafe extern "C" fn still_table_add(
     call(|| {
         // SAFETY: the caller hands in handles.
         let table = unsafe { table(handle) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in handles.
         let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
         // SAFETY: the caller hands in a key of the table's size.
         match unsafe { table.table.add(&region, address(key)?, Word(value).released()) } {
@@ -332,7 +332,7 @@ pub unsafe extern "C" fn still_table_remove_if(
     call(|| {
         // SAFETY: the caller hands in handles.
         let table = unsafe { table(handle) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in handles.
         let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
         // SAFETY: the caller hands in a key of the table's size.
         let is_removed = unsafe { table.table.remove_if(&region, address(key)?, Word(expected.cast_mut())) };
@@ -360,12 +360,12 @@ pub unsafe extern "C" fn still_table_each(
         let function = function.ok_or_else(|| Refusal::invalid("NULL was passed for a function"))?;
         // SAFETY: the caller hands in handles.
         let table = unsafe { table(handle) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller hands in handles.
         let (region, _within) = unsafe { region(reader, table.domain, true) }?;
         Ok(table.table.each(&region, &mut |key, value| {
             value.acquire();
             let _heeded = tsan::heed();
-            // SAFETY: the caller says that it may be called so.
+            // SAFETY: the caller promises that it may be called with a key, a value and this context.
             unsafe { function(key, value.0, context) }
         }))
     })

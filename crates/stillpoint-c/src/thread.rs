@@ -1,4 +1,4 @@
-//! Threads of the library: of background reclaimers, and of queues of callbacks.
+//! The threads of background reclaimers and of queues of callbacks.
 
 use std::ffi::{c_char, CStr};
 use std::mem::MaybeUninit;
@@ -27,26 +27,26 @@ unsafe impl Versioned for still_thread_options {
     const FIRST: usize = 24;
 }
 
-/// How a thread is made.
+/// The options of a thread.
 pub(crate) struct Threading {
     stack_size: usize,
     name: String,
-    /// Whether nobody has asked for it: see [`at_ease`].
+    /// Whether the library starts it by itself: see [`at_ease`].
     is_own: bool,
 }
 
 impl Threading {
-    /// With the usual stack.
+    /// A name, and the default stack.
     pub(crate) fn named(name: &str) -> Self {
         Self { stack_size: usual_stack(), name: name.to_owned(), is_own: false }
     }
 
-    /// For a thread that the library starts by itself: it takes over nothing from the calling one.
+    /// Whether the library starts the thread by itself. Such a thread inherits nothing from the calling one.
     pub(crate) fn by_itself(self, is_own: bool) -> Self {
         Self { is_own, ..self }
     }
 
-    /// With the values of C: 0 and null are defaults.
+    /// From the values of C: 0 and null are defaults.
     ///
     /// # Safety
     /// The name is null, or a string.
@@ -73,12 +73,12 @@ impl Threading {
         }
         // SAFETY: the caller's promise.
         let options = unsafe { sized(options) }?;
-        // SAFETY: a string, as the header says.
+        // SAFETY: the header requires a string.
         unsafe { Self::new(options.stack_size, options.name) }
     }
 }
 
-/// The stack that `pthread_create` gives to a thread: of the resource limit, or what the program has chosen as its default.
+/// The default stack size of `pthread_create`: the resource limit, or the default that the program has set.
 fn usual_stack() -> usize {
     let (mut attributes, mut size) = (MaybeUninit::uninit(), 0);
     // SAFETY: the attributes are made, read and destroyed.
@@ -99,14 +99,15 @@ pub(crate) fn spawn(
     let _blocked = Blocked::all();
     let body = move || {
         if options.is_own {
-            // SAFETY: this thread. Before it does anything; and whoever has made it does the same, in case that it never lets this one run.
+            // SAFETY: the calling thread. Before `run`. The thread that starts this one does the same, in case its priority never lets
+            // this one run.
             unsafe { at_ease(libc::pthread_self()) };
         }
         run();
     };
     let thread = std::thread::Builder::new().name(options.name).stack_size(options.stack_size).spawn(body)?;
     if options.is_own {
-        // SAFETY: it is still to be joined.
+        // SAFETY: it was not joined yet.
         unsafe { at_ease(thread.as_pthread_t()) };
     }
     Ok(thread)
@@ -115,19 +116,19 @@ pub(crate) fn spawn(
 /// A thread of the library.
 pub(crate) struct Worker {
     thread: JoinHandle<()>,
-    /// The child of a `fork` has not this thread.
+    /// The process that has the thread: the child of a `fork` does not.
     process: u32,
     end: Arc<End>,
 }
 
-/// Whether the thread has come to its end.
+/// Whether the thread has ended.
 #[derive(Default)]
 struct End {
     is_there: Mutex<bool>,
     told: Condvar,
 }
 
-/// Tells of the end, a panic included.
+/// Signals the thread's end when it is dropped, also by a panic.
 struct Teller(Arc<End>);
 
 impl Drop for Teller {
@@ -159,7 +160,7 @@ impl Worker {
         self.process == std::process::id()
     }
 
-    /// Waits for its end.
+    /// Waits for the thread's end, for at most `limit`.
     pub(crate) fn wait(&self, limit: Option<Duration>) {
         let there = self.end.is_there.lock().unwrap_or_else(PoisonError::into_inner);
         match limit {
@@ -168,10 +169,10 @@ impl Worker {
         }
     }
 
-    /// Joins it; one of a parent is forgotten.
+    /// Joins the thread. A thread of the parent process is only forgotten.
     ///
     /// # Panics
-    /// With the panic of the thread.
+    /// Resumes a panic of the thread.
     pub(crate) fn join(self) {
         if !self.is_here() {
             return std::mem::forget(self.thread);
@@ -182,11 +183,11 @@ impl Worker {
     }
 }
 
-/// While this value lives, all signals are blocked for the calling thread but those of defects and of profilers; a thread that it
-/// makes is born so.
+/// While this value lives, all signals are blocked on the calling thread, except those of faults and of profilers. A thread that it
+/// starts inherits that.
 pub(crate) struct Blocked(libc::sigset_t);
 
-/// Signals that a thread gets for what it does itself.
+/// Signals that a thread causes by its own execution.
 const OWN: [i32; 8] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -215,7 +216,7 @@ impl Blocked {
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        // SAFETY: the set from before.
+        // SAFETY: the previous set.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
     }
 }

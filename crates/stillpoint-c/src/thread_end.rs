@@ -1,4 +1,4 @@
-//! What a thread has in the library, and has not freed when it ends: it is freed then.
+//! Frees the readers and locals that a thread has not freed when it ends.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
@@ -9,13 +9,13 @@ use stillpoint_sys::os::ThreadEnd;
 use crate::border::{call, Refusal};
 use crate::handle::{find, Kind};
 
-/// The round of a thread's destructors in which it is freed: those of the program's keys have had two for themselves.
+/// The round of key destructors in which handles are freed. The program's destructors may use them in the first two rounds.
 const ROUND: u32 = 3;
 
-/// A handle, and what frees it.
+/// A handle, and the function that frees it.
 type Owned = (*mut c_void, unsafe fn(*mut c_void));
 
-/// Without a destructor, so that it is there until the thread's end.
+/// The calling thread's handles. Has no destructor, so that it is valid until the thread's end.
 struct Own {
     handles: UnsafeCell<ManuallyDrop<Vec<Owned>>>,
     /// Rounds of destructors that have begun.
@@ -30,37 +30,37 @@ thread_local! {
 static END: ThreadEnd = ThreadEnd::new(end);
 
 impl Own {
-    /// Nothing is called back within `action`.
+    /// `action` must not call back.
     fn with<A>(&self, action: impl FnOnce(&mut Vec<Owned>) -> A) -> A {
-        // SAFETY: the thread's own, and no other reference to it is there: see above.
+        // SAFETY: the thread's own, and `action` does not call back, so there is no other reference.
         action(unsafe { &mut *self.handles.get() })
     }
 }
 
-/// The handle, which is freed at the end of the calling thread from now on. Where that is not possible, it is freed now.
+/// Has the end of the calling thread free the handle, and returns it. If that is not possible, frees it now.
 pub(crate) fn adopt<K: Kind>(handle: *mut K::C) -> Result<*mut K::C, Refusal> {
     unsafe fn free<K: Kind>(handle: *mut c_void) {
-        // SAFETY: it is a handle, whose thread ends, and uses it no more.
+        // SAFETY: it is a handle. Its thread ends, or has not seen it yet.
         if let Ok(found) = unsafe { find::<K>(handle.cast()) } {
-            // SAFETY: as above.
+            // SAFETY: it is a handle. Its thread ends, or has not seen it yet.
             drop(unsafe { found.free() });
         }
     }
 
-    // SAFETY: the function takes any value.
+    // SAFETY: `end` accepts any value.
     if !unsafe { END.call_with(std::ptr::without_provenance_mut(1)) } {
-        // SAFETY: nobody has seen it.
+        // SAFETY: it is a handle that was not returned to the program.
         unsafe { free::<K>(handle.cast()) };
         return Err(Refusal::new(
             libc::EAGAIN,
-            "the process has no key left (pthread_key_create) by which the end of a thread is told",
+            "the process has used up its keys (pthread_key_create); the library needs one to free this when its thread ends",
         ));
     }
     OWN.with(|own| own.with(|handles| handles.push((handle.cast(), free::<K>))));
     Ok(handle)
 }
 
-/// The handle is freed by its thread, which is the calling one.
+/// Removes a handle that the calling thread frees itself.
 pub(crate) fn disown(handle: *mut c_void) {
     OWN.with(|own| {
         own.with(|handles| {
@@ -68,7 +68,7 @@ pub(crate) fn disown(handle: *mut c_void) {
                 handles.swap_remove(place);
             }
             if handles.is_empty() {
-                // Nobody may come by again.
+                // The thread's end may find nothing to free, and would not free this memory.
                 *handles = Vec::new();
             }
         });
@@ -79,11 +79,11 @@ unsafe extern "C" fn end(_: *mut c_void) {
     let _: c_int = call(|| {
         OWN.with(|own| {
             own.rounds.set(own.rounds.get() + 1);
-            // SAFETY: the function takes any value.
+            // SAFETY: `end` accepts any value.
             if own.rounds.get() < ROUND && unsafe { END.call_with(std::ptr::without_provenance_mut(1)) } {
                 return;
             }
-            // One at a time: what is freed may call back.
+            // One at a time: freeing may call back.
             while let Some((handle, free)) = own.with(Vec::pop) {
                 // SAFETY: a handle that its thread has not freed.
                 unsafe { free(handle) };

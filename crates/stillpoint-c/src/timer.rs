@@ -1,4 +1,4 @@
-//! Timer wheels over timers that lie in the program's structs.
+//! Timer wheels whose timers lie in structs of the program.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -32,7 +32,7 @@ impl Kind for Wheel {
     const NAME: &'static str = "a wheel";
 }
 
-/// What a wheel is asked, by one thread at a time. No call of it calls back.
+/// Runs a call on a wheel. No such call calls back.
 unsafe fn within<A>(
     wheel: *const still_wheel,
     action: impl FnOnce(&mut NodeWheel) -> A,
@@ -62,7 +62,7 @@ pub extern "C" fn still_wheel_new(now: u64) -> *mut still_wheel {
 #[no_mangle]
 pub unsafe extern "C" fn still_wheel_free(wheel: *mut still_wheel) -> c_int {
     briefly(|| {
-        // SAFETY: the caller hands in a handle, and nobody else uses it.
+        // SAFETY: the caller hands in a handle, and no other call uses it.
         drop(unsafe { find::<Wheel>(wheel)?.free() });
         Ok(0)
     })
@@ -77,11 +77,11 @@ pub unsafe extern "C" fn still_timer_add(
     briefly(|| {
         let node = node(timer)?;
         let add = |wheel: &mut NodeWheel| {
-            // SAFETY: the caller says that it is in this wheel or in none.
+            // SAFETY: the caller promises that the timer is in this wheel or in none.
             if unsafe { wheel.contains(node) } {
                 return Err(Refusal::new(libc::EEXIST, "the timer is in a wheel already"));
             }
-            // SAFETY: the caller says that it stays where it is, and is the wheel's.
+            // SAFETY: the caller promises that the timer does not move, and gives it to the wheel.
             unsafe { wheel.add(node, Schedule::at(deadline)) };
             Ok(0)
         };
@@ -108,10 +108,10 @@ pub unsafe extern "C" fn still_timer_reset(
     briefly(|| {
         let node = node(timer)?;
         let reset = |wheel: &mut NodeWheel| {
-            // SAFETY: the caller says that it is in this wheel or in none.
+            // SAFETY: the caller promises that the timer is in this wheel or in none.
             let was_there = unsafe { wheel.reset(node, deadline) };
             if !was_there {
-                // SAFETY: the caller says that it stays where it is, and is the wheel's.
+                // SAFETY: the caller promises that the timer does not move, and gives it to the wheel.
                 unsafe { wheel.add(node, Schedule::at(deadline)) };
             }
             c_int::from(was_there)

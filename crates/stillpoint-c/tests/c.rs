@@ -1,4 +1,4 @@
-//! The header and the library, used by C and C++ programs of their own: `tests/c`.
+//! The header and the library, used by the C and C++ programs in `tests/c`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 mod programs;
 use programs::*;
 
-/// A program of `tests/c`.
+/// Runs a program of `tests/c`.
 fn runs(name: &str) {
     programs::runs(&root().join("tests/c").join(name).with_extension("c"));
 }
@@ -91,9 +91,9 @@ fn litmus() {
     runs("litmus");
 }
 
-/// Lines of the header, what stands in their place, and the program that finds out.
+/// Lines of the header, their replacement, and the program that must fail.
 const BROKEN: &[(&str, &str, &str)] = &[
-    // Without the reload. The time in which that goes wrong is made longer.
+    // Without the reload. The yield makes the critical time longer.
     (
         "        __atomic_store_n(slot, held.object, __ATOMIC_RELEASE);\n        still_fence_(head);\n        /* Acquire: pairs with still_store and still_exchange. */\n        void *now = __atomic_load_n((still_any_ const *)link, __ATOMIC_ACQUIRE);\n",
         "        sched_yield();\n        __atomic_store_n(slot, held.object, __ATOMIC_RELEASE);\n        void *now = held.object;\n",
@@ -110,7 +110,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("        __atomic_store_n((void **)held.slot_, NULL, __ATOMIC_RELEASE);\n", "", "readers"),
 ];
 
-/// Each header that is broken is found out in one of some runs: a test that cannot fail proves nothing.
+/// Each broken header makes its program fail in one of some runs: a test that cannot fail proves nothing.
 #[test]
 fn broken_headers_are_found_out() {
     let compiler = COMPILERS[0];
@@ -138,7 +138,7 @@ fn the_examples_run() {
     }
 }
 
-/// The header by itself, in each standard, with no warning.
+/// The header compiles by itself, in each standard, without warnings.
 #[test]
 fn the_header_compiles_by_itself() {
     for compiler in COMPILERS.into_iter().filter(|compiler| compiler.is_there()) {
@@ -163,7 +163,7 @@ fn the_header_compiles_by_itself() {
     }
 }
 
-/// What cbindgen makes of the Rust side.
+/// The declarations that cbindgen makes from the Rust side.
 fn generated() -> String {
     let config = cbindgen::Config {
         language: cbindgen::Language::C,
@@ -182,7 +182,7 @@ fn generated() -> String {
     plain.into_iter().fold(text, |text, (atomic, plain)| text.replace(atomic, plain))
 }
 
-/// The items of a C text without preprocessor lines: what ends with `;` outside braces.
+/// The items of a C text without preprocessor lines. An item ends with a `;` outside braces.
 fn items(text: &str) -> Vec<String> {
     let (mut items, mut item, mut depth) = (Vec::new(), String::new(), 0);
     for character in
@@ -199,7 +199,7 @@ fn items(text: &str) -> Vec<String> {
     items
 }
 
-/// What a generated item says, as C that does not compile beside a header that says something else.
+/// C code that does not compile together with a header that contradicts a generated item.
 fn comparison(item: &str) -> String {
     let pointers = [
         "still_destroy_fn",
@@ -244,13 +244,13 @@ fn comparison(item: &str) -> String {
             "{renamed}\n_Static_assert(__builtin_types_compatible_p(rust_{pointer}, {pointer} *), \"{pointer}\");\n"
         );
     }
-    // A function, declared again: its types must be compatible.
+    // A second declaration of a function must have compatible types.
     let mut item = item.to_owned();
     pointers.iter().for_each(|pointer| item = item.replace(&format!("{pointer} "), &format!("{pointer} *")));
     format!("{item}\n")
 }
 
-/// What a program includes for all that the Rust side has.
+/// The headers that together declare everything that the Rust side has.
 const COMPARED: [&str; 5] = [
     "stillpoint.h",
     "stillpoint/urcu.h",
@@ -259,10 +259,10 @@ const COMPARED: [&str; 5] = [
     "stillpoint/dpdk/rte_timer.h",
 ];
 
-/// A file that includes the header and what cbindgen makes of the Rust side: where they differ, it does not compile.
+/// Compiles a file that has the headers and the declarations from cbindgen. If they differ, it does not compile.
 #[test]
 fn the_header_declares_what_the_library_has() {
-    // A function that a header declares by another's name is compared under that one.
+    // A function that a header declares with a label is compared under its name in the header.
     let labels = headers().into_iter().flat_map(|header| labels(&header));
     let generated = labels.fold(generated(), |text, label| {
         text.replace(&format!("{label}("), &format!("{}(", label.trim_start_matches("still_")))
@@ -308,7 +308,7 @@ fn called(text: &str) -> BTreeSet<String> {
     names.filter(|name| name.starts_with("still_")).map(str::to_owned).collect()
 }
 
-/// All headers of C that are installed; those of C++ declare nothing of the library.
+/// All C headers. The C++ headers declare no functions of the library.
 fn headers() -> Vec<PathBuf> {
     fn below(folder: &Path) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -335,7 +335,7 @@ fn declared(header: &Path) -> BTreeSet<String> {
         code = rest.split_once("*/").unwrap().1;
     }
     text.push_str(code);
-    // What the program itself defines.
+    // Functions that the program itself defines.
     let text = text.split(';').filter(|item| !item.contains("__weak__")).collect::<Vec<_>>().join(";");
     let inline: BTreeSet<_> = text
         .split("static inline ")
@@ -347,7 +347,7 @@ fn declared(header: &Path) -> BTreeSet<String> {
     called(&text).difference(&inline).filter(|name| !types.contains(*name)).cloned().collect()
 }
 
-/// How names of drop-ins begin.
+/// The prefixes of functions of drop-ins whose declarations are made by macros.
 const DROP_INS: [&str; 1] = ["still_urcu_"];
 
 /// The thread-local variables that a header declares.
@@ -375,15 +375,15 @@ fn the_shared_library_exports_the_header() {
     let version = "@@STILLPOINT_0.1";
     let functions: BTreeSet<_> =
         names.iter().filter_map(|name| name.strip_suffix(version)).map(str::to_owned).collect();
-    // The version itself is the one symbol more.
+    // The one additional symbol is the version itself.
     assert_eq!(names.len(), functions.len() + 1, "{names:?}");
-    // Those of drop-ins whose names macros make have tests of their own.
+    // The functions of these drop-ins are compared in other tests.
     let is_compared = |name: &String| !DROP_INS.iter().any(|prefix| name.starts_with(prefix));
     let compared = |names: BTreeSet<String>| names.into_iter().filter(is_compared).collect::<BTreeSet<_>>();
     assert_eq!(compared(functions), compared(declared));
 }
 
-/// Where the loader finds the shared library.
+/// A command whose loader finds the shared library.
 fn with_library(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.env("LD_LIBRARY_PATH", prefix().join("lib"));
@@ -442,7 +442,7 @@ fn a_program_finds_the_library_by_cmake() {
 #[test]
 fn a_program_finds_the_library_by_meson() {
     let (source, build) = (place().join("meson"), place().join("meson/build"));
-    // Of an earlier run.
+    // From an earlier run.
     let _ = std::fs::remove_dir_all(&source);
     std::fs::create_dir_all(&source).unwrap();
     let text = "project('test', 'c', default_options: ['c_std=gnu11'])\n\
@@ -467,7 +467,7 @@ fn a_program_finds_the_library_by_meson() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// Memory is used as long as it is there, and given back.
+/// The programs use only valid memory, and leak none.
 #[test]
 fn valgrind_finds_nothing() {
     for name in ["callbacks", "readers", "table", "thread_ends"] {
@@ -499,7 +499,7 @@ fn sanitizing() -> impl Iterator<Item = Compiler> {
     })
 }
 
-/// The library is not compiled for ThreadSanitizer, but tells it what it orders: right programs are silent, wrong ones are not.
+/// The library is not compiled for ThreadSanitizer, but tells it what it orders: it reports wrong programs, and no right ones.
 #[test]
 fn thread_sanitizer_tells_right_from_wrong() {
     for compiler in sanitizing() {
@@ -527,7 +527,7 @@ fn thread_sanitizer_tells_right_from_wrong() {
     }
 }
 
-/// The headers compile for another processor, whether there is a libc for it or not.
+/// The headers compile for another processor, even if no libc for it is installed.
 #[test]
 fn the_headers_compile_for_aarch64() {
     let text: &[(&str, &str)] = &[
@@ -565,7 +565,7 @@ fn the_headers_compile_for_aarch64() {
     }
 }
 
-/// Threads that have used the library end after it was closed.
+/// Threads that have used the library may end after it was closed.
 #[test]
 fn a_program_that_closes_the_library_goes_on() {
     let program = place().join("closes");
@@ -583,7 +583,7 @@ fn a_program_that_closes_the_library_goes_on() {
     let output = with_library(&program).output().unwrap();
     assert!(output.status.success(), "{}: {}", output.status, said(&output));
 
-    // The static library in a plugin, linked as the guide says, and without that: code that runs when a thread ends is gone then.
+    // The static library in a plugin, linked as the guide says, and wrongly: the code that runs at a thread's end is then unmapped.
     for (stays, name) in [(true, "stays.so"), (false, "goes.so")] {
         let plugin = place().join(name);
         let mut link = Command::new("cc");

@@ -1,5 +1,5 @@
-//! The C++ headers, used by programs of their own: `tests/cpp`. What the standard says of them is listed here; each sentence names
-//! the tests of those programs that look at it.
+//! The C++ headers, used by the programs in `tests/cpp`. The requirements of the standard are listed here, each with a tag; a program
+//! names the tag in a comment beside the test.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,19 +7,19 @@ use std::process::Command;
 mod programs;
 use programs::*;
 
-/// The sentences of [saferecl.rcu] and [saferecl.hp], in our words. A program names the tag in a comment beside the test.
+/// The requirements of [saferecl.rcu] and [saferecl.hp], in our words.
 const SENTENCES: &[(&str, &str)] = &[
     ("rcu.synopsis", "the header has these names, with these parameters, defaults and exceptions"),
     ("rcu.protectable", "T has exactly one base rcu_obj_base<T, D>, public and not virtual, and no other rcu_obj_base"),
     ("rcu.gen.nested", "an unlock corresponds to the last lock that has none: regions nest"),
     ("rcu.gen.region", "a region begins with a lock and ends with the unlock that corresponds"),
-    ("rcu.gen.order", "what is scheduled after the beginning of a region is evaluated after the end of the region, which happens before"),
+    ("rcu.gen.order", "an evaluation that is scheduled after the beginning of a region runs after the end of the region, which happens before it"),
     ("rcu.gen.later", "regions that begin later hold nothing up"),
     ("rcu.gen.concurrent", "evaluations may run at the same time as anything else that is scheduled; each runs at most once"),
     ("rcu.base.synopsis", "retire is noexcept and has defaults; constructors, assignments and the destructor are protected and defaulted"),
     ("rcu.base.incomplete", "T may be incomplete until a member is referenced"),
     ("rcu.base.trivial", "the base copies as its deleter does: trivially if that is trivial"),
-    ("rcu.base.copy", "a copy is an object of its own"),
+    ("rcu.base.copy", "a copy is a separate object"),
     ("rcu.base.deleter", "D is a function object type that can be called with a T*"),
     ("rcu.base.mandates", "retire is refused by the compiler if T is not protectable"),
     ("rcu.base.retire", "retire moves d into the object and schedules its call"),
@@ -31,7 +31,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("rcu.threads", "any thread may lock at any time of its life; calls on the domain do not race"),
     ("rcu.sync", "rcu_synchronize blocks until the regions that were open are closed; what was done in them happens before its return"),
     ("rcu.barrier", "rcu_barrier blocks until what was scheduled before is evaluated, which happens before its return"),
-    ("rcu.barrier.not_sync", "a barrier is no synchronize: with nothing scheduled it waits for no region"),
+    ("rcu.barrier.not_sync", "a barrier is not a synchronize: with nothing scheduled it waits for no region"),
     ("rcu.retire", "rcu_retire schedules d1(p) for any p, with d1 initialized from std::move(d)"),
     ("rcu.retire.mandates", "D is move-constructible and can be called with p, or the compiler refuses"),
     ("rcu.retire.throws", "rcu_retire throws what an allocation or the initialization of d1 throws, and schedules nothing then"),
@@ -39,7 +39,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("hp.protectable", "T has exactly one base hazard_pointer_obj_base<T, D>, public and not virtual, and no other"),
     ("hp.gen.owner", "a hazard pointer is owned by at most one thread at a time, which may change"),
     ("hp.gen.protected", "an object is not reclaimed in an epoch that began before it was retired"),
-    ("hp.gen.reclaim", "retired objects that are not protected are reclaimed by their deleters; their number is bounded somehow"),
+    ("hp.gen.reclaim", "retired objects that are not protected are reclaimed by their deleters; their number has a bound"),
     ("hp.base.synopsis", "retire is noexcept and has a default; constructors, assignments and the destructor are protected and defaulted"),
     ("hp.base.incomplete", "T may be incomplete until a member is referenced"),
     ("hp.base.deleter", "D is default-constructible and move-assignable, and can be called with a T*"),
@@ -49,15 +49,15 @@ const SENTENCES: &[(&str, &str)] = &[
     ("hp.base.address", "the address that was protected is that of the whole object"),
     ("hp.class.synopsis", "the members of hazard_pointer, their exceptions; it is moved and not copied"),
     ("hp.ctor", "a hazard_pointer is empty by default"),
-    ("hp.move", "a move hands ownership over and leaves its source empty"),
-    ("hp.assign", "an assignment destroys what was owned, then takes over; to itself it does nothing; returns *this"),
+    ("hp.move", "a move transfers ownership and leaves its source empty"),
+    ("hp.assign", "an assignment destroys what was owned, then takes ownership; a self-assignment does nothing; returns *this"),
     ("hp.dtor", "the destructor destroys the hazard pointer and ends its epoch"),
     ("hp.empty", "empty says whether nothing is owned; an unassociated hazard pointer is owned"),
     ("hp.protect", "protect loads until a try succeeds, and returns what it protects"),
-    ("hp.protect.null", "what is null is protected trivially, and ends the epoch before"),
-    ("hp.try_protect", "a try associates, loads again, and if that differs says so and protects nothing"),
+    ("hp.protect.null", "a null pointer is protected trivially, and ends the previous epoch"),
+    ("hp.try_protect", "a try associates and loads again; if the pointer differs, it returns that and protects nothing"),
     ("hp.try_protect.mandates", "T is protectable, or the compiler refuses"),
-    ("hp.reset", "reset_protection(ptr) associates with *ptr and ends the epoch before, also if it is the same object"),
+    ("hp.reset", "reset_protection(ptr) associates with *ptr and ends the previous epoch, even if it is the same object"),
     ("hp.reset.null", "reset_protection(nullptr) ends the epoch; it is the default"),
     ("hp.reset.null_pointer", "a null pointer of type T* is nullptr"),
     ("hp.reset.mandates", "T is protectable, or the compiler refuses"),
@@ -77,7 +77,7 @@ fn compilers() -> impl Iterator<Item = Compiler> {
     COMPILERS.into_iter().filter(|compiler| compiler.language == "c++" && compiler.is_there())
 }
 
-/// With every compiler that is there, in the oldest and in the newest standard, and once without exceptions.
+/// Runs a program with every installed compiler, in the oldest and the newest standard, and once without exceptions.
 fn runs(name: &str) {
     let source = of_tests(name).with_extension("cc");
     for compiler in compilers() {
@@ -148,7 +148,7 @@ fn worker() {
     }
 }
 
-/// Linked with either library: what is done before the program's own code must be in both.
+/// Linked with either library: the constructor must be in both.
 #[test]
 fn forks_ends_and_hostile_programs() {
     for compiler in compilers() {
@@ -227,7 +227,7 @@ fn the_headers_compile_by_themselves() {
     }
 }
 
-/// What the standard has the compiler refuse is refused, with words that tell why.
+/// The compiler refuses what the standard requires it to refuse, with a message that tells why.
 #[test]
 fn what_is_mandated_is_checked() {
     let words = [
@@ -258,7 +258,7 @@ fn what_is_mandated_is_checked() {
     }
 }
 
-/// AddressSanitizer and UndefinedBehaviorSanitizer see what a program does with its objects.
+/// AddressSanitizer and UndefinedBehaviorSanitizer check what the programs do with their objects.
 #[test]
 fn sanitizers_find_nothing() {
     let compiler = COMPILERS[1];
@@ -306,7 +306,7 @@ fn runs_with_shared_library(compiler: Compiler, name: &str) {
     assert!(output.status.success(), "{}: {}", output.status, said(&output));
 }
 
-/// The thread-local state of the shared library is that of its programs.
+/// Programs and the shared library use the same thread-local variable.
 #[test]
 fn programs_link_the_shared_library() {
     for compiler in compilers() {
@@ -316,12 +316,12 @@ fn programs_link_the_shared_library() {
     }
 }
 
-/// Headers that were broken on purpose: a line, what stands there instead, and the program that finds out.
+/// Broken headers: a header, a line of it, its replacement, and the program that must fail.
 const BROKEN: &[(&str, &str, &str, &str)] = &[
-    // Without the reload. The time in which that goes wrong is made longer.
+    // Without the reload. The yield makes the critical time longer.
     (
         "stillpoint/hazard_pointer.hpp",
-        "        reset_protection(old);\n        // Acquire: pairs with the release that has linked the object.\n        ptr = src.load(std::memory_order_acquire);\n",
+        "        reset_protection(old);\n        // Acquire: pairs with the release that linked the object.\n        ptr = src.load(std::memory_order_acquire);\n",
         "        sched_yield();\n        reset_protection(old);\n        static_cast<void>(src);\n",
         "stress",
     ),
@@ -338,7 +338,7 @@ const BROKEN: &[(&str, &str, &str, &str)] = &[
     ("stillpoint/reclamation.h", "        D moved(std::move(deleter));\n        moved(object);\n", "        deleter(object);\n", "rcu"),
 ];
 
-/// What makes a time longer breaks nothing.
+/// The yield by itself breaks nothing.
 const SLOW: (&str, &str, &str, &str) = (
     "stillpoint/hazard_pointer.hpp",
     "        reset_protection(old);\n",
@@ -346,7 +346,7 @@ const SLOW: (&str, &str, &str, &str) = (
     "stress",
 );
 
-/// Each header that is broken is found out, under AddressSanitizer, in one of some runs: a test that cannot fail proves nothing.
+/// Under AddressSanitizer, each broken header makes its program fail in one of some runs: a test that cannot fail proves nothing.
 #[test]
 fn broken_headers_are_found_out() {
     let compiler = COMPILERS[1];

@@ -1,4 +1,4 @@
-//! The headers that stand in the place of DPDK's, used by C and C++ programs of their own: `tests/rte`.
+//! The drop-in headers for DPDK, used by the C and C++ programs in `tests/rte`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,12 +10,12 @@ fn source(name: &str) -> PathBuf {
     root().join("tests/rte").join(name).with_extension("c")
 }
 
-/// Where programs look for `rte_rcu_qsbr.h` first.
+/// The folder in which programs look for `rte_rcu_qsbr.h` first.
 fn drop_in() -> String {
     format!("-I{}", prefix().join("include/stillpoint/dpdk").display())
 }
 
-/// What compiling with DPDK's headers takes, from pkg-config; its folders as those of a system, for their warnings are not ours.
+/// The flags for DPDK's headers, from pkg-config. Its folders become system folders, so that their warnings are ignored.
 fn dpdk() -> Option<Vec<String>> {
     let answer = Command::new("pkg-config").args(["--cflags", "libdpdk"]).output();
     let Some(answer) = answer.ok().filter(|answer| answer.status.success()) else {
@@ -30,10 +30,10 @@ fn dpdk() -> Option<Vec<String>> {
     Some(flags.collect())
 }
 
-/// Of DPDK, what programs over its tables and its environment need. Neither `rte_rcu` nor `rte_timer`.
+/// The libraries of DPDK that programs with its tables and its environment need, without `rte_rcu` and `rte_timer`.
 const DPDK_LIBRARIES: [&str; 5] = ["-lrte_hash", "-lrte_lpm", "-lrte_mempool", "-lrte_ring", "-lrte_eal"];
 
-/// Runs a program of `tests/rte` with a compiler: without DPDK's headers, and with them.
+/// Runs a program of `tests/rte`, compiled without DPDK's headers and with them.
 fn runs_by(compiler: Compiler, name: &str, flags: &[&str]) {
     let drop_in = drop_in();
     let program = |with: &str| format!("{name}-{}-{}-{with}", compiler.name, flags.len());
@@ -42,7 +42,7 @@ fn runs_by(compiler: Compiler, name: &str, flags: &[&str]) {
     compiled_and_run(compiler, &source(name), &all, &program("alone"));
     let Some(dpdk) = dpdk() else { return };
     all.extend(dpdk.iter().map(String::as_str));
-    // `compiled_and_run` puts the libraries of DPDK before ours, which needs none of them.
+    // `compiled_and_run` puts the libraries of DPDK before ours. Ours needs none of them.
     all.extend(["-Wl,--no-as-needed", "-lrte_eal", "-Wl,--as-needed"]);
     compiled_and_run(compiler, &source(name), &all, &program("dpdk"));
 }
@@ -67,7 +67,7 @@ fn timer() {
     runs("timer");
 }
 
-/// The program says the same of either header.
+/// The program prints the same layout with either header.
 #[test]
 fn the_layout_is_that_of_dpdk() {
     let Some(dpdk) = dpdk() else { return };
@@ -92,7 +92,7 @@ fn runs_in_dpdk(name: &str) {
     println!("{}", compiled_and_run(CC, &source(name), &flags, name));
 }
 
-/// They were compiled by others, against DPDK's header.
+/// DPDK's tables, which were compiled against DPDK's header.
 #[test]
 fn tables_of_dpdk_take_our_variable() {
     runs_in_dpdk("hash");
@@ -104,7 +104,7 @@ fn timers_run_on_lcores_of_dpdk() {
     runs_in_dpdk("lcores");
 }
 
-/// The program of the guide: with DPDK's own header and library, with ours, with what ours has besides, and with protected loads.
+/// The programs of the guide: with DPDK's header and library, with ours, with our additions, and with protected loads.
 #[test]
 fn the_guide_ports_a_program() {
     let (drop_in, folder) = (drop_in(), root().join("examples/from-dpdk"));
@@ -119,8 +119,8 @@ fn the_guide_ports_a_program() {
     assert!(said.contains("200 updates, 0 wrong\n"), "{said}");
 }
 
-/// Both sides of the first step of the proof have their fence. No test that runs shows that with certainty, and least of all on x86, so the
-/// code is looked at: what a reader does on its way online, and what starts a grace period.
+/// Both sides of the first step of the proof have their fence. No run of a program shows that reliably, least of all on x86. So the test
+/// looks for the fences in the machine code of going online and of starting a grace period.
 #[test]
 fn the_fences_are_there() {
     let source = place().join("fences.c");
@@ -153,7 +153,7 @@ fn the_fences_are_there() {
     }
 }
 
-/// Half of each hand-over is in Rust, which ThreadSanitizer does not see: the library tells it.
+/// Half of each hand-over is in Rust, which ThreadSanitizer does not see. The library tells it what is ordered.
 #[test]
 fn sanitizers_have_nothing_to_say() {
     let drop_in = drop_in();
@@ -170,7 +170,7 @@ fn sanitizers_have_nothing_to_say() {
         for name in ["qsbr", "defer", "timer"] {
             compiled_and_run(CC, &source(name), &flags, &format!("{name}-{kind}"));
         }
-        // It has eyes: a program that does not wait for its readers is reported.
+        // A program that does not wait for its readers is reported.
         let racy = [&flags[..], &["-DWITHOUT_GRACE_PERIOD"]].concat();
         let program = compiled(CC, &source("qsbr"), &racy, &format!("racy-{kind}"));
         let output = Command::new("timeout").arg("900").arg(&program).output().unwrap();

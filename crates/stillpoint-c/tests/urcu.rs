@@ -1,4 +1,4 @@
-//! The drop-in for liburcu, used by C and C++ programs of their own: `tests/urcu`.
+//! The drop-in for liburcu, used by the C and C++ programs in `tests/urcu`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ mod programs;
 use programs::*;
 
 const FLAVOURS: [&str; 4] = ["MEMB", "MB", "QSBR", "BP"];
-/// Functions that are called, and inline code.
+/// The flags for functions, and for inline code.
 const WAYS: [&str; 2] = ["-U_LGPL_SOURCE", "-D_LGPL_SOURCE"];
 const GPP: Compiler = Compiler { name: "g++", language: "c++", standard: "-std=c++20" };
 
@@ -16,7 +16,7 @@ fn source(name: &str) -> PathBuf {
     root().join("tests/urcu").join(name).with_extension("c")
 }
 
-/// What a program says that is to succeed. The library says nothing.
+/// The output of a program that must succeed. The library prints nothing.
 fn succeeds(program: &Path, output: &Output) -> String {
     assert!(output.stderr.is_empty(), "{}: {}", program.display(), said(output));
     assert!(output.status.success(), "{}: {}\n{}", program.display(), output.status, said(output));
@@ -39,7 +39,7 @@ fn compiled_from(
     linked(compiler, source, &[&["-O2", "-g", &include], flags].concat(), libraries, program)
 }
 
-/// Runs a program in these flavours, with functions that are called and with inline code; one of them as C++ as well.
+/// Runs a program in these flavours, with functions and with inline code, and one of them also as C++.
 fn runs_as(name: &str, flavours: &[&str], libraries: &[&str]) {
     for flavour in flavours {
         let define = format!("-DFLAVOUR_{flavour}");
@@ -123,7 +123,7 @@ fn no_object_is_freed_under_a_reader() {
     runs("stress");
 }
 
-/// Sections that protect nothing are noticed: the stress test has teeth.
+/// The stress test fails if sections protect nothing.
 #[test]
 fn broken_sections_are_noticed() {
     for flavour in ["MEMB", "MB", "BP"] {
@@ -131,7 +131,7 @@ fn broken_sections_are_noticed() {
         let program = compiled(CC, "stress", &[&define, "-DBROKEN"], &[], &format!("broken-{flavour}"));
         // A writer may be faster than every reader.
         let notices = || Command::new(&program).output().unwrap().status.code() == Some(7);
-        assert!((0..20).any(|_| notices()), "{flavour}: nobody has noticed");
+        assert!((0..20).any(|_| notices()), "{flavour}: the broken sections were not noticed");
     }
 }
 
@@ -195,7 +195,7 @@ fn it_does_without_liburcu() {
     }
 }
 
-/// Each header by itself, in each standard, with no warning.
+/// Each header compiles by itself, in each standard, without warnings.
 #[test]
 fn the_headers_compile_by_themselves() {
     let headers = [
@@ -271,7 +271,7 @@ fn the_shared_library_exports_what_the_headers_name() {
     assert!(labels.len() > 4 * 30 && labels.contains("still_urcu_qsbr_call_rcu"));
     let missing: Vec<_> = labels.difference(&exported).collect();
     assert!(missing.is_empty(), "not exported: {missing:?}");
-    // What a flavour does inline unless it is asked through its table.
+    // Functions that a flavour has inline, and whose symbols only its table names.
     let inline = |name: &str| {
         [
             "quiescent_state",
@@ -294,7 +294,7 @@ fn the_shared_library_exports_what_the_headers_name() {
     assert!(unnamed.is_empty(), "named by no header: {unnamed:?}");
 }
 
-/// `PKG_CONFIG_PATH` is all that a configure script needs.
+/// A configure script needs only `PKG_CONFIG_PATH`.
 #[test]
 fn programs_find_it_by_pkg_config() {
     let folder = prefix().join("lib/stillpoint/liburcu/pkgconfig");
@@ -326,7 +326,7 @@ fn programs_find_it_by_pkg_config() {
     }
 }
 
-/// The program of the guide, in its three steps; the first one with liburcu itself, too.
+/// The program of the guide, in its three steps. The first step also runs with liburcu itself.
 #[test]
 fn the_program_of_the_guide_runs_in_each_step() {
     let path = root().join("examples/liburcu/settings.c");
@@ -378,7 +378,7 @@ fn thread_sanitizer_is_there() -> bool {
     is_there
 }
 
-/// Each way to wait for readers is known to the sanitizer. What is freed without one is reported.
+/// ThreadSanitizer knows each way to wait for readers. It reports an object that is freed without a wait.
 #[test]
 fn the_thread_sanitizer_finds_races_and_no_others() {
     if !thread_sanitizer_is_there() {

@@ -1,4 +1,4 @@
-//! Deliberately broken variants of the multicast, as [`crate::busted`] has them of the reclamation: controls for the
+//! Deliberately broken variants of the multicast, as in [`crate::busted`] for the reclamation: controls for the
 //! models. In builds with `--cfg stillpoint_busted`, one is chosen by the environment variable
 //! `STILLPOINT_BUSTED_MULTICAST`.
 
@@ -12,19 +12,19 @@ stillpoint_sys::variants! {
     CountLate = "count-late": "A child is counted after its message was posted.",
     AckRelaxed = "ack-relaxed": "Acknowledgements are relaxed.",
     AckEarly = "ack-early": "A receiver acknowledges before it has forwarded and run the function.",
-    DoneRelaxed = "done-relaxed": "The initiator looks at its count by a relaxed load.",
+    DoneRelaxed = "done-relaxed": "The initiator reads its count by a relaxed load.",
     HelpUnclaimed = "help-unclaimed": "A range is claimed by a load and a store, not by a read-modify-write.",
     HelpRelaxed = "help-relaxed": "The claim that takes a range over is relaxed.",
-    HelpUnderHelped = "help-under-helped": "What a helper sends hangs under the helped receiver.",
-    NotAdopted = "not-adopted": "What was delegated to a receiver that has left is not adopted.",
-    LeaveUndrained = "leave-undrained": "A thread leaves without a look at what was delegated to it.",
-    SleepUnmarked = "sleep-unmarked": "The initiator sleeps without saying so.",
-    RouseUndrained = "rouse-undrained": "The initiator wakes up without a look at its own mailbox.",
+    HelpUnderHelped = "help-under-helped": "A helper's messages are counted in the helped receiver, not in the root.",
+    NotAdopted = "not-adopted": "The sender does not adopt the range of a receiver that has left.",
+    LeaveUndrained = "leave-undrained": "A thread leaves without processing its messages.",
+    SleepUnmarked = "sleep-unmarked": "The initiator sleeps without marking that it does.",
+    RouseUndrained = "rouse-undrained": "The initiator wakes up without processing its own messages.",
     FinishRelaxed = "finish-relaxed": "An operation is given back by a relaxed store.",
     ResumeRelaxed = "resume-relaxed": "An operation that lingers is resumed by a relaxed operation.",
-    ResumeUncounted = "resume-uncounted": "Who resumes an operation does not count itself.",
+    ResumeUncounted = "resume-uncounted": "A thread that resumes an operation does not count itself.",
     GiveBackRelaxed = "give-back-relaxed": "A place is given back by relaxed operations.",
-    PassedRelaxed = "passed-relaxed": "A place that nobody has is passed over by a relaxed load.",
-    EmptyRelaxed = "empty-relaxed": "A chunk in which nobody has a place is passed over by a relaxed load.",
+    PassedRelaxed = "passed-relaxed": "A free place is passed over by a relaxed load.",
+    EmptyRelaxed = "empty-relaxed": "A chunk without taken places is passed over by a relaxed load.",
     LingerRelaxed = "linger-relaxed": "An operation that has lingered is taken by relaxed operations.",
 }

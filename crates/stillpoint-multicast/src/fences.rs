@@ -1,4 +1,4 @@
-//! The fences of domains, by signals.
+//! Fences by signals, for domains.
 
 use std::sync::atomic::AtomicU32;
 
@@ -7,13 +7,13 @@ use stillpoint::fence::{FenceProvider, Provider};
 use crate::run::Late;
 use crate::signals::{self, SignalError};
 
-/// Fences the readers of a domain by signals: for processes that are refused membarrier, and whose readers must not pay a
-/// fence. A domain registers the threads of its readers itself.
+/// Fences the readers of a domain by signals. For processes in which membarrier(2) is refused, and whose readers should not
+/// issue fences. The domain registers the threads of its readers.
 ///
-/// A thread that blocks the signal when it becomes a reader pays a full fence itself. One that blocks it later makes fences
-/// fail, after some tenths of a second, with an error that says so: nothing is freed then. The error numbers are `EDEADLK`
-/// when a thread blocks the signal, `EBUSY` when the program handles it itself, `ESRCH` when a thread has ended without
-/// leaving, and `ETIMEDOUT` when one does not answer and nothing tells why.
+/// A thread that blocks the signal when it becomes a reader issues full fences itself. If a thread blocks the signal later,
+/// fences fail after some tenths of a second with an error that says so, and nothing is freed. The error numbers are
+/// `EDEADLK` if a thread blocks the signal, `EBUSY` if the program handles the signal itself, `ESRCH` if a thread has ended
+/// without leaving, and `ETIMEDOUT` if a thread does not answer for an unknown reason.
 ///
 /// ```
 /// use stillpoint::fence::Mode;
@@ -22,7 +22,7 @@ use crate::signals::{self, SignalError};
 ///
 /// let domain = Domain::builder().fence(Mode::Provided(signals::PROVIDER)).build()?;
 /// let cell = domain.cell(1);
-/// let reader = domain.reader(); // its thread is registered as long as it lives
+/// let reader = domain.reader(); // the thread is registered as long as the reader lives
 /// assert_eq!(signals::members(), 1);
 /// assert_eq!(*cell.protect(&reader).unwrap(), 1);
 /// # Ok::<(), stillpoint::rcu::BuildError>(())
@@ -31,9 +31,9 @@ pub const PROVIDER: Provider = Provider::new(&SignalFences);
 
 struct SignalFences;
 
-// SAFETY: a fence has every registered thread execute a full barrier in its handler, or fails: see
-// `SignalMulticast::fence`. A thread is registered while it is bound, and when it leaves for good, it ends its light fences,
-// and sets the bits, before it leaves the group: see `Registered`'s drop.
+// SAFETY: a fence makes every registered thread execute a full barrier in its handler, or fails: see `SignalMulticast::fence`.
+// A thread is registered while it is bound. When it leaves for good, it ends its light fences and sets the bits before it leaves
+// the group: see the drop of `Registered`.
 unsafe impl FenceProvider for SignalFences {
     fn name(&self) -> &'static str {
         "signals"
@@ -60,20 +60,20 @@ unsafe impl FenceProvider for SignalFences {
     fn explain(&self, errno: i32) -> String {
         let text = match errno {
             libc::EDEADLK => {
-                "a thread with a reader blocks the signal of fences; unblock it there, or drop the reader before"
+                "a thread with a reader blocks the signal of fences; unblock it there, or drop the reader first"
             }
             libc::EBUSY => {
                 "the program handles the signal of fences itself; choose another one with stillpoint_multicast::signals::choose"
             }
             libc::ESRCH => {
-                "a thread with a reader has ended without leaving; let threads return, or drop the reader before"
+                "a thread with a reader has ended without leaving; let threads return, or drop their readers first"
             }
             libc::ETIMEDOUT => {
-                "a thread with a reader does not answer; let it run, or drop the reader before it is stopped"
+                "a thread with a reader does not answer; let it run, or drop its reader before you stop it"
             }
             _ => {
                 let cause = std::io::Error::from_raw_os_error(errno);
-                return format!("signals were refused ({cause}); build the domain with fence::Mode::Symmetric");
+                return format!("the kernel refused the signal ({cause}); build the domain with fence::Mode::Symmetric");
             }
         };
         text.to_owned()

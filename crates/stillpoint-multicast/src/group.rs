@@ -7,10 +7,10 @@ use super::engine::Core;
 use super::run::Multicast;
 use super::transport::Polled;
 
-/// Threads that can be told to run a function, each at a point of its own choosing.
+/// Threads to which functions can be sent. Each runs them at a point of its choosing.
 ///
-/// A cheap handle, cloned and shared freely. A thread [joins](Group::join), and looks into its mailbox from time to
-/// time ([`Member::poll`]) or sleeps beside it ([`Member::wait`]). Groups know nothing of each other.
+/// A cheap handle, which may be cloned and shared. A thread [joins](Group::join), and polls its mailbox from time to time
+/// ([`Member::poll`]), or sleeps until there is a message ([`Member::wait`]). Groups are independent of each other.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -51,24 +51,24 @@ impl Group {
         Self { core: Core::new(Polled) }
     }
 
-    /// Registers the calling thread. Lock-free; there is no upper limit. A full fence, a system call, and a look at some
-    /// places, however many members there are or were; on the first call of a thread also an allocation.
+    /// Registers the calling thread. Lock-free; the number of members has no limit. Costs a full fence, a system call, and a
+    /// search of some places, which does not depend on the number of members; on a thread's first call, also an allocation.
     ///
     /// From now on every multicast waits for this thread to [`poll`](Member::poll), [`wait`](Member::wait), start a
-    /// multicast of its own, or drop the value. A thread that joins twice is one member, until both values are dropped.
+    /// multicast, or drop the value. A thread that joins twice is one member until both values are dropped.
     ///
-    /// A thread that ends leaves for good when its thread-local values are destroyed. What joins after that, in the
-    /// destructor of another such value, is not registered: multicasts do not reach it, and its mailbox stays empty.
+    /// A thread leaves for good when its thread-local values are destroyed. If it joins after that, in the destructor of
+    /// another thread-local value, it is not registered: multicasts do not reach it, and its mailbox stays empty.
     pub fn join(&self) -> Member {
         Member { registration: Registration::new(&self.core), group: self.clone() }
     }
 
-    /// A multicast to the members, with its strategy to be chosen.
+    /// A multicast to the members. Its strategy can be set before it is run.
     pub fn multicast(&self) -> Multicast<'_> {
         Multicast::new(&self.core)
     }
 
-    /// Number of threads that are registered. A look at every member, whatever the group had before: see
+    /// The number of registered threads. Linear in the members, whatever the group had before: see
     /// [`run`](Multicast::run).
     pub fn members(&self) -> usize {
         self.core.members()
@@ -83,8 +83,8 @@ impl fmt::Debug for Group {
 
 /// The registration of a thread in a [`Group`]. It stays on its thread.
 ///
-/// When it is dropped, the thread processes what was delegated to it, and leaves; the thread's end does the same for
-/// one that was forgotten.
+/// When it is dropped, the thread processes its messages and leaves. If the value was forgotten, the end of the thread does
+/// that.
 ///
 /// ```compile_fail,E0277
 /// let member = stillpoint_multicast::Group::new().join();
@@ -108,18 +108,18 @@ pub struct Member {
 }
 
 impl Member {
-    /// Runs what has been sent to this thread, and passes on what has been delegated to it. Returns the number of
+    /// Runs the functions that were sent to this thread, and forwards what was delegated to it. Returns the number of
     /// messages, most often 0. Never waits.
     ///
-    /// Without messages: two loads. A function that panics is caught; its multicast resumes the panic where it was
-    /// started.
+    /// Two loads if there is no message. A panic of a function is caught, and resumed on the thread that started the
+    /// multicast.
     #[inline]
     pub fn poll(&self) -> usize {
         self.registration.as_ref().map_or(0, |registered| registered.core().drain(registered.slot()))
     }
 
-    /// As [`poll`](Member::poll), but sleeps until there is a message. Returns the number of messages, at least 1; or 0, at
-    /// once, for a thread that has [left for good](Group::join).
+    /// As [`poll`](Member::poll), but sleeps until there is a message. Returns the number of messages, at least 1. On a
+    /// thread that has [left for good](Group::join), returns 0 at once.
     ///
     /// ```
     /// use stillpoint_multicast::Group;
@@ -140,13 +140,13 @@ impl Member {
         self.wait_until(None)
     }
 
-    /// As [`wait`](Member::wait), for `limit` at the longest. Returns the number of messages: 0 when the time is up.
+    /// As [`wait`](Member::wait), for at most `limit`. Returns the number of messages: 0 when the time is up.
     ///
     /// ```
     /// use std::time::Duration;
     ///
     /// let member = stillpoint_multicast::Group::new().join();
-    /// assert_eq!(member.wait_timeout(Duration::from_millis(2)), 0); // nobody has sent anything
+    /// assert_eq!(member.wait_timeout(Duration::from_millis(2)), 0); // no thread has sent anything
     /// ```
     pub fn wait_timeout(&self, limit: Duration) -> usize {
         self.wait_until(Some(limit))

@@ -1,4 +1,4 @@
-//! Runs a function on every registered thread, and waits for all: flat or along a tree.
+//! Runs a function on every registered thread, and waits until all have run it. Messages go out flat or along a tree.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -21,13 +21,12 @@
 //! });
 //! ```
 //!
-//! What the kernel's `smp_call_function_many` is for processors, for the threads of a process. Two kinds of threads take
-//! part:
+//! The kernel's `smp_call_function_many` does this for processors; this crate does it for the threads of a process. Two kinds
+//! of threads take part:
 //!
-//! - members of a [`Group`] run the function when they poll, or when they wake up beside their mailbox: any closure
-//!   will do;
-//! - threads that are registered with [`signals`] are interrupted, and run it in a signal handler at once, wherever they
-//!   are: what it may do is limited, and the caller vouches for it. A [fence](signals::SignalMulticast::fence) needs no
+//! - Members of a [`Group`] run the function when they poll, or when a message wakes them. Any closure will do.
+//! - Threads that are registered with [`signals`] are interrupted, and run the function at once in a signal handler. What
+//!   it may do is limited, and the caller promises to respect that. A [fence](signals::SignalMulticast::fence) needs no
 //!   promise.
 //!
 //! # The algorithm
@@ -40,16 +39,16 @@
 //!                                             0
 //! ```
 //!
-//! A sender takes one receiver out of its set, sends it the message, delegates half of those that remain to it, and
-//! goes on while the set is not empty ([`Strategy`] says how much is delegated). A receiver forwards first, runs the
-//! function, and acknowledges to the one that sent to it when all of its children have: nothing is built or kept, so
-//! that threads may join and leave at any time.
+//! A sender takes one receiver out of its set, sends it the message, and delegates half of the remaining receivers to it. It
+//! repeats this until the set is empty ([`Strategy`] sets how many receivers are delegated). A receiver first forwards the
+//! message to its own set, then runs the function. It acknowledges to its sender when all of its children have acknowledged.
+//! No tree is built or kept, so threads may join and leave at any time.
 //!
-//! A receiver that is not given a processor holds up everybody below it. So an initiator that waits *helps*: it takes
-//! over what was delegated to threads that have not come to it. A thread that leaves does what was delegated to it
-//! first; what is delegated to one that has left, the sender adopts.
+//! A receiver that does not get a processor holds up every receiver below it. So an initiator that waits *helps*: it forwards
+//! to the receivers that were delegated to such threads. A thread that leaves first forwards what was delegated to it. If a
+//! receiver has left already, the sender *adopts* the receivers that it would have delegated to it.
 //!
-//! The argument why it is correct is in `docs/design/multicast.md`.
+//! `docs/design/multicast.md` argues why this is correct.
 //!
 //! # As fences of `stillpoint`
 //!
@@ -58,10 +57,10 @@
 //!
 //! # Features
 //!
-//! `lab`, off by default, has what is there for measurements only: acknowledgements to one counter, multicasts without
-//! help, and the shape of what was sent.
+//! `lab`, off by default, is only for measurements: acknowledgements to one counter, multicasts without help, and the shape
+//! of the tree that was sent.
 
-// Each item says which feature it needs.
+// The documentation of each item names the feature that it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(not(target_os = "linux"))]

@@ -1,9 +1,9 @@
-//! How a fence by signals looks after those who do not answer, and when it gives up.
+//! How a fence by signals checks on threads that do not answer, and when it gives up.
 //!
-//! A thread that blocks the signal is told from one that is merely not running. The handler itself runs with the signal
-//! blocked, and so do sections of the C library: a thread that is preempted there shows the signal as blocked until it
-//! is given a processor. So what blocks the signal counts if the thread has slept, or has computed for longer than a
-//! handler takes, and has not answered.
+//! It has to distinguish a thread that blocks the signal from one that only does not run. The handler runs with the signal
+//! blocked, and so do sections of the C library: a thread that is preempted there shows the signal as blocked until it gets a
+//! processor. So a blocked signal counts only if the thread has slept, or has run for longer than a handler takes, and has not
+//! answered.
 
 use std::time::{Duration, Instant};
 
@@ -12,21 +12,21 @@ use super::run::Late;
 use super::signals::answer;
 use stillpoint_sys::linux::signal::{self, Sight};
 
-/// After so long, a fence looks who blocks the signal; again after twice the time, and so on.
+/// The time after which a fence first looks which threads block the signal. The time doubles with each look.
 pub(super) const FIRST_LOOK: Duration = Duration::from_millis(100);
 pub(super) const LONGEST_LOOK: Duration = Duration::from_secs(10);
 
-/// Two ticks apart are at least 10 ms. A handler that forwards to a thousand threads takes about 5 ms.
+/// Two ticks are at least 10 ms apart. A handler that forwards to a thousand threads takes about 5 ms.
 const TICKS_IN_VAIN: u64 = 2;
 
-/// How a fence looks after those who do not answer.
+/// A fence's looks at the threads that do not answer.
 #[derive(Debug)]
 pub(super) struct Looks {
     signal: i32,
     begun: Instant,
     limit: Duration,
     suspects: Suspects,
-    /// Who was gone the last time.
+    /// The threads that did not exist at the last look.
     gone: Vec<u32>,
     /// Why the fence fails.
     verdict: Option<Late>,
@@ -38,12 +38,12 @@ impl Looks {
         Self { signal, begun: Instant::now(), limit: FIRST_LOOK, suspects, gone, verdict: None }
     }
 
-    /// When to look.
+    /// The time of the next look.
     pub(super) fn next(&self) -> Instant {
         Instant::now() + self.limit
     }
 
-    /// Says when to look again, or that it is in vain.
+    /// Looks at the missing threads. Returns the time of the next look, or `None` if it is useless to wait.
     pub(super) fn look(&mut self, missing: &Missing) -> Option<Instant> {
         let mut late = Late::new(missing, Some(self.signal));
         let seen = late.blocked.iter().filter_map(|&tid| Some((tid, Sight::of(tid, self.signal)?)));
@@ -58,25 +58,25 @@ impl Looks {
     }
 
     pub(super) fn verdict(self) -> Late {
-        self.verdict.expect("a fence gives up after a look alone")
+        self.verdict.expect("a fence gives up only after a look")
     }
 }
 
-/// Those who have not answered, and blocked the signal each time somebody looked.
+/// The threads that have not answered, and blocked the signal at each look.
 #[derive(Debug, Default)]
 struct Suspects(Vec<Suspect>);
 
 #[derive(Debug, Clone, Copy)]
 struct Suspect {
     tid: u32,
-    /// Its time on a processor when it was seen first.
+    /// Its processor time at the first look.
     ticks: u64,
-    /// Whether it slept when it was seen last.
+    /// Whether it slept at the last look.
     slept: bool,
 }
 
 impl Suspects {
-    /// Takes down who blocks the signal now. Returns those who would not answer however long one waits.
+    /// Records the threads that block the signal now. Returns those that would never answer.
     fn look(&mut self, seen: impl Iterator<Item = (u32, Sight)>) -> Vec<u32> {
         let mut blocking = Vec::new();
         let now = seen.map(|(tid, sight)| {
@@ -94,8 +94,8 @@ impl Suspects {
 }
 
 impl Late {
-    /// Whether to wait longer would be in vain: the handler has been replaced, the signal cannot be sent, a thread
-    /// blocks the signal, or was gone the last time as well, or nobody can tell.
+    /// Whether it is useless to wait longer: the handler was replaced, the signal cannot be sent, a thread blocks the signal, a
+    /// thread did not exist at two looks, or the cause has been unknown for too long.
     fn is_hopeless(&self, gone: &[u32], waited: Duration) -> bool {
         let is_unknown = !self.unknown.is_empty() && waited >= LONGEST_LOOK;
         self.is_replaced
@@ -110,8 +110,8 @@ impl Late {
         if let Some(signal) = self.signal {
             self.is_replaced = !signal::is_handled_by(signal, answer);
             for &tid in &self.threads {
-                // Again: as long as one that could not be sent is not made up for, nobody announces what follows it. What
-                // the kernel says now is what is told: it may have refused it to another thread, or before.
+                // Sends it again: if a signal could not be sent, later messages are not announced either. The present answer of
+                // the kernel counts: it may have refused the signal to another thread, or earlier.
                 if !self.is_replaced {
                     self.refused = signal::send(tid, signal).err().unwrap_or(self.refused);
                 }
@@ -139,13 +139,13 @@ mod tests {
         (tid, Sight { blocks: true, sleeps: true, ticks })
     }
 
-    /// Whom each of several looks, one after the other, finds to block the signal.
+    /// The threads that each of several looks, one after the other, finds to block the signal.
     fn verdicts<const LOOKS: usize>(looks: [Vec<(u32, Sight)>; LOOKS]) -> [Vec<u32>; LOOKS] {
         let mut suspects = Suspects::default();
         looks.map(|seen| suspects.look(seen.into_iter()))
     }
 
-    /// In the middle of the handler, say, each time. That it has had a tick is the rounding.
+    /// For example, it is in the middle of the handler at each look. A difference of one tick is rounding.
     #[test]
     fn a_thread_that_is_merely_not_running_is_waited_for() {
         let looks = [vec![running(7, 40)], vec![running(7, 40)], vec![running(7, 41)], vec![running(7, 41)]];
@@ -156,7 +156,7 @@ mod tests {
     fn a_thread_that_computes_or_sleeps_blocks_the_signal() {
         assert_eq!(verdicts([vec![running(7, 40)], vec![running(7, 60)]]), [vec![], vec![7]]);
         assert_eq!(verdicts([vec![sleeping(7, 40)], vec![sleeping(7, 40)]]), [vec![], vec![7]]);
-        // Given little time by others, and more and more of it.
+        // It gets little processor time, which adds up.
         let looks = [vec![running(7, 40)], vec![running(7, 41)], vec![running(7, 42)]];
         assert_eq!(verdicts(looks), [vec![], vec![], vec![7]]);
     }
@@ -173,7 +173,7 @@ mod tests {
         Late::new(&Missing { receivers: 3, threads: Vec::new() }, Some(libc::SIGWINCH))
     }
 
-    /// Nothing is wrong but that nobody answers: the handler of the signal is made out to be ours.
+    /// The only fault is a missing answer: the handler of the signal is taken for ours.
     fn late_without_a_reason() -> Late {
         Late { is_replaced: false, threads: vec![7], ..late() }
     }
@@ -182,22 +182,22 @@ mod tests {
     fn what_a_fence_goes_on_for_and_what_not() {
         let late = late_without_a_reason;
         let waited = Duration::from_secs(1);
-        assert!(!late().is_hopeless(&[], waited), "it may not have been given a processor");
+        assert!(!late().is_hopeless(&[], waited), "it may not have got a processor");
         assert!(!late().is_hopeless(&[7], 10 * LONGEST_LOOK), "however long that takes");
         assert!(Late { is_replaced: true, ..late() }.is_hopeless(&[], waited));
         assert!(Late { refused: libc::EPERM, ..late() }.is_hopeless(&[], waited));
         assert!(Late { blocked: vec![7], ..late() }.is_hopeless(&[], waited));
-        // One that is gone may have acknowledged in between: it has to be so twice.
+        // A thread that is gone may have acknowledged just before: it must be gone at two looks.
         let gone = || Late { ended: vec![7], ..late() };
         assert!(!gone().is_hopeless(&[], waited) && !gone().is_hopeless(&[8], 10 * LONGEST_LOOK));
         assert!(gone().is_hopeless(&[8, 7], waited));
-        // Without `/proc` there is nothing to go by but time.
+        // Without `/proc`, only the time decides.
         let unknown = || Late { unknown: vec![7], ..late() };
         assert!(!unknown().is_hopeless(&[], LONGEST_LOOK - Duration::from_nanos(1)));
         assert!(unknown().is_hopeless(&[], LONGEST_LOOK));
     }
 
-    /// The error number and the text are of the same cause, whatever else there is.
+    /// The error number and the text name the same cause, also if there are several.
     #[test]
     fn the_error_number_and_the_text_agree() {
         let all =
@@ -223,10 +223,10 @@ mod tests {
         }
     }
 
-    /// A look finds out what is so now: who does not exist, who blocks the signal, and whether it may be sent.
+    /// A look finds the present state: which threads do not exist, which block the signal, and whether it may be sent.
     #[test]
     fn a_look_says_what_it_sees() {
-        let before = signal::handle(libc::SIGVTALRM, answer).expect("nobody handles it");
+        let before = signal::handle(libc::SIGVTALRM, answer).expect("the signal is free");
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let (told, ids) = std::sync::mpsc::channel();
         let tell = told.clone();
@@ -259,7 +259,7 @@ mod tests {
         let next = looks.look(&missing).expect("once is not enough");
         limit *= 2;
         assert!(next >= begun + limit && next <= Instant::now() + limit, "after twice the time");
-        // Who has answered meanwhile is not looked at again.
+        // A thread that has answered meanwhile is not a suspect any more.
         let only = |tid| Missing { receivers: 9, threads: vec![tid] };
         assert!(looks.look(&only(stillpoint_sys::linux::thread_id())).is_some());
         assert!(looks.look(&missing).is_some(), "as if for the first time");
@@ -285,7 +285,7 @@ mod tests {
         assert!(looks.look(&replaced).is_none());
         looks.limit = LONGEST_LOOK;
         let mut looks = Looks { verdict: None, ..looks };
-        let before = signal::handle(libc::SIGPROF, answer).expect("nobody handles it");
+        let before = signal::handle(libc::SIGPROF, answer).expect("the signal is free");
         looks.signal = libc::SIGPROF;
         assert!(looks.look(&replaced).is_some());
         assert_eq!(looks.limit, LONGEST_LOOK);

@@ -1,11 +1,11 @@
 //! Who sends to whom: the recurrences of the on-the-fly multicast.
 //!
-//! A sender has a range of receivers. While the range is not empty, it takes a group off its upper end: the first
-//! receiver of the group becomes a child, is sent the message, and has the rest of the group delegated to it. Nothing
-//! is built beforehand and nothing is kept: any set of receivers will do, and the next multicast may have another one.
+//! A sender has a range of receivers. While the range is not empty, it takes a group off its upper end: the first receiver of the
+//! group becomes a child, gets the message, and has the rest of the group delegated to it. No tree is built beforehand or kept:
+//! each multicast may have another set of receivers.
 //!
-//! A strategy is how large the group is, and nothing else. This file knows neither threads nor memory, and needs no
-//! standard library: the library, the simulator and the tests of the kernel module ask the same functions.
+//! A strategy is only the size of the group. This file knows neither threads nor memory, and needs no standard library: the
+//! library, the simulator and the tests of the kernel module use the same functions.
 //!
 //! ```
 //! use stillpoint_multicast::{Shape, Strategy};
@@ -16,7 +16,7 @@
 
 /// How large a part of its receivers a sender delegates with each message.
 ///
-/// What a strategy makes of `n` receivers is told by [`shape`](Strategy::shape).
+/// [`shape`](Strategy::shape) computes the tree that a strategy makes of `n` receivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Strategy {
@@ -37,7 +37,7 @@ pub enum Strategy {
 pub struct Share(u8);
 
 impl Share {
-    /// A share of that many percent; `None` unless it is from 1 to 99.
+    /// A share of `percent` percent; `None` unless it is from 1 to 99.
     ///
     /// ```
     /// use stillpoint_multicast::Share;
@@ -51,7 +51,7 @@ impl Share {
         }
     }
 
-    /// In percent.
+    /// The share in percent.
     pub const fn get(self) -> u32 {
         self.0 as u32
     }
@@ -60,18 +60,18 @@ impl Share {
 /// The part of a range that is taken off for one child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
-    /// The receiver that is sent the message. What the sender has left are the receivers below it.
+    /// The receiver of the message. The sender keeps the receivers below it.
     pub child: u32,
-    /// The end of what is delegated to the child: the receivers from `child + 1` to before this one.
+    /// The end of the range that is delegated to the child: the receivers from `child + 1` to before this one.
     pub end: u32,
 }
 
-/// What a multicast comes to when every receiver takes part. All of it counts messages.
+/// The shape of a multicast in which every receiver takes part. All fields count messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Shape {
     /// Sent by the initiator.
     pub sends: u32,
-    /// On the way to the receiver that is reached through the most others.
+    /// On the longest way from the initiator to a receiver.
     pub depth: u32,
     /// Sent one after the other before the last receiver is reached: each message waits for those that its sender sent
     /// before.
@@ -79,8 +79,8 @@ pub struct Shape {
 }
 
 impl Strategy {
-    /// The strategy that a multicast to this many receivers follows throughout: `Hybrid` decides here, the others are
-    /// what they are. See the [example](Strategy::cut).
+    /// The strategy that a multicast to this many receivers follows throughout. `Hybrid` becomes `Flat` or `Tree`; the others stay.
+    /// See the [example](Strategy::cut).
     pub const fn resolve(self, receivers: u32) -> Self {
         match self {
             Self::Hybrid(threshold) if receivers <= threshold => Self::Flat,
@@ -89,11 +89,11 @@ impl Strategy {
         }
     }
 
-    /// The size of the group, child included, that is taken off a range of that many receivers: at least 1, at most
-    /// all of them.
+    /// The size of the group, including the child, that is taken off a range of `remaining` receivers: at least 1, at most all of
+    /// them.
     ///
-    /// `Tree` takes half, rounded up; `Split` its share, rounded down. `Hybrid` is to be
-    /// [resolved](Strategy::resolve) for the whole multicast before its ranges are cut.
+    /// `Tree` takes half, rounded up; `Split` its share, rounded down. `Hybrid` must be [resolved](Strategy::resolve) for the whole
+    /// multicast before its ranges are cut.
     ///
     /// # Panics
     /// If there is no receiver.
@@ -131,13 +131,13 @@ impl Strategy {
         Some(Cut { child: end - self.group(end - begin), end })
     }
 
-    /// What a multicast to that many receivers comes to. With *g* the group of *r* receivers:
+    /// The shape of a multicast to this many receivers. With *g* the group of *r* receivers:
     ///
     /// - sends(r) = 1 + sends(r − g)
     /// - depth(r) = max(1 + depth(g − 1), depth(r − g))
     /// - path(r) = 1 + max(path(g − 1), path(r − g))
     ///
-    /// and 0 of no receivers. In closed form, `Flat`: r, 1, r; `Tree`: ⌈log₂(r + 1)⌉ sends and path, ⌊log₂(r + 1)⌋
+    /// and 0 for no receivers. In closed form, `Flat`: r, 1, r; `Tree`: ⌈log₂(r + 1)⌉ sends and path, ⌊log₂(r + 1)⌋
     /// depth.
     ///
     /// Takes time proportional to the number of receivers, for `Split`; constant for the others.
@@ -153,7 +153,7 @@ impl Strategy {
         }
     }
 
-    /// The shape of the range, when its sender has sent `before` messages. Calls itself as deep as the tree is.
+    /// The shape of a range whose sender has sent `before` messages. Recursive, as deep as the tree.
     const fn walk(self, begin: u32, mut end: u32, before: u32) -> Shape {
         let (mut sends, mut depth, mut path) = (0, 0, before);
         while let Some(cut) = self.cut(begin, end) {
@@ -174,8 +174,8 @@ impl Strategy {
 /// The place in the list of receivers at which the multicast of this initiator begins: receiver `i` of its ranges is
 /// entry `(i + rotation) % receivers` of the list.
 ///
-/// Without it, the trees of all initiators would have the same receivers as inner nodes, which would do the work for
-/// all of them. Initiators that are numbered one after the other get places far apart (multiples of the golden section).
+/// Without it, the trees of all initiators would have the same inner nodes, which would do the work of all of them. Consecutive
+/// initiators get places that are far apart (multiples of the golden section).
 ///
 /// ```
 /// use stillpoint_multicast::rotation;
@@ -196,7 +196,7 @@ mod tests {
         [Strategy::Flat, Strategy::Tree, Strategy::Hybrid(0), Strategy::Hybrid(20)].into_iter().chain(splits)
     }
 
-    /// The messages as they are sent: for each receiver its depth and the path to it.
+    /// Sends the messages: sets the depth and the path of each receiver.
     fn send(
         strategy: Strategy,
         begin: u32,
@@ -226,7 +226,7 @@ mod tests {
                 let sends = send(strategy.resolve(receivers), 0, receivers, (0, 0), &mut reached);
                 let depth = reached.iter().map(|&(depth, _)| depth).max().unwrap_or(0);
                 let path = reached.iter().map(|&(_, path)| path).max().unwrap_or(0);
-                assert!(reached.iter().all(|&(depth, _)| depth > 0), "{strategy:?}: somebody is left out");
+                assert!(reached.iter().all(|&(depth, _)| depth > 0), "{strategy:?}: a receiver is left out");
                 assert_eq!(
                     strategy.shape(receivers),
                     Shape { sends, depth, path },
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(Strategy::Hybrid(16).shape(17), Strategy::Tree.shape(17));
     }
 
-    /// What a share comes to, by its definition: the most receivers that are not more than the share, but one at least.
+    /// The size of a group, by the definition of a share: the most receivers that do not exceed the share, but at least one.
     fn share_of(receivers: u32, percent: u32) -> u32 {
         let most =
             (1..=receivers).take_while(|&group| u64::from(group) * 100 <= u64::from(receivers * percent));
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(groups(1, [1, 99, 100, 199, 200, u32::MAX]), [1, 1, 1, 1, 2, 42_949_672]);
     }
 
-    /// Which receivers a sender takes, and who are left to it.
+    /// The receivers that a sender takes off, and those that it keeps.
     #[test]
     fn a_cut_takes_the_upper_end() {
         let split = Share::percent(30).map(Strategy::Split).expect("from 1 to 99");

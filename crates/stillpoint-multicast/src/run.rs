@@ -11,11 +11,11 @@ use super::transport::Polled;
 #[non_exhaustive]
 #[cfg_attr(not(feature = "lab"), allow(unreachable_pub))]
 pub enum Acknowledgement {
-    /// On the way back along the tree: a receiver counts its children down, and reports to the one that sent to it when
-    /// the last is done (software combining). The initiator's own line of memory is written only by its own children.
+    /// Back along the tree: a receiver counts its children, and acknowledges to its sender when the last one has acknowledged
+    /// (software combining). Only the initiator's own children write to its cache line.
     #[default]
     Combining,
-    /// Every receiver counts down the same counter.
+    /// Every receiver decrements the same counter.
     #[cfg(feature = "lab")]
     SharedCounter,
 }
@@ -29,12 +29,11 @@ impl Acknowledgement {
     ];
 }
 
-/// Beyond that many receivers the default is a tree.
+/// With more receivers than this, the default is a tree.
 ///
-/// A choice between two measurements, and no optimum. By signals on two processors (`stillpoint bench membarrier`), flat and
-/// tree differ by no more than their own rounds do at 2 and at 8 threads. At 32 threads the tree takes the initiator a third
-/// of the time to send. Nothing was measured between. The simulator models interrupts of processors, and says nothing of
-/// threads.
+/// The number lies between two measurements; it is not an optimum. By signals on two processors (`stillpoint bench membarrier`),
+/// the difference between flat and tree is within the noise at 2 and at 8 threads. At 32 threads, sending along the tree takes the
+/// initiator a third of the time. Nothing between 8 and 32 was measured. The simulator models interrupts of processors, not threads.
 pub(crate) const THRESHOLD: u32 = 16;
 
 impl Default for Options {
@@ -48,11 +47,11 @@ impl Default for Options {
     }
 }
 
-/// A multicast to be started: made by [`Group::multicast`](super::Group::multicast).
+/// A multicast that has not been started: made by [`Group::multicast`](super::Group::multicast).
 ///
-/// It reaches every thread that was registered when it was started, the calling one included, and that does not leave
-/// meanwhile; one that joins or leaves meanwhile may or may not be reached. A thread runs the function once for each
-/// registration that it begins.
+/// It reaches every thread that is registered when it is started, including the calling one, and does not leave meanwhile. A
+/// thread that joins or leaves meanwhile may or may not be reached. A thread that leaves and joins again meanwhile may run the
+/// function more than once.
 ///
 /// ```
 /// use stillpoint_multicast::{Group, Strategy};
@@ -74,7 +73,7 @@ impl<'g> Multicast<'g> {
         Self { core, options: Options::default() }
     }
 
-    /// Who sends to whom; by default [`Strategy::Hybrid`] with a threshold of 16, which is no measured optimum.
+    /// Sets who sends to whom; by default [`Strategy::Hybrid`] with a threshold of 16, which is no measured optimum.
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.options.strategy = strategy;
         self
@@ -82,35 +81,34 @@ impl<'g> Multicast<'g> {
 
     /// Runs `function` once on every member, and returns when all have.
     ///
-    /// Takes as long as the last member takes to [`poll`](super::Member::poll). It looks some times at each member; places
-    /// of members that have left cost one word for 64 of them, at the most.
+    /// Takes as long as the last member takes to [`poll`](super::Member::poll). The work is linear in the members; places of
+    /// members that have left cost at most one load for 64 places.
     ///
     /// While it waits, it serves the calling thread's own mailbox: two members may multicast to each other. `function` may
-    /// start multicasts itself.
+    /// start multicasts.
     ///
     /// # Panics
-    /// With the panic of `function`, the first one of several, when every member has run it.
+    /// If `function` panics: resumes the first panic when every member has run the function.
     pub fn run<F: Fn() + Sync>(self, function: F) -> Report {
         // SAFETY: `function` is alive until `run` returns, and is `Sync`. Panics are caught.
         let outcome = unsafe { self.core.run(self.options, Call::borrowed(&function), None) };
         finish(outcome, None).unwrap_or_else(|late| unreachable!("without a limit: {late}"))
     }
 
-    /// As [`run`](Multicast::run), for `limit` at the longest.
+    /// As [`run`](Multicast::run), for at most `limit`.
     ///
     /// # Errors
-    /// [`Late`] when the time is up. Those who have not run the function still will, at their next poll: hence
-    /// `'static`.
+    /// [`Late`] when the time is up. Members that have not run the function run it at their next poll: hence `'static`.
     ///
     /// # Panics
-    /// As [`run`](Multicast::run), also when the time is up; a panic after that is lost.
+    /// As [`run`](Multicast::run), also when the time is up. A panic after that is discarded.
     pub fn run_timeout<F: Fn() + Send + Sync + 'static>(
         self,
         limit: Duration,
         function: F,
     ) -> Result<Report, Late> {
         let Some(deadline) = Instant::now().checked_add(limit) else { return Ok(self.run(function)) };
-        // SAFETY: the operation owns `function` until nobody calls it any more. Panics are caught.
+        // SAFETY: the operation owns `function` until it is not called any more. Panics are caught.
         let outcome = unsafe { self.core.run(self.options, Call::owned(function), Some(deadline)) };
         finish(outcome, None)
     }
@@ -119,22 +117,23 @@ impl<'g> Multicast<'g> {
 /// For measurements, with the feature `lab`.
 #[cfg(feature = "lab")]
 impl Multicast<'_> {
-    /// How the initiator learns of the end; by default [`Acknowledgement::Combining`]. See the [example](Multicast::trace).
+    /// Sets how the initiator learns of the end; by default [`Acknowledgement::Combining`].
+    /// See the [example](Multicast::trace).
     pub fn acknowledgement(mut self, acknowledgement: Acknowledgement) -> Self {
         self.options.acknowledgement = acknowledgement;
         self
     }
 
-    /// Whether the initiator, while it waits, forwards what was delegated to threads that have not come to it; by
-    /// default it does. Without it, a thread that is not given a processor holds up everybody below it. See the
-    /// [example](Multicast::trace).
+    /// Sets whether the initiator, while it waits, forwards the ranges of receivers that have not begun; by default it does.
+    /// Without help, a thread that does not get a processor holds up every receiver below it.
+    /// See the [example](Multicast::trace).
     pub fn helping(mut self, helps: bool) -> Self {
         self.options.helps = helps;
         self
     }
 
-    /// Whether the [`Report`] tells the shape of what was sent, which takes a look at every receiver's node; by default
-    /// it does not.
+    /// Sets whether the [`Report`] has the shape of the tree that was sent, which takes a read of every receiver's node; by
+    /// default it does not.
     ///
     /// ```
     /// use stillpoint_multicast::{Acknowledgement, Group, Strategy};
@@ -162,7 +161,7 @@ impl fmt::Debug for Multicast<'_> {
     }
 }
 
-/// Gives the outcome to the caller, a panic included. `signal` is how the threads were told, if by a signal.
+/// Turns the outcome into the caller's result, or resumes a panic. `signal` is the signal that was used, if any.
 pub(super) fn finish(outcome: Outcome, signal: Option<i32>) -> Result<Report, Late> {
     if let Some(panic) = outcome.panic {
         std::panic::resume_unwind(panic);
@@ -176,19 +175,19 @@ pub(super) fn finish(outcome: Outcome, signal: Option<i32>) -> Result<Report, La
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// Threads that were sent to: every one that was registered, without the calling one.
+    /// The threads to which the message was sent: all that were registered, without the calling one.
     pub receivers: usize,
     /// Whether the calling thread is a member itself, and has run the function.
     pub ran_here: bool,
-    /// Messages that the initiator sent before it began to wait.
+    /// The messages that the initiator sent before it began to wait.
     pub sends: usize,
-    /// How long it took to send them, the choice of the receivers included.
+    /// How long the initiator took to find the receivers and send these messages.
     pub sent_in: Duration,
-    /// Messages that the initiator sent while it waited, in place of threads that had not come to it.
+    /// The messages that the initiator sent while it waited, in place of receivers that had not begun.
     pub helped: usize,
-    /// Receivers that had left when they were sent to. They have not run the function.
+    /// The receivers that had left before the message was sent. They have not run the function.
     pub adopted: usize,
-    /// What the messages came to, if it was [traced](Multicast::trace).
+    /// The shape of the tree that was sent, if it was [traced](Multicast::trace).
     #[cfg(feature = "lab")]
     pub shape: Option<super::plan::Shape>,
 }
@@ -210,8 +209,8 @@ impl Report {
 
 /// The time was up before every thread had run the function.
 ///
-/// That of a [fence](super::signals::SignalMulticast::fence) may tell of an earlier operation, which another one has given
-/// up and left behind: of its receivers, and of those of them who hold it up.
+/// If a [fence](super::signals::SignalMulticast::fence) returns it, it may describe an earlier fence, which gave up before: its
+/// receivers, and those of them that hold it up.
 ///
 /// ```
 /// use std::{sync::Barrier, time::Duration};
@@ -238,9 +237,9 @@ pub struct Late {
     pub(super) threads: Vec<u32>,
     pub(super) signal: Option<i32>,
     pub(super) blocked: Vec<u32>,
-    /// Those that do not exist any more.
+    /// Threads that do not exist any more.
     pub(super) ended: Vec<u32>,
-    /// Those of whom `/proc` does not tell.
+    /// Threads that `/proc` does not show.
     pub(super) unknown: Vec<u32>,
     pub(super) is_replaced: bool,
     /// The error number of the system call that sends; 0 if it succeeded.
@@ -248,7 +247,7 @@ pub struct Late {
 }
 
 impl Late {
-    /// Looks why the signal does not get through, if one was used.
+    /// Finds out why the threads do not answer, if a signal was used.
     pub(super) fn new(missing: &Missing, signal: Option<i32>) -> Self {
         let late = Self {
             receivers: missing.receivers as usize,
@@ -265,27 +264,26 @@ impl Late {
         late
     }
 
-    /// Threads that were sent to.
+    /// The number of threads to which the message was sent.
     pub fn receivers(&self) -> usize {
         self.receivers
     }
 
-    /// The ids of the threads that were told to run the function and have not, or have not told those yet whom they are to
-    /// tell.
+    /// The ids of the threads that have the message, and have not run the function, or have not yet forwarded the message to the
+    /// receivers that were delegated to them.
     pub fn threads(&self) -> &[u32] {
         &self.threads
     }
 
-    /// Those of them that block the signal they were sent, as `/proc` shows it; none where no signal is used. Where the
-    /// time was up, one that was preempted in the middle of a handler counts as well; where a fence has failed, it does
-    /// not.
+    /// Those of [`threads`](Late::threads) that block the signal, as `/proc` shows it; none if no signal is used. After a
+    /// timeout, this includes a thread that was preempted within a handler; after a fence that failed, it does not.
     pub fn blocked(&self) -> &[u32] {
         &self.blocked
     }
 }
 
 impl Late {
-    /// What a fence that has failed says, as in `errno.h`.
+    /// The error number of a fence that failed, as in `errno.h`.
     #[cfg(not(any(loom, miri)))]
     pub(crate) fn raw_os_error(&self) -> i32 {
         match self {

@@ -12,32 +12,31 @@
 //! # Ok::<(), signals::SignalError>(())
 //! ```
 //!
-//! A thread [joins](join), and from then on runs what is sent to it in a signal handler, without polling: when it runs,
-//! at once; when it waits for a processor, as soon as it gets one; when it sleeps in the kernel, it is woken. All the
-//! threads of a process share one registry and one signal.
+//! A thread [joins](join). From then on it runs functions that are sent to it in a signal handler, without polling: at once if it
+//! is running, as soon as it gets a processor if it is waiting for one; if it sleeps in the kernel, it is woken. All threads of a
+//! process share one registry and one signal.
 //!
-//! A [fence](SignalMulticast::fence) makes every registered thread execute a full memory barrier: what `membarrier(2)`
-//! does for all threads, where that system call is refused. [`PROVIDER`] gives these fences to domains.
+//! A [fence](SignalMulticast::fence) makes every registered thread execute a full memory barrier. It replaces `membarrier(2)`
+//! where that system call is refused. [`PROVIDER`] gives these fences to domains.
 //!
 //! # The signal
 //!
-//! SIGURG, unless [`choose`] has said otherwise before the first use. Its default is to be ignored, and few programs use
-//! it; one that a program handles itself is not taken away from it. The signal serves only as a bell: what is to be
-//! done is in the mailbox, so that signals that coalesce, or come too late, or from elsewhere, do no harm.
+//! SIGURG, unless the program [chooses](choose) another one before the first use. SIGURG is ignored by default, and few programs
+//! use it. A signal that the program handles itself is refused. The signal is only a bell: the message is in the mailbox. So
+//! signals that coalesce, come too late, or come from elsewhere do no harm.
 //!
-//! # What a registered thread has to expect
+//! # Rules for registered threads
 //!
-//! - System calls are interrupted as by any signal: most are started again (`SA_RESTART`), some are not and fail with
-//!   EINTR: see signal(7).
-//! - It must not block the signal for long. [`join`] refuses a thread that does; one that does so later holds up those
-//!   who wait for it, and [`Late`] names it.
+//! - System calls are interrupted as by any signal. Most are restarted (`SA_RESTART`); some fail with EINTR: see signal(7).
+//! - A thread must not block the signal for long. [`join`] refuses a thread that blocks it. A thread that blocks it later holds
+//!   up the threads that wait for it, and [`Late`] names it.
 //! - The handler runs on the thread's own stack.
 //! - In the child of a `fork`, the thread that forked is registered as before, and no other.
 //!
 //! # Costs
 //!
-//! About 5 µs for a signal and its handler; and all threads of a process share one lock in the kernel for their signals.
-//! `bench membarrier` shows what becomes of it.
+//! About 5 µs for a signal and its handler. All threads of a process share one lock in the kernel for their signals.
+//! `stillpoint bench membarrier` measures both.
 
 use std::fmt;
 use std::io;
@@ -59,11 +58,10 @@ use stillpoint_sys::linux::signal;
 /// The signal that is used unless another one is chosen.
 pub const DEFAULT_SIGNAL: i32 = libc::SIGURG;
 
-/// The first of the signals that queue: to send one fails when the user has too many under way, so that a bell could get
-/// lost.
+/// The first of the signals that queue. Sending one fails if the user has too many pending, so a bell could get lost.
 const FIRST_QUEUED: i32 = 32;
 
-/// Those that say that something is wrong with the thread itself, or that nobody can handle.
+/// Signals that report a fault of the thread itself, or that cannot be handled.
 const UNSUITABLE: [i32; 9] = [
     libc::SIGKILL,
     libc::SIGSTOP,
@@ -76,17 +74,17 @@ const UNSUITABLE: [i32; 9] = [
     libc::SIGABRT,
 ];
 
-/// What the process has started, once and for all.
+/// The service of the process, started once.
 #[derive(Debug)]
 struct Service {
     core: Arc<Core<Signals>>,
     signal: i32,
 }
 
-/// Null before the first use. The child of a `fork` finds nothing of it half done: no lock, and no `Once`.
+/// Null before the first use. An atomic pointer and not a `Once`: the child of a `fork` must not find it half done.
 static SERVICE: AtomicPtr<Service> = AtomicPtr::new(std::ptr::null_mut());
 
-/// What has been started.
+/// The service, if it was started.
 #[inline]
 fn started() -> Option<&'static Service> {
     // Acquire: pairs with the exchange in `launch`.
@@ -103,7 +101,7 @@ impl Transport for Signals {
     const CATCHES: bool = false;
 
     fn notify(&self, tid: u32) {
-        // A refusal is found out by the initiator, which sends again: the answer may be another one then, or its own.
+        // The initiator detects a refusal when it sends the signal again.
         let _ = signal::send(tid, self.signal);
     }
 
@@ -113,20 +111,20 @@ impl Transport for Signals {
     }
 }
 
-/// The bell has rung, or somebody else has sent the signal.
+/// The signal handler. The signal may also come from elsewhere.
 pub(super) extern "C" fn answer(_signal: libc::c_int) {
-    // SAFETY: the address is the calling thread's, and valid.
+    // SAFETY: the address belongs to the calling thread, and is valid.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
+    // SAFETY: the address belongs to the calling thread, and is valid.
     let before = unsafe { *errno };
     if let Some(service) = started() {
         service.core.serve_thread(stillpoint_sys::linux::thread_id());
     }
-    // SAFETY: as above.
+    // SAFETY: the address belongs to the calling thread, and is valid.
     unsafe { *errno = before };
 }
 
-/// Starts the service with this signal, unless it has been started.
+/// Starts the service with this signal, unless it was started already.
 fn start(signal: Option<i32>) -> Result<&'static Service, SignalError> {
     let service = match started() {
         Some(service) => service,
@@ -138,7 +136,7 @@ fn start(signal: Option<i32>) -> Result<&'static Service, SignalError> {
     }
 }
 
-/// Several threads may do this at a time: the first one to publish its service decides for all.
+/// Several threads may do this at the same time: the first one to publish its service wins.
 fn launch(signal: i32) -> Result<&'static Service, SignalError> {
     if let Err(error) = check(signal) {
         // Another thread may have started it since, with another signal.
@@ -146,14 +144,14 @@ fn launch(signal: i32) -> Result<&'static Service, SignalError> {
     }
     let before = signal::handle(signal, answer).map_err(|error| SignalError::refused(signal, &error))?;
     let new = Box::into_raw(Box::new(Service { core: Core::new(Signals { signal }), signal }));
-    // Release: pairs with the load in `started`. Acquire, on failure: pairs with the exchange of the one that was first.
+    // Release: pairs with the load in `started`. Acquire, on failure: pairs with the exchange of the thread that was first.
     match SERVICE.compare_exchange(std::ptr::null_mut(), new, Ordering::Release, Ordering::Acquire) {
         // SAFETY: from `Box::into_raw`, never freed and never written again.
         Ok(_) => Ok(unsafe { &*new }),
         Err(first) => {
-            // SAFETY: nobody else has seen this one.
+            // SAFETY: it was not published.
             drop(unsafe { Box::from_raw(new) });
-            // SAFETY: as above: it is what was published.
+            // SAFETY: as above: this is the published one.
             let first = unsafe { &*first };
             if first.signal != signal {
                 signal::give_back(signal, answer, &before);
@@ -168,7 +166,7 @@ fn check(signal: i32) -> Result<(), SignalError> {
     if UNSUITABLE.contains(&signal) || signal >= FIRST_QUEUED {
         return Err(SignalError::Unsuitable { signal });
     }
-    // Our own handler is there already when another thread is just starting the service, and goes if that one loses.
+    // Our own handler does not count: another thread may be starting the service, and removes its handler if it loses.
     let is_taken = signal::is_taken(signal, answer).map_err(|error| SignalError::refused(signal, &error))?;
     if is_taken {
         return Err(SignalError::Taken { signal });
@@ -176,7 +174,7 @@ fn check(signal: i32) -> Result<(), SignalError> {
     signal::may_send().map_err(|error| SignalError::refused(signal, &error))
 }
 
-/// Chooses the signal, before anything else here is used.
+/// Chooses the signal. Call it before any other function of this module.
 ///
 /// # Errors
 /// [`Started`](SignalError::Started) when another one is in use already; [`Taken`](SignalError::Taken) when the program
@@ -193,10 +191,10 @@ pub fn choose(signal: i32) -> Result<(), SignalError> {
     start(Some(signal)).map(drop)
 }
 
-/// Whether threads can be registered, as things are. Changes nothing.
+/// Checks whether threads can be registered now. Changes nothing.
 ///
 /// # Errors
-/// As [`choose`], of the signal in use, or else of the default one.
+/// As [`choose`], for the signal in use, or else for the default one.
 pub fn probe() -> Result<(), SignalError> {
     match started() {
         Some(_) => Ok(()),
@@ -204,24 +202,24 @@ pub fn probe() -> Result<(), SignalError> {
     }
 }
 
-/// The signal that is used; `None` before the first use.
+/// The signal in use; `None` before the first use.
 pub fn signal() -> Option<i32> {
     started().map(|service| service.signal)
 }
 
-/// Number of threads that are registered. A look at each of them.
+/// The number of registered threads. Linear in them.
 pub fn members() -> usize {
     started().map_or(0, |service| service.core.members())
 }
 
-/// Registers the calling thread. Lock-free but for the first call of the process; there is no upper limit.
+/// Registers the calling thread. Lock-free, except for the first call of the process; the number of threads has no limit.
 ///
-/// A thread that joins twice is registered once, until both values are dropped. One that has got the id of a thread that was
-/// ended behind the C library's back, and has not left, runs here what was sent to that one.
+/// A thread that joins twice is registered once, until both values are dropped. If a thread was ended behind the C library's back
+/// without leaving, and the calling thread has got its id, this call runs what was sent to that thread.
 ///
 /// # Errors
-/// [`Blocked`](SignalError::Blocked) when the thread blocks the signal; [`Ending`](SignalError::Ending) in the destructor of
-/// a thread-local value, when the thread has left for good; and as [`choose`].
+/// [`Blocked`](SignalError::Blocked) if the thread blocks the signal; [`Ending`](SignalError::Ending) in the destructor of a
+/// thread-local value, if the thread has left for good; and the errors of [`choose`].
 pub fn join() -> Result<SignalMember, SignalError> {
     let registration = Registration::new(unblocked()?).ok_or(SignalError::Ending)?;
     Ok(SignalMember { registration })
@@ -236,8 +234,8 @@ fn unblocked() -> Result<&'static Arc<Core<Signals>>, SignalError> {
     Ok(&service.core)
 }
 
-/// Registers the calling thread until [`unbind`], and says whether it could. When the thread leaves before, these bits of the
-/// word are set.
+/// Registers the calling thread until [`unbind`]. Returns whether it could. If the thread leaves first, these bits are set in the
+/// word.
 ///
 /// # Safety
 /// The word is alive until it is unbound, on this thread, or for ever.
@@ -246,7 +244,7 @@ pub(crate) unsafe fn bind(word: &AtomicU32, bits: u32) -> bool {
     unblocked().is_ok_and(|core| unsafe { leaving::bind(core, word, bits) })
 }
 
-/// Takes [`bind`] back.
+/// Undoes [`bind`].
 pub(crate) fn unbind(word: &AtomicU32) {
     if let Some(service) = started() {
         leaving::unbind(&service.core, word);
@@ -255,8 +253,8 @@ pub(crate) fn unbind(word: &AtomicU32) {
 
 /// The registration of a thread: see [`join`]. It stays on its thread.
 ///
-/// When it is dropped, the thread processes what was delegated to it, and leaves; the thread's end does the same for
-/// one that was forgotten.
+/// When it is dropped, the thread processes its messages and leaves. If the value was forgotten, the end of the thread does
+/// that.
 ///
 /// ```compile_fail,E0277
 /// let member = stillpoint_multicast::signals::join().unwrap();
@@ -267,8 +265,8 @@ pub struct SignalMember {
 }
 
 impl SignalMember {
-    /// Runs at once what has been sent to this thread and its signal has not announced yet: for one that has blocked
-    /// the signal for a while. Returns the number of messages.
+    /// Runs functions that were sent to this thread and whose signal has not arrived yet: for a thread that has blocked the
+    /// signal for a while. Returns the number of messages.
     pub fn poll(&self) -> usize {
         self.registration.core().drain(self.registration.slot())
     }
@@ -280,7 +278,7 @@ impl fmt::Debug for SignalMember {
     }
 }
 
-/// A multicast to the registered threads, with its strategy to be chosen.
+/// A multicast to the registered threads. Its strategy can be set before it is run.
 ///
 /// # Errors
 /// As [`choose`].
@@ -288,9 +286,9 @@ pub fn multicast() -> Result<SignalMulticast, SignalError> {
     Ok(SignalMulticast { service: start(None)?, options: Options::default() })
 }
 
-/// A multicast to be started: made by [`multicast`].
+/// A multicast that was not started yet: made by [`multicast`].
 ///
-/// It reaches the threads that a [`Multicast`](super::Multicast) reaches.
+/// It reaches the same threads as a [`Multicast`](super::Multicast), of those that are registered here.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is sent before `run` or `fence`"]
 pub struct SignalMulticast {
@@ -299,8 +297,8 @@ pub struct SignalMulticast {
 }
 
 impl SignalMulticast {
-    /// Who sends to whom, as [`Multicast::strategy`](super::Multicast::strategy); by default [`Strategy::Hybrid`] with a threshold
-    /// of 16, which is no measured optimum.
+    /// Sets who sends to whom; by default [`Strategy::Hybrid`] with a threshold of 16, which is no measured optimum.
+    /// As [`Multicast::strategy`](super::Multicast::strategy).
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.options.strategy = strategy;
         self
@@ -308,16 +306,15 @@ impl SignalMulticast {
 
     /// Runs `function` once on every registered thread, and returns when all have.
     ///
-    /// It cannot return before, as `function` is borrowed: while a thread blocks the signal, or when one has ended behind
-    /// the C library's back, it waits for ever. (When another thread has got the id of
-    /// the one that has ended, it answers in its place.) [`run_timeout`](SignalMulticast::run_timeout) gives up, and says for whom it
-    /// waited.
+    /// It cannot return earlier, because `function` is borrowed. It waits while a thread blocks the signal, and for ever if a
+    /// thread was ended behind the C library's back (unless another thread gets its id, and answers in its place).
+    /// [`run_timeout`](SignalMulticast::run_timeout) gives up, and names the threads for which it waited.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     /// use stillpoint_multicast::signals;
     ///
-    /// let _member = signals::join()?; // this thread; others elsewhere
+    /// let _member = signals::join()?; // this thread; others join elsewhere
     /// static COUNT: AtomicUsize = AtomicUsize::new(0);
     /// // SAFETY: an atomic addition may be done anywhere.
     /// let report = unsafe { signals::multicast()?.run(|| _ = COUNT.fetch_add(1, Relaxed)) };
@@ -326,29 +323,29 @@ impl SignalMulticast {
     /// ```
     ///
     /// # Safety
-    /// `function` runs in a signal handler, in the middle of anything. It does only what is async-signal-safe (see
-    /// signal-safety(7)): atomics, and system calls; no allocation, no lock, no thread-local value with a destructor, no
+    /// `function` runs in a signal handler, at any point of a thread. It does only what is async-signal-safe (see
+    /// signal-safety(7)): atomics and system calls; no allocation, no lock, no thread-local value with a destructor, no
     /// printing, no multicast, no `fork`. It does not panic.
     pub unsafe fn run<F: Fn() + Sync>(self, function: F) -> Report {
         let (signal, mut limit) = (self.service.signal, FIRST_LOOK);
         let send_again = |missing: &Missing| {
-            // A message whose signal was refused is announced by nobody. That it is refused again is no reason to return.
+            // If a signal was refused, its message was not announced. A second refusal is no reason to return.
             missing.threads.iter().for_each(|&tid| _ = signal::send(tid, signal));
             limit = (limit * 2).min(LONGEST_LOOK);
             Some(Instant::now() + limit)
         };
         let (core, call) = (&self.service.core, Call::borrowed(&function));
-        // SAFETY: `function` is alive until `run` returns, and is `Sync`; the caller vouches for the rest.
+        // SAFETY: `function` is alive until `run` returns, and is `Sync`; the caller promises the rest.
         let outcome =
             unsafe { core.run_with(self.options, call, Some(Instant::now() + FIRST_LOOK), send_again) };
-        finish(outcome, Some(signal)).unwrap_or_else(|late| unreachable!("it goes on waiting: {late}"))
+        finish(outcome, Some(signal)).unwrap_or_else(|late| unreachable!("it keeps waiting: {late}"))
     }
 
-    /// As [`run`](SignalMulticast::run), for `limit` at the longest.
+    /// As [`run`](SignalMulticast::run), for at most `limit`.
     ///
     /// # Errors
-    /// [`Late`] when the time is up, with the threads that block the signal. Those who have not run the function still
-    /// will: hence `'static`.
+    /// [`Late`] when the time is up, with the threads that block the signal. Threads that have not run the function will still run
+    /// it: hence `'static`.
     ///
     /// # Safety
     /// As for [`run`](SignalMulticast::run).
@@ -358,24 +355,25 @@ impl SignalMulticast {
         function: &'static (impl Fn() + Sync),
     ) -> Result<Report, Late> {
         let deadline = Instant::now().checked_add(limit);
-        // SAFETY: `function` lives for ever and is `Sync`; the caller vouches for the rest.
+        // SAFETY: `function` lives for ever and is `Sync`; the caller promises the rest.
         let outcome = unsafe { self.service.core.run(self.options, Call::borrowed(function), deadline) };
         finish(outcome, Some(self.service.signal))
     }
 
-    /// Every registered thread executes a full memory barrier between the start and the return of this call, and so
-    /// does the calling one.
+    /// Makes every registered thread, and the calling one, execute a full memory barrier between the start and the return of this
+    /// call.
     ///
-    /// What a thread did before it left comes before the return; what one does that joins later comes after the start.
-    /// Waits for as long as it takes while the threads are merely not given a processor.
+    /// What a thread did before it left comes before the return. What a thread does that joins later comes after the start. Waits
+    /// without a limit for threads that only do not get a processor.
     ///
-    /// A fence that finds one that has failed before waits for what that one has left behind first; when this is in vain,
-    /// [`Late`] tells of that one's threads.
+    /// If an earlier fence has failed, this one first waits for the threads of that fence. If they still do not answer, [`Late`]
+    /// describes them.
     ///
     /// # Errors
-    /// [`Late`] when a thread blocks the signal for more than some tenths of a second, in which it sleeps or computes
-    /// (that it is preempted in the middle of a handler is not enough), when the program has replaced the handler, when the kernel refuses to send the signal, when a thread has ended behind the C library's back, or when
-    /// a thread does not answer for some 10 s and `/proc`, which would tell why, is not there: nothing is ordered then.
+    /// [`Late`]; then nothing is ordered. A thread blocks the signal for more than some tenths of a second, in which it sleeps or
+    /// computes (a thread that is preempted within a handler does not count); the program has replaced the handler; the kernel
+    /// refuses to send the signal; a thread was ended behind the C library's back; or a thread does not answer for some 10 s, and
+    /// `/proc`, which would show why, is not available.
     ///
     /// ```
     /// use stillpoint_multicast::signals;
@@ -386,15 +384,15 @@ impl SignalMulticast {
     pub fn fence(self) -> Result<Report, Late> {
         barrier();
         let (core, mut looks) = (&self.service.core, Looks::new(self.service.signal));
-        // As long as a thread does not answer, one operation after the other would be left behind. So one that was left
-        // behind is ended first: the same thread is waited for in either way.
+        // While a thread does not answer, every fence would leave an operation behind. So an operation that was left behind is
+        // ended first: either way this fence has to wait for the same thread.
         let resumed = core.resume(Some(looks.next()), |missing| looks.look(missing));
         if resumed.is_some_and(|earlier| earlier.missing.is_some()) {
             return Err(looks.verdict());
         }
         let deadline = Some(looks.next());
         let call = Call::borrowed(&barrier);
-        // SAFETY: a function of the program, which does nothing that must not be done in a signal handler.
+        // SAFETY: a static function, which does only what is allowed in a signal handler.
         let outcome = unsafe { core.run_with(self.options, call, deadline, |missing| looks.look(missing)) };
         if outcome.missing.is_some() {
             return Err(looks.verdict());
@@ -407,6 +405,7 @@ impl SignalMulticast {
 /// For measurements, with the feature `lab`.
 #[cfg(feature = "lab")]
 impl SignalMulticast {
+    /// Sets how the initiator learns of the end; by default [`Acknowledgement::Combining`](super::Acknowledgement).
     /// As [`Multicast::acknowledgement`](super::Multicast::acknowledgement).
     pub fn acknowledgement(mut self, acknowledgement: super::Acknowledgement) -> Self {
         self.options.acknowledgement = acknowledgement;
@@ -426,9 +425,9 @@ impl SignalMulticast {
     }
 }
 
-/// What a fence has every thread do.
+/// The function that a fence sends.
 fn barrier() {
-    // SeqCst: the barrier that is asked for.
+    // SeqCst: this is the barrier of the fence.
     atomic_fence(Ordering::SeqCst);
 }
 
@@ -446,8 +445,7 @@ pub enum SignalError {
         /// The signal.
         signal: i32,
     },
-    /// Nobody can handle it, it tells a thread that something is wrong with itself, or it is a real-time signal, which
-    /// may fail to be sent.
+    /// The signal cannot be handled, reports a fault of a thread, or is a real-time signal, which the kernel may fail to send.
     Unsuitable {
         /// The signal.
         signal: i32,
@@ -457,7 +455,7 @@ pub enum SignalError {
         /// The signal.
         signal: i32,
     },
-    /// The calling thread ends, and has left for good: nobody would ever end a new registration.
+    /// The calling thread is ending, and has left for good: nothing would end a new registration.
     Ending,
     /// The kernel knows no such signal, or refuses.
     Refused {
@@ -496,7 +494,7 @@ impl fmt::Display for SignalError {
                 )
             }
             Self::Ending => f.write_str(
-                "this thread ends, and has left already; join before its thread-local values are dropped",
+                "this thread is ending, and has left already; join before its thread-local values are dropped",
             ),
             Self::Refused { signal, errno } => {
                 let cause = io::Error::from_raw_os_error(errno);
@@ -518,10 +516,10 @@ mod tests {
 
     use super::*;
 
-    /// What a thread finds when another one has got as far as half of `launch`, or a child that was forked then.
+    /// The state in which another thread finds the process during `launch`, or a child that was forked then.
     #[test]
     fn a_service_that_is_just_being_started_does_not_refuse_others() {
-        let before = signal::handle(libc::SIGIO, answer).expect("nobody handles it");
+        let before = signal::handle(libc::SIGIO, answer).expect("the signal is free");
         assert_eq!(check(libc::SIGIO), Ok(()));
         signal::give_back(libc::SIGIO, answer, &before);
         assert!(!signal::is_handled_by(libc::SIGIO, answer));
@@ -532,10 +530,10 @@ mod tests {
     fn who_serves_its_mailbox_is_not_interrupted() {
         let transport = Signals { signal: libc::SIGSTKFLT };
         assert!(transport.alone(|| signal::is_blocked(libc::SIGSTKFLT)));
-        assert!(!signal::is_blocked(libc::SIGSTKFLT), "but for as long as that");
+        assert!(!signal::is_blocked(libc::SIGSTKFLT), "only during the call");
     }
 
-    /// Others start it with another signal, and lose, all the while.
+    /// Another thread keeps starting the service with another signal, and losing.
     #[test]
     fn a_handler_that_comes_and_goes_is_nobody_elses() {
         let is_over = AtomicBool::new(false);
@@ -543,7 +541,7 @@ mod tests {
             scope.spawn(|| {
                 // Relaxed: a flag that orders nothing.
                 while !is_over.load(Ordering::Relaxed) {
-                    let before = signal::handle(libc::SIGPWR, answer).expect("nobody handles it");
+                    let before = signal::handle(libc::SIGPWR, answer).expect("the signal is free");
                     signal::give_back(libc::SIGPWR, answer, &before);
                 }
             });

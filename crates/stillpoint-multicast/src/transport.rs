@@ -1,21 +1,21 @@
-//! What differs between the ways in which a message gets to a thread.
+//! The differences between the ways to get a message to a thread.
 
-/// How a thread is told that it has mail. Everything else (who sends to whom, mailboxes, acknowledgements, helping,
+/// How a thread is notified of a message. Everything else (who sends to whom, mailboxes, acknowledgements, helping,
 /// joining and leaving) is the same for all of them.
 pub(crate) trait Transport: Send + Sync + 'static {
-    /// Whether a function that panics is kept from unwinding into whoever serves the mailbox. If not, it must not panic.
+    /// Whether a panic of a function is caught before it unwinds into the code that serves the mailbox. If not, it must not panic.
     const CATCHES: bool;
 
-    /// Tells the thread with this id that its mailbox is no longer empty. It may have left, and served it, meanwhile;
-    /// then the id may be another thread's. Called also where messages are processed: for signals, in a signal handler.
-    /// Nobody is there to be told that it has failed: an initiator whose receivers do not answer tells them again.
+    /// Notifies the thread with this id that its mailbox is no longer empty. Meanwhile the thread may have served the mailbox
+    /// and left; then the id may belong to another thread. Also called where messages are processed: for signals, in a signal
+    /// handler. Returns no error: an initiator whose receivers do not answer notifies them again.
     fn notify(&self, tid: u32);
 
-    /// Runs `function` while nobody else on the calling thread serves its mailbox.
+    /// Runs `function` while no handler on the calling thread serves its mailbox.
     fn alone<R>(&self, function: impl FnOnce() -> R) -> R;
 }
 
-/// The thread looks into its mailbox now and then, or sleeps beside it.
+/// The thread polls its mailbox, or sleeps until a message wakes it.
 #[derive(Debug, Default)]
 pub(crate) struct Polled;
 

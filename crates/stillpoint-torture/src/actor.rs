@@ -1,4 +1,4 @@
-//! The threads: what they may use, how they let time pass, how they end.
+//! The threads of a part: what they use, how they pass time, how they end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
@@ -17,7 +17,7 @@ use super::tally::{Count, Tally};
 
 /// One thread of the mixed part.
 pub(crate) struct Actor<'s> {
-    /// Its slot in the sections of each world.
+    /// The actor's slot in the sections of each world.
     pub(crate) slot: usize,
     pub(crate) maker: Maker,
     pub(crate) rng: Rng,
@@ -25,7 +25,7 @@ pub(crate) struct Actor<'s> {
     shared: &'s Shared<'s>,
 }
 
-/// What the actors of a part share.
+/// Shared by the actors of a part.
 pub(crate) struct Shared<'p> {
     pub(crate) stop: AtomicBool,
     pub(crate) roll: Roll,
@@ -48,25 +48,25 @@ impl<'s> Actor<'s> {
         Self { slot, maker, rng, tally: Tally::default(), shared }
     }
 
-    /// The calling thread plays the actor from now on, until the result is dropped.
+    /// Makes the calling thread the actor's thread until the result is dropped.
     pub(crate) fn appear(&self) -> Present<'s> {
         self.shared.roll.enter(self.slot)
     }
 
-    /// The last thing that the thread does: it may run anywhere again, and counts how often it was preempted.
+    /// At the end of the thread: lets it run on all CPUs again, and counts how often it was preempted.
     pub(crate) fn settle(&mut self) {
-        // Where it was refused before, it is now.
+        // May be refused, as every change of the CPUs.
         let _ = run_on(self.shared.cpus);
         self.tally.counts.add_many(Count::Preempted, preemptions());
     }
 
-    /// The actor has begun a section.
+    /// Notes that the actor has begun a section.
     pub(crate) fn begin(&self, sections: &Sections) -> Instant {
         sections.begin(self.slot);
         Instant::now()
     }
 
-    /// The actor is about to end the section that it began then.
+    /// Notes that the actor is about to end the section that it began at `begun`.
     pub(crate) fn end(&mut self, sections: &Sections, begun: Instant) {
         self.tally.sections.add(begun.elapsed());
         sections.end(self.slot);
@@ -77,12 +77,12 @@ impl<'s> Actor<'s> {
         self.shared.stop.load(Ordering::Relaxed)
     }
 
-    /// True once in `number` times, on average.
+    /// True in one of `number` calls, on average.
     pub(crate) fn once_in(&mut self, number: u32) -> bool {
         self.rng.u32(0..number) == 0
     }
 
-    /// Lets time pass: none, some, or more than is good.
+    /// Passes time: none, some, or a lot.
     pub(crate) fn pause(&mut self) {
         match self.rng.u32(0..1000) {
             0..600 => {}
@@ -99,7 +99,7 @@ impl<'s> Actor<'s> {
         }
     }
 
-    /// Blocks the signal of fences for a moment: whoever fences by signals waits for this thread meanwhile.
+    /// Blocks the signal of fences for a moment: fences by signals wait for this thread meanwhile.
     fn block_fences(&mut self) {
         self.tally.count(Count::Blocked);
         let _blocked = Blocked::new();
@@ -111,7 +111,7 @@ impl<'s> Actor<'s> {
         }
     }
 
-    /// Registers by `register`, now and then while the signal of fences is blocked: then the reader fences itself.
+    /// Registers by `register`, sometimes while the signal of fences is blocked: then the reader issues full fences.
     pub(crate) fn register<R>(&mut self, register: impl FnOnce() -> R) -> R {
         let _blocked = self.once_in(8).then(|| {
             self.tally.count(Count::Unbound);
@@ -125,7 +125,7 @@ impl<'s> Actor<'s> {
         thread::sleep(longest.mul_f64(self.rng.f64()));
     }
 
-    /// Changes to another CPU, or sets the thread free again.
+    /// Moves to another CPU, or allows all CPUs again.
     fn move_away(&mut self) {
         let cpus = self.shared.cpus;
         let moved = match cpus.get(self.rng.usize(0..=cpus.len())) {
@@ -138,7 +138,7 @@ impl<'s> Actor<'s> {
     }
 }
 
-/// The calling thread blocks the signal of fences until this is dropped.
+/// While this value lives, the calling thread blocks the signal of fences.
 struct Blocked(libc::sigset_t);
 
 impl Blocked {
@@ -162,14 +162,14 @@ impl Drop for Blocked {
     }
 }
 
-/// Lets the calling thread run on these CPUs only.
+/// Restricts the calling thread to these CPUs.
 pub(crate) fn run_on(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|&cpu| set.set(cpu));
     sched_setaffinity(None, &set)
 }
 
-/// How often the calling thread was made to give its CPU up.
+/// How often the calling thread was preempted.
 fn preemptions() -> u64 {
     // SAFETY: all zeroes are a valid `rusage`, which the call fills.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -178,12 +178,12 @@ fn preemptions() -> u64 {
     u64::try_from(usage.ru_nivcsw).unwrap_or(0)
 }
 
-/// Whether the run is to end before its time.
+/// Whether the run must end early.
 pub(crate) fn is_over(context: &Context) -> bool {
     context.findings.any() || interrupt::requested()
 }
 
-/// Lets the others work, unless the run is over early.
+/// Sleeps while the others work, unless the run ends early.
 pub(crate) fn rest(context: &Context, duration: Duration) {
     let end = Instant::now() + duration;
     loop {
@@ -195,7 +195,7 @@ pub(crate) fn rest(context: &Context, duration: Duration) {
     }
 }
 
-/// Joins a thread; that it panicked is a finding.
+/// Joins a thread. A panic of the thread is a finding.
 pub(crate) fn join<T: Default>(context: &Context, thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();

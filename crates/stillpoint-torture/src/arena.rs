@@ -1,15 +1,15 @@
 //! The objects of the model, and the records that outlive them.
 //!
-//! What cells hold and the library frees is a [`Handle`]. Each handle stands for a *record* in an arena that is
-//! never freed. The handle's destructor marks the record, so a reader learns from the record that its object
-//! was destroyed, and need not rely on what is left in freed memory. A reader remembers which record it met
-//! first; whatever it reads from the handle later is compared, never followed.
+//! Cells hold [`Handle`]s, which the library frees. Each handle stands for a *record* in an arena that is never freed. The
+//! handle's destructor marks the record. So a reader learns from the record that its object was destroyed, and does not rely
+//! on the contents of freed memory. A reader remembers the record that it found first. What it reads from the handle later is
+//! only compared, never followed.
 //!
-//! The handle itself lies in memory that is freed and used again, between two canaries, and is poisoned at its end: so
-//! what the library, or an earlier owner of the memory, writes there at the wrong time is found as well.
+//! The handle lies between two canaries, in memory that is freed and used again, and is poisoned at its end. So a write at the
+//! wrong time, by the library or by an earlier owner of the memory, is also found.
 //!
-//! A record ages: it is *linked*, *unlinked*, then one more for each grace period that is over since, and at the
-//! end *dead*. Records are used again in rotation, each time with the next generation.
+//! A record ages: it is *linked*, then *unlinked*, then one older with each grace period that is over, and at the end
+//! *dead*. Records are used again in rotation, each time with the next generation.
 
 use std::fmt;
 use std::ops::Range;
@@ -21,56 +21,56 @@ use super::hold::{Hold, Kind};
 use super::looks::{Looks, OLDEST};
 use super::times::{SharedTimes, Times};
 
-/// Records of one maker: more than a flood and what sleeping readers hold up meanwhile.
+/// The records of one maker: more than a flood needs, with the objects that sleeping readers hold up.
 const PART: usize = 8192;
-/// Records that a maker tries before it gives up for now.
+/// The records that a maker tries before it gives up for now.
 const TRIES: usize = 64;
 
 const LINKED: u64 = 0;
-/// Region readers that were there may still hold it; none that came later.
+/// Region readers that began before the unlink may still hold it; later ones may not.
 const UNLINKED: u64 = 1;
 const DEAD: u64 = 0xff;
 const AGE_BITS: u32 = 8;
 const INDEX_BITS: u32 = 24;
 
-/// What the canaries of a handle are made of, together with its word; memory that was freed does not match.
+/// The canaries of a handle are these, combined with its word, so that freed memory does not match.
 const FRONT: u64 = 0x5711_1901_47c0_ffee;
 const BACK: u64 = 0x0a11_c1ea_20ff_1a65;
 const POISON: u64 = 0xdead_dead_dead_dead;
 
-// Relaxed throughout: a record's state is one word, and that a reader cannot see what happens after its section
-// follows from the happens-before that the library promises: this is what is tested.
+// Relaxed throughout: a record's state is one word. That a reader cannot see what happens after its section follows from the
+// happens-before that the library promises, which is what is tested.
 const RELAXED: Ordering = Ordering::Relaxed;
 
-/// What all threads of the run share. It lives for ever, as destructors may run at any time.
+/// Shared by all threads of the run. It lives for ever, because destructors may run at any time.
 #[derive(Debug)]
 pub(crate) struct Context {
     records: Box<[Record]>,
     begun: Instant,
     made: AtomicU64,
-    /// Objects destroyed, by the age they had come to.
+    /// Objects that were destroyed, by their age.
     destroyed: [AtomicU64; OLDEST as usize + 1],
-    /// From an unlink to the destructor.
+    /// The times from unlink to destructor.
     delays: SharedTimes,
-    /// Deferred callbacks that were called.
+    /// The number of deferred callbacks that were called.
     pub(crate) called: AtomicU64,
     pub(crate) findings: &'static Findings,
 }
 
-/// What is never freed of an object.
+/// The part of an object that is never freed.
 #[derive(Debug)]
 struct Record {
     /// Generation and age.
     state: AtomicU64,
-    /// Nanoseconds from the beginning to the unlink; 0 where nobody took the time.
+    /// The time of the unlink, in nanoseconds from the beginning; 0 if it was not taken.
     unlinked: AtomicU64,
 }
 
-/// Which object: a record and its generation.
+/// The identity of an object: a record and its generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity(u64);
 
-/// The content of a cell. In this order, so that the canaries enclose the rest.
+/// The content of a cell. The order of fields puts the rest between the canaries.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Handle {
@@ -113,7 +113,7 @@ fn generation_in(state: u64) -> u64 {
 }
 
 impl Context {
-    /// For `makers` makers at a time, for the rest of the process.
+    /// For `makers` makers at a time. Lives for the rest of the process.
     pub(crate) fn leak(makers: usize, findings: &'static Findings) -> &'static Self {
         assert!(makers * PART <= 1 << INDEX_BITS, "records have an index of {INDEX_BITS} bits");
         let record = || Record { state: AtomicU64::new(state(0, DEAD)), unlinked: AtomicU64::new(0) };
@@ -128,7 +128,7 @@ impl Context {
         }))
     }
 
-    /// Looks at an object for the first time. `None` when it was destroyed already, which is a finding.
+    /// Looks at an object for the first time. `None` if it was destroyed already, which is a finding.
     #[inline]
     pub(crate) fn meet(&self, handle: &Handle, hold: Hold, looks: &mut Looks) -> Option<Identity> {
         let Some(identity) = handle.identity() else {
@@ -138,7 +138,7 @@ impl Context {
         self.look(identity, hold, looks).then_some(identity)
     }
 
-    /// Looks at an object again. Whether it is still what it was.
+    /// Looks at an object again. Returns whether it is unchanged.
     #[inline]
     pub(crate) fn meet_again(&self, handle: &Handle, known: Identity, hold: Hold, looks: &mut Looks) -> bool {
         if !self.look(known, hold, looks) {
@@ -169,7 +169,7 @@ impl Context {
         true
     }
 
-    /// The object has just been unlinked by the caller, who has not retired it yet.
+    /// Notes that the caller has just unlinked the object, and has not retired it yet.
     pub(crate) fn unlink(&self, identity: Identity) {
         let now = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.records[identity.index()].unlinked.store(now, RELAXED);
@@ -206,7 +206,7 @@ impl Context {
         }
     }
 
-    /// Checks that every object made has been destroyed once. To be called when no thread and no domain is left.
+    /// Checks that every object was destroyed once. Call it when no thread and no domain is left.
     pub(crate) fn audit(&self) {
         let (made, destroyed) = (self.made(), self.destroyed());
         if made != destroyed {
@@ -218,12 +218,12 @@ impl Context {
         }
     }
 
-    /// Objects made by makers that are gone.
+    /// The number of objects of makers that were dropped.
     pub(crate) fn made(&self) -> u64 {
         self.made.load(RELAXED)
     }
 
-    /// Objects that are unlinked and not destroyed. Looks at every record.
+    /// The number of objects that are unlinked and not destroyed. Reads every record.
     pub(crate) fn waiting(&self) -> usize {
         let ages = self.records.iter().map(|record| age_in(record.state.load(RELAXED)));
         ages.filter(|&age| age != LINKED && age != DEAD).count()
@@ -233,12 +233,12 @@ impl Context {
         self.destroyed_by_age().iter().sum()
     }
 
-    /// How many objects were destroyed at which age.
+    /// The number of objects that were destroyed at each age.
     pub(crate) fn destroyed_by_age(&self) -> [u64; OLDEST as usize + 1] {
         std::array::from_fn(|age| self.destroyed[age].load(RELAXED))
     }
 
-    /// From unlink to destructor, for those objects whose unlink was timed.
+    /// The times from unlink to destructor, of objects whose unlink was timed.
     pub(crate) fn delays(&self) -> Times {
         self.delays.get()
     }
@@ -250,7 +250,7 @@ impl Handle {
         Self { front, word, context, back }
     }
 
-    /// Which object this is, unless this is no object any more.
+    /// The identity of this object, unless the memory no longer holds an object.
     #[inline]
     pub(crate) fn identity(&self) -> Option<Identity> {
         let (front, word) = (self.front.load(RELAXED), self.word.load(RELAXED));
@@ -265,7 +265,7 @@ impl Drop for Handle {
         if self.identity().is_none() {
             context.findings.add(|| format!("the canaries of {} were overwritten", Identity(word)));
         }
-        // Atomic, as the compiler may leave plain stores to dying memory out.
+        // Atomic, because the compiler may omit plain stores to dying memory.
         for part in [&self.front, &self.word, &self.back] {
             part.store(POISON, RELAXED);
         }
@@ -273,7 +273,7 @@ impl Drop for Handle {
     }
 }
 
-/// Makes objects from a part of the records that it has to itself.
+/// Makes objects from its own part of the records.
 #[derive(Debug)]
 pub(crate) struct Maker {
     context: &'static Context,
@@ -283,18 +283,18 @@ pub(crate) struct Maker {
 }
 
 impl Maker {
-    /// The maker of part `number`. There must be one at a time.
+    /// The maker of part `number`. There must be only one at a time.
     pub(crate) fn new(context: &'static Context, number: usize) -> Self {
         let part = number * PART..(number + 1) * PART;
         Self { context, next: part.start, part, made: 0 }
     }
 
-    /// One that makes nothing, for those who only read.
+    /// A maker without records, for threads that only read.
     pub(crate) fn none(context: &'static Context) -> Self {
         Self { context, part: 0..0, next: 0, made: 0 }
     }
 
-    /// A new object; `None` when too many are alive. A record rests for as long as it takes to come round.
+    /// Makes an object; `None` if too many are alive. A record rests until its turn comes round again.
     pub(crate) fn make(&mut self) -> Option<Box<Handle>> {
         for _ in 0..TRIES.min(self.part.len()) {
             let index = self.next;
@@ -421,7 +421,7 @@ mod tests {
         let mut alive: Vec<_> = std::iter::from_fn(|| maker.make()).collect();
         assert_eq!(alive.len(), PART);
         assert!(maker.make().is_none());
-        // Those that are gone lie beyond what one call tries.
+        // The dead records are farther away than one call tries.
         alive.truncate(PART / 2);
         assert!(maker.make().is_none());
         assert!((0..PART / TRIES).any(|_| maker.make().is_some()));

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// What counts at the most of a time in which the thread did not run.
+/// The most that counts of a time in which the thread did not run.
 const SLICE: Duration = Duration::from_millis(50);
 
 struct Unpark {
@@ -18,14 +18,14 @@ struct Unpark {
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
-        // Release: pairs with the acquire in `block_on`: what happened before is seen by the poll.
+        // Release: pairs with the acquire in `block_on`: the poll sees what happened before the wake-up.
         self.is_woken.store(true, Ordering::Release);
         self.thread.unpark();
     }
 }
 
-/// Waits for a future that tells when it can go on; `None` if it does not for so long. It is not polled again before:
-/// a wake-up that is lost must not go unnoticed. Time in which the machine stood still does not count.
+/// Waits for a future that wakes its waker; `None` if it does not within `limit`. The future is not polled without a wake-up, so
+/// that a lost wake-up is noticed. Time in which the machine stood still does not count.
 pub(crate) fn block_on<F: Future>(future: F, limit: Duration) -> Option<F::Output> {
     let mut future = pin!(future);
     let unpark = Arc::new(Unpark { thread: thread::current(), is_woken: AtomicBool::new(true) });
@@ -45,7 +45,7 @@ pub(crate) fn block_on<F: Future>(future: F, limit: Duration) -> Option<F::Outpu
     None
 }
 
-/// Polls a future once or a few times, and drops it half-way if it is not ready.
+/// Polls a future once or a few times, and drops it if it is not ready.
 pub(crate) fn poll_and_drop<F: Future>(future: F, polls: u32) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());

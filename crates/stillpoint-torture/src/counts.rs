@@ -1,4 +1,4 @@
-//! What was tried, and how often: a run that tried too little proves nothing.
+//! Counts of what was tried: a run that tried too little proves nothing.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -12,14 +12,14 @@ pub(crate) trait Event: Copy + 'static {
     /// What happened, in the plural.
     fn text(self) -> &'static str;
 
-    /// How often it must happen in a second of its part, or the run is vacuous: a small fraction of what two idle
-    /// CPUs manage, so that a busy machine does as well.
+    /// How often it must happen in a second of its part; otherwise the run is vacuous. A small fraction of what two idle CPUs
+    /// manage, so that a busy machine reaches it too.
     fn least(self) -> f64;
 
     fn index(self) -> usize;
 }
 
-/// Declares the events of a part: `Name = "what happened", least number a second`.
+/// Declares the events of a part: `Name = "what happened", the least number per second`.
 macro_rules! events {
     ($(#[$doc:meta])* $name:ident { $($event:ident = $text:literal, $least:literal;)* }) => {
         $(#[$doc])*
@@ -75,7 +75,7 @@ impl<E: Event> Counts<E> {
         self.numbers.iter_mut().zip(&other.numbers).for_each(|(sum, part)| *sum += part);
     }
 
-    /// The kinds that happened too rarely in a part that ran for so long, in words.
+    /// The kinds that happened too rarely in a part that ran for `time`, in words.
     pub(crate) fn missing(&self, time: Duration) -> Vec<String> {
         let few = E::ALL.iter().filter_map(|&event| {
             let (number, least) = (self.of(event), least(event.least(), time));
@@ -98,7 +98,7 @@ impl<E: Event> Counts<E> {
     }
 }
 
-/// The least number of what should happen `rate` times a second. A short run need not see what is rare; a part that
+/// The least number of an event that should happen `rate` times a second. A short run need not see rare events; a part that
 /// never ran has seen too little of everything.
 pub(crate) fn least(rate: f64, time: Duration) -> u64 {
     if time.is_zero() { 1 } else { (rate * time.as_secs_f64()) as u64 }

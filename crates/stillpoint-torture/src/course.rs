@@ -1,4 +1,4 @@
-//! How a run went over time: objects destroyed a second, and objects that wait for that.
+//! The course of a run: objects that were destroyed per second, and objects that wait to be.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use stillpoint_harness::output::json::Row;
 
 use super::arena::Context;
 
-/// As many points has a run, or fewer where it is short.
+/// The number of points of a run; a short run has fewer.
 const POINTS: u32 = 300;
 const SHORTEST: Duration = Duration::from_millis(100);
 
@@ -24,20 +24,20 @@ const COMMON: Figure = Figure {
     ..Figure::PLAIN
 };
 
-/// What is drawn of a run.
+/// The figures of a run.
 pub const FIGURES: &[&Figure] = &[
     &Figure {
         name: "torture-throughput",
         title: "Torture: objects destroyed",
         up: Up { better: Better::Neither, ..Up::more("destroyed_per_s", "objects destroyed a second") },
-        words: "Parts of different kinds follow each other, so it goes up and down with them.",
+        words: "Parts of different kinds follow each other, so the rate goes up and down.",
         ..COMMON
     },
     &Figure {
         name: "torture-waiting",
         title: "Torture: objects that wait",
         up: Up { better: Better::Neither, ..Up::more("waiting", "objects unlinked and not destroyed") },
-        words: "Readers that are parked hold some for a whole cycle. Between the parts there are next to none.",
+        words: "Parked readers hold some objects for a whole cycle. Between the parts there are next to none.",
         ..COMMON
     },
 ];
@@ -49,14 +49,14 @@ struct Moment {
     waiting: usize,
 }
 
-/// Looks at a run from a thread of its own.
+/// Samples a run, on its own thread.
 pub(crate) struct Course {
     stop: Arc<AtomicBool>,
     looker: thread::JoinHandle<Vec<Moment>>,
 }
 
 impl Course {
-    /// Begins to look at a run that is to take so long.
+    /// Begins to sample a run that is planned to take `duration`.
     pub(crate) fn follow(context: &'static Context, duration: Duration) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, begun) = (Arc::clone(&stop), Instant::now());
@@ -79,7 +79,7 @@ impl Course {
         Self { stop, looker }
     }
 
-    /// A row for each moment but the first.
+    /// A row for each moment except the first.
     pub(crate) fn rows(self) -> Vec<Row> {
         // Relaxed: see `follow`.
         self.stop.store(true, Ordering::Relaxed);

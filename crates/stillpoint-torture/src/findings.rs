@@ -1,4 +1,4 @@
-//! What the checks have found, from every thread.
+//! The findings of the checks, from all threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -8,7 +8,7 @@ use stillpoint_harness::output::say;
 
 use super::variant::Broken;
 
-/// Findings that are described; further ones are counted.
+/// The number of findings that are described; further ones are only counted.
 const DESCRIBED: u64 = 8;
 
 /// Violations of the library's promises. A clean run has none.
@@ -18,12 +18,12 @@ pub(crate) struct Findings {
     number: AtomicU64,
     first: OnceLock<Duration>,
     texts: Mutex<Vec<String>>,
-    /// What runs at the moment.
+    /// The name of the part that is running.
     stage: Mutex<String>,
 }
 
 impl Findings {
-    /// For the rest of the process, as destructors may run at any time.
+    /// Lives for the rest of the process, because destructors may run at any time.
     pub(crate) fn leak() -> &'static Self {
         Box::leak(Box::new(Self::new()))
     }
@@ -38,12 +38,12 @@ impl Findings {
         }
     }
 
-    /// Names what runs from now on, for the descriptions.
+    /// Sets the name of the part that runs from now on, for the descriptions.
     pub(crate) fn enter(&self, stage: &str) {
         stage.clone_into(&mut self.stage.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Adds a finding, which ends the run. `text` is asked for a description of the first ones alone.
+    /// Adds a finding, which ends the run. `text` is only called for the first findings.
     #[cold]
     pub(crate) fn add(&self, text: impl FnOnce() -> String) {
         self.first.get_or_init(|| self.begun.elapsed());
@@ -63,7 +63,7 @@ impl Findings {
         self.number() != 0
     }
 
-    /// Prints them: when the first one came, counted from the start, and the descriptions of the first ones.
+    /// Prints the time of the first finding, from the start of the run, and the descriptions of the first findings.
     pub(crate) fn say(&self, broken: Option<Broken>) {
         let after = self.first_after().unwrap_or_default();
         match broken {
@@ -79,7 +79,7 @@ impl Findings {
         self.first.get().copied()
     }
 
-    /// The descriptions of the first ones.
+    /// The descriptions of the first findings.
     pub(crate) fn texts(&self) -> Vec<String> {
         self.texts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,8 +1,8 @@
-//! Floods: writers that retire as fast as they can while readers come and go, and never stop coming.
+//! Floods: writers retire as fast as they can while readers keep coming and going.
 //!
-//! No reader stays for long, so everything must be freed at the rate at which it is retired, in a backlog that never
-//! exceeds its limit: whoever finds it full has room again within a bounded time, and what is left at the end is freed
-//! while the readers go on.
+//! No reader stays for long, so everything must be freed at the rate at which it is retired, and the backlog must never exceed
+//! its limit. A writer that finds it full must have room again within a bounded time. What is left at the end must be freed
+//! while readers still come and go.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ const BURST: u32 = 64;
 const LOOK_AT_DOMAIN: u64 = 16;
 
 events! {
-    /// What happens in a flood.
+    /// The events of a flood.
     Flow {
         Visits = "readers that came and went", 50;
         Polled = "objects retired to a reclaimer", 2000;
@@ -52,7 +52,7 @@ struct Tally {
     counts: Counts<Flow>,
     /// How long a retirement waited for room.
     waits: Times,
-    /// How long the backlog took at the end.
+    /// How long it took to free the backlog at the end.
     drains: Times,
     /// The largest backlog, in percent of its limit.
     fullest: usize,
@@ -89,7 +89,7 @@ impl Part for Flood {
     }
 
     fn show(&self) {
-        say(format!("Floods, with a backlog of {} % of its limit at the most", self.tally.fullest));
+        say(format!("Floods, with a backlog of at most {} % of its limit", self.tally.fullest));
         self.tally.counts.show();
         times::show(&[("waits for room", &self.tally.waits), ("backlog drained", &self.tally.drains)]);
     }
@@ -144,7 +144,7 @@ struct Waters<'f> {
 }
 
 impl Waters<'_> {
-    /// Reads for a moment, again and again, each time as a new reader. Returns how often.
+    /// Reads for a moment, again and again, each time as a new reader. Returns the number of visits.
     fn visit(self, mut actor: Actor<'_>) -> u64 {
         let Self { context, domain, cells, .. } = self;
         let mut visits = 0;

@@ -1,8 +1,8 @@
-//! The hog: a thread of a higher class that takes a CPU away from whoever is on it, in bursts.
+//! The hog: a thread with a higher priority, which preempts the thread on a CPU, in bursts.
 //!
-//! Where the machine allows it, the hog is a real-time thread, before which no reader comes; else it has the best nice
-//! value it can get. It takes a fifth of one CPU at the most, far from the 95 % at which the kernel throttles real-time
-//! threads, so that the machine stays usable.
+//! If the machine allows it, the hog is a real-time thread, which preempts every reader; otherwise it has the best nice value that
+//! it can get. It takes at most a fifth of one CPU, far from the 95 % at which the kernel throttles real-time threads, so that the
+//! machine stays usable.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,15 +13,15 @@ use fastrand::Rng;
 
 use super::actor::run_on;
 
-/// Longest burst.
+/// The longest burst.
 const LONGEST: Duration = Duration::from_millis(6);
-/// How many times as long as a burst the hog rests after it.
+/// The hog rests this many times as long as its burst.
 const REST: u32 = 4;
-/// Lowest priority of the real-time class: above every ordinary thread, below everybody's real-time threads.
+/// The lowest real-time priority: above ordinary threads, below all other real-time threads.
 const PRIORITY: libc::c_int = 1;
 const NICE: libc::c_int = -10;
 
-/// How the hog comes before others.
+/// The kind of priority of the hog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rank {
     Realtime,
@@ -55,7 +55,7 @@ pub(crate) fn raise() -> Rank {
     Rank::Ordinary
 }
 
-/// What this process may have, tried by a thread that ends at once.
+/// The best priority that this process may have. Tried by a thread that ends at once.
 pub(crate) fn best_rank() -> Rank {
     thread::spawn(raise).join().unwrap_or(Rank::Ordinary)
 }
@@ -66,7 +66,7 @@ pub(crate) fn run(stop: &AtomicBool, cpus: &[usize], mut rng: Rng) -> u64 {
     let mut bursts = 0;
     // Relaxed: a flag; the thread is joined.
     while !stop.load(Ordering::Relaxed) {
-        // Where it is refused, the hog goes where the scheduler puts it.
+        // If it is refused, the hog runs where the scheduler puts it.
         let _ = run_on(&[cpus[rng.usize(0..cpus.len())]]);
         let (begun, burst) = (Instant::now(), LONGEST.mul_f64(rng.f64()));
         while begun.elapsed() < burst {

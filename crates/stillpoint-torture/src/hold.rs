@@ -1,4 +1,4 @@
-//! Who holds an object: the kind of reader, and the fences of its domain.
+//! How an object is held: the kind of reader, and the fences of its domain.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub(crate) struct Hold {
     pub(crate) mode: Mode,
 }
 
-/// Which kind of reader holds it.
+/// The kind of reader that holds an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Protected,

@@ -2,32 +2,32 @@
 //!
 //! A run repeats a cycle of parts (`part`, `plan`) until its time is up or something is found.
 //!
-//! - `mixed`: two domains, one in each fence mode, and more threads than CPUs. Readers of every kind, nested,
-//!   overlapping, sleeping, forgotten, registered for a moment or for long (`reader`); writers by every primitive
+//! - `mixed`: two domains, one in each fence mode, and more threads than CPUs. Readers of every kind: nested,
+//!   overlapping, sleeping, forgotten, registered for a short or a long time (`reader`). Writers with every primitive
 //!   (`writer`).
-//! - `races`: two threads or a few that do one thing as fast as they can, each to provoke one fault whose window is
-//!   too short for chance.
-//! - `flood`: retirements as fast as can be while readers come and go.
-//! - `table`: the hash table, with parts of its own of both kinds.
-//! - `forks`: children that reset their domain and go on.
+//! - `races`: two or a few threads that do one thing as fast as they can. Each race provokes one fault whose window is
+//!   too short to be met by chance.
+//! - `flood`: retirements as fast as possible while readers come and go.
+//! - `table`: the hash table, with a mixed part and races.
+//! - `forks`: children that reset their domain and continue.
 //!
-//! Meanwhile `parked` readers of three more domains stand still in a signal handler, for whole cycles.
+//! Meanwhile, readers of three more domains are `parked` in a signal handler for whole cycles.
 //!
-//! What is checked:
+//! A run checks:
 //!
-//! - Nothing is destroyed while a reader holds it. Objects stand for records that are never freed (`arena`), so a
-//!   fault is found in the record, and does not depend on what is left in freed memory; and they lie between canaries in
+//! - Nothing is destroyed while a reader holds it. Each object stands for a record that is never freed (`arena`). So a
+//!   fault shows in the record, and does not depend on the contents of freed memory. The objects lie between canaries, in
 //!   memory that is freed and used again.
-//! - No region reader holds an object whose grace period is over: unlinked objects *age* with each grace period
+//! - No region reader holds an object whose grace period is over. Unlinked objects *age* with each grace period
 //!   (`pipe`), and each look is counted by age.
-//! - When a token, a wait, or a callback says that a grace period is over, no section that began before it is still
-//!   going on (`section`); inside a section, a token started there is not over; without readers, every token is.
-//! - At the end of each part every object has been destroyed, once, and every callback called.
+//! - When a token, a wait or a callback says that a grace period is over, every section that began before it has ended
+//!   (`section`). Inside a section, a token that was started there is not over. Without readers, every token is over.
+//! - At the end of each part every object has been destroyed, once, and every callback was called.
 //! - Threads that must be refused are refused, and no thread is stuck (`watchdog`).
 //! - Enough of everything was tried (`counts`): a run that tried too little fails.
 //!
-//! Whether the checks can fail is shown by the broken variants of the library (`variant`). They run the same parts
-//! for the same times.
+//! The broken variants of the library (`variant`) show that the checks can fail. They run the same parts for the same
+//! times.
 
 mod actor;
 mod arena;
@@ -83,7 +83,7 @@ use self::watchdog::Watchdog;
 pub use self::course::FIGURES;
 pub use self::options::Options;
 
-/// Runs for the time that was asked for, or until something is found. The peers are those that the program was built with.
+/// Runs for the given time, or until something is found. `peers` are those that were built into the program.
 pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Stop> {
     if options.list_busted {
         variant::list();

@@ -4,14 +4,14 @@ use stillpoint_harness::output::say;
 
 use super::hold::Kind;
 
-/// The age at which an object stops to age: the last column.
+/// The age at which an object stops ageing: the last column.
 pub(crate) const OLDEST: u64 = 6;
 const AGES: usize = OLDEST as usize + 1;
 
-/// Titles of the columns.
+/// The titles of the columns.
 const TITLES: [&str; AGES] = ["linked", "unlinked", "1 period", "2", "3", "4", "5 and more"];
 
-/// How often objects of which age were looked at.
+/// The number of looks at objects, by kind of reader and age.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Looks([[u64; AGES]; Kind::ALL.len()]);
 
@@ -26,8 +26,8 @@ impl Looks {
         self.0.as_flattened_mut().iter_mut().zip(others).for_each(|(sum, part)| *sum += part);
     }
 
-    /// The ages that must be seen and were not. A region reader sees two of them; a protected load may see all, and
-    /// must see `protected`.
+    /// The ages that must be seen and were not. A region reader must see two ages. A protected load may see all, and must see
+    /// the first `protected`.
     pub(crate) fn missing(&self, protected: usize) -> Vec<String> {
         let seen = |kind: Kind| if kind == Kind::Protected { protected } else { 2 };
         let unseen = Kind::ALL.iter().flat_map(|&kind| {
@@ -37,7 +37,7 @@ impl Looks {
         unseen.collect()
     }
 
-    /// Prints them, and how many objects were destroyed at which age.
+    /// Prints the looks, and how many objects were destroyed at each age.
     pub(crate) fn show(&self, destroyed: Option<&[u64; AGES]>) {
         let row = |numbers: &[u64]| numbers.iter().map(|number| format!("{number:>11}")).collect::<String>();
         say(format!(

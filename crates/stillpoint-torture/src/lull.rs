@@ -1,10 +1,10 @@
-//! The moment at the end of a part when its threads still exist, but do nothing any more.
+//! The moment at the end of a part when its threads still exist, but no longer do anything.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How often each side looks. A thread that panics must not leave the others at a barrier.
+/// How often each side checks. Not a barrier, at which the others would hang if a thread panicked.
 const PERIOD: Duration = Duration::from_micros(200);
 
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl Lull {
         Arrival(self)
     }
 
-    /// The other side waits for `threads` arrivals.
+    /// Waits for `threads` arrivals.
     pub(crate) fn wait_for_all(&self, threads: usize) {
         // Acquire: pairs with the release in `drop`.
         while self.arrived.load(Ordering::Acquire) < threads {
@@ -37,7 +37,7 @@ impl Lull {
 }
 
 impl Arrival<'_> {
-    /// The thread has finished, and waits for the end of the lull.
+    /// Marks the thread as finished, and waits for the end of the lull.
     pub(crate) fn finish(self) {
         let Self(lull) = self;
         drop(self);

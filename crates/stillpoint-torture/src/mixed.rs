@@ -27,7 +27,7 @@ pub(crate) struct Mixed {
     tally: Tally,
     time: Duration,
     rounds: u32,
-    /// As the context has them.
+    /// As in the context.
     destroyed: [u64; 7],
     delays: Times,
 }
@@ -60,10 +60,10 @@ impl Part for Mixed {
     }
 }
 
-/// Runs one round, and checks at its end that nothing is left.
+/// Runs one round, and checks at the end that nothing is left.
 fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, String> {
     let Stage { context, threads, .. } = *stage;
-    // Relaxed, here and below: a count, read while no other thread is there.
+    // Relaxed, here and below: a count, read while there is no other thread.
     let called = context.called.load(Ordering::Relaxed);
     let mut first = Maker::new(context, threads);
     let (mut worlds, mut backgrounds) = (Vec::new(), Vec::new());
@@ -141,7 +141,7 @@ fn count_trouble(counts: &mut Counts<Count>, parkings: Parkings, standing: u64) 
     counts.add_many(Count::Standing, standing);
 }
 
-/// Of each four threads, one writes, two read, and one starts threads that do either for a moment.
+/// Of every four threads, one writes, two read, and one starts threads that write or read for a moment.
 pub(crate) fn work(worlds: &[World], mut actor: Actor<'_>) -> Tally {
     if actor.slot % 4 == 3 {
         return churn(worlds, actor);
@@ -156,7 +156,7 @@ pub(crate) fn work(worlds: &[World], mut actor: Actor<'_>) -> Tally {
     actor.tally
 }
 
-/// Writes to all worlds in turns, `turns` times at the most.
+/// Writes to all worlds in turn, at most `turns` times.
 fn write(worlds: &[World], actor: &mut Actor<'_>, turns: u32) {
     let mut writers: Vec<_> = worlds.iter().map(|world| Writer::new(world, &mut actor.rng)).collect();
     for _ in 0..turns {
@@ -168,7 +168,7 @@ fn write(worlds: &[World], actor: &mut Actor<'_>, turns: u32) {
     }
 }
 
-/// Reads from one world or another, now and then from two at once, `turns` times at the most.
+/// Reads from one world at a time, sometimes from two at once, at most `turns` times.
 fn read(worlds: &[World], actor: &mut Actor<'_>, turns: u32) {
     for _ in 0..turns {
         if actor.is_stopped() {
@@ -181,7 +181,7 @@ fn read(worlds: &[World], actor: &mut Actor<'_>, turns: u32) {
     }
 }
 
-/// Lets threads do the work that live for some turns only.
+/// Starts threads that work for only some turns.
 fn churn(worlds: &[World], mut actor: Actor<'_>) -> Tally {
     thread::scope(|scope| {
         while !actor.is_stopped() {

@@ -13,11 +13,11 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) seconds: u64,
 
-    /// Seed of what the threads choose to do; how they meet differs from run to run
+    /// Seed of the threads' choices; their timing differs from run to run
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Threads of the parts that want more threads than CPUs [default: four for each CPU, from 6 to 64]
+    /// Threads of the parts that need more threads than CPUs [default: four for each CPU, from 6 to 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(4..=256))]
     pub(crate) threads: Option<u16>,
 

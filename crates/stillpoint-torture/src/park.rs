@@ -1,7 +1,7 @@
-//! Parking a thread wherever it is: a signal to this one thread, whose handler waits on a futex until it is released.
+//! Parks a thread at any instruction: a signal to the thread, whose handler waits on a futex until the thread is released.
 //!
-//! SIGSTOP would stop the whole process; a thread that waits in a signal handler is as good as one that the scheduler
-//! never runs again, at any instruction of the library.
+//! SIGSTOP would stop the whole process. A thread that waits in a signal handler is equivalent to one that the scheduler does not
+//! run, at any instruction of the library.
 
 use std::io;
 use std::sync::OnceLock;
@@ -14,19 +14,19 @@ use super::roll::own_id;
 use super::world::PATIENCE;
 
 const SIGNAL: libc::c_int = libc::SIGUSR1;
-/// Threads that are parked at a time.
+/// The most threads that are parked at the same time.
 const PLACES: usize = 16;
 
-/// What the handler reads: nothing but atomics, as it must not allocate nor lock.
+/// The handler's data: only atomics, because it must neither allocate nor lock.
 static PLACE: [Place; PLACES] =
     [const { Place { thread: AtomicU32::new(0), word: AtomicU32::new(0) } }; PLACES];
 
 #[derive(Debug)]
 struct Place {
-    /// The thread that is asked to park, 0 while the place is free.
+    /// The thread that is to be parked; 0 while the place is free.
     thread: AtomicU32,
-    /// A number that grows with each use, times `STATES`, plus 0 or one of the states below. A handler that is late
-    /// thus never mistakes the next use of the place for its own.
+    /// A number that grows with each use, times `STATES`, plus 0 or one of the states below. So a late handler never mistakes the
+    /// next use of the place for its own.
     word: AtomicU32,
 }
 
@@ -34,19 +34,19 @@ const ASKED: u32 = 1;
 const PARKED: u32 = 2;
 const STATES: u32 = 4;
 
-/// A thread that is parked, until this is dropped.
+/// A parked thread. The drop releases it.
 #[derive(Debug)]
 pub(crate) struct Parked {
     place: &'static Place,
 }
 
 impl Parked {
-    /// Parks a thread of this process, and waits until it is. `None` if the thread is gone, or if it does not come
-    /// to it.
+    /// Parks a thread of this process, and waits until it is parked. `None` if the thread is gone, or does not run its handler
+    /// in time.
     pub(crate) fn park(thread: u32) -> Option<Self> {
         install().ok()?;
         let place = PLACE.iter().find(|place| {
-            // Acquire: pairs with the release in `drop`: the place's last user is done with it.
+            // Acquire: pairs with the release in `drop`: the last use of the place is over.
             place.thread.compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed).is_ok()
         })?;
         let parked = Self { place };
@@ -66,7 +66,7 @@ impl Parked {
     }
 
     fn is_there(&self) -> bool {
-        // Acquire: pairs with the release in the handler: what the thread did before it was parked is seen.
+        // Acquire: pairs with the release in the handler: the caller sees what the thread did before it was parked.
         self.place.word.load(Ordering::Acquire) % STATES == PARKED
     }
 }
@@ -75,7 +75,7 @@ impl Parked {
 impl Drop for Parked {
     fn drop(&mut self) {
         let Place { thread, word } = self.place;
-        // The handler takes place by a compare-and-exchange, so that it either comes too late, or is woken.
+        // The handler takes the place by a compare-exchange, so it either fails, or is woken.
         // AcqRel: pairs with the handler's loads and its exchange.
         let _ = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| {
             Some((word - word % STATES).wrapping_add(STATES))
@@ -86,9 +86,9 @@ impl Drop for Parked {
     }
 }
 
-/// Sends the signal. Whether the thread exists.
+/// Sends the signal. Returns whether the thread exists.
 fn send(thread: u32) -> bool {
-    // SAFETY: no memory is passed. The handler is installed, so that nothing is killed.
+    // SAFETY: no memory is passed. The handler is installed, so the signal does not kill the process.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, SIGNAL) == 0 }
 }
 
@@ -99,10 +99,10 @@ fn install() -> io::Result<()> {
         // SAFETY: all zeroes are a valid `sigaction`: no flags, an empty mask.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = handle as *const () as usize;
-        // System calls that were interrupted go on.
+        // Interrupted system calls are restarted.
         action.sa_flags = libc::SA_RESTART;
-        // SAFETY: the handler is async-signal-safe: it uses atomics and raw system calls alone, and leaves `errno`
-        // as it was, since rustix does not use it.
+        // SAFETY: the handler is async-signal-safe: it uses only atomics and raw system calls, and does not change `errno`, which
+        // rustix does not use.
         unsafe { libc::sigaction(SIGNAL, &raw const action, std::ptr::null_mut()) == 0 }
     });
     if done { Ok(()) } else { Err(io::Error::other("no signal handler")) }
@@ -114,7 +114,7 @@ extern "C" fn handle(_: libc::c_int) {
     for Place { thread: asked, word } in &PLACE {
         // Acquire: pairs with the release in `park`.
         let now = word.load(Ordering::Acquire);
-        // Relaxed: written before the word; at worst the exchange fails.
+        // Relaxed: it is written before the word. At worst the exchange fails.
         if now % STATES != ASKED || asked.load(Ordering::Relaxed) != thread {
             continue;
         }
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_thread_that_is_gone_cannot_be_parked() {
         let id = thread::spawn(own_id).join().unwrap();
-        // The kernel may give the id to another thread of this process; then it is parked for a moment.
+        // The kernel may give the id to another thread of this process, which is then parked for a moment.
         drop(Parked::park(id));
     }
 }

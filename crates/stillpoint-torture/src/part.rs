@@ -1,4 +1,4 @@
-//! The parts that a run repeats, and what they share.
+//! The interface of the parts that a run repeats.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::arena::Context;
 use super::leftover::Ordinary;
 use super::watchdog::Watchdog;
 
-/// Something that is run for a while, again and again, and counts what it does.
+/// A part of a run, which is repeated, and counts what it does.
 ///
-/// A new part goes into the list in `plan.rs`; it has to end all threads that it starts, and to destroy all objects
-/// that it makes from the stage's context, before `run` returns.
+/// A new part goes into the list in `plan.rs`. Before `run` returns, it has to end all threads that it starts, and destroy all
+/// objects that it makes from the stage's context.
 pub(crate) trait Part {
     /// Its share of a cycle, in percent.
     fn share(&self) -> u32;
@@ -20,14 +20,14 @@ pub(crate) trait Part {
     /// Runs for `time`. An error is a reason why this machine cannot run it.
     fn run(&mut self, stage: &Stage<'_>, time: Duration, rng: &mut Rng) -> Result<(), String>;
 
-    /// What was tried too rarely, in words.
+    /// The events that happened too rarely, in words.
     fn missing(&self) -> Vec<String>;
 
-    /// Prints what was counted.
+    /// Prints the counts.
     fn show(&self);
 }
 
-/// What a part is run with.
+/// The environment of a part.
 pub(crate) struct Stage<'p> {
     pub(crate) context: &'static Context,
     /// The CPUs that this process may use.
@@ -37,18 +37,18 @@ pub(crate) struct Stage<'p> {
     /// Threads of the parts that want more threads than CPUs.
     pub(crate) threads: usize,
     pub(crate) watchdog: &'p Watchdog,
-    /// How every thread is to be left.
+    /// The state in which every thread has to be left.
     pub(crate) ordinary: &'p Ordinary,
 }
 
 impl Stage<'_> {
-    /// What follows is called so in findings, and takes so long.
+    /// Begins a stage: its name for findings, and its planned time.
     pub(crate) fn enter(&self, name: &str, time: Duration) {
         self.context.findings.enter(name);
         self.watchdog.expect_end_in(time);
     }
 
-    /// A fence mode.
+    /// A random fence mode.
     pub(crate) fn mode(&self, rng: &mut Rng) -> Mode {
         self.modes[rng.usize(0..self.modes.len())]
     }

@@ -1,8 +1,8 @@
-//! The pipe: unlinked objects that grow older with each grace period, and are freed at its end.
+//! The pipe: unlinked objects, which age with each grace period, and are freed at its end.
 //!
-//! A token is started for each age. When it is over the object is one grace period older, and a region reader that still
-//! looks at it has been overtaken. Some objects were retired on the way in, and vanish whenever the library frees them;
-//! others stay with the pipe until its end, so that every age is reached.
+//! The pipe starts a token for each age. When the token is over, the object is one grace period older, and no region reader may
+//! still look at it as before. Some objects are retired when they enter, and disappear when the library frees them. Others stay in
+//! the pipe until its end, so that every age is reached.
 
 use stillpoint::rcu::{Domain, Retired, Token};
 
@@ -11,7 +11,7 @@ use super::arena::{Context, Handle, Identity};
 use super::looks::OLDEST;
 use super::tally::Count;
 
-/// Objects in the pipe of one writer.
+/// The objects in the pipe of one writer.
 const LENGTH: usize = 64;
 
 /// The pipe of one writer.
@@ -22,7 +22,7 @@ pub(crate) struct Pipe {
 
 struct Aging {
     identity: Identity,
-    /// Over when the object is a grace period older.
+    /// When it is over, the object is a grace period older.
     token: Token,
     /// The object itself, unless it is retired.
     kept: Option<Retired<Handle>>,
@@ -33,12 +33,12 @@ impl Pipe {
         self.objects.len() < LENGTH
     }
 
-    /// Takes in an object that has just been unlinked, or only its name if it is retired at the same time.
+    /// Adds an object that was just unlinked, or only its identity if it is retired at the same time.
     pub(crate) fn enter(&mut self, domain: &Domain, identity: Identity, kept: Option<Retired<Handle>>) {
         self.objects.push(Aging { identity, token: domain.start(), kept });
     }
 
-    /// Moves everything on whose grace period is over.
+    /// Ages every object whose grace period is over.
     pub(crate) fn advance(&mut self, context: &Context, domain: &Domain, actor: &mut Actor<'_>) {
         self.objects.retain_mut(|Aging { identity, token, kept }| {
             if !domain.check(*token) {

@@ -1,4 +1,4 @@
-//! What a run does, and when.
+//! The plan of a run: its parts and their times.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -23,17 +23,17 @@ use super::races::Races;
 use super::table::{TableRaces, Tables};
 use super::watchdog::Watchdog;
 
-/// About the length of a cycle through all parts.
+/// The approximate length of a cycle through all parts.
 const CYCLE: Duration = Duration::from_secs(4);
 
-/// A run that has tried too little of something when its time is up goes on, for so many times its cycles at the most: on
-/// a busy machine, a thread may not have been given a CPU when it was its turn.
+/// If a run has tried too little of something when its time is up, it continues, up to this many times its cycles: on a busy
+/// machine, a thread may not have got a CPU in its turn.
 const LONGEST: u32 = 4;
 
 /// How long readers are parked in a long run, from its second cycle on.
 const LONG_STAY: Duration = Duration::from_secs(60);
 
-/// What is to be done.
+/// The parts and settings of a run.
 pub(crate) struct Plan {
     pub(crate) duration: Duration,
     pub(crate) seed: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Plan {
     pub(crate) modes: Vec<Mode>,
 }
 
-/// What was done.
+/// The results of a run.
 pub(crate) struct Run {
     pub(crate) parts: Vec<Box<dyn Part>>,
     pub(crate) companion: Companion,
@@ -51,7 +51,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// What was tried too rarely, in words.
+    /// The events that happened too rarely, in words.
     pub(crate) fn missing(&self) -> Vec<String> {
         let of_parts = self.parts.iter().flat_map(|part| part.missing());
         of_parts.chain(self.companion.missing()).collect()
@@ -92,7 +92,7 @@ impl Plan {
         let companion = Companion::new(context.findings);
         let mut run = Run { parts: self.parts(), companion, cycles: 0, took: Duration::ZERO };
         let shares: u32 = run.parts.iter().map(|part| part.share()).sum();
-        // A short run goes through all parts as well.
+        // A short run also goes through all parts.
         let cycles = (self.duration.as_secs_f64() / CYCLE.as_secs_f64()).floor().max(1.0);
         let cycle = self.duration.div_f64(cycles);
         let is_time_for =
@@ -112,7 +112,7 @@ impl Plan {
                 let companion = scope.spawn(|| Some(companion.run(modes, &stop, &mut turn)));
                 let mut one_cycle = || -> Result<(), String> {
                     parts.iter_mut().try_for_each(|part| -> Result<(), String> {
-                        // A busy machine may be late; the first cycle is never cut short.
+                        // A busy machine may be late. The first cycle is never cut short.
                         let is_late = *cycles > 0 && !is_thin && begun.elapsed() > self.duration;
                         if is_over(context) || is_late {
                             return Ok(());
@@ -141,7 +141,7 @@ impl Plan {
     }
 }
 
-/// Names the fence modes.
+/// The names of the fence modes.
 pub(crate) fn mode_names(modes: &[Mode]) -> String {
     modes.iter().map(Mode::to_string).collect::<Vec<_>>().join(", ")
 }

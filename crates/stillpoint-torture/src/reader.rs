@@ -1,4 +1,4 @@
-//! Readers: every kind, long and short, nested and overlapping, left in any order.
+//! Readers of every kind: long and short, nested and overlapping, ended in any order.
 
 use stillpoint::rcu::{Protected, Reader, ReaderKind, SynchronizeError};
 
@@ -8,9 +8,9 @@ use super::hold::Kind;
 use super::tally::Count;
 use super::world::{PATIENCE, World};
 
-/// Protected loads that one reader holds at a time: more than the record of a reader has slots for.
+/// The most protected loads that one reader holds at a time: more than the slots in a reader's record.
 const MOST_HELD: usize = 24;
-/// The slots in the record itself, at the most.
+/// The most slots in the record itself.
 const INLINE: usize = 12;
 
 /// Registers as a reader of some kind and reads for a while. In `other`, if given, a guard is held meanwhile.
@@ -28,7 +28,7 @@ pub(crate) fn visit(actor: &mut Actor<'_>, world: &World, other: Option<&World>)
     let held = other.cell(&mut actor.rng).load(&guard);
     let met = meet(actor, other, Kind::Guard, held);
     match actor.rng.u32(0..4) {
-        // To wait for the other world inside a section of this one could be a cycle.
+        // A wait for this world inside a section of the other world could deadlock.
         0 => visit_quiescent(actor, world, false),
         _ => visit_as_reader(actor, world, false),
     }
@@ -37,7 +37,7 @@ pub(crate) fn visit(actor: &mut Actor<'_>, world: &World, other: Option<&World>)
     drop(guard);
 }
 
-/// `may_wait`: no other section of the thread is going on.
+/// `may_wait`: the thread has no other open section.
 fn visit_as_reader(actor: &mut Actor<'_>, world: &World, may_wait: bool) {
     let reader = actor.register(|| world.domain.reader());
     actor.tally.count(Count::Registered);
@@ -55,7 +55,7 @@ fn visit_as_reader(actor: &mut Actor<'_>, world: &World, may_wait: bool) {
         }
     }
     if actor.once_in(8) {
-        // Holds up what comes from now on, until the reader is dropped.
+        // Holds up later retirements until the reader is dropped.
         std::mem::forget(reader.pin());
         std::mem::forget(world.cell(&mut actor.rng).protect(&reader));
         actor.tally.count(Count::Forgotten);
@@ -63,7 +63,7 @@ fn visit_as_reader(actor: &mut Actor<'_>, world: &World, may_wait: bool) {
     }
 }
 
-/// An object held by a reference, and which one it is.
+/// A reference to an object, and its identity.
 type Met<'a> = Option<(&'a Handle, Identity)>;
 
 fn meet<'a>(actor: &mut Actor<'_>, world: &World, kind: Kind, handle: Option<&'a Handle>) -> Met<'a> {
@@ -77,7 +77,7 @@ fn meet_again(actor: &mut Actor<'_>, world: &World, kind: Kind, met: Met<'_>) {
     }
 }
 
-/// Several objects in hand, each for as long as it happens to stay.
+/// Several protected objects, each held for a random time.
 fn protect_many(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     let hold = world.hold(Kind::Protected);
     let mut held: Vec<(Protected<'_, Handle>, Identity)> = Vec::new();
@@ -118,7 +118,7 @@ fn guard(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     drop(guard);
 }
 
-/// Whoever holds a guard must not be made to wait for itself.
+/// A thread that holds a guard must not wait for itself.
 fn expect_refusal(actor: &mut Actor<'_>, world: &World) {
     match world.domain.synchronize() {
         Err(SynchronizeError::WouldDeadlock { reader: ReaderKind::Guard, .. }) => {
@@ -128,7 +128,7 @@ fn expect_refusal(actor: &mut Actor<'_>, world: &World) {
     }
 }
 
-/// A token that is started inside a section is not over before its end, and is at some time after it.
+/// A token that is started inside a section is not over before the section ends, and is over some time after it.
 fn expect_promise(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     let World { context, domain, .. } = world;
     let guard = reader.pin();
@@ -150,7 +150,7 @@ fn expect_promise(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     }
 }
 
-/// Guards within guards, the inner ones dropped first.
+/// Nested guards, the inner ones dropped first.
 fn nest(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     fn inner(actor: &mut Actor<'_>, world: &World, reader: &Reader, depth: u32) {
         let guard = reader.pin();
@@ -172,7 +172,7 @@ fn nest(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     inner(actor, world, reader, 0);
 }
 
-/// Guards that overlap, the older ones dropped first: one long section.
+/// Overlapping guards, the older ones dropped first: one long section.
 fn overlap(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     let mut guard = reader.pin();
     let since = actor.begin(&world.sections);
@@ -190,7 +190,7 @@ fn overlap(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     drop(guard);
 }
 
-/// A protected load made within a section, and kept beyond it.
+/// A protected load that is made within a section and kept after it.
 fn protect_under_guard(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     let hold = world.hold(Kind::Protected);
     let guard = reader.pin();
@@ -212,7 +212,7 @@ fn protect_under_guard(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     }
 }
 
-/// Sections between quiescent states. `may_wait`: no other section of the thread is going on.
+/// Sections between quiescent states. `may_wait`: the thread has no other open section.
 fn visit_quiescent(actor: &mut Actor<'_>, world: &World, may_wait: bool) {
     let mut reader = actor.register(|| world.domain.qsbr_reader());
     actor.tally.count(Count::Registered);

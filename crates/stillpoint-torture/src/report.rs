@@ -1,4 +1,4 @@
-//! What a run prints.
+//! The output of a run.
 
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::interrupt;
@@ -9,7 +9,7 @@ use super::hog;
 use super::plan::{Plan, Run, mode_names};
 use super::variant::Broken;
 
-/// What is about to run.
+/// Prints what is about to run.
 pub(crate) fn introduce(plan: &Plan, broken: Option<Broken>) {
     let Plan { duration, seed, threads, cpus, modes } = plan;
     let (cpus, modes) = (cpus.len(), mode_names(modes));
@@ -20,7 +20,7 @@ pub(crate) fn introduce(plan: &Plan, broken: Option<Broken>) {
     }
 }
 
-/// Everything that was counted.
+/// Prints all counts.
 pub(crate) fn show(run: &Run) {
     for part in &run.parts {
         say("");
@@ -30,7 +30,7 @@ pub(crate) fn show(run: &Run) {
     run.companion.show();
 }
 
-/// The verdict.
+/// Prints the verdict.
 pub(crate) fn judge(context: &Context, run: &Run, broken: Option<Broken>) -> Result<(), Stop> {
     let found = context.findings.number();
     if found != 0 {
@@ -49,7 +49,7 @@ pub(crate) fn judge(context: &Context, run: &Run, broken: Option<Broken>) -> Res
     match broken {
         Some(broken) => {
             let checkers = broken.checkers();
-            say(format!("NOT caught: {broken}, in {:.1?}; to be caught by: {checkers}", run.took));
+            say(format!("NOT caught: {broken}, in {:.1?}; should be caught by: {checkers}", run.took));
         }
         None => say(format!(
             "Clean: {} objects, each destroyed once and never too early, {} cycles in {:.1?}",

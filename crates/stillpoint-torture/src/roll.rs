@@ -1,4 +1,4 @@
-//! Who is there: the ids of the threads of a part, for those who trouble them.
+//! The roll: the ids of the threads of a part, for the threads that park them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,29 +8,29 @@ use fastrand::Rng;
 #[derive(Debug)]
 pub(crate) struct Roll(Box<[AtomicU32]>);
 
-/// A thread is there, until this is dropped.
+/// A thread on the roll, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Present<'r>(&'r AtomicU32);
 
-// Relaxed throughout: an id that is out of date is a signal that reaches nobody, or somebody else.
+// Relaxed throughout: with an id that is out of date, the signal reaches no thread, or another thread.
 impl Roll {
     pub(crate) fn new(slots: usize) -> Self {
         Self((0..slots).map(|_| AtomicU32::new(0)).collect())
     }
 
-    /// The calling thread has this slot from now on.
+    /// Gives this slot to the calling thread.
     pub(crate) fn enter(&self, slot: usize) -> Present<'_> {
         self.0[slot].store(own_id(), Ordering::Relaxed);
         Present(&self.0[slot])
     }
 
-    /// Some slot, and who has it.
+    /// A random slot, and its thread.
     pub(crate) fn pick(&self, rng: &mut Rng) -> Option<(usize, u32)> {
         let slot = rng.usize(0..self.0.len());
         Some((slot, self.thread_of(slot)?))
     }
 
-    /// Who has this slot, if anybody.
+    /// The thread of this slot, if there is one.
     pub(crate) fn thread_of(&self, slot: usize) -> Option<u32> {
         let thread = self.0[slot].load(Ordering::Relaxed);
         (thread != 0).then_some(thread)

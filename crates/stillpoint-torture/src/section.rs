@@ -1,18 +1,18 @@
-//! Which region sections are going on: what the promises of tokens are checked against.
+//! The open sections of region readers, to check the promises of tokens.
 //!
-//! A reader numbers its sections and publishes the number *after* it has begun one and *before* it ends one: odd
-//! while it is inside for certain. Whoever starts a grace period takes note of the sections it sees, and when the
-//! library says that the grace period is over, none of them may still be going on.
+//! A reader numbers its sections, and publishes the number *after* it has begun a section and *before* it ends it: the number is
+//! odd while it is certainly inside. A thread that starts a grace period notes the open sections. When the library says that the
+//! grace period is over, all of them must have ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::arena::Context;
 
-/// The sections of one domain, one slot a thread.
+/// The sections of one domain, one slot for each thread.
 #[derive(Debug)]
 pub(crate) struct Sections(Box<[Slot]>);
 
-/// A slot in a line of its own: a reader's store must not wait for another reader's.
+/// A slot in its own cache line: a reader's store must not wait for another reader's.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Slot(AtomicU64);
@@ -22,12 +22,12 @@ impl Sections {
         Self((0..slots).map(|_| Slot::default()).collect())
     }
 
-    /// The thread of this slot has begun a section.
+    /// Notes that the thread of this slot has begun a section.
     pub(crate) fn begin(&self, slot: usize) {
         self.step(slot);
     }
 
-    /// The thread of this slot is about to end its section.
+    /// Notes that the thread of this slot is about to end its section.
     pub(crate) fn end(&self, slot: usize) {
         self.step(slot);
     }
@@ -40,12 +40,12 @@ impl Sections {
 
     fn step(&self, slot: usize) {
         let Slot(number) = &self.0[slot];
-        // Relaxed: the thread reads what it wrote itself. Release: pairs with the acquire load in `now`: the
-        // section had begun before whoever sees its number started its token.
+        // Relaxed: the thread reads its own store. Release: pairs with the acquire load in `now`: the section began before a
+        // thread that sees its number started its token.
         number.store(number.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// The sections that are going on. To be taken before the grace period is started.
+    /// The open sections. Take them before you start the grace period.
     pub(crate) fn now(&self) -> Snapshot {
         let inside = self.0.iter().enumerate().filter_map(|(slot, Slot(number))| {
             // Acquire: pairs with the release in `step`.
@@ -56,15 +56,15 @@ impl Sections {
     }
 }
 
-/// Sections that were going on at one moment.
+/// The sections that were open at one moment.
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot(Vec<(usize, u64)>);
 
 impl Snapshot {
-    /// Checks that all of them have ended. `what` is said to be over.
+    /// Checks that all of them have ended. `what` is the thing that claims to be over.
     pub(crate) fn verify(&self, sections: &Sections, context: &Context, what: &str) {
         for &(slot, number) in &self.0 {
-            // Relaxed: the reader's store before its section ended happens before whatever tells of the end.
+            // Relaxed: the reader's store before the end of its section happens before the claim that the grace period is over.
             if sections.0[slot].0.load(Ordering::Relaxed) == number {
                 context.findings.add(|| {
                     format!("{what} was over although section {number} of thread {slot}, which began before, was not")

@@ -1,4 +1,4 @@
-//! How the domains of a run are built: everything that a builder offers, in any combination.
+//! The settings of the domains of a run: random combinations of everything that a builder offers.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::{Boost, Domain, DomainBuilder};
 
-/// What readers are boosted after.
+/// The time after which readers are boosted.
 const BOOST_AFTER: Duration = Duration::from_micros(50);
 
 /// One combination.
@@ -14,7 +14,7 @@ const BOOST_AFTER: Duration = Duration::from_micros(50);
 pub(crate) struct Setting {
     mode: Mode,
     boost: Boost,
-    /// Most objects that may wait in the whole domain.
+    /// The most objects that may wait in the whole domain.
     pub(crate) capacity: Option<usize>,
 }
 
@@ -34,7 +34,7 @@ impl Setting {
         Self { capacity: None, ..Self::random(mode, rng) }
     }
 
-    /// A domain of that name, to be completed.
+    /// The builder of a domain with this name.
     pub(crate) fn builder(&self, name: &str) -> DomainBuilder {
         let Self { mode, boost, capacity } = *self;
         let builder = Domain::builder()

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Lines: 16 MiB, more than the caches of a core hold, so that a store has to wait for its line.
 const LINES: usize = 1 << 18;
-/// Distance in lines from one store to the next: an odd number, so that all lines are met, and beyond a page, so
-/// that no prefetcher helps.
+/// The distance in lines from one store to the next: an odd number, so that all lines are reached, and more than a page, so that
+/// no prefetcher helps.
 const STRIDE: usize = 4099;
 
-/// Memory of one thread that is stored to for the time that takes.
+/// Memory of one thread, to which it stores only to spend time.
 #[derive(Debug)]
 pub(crate) struct Stores {
     lines: Box<[Line]>,
@@ -24,17 +24,17 @@ struct Line(AtomicU64);
 impl Stores {
     pub(crate) fn new() -> Self {
         let lines = (0..LINES).map(|_| Line::default()).collect();
-        // To the compiler, somebody may read them: otherwise it may leave the stores out, and it has done so.
+        // The compiler must assume that the stores are read; otherwise it may omit them, and has done so.
         Self { lines: black_box(lines), next: Cell::new(0) }
     }
 
-    /// Stores to `number` lines that are likely in no near cache.
+    /// Stores to `number` lines that are probably in no near cache.
     #[inline]
     pub(crate) fn fill(&self, number: usize) {
         for _ in 0..number {
             let next = (self.next.get() + STRIDE) % LINES;
             self.next.set(next);
-            // Relaxed: nobody reads it.
+            // Relaxed: no thread reads it.
             self.lines[next].0.store(1, Ordering::Relaxed);
         }
     }

@@ -1,11 +1,11 @@
-//! What the threads of the mixed part count.
+//! The counts of the threads of the mixed part.
 
 use super::counts::{Counts, events};
 use super::looks::Looks;
 use super::times::{self, Times};
 
 events! {
-    /// A kind of event in the mixed part.
+    /// The events of the mixed part.
     Count {
         Blocked = "moments in which the signal of fences was blocked", 3;
         Unbound = "readers registered in such a moment", 3;
@@ -61,7 +61,7 @@ events! {
     }
 }
 
-/// What one thread, or all together, did.
+/// The counts and times of one thread, or of all together.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally {
     pub(crate) counts: Counts<Count>,

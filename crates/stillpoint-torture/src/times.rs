@@ -6,7 +6,7 @@ use std::time::Duration;
 use stillpoint_harness::output::format::micros;
 use stillpoint_harness::output::say;
 
-/// The columns; each ends below its time.
+/// The columns. Each ends below its time.
 const COLUMNS: [(&str, u64); 8] = [
     ("<1µs", 1_000),
     ("<10µs", 10_000),
@@ -26,7 +26,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// How often something took how long.
+/// A histogram of durations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Times {
     numbers: [u64; COLUMNS.len()],

@@ -1,4 +1,4 @@
-//! Those who trouble the threads of a part while they work: the hog, and the one who parks them in a signal handler.
+//! The threads that disturb a part while it runs: the hog, and the one that parks threads in a signal handler.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
@@ -12,11 +12,11 @@ use super::hog;
 use super::park::Parked;
 use super::roll::Roll;
 
-/// Longest time between two parkings.
+/// The longest time between two parkings.
 const PAUSE: Duration = Duration::from_millis(3);
-/// Longest ordinary stay.
+/// The longest ordinary stay.
 const STAY: Duration = Duration::from_millis(2);
-/// Longest one, for one of sixteen: longer than a time slice. Readers are parked for seconds elsewhere.
+/// The longest stay of one in sixteen: longer than a time slice. (`parked` parks readers for seconds.)
 const LONG_STAY: Duration = Duration::from_millis(40);
 
 /// The two threads, while they run.
@@ -25,18 +25,17 @@ pub(crate) struct Trouble<'s> {
     parker: ScopedJoinHandle<'s, Parkings>,
 }
 
-/// What they did.
+/// The counts of parkings.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Parkings {
     pub(crate) bursts: u64,
     pub(crate) parked: u64,
-    /// Those of a thread that was inside a section.
+    /// Parkings of a thread that was inside a section.
     pub(crate) inside: u64,
 }
 
 impl<'s> Trouble<'s> {
-    /// Troubles whoever is on the roll, until stopped. `is_inside` tells whether the thread of a slot is inside a
-    /// section.
+    /// Disturbs the threads on the roll until stopped. `is_inside` returns whether the thread of a slot is inside a section.
     pub(crate) fn start(
         scope: &'s Scope<'s, '_>,
         stop: &'s AtomicBool,
@@ -51,7 +50,7 @@ impl<'s> Trouble<'s> {
         }
     }
 
-    /// When `stop` is set.
+    /// Joins the two threads, after `stop` was set.
     pub(crate) fn join(self, context: &Context) -> Parkings {
         let bursts = join(context, self.hog);
         Parkings { bursts, ..join(context, self.parker) }

@@ -1,4 +1,4 @@
-//! The controls: broken variants of the library, and which checker catches each.
+//! The controls: broken variants of the library, and the checkers that catch each.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use stillpoint::table::busted::{self as table, Variant as Table};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::output::say;
 
-/// What the names of the table's variants begin with.
+/// The prefix of the names of the table's variants.
 const TABLE: &str = "table-";
 
 /// A broken variant.
@@ -17,7 +17,7 @@ pub(crate) enum Broken {
     Table(Table),
 }
 
-/// The variants that a run catches, on x86-64 with two CPUs, within seconds. The models in `loom` catch them, too.
+/// The variants that a run catches on x86-64 with two CPUs, within seconds. The models in `loom` catch them, too.
 const CAUGHT_BY_TORTURE: &[Broken] = &[
     Broken::Rcu(Rcu::PinNoLight),
     Broken::Rcu(Rcu::NestedLeave),
@@ -56,10 +56,10 @@ const KEPT: &str =
 
 const NARROW: &str = "its window of some nanoseconds is not met often enough";
 
-const LINKS: &str = "torture has no data structures of its own";
+const LINKS: &str = "torture has no data structures made of links";
 const NO_QUEUES: &str = "torture has no queues of callbacks; tests of the library have";
 
-/// The variants that the models in `loom` alone catch, and why.
+/// The variants that only the models in `loom` catch, and why.
 const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
     (Broken::Rcu(Rcu::EnterRelaxed), KEPT),
     (Broken::Rcu(Rcu::LeaveRelaxed), KEPT),
@@ -71,7 +71,7 @@ const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
         Broken::Rcu(Rcu::OwnedLight),
         "on x86-64 the read-modify-write that claims the record comes before the slot is set, and its window is narrow",
     ),
-    (Broken::Rcu(Rcu::SlotUncounted), "torture has no slots that belong to nobody"),
+    (Broken::Rcu(Rcu::SlotUncounted), "torture has no slots without a thread"),
     (Broken::Rcu(Rcu::MovedRelaxed), KEPT),
     (Broken::Rcu(Rcu::CollectorUnseen), "torture calls no barrier"),
     (Broken::Rcu(Rcu::LeftEarly), "torture calls no barrier"),
@@ -153,13 +153,13 @@ const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
 ];
 
 impl Broken {
-    /// Every variant there is.
+    /// All variants.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let of_rcu = Rcu::ALL.iter().copied().map(Self::Rcu);
         of_rcu.chain(Table::ALL.iter().copied().map(Self::Table))
     }
 
-    /// Breaks the library of this process in the way of that name.
+    /// Breaks the library of this process with the variant of this name.
     pub(crate) fn select(name: &str) -> Result<Self, Stop> {
         let broken = Self::all().find(|broken| broken.to_string() == name);
         let broken = broken
@@ -178,7 +178,7 @@ impl Broken {
         }
     }
 
-    /// What is broken, in one sentence.
+    /// A description of the variant, in one sentence.
     pub(crate) fn describe(self) -> &'static str {
         match self {
             Self::Rcu(variant) => variant.describe(),
@@ -186,12 +186,12 @@ impl Broken {
         }
     }
 
-    /// Which checkers catch it.
+    /// The checkers that catch the variant.
     pub(crate) fn checkers(self) -> &'static str {
         if CAUGHT_BY_TORTURE.contains(&self) { "torture, loom" } else { "loom" }
     }
 
-    /// Why torture does not catch it, if it does not.
+    /// The reason if torture does not catch the variant.
     fn reason(self) -> Option<&'static str> {
         CAUGHT_BY_LOOM_ALONE.iter().find(|(broken, _)| *broken == self).map(|&(_, reason)| reason)
     }
@@ -206,7 +206,7 @@ impl fmt::Display for Broken {
     }
 }
 
-/// Prints the broken variants, with who catches each, and why torture cannot catch the others.
+/// Prints the broken variants, the checkers that catch each, and why torture does not catch some.
 pub(crate) fn list() {
     for broken in Broken::all() {
         let reason = broken.reason().map_or(String::new(), |reason| format!(" Not by torture: {reason}."));

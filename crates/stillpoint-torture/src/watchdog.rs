@@ -1,4 +1,4 @@
-//! Ends a run that does not end by itself: that a thread waits for ever is a finding, too.
+//! Ends a run that does not end by itself: a thread that waits for ever is a finding, too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,22 +9,22 @@ use super::findings::Findings;
 use super::variant::Broken;
 use super::world::PATIENCE;
 
-/// How late a part may end: what is waited for in it says first what it waited for. The longest stay inside a section is of
-/// some ten milliseconds.
+/// How late a part may end. It is longer than the limits of the waits in a part, which give a better message. The longest stay
+/// inside a section is some ten milliseconds.
 const GRACE: Duration = PATIENCE.saturating_add(Duration::from_secs(10));
-/// How long the threads have once something was found: they may wait for what will never come.
+/// How long the threads may take after a finding: they may be waiting for something that never happens.
 const AFTER_FINDING: Duration = Duration::from_secs(2);
-/// How often the watchdog looks.
+/// How often the watchdog checks.
 const PERIOD: Duration = Duration::from_millis(250);
-/// What counts of the time between two looks at the most: while the watchdog itself does not run, because the machine
-/// is suspended or starved, the parts do not run either.
+/// The most that counts of the time between two checks: while the watchdog does not run, because the machine is suspended or
+/// starved, the parts do not run either.
 const MOST_COUNTED: Duration = Duration::from_millis(1000);
-/// No part runs.
+/// The value of `left` while no part runs.
 const IDLE: u64 = u64::MAX;
 
-/// Watches from a thread of its own, which is not joined: when it acts, no thread can be.
+/// Watches on its own thread, which is not joined: when it acts, no thread can be joined.
 pub(crate) struct Watchdog {
-    /// Milliseconds until it acts.
+    /// The time until it acts, in milliseconds.
     left: Arc<AtomicU64>,
 }
 
@@ -38,14 +38,14 @@ impl Watchdog {
                 thread::sleep(PERIOD);
                 let passed = millis(last.elapsed().min(MOST_COUNTED));
                 last = Instant::now();
-                // Relaxed, above and below: a number on its own.
+                // Relaxed, above and below: the number orders nothing.
                 let _ = watched.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
                     let longest = if findings.any() { millis(AFTER_FINDING) } else { IDLE - 1 };
                     (left != IDLE).then(|| left.min(longest).saturating_sub(passed))
                 });
             }
             if !findings.any() {
-                findings.add(|| format!("stuck: not at its end {GRACE:?} after its time"));
+                findings.add(|| format!("stuck: it did not end within {GRACE:?} after its time"));
             }
             findings.say(broken);
             std::process::exit(1);
@@ -53,14 +53,14 @@ impl Watchdog {
         Self { left }
     }
 
-    /// Another part begins, which is to take so long.
+    /// Notes that another part begins, which is planned to take `time`.
     pub(crate) fn expect_end_in(&self, time: Duration) {
         // Relaxed: see `start`.
         self.left.store(millis(time + GRACE), Ordering::Relaxed);
     }
 }
 
-/// The run has come to its end.
+/// The run has ended.
 impl Drop for Watchdog {
     fn drop(&mut self) {
         // Relaxed: see `start`.

@@ -14,13 +14,13 @@ use super::setting::Setting;
 
 /// Few cells, so that readers and writers meet.
 const CELLS: usize = 12;
-/// For whatever must come to an end soon. A virtual machine may stand still for seconds meanwhile, and its clock goes on.
+/// The limit of waits that must end soon. A virtual machine may stand still for seconds while its clock goes on.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a reader may hold up before it is reported.
+/// How long a reader may hold up a grace period before it is reported.
 const STALL: Duration = Duration::from_millis(1);
 
-/// A domain, its cells, and what its threads share.
+/// A domain, its cells, and the state that its threads share.
 pub(crate) struct World {
     pub(crate) context: &'static Context,
     pub(crate) domain: Domain,
@@ -31,7 +31,7 @@ pub(crate) struct World {
     pub(crate) reports: Arc<AtomicU64>,
 }
 
-/// What a retirement is to do that finds no room.
+/// A random policy for retirements that find no room.
 pub(crate) fn when_full(rng: &mut Rng) -> WhenFull {
     match rng.u32(0..3) {
         0 => WhenFull::HandBack,
@@ -41,7 +41,7 @@ pub(crate) fn when_full(rng: &mut Rng) -> WhenFull {
 }
 
 impl World {
-    /// A world for `slots` threads, and the background reclaimer that its retire handles feed.
+    /// A world for `slots` threads, and the background reclaimer of its retire handles.
     pub(crate) fn new(
         context: &'static Context,
         setting: &Setting,
@@ -80,8 +80,8 @@ impl World {
         &self.cells[rng.usize(0..CELLS)]
     }
 
-    /// The end, when no thread uses the world any more. `tidy`: frees what is left by a reclaimer, and checks what
-    /// the domain has counted; otherwise the domain frees it when it is dropped.
+    /// Ends the world, when no thread uses it any more. `tidy`: frees the rest by a reclaimer, and checks the domain's counts;
+    /// otherwise the domain frees the rest when it is dropped.
     pub(crate) fn close(self, tidy: bool) {
         let Self { context, domain, cells, handle, .. } = self;
         drop(handle);

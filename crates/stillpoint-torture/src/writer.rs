@@ -1,4 +1,4 @@
-//! Writers: every way to unlink, to retire, and to wait.
+//! Writers: every way to unlink, retire and wait.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,20 +15,20 @@ use super::section::Snapshot;
 use super::tally::Count;
 use super::world::{PATIENCE, World, when_full};
 
-/// Objects and tokens that a writer looks after itself, each.
+/// The most objects, and the most tokens, that a writer keeps.
 const MOST_KEPT: usize = 64;
 
 /// One thread's writing side of one world.
 pub(crate) struct Writer<'w> {
     world: &'w World,
     reclaimer: Reclaimer,
-    /// Tried one by one.
+    /// Objects that the writer frees one by one.
     kept: Vec<Retired<Handle>>,
     tokens: Vec<Promise>,
     pipe: Pipe,
 }
 
-/// A token, and what must not be the case when it is over.
+/// A token, and the sections that must have ended when it is over.
 struct Promise {
     token: Token,
     inside: Snapshot,
@@ -41,7 +41,7 @@ impl<'w> Writer<'w> {
         Self { world, reclaimer, kept: Vec::new(), tokens: Vec::new(), pipe: Pipe::default() }
     }
 
-    /// One thing or another.
+    /// Does one random thing.
     pub(crate) fn turn(&mut self, actor: &mut Actor<'_>) {
         match actor.rng.u32(0..1000) {
             0..500 => self.replace(actor),
@@ -76,7 +76,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// Replaces what it has read itself.
+    /// Replaces an object that it has read.
     fn exchange(&mut self, actor: &mut Actor<'_>) {
         let reader = self.world.domain.reader();
         let cell = self.world.cell(&mut actor.rng);
@@ -98,7 +98,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// Gets rid of an unlinked object in one of the ways there are.
+    /// Retires an unlinked object in a random way.
     fn dispose(&mut self, actor: &mut Actor<'_>, old: Retired<Handle>) {
         let Some(identity) = old.identity() else {
             self.world.context.findings.add(|| "an object was destroyed before it was retired".to_owned());
@@ -133,7 +133,7 @@ impl<'w> Writer<'w> {
             Err(error) => {
                 actor.tally.count(Count::Full);
                 self.expect_full(error.kind());
-                // Dropped, it is left to the domain.
+                // If it is dropped, it is left to the domain.
                 if self.kept.len() < MOST_KEPT {
                     self.kept.push(error.into_inner());
                 }
@@ -259,7 +259,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// Waits for a grace period as a future, or drops it half-way.
+    /// Waits for a grace period as a future, or drops the future early.
     fn wait_as_future(&mut self, actor: &mut Actor<'_>) {
         let World { context, domain, sections, .. } = self.world;
         let inside = sections.now();
@@ -288,7 +288,7 @@ impl<'w> Writer<'w> {
                 self.world
                     .context
                     .findings
-                    .add(|| "a flush that went well has left objects behind".to_owned());
+                    .add(|| "a flush that succeeded has left objects behind".to_owned());
             }
             Ok(()) | Err(SynchronizeError::Stalled(_) | SynchronizeError::Pinned { .. }) => {}
             Err(error) => self.world.context.findings.add(|| format!("a timed flush failed: {error}")),
@@ -302,7 +302,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// Leaves what is pending to the domain.
+    /// Replaces the reclaimer, which leaves its pending objects to the domain.
     fn change_reclaimer(&mut self, actor: &mut Actor<'_>) {
         if self.reclaimer.pending() != 0 {
             actor.tally.count(Count::DroppedReclaimers);
@@ -311,7 +311,7 @@ impl<'w> Writer<'w> {
     }
 }
 
-/// A reclaimer that is as often too small as it is roomy.
+/// A reclaimer with a random limit, which is often too small.
 fn reclaimer(domain: &Domain, rng: &mut Rng) -> Reclaimer {
     domain
         .reclaimer_builder()
@@ -322,12 +322,12 @@ fn reclaimer(domain: &Domain, rng: &mut Rng) -> Reclaimer {
         .build()
 }
 
-/// A limit that often is too short.
+/// A time limit that is often too short.
 fn short(actor: &mut Actor<'_>) -> Duration {
     Duration::from_micros(actor.rng.u64(0..2000))
 }
 
-/// A callback that must not be called while a section of now is still going on.
+/// A callback that must not be called while a section that is open now is still open.
 fn callback(world: &World) -> impl FnOnce() + Send + 'static {
     let (inside, sections) = (world.sections.now(), Arc::clone(&world.sections));
     let context: &'static Context = world.context;

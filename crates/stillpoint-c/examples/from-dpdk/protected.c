@@ -1,5 +1,5 @@
 /*
- * routes.c with protected loads: a worker that is preempted holds one table up, and no other. Nobody waits.
+ * routes.c with protected loads: a worker that is preempted holds up one table. The control thread never waits.
  */
 #include <pthread.h>
 #include <sched.h>

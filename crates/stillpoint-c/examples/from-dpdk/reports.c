@@ -1,5 +1,5 @@
 /*
- * routes.c, which says which worker it waits for: what the rte_rcu_qsbr.h of stillpoint has besides.
+ * routes.c, which also says for which worker it waits: an addition of stillpoint's rte_rcu_qsbr.h.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -49,7 +49,7 @@ static void *work(void *argument)
     return (void *)wrong;
 }
 
-/* Waits for the readers of an old table. Says who holds it up, every hundred milliseconds. */
+/* Waits for the readers of an old table. Every hundred milliseconds, says which worker holds it up. */
 static void wait_for_readers(void)
 {
     uint64_t token = rte_rcu_qsbr_start(readers);

@@ -1,7 +1,7 @@
 /*
- * Workers look routes up, and a control thread replaces the table: with the quiescent states of DPDK.
+ * Workers look routes up, and a control thread replaces the table, by DPDK's quiescent states.
  *
- * The program compiles with DPDK's own rte_rcu_qsbr.h, and with that of stillpoint.
+ * The program compiles with DPDK's rte_rcu_qsbr.h and with stillpoint's.
  */
 #include <pthread.h>
 #include <sched.h>

@@ -1,10 +1,10 @@
 /*
- * Settings that four threads read while another one replaces them. Written for liburcu; docs/guide/from-liburcu.md takes it over to
+ * Four threads read settings while another thread replaces them. Written for liburcu; docs/guide/from-liburcu.md moves it to
  * stillpoint in three steps:
  *
  *   1  unchanged
- *   2  a stall hook says which thread holds up everybody
- *   3  readers hold one object, instead of everything
+ *   2  a stall hook says which thread holds up the writer
+ *   3  each reader holds up one object instead of everything
  */
 #include <stdio.h>
 #include <stdlib.h>

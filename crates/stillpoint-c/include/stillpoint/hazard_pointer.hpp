@@ -15,7 +15,7 @@
 //
 //     static void show() {
 //         stillpoint::hazard_pointer hazard = stillpoint::make_hazard_pointer(); // to be kept as long as the thread
-//         std::printf("mtu %d\n", hazard.protect(current)->mtu); // not deleted before the next call of hazard
+//         std::printf("mtu %d\n", hazard.protect(current)->mtu); // not deleted before the next call on hazard
 //         hazard.reset_protection();
 //     }
 //
@@ -32,23 +32,22 @@
 //     }
 //
 // What the standard leaves open:
-//   - Objects are reclaimed on a thread of the library, one after the other, with no lock held, and not within retire. The thread is
-//     started by the first retirement; all signals are blocked on it. It has the policy SCHED_OTHER, and the CPUs with which the
-//     process began. If it cannot be started, this is tried again at every 256th
-//     retirement, which then reclaims itself; so does hazard_pointer_clean_up. How many objects may be reclaimed and are not yet depends
-//     on how fast that thread runs deleters: there is no other bound.
-//   - protect costs a store and two loads. Where the kernel has no membarrier(2), also a full fence.
+//   - A thread of the library reclaims objects, one after the other, with no lock held, and not within retire. The first retirement
+//     starts the thread. All signals are blocked on it. It has the policy SCHED_OTHER, and the CPUs with which the process began. If it
+//     cannot be started, every 256th retirement tries again and then reclaims by itself; so does hazard_pointer_clean_up. The number of
+//     objects that wait only for their deleters has no bound: it depends on how fast that thread runs deleters.
+//   - protect costs a store and two loads, and a full fence where the kernel has no membarrier(2).
 //   - make_hazard_pointer is lock-free, and costs some ten nanoseconds: keep a hazard_pointer rather than make one for each access. It
-//     allocates if there are more hazard pointers now than ever before; if there is no memory, the process ends. Each has 128 bytes.
-//   - A hazard_pointer may be moved to another thread while it protects, and outlive the thread that made it.
+//     allocates when there are more hazard pointers than ever before; if there is no memory, the process ends. Each takes 128 bytes.
+//   - A hazard_pointer may be moved to another thread while it protects, and may outlive the thread that made it.
 //   - From retire until its deleter is called, an object must not be assigned to: that would overwrite what the library keeps in it.
-//     With STILL_CHECKED, in all files of a program, this ends the program with a message, and so does a second retire;
-//     hazard_pointer_obj_base is not trivially copyable then.
+//     If all files of a program define STILL_CHECKED, such an assignment and a second retire end the program with a message; then
+//     hazard_pointer_obj_base is not trivially copyable.
 //   - A deleter may do anything that other code may, except wait for other deleters.
-//   - A program's end reclaims nothing: call hazard_pointer_clean_up if deleters have to run.
-//   - A child of fork reclaims what was retired, when it retires or cleans up next. What other threads retire while fork runs may be
-//     lost in the child: it stays in memory. When fork waits for a deleter that is running, and when not, is said in rcu.hpp. What the
-//     parent's other threads protected stays protected in the child.
+//   - The end of a program reclaims nothing: call hazard_pointer_clean_up if deleters have to run.
+//   - A child of fork reclaims retired objects at its next retirement or clean-up. Objects that other threads retire while fork runs may
+//     be lost in the child: they stay in memory. rcu.hpp says when fork waits for a deleter that is running. Objects that the parent's
+//     other threads protected stay protected in the child.
 #ifndef STILLPOINT_HAZARD_POINTER_HPP
 #define STILLPOINT_HAZARD_POINTER_HPP
 
@@ -66,7 +65,7 @@
 
 namespace stillpoint {
 
-/// Base of a class T whose objects are protected: struct T : hazard_pointer_obj_base<T>. Three words, and the deleter unless it is
+/// Base of a class T whose objects are protected: struct T : hazard_pointer_obj_base<T>. Takes three words, and the deleter unless it is
 /// empty.
 template <class T, class D = std::default_delete<T>>
 class hazard_pointer_obj_base {
@@ -121,10 +120,10 @@ public:
 
     ~hazard_pointer() { destroy(); }
 
-    /// Whether it owns no hazard pointer.
+    /// Whether this owns no hazard pointer.
     [[nodiscard]] bool empty() const noexcept { return hazard_.slot == nullptr; }
 
-    /// Protects what `src` points to, and returns its address. Lock-free: begins again while `src` changes.
+    /// Protects the object that `src` points to, and returns its address. Lock-free: tries again when `src` has changed.
     template <class T>
     T *protect(const std::atomic<T *> &src) noexcept
     {
@@ -134,13 +133,13 @@ public:
         return ptr;
     }
 
-    /// Protects *ptr, if `src` still points to it then. Otherwise protects nothing, and says in ptr what `src` points to.
+    /// Protects *ptr if `src` still points to it. Otherwise protects nothing, and sets ptr to the pointer in `src`.
     template <class T>
     bool try_protect(T *&ptr, const std::atomic<T *> &src) noexcept
     {
         T *const old = ptr;
         reset_protection(old);
-        // Acquire: pairs with the release that has linked the object.
+        // Acquire: pairs with the release that linked the object.
         ptr = src.load(std::memory_order_acquire);
         if (old == ptr)
             return true;
@@ -148,7 +147,7 @@ public:
         return false;
     }
 
-    /// Protects *ptr, which was not retired before, or protects nothing if it is null.
+    /// Protects *ptr, which must not be retired yet. Protects nothing if ptr is null.
     template <class T>
     void reset_protection(const T *ptr) noexcept
     {
@@ -157,14 +156,14 @@ public:
         if (ptr == nullptr)
             return reset_protection();
         set(const_cast<T *>(ptr));
-        // Between this store and the loads that follow; the other half is the heavy fence of whoever reclaims.
+        // Orders this store before the loads that follow. Pairs with the heavy fence of the thread that reclaims.
         if (__builtin_expect(hazard_.full_fence != 0, 0))
             __atomic_thread_fence(__ATOMIC_SEQ_CST);
         else
             __atomic_signal_fence(__ATOMIC_SEQ_CST);
     }
 
-    /// Protects nothing any more.
+    /// Ends the protection.
     void reset_protection(std::nullptr_t = nullptr) noexcept { set(nullptr); }
 
     void swap(hazard_pointer &other) noexcept
@@ -179,7 +178,7 @@ private:
 
     void set(void *object) noexcept
     {
-        // Release: pairs with the acquire load of a scan: what was done with the object before comes before its deleter.
+        // Release: pairs with the acquire load of a scan. The accesses to the object come before its deleter.
         __atomic_store_n(hazard_.slot, object, __ATOMIC_RELEASE);
     }
 
@@ -205,13 +204,13 @@ inline void swap(hazard_pointer &a, hazard_pointer &b) noexcept
     a.swap(b);
 }
 
-/// Beyond the standard: blocks until what was retired before is reclaimed, except for what hazard pointers protect.
+/// Beyond the standard: blocks until the objects that were retired before are reclaimed, except those that hazard pointers protect.
 inline void hazard_pointer_clean_up() noexcept
 {
     still_hazard_clean_up_();
 }
 
-/// Beyond the standard: another handle of the domain, for still_domain_stats of stillpoint.h; to be freed by still_domain_free.
+/// Beyond the standard: a new handle of the domain, for still_domain_stats of stillpoint.h. Free it with still_domain_free.
 inline still_domain *hazard_pointer_domain_handle() noexcept
 {
     return still_hazard_domain_();

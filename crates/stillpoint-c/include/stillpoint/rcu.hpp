@@ -34,26 +34,27 @@
 //
 // What the standard leaves open:
 //   - Scheduled evaluations (deleters) run on a thread of the library, one after the other, with no lock held, and not within lock,
-//     unlock, retire or rcu_retire. The thread is started by the first retirement; all signals are blocked on it. It has the policy
-//     SCHED_OTHER, and the CPUs with which the process began, whoever retires first. If it cannot be
-//     started, this is tried again at every 256th retirement, which then runs deleters itself; so does rcu_barrier.
-//   - A deleter may lock, retire, and call rcu_synchronize. rcu_barrier in a deleter would wait for its own end: it reports
-//     that (still_on_report in stillpoint.h), and returns at once.
-//   - rcu_synchronize within a region of the same thread waits for ever, and reports that; so does rcu_barrier, if
-//     anything is scheduled, even if it was scheduled before the region began.
-//   - A thread is registered by its first lock, and unregistered after the destructors of its thread-locals, in which it may lock.
-//     A region that is open then ends (but not in a process that had no pthread key left when it loaded the library by dlopen).
-//     lock and unlock may be called in signal handlers in pairs, if the thread has locked before, and until its key destructors run.
-//   - retire neither allocates nor fails. From then on until its deleter is called, an object must not be assigned to: that would
-//     overwrite what the library keeps in it. With STILL_CHECKED, in all files of a program, this ends the program with a message, and
-//     so does a second retire; rcu_obj_base is not trivially copyable then.
-//   - rcu_retire allocates a node by operator new, and throws what that or D throws.
-//   - A program's end does not wait for what is scheduled: call rcu_barrier if deleters have to run, before what they use is gone.
-//   - A child of fork runs what is scheduled, when it retires or calls rcu_barrier next. What other threads retire while fork runs may
-//     be lost in the child: it stays in memory. Regions of the parent's other threads are over in the child. Handlers of
+//     unlock, retire or rcu_retire. The first retirement starts the thread. All signals are blocked on it. It has the policy SCHED_OTHER,
+//     and the CPUs with which the process began. If it cannot be started, every 256th retirement tries again and then runs deleters by
+//     itself; so does rcu_barrier.
+//   - A deleter may lock, retire, and call rcu_synchronize. rcu_barrier in a deleter would wait for its own end: it reports that
+//     (still_on_report in stillpoint.h), and returns at once.
+//   - rcu_synchronize within a region of the same thread reports that, and waits for ever. So does rcu_barrier if anything is scheduled,
+//     even if it was scheduled before the region began.
+//   - The first lock of a thread registers it. It is unregistered after the destructors of its thread-locals, which may lock. A region
+//     that is still open then ends, except in a process that had used up its pthread keys when it loaded the library by dlopen. A signal
+//     handler may call lock and unlock, in pairs, if its thread has locked before and its key destructors have not run yet.
+//   - retire neither allocates nor fails. From then until its deleter is called, an object must not be assigned to: that would overwrite
+//     what the library keeps in it. If all files of a program define STILL_CHECKED, such an assignment and a second retire end the
+//     program with a message; then rcu_obj_base is not trivially copyable.
+//   - rcu_retire allocates a node by operator new. It throws what operator new or D throws.
+//   - The end of a program does not wait for deleters: if they have to run, call rcu_barrier before the things that they use are gone.
+//   - A child of fork runs scheduled deleters at its next retirement or rcu_barrier. Objects that other threads retire while fork runs
+//     may be lost in the child: they stay in memory. In the child, regions of the parent's other threads are over. Handlers of
 //     pthread_atfork may use everything here, unless they were registered before the library was loaded.
-//   - fork waits for a deleter that is running. It does not if that deleter is within rcu_synchronize or forks as well, and the
-//     caller is within a region or a deleter: the child then loses all that was scheduled. fork must not be called in a signal handler.
+//   - fork waits for a deleter that is running. There is one exception: if the deleter is within rcu_synchronize or itself forks, and the
+//     thread that forks is within a region or a deleter, fork does not wait, and the child loses everything that was scheduled. fork must
+//     not be called in a signal handler.
 #ifndef STILLPOINT_RCU_HPP
 #define STILLPOINT_RCU_HPP
 
@@ -88,7 +89,7 @@ public:
         if (__atomic_load_n(state, __ATOMIC_RELAXED) == 0) {
             // Acquire: pairs with the read-modify-write of start. Release: pairs with the acquire load of check.
             __atomic_store_n(state, __atomic_load_n(self.token, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
-            // Before the loads of the region; the other half is the heavy fence of those who wait.
+            // Orders this store before the loads of the region. Pairs with the heavy fence of a thread that waits.
             if (__builtin_expect((self.flags & STILL_RCU_FULL_FENCE_) != 0, 0))
                 __atomic_thread_fence(__ATOMIC_SEQ_CST);
             else
@@ -98,14 +99,14 @@ public:
         }
     }
 
-    /// lock(). Returns true.
+    /// As lock(). Returns true.
     bool try_lock() const noexcept
     {
         lock();
         return true;
     }
 
-    /// Closes the region of the calling thread that was opened last.
+    /// Closes the region that the calling thread opened last.
     void unlock() const noexcept
     {
         still_rcu_thread_ &self = still_rcu_self_;
@@ -113,7 +114,7 @@ public:
             --self.nested;
             return;
         }
-        // Release: pairs with the acquire load of check: what was done in the region comes before the deleters.
+        // Release: pairs with the acquire load of check. The accesses of the region come before the deleters.
         __atomic_store_n(state_of(self), uint64_t{0}, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (__builtin_expect(__atomic_load_n(attention_of(self), __ATOMIC_RELAXED) != 0, 0))
@@ -136,14 +137,14 @@ private:
     friend rcu_domain &rcu_default_domain() noexcept;
 };
 
-/// The domain of the process. It can be used as long as any code runs.
+/// The domain of the process. It lives until the process ends.
 inline rcu_domain &rcu_default_domain() noexcept
 {
     static rcu_domain domain(0);
     return domain;
 }
 
-/// Base of a class T whose objects are retired: struct T : rcu_obj_base<T>. Two words, and the deleter unless it is empty.
+/// Base of a class T whose objects are retired: struct T : rcu_obj_base<T>. Takes two words, and the deleter unless it is empty.
 template <class T, class D = std::default_delete<T>>
 class rcu_obj_base {
 public:
@@ -183,7 +184,7 @@ inline void rcu_synchronize(rcu_domain &domain = rcu_default_domain()) noexcept
     still_rcu_synchronize_();
 }
 
-/// Blocks until everything that was scheduled before has been evaluated.
+/// Blocks until every deleter that was scheduled before has run.
 inline void rcu_barrier(rcu_domain &domain = rcu_default_domain()) noexcept
 {
     static_cast<void>(domain);
@@ -221,7 +222,7 @@ void rcu_retire(T *p, D d = D(), rcu_domain &domain = rcu_default_domain())
     still_rcu_retire_(node, &detail::retired<T, D>::reclaim);
 }
 
-/// Beyond the standard: another handle of the domain, for still_domain_stats and still_domain_stall of stillpoint.h; to be freed by
+/// Beyond the standard: a new handle of the domain, for still_domain_stats and still_domain_stall of stillpoint.h. Free it with
 /// still_domain_free. For waits and callbacks use the functions above.
 inline still_domain *rcu_domain_handle() noexcept
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * What stillpoint/rcu.hpp and stillpoint/hazard_pointer.hpp use of the library. Not for programs: all of it may change with any
- * version. */
+ * The functions of the library that stillpoint/rcu.hpp and stillpoint/hazard_pointer.hpp call. Not for programs: any version may change
+ * them. */
 #ifndef STILLPOINT_RECLAMATION_H
 #define STILLPOINT_RECLAMATION_H
 
@@ -18,7 +18,7 @@ extern "C" {
 #define STILL_RECLAMATION_NOEXCEPT_
 #endif
 
-/* The layout of what inline functions touch. The library ends a program that passes another number: it has to be compiled again. */
+/* The version of the layout that the inline functions rely on. The library ends a program that passes another number: recompile it. */
 #define STILL_RECLAMATION_LAYOUT_ 1u
 #define STILL_RCU_STATE_ 0
 #define STILL_RCU_ATTENTION_ 8
@@ -37,16 +37,16 @@ extern __thread struct still_rcu_thread_ still_rcu_self_ __attribute__((__tls_mo
 
 struct still_domain;
 
-/* Makes the calling thread a reader, until its end. */
+/* Makes the calling thread a reader until the thread ends. */
 void still_rcu_begin_(struct still_rcu_thread_ *self, uint32_t layout) STILL_RECLAMATION_NOEXCEPT_;
 void still_rcu_answer_(struct still_rcu_thread_ *self) STILL_RECLAMATION_NOEXCEPT_;
 void still_rcu_synchronize_(void) STILL_RECLAMATION_NOEXCEPT_;
 void still_rcu_barrier_(void) STILL_RECLAMATION_NOEXCEPT_;
-/* `node`: two words of the queue's. */
+/* `node`: two words, which belong to the queue until `function` is called. */
 void still_rcu_retire_(void *node, void (*function)(void *) STILL_RECLAMATION_NOEXCEPT_) STILL_RECLAMATION_NOEXCEPT_;
 struct still_domain *still_rcu_domain_(void) STILL_RECLAMATION_NOEXCEPT_;
 
-/* A slot, and whether its holder needs full fences. */
+/* A hazard slot, and whether its user has to issue full fences. */
 struct still_hazard_ {
     void **slot;
     uintptr_t full_fence;
@@ -54,7 +54,7 @@ struct still_hazard_ {
 
 struct still_hazard_ still_hazard_make_(uint32_t layout) STILL_RECLAMATION_NOEXCEPT_;
 void still_hazard_free_(void **slot) STILL_RECLAMATION_NOEXCEPT_;
-/* `node`: three words of the queue's. */
+/* `node`: three words, which belong to the queue until `function` is called. */
 void still_hazard_retire_(void *node, const void *object,
                           void (*function)(void *) STILL_RECLAMATION_NOEXCEPT_) STILL_RECLAMATION_NOEXCEPT_;
 void still_hazard_clean_up_(void) STILL_RECLAMATION_NOEXCEPT_;
@@ -75,7 +75,7 @@ struct still_domain *still_hazard_domain_(void) STILL_RECLAMATION_NOEXCEPT_;
 namespace stillpoint::detail {
 
 #ifdef STILL_CHECKED
-/* Words of a queue's, which are not copied: the second one, a function, says whether they are in the queue. */
+/* Words for a queue, which are not copied. The second one, a function, is set while they are in the queue. */
 template <std::size_t Words>
 struct queue_words {
     void *at[Words] = {};
@@ -99,14 +99,14 @@ struct queue_words {
     }
 };
 #else
-/* Words of a queue's. They are copied as the standard has it: trivially. */
+/* Words for a queue. They are trivially copyable, as the standard requires. */
 template <std::size_t Words>
 struct queue_words {
     void *at[Words] = {};
 };
 #endif
 
-/* Words of a queue's, and a deleter that takes no room if it needs none. The words are first. */
+/* Words for a queue, and a deleter, which takes no room if it is empty. The words come first. */
 template <class D, std::size_t Words, bool = std::is_empty_v<D> && !std::is_final_v<D>>
 struct retirable : D {
     queue_words<Words> words;
@@ -122,7 +122,7 @@ struct retirable<D, Words, false> {
     D &deleter() noexcept { return stored; }
 };
 
-/* Before the words go to a queue. */
+/* Called before the words go to a queue. */
 template <class D, std::size_t Words>
 void begin_retirement(const retirable<D, Words> &node) noexcept
 {
@@ -133,7 +133,7 @@ void begin_retirement(const retirable<D, Words> &node) noexcept
 #endif
 }
 
-/* Calls the deleter of an object, in which it may lie. The queue has done with the words. */
+/* Calls the deleter of an object. The deleter may lie in the object. The queue no longer uses the words. */
 template <class T, class D, std::size_t Words>
 void reclaim(retirable<D, Words> &node, T *object) noexcept
 {
@@ -149,7 +149,7 @@ void reclaim(retirable<D, Words> &node, T *object) noexcept
     }
 }
 
-/* Whether T has one base B<T, D>, for whichever D, which is public and not virtual, and no other base that is a B. */
+/* Whether T has exactly one base that is a B, and it is B<T, D> for some D, public and not virtual. */
 template <template <class, class> class B, class T>
 struct protectable {
     template <class X, class D>

@@ -1,4 +1,4 @@
-/* What programs use most of liburcu's own headers, for machines on which liburcu is not installed. */
+/* The most used parts of liburcu's other headers, for machines on which liburcu is not installed. */
 #ifndef STILLPOINT_URCU_ALONE_H
 #define STILLPOINT_URCU_ALONE_H
 

@@ -1,4 +1,4 @@
-/* What liburcu's files of inline functions include, for the drop-in's files of these names. */
+/* The headers that liburcu's files of inline functions include. The drop-in's files of the same names include this one. */
 #ifndef STILLPOINT_URCU_INCLUDES_H
 #define STILLPOINT_URCU_INCLUDES_H
 

@@ -1,9 +1,10 @@
 /*
- * stillpoint/urcu.h - what is behind the drop-in for liburcu
+ * stillpoint/urcu.h - the drop-in for liburcu
  *
- * Programs that were written for liburcu include liburcu's headers, which are in stillpoint/liburcu: this directory stands in front
- * of an installed liburcu. They include this file for two functions only: still_urcu_configure and still_urcu_domain. The guide is
- * docs/guide/from-liburcu.md. Names that end in an underscore are for the headers.
+ * Programs that were written for liburcu include liburcu's headers. The drop-in's versions are in stillpoint/liburcu, a directory
+ * that comes before an installed liburcu on the compiler's path. A program includes this file only for two functions,
+ * still_urcu_configure and still_urcu_domain. The guide is docs/guide/from-liburcu.md. Names that end in an underscore are for the
+ * headers.
  *
  * C11 or C++17, GCC or Clang, Linux, 64 bits.
  */
@@ -23,23 +24,23 @@ struct urcu_atfork;
 /* liburcu's struct call_rcu_data. */
 struct call_rcu_data;
 
-/* The flavours. Each is a domain of its own, which is made when it is first used. */
+/* The flavours. Each has its own domain, which is made at the first use. */
 #define STILL_URCU_MEMB 0u
 #define STILL_URCU_MB 1u
 #define STILL_URCU_QSBR 2u
 #define STILL_URCU_BP 3u
 
 /*
- * Sets the options of a flavour's domain: boosting, limits, a stall hook (struct still_domain_options, stillpoint.h). To be called
- * before anything else of the flavour is, by one thread.
+ * Sets the options of a flavour's domain: boosting, limits, a stall hook (struct still_domain_options, stillpoint.h). Call it from
+ * one thread, before any other function of the flavour.
  *
- * Returns 0; -EBUSY if the flavour was used already; -EINVAL for a flavour that does not exist, and for a mode other than
- * STILL_BEST and STILL_SYMMETRIC of mb; otherwise as still_domain_new.
+ * Returns 0; -EBUSY if the flavour was used already; -EINVAL for a flavour that does not exist, and for STILL_MODE_ASYMMETRIC with
+ * flavour mb; otherwise the errors of still_domain_new, negative.
  */
 int still_urcu_configure(uint32_t flavour, const struct still_domain_options *options);
 
 /*
- * A handle of a flavour's domain, for the functions of stillpoint.h (still_domain_stats, still_domain_stall, ...). To be freed with
+ * A new handle of a flavour's domain, for the functions of stillpoint.h (still_domain_stats, still_domain_stall, ...). Free it with
  * still_domain_free. Counts as a use of the flavour.
  *
  * Returns NULL with errno EINVAL for a flavour that does not exist.
@@ -48,12 +49,12 @@ struct still_domain *still_urcu_domain(uint32_t flavour);
 
 /* ---------------------------------------------------------------- readers */
 
-/* A thread's reader of a flavour. Before it is registered, and after, its record is still_urcu_nobody_. */
+/* A thread's reader of a flavour. While the thread is not registered, the record is still_urcu_nobody_. */
 struct still_urcu_reader_ {
     char *record;
     /* The address of the domain's token; plus 1 if a section begins with a full fence. */
     uintptr_t token;
-    /* With quiescent states: the state that was reported last, 0 while the thread is offline. */
+    /* In qsbr: the state that was reported last; 0 while the thread is offline. */
     uint64_t seen;
     /* Read-side sections beyond the first; bit 31: not registered. */
     uint32_t nested;
@@ -63,7 +64,7 @@ struct still_urcu_reader_ {
     void *ring;
 };
 
-/* The record of threads that are not registered: its state is not 0, and is its token. Never written. */
+/* The record of threads that are not registered. Its state is not 0, and is also its token. Never written. */
 struct still_urcu_nobody_ {
     uint64_t state;
     uint32_t attention;
@@ -71,7 +72,7 @@ struct still_urcu_nobody_ {
 };
 extern const struct still_urcu_nobody_ still_urcu_nobody_;
 
-/* Under ThreadSanitizer, readers are functions, which tell it of what they do. */
+/* Under ThreadSanitizer, readers call functions, which tell ThreadSanitizer what they order. */
 #if defined(__SANITIZE_THREAD__)
 #define STILL_URCU_TSAN_
 #elif defined(__has_feature)
@@ -99,7 +100,7 @@ void still_urcu_online_(void);
 void still_urcu_prepare_(uint32_t flavour);
 void still_urcu_thread_ends_(void *key);
 
-/* In C: a section of a thread that is not registered. */
+/* In C: registers the calling thread, and begins a section. */
 void still_urcu_enter_(uint32_t flavour);
 
 /* A read-side section begins. */
@@ -121,7 +122,7 @@ static inline void still_urcu_lock_(struct still_urcu_reader_ *reader, uint32_t 
         uint32_t nested = __atomic_load_n(&reader->nested, __ATOMIC_RELAXED);
         __atomic_store_n(&reader->nested, nested + 1, __ATOMIC_RELAXED);
     } else {
-        /* Registers the thread first. */
+        /* The thread is not registered. */
         still_urcu_enter_(flavour);
     }
 }
@@ -150,7 +151,7 @@ static inline int still_urcu_ongoing_(const struct still_urcu_reader_ *reader)
            record != (const char *)&still_urcu_nobody_;
 }
 
-/* A quiescent state. Of a thread that is offline: it comes online. */
+/* Reports a quiescent state. Brings a thread that is offline online. */
 static inline void still_urcu_quiescent_(struct still_urcu_reader_ *reader)
 {
     uint64_t token = __atomic_load_n((const uint64_t *)reader->token, __ATOMIC_ACQUIRE);
@@ -168,7 +169,7 @@ static inline void still_urcu_quiescent_(struct still_urcu_reader_ *reader)
         still_urcu_answer_(STILL_URCU_QSBR);
 }
 
-/* ---------------------------------------------------------------- what the functions of all flavours call */
+/* ---------------------------------------------------------------- called by the functions of all flavours */
 
 void still_urcu_synchronize_(uint32_t flavour);
 uint64_t still_urcu_start_(uint32_t flavour);
@@ -201,7 +202,7 @@ int still_urcu_defer_register_(uint32_t flavour);
 void still_urcu_defer_unregister_(uint32_t flavour);
 void still_urcu_defer_barrier_(uint32_t flavour);
 
-/* In C: what Rust cannot say. */
+/* In C, because stable Rust has no thread-local variables with C linkage and no weak references. */
 struct still_urcu_reader_ *still_urcu_reader_of_(uint32_t flavour);
 void still_urcu_thread_begins_(void);
 void still_urcu_acquires_(void);

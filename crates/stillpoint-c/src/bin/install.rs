@@ -14,14 +14,14 @@ Build and install stillpoint for C: headers, libraries, a pkg-config file, a CMa
 Usage: install [--prefix DIR] [--destdir DIR] [--libdir DIR] [--profile NAME]
 
   --prefix DIR    Where programs will find it [default: /usr/local]
-  --destdir DIR   Put in front of every path, for packages
-  --libdir DIR    Where libraries go, below the prefix [default: lib]
+  --destdir DIR   Prefix of every path that is written, for packages
+  --libdir DIR    Where to install the libraries, below the prefix [default: lib]
   --profile NAME  Cargo's profile to build with [default: release]
 
-The shared library is linked by $CC, or else by cc.";
+$CC links the shared library, or cc if $CC is not set.";
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// What static linking needs besides.
+/// The other libraries that static linking needs.
 const PRIVATE: &str = "-lgcc_s -lpthread -lm -ldl -lc";
 
 struct Options {
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// `None` when help was asked for.
+/// `None` if the arguments ask for help.
 fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, String> {
     let mut options = Options {
         prefix: "/usr/local".into(),
@@ -90,7 +90,7 @@ fn install(options: &Options) -> Result<(), String> {
     copy_folder(&source.join("include"), &include)?;
     copy(&built, &lib.join("libstillpoint.a"))?;
 
-    // Before 1.0, each minor version has an interface of its own.
+    // Before 1.0, each minor version has another interface.
     let soname = match VERSION.split_once('.') {
         Some(("0", rest)) => format!("libstillpoint.so.0.{}", rest.split('.').next().unwrap_or_default()),
         _ => format!("libstillpoint.so.{}", VERSION.split('.').next().unwrap_or_default()),
@@ -104,7 +104,7 @@ fn install(options: &Options) -> Result<(), String> {
         symlink(target, &link).map_err(|error| failed(&link, &error))?;
     }
     write(&pkgconfig.join("stillpoint.pc"), &pkg_config(options))?;
-    // In a folder of their own, for programs that are to find these in place of liburcu's.
+    // In a separate folder: a program that puts it on its path finds these instead of liburcu's.
     let liburcu = lib.join("stillpoint/liburcu/pkgconfig");
     fs::create_dir_all(&liburcu).map_err(|error| failed(&liburcu, &error))?;
     for name in ["liburcu", "liburcu-memb", "liburcu-mb", "liburcu-qsbr", "liburcu-bp"] {
@@ -122,7 +122,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), String> {
     fs::copy(from, to).map(drop).map_err(|error| failed(to, &error))
 }
 
-/// With what is below it.
+/// Copies a folder and everything below it.
 fn copy_folder(from: &Path, to: &Path) -> Result<(), String> {
     fs::create_dir_all(to).map_err(|error| failed(to, &error))?;
     for entry in fs::read_dir(from).map_err(|error| failed(from, &error))? {
@@ -140,7 +140,7 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|error| failed(path, &error))
 }
 
-/// Has cargo build the static library, and returns where it is.
+/// Builds the static library with cargo, and returns its path.
 fn build(source: &Path, profile: &OsString) -> Result<PathBuf, String> {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args([
@@ -160,7 +160,7 @@ fn build(source: &Path, profile: &OsString) -> Result<PathBuf, String> {
     if !output.status.success() {
         return Err("cargo could not build the library".to_owned());
     }
-    // Cargo's messages are lines of JSON; of the paths in them, one is that of the static library.
+    // Cargo's messages are lines of JSON, in which all paths are quoted.
     let messages = String::from_utf8_lossy(&output.stdout);
     let is_library = |path: &Path| {
         let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -170,7 +170,7 @@ fn build(source: &Path, profile: &OsString) -> Result<PathBuf, String> {
     paths.find(|path| is_library(path)).ok_or_else(|| "cargo did not name a static library".to_owned())
 }
 
-/// Links the shared library: every function of the header under a version, and nothing else.
+/// Links the shared library. It exports the functions of the headers, with a version, and nothing else.
 fn link(library: &Path, to: &Path, soname: &str) -> Result<(), String> {
     let map = to.with_extension("map");
     let release = VERSION.rsplit_once('.').map_or(VERSION, |(release, _)| release);
@@ -211,7 +211,7 @@ includedir=${{prefix}}/include
 libdir=${{prefix}}/{libdir}
 
 Name: stillpoint
-Description: Read-copy-update whose memory is freed although readers are preempted
+Description: Read-copy-update that frees memory even while readers are preempted
 Version: {VERSION}
 Cflags: -I${{includedir}}
 Libs: -L${{libdir}} -lstillpoint
@@ -220,7 +220,7 @@ Libs.private: {PRIVATE}
     )
 }
 
-/// The version is that of the interface: what programs ask for.
+/// The version is that of liburcu's interface, for which programs ask.
 fn pkg_config_of_liburcu(Options { prefix, libdir, .. }: &Options, name: &str) -> String {
     let (prefix, libdir) = (prefix.display(), libdir.display());
     format!(
@@ -266,7 +266,7 @@ fn cmake_version() -> String {
     format!(
         "\
 set(PACKAGE_VERSION \"{VERSION}\")
-# Before 1.0, each minor version has an interface of its own.
+# Before 1.0, each minor version has another interface.
 if(PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
     set(PACKAGE_VERSION_COMPATIBLE FALSE)
 elseif(PACKAGE_FIND_VERSION_MAJOR EQUAL {major} AND PACKAGE_FIND_VERSION_MINOR EQUAL {minor})

@@ -1,4 +1,4 @@
-//! Defer queues: copies of elements, each behind its token.
+//! Defer queues: copies of elements, each with its token.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -33,13 +33,13 @@ pub struct rte_rcu_qsbr_dq {
 }
 
 struct Queue {
-    /// For each element its token, and as many words as its bytes need. It never grows.
+    /// For each element, its token and the words of its copy. It never grows.
     words: Mutex<VecDeque<u64>>,
     /// For messages.
     name: String,
     capacity: usize,
     bytes: usize,
-    /// More words than these have an enqueue reclaim.
+    /// An enqueue reclaims if there are more words than this.
     trigger: usize,
     most: c_uint,
     free: unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, c_uint),
@@ -47,13 +47,13 @@ struct Queue {
     variable: Variable,
 }
 
-/// Words of an element that need no allocation when it is freed.
+/// The longest element, in words, that is freed without an allocation.
 const SHORT: usize = 16;
 const WORD: usize = size_of::<u64>();
 
 impl Queue {
     /// # Safety
-    /// The variable, the function and its context are what the header asks for, as long as the queue lives.
+    /// The variable, the function and its context are as the header requires, as long as the queue lives.
     unsafe fn new(parameters: &rte_rcu_qsbr_dq_parameters) -> Result<Self, Refusal> {
         let rte_rcu_qsbr_dq_parameters { name, size, esize, trigger_reclaim_limit, max_reclaim_size, .. } =
             *parameters;
@@ -67,7 +67,9 @@ impl Queue {
             return Err(Refusal::invalid("a defer queue needs a size, and an esize that is a multiple of 4"));
         }
         if trigger_reclaim_limit <= size && max_reclaim_size == 0 {
-            return Err(Refusal::invalid("max_reclaim_size is 0, and an enqueue is to reclaim"));
+            return Err(Refusal::invalid(
+                "max_reclaim_size is 0, but trigger_reclaim_limit makes an enqueue reclaim",
+            ));
         }
         let capacity = (size as usize + 1).next_power_of_two() - 1;
         let bytes = esize as usize;
@@ -100,12 +102,12 @@ impl Queue {
     }
 
     /// # Safety
-    /// The element has the bytes that the queue was made for.
+    /// The element has `self.bytes` bytes.
     unsafe fn enqueue(&self, element: *const u8) -> Result<(), Refusal> {
-        // Before anything else: what is freed meanwhile only makes room.
+        // The token comes first: it covers the unlink, whatever is freed meanwhile.
         let token = self.variable.start();
         let mut words = self.lock();
-        // A function of the program that frees, and enqueues here, is below a reclaim already.
+        // If the program's free function enqueues here, a reclaim is running already.
         if words.len() > self.trigger && FREEING.get() != ptr::from_ref(self) {
             drop(words);
             self.reclaim(self.most);
@@ -117,7 +119,7 @@ impl Queue {
         words.push_back(token);
         for at in (0..self.bytes).step_by(WORD) {
             let mut word = 0u64;
-            // SAFETY: bytes of the element, and no more than a word.
+            // SAFETY: bytes within the element, and at most a word.
             unsafe {
                 let length = WORD.min(self.bytes - at);
                 element.add(at).copy_to_nonoverlapping((&raw mut word).cast(), length);
@@ -127,7 +129,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes the first element out if its grace period is over.
+    /// Removes the first element if its grace period is over, and copies it.
     fn take(&self, copy: &mut [u64]) -> bool {
         let mut words = self.lock();
         let Some(&token) = words.front() else { return false };
@@ -140,7 +142,7 @@ impl Queue {
     }
 
     fn reclaim(&self, most: c_uint) -> c_uint {
-        // The program's function may reach points where libc cancels.
+        // The program's function may reach cancellation points.
         let _whole = Uncancelled::new();
         let (mut short, mut long);
         let copy: &mut [u64] = match self.stride() - 1 {
@@ -156,7 +158,7 @@ impl Queue {
         let mut freed = 0;
         let outer = FREEING.replace(ptr::from_ref(self));
         while freed < most && self.take(copy) {
-            // SAFETY: the program's function, with what it was to be called with. No lock is held.
+            // SAFETY: the program's function, with its context and a copy of the element. No lock is held.
             unsafe { (self.free)(self.context, copy.as_mut_ptr().cast(), 1) };
             freed += 1;
         }
@@ -166,12 +168,12 @@ impl Queue {
 }
 
 thread_local! {
-    /// The queue that the calling thread reclaims.
+    /// The queue that the calling thread is reclaiming.
     static FREEING: Cell<*const Queue> = const { Cell::new(ptr::null()) };
 }
 
 /// # Safety
-/// NULL, or a queue of [`still_rte_rcu_qsbr_dq_create`] that nobody deletes meanwhile.
+/// NULL, or a queue of [`still_rte_rcu_qsbr_dq_create`] that is not deleted meanwhile.
 unsafe fn queue<'q>(queue: *const rte_rcu_qsbr_dq) -> Result<&'q Queue, Refusal> {
     // SAFETY: the caller's promise.
     unsafe { queue.cast::<Queue>().as_ref() }
@@ -187,7 +189,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_create(
         let parameters = unsafe { params.as_ref() };
         let parameters =
             parameters.ok_or_else(|| Refusal::invalid("NULL was passed for parameters of a queue"))?;
-        // SAFETY: the caller says that the parameters are right.
+        // SAFETY: the caller promises what the header requires of the parameters.
         let made = unsafe { Queue::new(parameters) }?;
         Ok(Box::into_raw(Box::new(made)).cast())
     })
@@ -218,7 +220,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_reclaim(
         // SAFETY: the caller hands in a queue.
         let queue = unsafe { queue(dq) }?;
         if n == 0 {
-            return Err(Refusal::invalid("a reclaim of nothing"));
+            return Err(Refusal::invalid("the number of elements to reclaim is 0"));
         }
         let count = queue.reclaim(n);
         let left = queue.lock().len() / queue.stride();
@@ -247,7 +249,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_delete(dq: *mut rte_rcu_qsbr_dq) 
             let reason = format!("elements of the defer queue {} wait for readers", found.name);
             return Err(Refusal::new(libc::EAGAIN, reason));
         }
-        // SAFETY: made by `dq_create`, and nobody else uses it.
+        // SAFETY: made by `dq_create`, and no other thread uses it.
         drop(unsafe { Box::from_raw(dq.cast::<Queue>()) });
         Ok(0)
     })

@@ -1,4 +1,4 @@
-//! Numbers of threads that run timers, for programs without DPDK.
+//! The lcores of threads, for programs without DPDK.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint};
@@ -9,7 +9,7 @@ const LCORES: u32 = 128;
 /// As `LCORE_ID_ANY`.
 pub(super) const ANY: u32 = u32::MAX;
 
-/// A bit for each number that a thread has. Relaxed: they order nothing.
+/// A bit for each lcore that a thread has. Relaxed: they order nothing.
 static TAKEN: [AtomicU64; LCORES as usize / 64] = [const { AtomicU64::new(0) }; LCORES as usize / 64];
 
 struct Number(Cell<u32>);

@@ -1,4 +1,4 @@
-//! What is behind the headers that stand in the place of DPDK's: `stillpoint/dpdk`.
+//! The drop-ins for DPDK: the functions of the headers in `stillpoint/dpdk`.
 
 mod defer;
 mod lcore;
@@ -16,7 +16,7 @@ pub use lcore::*;
 pub use qsbr::*;
 pub use timer::*;
 
-/// What a function of DPDK's answers when it has failed.
+/// The answer of a function of DPDK that has failed.
 trait Failure {
     const FAILED: Self;
 }
@@ -43,7 +43,7 @@ impl<A: Failure> Answer for Rte<A> {
     }
 }
 
-/// Runs the body of a function that fails as DPDK's do, with `rte_errno`. It reaches nothing where libc cancels a thread, but within
+/// Runs the body of a function that fails as DPDK's functions do, with `rte_errno`. The body reaches cancellation points only within
 /// [`Uncancelled`].
 fn answered<A: Failure>(body: impl FnOnce() -> Result<A, Refusal>) -> A {
     briefly(|| body().map(Rte)).0
@@ -56,6 +56,6 @@ fn answered<A: Failure>(body: impl FnOnce() -> Result<A, Refusal>) -> A {
 unsafe fn print(file: *mut libc::FILE, text: &impl Display) {
     let text = text.to_string();
     let _whole = Uncancelled::new();
-    // SAFETY: the caller's promise, and as many bytes as there are. A file that cannot be written says so to its owner.
+    // SAFETY: the caller's promise, and the bytes of `text`. The program finds a write error by `ferror`.
     unsafe { libc::fwrite(text.as_ptr().cast(), 1, text.len(), file) };
 }

@@ -27,9 +27,9 @@ const LINE: usize = 64;
 struct Head {
     token: AtomicU64,
     acked_token: AtomicU64,
-    /// Up to this token all grace periods are over.
+    /// All grace periods up to this token are over.
     acked: AtomicU64,
-    /// 1 while a check sleeps. A futex between processes.
+    /// 1 while a check sleeps. A futex that processes share.
     attention: AtomicU32,
     _free: [u32; 9],
     num_elems: AtomicU32,
@@ -41,7 +41,7 @@ struct Head {
 /// One id: a cache line.
 #[repr(C)]
 struct Count {
-    /// 0 while it is offline.
+    /// 0 while the id is offline.
     cnt: AtomicU64,
     lock_cnt: AtomicU32,
     tid: AtomicU32,
@@ -79,14 +79,14 @@ fn size(max_threads: u32) -> usize {
 #[derive(Clone, Copy)]
 pub(super) struct Variable(NonNull<Head>);
 
-// SAFETY: all of it is atomic, and its memory stays as long as the program uses it.
+// SAFETY: every field is atomic, and the memory is valid while the program uses the variable.
 unsafe impl Send for Variable {}
-// SAFETY: as above.
+// SAFETY: every field is atomic, and the memory is valid while the program uses the variable.
 unsafe impl Sync for Variable {}
 
 impl Variable {
     /// # Safety
-    /// NULL, or a variable that stays one while the value is used.
+    /// NULL, or a variable whose memory is not freed while the value is used.
     pub(super) unsafe fn new(variable: *mut rte_rcu_qsbr) -> Result<Self, Refusal> {
         let found = NonNull::new(variable.cast()).map(Self);
         found.ok_or_else(|| Refusal::invalid("NULL was passed for a quiescent state variable"))
@@ -94,13 +94,13 @@ impl Variable {
 
     #[inline]
     fn head(&self) -> &Head {
-        // SAFETY: a variable, as `new` was promised.
+        // SAFETY: a variable, by the promise to `new`.
         unsafe { self.0.as_ref() }
     }
 
     fn counts(&self) -> &[Count] {
         let length = self.head().max_threads.load(Ordering::Relaxed) as usize;
-        // SAFETY: that many follow the head.
+        // SAFETY: that many counts follow the head.
         unsafe { slice::from_raw_parts(self.0.as_ptr().add(1).cast(), length) }
     }
 
@@ -110,14 +110,14 @@ impl Variable {
         unsafe { slice::from_raw_parts(counts.as_ptr().add(counts.len()).cast(), length) }
     }
 
-    /// The count of an id, its word and its bit.
+    /// The count of an id, its word in the bitmap, and its bit.
     fn id(&self, id: c_uint) -> Result<(&Count, &AtomicU64, u64), Refusal> {
         let index = id as usize;
         let count = self.counts().get(index).ok_or_else(|| Refusal::invalid("there is no such id"))?;
         Ok((count, &self.bitmap()[index / BITS], 1 << (index % BITS)))
     }
 
-    /// As the header's.
+    /// As `rte_rcu_qsbr_start` in the header.
     pub(super) fn start(&self) -> u64 {
         let token = &self.head().token;
         tsan::release(token);
@@ -128,7 +128,7 @@ impl Variable {
         started
     }
 
-    /// Steps 2 and 3: visits the ids that hold up a token, until the function says stop; the least of the others.
+    /// Steps 2 and 3: visits the ids that hold up a token, until `held_up` returns true. If there are none, returns the least count.
     #[inline]
     fn scan(&self, token: u64, mut held_up: impl FnMut(usize) -> bool) -> Option<u64> {
         let mut least = self.head().token.load(Ordering::Acquire);
@@ -158,7 +158,7 @@ impl Variable {
         is_over.then_some(least)
     }
 
-    /// The lowest id that holds up a token, and how many others do.
+    /// The lowest id that holds up a token, and the number of others.
     fn culprit(&self, token: u64) -> Option<(usize, u32)> {
         let mut found = None;
         self.scan(token, |id| {
@@ -169,7 +169,7 @@ impl Variable {
         found
     }
 
-    /// Whether a grace period is over; remembers it.
+    /// Whether a grace period is over. If so, remembers it.
     pub(super) fn is_over(&self, token: u64) -> bool {
         let head = self.head();
         let acked = head.acked.load(Ordering::Acquire);
@@ -184,9 +184,9 @@ impl Variable {
         true
     }
 
-    /// Step 4; whether the grace period is over.
+    /// Step 4: waits, for at most `limit`. Returns whether the grace period is over.
     fn wait(&self, token: u64, limit: Option<Duration>) -> bool {
-        // Without an end where the clock has none.
+        // A limit beyond the range of the clock is no limit.
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         for _ in 0..SPINS {
             if self.is_over(token) {
@@ -214,21 +214,21 @@ impl Variable {
         }
     }
 
-    /// For a reader that has seen that checks sleep.
+    /// Wakes the checks that sleep.
     fn wake(&self) {
         let attention = &self.head().attention;
-        // Relaxed: whoever wakes looks at the counts again.
+        // Relaxed: a check that wakes scans the counts again.
         if attention.swap(0, Ordering::Relaxed) != 0 {
             futex_wake(attention);
         }
     }
 }
 
-/// Sleeps until woken, from any process, but not if the word holds something else.
+/// Sleeps until a thread of any process wakes it, or `limit` is over. Does not sleep if the word does not hold `seen`.
 fn futex_wait(word: &AtomicU32, seen: u32, limit: Duration) {
-    // Below 10 ms.
+    // `limit` is at most 10 ms, so there are no seconds.
     let limit = libc::timespec { tv_sec: 0, tv_nsec: libc::c_long::from(limit.subsec_nanos() as i32) };
-    // SAFETY: the word and the time live until it returns. Every error means: look again.
+    // SAFETY: the word and the time are valid until it returns. On any error the caller scans again.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, seen, &limit) };
 }
 
@@ -237,7 +237,7 @@ fn futex_wake(word: &AtomicU32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, c_int::MAX) };
 }
 
-/// The calling thread, as `gettid` says.
+/// The calling thread's id (`gettid`).
 fn tid() -> u32 {
     thread_local! {
         static TID: Cell<u32> = const { Cell::new(0) };
@@ -245,7 +245,7 @@ fn tid() -> u32 {
     extern "C" fn in_child() {
         TID.with(|tid| tid.set(0));
     }
-    // No `Once`: a child of a fork in its midst would wait for ever.
+    // Not a `Once`: a child that was forked while another thread runs it would wait for ever.
     static FORKS: AtomicBool = AtomicBool::new(false);
 
     TID.with(|tid| {
@@ -255,7 +255,7 @@ fn tid() -> u32 {
                 // thread.
                 unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
             }
-            // SAFETY: it has no conditions.
+            // SAFETY: it has no preconditions.
             tid.set(unsafe { libc::gettid() } as u32);
         }
         tid.get()
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_init(v: *mut rte_rcu_qsbr, max_threa
         if max_threads == 0 {
             return Err(Refusal::invalid("a quiescent state variable needs an id at least"));
         }
-        // SAFETY: the caller hands in memory for it. Zeros are a variable without ids.
+        // SAFETY: the caller hands in memory for a variable. Zeros are a valid variable without ids.
         let variable = unsafe {
             v.cast::<u8>().write_bytes(0, if v.is_null() { 0 } else { size(max_threads) });
             Variable::new(v)
@@ -299,7 +299,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_thread_register(
         let variable = unsafe { Variable::new(v) }?;
         let (_, word, bit) = variable.id(thread_id)?;
         if word.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
-            // Read by checks that were compiled against DPDK's header, which look at all counts when all ids are taken.
+            // For checks that were compiled against DPDK's header: if this equals max_threads, they look at all counts.
             variable.head().num_threads.fetch_add(1, Ordering::Relaxed);
         }
         Ok(0)
@@ -317,7 +317,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_thread_unregister(
         let (count, word, bit) = variable.id(thread_id)?;
         if word.load(Ordering::Acquire) & bit != 0 {
             count.tid.store(0, Ordering::Relaxed);
-            // Before the bit: checks of DPDK's header that wait for this id look at nothing else.
+            // Before the bit: a check of DPDK's header that already waits for this id looks only at the count.
             tsan::release(&count.cnt);
             count.cnt.store(OFFLINE, Ordering::Release);
             tsan::release(word);
@@ -351,7 +351,7 @@ pub unsafe extern "C" fn still_rte_rcu_check_(v: *mut rte_rcu_qsbr, t: u64, wait
         let variable = unsafe { Variable::new(v) }?;
         Ok(c_int::from(if wait == 0 { variable.is_over(t) } else { variable.wait(t, None) }))
     };
-    // A sleep is no point where libc cancels threads. Whatever fails is not over.
+    // The sleep is no cancellation point. After an error, the grace period counts as not over.
     briefly(check).max(0)
 }
 
@@ -375,10 +375,10 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_synchronize(v: *mut rte_rcu_qsbr, th
         // SAFETY: the caller hands in a variable.
         let variable = unsafe { Variable::new(v) }?;
         let token = variable.start();
-        // An id that is none has no quiescent state: the readers are waited for all the same.
+        // For an invalid id, no quiescent state is reported, but the call still waits for the readers.
         if let Ok((count, ..)) = variable.id(thread_id) {
-            // The caller has nothing: as its quiescent state, or going online. Step 1's fence follows.
-            // Relaxed, both: a hint for reports, before the count, as in `thread_online`. The id is the calling thread's.
+            // The caller holds nothing: this is its quiescent state, or brings the id online. The fence of step 1 follows.
+            // Relaxed, both: `tid` is a hint for reports, stored before the count as in `thread_online`; only this thread uses the id.
             if count.cnt.load(Ordering::Relaxed) == OFFLINE {
                 count.tid.store(tid(), Ordering::Relaxed);
             }
@@ -392,7 +392,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_synchronize(v: *mut rte_rcu_qsbr, th
     call(synchronize);
 }
 
-/// Who holds up a grace period, to C.
+/// A reader that holds up a grace period, to C.
 #[repr(C)]
 pub struct still_rte_rcu_report {
     pub size: usize,
@@ -421,13 +421,13 @@ pub unsafe extern "C" fn still_rte_rcu_stall(
         }
         while let Some((id, others)) = variable.culprit(t) {
             let count = &variable.counts()[id];
-            // Acquire: the thread is that of the count, which is stored after it.
+            // Acquire: pairs with the release of the count, before which its thread is stored.
             let reported = count.cnt.load(Ordering::Acquire);
             let tid = count.tid.load(Ordering::Relaxed);
             let locks = count.lock_cnt.load(Ordering::Relaxed);
             let name = name_of(tid);
             fence(Ordering::Acquire);
-            // The id still holds it up with the same count: it has not changed hands, for who comes online now reports t, or more.
+            // If the id still has the same count, no other thread has taken it over: going online now would store t or more.
             if reported == OFFLINE || reported >= t || count.cnt.load(Ordering::Relaxed) != reported {
                 continue;
             }
@@ -446,11 +446,11 @@ pub unsafe extern "C" fn still_rte_rcu_stall(
     })
 }
 
-/// The name of a thread, as far as it is known; `None` if there is no such thread.
+/// The name of a thread, empty if it is unknown. `None` if there is no such thread.
 fn name_of(tid: u32) -> Option<[std::ffi::c_char; 16]> {
-    // SAFETY: it only asks for the thread.
+    // SAFETY: signal 0 only checks whether the thread exists.
     let answer = unsafe { libc::syscall(libc::SYS_tkill, tid, 0) };
-    // SAFETY: the thread's own.
+    // SAFETY: a thread-local variable of the calling thread.
     if tid == 0 || answer != 0 && unsafe { *libc::__errno_location() } == libc::ESRCH {
         return None;
     }

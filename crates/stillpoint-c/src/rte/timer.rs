@@ -21,15 +21,15 @@ pub struct rte_timer {
     _private: [u8; 0],
 }
 
-/// A timer in its 120 bytes.
+/// A timer, in the 120 bytes of DPDK's.
 #[repr(C)]
 struct Timer {
     expire: u64,
     node: Node,
-    /// The number of the instance in which it is pending, if it is.
+    /// The number of the instance in which the timer is pending.
     instance: u64,
     _free: [u64; 5],
-    /// State and owner.
+    /// A [`Status`].
     status: AtomicU32,
     period: u64,
     function: rte_timer_cb_t,
@@ -86,7 +86,7 @@ impl Handle {
     }
 
     fn of(node: NonNull<Node>) -> Self {
-        // SAFETY: every node in a wheel here is that of a timer, and was added by a pointer to all of it.
+        // SAFETY: every node in these wheels is the field of a timer, and was added by a pointer with the provenance of the timer.
         Self(unsafe { node.byte_sub(offset_of!(Timer, node)).cast() })
     }
 
@@ -100,16 +100,16 @@ impl Handle {
     }
 
     /// # Safety
-    /// The timer is there.
+    /// The timer's memory is valid.
     unsafe fn status<'t>(self) -> &'t AtomicU32 {
         // SAFETY: the caller's promise; the word is only used atomically.
         unsafe { AtomicU32::from_ptr(self.0.as_ptr().byte_add(offset_of!(Timer, status)).cast()) }
     }
 
-    /// Release: pairs with the acquire of whoever takes the timer next.
+    /// Stores a status. Release: pairs with the acquire in `take`, of the next thread that takes the timer.
     ///
     /// # Safety
-    /// The timer is there, and the caller has set CONFIG or RUNNING.
+    /// The timer's memory is valid, and the caller has set CONFIG or RUNNING.
     unsafe fn set(self, status: Status) {
         // SAFETY: the caller's promise.
         let place = unsafe { self.status() };
@@ -117,14 +117,14 @@ impl Handle {
         place.store(status.word(), Ordering::Release);
     }
 
-    /// Moves from one state to another, unless the function refuses the state; the one before.
+    /// Sets the status to `to` if `may` accepts the present one, which it returns.
     ///
     /// # Safety
-    /// The timer is there.
+    /// The timer's memory is valid.
     unsafe fn take(self, to: Status, may: impl Fn(Status) -> bool) -> Option<Status> {
         // SAFETY: the caller's promise.
         let status = unsafe { self.status() };
-        // Acquire: pairs with the release of whoever had the timer before.
+        // Acquire: pairs with the release in `set`, of the thread that had the timer before.
         let taken = status.fetch_update(Ordering::Acquire, Ordering::Relaxed, |word| {
             may(Status::from(word)).then(|| to.word())
         });
@@ -133,23 +133,23 @@ impl Handle {
     }
 }
 
-/// What the lock of an lcore guards.
+/// The value under the lock of an lcore.
 struct List {
     wheel: NodeWheel,
-    /// How many calls manage it, one within the other: additions leave the time to them.
+    /// How many nested calls manage the list. While there are any, additions do not set its time.
     managers: u32,
 }
 
-/// How far the time of a list may lag behind before an addition sets it, in cycles. A timer that is added at a stale time is moved more often.
+/// How far the time of a list may lag, in cycles, before an addition sets it. A timer that is added at an old time is moved more often.
 const LAG: u64 = 4096;
 
-/// What belongs to one lcore, in lines of its own.
+/// The state of one lcore, in its own cache lines.
 #[repr(align(128))]
 struct Lcore {
     list: TryLock<List>,
-    /// Nothing is due before this time. Written under the lock; relaxed, since a stale one makes a timer late by one call.
+    /// No timer is due before this time. Written under the lock. Relaxed: a stale value only delays a timer to the next call.
     next: AtomicU64,
-    /// For `LCORE_ID_ANY`: the one that was chosen last. This and the rest is written by the lcore's own thread only.
+    /// For `LCORE_ID_ANY`: the lcore that was chosen last. Only the lcore's own thread writes this and the counters.
     turn: AtomicU32,
     resets: AtomicU64,
     stops: AtomicU64,
@@ -176,14 +176,14 @@ impl Lcore {
         })
     }
 
-    /// Takes a timer that was pending out of this list, unless it was popped meanwhile.
+    /// Removes a timer that was pending in this list, unless it was popped meanwhile.
     ///
     /// # Safety
     /// The caller has set CONFIG on the timer, which was pending here.
     #[inline]
     unsafe fn cancel(&self, timer: Handle) {
         let mut list = self.list.lock();
-        // SAFETY: in this wheel or in none, by step 1.
+        // SAFETY: the timer is in this wheel or in none, by step 1.
         unsafe { list.wheel.cancel(timer.node()) };
     }
 
@@ -209,7 +209,7 @@ impl Lcore {
         // SAFETY: the caller's promise.
         let is_moved = was_here && unsafe { wheel.reset(timer.node(), deadline) };
         if !is_moved {
-            // SAFETY: in no wheel, so that its bytes are free; it stays until it is stopped, popped or taken.
+            // SAFETY: the timer is in no wheel, so its node may be written. It stays valid until it is stopped, popped or taken.
             unsafe {
                 timer.node().write(Node::new());
                 wheel.add(timer.node(), Schedule::at(deadline));
@@ -218,28 +218,28 @@ impl Lcore {
         if deadline < self.next.load(Ordering::Relaxed) {
             self.next.store(deadline, Ordering::Relaxed);
         }
-        // SAFETY: the caller's promise. Under the lock, so that whoever cancels it finds it in the list.
+        // SAFETY: the caller's promise. Under the lock, so that a thread that cancels it finds it in the list.
         unsafe {
             (*timer.0.as_ptr()).instance = instance;
             timer.set(Status::of(PENDING, lcore));
         }
     }
 
-    /// Lets the time of the list go on.
+    /// Begins to manage the list, and sets its time.
     fn begin(&self, now: u64) {
         let mut list = self.list.lock();
         list.managers += 1;
         list.wheel.advance(now);
     }
 
-    /// Step 2: the next timer that is due, RUNNING on an lcore; at the end, when to look again.
+    /// Step 2: pops the next timer that is due, and sets it to RUNNING on `lcore`. If there is none, ends the managing, and sets `next`.
     fn pop(&self, lcore: u32) -> Option<Handle> {
         let mut list = self.list.lock();
         let mut moved = None;
         loop {
             if let Some(node) = list.wheel.pop() {
                 let timer = Handle::of(node);
-                // SAFETY: whoever stops it waits for the lock until then, by step 2.
+                // SAFETY: a thread that stops the timer waits for this lock, by step 2, so the memory is valid until the lock is released.
                 if unsafe { timer.take(Status::of(RUNNING, lcore), |status| status.state == PENDING) }
                     .is_some()
                 {
@@ -247,7 +247,7 @@ impl Lcore {
                 }
                 continue;
             }
-            // One pop moves some of those that are due: only when nothing is moved any more, nothing is left.
+            // A pop may only move timers within the wheel. No timer is due when a pop neither returns nor moves one.
             let so_far = list.wheel.stats().moved;
             if moved.replace(so_far) == Some(so_far) {
                 list.managers -= 1;
@@ -258,11 +258,11 @@ impl Lcore {
     }
 }
 
-/// One call that manages a list: what its thread may do with the timer whose function it calls.
+/// A call that manages a list, and the timer whose function it is calling.
 struct Call {
-    /// Null once that was stopped or reset. For comparisons only.
+    /// Null once the timer's function has stopped or reset it. Only compared, never followed.
     timer: Cell<*mut Timer>,
-    /// The call within whose function this one is.
+    /// The call in whose function this one is nested.
     outer: *const Call,
 }
 
@@ -272,7 +272,7 @@ thread_local! {
 }
 
 impl Call {
-    /// Runs a function that is passed a call.
+    /// Runs a function with a new call, which is the innermost one meanwhile.
     fn with<T>(function: impl FnOnce(&Self) -> T) -> T {
         struct Ends(*const Call);
 
@@ -288,11 +288,11 @@ impl Call {
         function(&call)
     }
 
-    /// The place of a timer whose function the calling thread is in.
+    /// The place of a timer, if the calling thread is in its function.
     #[inline]
     fn of<'c>(timer: Handle) -> Option<&'c Cell<*mut Timer>> {
         let mut call = CALL.get();
-        // SAFETY: a call is found by its own thread, until it ends.
+        // SAFETY: only the thread of a call reaches it, and only until it ends.
         while let Some(Self { timer: place, outer }) = unsafe { call.as_ref() } {
             if place.get() == timer.0.as_ptr() {
                 return Some(place);
@@ -303,9 +303,9 @@ impl Call {
     }
 }
 
-/// Lists for all lcores: an instance.
+/// An instance: the lists of all lcores.
 struct Data {
-    /// No other instance has or had it. The lowest bits are the place in [`DATA`].
+    /// A number that no other instance has or had. The lowest bits are the place in [`DATA`].
     number: u64,
     lcores: Box<[Lcore]>,
 }
@@ -315,12 +315,12 @@ const INSTANCES: usize = 64;
 static MADE: AtomicU64 = AtomicU64::new(0);
 
 static DATA: [AtomicPtr<Data>; INSTANCES] = [const { AtomicPtr::new(ptr::null_mut()) }; INSTANCES];
-/// How many lcores there are: 0 before the initialisation.
+/// The number of lcores; 0 before the initialisation.
 static LCORES: AtomicU32 = AtomicU32::new(0);
 const DEFAULT: u32 = 0;
 
 /// # Safety
-/// Nobody frees the instance meanwhile.
+/// The instance is not freed while it is used.
 #[inline]
 unsafe fn data<'d>(id: u32) -> Result<&'d Data, Refusal> {
     // Acquire: pairs with the release in `Data::publish`.
@@ -332,12 +332,12 @@ unsafe fn data<'d>(id: u32) -> Result<&'d Data, Refusal> {
 impl Data {
     fn try_new(lcores: u32) -> Result<Box<Self>, Refusal> {
         let lcores = (0..lcores).map(Lcore::try_new).collect::<Result<_, _>>()?;
-        // Relaxed: it only has to differ.
+        // Relaxed: the number only has to be unique.
         let number = (MADE.fetch_add(1, Ordering::Relaxed) + 1) * INSTANCES as u64;
         Ok(Box::new(Self { number, lcores }))
     }
 
-    /// Puts an instance in a place that is free; gives it back if the place is not.
+    /// Puts an instance in the place `id`. Returns it if the place is taken.
     fn publish(mut self: Box<Self>, id: usize) -> Result<(), Box<Self>> {
         self.number = self.number / INSTANCES as u64 * INSTANCES as u64 + id as u64;
         let raw = Box::into_raw(self);
@@ -350,13 +350,13 @@ impl Data {
     }
 
     /// # Safety
-    /// Nobody uses the instance any more.
+    /// The instance is not used any more.
     unsafe fn free(place: &AtomicPtr<Data>) -> bool {
         let raw = place.swap(ptr::null_mut(), Ordering::Acquire);
         if raw.is_null() {
             return false;
         }
-        // SAFETY: made by a box, and nobody uses it.
+        // SAFETY: from a box, and not used any more.
         drop(unsafe { Box::from_raw(raw) });
         true
     }
@@ -366,10 +366,10 @@ impl Data {
         self.lcores.get(lcore as usize).ok_or_else(|| Refusal::invalid("there is no such lcore"))
     }
 
-    /// Sets CONFIG; the status before. Refused while another thread has the timer.
+    /// Sets CONFIG, and returns the previous status. `None` while another thread has the timer.
     ///
     /// # Safety
-    /// The timer is there.
+    /// The timer's memory is valid.
     #[inline]
     unsafe fn configure(timer: Handle, lcore: u32) -> Option<Status> {
         let call = Call::of(timer);
@@ -380,23 +380,23 @@ impl Data {
                 state => state != CONFIG,
             })
         }?;
-        // Step 3: it is not touched after its function, which may also have initialised it anew.
+        // Step 3: `manage` does not touch the timer after its function, which may also have initialised it anew.
         if let Some(call) = call {
             call.set(ptr::null_mut());
         }
         Some(before)
     }
 
-    /// Takes a timer out of the list in which it was pending, of any instance. One that is not there any more has no list.
+    /// Removes a timer from the list in which it was pending, in any instance. An instance that was freed has no list.
     ///
     /// # Safety
-    /// The caller has set CONFIG on the timer, whose status was `before`. Nobody frees the instance meanwhile.
+    /// The caller has set CONFIG on the timer, whose status was `before`. The instance is not freed meanwhile.
     #[inline]
     unsafe fn take_out(timer: Handle, before: Status) {
         if before.state != PENDING {
             return;
         }
-        // SAFETY: the caller's promise: it is the caller's, and was written when it became pending.
+        // SAFETY: the caller has the timer, and the field was written before the timer became pending.
         let number = unsafe { (*timer.0.as_ptr()).instance };
         // SAFETY: the caller's promise.
         let home = unsafe { data((number % INSTANCES as u64) as u32) };
@@ -430,7 +430,7 @@ impl Data {
                 if call.timer.replace(ptr::null_mut()).is_null() {
                     continue;
                 }
-                // SAFETY: still RUNNING here, as its function has left it: the memory is there, and nobody else's.
+                // SAFETY: the function has not stopped or reset the timer, so it is still RUNNING here: it is valid, and no other thread has it.
                 unsafe {
                     let place = timer.0.as_ptr();
                     match (*place).period {
@@ -448,7 +448,7 @@ impl Data {
 }
 
 /// # Safety
-/// NULL for nothing, or the numbers of that many lists.
+/// `lists` is NULL, or the address of `length` numbers.
 unsafe fn numbers<'n>(lists: *const c_uint, length: c_int) -> &'n [c_uint] {
     match usize::try_from(length) {
         // SAFETY: the caller's promise.
@@ -477,7 +477,7 @@ pub unsafe extern "C" fn still_rte_timer_subsystem_finalize() {
     call(|| {
         LCORES.store(0, Ordering::Release);
         for place in &DATA {
-            // SAFETY: the caller says that nobody uses timers any more.
+            // SAFETY: the caller promises that timers are not used any more.
             unsafe { Data::free(place) };
         }
         Ok(0)
@@ -512,7 +512,7 @@ pub unsafe extern "C" fn still_rte_timer_data_alloc(id_ptr: *mut u32) -> c_int {
 #[no_mangle]
 pub unsafe extern "C" fn still_rte_timer_data_dealloc(id: u32) -> c_int {
     call(|| {
-        // SAFETY: the caller says that nobody uses it any more.
+        // SAFETY: the caller promises that the instance is not used any more.
         match DATA.get(id as usize).is_some_and(|place| unsafe { Data::free(place) }) {
             true => Ok(0),
             false => Err(Refusal::invalid("there is no such instance of timer data")),
@@ -520,7 +520,7 @@ pub unsafe extern "C" fn still_rte_timer_data_dealloc(id: u32) -> c_int {
     })
 }
 
-/// Where the choice of an lcore is kept; NULL for a thread that is none.
+/// The address of the calling lcore's `turn`. NULL for a thread that is no lcore.
 #[no_mangle]
 pub unsafe extern "C" fn still_rte_timer_turn_(id: u32, lcore: c_uint) -> *mut u32 {
     // SAFETY: the caller does not free it meanwhile.
@@ -551,7 +551,7 @@ pub unsafe extern "C" fn still_rte_timer_reset_(
             count(&mine.resets);
         }
         let expire = now.wrapping_add(ticks);
-        // SAFETY: CONFIG was set: it is ours, and has said where it is if it was pending.
+        // SAFETY: CONFIG was set, so this thread has the timer, and `instance` is valid if it was pending.
         unsafe {
             let place = timer.0.as_ptr();
             let was_here = before == Status::of(PENDING, target) && (*place).instance == data.number;
@@ -579,7 +579,7 @@ pub unsafe extern "C" fn still_rte_timer_stop_(id: u32, timer: *mut rte_timer, l
         if let Some(mine) = data.lcores.get(lcore as usize) {
             count(&mine.stops);
         }
-        // SAFETY: CONFIG was set: it is ours.
+        // SAFETY: CONFIG was set, so this thread has the timer.
         unsafe {
             Data::take_out(timer, before);
             timer.set(STOPPED);
@@ -592,11 +592,11 @@ pub unsafe extern "C" fn still_rte_timer_stop_(id: u32, timer: *mut rte_timer, l
 pub unsafe extern "C" fn still_rte_timer_manage_(id: u32, lcore: c_uint, now: u64) -> c_int {
     let manage = |data: &Data| {
         let fire = |timer: Handle| {
-            // SAFETY: RUNNING here: nobody else writes it.
+            // SAFETY: the timer is RUNNING here, so no other thread writes it.
             let (function, argument) =
                 unsafe { ((*timer.0.as_ptr()).function, (*timer.0.as_ptr()).argument) };
             if let Some(function) = function {
-                // SAFETY: the program's function, with what it was to be called with. No lock is held.
+                // SAFETY: the program's function, with its argument. No lock is held.
                 unsafe { function(timer.c(), argument) };
             }
         };
@@ -607,13 +607,13 @@ pub unsafe extern "C" fn still_rte_timer_manage_(id: u32, lcore: c_uint, now: u6
     if let Ok(data) = unsafe { data(id) } {
         if let Ok(mine) = data.lcore(lcore) {
             count(&mine.manages);
-            // Before the frame: nothing to do is what it finds most of the time.
+            // Before the frame of `call`: most of the time no timer is due.
             if now < mine.next.load(Ordering::Relaxed) {
                 return 0;
             }
         }
     }
-    // SAFETY: as above.
+    // SAFETY: the caller does not free it meanwhile.
     call(|| manage(unsafe { data(id) }?).map(|()| 0))
 }
 
@@ -633,7 +633,7 @@ pub unsafe extern "C" fn still_rte_timer_alt_manage_(
         count(&data.lcore(lcore)?.manages);
         // SAFETY: the caller hands in that many numbers, or NULL.
         let lists = if lists.is_null() { &[lcore][..] } else { unsafe { numbers(lists, count_of_lists) } };
-        // The own one first: that is where periodic timers are armed again, those that are late to be due at the next call.
+        // The list of this lcore first: periodic timers are armed again in it, and late ones must not be due again in this call.
         let own = lists.iter().filter(|list| **list == lcore).take(1);
         for list in own.chain(lists.iter().filter(|list| **list != lcore)) {
             // SAFETY: the inline function hands in the number of the calling thread. The function is the program's.
@@ -681,8 +681,8 @@ pub unsafe extern "C" fn still_rte_timer_stop_all(
                 let mut list = lcore.list.lock();
                 let Some(node) = list.wheel.take_any() else { break };
                 let timer = Handle::of(node);
-                // As in `pop`: if that fails, whoever has set CONFIG goes on with it.
-                // SAFETY: whoever stops it waits for the lock until then.
+                // As in `pop`: if this fails, the thread that set CONFIG continues with the timer.
+                // SAFETY: a thread that stops the timer waits for this lock, so the memory is valid until the lock is released.
                 let taken =
                     unsafe { timer.take(Status::of(CONFIG, number), |status| status.state == PENDING) };
                 drop(list);
@@ -690,7 +690,7 @@ pub unsafe extern "C" fn still_rte_timer_stop_all(
                     // SAFETY: CONFIG was set.
                     unsafe { timer.set(STOPPED) };
                     if let Some(function) = function {
-                        // SAFETY: the program's function, with what it was to be called with. No lock is held.
+                        // SAFETY: the program's function, with its argument. No lock is held.
                         unsafe { function(timer.c(), argument) };
                     }
                 }

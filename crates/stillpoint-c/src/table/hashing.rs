@@ -1,4 +1,4 @@
-//! Keys that are hashed by a function of the program. All others are hashed as the library does it.
+//! The hash function of a program.
 
 use std::ffi::c_void;
 use std::hash::{BuildHasher, Hasher};
@@ -11,9 +11,9 @@ pub(super) struct Users {
     pub(super) context: *mut c_void,
 }
 
-// SAFETY: the header says that the function is called by any thread with this context.
+// SAFETY: the header says that any thread may call the function with this context.
 unsafe impl Send for Users {}
-// SAFETY: as above.
+// SAFETY: the header says that any thread may call the function with this context.
 unsafe impl Sync for Users {}
 
 impl BuildHasher for Users {
@@ -25,14 +25,14 @@ impl BuildHasher for Users {
     }
 }
 
-/// The hash of a key, which is written by one call, of its bytes.
+/// The hash of a key. A key is hashed by one call of `write`, with all of its bytes.
 pub(super) struct UsersHash(Users, u64);
 
 impl Hasher for UsersHash {
     fn write(&mut self, key: &[u8]) {
         let Users { function, context } = self.0;
         let _heeded = tsan::heed();
-        // SAFETY: whoever made the table says that it may be called with a key.
+        // SAFETY: the caller of `still_table_new` promises that it may be called with a key and this context.
         self.1 = unsafe { function(key.as_ptr().cast(), key.len(), context) };
     }
 

@@ -1,4 +1,4 @@
-//! Keys as a table has them: short ones in the entries, others behind a pointer.
+//! The keys of tables: keys of some sizes lie in the entries, all others behind a pointer.
 
 use std::borrow::Borrow;
 use std::ffi::c_void;
@@ -11,25 +11,25 @@ use stillpoint::table::TableGuard;
 
 use super::typed::Word;
 
-/// Keys as a table has them.
+/// A kind of keys.
 pub(super) trait Key: Hash + Eq + Borrow<Self::Sought> + Send + Sync + Sized + 'static {
-    /// A key that is looked up.
+    /// The form of a key in a lookup.
     type Sought: Hash + Eq + ?Sized;
 
     /// Calls `action` with the key of C at `key`.
     ///
     /// # Safety
-    /// There are `bytes` bytes.
+    /// `key` points to `bytes` bytes.
     unsafe fn with<A>(key: *const u8, bytes: usize, action: impl FnOnce(&Self::Sought) -> A) -> A;
 
     fn own(key: &Self::Sought) -> Self;
 
     fn start(&self) -> *const c_void;
 
-    /// Looks up as many keys as there are places for values; a bit for each that is found.
+    /// Looks up a key for each place in `values`. Returns a bit for each key that it finds.
     ///
     /// # Safety
-    /// There are as many keys of `bytes` bytes.
+    /// There are that many keys of `bytes` bytes.
     unsafe fn get_many<S: BuildHasher, R: Region>(
         view: &View<'_, Self, S, R>,
         keys: *const u8,
@@ -50,7 +50,7 @@ pub(super) trait Key: Hash + Eq + Borrow<Self::Sought> + Send + Sync + Sized + '
 }
 
 pub(super) type View<'g, K, S, R> = TableGuard<'g, K, Word, S, R>;
-/// Where C wants a value.
+/// The place where C wants a value.
 pub(super) type Place = MaybeUninit<*mut c_void>;
 
 /// A key in the entry.
@@ -71,10 +71,10 @@ impl<const N: usize> Hash for Short<N> {
 
 impl<const N: usize> Short<N> {
     /// # Safety
-    /// There are `N` bytes.
+    /// `key` points to `N` bytes.
     #[inline]
     unsafe fn at(key: *const u8) -> Self {
-        // SAFETY: the caller's promise; an array of bytes has no alignment.
+        // SAFETY: the caller's promise; an array of bytes needs no alignment.
         Self(unsafe { *key.cast() })
     }
 }
@@ -103,19 +103,19 @@ impl<const N: usize> Key for Short<N> {
         values: &mut [Place],
     ) -> u64 {
         let (mut hits, mut done) = (0, 0);
-        // As many at once as there are.
+        // In bursts of 32, then of 8, then one by one.
         while let Some(burst) = values.get_mut(done..done + 32) {
             // SAFETY: the caller's promise.
             hits |= unsafe { Self::burst::<32, S, R>(view, keys.add(done * N), burst) } << done;
             done += 32;
         }
         while let Some(burst) = values.get_mut(done..done + 8) {
-            // SAFETY: as above.
+            // SAFETY: the caller's promise.
             hits |= unsafe { Self::burst::<8, S, R>(view, keys.add(done * N), burst) } << done;
             done += 8;
         }
         for (index, value) in values[done..].iter_mut().enumerate() {
-            // SAFETY: as above.
+            // SAFETY: the caller's promise.
             hits |= unsafe {
                 Self::burst::<1, S, R>(view, keys.add((done + index) * N), std::slice::from_mut(value))
             } << (done + index);
@@ -125,10 +125,10 @@ impl<const N: usize> Key for Short<N> {
 }
 
 impl<const N: usize> Short<N> {
-    /// Lookups that overlap; a bit for each that has found its key.
+    /// Looks up `B` keys with overlapping memory accesses. Returns a bit for each key that it finds.
     ///
     /// # Safety
-    /// There are as many keys, and places.
+    /// There are `B` keys, and `B` values.
     unsafe fn burst<const B: usize, S: BuildHasher, R: Region>(
         view: &View<'_, Self, S, R>,
         keys: *const u8,
@@ -185,13 +185,13 @@ impl Key for Long {
     type Sought = Bytes;
 
     unsafe fn with<A>(key: *const u8, bytes: usize, action: impl FnOnce(&Bytes) -> A) -> A {
-        // SAFETY: the caller's promise; the same layout.
+        // SAFETY: the caller's promise; `Bytes` is transparent.
         action(unsafe { &*(ptr::slice_from_raw_parts(key, bytes) as *const Bytes) })
     }
 
     fn own(key: &Bytes) -> Self {
         let boxed = Box::into_raw(Box::<[u8]>::from(&key.0));
-        // SAFETY: from a box, of the same layout.
+        // SAFETY: from a box; `Bytes` is transparent.
         Self(unsafe { Box::from_raw(boxed as *mut Bytes) })
     }
 

@@ -10,17 +10,17 @@ use stillpoint_sys::tsan;
 use super::keys::{Key, Place};
 use crate::reader;
 
-/// A value: a word of the program's.
+/// A value: a word of the program.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Word(pub(super) *mut c_void);
 
-// SAFETY: a number to us; what it points to is the program's affair.
+// SAFETY: the library treats it as a number, and never follows it.
 unsafe impl Send for Word {}
-// SAFETY: as above.
+// SAFETY: the library treats it as a number, and never follows it.
 unsafe impl Sync for Word {}
 
 impl Word {
-    /// What its owner has done comes before what those do who find it.
+    /// For ThreadSanitizer: what the thread has done so far happens before what a thread that finds the value does.
     #[inline]
     pub(super) fn released(self) -> Self {
         if tsan::is_there() {
@@ -40,14 +40,14 @@ impl Word {
 /// A table of some kind of keys.
 ///
 /// # Safety
-/// Where a method takes a key, it is the address of as many bytes as the keys of the table have.
+/// A key that is passed to a method points to as many bytes as the table's keys have.
 pub(super) trait Any: Send + Sync {
     unsafe fn get(&self, region: &reader::Region<'_>, key: *const u8) -> Option<Word>;
-    /// As `get`, for the reader that is used most.
+    /// As `get`, for the most frequent kind of reader.
     unsafe fn get_online(&self, reader: &QsbrReader, key: *const u8) -> Option<Word>;
     unsafe fn get_many(&self, region: &reader::Region<'_>, keys: *const u8, values: &mut [Place]) -> u64;
     unsafe fn insert(&self, key: *const u8, value: Word) -> Result<Option<Word>, ()>;
-    /// The value that was there.
+    /// Returns the value that the key has already, if any.
     unsafe fn add(
         &self,
         region: &reader::Region<'_>,
@@ -55,7 +55,7 @@ pub(super) trait Any: Send + Sync {
         value: Word,
     ) -> Result<Option<Word>, ()>;
     unsafe fn remove(&self, key: *const u8) -> Option<Word>;
-    /// Whether it was there with this value.
+    /// Returns whether the key had this value, and was removed.
     unsafe fn remove_if(&self, region: &reader::Region<'_>, key: *const u8, value: Word) -> bool;
     fn each(
         &self,
@@ -116,12 +116,12 @@ impl<K: Key, S: BuildHasher> Typed<K, S> {
     }
 
     fn old(answer: Replaced<'_, K, Word, S>) -> Result<Option<Word>, ()> {
-        // What is dropped here is retired by the table.
+        // The table retires the entry that is dropped here.
         answer.map(|old| old.map(|old| *old.value())).map_err(drop)
     }
 }
 
-/// Calls a method with whatever is the region.
+/// Calls a method with either kind of region.
 macro_rules! within {
     ($region:expr, $table:ident.$method:ident($($argument:expr),*)) => {
         match $region {

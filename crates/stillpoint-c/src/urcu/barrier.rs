@@ -1,4 +1,4 @@
-//! Waits for callbacks.
+//! Barriers: waits for callbacks.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -15,8 +15,8 @@ use super::worker::Worker;
 use crate::border::{call, Refusal};
 use crate::report::report;
 
-/// A callback behind those that are waited for. All of one barrier share the number of those that were not called. It is no lock,
-/// which another thread might hold at a `fork`.
+/// A callback that a barrier pushes behind the others. All markers of a barrier share the number of markers that were not called yet. A
+/// number and not a lock: another thread could hold the lock at a `fork`.
 #[repr(C)]
 struct Marker {
     node: Callback,
@@ -24,17 +24,17 @@ struct Marker {
 }
 
 unsafe extern "C-unwind" fn pass(node: NonNull<Callback>) {
-    // SAFETY: the first part of a marker that came from a box.
+    // SAFETY: the node is the first field of a marker that came from a box.
     let Marker { left, .. } = *unsafe { Box::from_raw(node.cast::<Marker>().as_ptr()) };
     releases();
-    // Release: pairs with the acquire in `wait_behind`: what other callbacks did comes before. Acquire: also where another thread
-    // passes the last marker.
+    // Release: pairs with the acquire in `wait_behind`: the callbacks before the marker come before the end of the barrier. Acquire: pairs
+    // with this release, so that the last marker orders all of them.
     if left.fetch_sub(1, Ordering::AcqRel) == 1 {
         os::wake_all(&left);
     }
 }
 
-/// What a barrier waits for.
+/// The callbacks for which a barrier waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pushed {
     ByCall,
@@ -51,7 +51,7 @@ impl Pushed {
 }
 
 impl Flavour {
-    /// Waits until everything was called that was pushed so before. Refused where that would be to wait for itself.
+    /// Waits until all such callbacks that were pushed before have been called. Refused if the thread would wait for itself.
     pub(super) fn wait_for(&'static self, pushed: Pushed) -> Result<(), Refusal> {
         if !self.is_qsbr() && self.is_ongoing() {
             return Err(self.waits_for_itself(pushed.barrier(), "in a read-side section"));
@@ -72,7 +72,7 @@ impl Flavour {
         let left = self.push_markers(pushed)?;
         let mut is_told = false;
         loop {
-            // Only these may have no thread. What is passed on goes to the default worker.
+            // Only these workers may lack a thread. Callbacks that are passed on go to the default worker.
             let lasting = match pushed {
                 Pushed::ByCall => self.default(),
                 Pushed::ByDefer => self.deferring(),
@@ -92,14 +92,14 @@ impl Flavour {
             if seen == 0 {
                 return Ok(());
             }
-            // The last marker ends it; from time to time it looks again for a worker without a thread.
+            // The last marker wakes it. The timeout makes it look again for a worker without a thread.
             os::wait(&left, seen, Some(AGAIN));
         }
     }
 
-    /// One behind everything that was pushed so.
+    /// Pushes a marker to each worker that may have such callbacks.
     fn push_markers(&'static self, pushed: Pushed) -> Result<Arc<AtomicU32>, Refusal> {
-        // A worker that is freed stays in the list until what it has was passed on.
+        // A worker that was freed stays in the list until its callbacks were passed on.
         let lock = self.lock();
         let workers: Vec<&'static Worker> = match pushed {
             Pushed::ByCall => lock.live.clone(),
@@ -116,7 +116,7 @@ impl Flavour {
             let marker = Box::new(Marker { node: Callback::new(), left: Arc::clone(&left) });
             let node = NonNull::from(Box::leak(marker)).cast();
             releases();
-            // SAFETY: the box is the worker's now, and `pass` frees it.
+            // SAFETY: the box belongs to the worker now, and `pass` frees it.
             unsafe { worker.queue.push(node, pass) };
         }
         Ok(left)

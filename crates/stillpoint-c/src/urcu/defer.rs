@@ -1,4 +1,4 @@
-//! `defer_rcu`: calls without a node of the user's, in a ring of each thread.
+//! `defer_rcu`: calls without a node of the user, in a ring for each thread.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
@@ -12,7 +12,7 @@ use super::flavour::{of, Flavour};
 use super::reader::thread_begins;
 use crate::border::{call, Refusal};
 
-/// Calls of a thread that wait. As liburcu.
+/// The most calls of a thread that may wait, as in liburcu.
 const ROOM: usize = 4096;
 
 /// A deferred call.
@@ -21,16 +21,16 @@ struct Slot {
     node: Callback,
     function: unsafe extern "C-unwind" fn(*mut c_void),
     argument: *mut c_void,
-    /// Null if the slot is a box of its own.
+    /// Null if the slot is in a box and not in a ring.
     ring: *const Ring,
 }
 
-/// A thread's calls, which are called in their order: so the slots are free again in their order.
+/// A thread's deferred calls. They run in order, so the slots become free in order.
 struct Ring {
     slots: Box<[UnsafeCell<Option<Slot>>]>,
-    /// The thread's own.
+    /// Used only by the ring's thread.
     pushed: Cell<usize>,
-    /// Calls that wait, and one for the thread. Who takes the last one frees the ring.
+    /// The number of calls that wait, and 1 for the thread. The last use to end frees the ring.
     uses: AtomicUsize,
 }
 
@@ -41,11 +41,13 @@ impl Ring {
     }
 
     /// # Safety
-    /// One of the uses is the caller's.
+    /// One of the uses belongs to the caller.
     unsafe fn release(ring: *const Self) {
-        // SAFETY: the caller's promise. Release: what was done with the slot comes before its next use. Acquire: before it is freed.
+        // SAFETY: the caller's promise.
+        // Release: pairs with the acquire in `defer`: this use of the slot comes before the next one. Acquire: pairs with this release of
+        // the other uses, which come before the ring is freed.
         if unsafe { &*ring }.uses.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // SAFETY: from a box, and nobody uses it any more.
+            // SAFETY: from a box, and this was the last use.
             drop(unsafe { Box::from_raw(ring.cast_mut()) });
         }
     }
@@ -53,7 +55,7 @@ impl Ring {
 
 unsafe extern "C-unwind" fn run(node: NonNull<Callback>) {
     let slot = node.cast::<Slot>().as_ptr();
-    // SAFETY: the first part of a slot, which is not used again before the ring is released.
+    // SAFETY: the node is the first field of a slot, which is not used again before the ring is released.
     let (function, argument, ring) = unsafe { ((*slot).function, (*slot).argument, (*slot).ring) };
     if ring.is_null() {
         // SAFETY: from a box.
@@ -62,14 +64,14 @@ unsafe extern "C-unwind" fn run(node: NonNull<Callback>) {
         // SAFETY: the slot counts as a use.
         unsafe { Ring::release(ring) };
     }
-    // SAFETY: who has deferred it has promised that it may be called.
+    // SAFETY: the caller of `defer_rcu` promised that it may be called.
     unsafe { function(argument) };
 }
 
 impl Flavour {
-    /// The calling thread's ring, which is made if need be.
+    /// The calling thread's ring. Makes it if there is none.
     fn ring(&'static self) -> *mut Ring {
-        // SAFETY: the thread's own.
+        // SAFETY: a thread-local variable of the calling thread.
         let place = unsafe { &mut (*self.mine()).ring };
         if place.is_null() {
             *place = Ring::make().cast();
@@ -87,7 +89,7 @@ impl Flavour {
     ) -> Result<(), Refusal> {
         let worker = self.deferring_worker();
         let address = self.ring();
-        // SAFETY: the thread's own, until its end.
+        // SAFETY: the thread's own ring, which lives until the thread's end.
         let ring = unsafe { &*address };
         // Acquire: pairs with the release in `Ring::release`: the slot is free.
         let is_full = || ring.uses.load(Ordering::Acquire) > ROOM;
@@ -95,7 +97,7 @@ impl Flavour {
             true => self.wait_for(Pushed::ByDefer),
             false => Ok(()),
         };
-        // Where that is to wait for itself, the call gets a slot of its own.
+        // If the thread cannot wait, because it would wait for itself, the call gets a slot in a box.
         let is_full = is_full();
         let slot = Slot {
             node: Callback::new(),
@@ -110,19 +112,19 @@ impl Flavour {
             ring.pushed.set(pushed.wrapping_add(1));
             // Relaxed: the push publishes it.
             ring.uses.fetch_add(1, Ordering::Relaxed);
-            // SAFETY: the slot is free: calls are called in their order.
+            // SAFETY: the slot is free, since calls run in order.
             let place = unsafe { &mut *ring.slots[pushed % ROOM].get() };
             NonNull::from(place.insert(slot)).cast()
         };
-        // SAFETY: the slot is the queue's until it is called.
+        // SAFETY: the slot belongs to the queue until it is called.
         unsafe { worker.push(node, run) };
         answer
     }
 }
 
-/// The calling thread has no ring any more. What waits in it is still called.
+/// Detaches the ring from the calling thread. The calls that wait in it still run.
 pub(super) fn leave(flavour: &'static Flavour) {
-    // SAFETY: the thread's own.
+    // SAFETY: a thread-local variable of the calling thread.
     let place = unsafe { &mut (*flavour.mine()).ring };
     let ring = std::mem::replace(place, ptr::null_mut()).cast::<Ring>();
     if !ring.is_null() {
@@ -139,7 +141,7 @@ pub unsafe extern "C" fn still_urcu_defer_(
 ) {
     call(|| {
         let function = function.ok_or_else(|| Refusal::invalid("NULL was passed to defer_rcu"))?;
-        // SAFETY: the caller says that it may be called.
+        // SAFETY: the caller promises that it may be called.
         unsafe { of(flavour).defer(function, argument) }
     });
 }

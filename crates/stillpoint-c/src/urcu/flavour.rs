@@ -1,4 +1,4 @@
-//! What belongs to a flavour: its domain, and the readers in reserve.
+//! A flavour: its domain, its lock, and its readers in reserve.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -21,7 +21,7 @@ pub const STILL_URCU_MB: u32 = 1;
 pub const STILL_URCU_QSBR: u32 = 2;
 pub const STILL_URCU_BP: u32 = 3;
 
-/// Readers in reserve of the flavour whose threads register in signal handlers.
+/// The number of readers in reserve, for flavour bp, whose threads may register in signal handlers.
 const RESERVE: usize = 32;
 
 pub(crate) struct Flavour {
@@ -29,18 +29,18 @@ pub(crate) struct Flavour {
     name: &'static str,
     /// Made at the first use, and never freed.
     group: AtomicPtr<Group>,
-    /// Whether the group may not be made anew.
+    /// Whether the flavour was used: from then on it cannot be configured.
     is_used: AtomicBool,
     pub(super) shared: Shared,
     lock: Lock<Workers>,
 }
 
-/// A domain, and what comes with it.
+/// A domain, its stall hook, and its readers in reserve.
 pub(super) struct Group {
     pub(super) domain: Domain,
     pub(super) hook: Option<Hook>,
     reserve: [AtomicPtr<Seat>; RESERVE],
-    /// One that was replaced: it is kept, in case somebody has used it against the rules.
+    /// The group that this one replaced, if any. It is kept, in case a program used it against the rules.
     _before: *mut Group,
 }
 
@@ -87,7 +87,7 @@ impl Flavour {
         self.number == STILL_URCU_QSBR
     }
 
-    /// The domain in use, which is made if need be.
+    /// The group. Makes it if there is none, and marks the flavour as used.
     #[inline]
     pub(super) fn group(&'static self) -> &'static Group {
         // Relaxed, both: a program configures a flavour before it uses it.
@@ -97,7 +97,7 @@ impl Flavour {
         self.peek().unwrap_or_else(|| self.make())
     }
 
-    /// The domain, if there is one.
+    /// The group, if there is one.
     #[inline]
     pub(super) fn peek(&'static self) -> Option<&'static Group> {
         // Acquire: pairs with the release in `publish`. SAFETY: groups are never freed.
@@ -110,13 +110,13 @@ impl Flavour {
         if self.number == STILL_URCU_MB {
             options = options.fence(Mode::Symmetric);
         }
-        // Without options that may be refused.
+        // No option here can be refused.
         let domain = options.build().expect("neither mode nor boosting was asked for");
         self.publish(domain, None, ptr::null_mut())
-            .unwrap_or_else(|| self.peek().expect("somebody else has made it"))
+            .unwrap_or_else(|| self.peek().expect("another thread has made it"))
     }
 
-    /// `None` if somebody else was faster.
+    /// Publishes a group. `None` if another thread was faster.
     fn publish(
         &'static self,
         domain: Domain,
@@ -136,26 +136,26 @@ impl Flavour {
         Some(unsafe { &*group })
     }
 
-    /// Fills the reserve of the flavour that has one.
+    /// Fills the reserve, if the flavour has one.
     pub(super) fn refill(&'static self) {
         if self.number == STILL_URCU_BP {
             self.group().fill_reserve();
         }
     }
 
-    /// Has the workers' threads refill the reserve. Neither allocates nor waits: for handlers of signals.
+    /// Wakes the workers' threads to refill the reserve. Neither allocates nor waits, for signal handlers.
     pub(super) fn ask_for_refill(&'static self) {
         if self.number == STILL_URCU_BP {
             self.default().into_iter().chain(self.deferring()).for_each(Worker::wake);
         }
     }
 
-    /// The workers' list. Callbacks do not run under the lock.
+    /// Locks the list of workers. No callback runs under this lock.
     pub(super) fn lock(&'static self) -> Locked<'static, Workers> {
         self.lock.lock()
     }
 
-    /// The lock that the calling thread has [kept](Locked::keep), or the thread of which it is the copy in a child.
+    /// The lock, if the calling thread has [kept](Locked::keep) it. In a child, the thread that forked counts as the calling thread.
     pub(super) fn kept(&'static self) -> Option<Locked<'static, Workers>> {
         self.lock.is_kept_here().then(|| {
             // Relaxed: the lock orders it.
@@ -166,7 +166,7 @@ impl Flavour {
 }
 
 impl Group {
-    /// A reader in reserve. Neither allocates nor waits.
+    /// Takes a reader from the reserve; null if it is empty. Neither allocates nor waits.
     pub(super) fn take_seat(&self) -> *mut Seat {
         // Relaxed, first: a hint. Acquire: pairs with the release in `give_seat`.
         let taken = |place: &AtomicPtr<Seat>| {
@@ -183,7 +183,7 @@ impl Group {
         })
     }
 
-    /// Allocates what is missing in the reserve.
+    /// Allocates the readers that are missing in the reserve.
     pub(super) fn fill_reserve(&self) {
         // Relaxed: a hint.
         let missing = self.reserve.iter().filter(|place| place.load(Ordering::Relaxed).is_null()).count();
@@ -196,7 +196,7 @@ impl Group {
         }
     }
 
-    /// Tells the stall hook of whoever is in the way.
+    /// Calls the stall hook, if a reader holds up a grace period.
     pub(super) fn tell(&self) {
         if let (Some(hook), Some(stall)) = (&self.hook, self.domain.stall()) {
             let stall: Stall = stall;
@@ -205,20 +205,20 @@ impl Group {
     }
 }
 
-/// A lock that one function takes and another one ends, also in the child of a `fork`.
+/// A lock that one function may take and another one release, also in the child of a `fork`.
 struct Lock<T> {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
-    /// The thread that keeps it from one call to another, or 0.
+    /// The thread that keeps the lock from one call to another, or 0.
     keeper: AtomicU64,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is used under the mutex.
+// SAFETY: the value is used only under the mutex.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 pub(super) struct Locked<'l, T> {
     lock: &'l Lock<T>,
-    /// Whether the thread keeps the lock anyway.
+    /// Whether the thread keeps the lock: then the drop does not release it.
     is_borrowed: bool,
 }
 
@@ -247,7 +247,7 @@ impl<T> Lock<T> {
 }
 
 impl<T> Locked<'_, T> {
-    /// The calling thread keeps the lock until [`Flavour::kept`]. What it locks meanwhile, it borrows.
+    /// Keeps the lock for the calling thread until [`Flavour::kept`]. Until then, [`Flavour::lock`] on this thread borrows it.
     pub(super) fn keep(self) {
         // Relaxed: see `is_kept_here`. SAFETY: it has no preconditions.
         self.lock.keeper.store(unsafe { libc::pthread_self() }, Ordering::Relaxed);
@@ -301,16 +301,16 @@ impl Quiet {
 }
 
 impl Quiet {
-    /// Sleeps until a handler has run that was to run before.
+    /// Sleeps until a signal handler has run, one for a pending signal included.
     pub(super) fn until_handled(&self) {
-        // SAFETY: a set of signals. It returns with those blocked again that were blocked.
+        // SAFETY: a valid set. `sigsuspend` restores the blocked signals when it returns.
         unsafe { libc::sigsuspend(&self.0) };
     }
 }
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        // SAFETY: the set from before.
+        // SAFETY: the previous set.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut()) };
     }
 }
@@ -327,13 +327,18 @@ pub unsafe extern "C" fn still_urcu_configure(flavour: u32, options: *const stil
         }
         if flavour.number == STILL_URCU_MB {
             if options.is_asymmetric() {
-                return Err(Refusal::invalid("flavour mb has readers that fence themselves"));
+                return Err(Refusal::invalid(
+                    "the readers of flavour mb issue full fences: it has no asymmetric mode",
+                ));
             }
             builder = builder.fence(Mode::Symmetric);
         }
         // Relaxed: a program configures a flavour before it uses it.
         if flavour.is_used.load(Ordering::Relaxed) {
-            return Err(Refusal::new(libc::EBUSY, "the flavour is in use already: configure it first"));
+            return Err(Refusal::new(
+                libc::EBUSY,
+                "the flavour was used already: configure it before its first use",
+            ));
         }
         let domain = builder.build()?;
         let _quiet = Quiet::new();
@@ -341,7 +346,7 @@ pub unsafe extern "C" fn still_urcu_configure(flavour: u32, options: *const stil
         match flavour.publish(domain, hook, before) {
             Some(group) if !before.is_null() => group.fill_reserve(),
             Some(_) => {}
-            None => return Err(Refusal::new(libc::EBUSY, "another thread configures the flavour, too")),
+            None => return Err(Refusal::new(libc::EBUSY, "another thread is configuring the flavour")),
         }
         Ok(0)
     })
@@ -352,12 +357,12 @@ pub extern "C" fn still_urcu_domain(flavour: u32) -> *mut still_domain {
     call(|| Ok(handle::make(find(flavour)?.group().domain.clone(), Parts::default())))
 }
 
-/// At the start of a program that includes the header of bp: what a signal handler may need later.
+/// Called at the start of a program that includes the header of bp: makes the domain and the reserve that a signal handler may need.
 #[no_mangle]
 pub extern "C" fn still_urcu_prepare_(flavour: u32) {
     call(|| {
         let flavour = of(flavour);
-        // Not a use: the program may still configure it.
+        // This does not count as a use: the program may still configure the flavour.
         flavour.peek().unwrap_or_else(|| flavour.make()).fill_reserve();
         Ok(())
     });

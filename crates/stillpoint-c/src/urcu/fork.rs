@@ -9,7 +9,7 @@ use stillpoint_sys::os;
 use super::flavour::of;
 use crate::border::{call, Refusal};
 
-/// liburcu's, to C: the hooks of its hash tables.
+/// liburcu's struct, to C: the fork hooks of its hash tables.
 #[repr(C)]
 pub struct urcu_atfork {
     before_fork: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
@@ -29,12 +29,12 @@ unsafe fn run(
     // SAFETY: the caller's promise.
     let Some(hooks) = (unsafe { hooks.as_ref() }) else { return };
     if let Some(hook) = which(hooks) {
-        // SAFETY: who has registered it has promised that it may be called.
+        // SAFETY: the caller that registered it promised that it may be called.
         unsafe { hook(hooks._private) };
     }
 }
 
-/// Until one of the two functions below, no callback of the flavour runs, and no worker is made or freed.
+/// Until one of the two functions below is called, no callback of the flavour runs, and no other thread makes or frees a worker.
 #[no_mangle]
 pub extern "C" fn still_urcu_before_fork_(flavour: u32) {
     call(|| {
@@ -52,12 +52,12 @@ pub extern "C" fn still_urcu_before_fork_(flavour: u32) {
                     );
                 }
                 if lock.is_forking {
-                    // One after the other: between two forks queues are served.
+                    // One fork at a time, so that queues are served between two forks.
                     drop(lock);
                     os::wait(&flavour.shared.forking, 1, None);
                     continue;
                 }
-                // From now on workers are paused when they are made, and nobody waits for the end of a pause.
+                // From now on, new workers are paused when they are made, and no thread that frees a worker waits for a pause.
                 flavour.begin_fork(&mut lock);
                 lock.live.iter().copied().chain(flavour.deferring()).collect()
             };
@@ -66,14 +66,14 @@ pub extern "C" fn still_urcu_before_fork_(flavour: u32) {
                 is_in_barrier.set(is_in_barrier.get() || flavour.has_inner_barrier());
                 is_in_barrier.get()
             };
-            // Not under the lock: a callback that is running may want it.
+            // Not under the lock: a callback that is running may need it.
             let pauses: Vec<_> =
                 workers.into_iter().map(|worker| worker.queue.pause_to_fork(gives_up)).collect();
             let mut lock = flavour.lock();
             if !is_in_barrier.get() {
                 break (pauses, lock);
             }
-            // A callback waits for those of another queue, which is paused.
+            // A callback waits for callbacks of another queue, which is paused.
             drop(pauses);
             flavour.end_fork(&mut lock);
             drop(lock);
@@ -101,7 +101,7 @@ pub extern "C" fn still_urcu_after_fork_parent_(flavour: u32) {
         let (hooks, pauses) = (lock.atfork, std::mem::take(&mut lock.pauses));
         drop(pauses);
         flavour.end_fork(&mut lock);
-        // Of a worker that was made meanwhile, by this thread.
+        // The threads of workers that this thread made meanwhile.
         flavour.start_missing(&lock);
         drop(lock);
         // SAFETY: they are registered.
@@ -130,7 +130,7 @@ pub extern "C" fn still_urcu_after_fork_child_(flavour: u32) {
             }
         }
         let hooks = lock.atfork;
-        // They have ended already.
+        // The queues were reset: their pauses are over.
         lock.pauses.clear();
         drop(lock);
         // SAFETY: they are registered.
@@ -139,17 +139,17 @@ pub extern "C" fn still_urcu_after_fork_child_(flavour: u32) {
     });
 }
 
-/// The process in which each flavour was reset last: its child hooks come in any order, and there are workers after the first one.
+/// The process in which each flavour was reset last. A child calls hooks in any order, and the first one starts workers: only it may reset.
 static RESET_IN: [AtomicU32; 4] = [const { AtomicU32::new(0) }; 4];
 
 /// Notes a reset in this process, and returns whether it is the first one.
 fn note_reset(flavour: u32) -> bool {
     let process = std::process::id();
-    // Relaxed: of the thread that forked.
+    // Relaxed: only the thread that forked calls this.
     RESET_IN.get(flavour as usize).is_none_or(|reset| reset.swap(process, Ordering::Relaxed) != process)
 }
 
-/// Before a `fork`: the child may have the number of the process that was reset last.
+/// Called before a `fork`: the child may get the process id of the process that was reset last.
 #[no_mangle]
 pub extern "C" fn still_urcu_forget_reset_(flavour: u32) {
     if let Some(reset) = RESET_IN.get(flavour as usize) {
@@ -158,12 +158,12 @@ pub extern "C" fn still_urcu_forget_reset_(flavour: u32) {
     }
 }
 
-/// In a child: the other threads are no readers any more.
+/// In a child: ends the readers of the parent's other threads.
 #[no_mangle]
 pub extern "C" fn still_urcu_reset_after_fork_(flavour: u32) {
     call(|| {
         if let Some(group) = of(flavour).peek().filter(|_| note_reset(flavour)) {
-            // SAFETY: the caller says that this is the only thread of a child.
+            // SAFETY: the caller promises that this is the only thread of a child.
             unsafe { group.domain.reset_after_fork() };
         }
         Ok(())
@@ -174,7 +174,7 @@ pub extern "C" fn still_urcu_reset_after_fork_(flavour: u32) {
 pub unsafe extern "C" fn still_urcu_register_atfork_(flavour: u32, hooks: *mut urcu_atfork) {
     call(|| {
         let mut lock = of(flavour).lock();
-        // One for all tables, as liburcu's.
+        // One set of hooks for all tables, as in liburcu.
         if lock.atforks == 0 {
             lock.atfork = hooks;
         }

@@ -1,4 +1,4 @@
-//! The drop-in for liburcu: what is behind `stillpoint/urcu.h`, and behind liburcu's names in `shim.c`.
+//! The drop-in for liburcu: the functions of `stillpoint/urcu.h`. Those with liburcu's names are in `shim.c`.
 //!
 //! A flavour is a domain, a list of workers, and the thread-local readers, which are in C. The argument is in `docs/design/capi.md`.
 

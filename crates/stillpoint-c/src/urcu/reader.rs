@@ -1,4 +1,4 @@
-//! The threads' readers. Their hot paths are inline code of the header, over thread-local state in `shim.c`.
+//! The readers of threads. Their hot paths are inline code of the header, over thread-local variables in `shim.c`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -24,10 +24,10 @@ pub struct still_urcu_reader_ {
     record: *mut u8,
     /// The address of the domain's token, and [`STILL_URCU_FULL_FENCE_`].
     token: usize,
-    /// With quiescent states, the state that was reported last, by inline code or in [`Flavour::go`].
+    /// In qsbr: the state that was reported last, by inline code or in [`Flavour::go`].
     seen: u64,
     nested: u32,
-    /// What the end of a turn of callbacks does to a reader with quiescent states: [`STAYS`], [`GOES_OFFLINE`], [`ENDS`].
+    /// In qsbr: what the end of a turn of callbacks does to the reader: [`STAYS`], [`GOES_OFFLINE`] or [`ENDS`].
     frame: u32,
     seat: *mut c_void,
     pub(super) worker: *mut c_void,
@@ -70,11 +70,11 @@ extern "C" {
 /// # Safety
 /// The calling thread is the reader's.
 unsafe fn state(parts: raw::Parts<'_>) -> u64 {
-    // SAFETY: at this place there is an atomic of this type, as long as the domain exists. Relaxed: the thread's own.
+    // SAFETY: the record begins with an atomic of this type, as long as the domain exists. Relaxed: only this thread writes it.
     unsafe { (*parts.record().cast::<AtomicU64>().as_ptr()).load(Ordering::Relaxed) }
 }
 
-/// Where a thread's reader lives: allocated, so that a reader in reserve need not be.
+/// The place of a thread's reader. In a box, so that registering with a reader in reserve allocates nothing.
 pub(super) enum Seat {
     Empty,
     Spare(Spare),
@@ -93,7 +93,7 @@ impl Seat {
 }
 
 impl Flavour {
-    /// The calling thread's state. Stays where it is until the thread's end.
+    /// The calling thread's variable. It does not move until the thread's end.
     #[inline]
     pub(super) fn mine(&self) -> *mut still_urcu_reader_ {
         // SAFETY: it has no preconditions.
@@ -102,15 +102,14 @@ impl Flavour {
 
     /// The parts of the calling thread's reader, if it is registered.
     fn parts<'r>(&self) -> Option<raw::Parts<'r>> {
-        // SAFETY: the thread's own; a seat lives until `unregister`, on this thread.
+        // SAFETY: a thread-local variable of the calling thread; a seat lives until `unregister`, on this thread.
         unsafe { (*self.mine()).seat.cast::<Seat>().as_ref() }?.parts()
     }
 
-    /// Takes the calling thread's reader, which has quiescent states, on- or offline. The thread holds nothing.
+    /// Takes the calling thread's qsbr reader online or offline. The thread must hold nothing.
     fn go(&self, parts: raw::Parts<'_>, online: bool) {
         releases();
-        // SAFETY: the calling thread's reader, with quiescent states; the caller says that the thread holds nothing. Its state is its
-        // own.
+        // SAFETY: the calling thread's qsbr reader; the caller promises that the thread holds nothing.
         unsafe {
             if online {
                 parts.online();
@@ -126,8 +125,8 @@ impl Flavour {
         self.parts().is_some_and(raw::Parts::is_online)
     }
 
-    /// Registers the calling thread, unless it is; with quiescent states, it is online then. Allocates nothing if it is by the way
-    /// and there is a reader in reserve.
+    /// Registers the calling thread, unless it is registered. In qsbr, the thread is online afterwards. `by_the_way`: by its first section.
+    /// This allocates nothing if there is a reader in reserve.
     pub(super) fn register(&'static self, by_the_way: bool) {
         if let Some(parts) = self.parts() {
             if self.is_qsbr() {
@@ -141,7 +140,7 @@ impl Flavour {
         }
         let _quiet = Quiet::new();
         let mine = self.mine();
-        // SAFETY: the thread's own.
+        // SAFETY: a thread-local variable of the calling thread.
         if !unsafe { (*mine).seat }.is_null() {
             // A signal handler was faster.
             return;
@@ -154,7 +153,7 @@ impl Flavour {
         if seat.is_null() {
             seat = Box::into_raw(Box::new(Seat::Empty));
         }
-        // SAFETY: from a box, and this thread's now.
+        // SAFETY: from a box, and only this thread has it.
         let place = unsafe { &mut *seat };
         *place = match std::mem::replace(place, Seat::Empty) {
             Seat::Spare(spare) => Seat::Guards(spare.into_reader()),
@@ -162,7 +161,7 @@ impl Flavour {
             _ => Seat::Guards(group.domain.reader()),
         };
         let Some(parts) = place.parts() else { return };
-        // SAFETY: the thread's own; handlers of signals do not run.
+        // SAFETY: a thread-local variable of the calling thread; signal handlers do not run.
         unsafe {
             (*mine).record = parts.record().as_ptr();
             let fence = if parts.needs_full_fence() { STILL_URCU_FULL_FENCE_ } else { 0 };
@@ -180,7 +179,7 @@ impl Flavour {
         releases();
         let _quiet = Quiet::new();
         let mine = self.mine();
-        // SAFETY: the thread's own; handlers of signals do not run.
+        // SAFETY: a thread-local variable of the calling thread; signal handlers do not run.
         let seat = unsafe {
             let seat = (*mine).seat.cast::<Seat>();
             (*mine).record = (&raw const NOBODY).cast_mut().cast();
@@ -193,7 +192,7 @@ impl Flavour {
         if seat.is_null() {
             return;
         }
-        // SAFETY: from a box, and nobody else has it.
+        // SAFETY: from a box, and no other thread has it.
         let place = unsafe { &mut *seat };
         if self.number() == STILL_URCU_BP {
             if let Seat::Guards(reader) = std::mem::replace(place, Seat::Empty) {
@@ -203,11 +202,11 @@ impl Flavour {
                 }
             }
         }
-        // SAFETY: as above.
+        // SAFETY: from a box, and no other thread has it.
         drop(unsafe { Box::from_raw(seat) });
     }
 
-    /// Runs `wait` with the calling thread offline, if it is an online reader with quiescent states.
+    /// Runs `wait` with the calling thread's qsbr reader offline, if it was online.
     pub(super) fn while_offline<R>(&'static self, wait: impl FnOnce() -> R) -> R {
         let online = self.parts().filter(|parts| self.is_qsbr() && parts.is_online());
         if let Some(parts) = online {
@@ -215,7 +214,7 @@ impl Flavour {
         }
         let answer = wait();
         if online.is_some() {
-            // The seat may be another one: callbacks may have run meanwhile.
+            // Not `online`: callbacks may have run meanwhile and registered the thread anew.
             if let Some(parts) = self.parts() {
                 self.go(parts, true);
             }
@@ -238,7 +237,7 @@ impl Flavour {
                 group.tell();
             }
             match error {
-                // Only a handler of a signal can end the section. One that does so after this look runs within the sleep.
+                // Only a signal handler can end the section. Signals are blocked from the check to the sleep, which a handler ends.
                 SynchronizeError::WouldDeadlock { .. } => {
                     let quiet = Quiet::new();
                     if raw::held_up_by_caller(&group.domain).is_err() {
@@ -251,10 +250,10 @@ impl Flavour {
     }
 }
 
-/// Until the kernel is asked again for a fence that it has refused.
+/// The time between two tries of something that failed: a fence of the kernel, or the start of a thread.
 pub(super) const AGAIN: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// What the calling thread has done comes before what others do behind [`acquires`]: for ThreadSanitizer, if it is there.
+/// For ThreadSanitizer, if it is there: what the calling thread has done happens before what others do after [`acquires`].
 pub(super) fn releases() {
     // SAFETY: it has no preconditions.
     unsafe { still_urcu_releases_() };
@@ -265,14 +264,14 @@ pub(super) fn acquires() {
     unsafe { still_urcu_acquires_() };
 }
 
-/// On the thread that runs callbacks of a flavour with sections.
+/// The frame of a turn of callbacks, for flavours with sections.
 pub(super) fn plain_frame(begins: bool) {
     if begins {
         acquires();
     }
 }
 
-/// On the thread that runs callbacks of a flavour with quiescent states: they run on an online reader.
+/// The frame of a turn of callbacks in qsbr: the thread has an online reader during the turn.
 pub(super) fn frame(begins: bool) {
     plain_frame(begins);
     let flavour = of(STILL_URCU_QSBR);
@@ -284,12 +283,12 @@ pub(super) fn frame(begins: bool) {
             Some(parts) if parts.is_online() => STAYS,
             Some(_) => GOES_OFFLINE,
         };
-        // SAFETY: the thread's own.
+        // SAFETY: a thread-local variable of the calling thread.
         unsafe { (*mine).frame = after };
         flavour.register(false);
         return;
     }
-    // SAFETY: the thread's own.
+    // SAFETY: a thread-local variable of the calling thread.
     match (unsafe { (*mine).frame }, parts) {
         (ENDS, _) => flavour.unregister(),
         (GOES_OFFLINE, Some(parts)) => flavour.go(parts, false),
@@ -297,7 +296,7 @@ pub(super) fn frame(begins: bool) {
     }
 }
 
-/// The first read-side section of a thread that is not registered is about to begin.
+/// Registers a thread whose first read-side section is about to begin.
 #[no_mangle]
 pub extern "C" fn still_urcu_register_by_the_way_(flavour: u32) {
     call(|| {
@@ -380,7 +379,7 @@ pub extern "C" fn still_urcu_check_(flavour: u32, number: u64) -> c_int {
     })
 }
 
-/// The destructor of the threads' key: a thread ends that was registered, or has a queue of deferred calls.
+/// Called by the destructor of the key, at the end of a thread that was registered, or has deferred calls.
 #[no_mangle]
 pub extern "C" fn still_urcu_thread_ends_(_key: *mut c_void) {
     call(|| {
@@ -392,7 +391,7 @@ pub extern "C" fn still_urcu_thread_ends_(_key: *mut c_void) {
     });
 }
 
-/// So that the destructor of the threads' key runs for the calling thread.
+/// Sets the key, so that its destructor runs for the calling thread.
 pub(super) fn thread_begins() {
     // SAFETY: it has no preconditions.
     unsafe { still_urcu_thread_begins_() };

@@ -1,6 +1,6 @@
 /*
- * The functions of the drop-in for liburcu under their own names, the thread-local state that inline code reads, and tables of the
- * functions. What they do is in Rust.
+ * The functions of the drop-in for liburcu under their flavours' names, the thread-local variables that inline code reads, and tables of
+ * the functions. The implementation is in Rust.
  *
  * All functions are weak: a program that is linked with the static library may define its own.
  */
@@ -11,7 +11,7 @@
 #include "stillpoint/urcu.h"
 #include "stillpoint/liburcu/urcu/flavor.h"
 
-/* As in reader.rs. */
+/* reader.rs asserts the same numbers. */
 #define AT(field, place) _Static_assert(offsetof(struct still_urcu_reader_, field) == (place), #field)
 AT(record, 0);
 AT(token, 8);
@@ -25,7 +25,7 @@ _Static_assert(sizeof(struct still_urcu_reader_) == 56 && sizeof(struct still_ur
 
 #define WEAK __attribute__((weak))
 
-/* What a thread has that is not registered. */
+/* The initial values, for a thread that is not registered. */
 const struct still_urcu_nobody_ still_urcu_nobody_ = {1, 0, 0};
 #define NOBODY                                                                                             \
     {(char *)(uintptr_t)&still_urcu_nobody_, (uintptr_t)&still_urcu_nobody_.state, 1, STILL_URCU_UNREGISTERED_, 0, NULL, NULL, NULL}
@@ -49,8 +49,8 @@ struct still_urcu_reader_ *still_urcu_reader_of_(uint32_t flavour)
     }
 }
 
-/* ThreadSanitizer does not see what is compiled without it: Rust, and this file. So it is told of what a reader leaves to those who wait
- * for it, and what a callback gets from those who have pushed it. */
+/* ThreadSanitizer does not see code that is compiled without it: Rust, and this file. These calls tell it that a reader's accesses come
+ * before the end of a wait for it, and that a push comes before its callback. */
 void __tsan_acquire(void *address) WEAK;
 void __tsan_release(void *address) WEAK;
 static char sync_point;
@@ -66,7 +66,7 @@ void still_urcu_releases_(void)
     if (__builtin_expect(__tsan_release == NULL, 1))
         return;
     __tsan_release(&sync_point);
-    /* What the engine acquires when a grace period is over, in the midst of a turn as well. */
+    /* The engine acquires the records when a grace period is over, also within a turn of callbacks. */
     for (uint32_t flavour = STILL_URCU_MEMB; flavour <= STILL_URCU_BP; flavour++) {
         char *record = still_urcu_reader_of_(flavour)->record;
         if (record != (const char *)&still_urcu_nobody_)
@@ -80,9 +80,9 @@ void still_urcu_enter_(uint32_t flavour)
     still_urcu_lock_(still_urcu_reader_of_(flavour), flavour);
 }
 
-/* The key whose destructor unregisters threads, in its third round: destructors of the program's own keys may still read, and may set
- * their keys once more. Where these register the thread again, the next round ends it. Made before anything else runs, so that its number is low: glibc has room for the
- * first 32 in each thread, and a signal handler may set them. */
+/* The key whose destructor unregisters threads, in the third round: in the first two, key destructors of the program may still read. If
+ * one of them registers the thread again in the third round, the next round unregisters it. The key is made before anything else runs, so
+ * that its number is low: glibc has room for the first 32 keys in each thread, so a signal handler may set them. */
 static pthread_key_t key;
 static bool has_key;
 static __thread unsigned rounds __attribute__((tls_model("initial-exec")));
@@ -102,7 +102,7 @@ static void __attribute__((constructor(101))) make_key(void)
 
 void still_urcu_thread_begins_(void)
 {
-    /* A constructor that runs before ours. */
+    /* Called by a constructor that runs before ours. */
     if (!has_key)
         make_key();
     if (has_key)
@@ -117,7 +117,7 @@ void still_urcu_bp_prepare_(void)
 _Static_assert(sizeof(unsigned long) == sizeof(uint64_t), "a token is a number of a poll state");
 _Static_assert(sizeof(pthread_t) == sizeof(uint64_t), "a thread is a number in Rust");
 
-/* The functions that are the same in all flavours. */
+/* The functions that all flavours have. */
 #define FLAVOUR(f, F)                                                                                      \
     WEAK int still_urcu_##f##_read_ongoing(void)                                                           \
     {                                                                                                      \
@@ -264,7 +264,7 @@ _Static_assert(sizeof(pthread_t) == sizeof(uint64_t), "a thread is a number in R
         still_urcu_##f##_poll_state_synchronize_rcu,                                                       \
     };
 
-/* Of flavours with read-side sections. */
+/* The functions of flavours with read-side sections. */
 #define SECTIONS(f, F)                                                                                     \
     WEAK void still_urcu_##f##_read_lock(void)                                                             \
     {                                                                                                      \
@@ -316,7 +316,7 @@ FLAVOUR(mb, STILL_URCU_MB)
 FLAVOUR(qsbr, STILL_URCU_QSBR)
 FLAVOUR(bp, STILL_URCU_BP)
 
-/* The hooks of bp alone. */
+/* The hooks that only bp has. */
 WEAK void still_urcu_bp_before_fork(void)
 {
     still_urcu_forget_reset_(STILL_URCU_BP);

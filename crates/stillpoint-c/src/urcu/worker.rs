@@ -1,7 +1,7 @@
 //! Workers of `call_rcu`: a queue and a thread.
 //!
-//! A worker's memory is never freed, and is used again: a thread that has read its address may push to it although it was freed
-//! meanwhile, and passes on what it has pushed when it finds that.
+//! A worker's memory is never freed, but used again: a thread that has read a worker's address may push to it although the worker was
+//! freed meanwhile. It then finds the door closed, and pushes to the default worker.
 
 mod calls;
 
@@ -26,13 +26,13 @@ use crate::border::Refusal;
 use crate::report::report;
 use crate::thread::{spawn, Threading};
 
-/// liburcu's, to C.
+/// liburcu's struct, to C.
 #[repr(C)]
 pub struct call_rcu_data {
     _private: [u8; 0],
 }
 
-/// The user's two words, to C.
+/// The two words of a callback, to C.
 #[repr(C)]
 pub struct rcu_head {
     _private: [u8; 0],
@@ -41,14 +41,14 @@ pub struct rcu_head {
 pub(super) struct Worker {
     pub(super) queue: CallbackQueue,
     flavour: &'static Flavour,
-    /// Threads push behind it. Closed when the worker was freed, or is about to be: it is dead.
+    /// A thread that pushes is behind it. Closed when the worker is freed.
     door: Door,
-    /// Whether it is the flavour's own, which is never freed.
+    /// Whether this is the default worker, or that of deferred calls: these are never freed.
     is_lasting: bool,
     has_thread: AtomicBool,
     /// The thread, to C.
     pthread: AtomicU64,
-    /// Used under the flavour's lock.
+    /// Used only under the flavour's lock.
     state: UnsafeCell<State>,
 }
 
@@ -56,42 +56,42 @@ pub(super) struct Worker {
 struct State {
     thread: Option<JoinHandle<()>>,
     cpu: Option<usize>,
-    /// When a thread could not be started.
+    /// When the start of a thread failed last.
     failed: Option<Instant>,
-    /// It is freed and its thread is gone, but what it has was not passed on, since a fork was under way.
+    /// The worker is freed and its thread has ended, but a fork was under way, so its callbacks were not passed on yet.
     is_to_bury: bool,
 }
 
-// SAFETY: the state is used under the flavour's lock, and everything else is.
+// SAFETY: the state is used only under the flavour's lock, and the other fields are `Sync`.
 unsafe impl Sync for Worker {}
 
-/// What `call_rcu` reads without a lock.
+/// The parts of a flavour that `call_rcu` reads without a lock.
 pub(super) struct Shared {
     default: AtomicPtr<Worker>,
     of_cpus: OnceLock<Box<[AtomicPtr<Worker>]>>,
     deferred: AtomicPtr<Worker>,
-    /// 1 while a thread is counted as one that forks, 0 otherwise.
+    /// 1 from [`Flavour::begin_fork`] to [`Flavour::end_fork`], 0 otherwise. A futex.
     pub(super) forking: AtomicU32,
-    /// Barriers in callbacks.
+    /// The number of barriers that are called in callbacks. A futex.
     inner_barriers: AtomicU32,
 }
 
-/// What the flavour's lock is for.
+/// The value under the flavour's lock.
 pub(super) struct Workers {
-    /// With the default worker, and without that of deferred calls.
+    /// Includes the default worker, but not that of deferred calls.
     pub(super) live: Vec<&'static Worker>,
     freed: Vec<&'static Worker>,
-    /// Whether a thread is about to fork, or between the hooks of that. Meanwhile queues are paused.
+    /// Whether a thread is about to fork, or between the hooks of a fork. Queues are paused meanwhile.
     pub(super) is_forking: bool,
-    /// Of the fork whose thread keeps the lock.
+    /// The pauses of the fork whose thread keeps the lock.
     pub(super) pauses: Vec<Paused>,
-    /// Of workers that were made since somebody was between the hooks.
+    /// The pauses of workers that were made during the fork.
     pub(super) born_paused: Vec<Paused>,
     pub(super) atfork: *mut super::fork::urcu_atfork,
     pub(super) atforks: usize,
 }
 
-// SAFETY: the hooks' address is used under the lock.
+// SAFETY: the hooks' address is used only under the lock.
 unsafe impl Send for Workers {}
 
 /// See [`Flavour::within_barrier`].
@@ -133,7 +133,7 @@ impl Workers {
 }
 
 fn worker_at(place: &AtomicPtr<Worker>) -> Option<&'static Worker> {
-    // Acquire: pairs with the release where it is put there. SAFETY: workers are never freed.
+    // Acquire: pairs with the release that stores the worker's address. SAFETY: workers are never freed.
     unsafe { place.load(Ordering::Acquire).as_ref() }
 }
 
@@ -155,7 +155,7 @@ impl Worker {
         }))
     }
 
-    /// Nobody serves its queue yet: a fork that is under way need not look for it.
+    /// Pauses the queue of a new worker if a fork is under way: the fork does not look for new workers.
     fn is_born(&self, lock: &mut Locked<'_, Workers>) {
         if lock.is_forking {
             lock.born_paused.push(self.queue.pause());
@@ -174,7 +174,7 @@ impl Worker {
             return Ok(());
         }
         if lock.is_borrowed() {
-            // Nobody serves a queue while its process forks.
+            // No thread serves a queue while the process forks.
             return Err(std::io::Error::from_raw_os_error(libc::EBUSY));
         }
         let cpu = state.cpu;
@@ -194,7 +194,7 @@ impl Worker {
         }
     }
 
-    /// Starts the thread, if it has none, unless that has failed just now. Whether it has one.
+    /// Starts a thread if the worker has none, unless the last try has just failed. Returns whether the worker has a thread.
     pub(super) fn has_thread(&'static self) -> bool {
         // Relaxed: a hint.
         if self.has_thread.load(Ordering::Relaxed) {
@@ -213,15 +213,15 @@ impl Worker {
         drop(lock);
         let name = self.flavour.name();
         report(&format!(
-            "urcu-{name}: the thread of a worker could not be started, and is tried again: {error}"
+            "urcu-{name}: the thread of a worker could not be started, and will be tried again: {error}"
         ));
         false
     }
 
-    /// What its thread does.
+    /// The body of the worker's thread.
     fn run(&'static self, cpu: Option<usize>) {
         if let Some(cpu) = cpu {
-            // SAFETY: a set of its own. A CPU that is not there, or not allowed, is no reason to fail.
+            // SAFETY: a local set. A CPU that does not exist or is not allowed is ignored.
             unsafe {
                 let mut set: libc::cpu_set_t = std::mem::zeroed();
                 if cpu < libc::CPU_SETSIZE as usize {
@@ -231,25 +231,25 @@ impl Worker {
             }
         }
         acquires();
-        // Callbacks find a registered thread, whose own worker is the one that calls them.
+        // Callbacks run on a registered thread, whose own worker is this one.
         self.flavour.register(false);
-        // But for deferred calls: what they push is not among what a barrier of call_rcu waits for.
+        // Except deferred calls: a barrier of call_rcu does not wait for this queue, so they must not push to it by call_rcu.
         if !self.flavour.deferring().is_some_and(|deferring| ptr::eq(deferring, self)) {
-            // SAFETY: the thread's own.
+            // SAFETY: a thread-local variable of the calling thread.
             unsafe { (*self.flavour.mine()).worker = ptr::from_ref(self).cast_mut().cast() };
         }
-        // With quiescent states it is online while callbacks run.
+        // In qsbr, the thread is online only while callbacks run.
         self.flavour.while_offline(|| self.queue.run_while(|| self.goes_on()));
         self.flavour.unregister();
     }
 
-    /// Asked between turns, and when somebody wakes the thread.
+    /// Whether the thread continues. Called between turns, and when the thread is woken.
     fn goes_on(&self) -> bool {
         self.flavour.refill();
         !self.door.is_closed()
     }
 
-    /// Has the thread ask whether it goes on. Neither allocates nor waits.
+    /// Wakes the thread, which then calls `goes_on`. Neither allocates nor waits.
     pub(super) fn wake(&self) {
         self.queue.wake();
     }
@@ -294,7 +294,7 @@ impl Flavour {
         worker
     }
 
-    /// The worker of deferred calls, which is made if need be.
+    /// The worker of deferred calls. Makes it if there is none.
     pub(super) fn deferring_worker(&'static self) -> &'static Worker {
         worker_at(&self.shared.deferred).unwrap_or_else(|| {
             let mut lock = self.lock();
@@ -318,30 +318,29 @@ impl Flavour {
         worker_at(&self.shared.default)
     }
 
-    /// Whether the calling thread runs a callback of the flavour.
-    /// Counts the calling thread as the one that forks.
+    /// Marks the calling thread as the one that forks.
     pub(super) fn begin_fork(&self, lock: &mut Locked<'_, Workers>) {
         lock.is_forking = true;
-        // Relaxed: whoever sleeps on it looks again under the lock.
+        // Relaxed: a thread that sleeps on it reads `is_forking` again, under the lock.
         self.shared.forking.store(1, Ordering::Relaxed);
     }
 
-    /// Nobody forks any more. The pauses of queues that were there before are over.
+    /// Ends the fork. The caller has ended the pauses of the queues that were there before.
     pub(super) fn end_fork(&'static self, lock: &mut Locked<'_, Workers>) {
         self.end_fork_in_child(lock);
         os::wake_all(&self.shared.forking);
         self.bury_dead(lock);
     }
 
-    /// The same in the child, in which nobody waits for that; workers that were to be buried are reset there.
+    /// The same in the child, where no thread waits for it, and `reset_workers` buries the workers.
     pub(super) fn end_fork_in_child(&self, lock: &mut Locked<'_, Workers>) {
         lock.is_forking = false;
-        // Relaxed: as above. Nobody is in a callback of a child.
+        // Relaxed: as above.
         self.shared.forking.store(0, Ordering::Relaxed);
         lock.born_paused.clear();
     }
 
-    /// Whether a callback waits for those of another queue.
+    /// Whether a callback waits for callbacks of another queue.
     pub(super) fn has_inner_barrier(&self) -> bool {
         self.shared.inner_barriers.load(Ordering::SeqCst) != 0
     }
@@ -355,20 +354,21 @@ impl Flavour {
         }
     }
 
-    /// While the value lives, the calling thread is in a barrier. If it is in a callback, a fork that waits for that one gives up its
-    /// pauses: the barrier may be for a queue that it has paused.
+    /// While the value lives, the calling thread is in a barrier. If the barrier is called in a callback, a fork that waits for the
+    /// callback ends its pauses: the barrier may wait for a queue that the fork has paused.
     pub(super) fn within_barrier(&'static self) -> Option<InnerBarrier> {
         let mut served: Vec<_> = self.lock().live.clone();
         served.extend(self.deferring());
         served.retain(|worker| worker.queue.is_served_here());
         (!served.is_empty()).then(|| {
-            // SeqCst: pairs with the look in `has_inner_barrier`, which those who are woken repeat.
+            // SeqCst: pairs with the load in `has_inner_barrier`, which a fork repeats when it is woken.
             self.shared.inner_barriers.fetch_add(1, Ordering::SeqCst);
             served.iter().for_each(|worker| worker.wake());
             InnerBarrier(self)
         })
     }
 
+    /// Whether the calling thread runs a callback of the flavour.
     pub(super) fn is_within_callback(&'static self) -> bool {
         self.peek().is_some()
             && (self.deferring().is_some_and(|worker| worker.queue.is_served_here())
@@ -376,7 +376,7 @@ impl Flavour {
     }
 
     fn own_worker(&self) -> Option<&'static Worker> {
-        // SAFETY: the thread's own; workers are never freed.
+        // SAFETY: a thread-local variable of the calling thread; workers are never freed.
         unsafe { (*self.mine()).worker.cast::<Worker>().as_ref() }
     }
 
@@ -398,7 +398,7 @@ impl Flavour {
         self.of_cpu(unsafe { libc::sched_getcpu() })
     }
 
-    /// The worker for what the calling thread pushes.
+    /// The worker to which the calling thread pushes.
     #[inline]
     fn worker(&'static self) -> &'static Worker {
         self.own_worker().or_else(|| self.of_this_cpu()).unwrap_or_else(|| self.default_worker())
@@ -419,22 +419,22 @@ impl Flavour {
         Err(Refusal::new(errno, format!("the thread of a call_rcu worker could not be started: {error}")))
     }
 
-    /// From now on the worker's thread goes, and what is pushed is passed on. Returns the thread.
+    /// Closes the worker's door, so that its thread ends and pushes go to the default worker. Returns the thread.
     fn retire(
         &'static self,
         worker: &'static Worker,
         _lock: &mut Locked<'_, Workers>,
     ) -> Option<JoinHandle<()>> {
-        // One that is preempted in the midst of a push is waited for.
+        // Waits for threads in the middle of a push, even for one that is preempted.
         worker.door.close();
         worker.queue.wake();
         // SAFETY: the lock is held.
         unsafe { (*worker.state.get()).thread.take() }
     }
 
-    /// Passes on what a worker has whose thread is gone, and keeps it for the next one. Barriers find the callbacks with the
-    /// one or with the other, since they look under the lock. While a fork is under way, which pauses queues and then wants the lock,
-    /// a worker that has something is left to the end of that.
+    /// Passes on the callbacks of a worker whose thread has ended, and keeps the worker for later use. A barrier looks under the lock, so it
+    /// finds the callbacks in one of the two queues. A fork pauses queues and then takes the lock: while one is under way, a worker that
+    /// has callbacks is left until the end of the fork.
     fn bury(&'static self, worker: &'static Worker, lock: &mut Locked<'_, Workers>) {
         let is_put_off = lock.is_forking && worker.queue.pending() > 0;
         // SAFETY: the lock is held.
@@ -455,7 +455,7 @@ impl Flavour {
         lock.freed.push(worker);
     }
 
-    /// Buries those that were left to the end of a fork, which has come.
+    /// At the end of a fork: buries the workers that were left to it.
     pub(super) fn bury_dead(&'static self, lock: &mut Locked<'_, Workers>) {
         for worker in lock.live.clone() {
             // SAFETY: the lock is held.
@@ -474,7 +474,7 @@ impl Flavour {
             return refuse(libc::EINVAL, "this worker does not exist, or was freed before");
         };
         if worker.is_lasting {
-            // The default worker stays, as liburcu's.
+            // The default worker stays, as in liburcu.
             return Ok(());
         }
         if worker.queue.is_served_here() {
@@ -505,18 +505,18 @@ impl Flavour {
         Ok(())
     }
 
-    /// In the child of a `fork`, which has no thread of a worker: only the default worker stays, with what all of them had.
+    /// In the child of a `fork`, which has no thread of a worker: the default worker gets the callbacks of all workers, and only it stays.
     ///
     /// # Safety
-    /// There is no other thread, and nobody serves a queue.
+    /// There is no other thread, and no queue is being served.
     pub(super) unsafe fn reset_workers(&'static self, lock: &mut Locked<'_, Workers>) {
         if let Some(places) = self.shared.of_cpus.get() {
             places.iter().for_each(|place| place.store(ptr::null_mut(), Ordering::Relaxed));
         }
-        // SAFETY: the thread's own.
+        // SAFETY: a thread-local variable of the calling thread.
         unsafe { (*self.mine()).worker = ptr::null_mut() };
         for worker in lock.live.clone().into_iter().chain(self.deferring()) {
-            // SAFETY: the lock is held, and the caller's promise. The thread is the parent's.
+            // SAFETY: the lock is held, and the caller's promise. The thread belongs to the parent.
             unsafe {
                 std::mem::forget((*worker.state.get()).thread.take());
                 worker.queue.reset_after_fork();
@@ -524,7 +524,7 @@ impl Flavour {
             worker.has_thread.store(false, Ordering::Relaxed);
             worker.door.reset(!worker.is_lasting);
         }
-        // Somebody may have been about to find one of these dead, or have served its queue.
+        // Threads of the parent may have been behind the doors of these, or have served their queues.
         for worker in &lock.freed {
             worker.door.reset(true);
             // SAFETY: the caller's promise.
@@ -536,7 +536,7 @@ impl Flavour {
         self.start_missing(lock);
     }
 
-    /// Starts threads that are missing.
+    /// Starts the missing threads of the lasting workers.
     pub(super) fn start_missing(&'static self, lock: &Locked<'_, Workers>) {
         for worker in self.default().into_iter().chain(self.deferring()) {
             // It may fail: see `has_thread`.

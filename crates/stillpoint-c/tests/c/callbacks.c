@@ -8,7 +8,7 @@
 enum { MANY = 1000 };
 
 struct numbered {
-    struct still_callback callback; /* first, so that its address is that of the struct */
+    struct still_callback callback; /* first, so that its address is also that of the struct */
     int number;
 };
 
@@ -122,9 +122,9 @@ static void threads(struct still_domain *domain)
     CHECK(still_queue_pause(queue) == 0);
     CHECK(still_call(queue, &make(1)->callback.callback, called) == 0);
     CHECK(still_synchronize(domain, STILL_FOREVER) == 0);
-    CHECK(destroyed() == before + MANY); /* nobody calls it */
+    CHECK(destroyed() == before + MANY); /* no thread calls it */
 
-    /* A child has one thread; what was queued is called there, too. */
+    /* A child has one thread. Callbacks that were queued before are also called there. */
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
@@ -140,7 +140,7 @@ static void threads(struct still_domain *domain)
     CHECK(still_queue_stop(queue) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
 
-    /* What is left passes to the domain. */
+    /* The pending callbacks pass to the domain. */
     CHECK(still_call(queue, &make(1)->callback.callback, called) == 0);
     CHECK(still_queue_free(queue) == 0);
     CHECK(still_barrier(domain, STILL_FOREVER) == 0 && destroyed() == before + MANY + 2);
@@ -166,7 +166,7 @@ static void *stays_inside(void *unused)
     return unused;
 }
 
-/* A barrier ends in time, and says what is in the way; a thread that has paused the queue would wait for itself. */
+/* A barrier ends at its limit, and says which reader holds it up. A thread that has paused the queue would wait for itself. */
 static void in_time(struct still_domain *domain)
 {
     struct still_queue *queue = still_queue_new(domain);

@@ -1,4 +1,4 @@
-/* What the C tests share: a check that says where it failed, and objects that are counted. */
+/* Shared by the C tests: a check that says where it failed, and objects that are counted. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -18,7 +18,7 @@
         }                                                                                                  \
     } while (0)
 
-/* The call gives this answer, and says a reason in which the words are. */
+/* The call returns this answer, and still_error() contains these words. */
 #define REFUSED(call, answer, words)                                                                       \
     do {                                                                                                   \
         long long got_ = (long long)(call);                                                                \
@@ -52,7 +52,7 @@ static inline struct object *make(int value)
 static inline void destroy(void *object, void *context) STILL_NOEXCEPT
 {
     (void)context;
-    /* A reader that still looks at it finds out. */
+    /* A reader that still uses the object notices this. */
     ((struct object *)object)->value = -1;
     free(object);
     __atomic_add_fetch(&destroyed_, 1, __ATOMIC_SEQ_CST);

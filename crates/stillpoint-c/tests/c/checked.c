@@ -1,4 +1,4 @@
-/* What STILL_CHECKED finds: each misuse in a child, which aborts and says what it was. */
+/* STILL_CHECKED: each misuse is in a child process, which must abort with the right message. */
 #undef STILL_CHECKED
 #define STILL_CHECKED
 #include "check.h"
@@ -136,7 +136,7 @@ static void ends_a_walk(void)
     walk(reader, unpins_within);
 }
 
-/* Right: the pin was the caller's, and the walk goes on in its own. */
+/* This is no misuse: the pin is the caller's, and the walk has its own region. */
 static void unpins_its_own_in_a_walk(void)
 {
     still_pin(reader);

@@ -1,4 +1,4 @@
-/* A program that loads the library, or a plugin that it is linked into, uses it on threads that go on, and closes it. */
+/* Loads the library, or a plugin that is linked with it, uses it on threads, and closes it before they end. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,10 +16,10 @@ static pthread_barrier_t used, closed;
 
 static void *uses(void *unused)
 {
-    /* It is freed when the thread ends. */
+    /* The thread's end frees the reader. */
     if (reader_new(domain, STILL_LAYOUT) == NULL)
         abort();
-    /* A thread-local of the library, and one of its threads' destructors, for which glibc keeps whatever they are in. */
+    /* Uses a thread-local variable with a destructor: as long as there is one, glibc keeps the library that it is in. */
     if (!is_plugin && (barrier(domain, STILL_FOREVER) != 0 || barrier(NULL, 0) != -22 || error()[0] == 0))
         abort();
     pthread_barrier_wait(&used);

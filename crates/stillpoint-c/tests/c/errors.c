@@ -1,4 +1,4 @@
-/* What is refused, and what is said then. */
+/* Errors: what is refused, and the messages. */
 #include "check.h"
 
 #include <pthread.h>
@@ -83,7 +83,7 @@ static void handles(void)
     CHECK(still_hold_protect(NULL, &domain) == NULL && errno == EINVAL);
     CHECK(still_hold_protect(hold, (void **)NULL) == NULL && errno == EINVAL);
 
-    /* Another kind. */
+    /* A handle of another kind. */
     REFUSED(still_poll((struct still_reclaimer *)(void *)domain, STILL_ALL), -EINVAL, "another kind");
     REFUSED(still_reader_free((struct still_reader *)(void *)qsbr), -EINVAL, "another kind");
     REFUSED(still_synchronize((struct still_domain *)(void *)reader, 0), -EINVAL, "another kind");
@@ -128,7 +128,7 @@ static void layouts(void)
     CHECK(still_domain_free(domain) == 0);
 }
 
-/* More handles than a chunk has, each at its own place; and places are used again. */
+/* More handles than fit in a chunk, each at its own place. Places are used again. */
 static void many(void)
 {
     enum { MANY = 1000 };

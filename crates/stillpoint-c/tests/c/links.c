@@ -1,4 +1,4 @@
-/* Links: the address of a pointer is wanted. With WRONG set, one call is given the pointer itself, and this does not compile. */
+/* Links: calls take the address of a pointer. With WRONG set, one call gets the pointer itself, and must not compile. */
 #include "check.h"
 
 #include <pthread.h>
@@ -10,7 +10,7 @@ static struct still_domain *domain;
 
 enum { THREADS = 4, ROUNDS = 2000 };
 
-/* Several writers: each replaces what it has read, or begins again. */
+/* Several writers: each replaces the object that it has read, or tries again. */
 static void *counts(void *unused)
 {
     struct still_reader *reader = still_reader_new(domain);

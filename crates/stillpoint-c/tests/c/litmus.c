@@ -1,15 +1,15 @@
-/* Litmus tests through the header. A reader holds what it finds while a writer unlinks it and asks whether anybody can hold it; outcomes
- * are counted, and one is forbidden. They run freely, so that all orders of their steps come up, those within a few nanoseconds as well. */
+/* Litmus tests through the header. A reader holds an object while a writer unlinks it and checks whether a reader can hold it. The test
+ * counts the outcomes, one of which is forbidden. The threads run freely, so that their steps meet in all orders, even within nanoseconds. */
 #include "check.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
-/* Of each test, in each mode of fences. */
+/* The rounds of each test, in each mode of fences. */
 enum { MILLISECONDS = 150, ENDED = -1, OBJECTS = 64 };
 
-/* In lines of their own. */
+/* In separate cache lines. */
 static struct {
     struct object *link;
 } __attribute__((__aligned__(256))) place;
@@ -17,7 +17,7 @@ static struct {
     int value;
 } __attribute__((__aligned__(256))) objects[OBJECTS], message, last;
 
-/* They are told from one another by their place, and never freed. */
+/* The objects differ by their addresses, and are never freed. */
 static struct object *at(int round)
 {
     return (struct object *)(void *)&objects[round % OBJECTS];
@@ -34,9 +34,9 @@ static void set_value(struct object *object, int value)
 }
 
 static struct still_domain *domain;
-/* Of the reader: how often it held something, that was unlinked meanwhile, that has ended. */
+/* The reader's counts: it held an object; the object was unlinked meanwhile; the object was destroyed. */
 static int held, unlinked, ended;
-/* Whether it has held something: the writer goes on until then. */
+/* Whether the reader has held an object: the writer continues until then. */
 static int has_held;
 
 static void hold(struct object *object, int turns)
@@ -50,7 +50,7 @@ static void hold(struct object *object, int turns)
     ended += before == ENDED || value_of(object) != before;
 }
 
-/* Stores that take long, so that the next one does: unless a fence waits for it, it is seen long after the loads that follow it. */
+/* Slow stores, which delay the next store: without a fence, it becomes visible long after the loads that follow it. */
 static void fill_the_store_buffer(void)
 {
     static struct {
@@ -91,13 +91,13 @@ static void *by_protect(void *unused)
     return unused;
 }
 
-/* The link is a number, and no object: one of those would have the next value while a reader still looks at the last one. */
+/* The link is a number and not an object, which could already have the next value while a reader still looks at the last one. */
 static struct object *number(int value)
 {
     return (struct object *)((uintptr_t)value * 64);
 }
 
-/* What was written before the store is seen after the load. */
+/* Writes before the store are visible after the load. */
 static void *by_load(void *unused)
 {
     while (!__atomic_load_n(&last.value, __ATOMIC_ACQUIRE)) {
@@ -109,7 +109,7 @@ static void *by_load(void *unused)
     return unused;
 }
 
-/* The writers say whether it took only one look. */
+/* The writers return whether one check was enough. */
 static int check(struct object *old)
 {
     uint64_t token = still_start(domain);
@@ -196,7 +196,7 @@ int main(void)
     for (options.mode = STILL_MODE_SYMMETRIC; options.mode <= STILL_MODE_ASYMMETRIC; options.mode++) {
         domain = still_domain_new(&options);
         if (domain == NULL)
-            continue; /* the kernel has no membarrier */
+            continue; /* the kernel has no membarrier(2) */
         meetings("pin, check", by_pin, check);
         meetings("pin, synchronize", by_pin, synchronize);
         (void)retire(NULL);

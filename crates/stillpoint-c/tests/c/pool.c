@@ -1,4 +1,4 @@
-/* Pools: objects and blocks out and back, on one thread and across threads. */
+/* Pools: objects and blocks are taken and put back, on one thread and across threads. */
 #include "check.h"
 
 #include <pthread.h>
@@ -14,13 +14,13 @@ static void *puts_back(void *unused)
     REFUSED(still_local_free(first), -EPERM, "another thread");
     struct still_local *local = still_local_new(pool);
     CHECK(local != NULL);
-    CHECK(still_local_new(pool) == NULL && errno == EAGAIN); /* two at the most */
+    CHECK(still_local_new(pool) == NULL && errno == EAGAIN); /* two at most */
     CHECK(still_put_many(local, handed_over, 100) == 0);
     CHECK(still_local_free(local) == 0);
     return unused;
 }
 
-/* The destructor of a key is where C programs free what a thread has. Rust's own thread-locals are gone by then. */
+/* C programs free a thread's handles in key destructors. Rust's own thread-locals are destroyed by then. */
 static pthread_key_t key;
 
 static void at_the_end(void *round)
@@ -54,7 +54,7 @@ static void given_memory(void)
     struct still_local *local = still_local_new(given);
     char *object = (char *)still_get(local);
     CHECK(object >= (char *)memory && object + 256 <= (char *)memory + GIVEN);
-    CHECK(still_local_free(local) == 0 && still_pool_free(given) == 1); /* the object is out */
+    CHECK(still_local_free(local) == 0 && still_pool_free(given) == 1); /* the object is in use */
     free(memory);
 }
 
@@ -97,7 +97,7 @@ int main(void)
     CHECK(still_get_block(first, &block) == 0 && block.objects > 1 && block.stride >= BYTES);
     for (size_t i = 0; i < block.objects; i++)
         memset((char *)block.start + i * block.stride, 2, BYTES);
-    /* Not whole: nothing is put back. */
+    /* A part of a block: nothing is put back. */
     struct still_block part = block;
     part.objects--;
     REFUSED(still_put_block(first, &part), -EINVAL, "no whole block");

@@ -1,4 +1,4 @@
-/* Regions, quiescent states and protected loads: what they hold up, and what not. */
+/* Regions, quiescent states and protected loads: what they hold up, and what they do not. */
 #include "check.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@ static void replace(int value)
     CHECK(still_retire(reclaimer, old, sizeof *old, destroy, NULL) == 0);
 }
 
-/* What this thread holds stays; then it goes. */
+/* An object is not destroyed while this thread holds it, and is destroyed afterwards. */
 static void is_held_until(void (*release)(void *), void *argument)
 {
     int before = destroyed();
@@ -114,7 +114,7 @@ static void quiescent_states(void)
     CHECK(still_offline(qsbr) == 0 && still_is_online(qsbr) == 0); /* again */
     CHECK(still_online(qsbr) == 0 && still_online(qsbr) == 0 && still_is_online(qsbr) == 1);
 
-    /* A token that was started is over with the next report. */
+    /* The next report ends the grace period of a token. */
     uint64_t token = still_start(domain);
     CHECK(still_check(domain, token) == 0);
     still_quiescent(qsbr);
@@ -154,7 +154,7 @@ static void holds(void)
     CHECK(still_hold_free(hold) == 0);
 }
 
-/* Another thread is in the way: the wait ends in time, and says who it is. */
+/* Another thread holds up the wait: it ends at its limit, and names the thread. */
 static pthread_barrier_t there, seen;
 
 static void *stays(void *unused)

@@ -1,4 +1,4 @@
-/* Threads read and replace as fast as they can: nobody sees an object after its end, and every object is destroyed once. */
+/* Threads read and replace as fast as they can: no reader sees a destroyed object, and every object is destroyed once. */
 #include "check.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* Tables with keys of each size, in regions of both kinds of readers, beside writers. */
+/* Tables with keys of each size, read in regions of both kinds of readers while others write. */
 #include "check.h"
 
 #include <pthread.h>
@@ -52,7 +52,7 @@ static void size(size_t bytes, still_hash_fn *hash, void *context)
     }
     CHECK(still_table_len(table) == MANY);
 
-    /* A burst of any length, with keys that are there and others. */
+    /* Bursts of all lengths, with present and missing keys. */
     for (size_t count = 0; count <= 64; count++) {
         static unsigned char keys[64 * 1000];
         void *values[64];
@@ -157,7 +157,7 @@ static int pins_one(const void *key, void *value, void *context) STILL_NOEXCEPT
 {
     struct walk *walk = (struct walk *)context;
     CHECK(key != NULL);
-    still_pin(walk->reader); /* beyond the walk */
+    still_pin(walk->reader); /* longer than the walk */
     walk->held = value;
     return 1;
 }
@@ -167,7 +167,7 @@ static int unpins(const void *key, void *value, void *context) STILL_NOEXCEPT
     struct walk *walk = (struct walk *)context;
     CHECK(key != NULL && value != NULL);
     if (walk->held == NULL)
-        still_unpin(walk->reader); /* of the caller: the walk has a region of its own */
+        still_unpin(walk->reader); /* the caller's pin: the walk has its own region */
     walk->held = value;
     CHECK(still_is_pinned(walk->reader));
     return 0;
@@ -235,7 +235,7 @@ static void walks(void)
     CHECK(still_reader_free(walk.reader) == 0 && still_table_free(walk.table) == 0 && still_reclaimer_free(reclaimer) == 0);
 }
 
-/* Values that are replaced are retired by the program, and readers in a region use them. */
+/* The program retires replaced values, while readers use them in regions. */
 enum { KEYS = 64, ROUNDS = 20000 };
 static struct still_table *shared;
 static int stop;
@@ -286,7 +286,7 @@ static void beside_writers(void)
     CHECK(still_table_len(shared) == 0 && still_table_free(shared) == 0 && still_reclaimer_free(reclaimer) == 0);
 }
 
-/* Several threads expire what they have found: each value is taken out by one of them, and a newer one stays. */
+/* Several threads remove the values that they have found: exactly one removes each value, and a newer value stays. */
 static int expired;
 
 static void *expires(void *of_qsbr)

@@ -1,4 +1,4 @@
-/* Threads that end without freeing what they have: it is freed for them. */
+/* Threads that end without freeing their handles: the end frees them. */
 #include "check.h"
 
 #include <pthread.h>
@@ -54,7 +54,7 @@ static void *is_cancelled(void *unused)
 static pthread_key_t key;
 static int uses;
 
-/* The destructor of a key may use them, in the first two rounds. */
+/* Key destructors may use the handles in the first two rounds. */
 static void uses_all(void *round)
 {
     CHECK(still_is_pinned(reader) && still_is_online(qsbr) == 1);
@@ -73,7 +73,7 @@ static void *uses_at_the_end(void *unused)
     return unused;
 }
 
-/* One that is freed by hand is not freed again, and what is made at the end is freed, too. */
+/* A handle that the program frees is not freed again. A handle that is made in a key destructor is freed, too. */
 static void makes_more(void *round)
 {
     CHECK(still_reader_free(reader) == 0);
@@ -138,13 +138,13 @@ int main(void)
     }
     CHECK(uses == 200);
 
-    /* A thread with the stack, and so the pthread_t, of one that has ended is not taken for it. */
+    /* A thread that gets the stack, and so the pthread_t, of a thread that has ended is not mistaken for it. */
     struct still_reader *own = still_reader_new(domain);
     readers_of_main = 1;
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, is_a_stranger, own) == 0 && pthread_join(thread, NULL) == 0);
 
-    /* In a child, the forking thread has what it had, and its end frees that. */
+    /* In a child, the forking thread still has its handles, and its end frees them. */
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {

@@ -1,10 +1,10 @@
-/* Wheels over timers in the program's own structs. */
+/* Wheels whose timers lie in structs of the program. */
 #include "check.h"
 
 enum { MANY = 10000 };
 
 struct connection {
-    struct still_timer timer; /* first, so that its address is that of the struct */
+    struct still_timer timer; /* first, so that its address is also that of the struct */
     uint64_t deadline;
     int fired;
 };
@@ -28,7 +28,7 @@ int main(void)
     CHECK(still_wheel_len(wheel) == MANY);
     CHECK(still_wheel_next_deadline(wheel, &next) == 1 && next <= 1001 && next > 1000);
 
-    /* Some are taken out, some put off, some called forward. */
+    /* Some are cancelled, some get a later deadline, some an earlier one. */
     int left = MANY;
     for (int i = 0; i < MANY; i += 10) {
         CHECK(still_timer_cancel(wheel, &connections[i].timer) == 1);
@@ -53,7 +53,7 @@ int main(void)
     }
     CHECK(left == 0 && still_wheel_len(wheel) == 0);
 
-    /* A reset adds, and what is in a wheel can be taken in any order. */
+    /* A reset adds a timer, and still_wheel_take_any takes timers in any order. */
     CHECK(still_timer_reset(wheel, &connections[1].timer, 1) == 0);
     CHECK(still_timer_reset(wheel, &connections[2].timer, UINT64_MAX) == 0);
     CHECK(still_wheel_take_any(wheel) != NULL && still_wheel_take_any(wheel) != NULL);

@@ -1,5 +1,5 @@
-/* What ThreadSanitizer says of hand-overs: nothing if the program is right (no argument), and a report of each defect (its number).
- * Every value that is handed over is plain memory. */
+/* ThreadSanitizer reports nothing if the program hands values over correctly (defect 0), and reports each defect (its number). Every value
+ * that is handed over is plain memory. */
 #include "check.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@ static struct still_domain *domain;
 static struct object *shared;
 static int stop;
 
-/* Both read and write it: an owner's access. */
+/* Reads and writes the object, as only an owner may. */
 static void use(struct object *object)
 {
     CHECK(object->value >= 0);
@@ -53,7 +53,7 @@ static void *reads(void *kind)
     return NULL;
 }
 
-/* Threads that come and go, and take the records and the handles of those that have gone. */
+/* Threads start and end. New threads use the records and handles of threads that have ended. */
 static void *comes_and_goes(void *unused)
 {
     while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
@@ -88,7 +88,7 @@ static void readers_and_writers(void)
     CHECK(still_queue_start(started, NULL) == 0);
     for (int i = 1; i <= ROUNDS; i++) {
         struct object *old = replaced(i);
-        old->callback.callback.words_[0] = NULL; /* its writer may write to it */
+        old->callback.callback.words_[0] = NULL; /* the thread that unlinked it may write to it */
         switch (i % 6) {
         case 0: CHECK(still_retire(reclaimer, old, sizeof *old, destroy, NULL) == 0); break;
         case 1: CHECK(still_submit(background, old, sizeof *old, destroy, NULL) == 0); break;
@@ -114,8 +114,8 @@ static void readers_and_writers(void)
     free(shared);
 }
 
-/* One thread reads in a region of its own kind, and tells the other one, without order, that it has read. The other one waits for a
- * grace period, or does not, and writes. */
+/* One thread reads in a region, and signals by a relaxed store that it has read. The other thread waits for a grace period, or does not,
+ * and then writes. */
 static int step;
 
 static void *reads_once(void *kind)
@@ -154,7 +154,7 @@ static void waits_once(void *kind, int (*wait)(void))
     while (__atomic_load_n(&step, __ATOMIC_RELAXED) != 3) {
     }
     CHECK(wait() == 0);
-    shared->value = 2; /* nobody reads it any more */
+    shared->value = 2; /* no thread reads it any more */
     free(shared);
     __atomic_store_n(&step, 4, __ATOMIC_RELAXED);
     CHECK(pthread_join(thread, NULL) == 0);
@@ -178,7 +178,7 @@ static int not_at_all(void)
     return 0;
 }
 
-/* Tables: what is inserted is written before, and read by whoever finds it. */
+/* Tables: a value is written before it is inserted, and read by a thread that finds it. */
 static struct still_table *table;
 static int racing;
 
@@ -216,14 +216,14 @@ static void tables(void)
             all[key]->value = (int)key; /* after it was inserted */
     }
     if (defect == 5)
-        racing++; /* what has passed through the table orders nothing else */
+        racing++; /* a value in the table orders nothing but accesses to that value */
     CHECK(pthread_join(thread, NULL) == 0);
     for (int i = 0; i < ROUNDS; i++)
         free(all[i]);
     CHECK(still_table_free(table) == 0);
 }
 
-/* Pools: what one thread has put back, another one gets. */
+/* Pools: one thread gets the objects that another has put back. */
 static struct still_pool *pool;
 
 static void *gets_and_puts(void *unused)
@@ -268,14 +268,14 @@ static void pools(void)
     *object = 7;
     CHECK(still_put(local, object) == 0 && still_local_free(local) == 0);
     if (defect == 6)
-        *object = 8; /* it is another thread's now */
+        *object = 8; /* another thread has it now */
     __atomic_store_n(&step, 1, __ATOMIC_RELAXED);
     for (int i = 0; i < THREADS; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
     CHECK(still_pool_free(pool) == 0);
 }
 
-/* Callbacks and destructors write plain memory, which is read after a barrier. */
+/* Callbacks and destructors write plain memory, which this thread reads after a barrier. */
 static int plain;
 
 static void writes(struct still_callback *callback) STILL_NOEXCEPT

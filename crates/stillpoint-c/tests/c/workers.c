@@ -47,7 +47,7 @@ static void destroys_deep(void *object, void *context) STILL_NOEXCEPT
 static void a_thread_of_its_own(struct still_domain *domain)
 {
     struct still_queue *queue = still_queue_new(domain);
-    /* It inherits the affinity. */
+    /* The thread inherits the affinity. */
     cpu_set_t before, one;
     CHECK(pthread_getaffinity_np(pthread_self(), sizeof before, &before) == 0);
     int cpu = 0;
@@ -72,7 +72,7 @@ static void a_thread_of_its_own(struct still_domain *domain)
     CHECK(!pthread_equal(worker, pthread_self()) && strcmp(name, "frees-flows") == 0);
     CHECK(CPU_EQUAL(&cpus, &one));
 
-    /* The end does not wait for readers: what they hold up passes to the domain. */
+    /* Freeing does not wait for readers: the callbacks that they hold up pass to the domain. */
     struct still_reader *reader = still_reader_new(domain);
     still_pin(reader);
     CHECK(still_call(queue, &make(1)->callback.callback, called) == 0);
@@ -83,7 +83,7 @@ static void a_thread_of_its_own(struct still_domain *domain)
     CHECK(still_reader_free(reader) == 0);
 }
 
-/* Threads that cannot be made are errors; the queue goes on. */
+/* A thread that cannot be started is an error. The queue stays usable. */
 static void none_to_be_had(struct still_domain *domain)
 {
     struct still_queue *queue = still_queue_new(domain);
@@ -99,7 +99,7 @@ static void none_to_be_had(struct still_domain *domain)
     CHECK(still_call(queue, &make(1)->callback.callback, called) == 0);
     CHECK(still_queue_start(queue, NULL) == 0);
     CHECK(still_queue_barrier(queue, STILL_FOREVER) == 0 && destroyed() == count + 1);
-    /* Stopped, it ends by itself, and may be freed all the same. */
+    /* A stopped thread ends by itself. The queue can still be freed. */
     CHECK(still_queue_stop(queue) == 0 && still_queue_free(queue) == 0);
 }
 
@@ -125,7 +125,7 @@ static void frees_its_queue(struct still_callback *callback) STILL_NOEXCEPT
     called(callback);
 }
 
-/* The parent's thread is not the child's: the child starts another one. */
+/* A child does not have its parent's thread: it starts another one. */
 static void forked(struct still_domain *domain)
 {
     own = still_queue_new(domain);
@@ -158,7 +158,7 @@ static void names_itself(void *object, void *context) STILL_NOEXCEPT
     destroy(object, context);
 }
 
-/* The options of a program that knows fewer of them, and of one that knows more. */
+/* The options of a program that knows fewer fields, and of one that knows more. */
 static void backgrounds(struct still_domain *domain)
 {
     struct {
@@ -180,7 +180,7 @@ static void backgrounds(struct still_domain *domain)
     CHECK(still_background_new(domain, &longer.options) == NULL && errno == EINVAL);
     CHECK(strstr(still_error(), "does not know") != NULL);
 
-    /* The first version ended before `stack_size`: what is behind it is not looked at. */
+    /* The first version ended before `stack_size`: the bytes after its end are not read. */
     longer.options.size = offsetof(struct still_reclaimer_options, stack_size);
     longer.options.stack_size = SIZE_MAX;
     background = still_background_new(domain, &longer.options);
@@ -188,7 +188,7 @@ static void backgrounds(struct still_domain *domain)
     longer.options.size -= 8;
     CHECK(still_background_new(domain, &longer.options) == NULL && errno == EINVAL);
 
-    /* An answer fills what there is, and zeros the rest. */
+    /* An answer fills the known fields, and sets the rest to 0. */
     struct {
         struct still_stats stats;
         uint64_t later, beyond;

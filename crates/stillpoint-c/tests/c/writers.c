@@ -1,4 +1,4 @@
-/* Retirement: limits, hand-back, callbacks that call in, background reclaimers, what is left to the domain. */
+/* Retirement: limits, hand-back, destructors that call the library, background reclaimers, objects that are left to the domain. */
 #include "check.h"
 
 #include <pthread.h>
@@ -29,8 +29,8 @@ static void limits(void)
     REFUSED(still_retire(one, third, 8, destroy, NULL), -ENOSPC, "full");
     CHECK(still_retire(another, third, 8, destroy, NULL) == 0);
     REFUSED(still_retire(another, fourth, 8, destroy, NULL), -EDQUOT, "domain is full");
-    CHECK(destroyed() == before && fourth->value == 4); /* it is ours */
-    CHECK(still_leave(domain, fourth, 8, destroy, NULL) == 0); /* cannot be refused */
+    CHECK(destroyed() == before && fourth->value == 4); /* the object is still ours */
+    CHECK(still_leave(domain, fourth, 8, destroy, NULL) == 0); /* the domain cannot refuse */
     struct still_stats stats;
     stats.size = sizeof stats;
     CHECK(still_domain_stats(domain, &stats) == 0);
@@ -42,7 +42,7 @@ static void limits(void)
     CHECK(still_domain_free(domain) == 0);
 }
 
-/* A destructor that calls in. */
+/* A destructor that calls the library. */
 struct world {
     struct still_domain *domain;
     struct still_reclaimer *reclaimer;
@@ -71,12 +71,12 @@ static void calls_in(void)
     int before = destroyed();
     CHECK(still_retire(world.reclaimer, make(1), 8, destroys_its_child, &world) == 0);
     CHECK(still_flush(world.reclaimer, STILL_FOREVER) == 0);
-    CHECK(destroyed() == before + 1); /* the child is the domain's */
+    CHECK(destroyed() == before + 1); /* the child was left to the domain */
     CHECK(still_barrier(world.domain, STILL_FOREVER) == 0 && destroyed() == before + 2);
     CHECK(still_reclaimer_free(world.reclaimer) == 0 && still_domain_free(world.domain) == 0);
 }
 
-/* What a domain has at its end is destroyed with its last handle. */
+/* Objects that are pending when the last handle of a domain is freed are destroyed. */
 static void the_end(void)
 {
     struct still_domain *domain = new_domain(0);
@@ -120,7 +120,7 @@ static void backgrounds(void)
     CHECK(destroyed() == before + MANY + 2 && signals_there == 1);
     REFUSED(still_submit(background, make(1), 1, destroy, NULL), -EBADF, "freed");
 
-    /* One that readers hold up ends in time, and leaves the rest to the domain. */
+    /* If readers hold objects, it ends at its limit, and leaves the objects to the domain. */
     struct still_reader *reader = still_reader_new(domain);
     struct object *shared = make(1);
     struct still_protected held = still_protect(reader, &shared);
@@ -137,7 +137,7 @@ static void backgrounds(void)
     CHECK(still_reader_free(reader) == 0 && still_domain_free(domain) == 0);
 }
 
-/* With STILL_FULL_RECLAIM, destructors run on the submitter: they cannot end the background reclaimer that they are of. */
+/* With STILL_FULL_RECLAIM, destructors run on the submitting thread: they cannot free their own background reclaimer. */
 static void from_a_submitter(void)
 {
     struct still_domain *domain = new_domain(0);
@@ -155,7 +155,7 @@ static void from_a_submitter(void)
     CHECK(still_background_free(background, STILL_FOREVER) == 0 && still_domain_free(domain) == 0);
 }
 
-/* The thread of a background reclaimer is the parent's. */
+/* A child does not have the thread of its parent's background reclaimer. */
 static void forked(void)
 {
     struct still_domain *domain = new_domain(0);
@@ -175,7 +175,7 @@ static void forked(void)
     CHECK(still_background_free(background, STILL_FOREVER) == 0 && still_domain_free(domain) == 0);
 }
 
-/* A thread that would wait for room that it takes up itself. */
+/* A thread would wait for room, and its own protected loads hold all objects. */
 static void waits_for_itself(void)
 {
     struct still_domain *domain = new_domain(0);
@@ -192,7 +192,7 @@ static void waits_for_itself(void)
         CHECK(still_retire(reclaimer, make(i), 1, destroy, NULL) == 0);
     REFUSED(still_retire(reclaimer, third, 1, destroy, NULL), -EDEADLK, "itself");
     still_unpin(reader);
-    CHECK(still_retire(reclaimer, third, 1, destroy, NULL) == 0); /* it makes room */
+    CHECK(still_retire(reclaimer, third, 1, destroy, NULL) == 0); /* there is room again */
     CHECK(still_flush(reclaimer, STILL_FOREVER) == 0 && destroyed() == before + 3);
 
     struct object *links[2] = { make(1), make(2) };
@@ -236,14 +236,14 @@ static void bad_numbers(void)
     CHECK(still_reclaimer_free(reclaimer) == 0 && still_domain_free(domain) == 0);
 }
 
-/* A thread that is cancelled within a call leaves it whole: the call ends first. */
+/* A cancellation during a call takes effect after the call. */
 static struct still_domain *waited;
 static pthread_barrier_t begun;
 
 static void *waits(void *unused)
 {
     pthread_barrier_wait(&begun);
-    /* A reader is in the way for 20 ms; its report reads /proc, where libc would cancel. */
+    /* A reader holds it up for 20 ms. The stall report reads /proc, which has cancellation points. */
     (void)!still_synchronize(waited, 20000000);
     (void)!still_synchronize(waited, STILL_FOREVER);
     pthread_testcancel();

@@ -1,4 +1,4 @@
-// What the tests of the C++ headers share: a check that says where it failed, a count of objects, and gates between threads.
+// Shared by the tests of the C++ headers: a check that says where it failed, a count of objects, and gates between threads.
 #ifndef CHECK_HPP
 #define CHECK_HPP
 
@@ -18,10 +18,10 @@
         }                                                                                                  \
     } while (0)
 
-/// How many objects are there.
+/// The number of living objects.
 inline std::atomic<int> alive{0};
 
-/// What is read after its end says so.
+/// An object that is read after its end fails a check.
 struct Witness {
     static constexpr int THERE = 0x600d;
 

@@ -1,4 +1,4 @@
-// What STILL_CHECKED finds: each misuse in a child, which aborts and says what it was.
+// STILL_CHECKED: each misuse is in a child process, which must abort with the right message.
 #undef STILL_CHECKED
 #define STILL_CHECKED
 
@@ -16,7 +16,7 @@ namespace sp = stillpoint;
 
 namespace {
 
-/// Does nothing: the object can be used again.
+/// A deleter that does nothing: the object can be used again.
 struct keep {
     template <class T>
     void operator()(T *) const
@@ -49,7 +49,7 @@ struct object : Base<object<Base>> {
     int value = 0;
 };
 
-/// Runs a misuse in a child: it is found, in those words.
+/// Runs a misuse in a child, which must abort with these words.
 template <class F>
 void finds(const char *words, F misuse)
 {
@@ -93,7 +93,7 @@ void retired_objects_are_left_alone()
         first.retire();
         first.retire();
     });
-    // What is allowed is not found: copies of a retired object are other objects, and after its deleter it may be used again.
+    // Correct uses pass: copies of a retired object are other objects, and an object may be used again after its deleter.
     first.retire();
     type copy(first);
     copy = first;

@@ -1,4 +1,4 @@
-// Threads that end where the process has no key left, and what the library's own thread takes over from the one that retires first.
+// Threads that end in a process without a key left; and what the library's thread inherits from the first thread that retires.
 
 #include <pthread.h>
 #include <sched.h>
@@ -14,7 +14,7 @@ namespace sp = stillpoint;
 
 namespace {
 
-// The thread that runs deleters has the policy of usual threads, and the CPUs that the process has begun with.
+// The thread that runs deleters has the policy SCHED_OTHER, and the CPUs with which the process began.
 void the_worker_is_nobodys_child()
 {
     static cpu_set_t before;
@@ -41,7 +41,7 @@ void the_worker_is_nobodys_child()
     CHECK(is_there);
 }
 
-// The library has its key before the program takes them all.
+// The library has made its key before the program uses up all keys.
 void a_region_ends_with_its_thread_without_keys()
 {
     std::thread([] {

@@ -1,4 +1,4 @@
-// What becomes of deleters when the process forks: handlers of the program's own, deleters that fork, retirements under way.
+// Deleters when the process forks: handlers of the program, deleters that fork, and retirements during the fork.
 
 #include <pthread.h>
 #include <sys/wait.h>
@@ -65,13 +65,13 @@ void child_goes_on()
     sp::rcu_barrier();
     sp::hazard_pointer_clean_up();
     const int before = alive;
-    (new by_rcu)->retire(); // threads of the child's take them
+    (new by_rcu)->retire(); // threads of the child delete them
     (new by_hazard)->retire();
     while (alive != before)
         sched_yield();
 }
 
-// The handlers of the library are the innermost ones: those of a program may retire and wait, whenever they were registered.
+// The handlers of the library are the innermost ones: handlers of a program may retire and wait, whenever they were registered.
 void handlers_use_everything()
 {
     handlers_are_on = true;
@@ -89,7 +89,7 @@ void handlers_use_everything()
     handlers_are_on = false;
 }
 
-// A deleter forks, while another thread waits for it in a barrier: the child goes on after the deleter, and its other threads may wait.
+// A deleter forks while another thread waits for it in a barrier: the child continues after the deleter, and its other threads may wait.
 void a_deleter_forks_beside_a_barrier()
 {
     static std::atomic<pid_t> child;
@@ -122,7 +122,7 @@ void a_deleter_forks_beside_a_barrier()
     }
 }
 
-/// Rounds, one for each fork: what was retired in an earlier one was retired before.
+/// The number of the round. There is a round for each fork: objects of earlier rounds were retired before it.
 constexpr unsigned ROUNDS = 2 * FORKS + 1, THREADS = 4;
 std::atomic<unsigned> round_number{0}, retired[ROUNDS], evaluated[ROUNDS], round_of_thread[THREADS];
 
@@ -163,7 +163,7 @@ void retire_on(unsigned self)
     round_of_thread[self] = ROUNDS;
 }
 
-/// Forks when all that belongs to the rounds before was retired, while other threads retire more. The child looks whether it was lost.
+/// Forks when all objects of earlier rounds were retired, while other threads retire more. The child checks that none was lost.
 void fork_beside_retirements()
 {
     const unsigned now = ++round_number;
@@ -184,7 +184,7 @@ void fork_beside_retirements()
     }).detach();
 }
 
-// What was retired before the fork is evaluated in the child, whatever other threads retire meanwhile: whoever forks.
+// The child deletes what was retired before the fork, whichever thread forks, and whatever other threads retire meanwhile.
 void nothing_that_was_retired_before_is_lost()
 {
     std::vector<std::thread> threads;

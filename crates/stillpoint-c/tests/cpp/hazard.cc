@@ -1,4 +1,4 @@
-// What [saferecl.hp] says of programs that run.
+// The requirements of [saferecl.hp] on behaviour.
 
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -22,7 +22,7 @@ namespace {
 
 struct object : sp::hazard_pointer_obj_base<object>, Witness {};
 
-/// Whether this object is reclaimed when it is retired, and everything that may be is.
+/// Whether this object, which was retired, has been reclaimed after a clean-up.
 bool is_reclaimed(int before)
 {
     sp::hazard_pointer_clean_up();
@@ -34,7 +34,7 @@ uint64_t owned()
     return stats(sp::hazard_pointer_domain_handle()).holds;
 }
 
-// hp.ctor, hp.empty, hp.make: empty by default; what is made is not.
+// hp.ctor, hp.empty, hp.make: empty by default; not empty from make_hazard_pointer.
 void an_owner_owns_or_is_empty()
 {
     const uint64_t before = owned();
@@ -47,7 +47,7 @@ void an_owner_owns_or_is_empty()
     CHECK(owned() == before); // hp.dtor
 }
 
-// hp.move, hp.assign: ownership goes over, and the source is empty; an assignment destroys what was owned; to oneself it does nothing.
+// hp.move, hp.assign: a move transfers ownership and empties the source; an assignment destroys what was owned; a self-assignment does nothing.
 void ownership_moves()
 {
     const uint64_t before = owned();
@@ -69,7 +69,7 @@ void ownership_moves()
     CHECK(third.empty() && owned() == before);
 }
 
-// hp.gen.protected, hp.protect, hp.reset.null, hp.dtor: what is protected is not reclaimed, until its epoch ends.
+// hp.gen.protected, hp.protect, hp.reset.null, hp.dtor: a protected object is not reclaimed before its epoch ends.
 void what_is_protected_stays()
 {
     hazard_pointer hazard = sp::make_hazard_pointer();
@@ -94,7 +94,7 @@ void what_is_protected_stays()
             CHECK(hazard.protect(link) == nullptr); // hp.protect.null
             break;
         case 4: {
-            object other; // another association ends the epoch before
+            object other; // another association ends the previous epoch
             hazard.reset_protection(&other);
             CHECK(is_reclaimed(2));
             hazard.reset_protection();
@@ -107,7 +107,7 @@ void what_is_protected_stays()
     }
 }
 
-// hp.try_protect: compares, says what is there; on failure nothing is protected.
+// hp.try_protect: compares, and returns the pointer that is there; after a failure nothing is protected.
 void a_try_says_what_is_there()
 {
     hazard_pointer hazard = sp::make_hazard_pointer();
@@ -156,7 +156,7 @@ void a_swap_ends_nothing()
     a->retire();
     b->retire();
     CHECK(!is_reclaimed(2) && alive == 2);
-    none.reset_protection(); // that of b
+    none.reset_protection(); // the hazard pointer of b
     CHECK(is_reclaimed(2) && a->there());
     second.reset_protection();
     CHECK(is_reclaimed(1));
@@ -164,7 +164,7 @@ void a_swap_ends_nothing()
     CHECK(!second.empty());
 }
 
-// hp.gen.owner: at most one thread owns it at a time; made in one, moved to another one, while it protects; the first one ends.
+// hp.gen.owner: at most one thread owns it at a time: one thread makes it, moves it to another while it protects, and ends.
 void it_outlives_the_thread_that_made_it()
 {
     object *const found = new object;
@@ -227,7 +227,7 @@ void the_deleter_gets_the_object()
     CHECK(is_reclaimed(1) && calls == 1);
 }
 
-// hp.base.deleter: only default construction and move assignment are asked of it.
+// hp.base.deleter: it needs only default construction and move assignment.
 struct least {
     least() = default;
     least(const least &) = delete;
@@ -241,7 +241,7 @@ struct least {
 
 struct by_least : sp::hazard_pointer_obj_base<by_least, least>, Witness {};
 
-// hp.gen.reclaim: every object that is not protected is reclaimed, by its own deleter, while others are held.
+// hp.gen.reclaim: every unprotected object is reclaimed by its own deleter, while others are held.
 void others_are_reclaimed_meanwhile()
 {
     hazard_pointer hazard = sp::make_hazard_pointer();
@@ -284,7 +284,7 @@ void deleters_use_hazard_pointers()
         sched_yield();
 }
 
-// hp.many: any number of them, each with its object; they are used again when they are free.
+// hp.many: any number of hazard pointers, each with its object; free ones are used again.
 void there_is_no_limit()
 {
     const uint64_t before = owned();
@@ -311,7 +311,7 @@ void there_is_no_limit()
     CHECK(alive == 0 && owned() == before);
 }
 
-// Beyond the standard: heavy fences are issued while a hazard pointer is owned, by whomever, and only then.
+// Beyond the standard: heavy fences are issued only while a hazard pointer is owned, by any thread.
 void fences_are_issued_for_owners()
 {
     if (syscall(SYS_membarrier, 0, 0) < 0)
@@ -342,7 +342,7 @@ void fences_are_issued_for_owners()
     CHECK(fences() == 0);
 }
 
-// Beyond the standard: a child of fork keeps what others protected, and reclaims the rest.
+// Beyond the standard: a child of fork keeps the objects that other threads protected, and reclaims the rest.
 void a_child_goes_on()
 {
     hazard_pointer hazard = sp::make_hazard_pointer();

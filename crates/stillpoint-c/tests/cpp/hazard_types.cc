@@ -1,4 +1,4 @@
-// What [saferecl.hp] says of types: checked by the compiler.
+// The requirements of [saferecl.hp] on types, checked by the compiler.
 
 #include <atomic>
 #include <cstddef>
@@ -35,7 +35,7 @@ static_assert(noexcept(std::declval<node &>().retire()));
 static_assert(noexcept(std::declval<node &>().retire(std::default_delete<node>())));
 static_assert(sizeof(base) == 3 * sizeof(void *) && std::is_trivially_copyable_v<node>);
 
-// hp.base.deleter: D is default-constructible and move-assignable; nothing else is asked of it.
+// hp.base.deleter: D is default-constructible and move-assignable; it needs nothing else.
 template <class T>
 struct least {
     least() = default;

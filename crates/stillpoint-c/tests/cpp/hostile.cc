@@ -1,4 +1,4 @@
-// Types and threads that make things hard: operators that are overloaded, threads that are cancelled, keys that come late.
+// Difficult types and threads: overloaded operators, cancelled threads, key destructors in late rounds.
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -16,7 +16,7 @@ namespace sp = stillpoint;
 
 namespace {
 
-/// Whose address is not what & says, and which cannot be copied by a comma.
+/// A type whose & does not return its address, and whose comma operator must not be used.
 struct evil {
     evil *operator&() const
     {
@@ -100,7 +100,7 @@ void cancelled(F function)
     }
 }
 
-// No member is a point of cancellation: a thread is cancelled between them, or never.
+// No member is a cancellation point: a thread is cancelled between calls, or never.
 void threads_are_cancelled_between_calls()
 {
     cancelled([] {
@@ -125,7 +125,7 @@ void threads_are_cancelled_between_calls()
     CHECK(alive == 0);
 }
 
-// Deleters may reach points of cancellation wherever they run. Theirs is a thread that a program could name, and cancel.
+// Deleters may reach cancellation points on any thread. A program could find the thread that runs them, and cancel it.
 void a_deleter_is_not_cancelled()
 {
     static std::atomic<bool> is_over;
@@ -138,7 +138,7 @@ void a_deleter_is_not_cancelled()
     });
     sp::rcu_barrier();
     CHECK(is_over);
-    (new by_rcu)->retire(); // the thread goes on
+    (new by_rcu)->retire(); // the thread still runs deleters
     while (alive != 0)
         sched_yield();
 }
@@ -159,7 +159,7 @@ void use_again(void *value)
         CHECK(pthread_setspecific(late_key, value) == 0);
 }
 
-// Destructors of the program's own keys use the domains, in each round, after the thread's reader has ended.
+// Destructors of the program's keys use the domains in each round, even after the thread's reader has ended.
 void keys_come_after_the_end()
 {
     for (int turn = 0; turn < 100; turn++) {

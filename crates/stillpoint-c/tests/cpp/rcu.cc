@@ -1,4 +1,4 @@
-// What [saferecl.rcu] says of programs that run.
+// The requirements of [saferecl.rcu] on behaviour.
 
 #include <pthread.h>
 #include <signal.h>
@@ -29,7 +29,7 @@ uint64_t grace_periods()
     return stats(sp::rcu_domain_handle()).grace_periods;
 }
 
-/// Until the library has begun to wait for what was scheduled before this call.
+/// Waits until the library has begun to wait for what was scheduled before this call.
 void let_it_wait(uint64_t before)
 {
     while (grace_periods() <= before)
@@ -38,7 +38,7 @@ void let_it_wait(uint64_t before)
         sched_yield();
 }
 
-// rcu.gen.region, rcu.gen.order: a deleter runs after the end of each region that was open, and after all that was done in it.
+// rcu.gen.region, rcu.gen.order: a deleter runs after the end of each region that was open, and after all accesses in it.
 void a_region_holds_up_what_is_retired_in_it()
 {
     std::atomic<object *> link{new object};
@@ -63,7 +63,7 @@ void a_region_holds_up_what_is_retired_in_it()
     reader.join();
 }
 
-// rcu.gen.later: regions that begin later hold nothing up: some region is open at any time, and yet waits end.
+// rcu.gen.later: regions that begin later hold nothing up: a region is open at any time, but waits end.
 void later_regions_do_not_matter()
 {
     std::atomic<bool> is_over{false};
@@ -73,7 +73,7 @@ void later_regions_do_not_matter()
         domain.lock();
         turn.fetch_add(1);
         while (!is_over) {
-            // The other one has opened a region since this one was.
+            // The other thread has opened its region since this region began.
             const int before = turn.fetch_add(1);
             while (turn == before + 1 && !is_over)
                 sched_yield();
@@ -145,7 +145,7 @@ void the_standards_locks_work()
     // Data races on the domain: any number of threads may lock it at the same time; see the stress.
 }
 
-// rcu.domain.default: one domain, whoever asks.
+// rcu.domain.default: all threads get the same domain.
 void there_is_one_default_domain()
 {
     sp::rcu_domain *others = nullptr;
@@ -179,21 +179,21 @@ void synchronize_waits_for_regions()
     is_through.pass();
     waiter.join();
     reader.join();
-    sp::rcu_synchronize(sp::rcu_default_domain()); // nobody is there: it returns
+    sp::rcu_synchronize(sp::rcu_default_domain()); // no region is open: it returns
 }
 
-// rcu.barrier: blocks until what was scheduled before is evaluated, by whichever thread; the evaluations happen before its return.
+// rcu.barrier: blocks until what any thread scheduled before is evaluated; the evaluations happen before its return.
 void barrier_waits_for_deleters()
 {
     static int evaluated;
     evaluated = 0;
     for (int turn = 0; turn < 100; turn++)
         sp::rcu_retire(&evaluated, [](int *count) { ++*count; });
-    // What another thread has scheduled, and which happens before.
+    // Another thread scheduled it, which happens before the barrier.
     std::thread([] { sp::rcu_retire(&evaluated, [](int *count) { ++*count; }); }).join();
     sp::rcu_barrier();
     CHECK(evaluated == 101);
-    sp::rcu_barrier(sp::rcu_default_domain()); // nothing is there
+    sp::rcu_barrier(sp::rcu_default_domain()); // nothing is scheduled
 }
 
 // rcu.barrier.not_sync: with nothing scheduled, a barrier waits for no region, not even for one of its own thread.
@@ -253,7 +253,7 @@ void the_deleter_gets_the_object()
     CHECK(calls == 1 && alive == 0);
 }
 
-// rcu.base.copy: a copy of an object is another object, whatever becomes of the first one.
+// rcu.base.copy: a copy of an object is another object, also after the first one was retired.
 void a_copy_is_retired_by_itself()
 {
     object *first = new object;
@@ -301,7 +301,7 @@ void a_deleter_that_throws_schedules_nothing()
 }
 #endif
 
-// rcu.gen.concurrent: deleters may lock, retire and synchronize; none of them runs in a call of ours.
+// rcu.gen.concurrent: deleters may lock, retire and synchronize; none of them runs within a call by this thread.
 void deleters_use_the_domain()
 {
     static std::atomic<int> depth;
@@ -328,7 +328,7 @@ void deleters_use_the_domain()
             sp::rcu_retire(&mutex, [](std::mutex *found) { std::scoped_lock inside(*found); });
     }
     sp::rcu_barrier();
-    // It would wait for itself, reports that, and goes on.
+    // The barrier would wait for itself: it reports that, and returns.
     static std::string said;
     still_on_report([](const char *report, void *) noexcept { said = report; }, nullptr);
     sp::rcu_retire(&mutex, [](std::mutex *) { sp::rcu_barrier(); });
@@ -337,7 +337,7 @@ void deleters_use_the_domain()
     still_on_report(nullptr, nullptr);
 }
 
-// rcu.threads: any thread, registered by its first lock; in the last destructors, too; a region that is left open ends with it.
+// rcu.threads: any thread is registered by its first lock, even in its last destructors; a region that is left open ends with the thread.
 uint64_t other_readers;
 
 struct Late {
@@ -391,7 +391,7 @@ void a_child_goes_on()
         sp::rcu_synchronize(); // the parent's reader is not here
         sp::rcu_barrier();
         CHECK(alive == 0);
-        (new object)->retire(); // a thread of the child's takes it
+        (new object)->retire(); // a thread of the child deletes it
         while (alive != 0)
             sched_yield();
         std::scoped_lock region(sp::rcu_default_domain());
@@ -406,7 +406,7 @@ void a_child_goes_on()
     CHECK(alive == 0);
 }
 
-// A deleter may fork: the child is the thread that runs deleters, and goes on.
+// A deleter may fork: in the child, the thread that runs deleters continues.
 void a_deleter_forks()
 {
     static std::atomic<int> status;
@@ -431,7 +431,7 @@ void a_deleter_forks()
     CHECK(status == 0);
 }
 
-// Who waits for itself is reported, and waits on: nothing is taken for over that is not.
+// A thread that waits for itself is reported, and keeps waiting: the wait must not return early.
 void waiting_for_oneself_is_said()
 {
     for (const bool is_barrier : {false, true}) {
@@ -465,7 +465,7 @@ void waiting_for_oneself_is_said()
     }
 }
 
-/// Its destructor runs when those of main's thread have run.
+/// Its destructor runs after those of the main thread's thread-locals.
 struct AtExit {
     ~AtExit()
     {

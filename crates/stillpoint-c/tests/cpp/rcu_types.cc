@@ -1,4 +1,4 @@
-// What [saferecl.rcu] says of types: checked by the compiler.
+// The requirements of [saferecl.rcu] on types, checked by the compiler.
 
 #include <functional>
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace sp = stillpoint;
 
-// rcu.synopsis: each name is there, with these parameters, defaults and exceptions.
+// rcu.synopsis: each name exists, with these parameters, defaults and exceptions.
 static_assert(std::is_same_v<decltype(sp::rcu_default_domain()), sp::rcu_domain &>);
 static_assert(noexcept(sp::rcu_default_domain()));
 static_assert(std::is_same_v<decltype(sp::rcu_synchronize()), void> && noexcept(sp::rcu_synchronize()));
@@ -55,7 +55,7 @@ struct moved : sp::rcu_obj_base<moved, only_moves<moved>> {};
 static_assert(!std::is_copy_constructible_v<moved> && std::is_move_constructible_v<moved>);
 static_assert(noexcept(std::declval<moved &>().retire()));
 
-// rcu.base.deleter: D is any function object type that takes a T*: also a final one, and one that is no class.
+// rcu.base.deleter: D is any function object type that takes a T*, also a final class and a type that is no class.
 template <class T>
 struct last final {
     void operator()(T *object) const { delete object; }
@@ -90,12 +90,12 @@ static_assert(std::is_same_v<decltype(std::declval<sp::rcu_domain &>().unlock())
 static_assert(noexcept(std::declval<sp::rcu_domain &>().lock()) && noexcept(std::declval<sp::rcu_domain &>().try_lock()));
 static_assert(noexcept(std::declval<sp::rcu_domain &>().unlock()));
 
-// rcu.domain.lockable: what the standard's locks ask of a Lockable type.
+// rcu.domain.lockable: what the standard's locks require of a Lockable type.
 template class std::unique_lock<sp::rcu_domain>;
 template class std::scoped_lock<sp::rcu_domain>;
 template class std::lock_guard<sp::rcu_domain>;
 
-// rcu.retire.mandates: a deleter that is only movable; a pointer to anything for which the deleter can be called.
+// rcu.retire.mandates: a move-only deleter; a pointer to any type with which the deleter can be called.
 inline void retires()
 {
     sp::rcu_retire(new int(1), only_moves<int>{std::make_unique<int>(1)});

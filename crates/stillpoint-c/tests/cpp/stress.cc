@@ -1,4 +1,4 @@
-// A stack and a list, by hazard pointers and by rcu, used by several threads at once. What is read after its end says so;
+// Several threads use a stack with hazard pointers and a list with rcu. An object that is read after its end fails a check;
 // with -fsanitize=address any use after a free ends the program.
 
 #include <atomic>
@@ -20,7 +20,7 @@ static constexpr int THREADS = 4;
 
 namespace {
 
-/// Runs a function on several threads, with their numbers.
+/// Runs a function on several threads, each with its number.
 template <class F>
 void together(F function)
 {
@@ -31,7 +31,7 @@ void together(F function)
         thread.join();
 }
 
-// By hazard pointers: pop protects the head, whose successor is read while it is protected.
+// With hazard pointers: pop protects the head, and reads its successor while it is protected.
 class hazard_stack {
     struct node : sp::hazard_pointer_obj_base<node>, Witness {
         node *next = nullptr;
@@ -103,7 +103,7 @@ void stacks_by_hazard_pointers()
     CHECK(alive == 0);
 }
 
-// By rcu: a sorted list that readers walk while one writer at a time changes it.
+// With rcu: a sorted list that readers walk while one writer at a time changes it.
 class rcu_list {
     struct node : sp::rcu_obj_base<node>, Witness {
         std::atomic<node *> next{nullptr};
@@ -127,7 +127,7 @@ public:
         return sum;
     }
 
-    /// Takes the value out if it is there, and puts it in otherwise.
+    /// Removes the value if it is in the list, and inserts it otherwise.
     void toggle(int value, bool by_function)
     {
         std::scoped_lock own(writers);

@@ -1,4 +1,4 @@
-// Included in front of a test: the process may not use membarrier(2), so that readers have to issue full fences.
+// Included before a test: the process may not use membarrier(2), so readers issue full fences.
 #ifndef SYMMETRIC_HPP
 #define SYMMETRIC_HPP
 

@@ -1,4 +1,4 @@
-// Who runs deleters, and what a retirement costs in calls: threads are refused, and allocations counted.
+// Which thread runs deleters, and what a retirement calls: starts of threads are refused, and allocations are counted.
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,7 +25,7 @@ thread_local unsigned long allocations, locks;
 struct by_rcu : sp::rcu_obj_base<by_rcu>, Witness {};
 struct by_hazard : sp::hazard_pointer_obj_base<by_hazard>, Witness {};
 
-/// A function of libc, behind the one of this program.
+/// The function of libc that this program's own function hides.
 template <class F>
 F *behind(const char *name)
 {
@@ -65,7 +65,7 @@ void *malloc(size_t bytes)
 
 namespace {
 
-// A thread that cannot be started is no error: the barrier runs what no thread takes, and so do some retirements.
+// A thread that cannot be started is no error: barriers, and some retirements, run the deleters.
 template <class T, class Retire, class Barrier>
 void without_a_thread(Retire retire, Barrier barrier)
 {
@@ -73,7 +73,7 @@ void without_a_thread(Retire retire, Barrier barrier)
     const int asked = threads_asked_for;
     for (int turn = 0; turn < 100; turn++)
         retire(new T);
-    CHECK(threads_asked_for == asked + 1); // it is not tried each time
+    CHECK(threads_asked_for == asked + 1); // not every retirement tries again
     barrier();
     CHECK(alive == 0);
     for (int turn = 0; turn < 5000; turn++)
@@ -93,7 +93,7 @@ void without_a_thread(Retire retire, Barrier barrier)
     CHECK(alive == 0);
 }
 
-// Neither retire allocates; nor does a hazard pointer whose record is used again. No mutex is taken.
+// Neither kind of retire allocates, nor does a hazard pointer whose record is used again. None locks a mutex.
 void nothing_is_allocated()
 {
     std::vector<by_rcu *> first;
@@ -119,7 +119,7 @@ void nothing_is_allocated()
     CHECK(alive == 0 && number == 1000);
 }
 
-// Deleters run on the library's thread, which gets no signals.
+// Deleters run on the library's thread, on which signals are blocked.
 void deleters_run_elsewhere()
 {
     static std::atomic<bool> is_done, is_blocked, is_here;

@@ -13,7 +13,7 @@ pub(crate) use skip::skipped;
 
 pub(crate) const FLAGS: [&str; 8] =
     ["-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror", "-pthread"];
-/// Of the static library.
+/// The other libraries that the static library needs.
 pub(crate) const LIBRARIES: [&str; 5] = ["-lgcc_s", "-lpthread", "-lm", "-ldl", "-lc"];
 
 /// A compiler with a standard.
@@ -24,7 +24,7 @@ pub(crate) struct Compiler {
     pub(crate) standard: &'static str,
 }
 
-/// The one that Rust links with.
+/// The compiler with which Rust links.
 pub(crate) const CC: Compiler = Compiler { name: "cc", language: "c", standard: "-std=gnu11" };
 pub(crate) const COMPILERS: [Compiler; 4] = [
     Compiler { name: "gcc", language: "c", standard: "-std=gnu11" },
@@ -37,7 +37,7 @@ pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where this file of tests builds its programs.
+/// The folder in which this test builds its programs.
 pub(crate) fn place() -> PathBuf {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(env!("CARGO_CRATE_NAME"));
     std::fs::create_dir_all(&place).unwrap();
@@ -69,7 +69,7 @@ pub(crate) fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Where the libraries are installed, once, built with the profile of these tests.
+/// The prefix of the libraries, which are installed once, built with the profile of these tests.
 pub(crate) fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
@@ -78,18 +78,18 @@ pub(crate) fn prefix() -> &'static Path {
         let mut install = Command::new(env!("CARGO_BIN_EXE_install"));
         let output = install.args(["--profile", "test", "--prefix"]).arg(&prefix).output().unwrap();
         assert!(output.status.success(), "{}", said(&output));
-        // Hundreds of programs are linked with it; without what debuggers want, in half of the time. Where there is no `strip`, it stays.
+        // Hundreds of programs are linked with it: without debug information, that takes half the time. If there is no `strip`, it stays.
         let _ = Command::new("strip").arg("--strip-debug").arg(prefix.join("lib/libstillpoint.a")).output();
         prefix
     })
 }
 
-/// Compiles a program, linked with the static library. Returns where it is.
+/// Compiles a program, linked with the static library. Returns its path.
 pub(crate) fn compiled(compiler: Compiler, source: &Path, flags: &[&str], program: &str) -> PathBuf {
     linked(compiler, source, flags, &[], program)
 }
 
-/// The same, linked with libraries of others as well.
+/// The same, with other libraries in addition.
 pub(crate) fn linked(
     compiler: Compiler,
     source: &Path,
@@ -120,10 +120,10 @@ pub(crate) fn linked(
     program
 }
 
-/// Compiles a program, and runs it. Returns what it said.
+/// Compiles and runs a program. Returns its output.
 pub(crate) fn compiled_and_run(compiler: Compiler, source: &Path, flags: &[&str], program: &str) -> String {
     let program = compiled(compiler, source, flags, program);
-    // One that hangs is a failure, too. The longest takes a minute under a sanitizer.
+    // A program that hangs fails. The longest takes a minute under a sanitizer.
     let output = Command::new("timeout").args(["--signal=ABRT", "900"]).arg(&program).output().unwrap();
     assert!(output.status.success(), "{}: {}\n{}", program.display(), output.status, said(&output));
     said(&output)
@@ -151,7 +151,7 @@ pub(crate) fn opens_with_a_program(header: &str, language: &str, readers: usize)
     }
 }
 
-/// Runs a program with every compiler that is there, also as one that checks its handles.
+/// Runs a program with every installed compiler, also with `STILL_CHECKED`.
 pub(crate) fn runs(source: &Path) {
     let name = source.file_stem().unwrap().to_string_lossy();
     for compiler in COMPILERS.into_iter().filter(|compiler| compiler.is_there()) {
@@ -161,7 +161,7 @@ pub(crate) fn runs(source: &Path) {
     }
 }
 
-/// Compiles a program under AddressSanitizer with our headers, in one of which something else stands in the place of `from`.
+/// Compiles a program under AddressSanitizer with our headers, in one of which `to` replaces `from`.
 pub(crate) fn with_broken_header(
     compiler: Compiler,
     (header, from, to): (&str, &str, &str),
@@ -201,7 +201,7 @@ pub(crate) fn with_broken_header(
     built
 }
 
-/// Whether a program succeeds in that many seconds.
+/// Whether a program succeeds within that many seconds.
 pub(crate) fn within(program: &Path, seconds: u32) -> bool {
     Command::new("timeout").arg(seconds.to_string()).arg(program).output().unwrap().status.success()
 }

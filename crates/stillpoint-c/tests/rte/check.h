@@ -1,4 +1,4 @@
-/* What the tests of the drop-in headers share. */
+/* Shared by the tests of the drop-in headers. */
 #ifndef CHECK_H
 #define CHECK_H
 

@@ -88,7 +88,7 @@ static void room(uint32_t size, unsigned int places)
     CHECK(rte_rcu_qsbr_dq_reclaim(queue, 2, &count, &pending, &available) == 0);
     CHECK(count == 2 && freed == 2 && last == 1 && pending == places - 2 && available == 2);
     CHECK(rte_rcu_qsbr_dq_reclaim(queue, 1, NULL, NULL, NULL) == 0 && freed == 3);
-    /* The first that is not over ends a reclaim. */
+    /* A reclaim stops at the first element whose grace period is not over. */
     CHECK(enqueue(places) == 0 && rte_rcu_qsbr_dq_reclaim(queue, 1000, NULL, &pending, NULL) == 0);
     CHECK(freed == places && pending == 1);
     rte_errno = 0;
@@ -155,7 +155,7 @@ static void lengths(void)
     }
 }
 
-/* Several threads put in, and free; one reads. */
+/* Several threads enqueue and reclaim; one reads. */
 enum { WRITERS = 3, EACH = 5000 };
 
 static uint64_t *objects[WRITERS];

@@ -1,4 +1,4 @@
-/* Prints what a program can see of the layout. Built with either header, it says the same. */
+/* Prints the parts of the layout that a program can see: the same with either header. */
 #define ALLOW_EXPERIMENTAL_API
 #include <stddef.h>
 

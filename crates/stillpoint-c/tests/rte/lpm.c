@@ -1,4 +1,4 @@
-/* Routes of DPDK, with a variable of ours: compiled by others, against DPDK's header. */
+/* DPDK's routes with our variable. They were compiled against DPDK's header. */
 #define ALLOW_EXPERIMENTAL_API
 #include <rte_rcu_qsbr.h>
 
@@ -65,7 +65,7 @@ static void over(enum rte_lpm_qsbr_mode mode, const char *name)
     ended = found = 0;
 
     if (mode == RTE_LPM_QSBR_MODE_DQ) {
-        /* A silent reader: no group comes back, and there are no more. */
+        /* A reader that reports nothing: no group is freed, and at last there are none. */
         CHECK(rte_rcu_qsbr_thread_register(v, 0) == 0);
         rte_rcu_qsbr_thread_online(v, 0);
         uint32_t route = 0;
@@ -86,7 +86,7 @@ static void over(enum rte_lpm_qsbr_mode mode, const char *name)
     for (; round < ROUNDS || !LOAD(found); round++) {
         uint32_t route = round % (2 * GROUPS);
         UNTIL(add(route) == 0);
-        /* Some stay for a while, so that they are found. */
+        /* Some routes stay for a while, so that lookups find them. */
         if (round >= STAY)
             CHECK(rte_lpm_delete(table, address((round - STAY) % (2 * GROUPS)), LENGTH) == 0);
     }

@@ -1,4 +1,4 @@
-/* Every sentence of rte_rcu_qsbr.h but those about defer queues. Runs with DPDK's headers, and without. */
+/* Every sentence of rte_rcu_qsbr.h except those about defer queues. Runs with DPDK's headers, and without. */
 #ifdef RTE_LIBRTE_RCU_DEBUG
 #include <stdio.h>
 static char reported[200];
@@ -81,7 +81,7 @@ static void ids(void)
 static void grace_periods(void)
 {
     struct rte_rcu_qsbr *v = with_reader(70);
-    /* Nobody but id 0 is online. */
+    /* Only id 0 is online. */
     uint64_t first = rte_rcu_qsbr_start(v), second = rte_rcu_qsbr_start(v);
     CHECK(second == first + 1);
     CHECK(rte_rcu_qsbr_check(v, first, false) == 0 && rte_rcu_qsbr_check(v, second, false) == 0);
@@ -90,7 +90,7 @@ static void grace_periods(void)
     CHECK(rte_rcu_qsbr_check(v, first, false) == 1 && v->acked_token == second && v->still_acked_ == second);
     CHECK(rte_rcu_qsbr_check(v, second, true) == 1);
 
-    /* It goes offline, and another one is in the last word of the bitmap. */
+    /* The id goes offline, and another id is in the last word of the bitmap. */
     uint64_t third = rte_rcu_qsbr_start(v);
     rte_rcu_qsbr_thread_online(v, 69);
     uint64_t fourth = rte_rcu_qsbr_start(v);
@@ -101,7 +101,7 @@ static void grace_periods(void)
     rte_rcu_qsbr_lock(v, 69);
     rte_rcu_qsbr_unlock(v, 69);
     rte_rcu_qsbr_thread_offline(v, 69);
-    /* Nobody is online: everything so far is over, and remembered. */
+    /* No id is online: all grace periods are over, and remembered. */
     CHECK(rte_rcu_qsbr_check(v, fourth, false) == 1 && v->still_acked_ == fourth);
 
     /* A quiescent state of an id that is offline puts it online. */
@@ -110,20 +110,20 @@ static void grace_periods(void)
     uint64_t fifth = rte_rcu_qsbr_start(v);
     CHECK(__rte_rcu_qsbr_check_all(v, fifth, false) == 0 && __rte_rcu_qsbr_check_selective(v, fifth, false) == 0);
 
-    /* The caller of synchronize has a quiescent state by it. */
+    /* synchronize reports a quiescent state for its caller. */
     rte_rcu_qsbr_synchronize(v, 3);
     CHECK(v->qsbr_cnt[3].cnt == fifth + 1);
     rte_rcu_qsbr_thread_offline(v, 3);
     rte_rcu_qsbr_synchronize(v, RTE_QSBR_THRID_INVALID);
     CHECK(v->token == fifth + 2 && v->still_acked_ == fifth + 2);
-    /* What fails is not over. */
+    /* After an error, the grace period counts as not over. */
     CHECK(still_rte_rcu_check_(NULL, 1, 0) == 0 && still_rte_rcu_check_(NULL, 1, 1) == 0);
     rte_rcu_qsbr_synchronize(v, 70);
     CHECK(v->still_acked_ == fifth + 3);
     free(v);
 }
 
-/* What is remembered is neither what the token was not yet when the scan began, nor what code of DPDK's header stored. */
+/* A check remembers no token that began after its scan, and does not use what code of DPDK's header remembered. */
 static void remembers(void)
 {
     struct rte_rcu_qsbr *v = with_reader(2);
@@ -189,21 +189,21 @@ static void *goes_online(void *argument)
     return NULL;
 }
 
-/* Who had an id before is not named for it. */
+/* A report does not name the thread that had the id before. */
 static void changing_hands(void)
 {
     struct rte_rcu_qsbr *v = made(2);
     struct still_rte_rcu_report stall;
     stall.size = sizeof stall;
     CHECK(rte_rcu_qsbr_thread_register(v, 1) == 0);
-    /* Its thread ends while it is online. */
+    /* The thread ends while its id is online. */
     joined(started(goes_online, v));
     CHECK(v->qsbr_cnt[1].still_tid_ != 0);
-    /* It may be seen for a moment after it was joined. */
+    /* The thread may still exist for a moment after it was joined. */
     UNTIL(syscall(SYS_tkill, v->qsbr_cnt[1].still_tid_, 0) == -1);
     CHECK(still_rte_rcu_stall(v, rte_rcu_qsbr_start(v), &stall) == 1 && stall.thread_id == 1);
     CHECK(stall.tid == 0 && stall.name[0] == '\0');
-    /* As code of DPDK's header takes it offline. */
+    /* The id goes offline, as by code of DPDK's header. */
     for (int how = 0; how < 2; how++) {
         v->qsbr_cnt[1].cnt = 0;
         v->qsbr_cnt[1].still_tid_ = 1;
@@ -223,14 +223,14 @@ static int64_t nanoseconds(clockid_t clock)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* A check takes no longer than it may: of many, the one that was disturbed least shows it. */
+/* A check ends at its limit: of many checks, the one that was disturbed least shows that. */
 static void limits(void)
 {
     struct rte_rcu_qsbr *v = with_reader(10000);
     rte_rcu_qsbr_thread_offline(v, 0);
     rte_rcu_qsbr_thread_online(v, 9999);
     uint64_t token = rte_rcu_qsbr_start(v);
-    /* A look at all takes a while: it does not look many times when the time is over. */
+    /* A scan of all ids takes a while: a check does not scan many times after its limit. */
     int64_t look = INT64_MAX, check = INT64_MAX;
     for (int times = 0; times < 20; times++) {
         int64_t begin = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
@@ -242,7 +242,7 @@ static void limits(void)
         check = end - middle < check ? end - middle : check;
     }
     CHECK(check < 20 * look);
-    /* Nor does it sleep for longer than is left. Its sleeps become longer and longer; the last one before this limit would end 7 ms later. */
+    /* Nor does it sleep past its limit. Its sleeps become longer and longer; the last one before this limit would end 7 ms later. */
     free(v);
     v = with_reader(1);
     token = rte_rcu_qsbr_start(v);
@@ -258,7 +258,7 @@ static void limits(void)
     free(v);
 }
 
-/* With RTE_LIBRTE_RCU_DEBUG, what a reader says while it holds a lock is reported; nothing else is. */
+/* With RTE_LIBRTE_RCU_DEBUG, a quiescent state of a reader that holds a lock is reported, and nothing else. */
 static void locks(void)
 {
     struct rte_rcu_qsbr *v = with_reader(2);
@@ -297,7 +297,7 @@ static void *wait_for_it(void *argument)
     return NULL;
 }
 
-/* A check that sleeps, until `by` lets it go. */
+/* A check sleeps until `by` ends its wait. */
 static void lets_go(uint32_t ids, void (*by)(struct rte_rcu_qsbr *v, unsigned int id))
 {
     struct waiting waiting = { with_reader(ids), 0 };
@@ -307,7 +307,7 @@ static void lets_go(uint32_t ids, void (*by)(struct rte_rcu_qsbr *v, unsigned in
     UNTIL(LOAD(v->still_attention_) == 1);
     by(v, 0);
     joined(thread);
-    /* Whoever lets checks go looks at the word that they sleep on, and clears it. */
+    /* The call that ends the wait reads the futex word, and clears it. */
     rte_rcu_qsbr_thread_register(v, 0);
     rte_rcu_qsbr_thread_online(v, 0);
     (void)rte_rcu_qsbr_start(v);
@@ -352,7 +352,7 @@ static void processes(void)
     }
     UNTIL(LOAD(v->qsbr_cnt[1].still_tid_) != 0);
     CHECK(LOAD(v->qsbr_cnt[1].still_tid_) == (uint32_t)child);
-    UNTIL(LOAD(v->qsbr_cnt[1].cnt) != 0); /* it notes its thread first */
+    UNTIL(LOAD(v->qsbr_cnt[1].cnt) != 0); /* the thread id is stored first */
     rte_rcu_qsbr_synchronize(v, RTE_QSBR_THRID_INVALID);
     rte_rcu_qsbr_synchronize(v, RTE_QSBR_THRID_INVALID);
     int status = 1;
@@ -360,7 +360,7 @@ static void processes(void)
     CHECK(munmap(memory, 8192) == 0);
 }
 
-/* Readers find objects that are not freed, while they come and go. */
+/* Readers, which come and go, never find a freed object. */
 enum { READERS = 3, ROUNDS = 2000 };
 
 static struct rte_rcu_qsbr *shared;
@@ -438,10 +438,10 @@ static void stress(void)
     free(shared);
 }
 
-/* A reader goes online and follows a link, while a writer clears the link and looks for readers: one finds the other. */
+/* A reader goes online and follows a link while a writer clears the link and looks for readers: at least one sees the other. */
 enum { MEETINGS = 20000 };
 
-/* In lines of their own. */
+/* In separate cache lines. */
 static struct {
     int value;
 } __attribute__((__aligned__(256))) linked, round_of_reader, round_of_writer;
@@ -454,7 +454,7 @@ static void meet(int *mine, int *theirs, int round)
             sched_yield();
 }
 
-/* So that now the one is first, and now the other. */
+/* A varying delay, so that either may be first. */
 static void tarry(int turns)
 {
     for (int turn = 0; turn < turns; turn++)
@@ -462,7 +462,7 @@ static void tarry(int turns)
 }
 
 static int found[MEETINGS];
-/* How: by going online, or by a quiescent state of an id that is offline. */
+/* How the reader goes online: by going online, or by a quiescent state of an offline id. */
 static int by_quiescent;
 
 static void *come(void *unused)

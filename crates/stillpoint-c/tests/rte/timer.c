@@ -56,7 +56,7 @@ static void once(void)
     CHECK(timer.status.state == RTE_TIMER_PENDING && timer.status.owner == 0);
     int64_t left = rte_timer_next_ticks();
     CHECK(left > 0 && left <= (int64_t)FAR && rte_timer_manage() == 0 && fired == 1);
-    /* It is brought forward, put off, and given to another lcore. */
+    /* The timer gets an earlier deadline, a later one, and another lcore. */
     CHECK(rte_timer_reset(&timer, 0, SINGLE, 0, count, &fired) == 0 && timer.period == 0);
     CHECK(rte_timer_reset(&timer, FAR, SINGLE, 0, count, &fired) == 0);
     CHECK(rte_timer_manage() == 0 && fired == 1);
@@ -76,7 +76,7 @@ static void once(void)
     CHECK(rte_timer_manage() == 0 && fired == 3);
 }
 
-/* What the function of a timer may do. */
+/* What a timer's function may do. */
 static struct rte_timer two[2];
 
 static void stop_itself(struct rte_timer *timer, void *argument)
@@ -121,20 +121,20 @@ static void in_functions(void)
         UNTIL(rte_timer_manage() == 0 && fired == 1);
         CHECK(rte_timer_next_ticks() == -ENOENT);
 
-        /* Of two that are due, one stops the other. */
+        /* Two timers are due; one stops the other. */
         for (int which = 0; which < 2; which++) {
             rte_timer_init(&two[which]);
             CHECK(rte_timer_reset(&two[which], 0, SINGLE, 0, stop_other, NULL) == 0);
         }
         CHECK(rte_timer_manage() == 0 && fired == 2 && rte_timer_next_ticks() == -ENOENT);
 
-        /* What it resets is due at the next call. */
+        /* A timer that it resets is due at the next call. */
         rte_timer_init(&two[0]);
         CHECK(rte_timer_reset(&two[0], 0, (enum rte_timer_type)type, 0, reset_itself, &given) == 0);
         CHECK(rte_timer_manage() == 0 && fired == 3 && rte_timer_pending(&two[0]) == 1 && two[0].f == count);
         CHECK(rte_timer_manage() == 0 && fired == 4 && rte_timer_pending(&two[0]) == 0);
 
-        /* However long they take, and however many they are. */
+        /* Any number of timers, however long their functions take. */
         fired = 0;
         for (int which = 0; which < 2; which++)
             CHECK(rte_timer_reset(&two[which], 0, SINGLE, 0, slowly_again, NULL) == 0);
@@ -158,7 +158,7 @@ static void initialise(struct rte_timer *timer, void *argument)
     }
 }
 
-/* A function that manages: the others that are due are called within, and may stop or reset this one. */
+/* A function that calls rte_timer_manage: this calls the functions of other timers that are due, which may stop or reset this timer. */
 static struct rte_timer outermost;
 static int deep;
 
@@ -217,7 +217,7 @@ static void periodic(void)
     fired = 0;
     CHECK(rte_timer_reset(&timer, 1, PERIODICAL, 0, count, NULL) == 0);
     uint64_t first = timer.expire;
-    /* It is late for ever: one in each call, and no beat is left out. */
+    /* The timer is always late: one call of its function in each rte_timer_manage, and no period is left out. */
     UNTIL(rte_get_timer_cycles() > first + 100);
     for (int beat = 1; beat <= 100; beat++) {
         CHECK(rte_timer_manage() == 0 && fired == beat && timer.expire == first + (uint64_t)beat);
@@ -226,7 +226,7 @@ static void periodic(void)
     CHECK(rte_timer_stop(&timer) == 0 && rte_timer_manage() == 0 && fired == 100);
 }
 
-/* All that are due are called by one call. */
+/* One call calls the functions of all timers that are due. */
 enum { MANY = 30000 };
 
 static struct rte_timer many[MANY];
@@ -245,7 +245,7 @@ static void crowds(void)
         UNTIL(rte_get_timer_cycles() > last);
         CHECK(rte_timer_manage() == 0 && fired == MANY && rte_timer_next_ticks() == -ENOENT);
     }
-    /* All at the same time, in a slot that is wide, and not over when they are due. */
+    /* All have the same deadline, in a wide slot that is not over when they are due. */
     uint64_t then = rte_get_timer_cycles() + (UINT64_C(1) << 26) + 12345;
     uint64_t last = then;
     fired = 0;
@@ -255,7 +255,7 @@ static void crowds(void)
     }
     UNTIL(rte_get_timer_cycles() > last);
     CHECK(rte_timer_manage() == 0 && fired == MANY);
-    /* Resets while some are due, in no order. */
+    /* Resets in a mixed order, while some timers are due. */
     fired = 0;
     for (int round = 0; round < 3; round++)
         for (int at = 0; at < MANY; at++)
@@ -408,13 +408,13 @@ static void several_instances(void)
     CHECK(rte_timer_reset(&wanderer, 0, PERIODICAL, 0, go_there, NULL) == 0 && rte_timer_manage() == 0 && fired == 1);
     CHECK(rte_timer_pending(&wanderer) == 1 && wanderer.status.owner == 2 && wanderer.period == 0);
     CHECK(rte_timer_stop(&wanderer) == 0);
-    /* All lists are whole. */
+    /* All lists are intact. */
     for (int at = 0; at < 4; at++)
         CHECK(rte_timer_alt_reset(where[at], &neighbours[at], 0, SINGLE, 0, count, NULL) == 0);
     CHECK(rte_timer_manage() == 0 && fired == 3 && rte_timer_next_ticks() == -ENOENT);
     CHECK(rte_timer_alt_manage(id, NULL, 0, beats) == 0 && seen == 2);
 
-    /* A periodic timer that is late is called once, whatever the lists and their order, and where it was. */
+    /* A late periodic timer is called once, for any lists in any order, wherever it was. */
     for (unsigned int list = 0; list < 8; list++) {
         seen = 0;
         CHECK(rte_timer_alt_reset(id, &wanderer, 1, PERIODICAL, list, NULL, NULL) == 0);
@@ -437,7 +437,7 @@ static void several_instances(void)
     CHECK(rte_timer_stop_all(id, &lists[1], 1, stop_it_again, &id) == 0 && seen == 4);
     CHECK(rte_timer_pending(&neighbours[0]) == 1 && rte_timer_stop_all(id, &lists[1], 1, NULL, NULL) == 0 && rte_timer_pending(&neighbours[0]) == 0);
 
-    /* An instance that is gone, and its number with another one: the timer is in no list. */
+    /* The instance was freed, and another one has its id: the timer is in no list. */
     CHECK(rte_timer_alt_reset(id, &wanderer, FAR, SINGLE, 0, NULL, NULL) == 0 && rte_timer_data_dealloc(id) == 0);
     uint32_t again = 0;
     CHECK(rte_timer_data_alloc(&again) == 0 && again == id);
@@ -459,7 +459,7 @@ static void instances(void)
     UNTIL(rte_get_timer_cycles() > beat.expire);
     unsigned int lists[2] = { 0, 7 };
     CHECK(rte_timer_alt_manage(id[0], lists, 2, see) == 0 && seen == 3);
-    /* The periodic one is where the calling lcore is now. */
+    /* The periodic timer is in the list of the calling lcore now. */
     CHECK(rte_timer_pending(&beat) == 1 && beat.status.owner == 0);
     CHECK(rte_timer_alt_stop(id[0], &beat) == 0 && rte_timer_alt_manage(id[0], lists, 2, see) == 0 && seen == 3);
     CHECK(rte_timer_alt_manage(id[0], lists, 2, NULL) == -EINVAL && rte_timer_alt_manage(63, lists, 2, see) == -EINVAL);
@@ -528,12 +528,12 @@ static void in_turn(void)
 }
 #endif
 
-/* Several lcores reset and stop each other's timers, and overwrite those that are stopped. */
+/* Several lcores reset and stop each other's timers, and overwrite stopped timers. */
 enum { LCORES = 4, TIMERS = 60, STEPS = 30000 };
 
 static struct {
     struct rte_timer timer;
-    pthread_mutex_t lock; /* of whoever arms and stops it, the timer's function included */
+    pthread_mutex_t lock; /* held by threads that arm or stop the timer, and by its function */
     int is_armed;
 } storm[TIMERS];
 

@@ -17,7 +17,7 @@ static void free_object(struct rcu_head *head)
     if (object->value != LOAD(called) - LOAD(before))
         ADD(out_of_order, 1);
     CHECK(!LOAD(holder.inside));
-    /* Nothing of it is touched any more. */
+    /* The worker no longer touches the head. */
     memset(object, 0xaa, sizeof *object);
     free(object);
     ADD(called, 1);
@@ -48,7 +48,7 @@ static void *unregistered(void *argument)
     return NULL;
 }
 
-/* On the stack of its caller. */
+/* With a head on the caller's stack. */
 static int is_called;
 
 static void mark(struct rcu_head *head)
@@ -57,7 +57,7 @@ static void mark(struct rcu_head *head)
     ADD(is_called, 1);
 }
 
-/* From callbacks. */
+/* Callbacks that push callbacks. */
 static int generations;
 
 static void again(struct rcu_head *head)
@@ -111,7 +111,7 @@ static void waits_for_deferred(struct rcu_head *head)
     ADD(has_read, 1);
 }
 
-/* It runs on the thread of its worker, which is that thread's own. */
+/* A callback runs on the thread of its worker, and that worker is the thread's own worker. */
 static void asks_for_its_worker(struct rcu_head *head)
 {
     struct call_rcu_data *own = get_call_rcu_data();
@@ -162,7 +162,7 @@ int main(void)
     set_thread_call_rcu_data(NULL);
     call_rcu_data_free(own);
 
-    /* None is called before the section ends, and none allocates. */
+    /* No callback runs before the section ends, and no push allocates. */
     enum { MANY = 100000 };
     struct object **objects = (struct object **)malloc(MANY * sizeof *objects);
     CHECK(objects != NULL);

@@ -67,7 +67,7 @@ int main(void)
 {
     rcu_register_thread();
     CHECK(rcu_defer_register_thread() == 0 && rcu_defer_register_thread() == 0);
-    /* Far more than there is room for: a full queue waits, and runs. */
+    /* Far more calls than fit: when the ring is full, a call waits. */
     uintptr_t number = 0;
     while (number < 20000) {
         defer_rcu(in_turn, (void *)number++);

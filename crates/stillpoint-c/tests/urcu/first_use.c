@@ -1,4 +1,4 @@
-/* A child's first use, of a process that forked in the middle of its own. */
+/* The first use in a child, whose parent forked in the middle of its own first use. */
 #include "flavour.h"
 
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-/* What the tests of the drop-in share: the flavour, a check, threads, and objects that notice early frees. */
+/* Shared by the tests of the drop-in: the flavour, a check, threads, and objects that detect early frees. */
 #ifndef FLAVOUR_H
 #define FLAVOUR_H
 

@@ -22,7 +22,7 @@ static void before_fork(void *priv)
 {
     CHECK(priv == hooked);
     hooked[0]++;
-    /* Callable from here. */
+    /* A hook may push callbacks. */
     push();
 }
 
@@ -64,7 +64,7 @@ static void reads(struct rcu_head *head)
     free(head);
 }
 
-/* Without the hooks of call_rcu: the hook of bp forgets the other threads' readers, whatever was refused before. */
+/* Without the hooks of call_rcu: the hook of bp ends the other threads' readers, even if calls were refused before. */
 static void only_bp(void)
 {
     struct holder holder;
@@ -118,7 +118,7 @@ int main(void)
     if (child == 0) {
         call_rcu_after_fork_child();
 #ifdef FLAVOUR_BP
-        /* Its default worker is a reader by now, which is not forgotten. */
+        /* The child's default worker is a reader by now, and must stay one. */
         struct rcu_head *head = (struct rcu_head *)malloc(sizeof *head);
         CHECK(head != NULL);
         call_rcu(head, reads);
@@ -130,7 +130,7 @@ int main(void)
         synchronize_rcu();
 #endif
         CHECK(hooked[0] == 1 && hooked[1] == 0 && hooked[2] == 1);
-        /* The thread in the section is not here. */
+        /* The child does not have the thread that is in the section. */
         rcu_barrier();
         rcu_defer_barrier();
         CHECK(LOAD(called) == 31);
@@ -144,7 +144,7 @@ int main(void)
         CHECK(rcu_read_ongoing());
         rcu_read_unlock();
         rcu_unregister_thread();
-        /* Its own child. */
+        /* A child of the child. */
         call_rcu_before_fork();
         pid_t grandchild = fork();
         if (grandchild == 0) {

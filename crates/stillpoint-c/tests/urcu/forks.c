@@ -60,7 +60,7 @@ static void in_child(void)
     call_rcu_after_fork_child();
     rcu_barrier();
     CHECK(LOAD(called) == LOAD(pushed));
-    /* Workers are made from those that were freed. */
+    /* New workers use the memory of freed ones. */
     for (int round = 0; round < 3; round++) {
         struct call_rcu_data *own = create_call_rcu_data(0, -1);
         CHECK(own != NULL);
@@ -131,7 +131,7 @@ static void freed_in_a_fork(int by_callback)
     set_thread_call_rcu_data(NULL);
     pthread_t first = started(forks, NULL);
     AWAIT(LOAD(forker) != 0);
-    /* It has paused the first worker. */
+    /* The fork has paused the first worker. */
     AWAIT(sleeps(LOAD(forker)));
     pthread_t second = first;
     if (!by_callback) {
@@ -150,7 +150,7 @@ static void freed_in_a_fork(int by_callback)
     call_rcu_data_free(blocking);
 }
 
-/* A worker that is made while a fork is under way calls nothing before that is over. */
+/* A worker that is made while a fork is under way calls nothing before the fork is over. */
 static void made_in_a_fork(void)
 {
     frees_itself = 0;
@@ -251,7 +251,7 @@ static void counted(struct rcu_head *head)
     ADD(under_way, -1);
 }
 
-/* A barrier finds what was pushed to a worker that others free. */
+/* A barrier finds callbacks of a worker that other threads free. */
 static void *waits(void *argument)
 {
     (void)argument;
@@ -331,7 +331,7 @@ static void freezes(int signal)
     STORE(is_frozen, 0);
 }
 
-/* A thread that is not in the child was in the midst of a push to a worker, which was freed before, or is freed there. */
+/* A thread that the child does not have was in the middle of a push to a worker, which is freed before the fork or in the child. */
 static void frozen_pushes(int freed_before)
 {
     struct sigaction action;
@@ -346,7 +346,7 @@ static void frozen_pushes(int freed_before)
         call_rcu_data_free(own);
     for (int round = 0; round < 100; round++) {
         STORE(is_thawed, 0);
-        /* It waits for the pushes that have begun, and not for those that begin now. */
+        /* Freeing waits for pushes that have begun, not for pushes that begin later. */
         call_rcu_before_fork();
         CHECK(pthread_kill(thread, SIGUSR1) == 0);
         AWAIT(LOAD(is_frozen));
@@ -434,7 +434,7 @@ static void *forks_for_ever(void *argument)
     return NULL;
 }
 
-/* Callbacks run although there is always somebody who is about to fork. */
+/* Callbacks run although some thread is always about to fork. */
 static void several_forkers(void)
 {
     pthread_t threads[4];

@@ -1,4 +1,4 @@
-/* What workers take over from the thread that starts them: nothing, unless a program asks for the worker. */
+/* What workers inherit from the thread that starts them: nothing, unless the program makes the worker. */
 #include "flavour.h"
 
 #include <pthread.h>

@@ -1,5 +1,4 @@
-/* A program that undefines names, and defines functions of the drop-in itself. With ALONE it is not linked with the library at
- * all. */
+/* A program that undefines names, and defines functions of the drop-in itself. With ALONE it is not linked with the library. */
 #include <urcu.h>
 
 #include <stdio.h>

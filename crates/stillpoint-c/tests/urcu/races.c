@@ -1,4 +1,4 @@
-/* For ThreadSanitizer: objects that are freed by each way of waiting. With EARLY, one is freed without a grace period. */
+/* For ThreadSanitizer: frees objects after each kind of wait. With EARLY, frees one without a grace period. */
 #include "flavour.h"
 
 struct object {

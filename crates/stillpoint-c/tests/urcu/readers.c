@@ -3,7 +3,7 @@
 
 #include <signal.h>
 
-/* Whether a grace period that begins now is over soon: another thread is in the way, or nobody is, but perhaps a worker for the moment. */
+/* Whether a grace period that begins now is over soon. A worker may hold it up for a moment; another thread holds it up for long. */
 static bool is_free(void)
 {
     struct urcu_gp_poll_state state = start_poll_synchronize_rcu();
@@ -145,7 +145,7 @@ static void registration(void)
 static pthread_key_t early, late;
 static int ends;
 
-/* A destructor of the program's: the thread is a reader in it, in its second round as well. */
+/* A key destructor of the program: the thread is a reader in it, also in the second round. */
 static void ends_later(void *value)
 {
     pthread_key_t *key = (pthread_key_t *)value;
@@ -169,7 +169,7 @@ static void *ends_in_section(void *argument)
 
 static pthread_key_t again;
 
-/* A destructor that reads when the thread is no reader any more: in its third round. */
+/* A key destructor that reads in the third round, when the thread is no longer a reader. */
 static void reads_thrice(void *value)
 {
     static __thread int round;

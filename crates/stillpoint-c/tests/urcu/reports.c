@@ -1,4 +1,4 @@
-/* What cannot be returned goes to the hook, and nothing to the standard error. */
+/* Errors that cannot be returned go to the hook, and nothing to standard error. */
 #include "flavour.h"
 
 #include <signal.h>
@@ -11,7 +11,7 @@ static void reported(const char *report, void *context) STILL_NOEXCEPT
     CHECK(context == &reports);
     CHECK(strlen(report) < sizeof last && strchr(report, '\n') == NULL);
     memcpy(last, report, strlen(report) + 1);
-    /* As where there is no hook. */
+    /* still_error() has the text, as without a hook. */
     CHECK(strcmp(still_error(), report) == 0);
     ADD(reports, 1);
     /* A hook may call the library, and misuse it, too: that does not call it again. */
@@ -19,7 +19,7 @@ static void reported(const char *report, void *context) STILL_NOEXCEPT
     CHECK(strstr(still_error(), "after_fork_parent") != NULL && strstr(report, "after_fork_parent") == NULL);
 }
 
-/* Runs a statement, which is reported with these words, by the hook and without one. */
+/* Runs a statement with a hook and without one: the report must contain these words. */
 #define REPORTED(statement, words)                                                                         \
     do {                                                                                                   \
         still_on_report(NULL, NULL);                                                                       \
@@ -64,7 +64,7 @@ static void ends_section(int signal)
     rcu_read_unlock();
 }
 
-/* It waits for ever, unless a handler ends the section. */
+/* The wait never ends, unless a signal handler ends the section. */
 static void *waits_for_itself(void *argument)
 {
     (void)argument;
@@ -83,7 +83,7 @@ static void may_be_cancelled(const char *report, void *context) STILL_NOEXCEPT
     pthread_testcancel();
 }
 
-/* A thread is not cancelled in the hook, which the library has called. */
+/* A thread is not cancelled while the library calls the hook. */
 static void *is_cancelled(void *argument)
 {
     (void)argument;
@@ -102,7 +102,7 @@ int main(void)
     rcu_register_thread();
     struct rcu_head *head = (struct rcu_head *)malloc(sizeof *head);
     CHECK(head != NULL);
-    /* Not the default worker, which stays in any case. */
+    /* Not the default worker, which is never freed. */
     struct call_rcu_data *own = create_call_rcu_data(0, -1);
     CHECK(own != NULL);
     set_thread_call_rcu_data(own);

@@ -19,7 +19,7 @@ struct object {
     int check;
 };
 
-/* Objects are used again at once, so that a reader of a freed one reads memory of ours. */
+/* Freed objects are used again at once, so that a late reader reads valid memory. */
 static struct object objects[SEATS];
 static struct object *slots[SLOTS];
 static int stop, early, reads_done;

@@ -7,7 +7,7 @@
 
 static int is_refused, refused;
 
-/* As programs do that have to live with a limit of threads. */
+/* Refuses to start threads while is_refused is set, like a system that has reached its limit. */
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*function)(void *), void *argument)
 #ifdef __cplusplus
     noexcept
@@ -62,7 +62,7 @@ static void push(void)
     call_rcu(&node->head, remember);
 }
 
-/* Calls one, and says by which thread it was called. */
+/* Pushes a callback, and returns the thread that called it. */
 static pthread_t caller(void)
 {
     push();
@@ -86,7 +86,7 @@ static void refusals(void)
     CHECK(create_call_rcu_data(0, -1) == NULL && errno == EAGAIN && LOAD(refused) > 0);
     CHECK(create_all_cpu_call_rcu_data(0) == -EAGAIN && errno == EAGAIN);
     CHECK(get_cpu_call_rcu_data(0) == NULL);
-    /* The barrier runs what no worker takes. */
+    /* The barrier runs the callbacks of a worker without a thread. */
     CHECK(pthread_equal(caller(), pthread_self()));
     CHECK(LOAD(called) == 1);
     CHECK(LOAD(reports) > 0 && LOAD(reports) <= LOAD(refused));
@@ -149,7 +149,7 @@ static void choices(void)
     CHECK(threads() == before && get_call_rcu_data() == standard);
 }
 
-/* What a worker has that is freed goes to the default worker. */
+/* The callbacks of a freed worker go to the default worker. */
 static void leftovers(void)
 {
     struct holder holder;
@@ -165,7 +165,7 @@ static void leftovers(void)
     set_thread_call_rcu_data(NULL);
     call_rcu_data_free(own);
     CHECK(LOAD(called) == before);
-    /* A thread that had read its address before. */
+    /* As by a thread that read the worker's address before. */
     set_thread_call_rcu_data(own);
     push();
     set_thread_call_rcu_data(NULL);

@@ -10,10 +10,10 @@ use crate::transport::Transport;
 
 /// The groups of the process.
 struct Groups {
-    /// Held across a `fork` as well, so that the child finds the list whole. A mutex cannot be given back by another
-    /// function than the one that has taken it.
+    /// A lock, which is also held across a `fork`, so that the list is consistent in the child. Not a `Mutex`: one function takes
+    /// it, and another one releases it.
     ///
-    /// Nothing is allocated or freed under it: an allocator may have locks of its own that it holds across a `fork`.
+    /// Nothing is allocated or freed under it: an allocator may hold its own locks across a `fork`.
     is_locked: AtomicBool,
     first: UnsafeCell<*mut Listed>,
 }
@@ -22,23 +22,23 @@ struct Groups {
 struct Listed {
     group: Weak<dyn Forked>,
     next: *mut Listed,
-    /// What refers to this one: `next` of the one before, or the beginning. So a group is taken out without a walk.
+    /// The pointer that refers to this entry: `next` of the previous entry, or `first`. It makes removal constant time.
     link: *mut *mut Listed,
 }
 
-// SAFETY: the list is used under the lock alone, and what is in it may be used on any thread.
+// SAFETY: the list is used only under the lock, and its entries may be used on any thread.
 unsafe impl Sync for Groups {}
 
 static GROUPS: Groups = Groups { is_locked: AtomicBool::new(false), first: UnsafeCell::new(ptr::null_mut()) };
 
-/// Before `main`, or when the library is loaded: a handler that came later would miss the forks that are under way then.
+/// Runs before `main`, or when the library is loaded: handlers that are registered later would miss a fork that is under way.
 #[used]
 #[link_section = ".init_array"]
 static AT_START: extern "C" fn() = register;
 
 extern "C" fn register() {
-    // SAFETY: the handlers are functions of the program. It fails for want of memory alone: then the child of a fork
-    // waits for threads that it has not got.
+    // SAFETY: the handlers are functions of the program. It fails only if there is no memory: then the child of a fork waits for
+    // threads that it does not have.
     unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after_in_child)) };
 }
 
@@ -57,7 +57,7 @@ impl<T: Transport> Forked for Core<T> {
 
 impl Groups {
     fn lock(&self) {
-        // Acquire: pairs with the release in `unlock`. It is held for some instructions, and across a fork.
+        // Acquire: pairs with the release in `unlock`. The lock is held for some instructions, or across a fork.
         while self.is_locked.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
             stillpoint_sys::linux::yield_cpu();
@@ -70,20 +70,19 @@ impl Groups {
     }
 }
 
-/// A group's place in the list, as long as the group is there.
+/// A group's entry in the list, as long as the group is alive.
 #[derive(Debug)]
 pub(super) struct Entry(NonNull<Listed>);
 
-// SAFETY: what it refers to is used under the lock alone, or by its only owner; a weak reference to a group may be dropped
-// anywhere.
+// SAFETY: the entry is used only under the lock, or by its only owner; a weak reference to a group may be dropped on any thread.
 unsafe impl Send for Entry {}
 // SAFETY: as above. A shared entry gives access to nothing.
 unsafe impl Sync for Entry {}
 
 impl Entry {
-    /// Writes a group down.
+    /// Adds a group to the list.
     pub(super) fn new<T: Transport>(group: Weak<Core<T>>) -> Self {
-        // A linker that takes single objects out of an archive takes the one with the registration.
+        // A reference, so that a linker that takes single objects out of an archive takes the one with `AT_START`.
         std::hint::black_box(&AT_START);
         let listed = NonNull::from(Box::leak(Box::new(Listed {
             group,
@@ -91,7 +90,7 @@ impl Entry {
             link: ptr::null_mut(),
         })));
         GROUPS.lock();
-        // SAFETY: under the lock, and nobody else has seen the new one. What is in the list is alive.
+        // SAFETY: under the lock, and the new entry is not published yet. Entries in the list are alive.
         unsafe {
             let (new, first) = (listed.as_ptr(), GROUPS.first.get());
             (*new).next = *first;
@@ -109,7 +108,7 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         GROUPS.lock();
-        // SAFETY: under the lock. What is in the list is alive, and this is in it: its link is of the one before.
+        // SAFETY: under the lock. Entries in the list are alive, and this one is in it: its link is in the previous entry, or `first`.
         unsafe {
             let Listed { next, link, .. } = *self.0.as_ptr();
             *link = next;
@@ -118,7 +117,7 @@ impl Drop for Entry {
             }
         }
         GROUPS.unlock();
-        // SAFETY: made by `new`, and in no list any more.
+        // SAFETY: made by `new`, and no longer in the list.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
@@ -132,14 +131,14 @@ extern "C" fn after() {
 }
 
 extern "C" fn after_in_child() {
-    // The lock was taken by `before`, on the thread of which this one is the copy.
+    // `before` took the lock on the thread that forked, of which this one is the copy.
     GROUPS.unlock();
-    // SAFETY: the child has one thread, so that nobody changes the list.
+    // SAFETY: the child has one thread, so no other thread changes the list.
     let mut next = unsafe { *GROUPS.first.get() };
     // SAFETY: null, or in the list, and alive.
     while let Some(listed) = unsafe { next.as_ref() } {
         if let Some(group) = listed.group.upgrade() {
-            // SAFETY: the child has one thread, and nothing has run in it but such handlers.
+            // SAFETY: the child has one thread, and only fork handlers have run in it.
             unsafe { group.reset() };
         }
         next = listed.next;
@@ -152,7 +151,7 @@ mod tests {
     use crate::transport::Polled;
     use crate::Group;
 
-    /// The groups of this test that are in the list, from the beginning.
+    /// The groups of this test that are in the list, in its order.
     fn listed(groups: &[std::sync::Arc<Core<Polled>>]) -> Vec<usize> {
         let places: Vec<_> = groups.iter().map(|group| std::sync::Arc::as_ptr(group).cast::<()>()).collect();
         let (mut seen, mut is_linked) = (Vec::new(), true);
@@ -168,11 +167,11 @@ mod tests {
             }
         }
         GROUPS.unlock();
-        assert!(is_linked, "each one knows what refers to it");
+        assert!(is_linked, "the link of an entry is wrong");
         seen
     }
 
-    /// From the beginning, the middle and the end, while others do the same.
+    /// Groups are removed from the beginning, the middle and the end, while another thread adds and removes groups.
     #[test]
     fn groups_are_taken_out_wherever_they_are() {
         let flag = AtomicBool::new(false);

@@ -1,5 +1,4 @@
-//! Sending, processing, acknowledging, helping. What runs here may run in a signal handler: atomics, system calls, and
-//! nothing else.
+//! Sending, processing, acknowledging, helping. This code may run in a signal handler: it uses only atomics and system calls.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
@@ -14,27 +13,27 @@ use crate::transport::Transport;
 use stillpoint_sys::sync::atomic::Ordering;
 use stillpoint_sys::work::step;
 
-/// Who sends.
+/// A sender.
 #[derive(Debug, Clone, Copy)]
 struct Sender<'o> {
-    /// Where acknowledgements go to.
+    /// The node that gets the acknowledgements.
     node: &'o Node,
-    /// Messages on the way to the sender.
+    /// The number of messages on the way to the sender.
     depth: u32,
-    /// Messages that come before the sender's first one.
+    /// The number of messages that were sent one after the other before the sender's first one.
     path: u32,
 }
 
 impl<T: Transport> Core<T> {
-    /// Sends to everybody. Returns the number of messages that the initiator sent.
+    /// Sends to all receivers. Returns the number of messages that the initiator sent.
     pub(super) fn forward_all(&self, operation: &Operation, order: &Order) -> u32 {
         let root = Sender { node: operation.root(), depth: 0, path: 0 };
         self.forward(operation, order, root, (0, order.receivers))
     }
 
-    /// Sends to a range that is the caller's. Returns the number of messages.
+    /// Sends to a range that belongs to the caller. Returns the number of messages.
     ///
-    /// Who sends has not acknowledged itself, so that the operation stays.
+    /// The sender has not acknowledged, so the operation stays.
     fn forward(
         &self,
         operation: &Operation,
@@ -44,8 +43,8 @@ impl<T: Transport> Core<T> {
     ) -> u32 {
         let mut sent = 0;
         let pending = (order.acknowledgement == Acknowledgement::Combining).then(|| from.node.pending());
-        // Relaxed, in both directions: the caller's own part keeps the count above 0, and whoever counts down the child
-        // comes after the message.
+        // Relaxed, up and down: the caller's own part keeps the count above 0, and the child's acknowledgement comes after the
+        // message.
         let count = |change: u32| pending.map(|pending| pending.fetch_add(change, Ordering::Relaxed));
         while let Some(cut) = order.strategy.cut(begin, end) {
             end = cut.child;
@@ -59,7 +58,7 @@ impl<T: Transport> Core<T> {
                 depth: from.depth + 1,
                 path: from.path + sent,
             };
-            // SAFETY: the range is the caller's, and each of its nodes is sent once.
+            // SAFETY: the range belongs to the caller, and each of its nodes is sent once.
             unsafe { child.write(message) };
             let late = busted::is(Variant::CountLate);
             if !late {
@@ -70,7 +69,7 @@ impl<T: Transport> Core<T> {
                 count(1);
             }
             if !is_sent {
-                // The receiver has left. What it would have forwarded is the caller's, unless it is a helper's.
+                // The receiver has left. The caller forwards its range, unless a helper has claimed it.
                 operation.count_adopted();
                 if child.claim() && !busted::is(Variant::NotAdopted) {
                     let from = Sender { path: message.path, ..from };
@@ -86,25 +85,25 @@ impl<T: Transport> Core<T> {
         sent
     }
 
-    /// Posts the message, and tells the receiver if need be. False if it has left.
+    /// Posts the message, and notifies the receiver if it is the first one. False if the receiver has left.
     fn send(&self, node: &Node) -> bool {
         // SAFETY: the caller is about to send to it.
         let receiver = unsafe { node.receiver() };
         match receiver.mailbox.post(node) {
             Posted::Closed => return false,
-            // The node is the receiver's now. If that one has left meanwhile, the id is out of date, or another
-            // thread's: this does no harm.
+            // The receiver has the node now. If it has left meanwhile, the id may be invalid, or another thread's. That does no
+            // harm.
             Posted::First => self.transport.notify(receiver.tid()),
             Posted::Queued => {}
         }
         true
     }
 
-    /// Does the receiver's part.
+    /// Does the receiver's part: forwards, runs the function, and acknowledges.
     pub(super) fn process(&self, received: NonNull<Node>) {
         // SAFETY: sent to the caller, and not acknowledged before the end of this function.
         let (node, operation) = unsafe { (received.as_ref(), received.as_ref().operation()) };
-        // SAFETY: as above.
+        // SAFETY: sent to the caller, and not acknowledged before the end of this function.
         let (order, message) = unsafe { (operation.order(), node.message()) };
         if busted::is(Variant::AckEarly) {
             // SAFETY: a broken variant.
@@ -124,7 +123,7 @@ impl<T: Transport> Core<T> {
 
     /// Runs the function.
     pub(super) fn call(&self, operation: &Operation, order: &Order) {
-        // SAFETY: who starts a multicast vouches for it until the operation is over.
+        // SAFETY: the initiator has promised that it may be called until the operation is over.
         let function = || unsafe { (order.call.function)(order.call.data) };
         if !T::CATCHES {
             return function();
@@ -134,13 +133,13 @@ impl<T: Transport> Core<T> {
         }
     }
 
-    /// Takes a range over that its receiver has not come to. Returns the number of messages sent, 0 if there is none.
-    /// The initiator has sent `sent` before.
+    /// Claims a range that its receiver has not claimed, and forwards it. Returns the number of messages, 0 if there is no such
+    /// range. `sent` is the number of messages that the initiator has sent before.
     ///
-    /// It looks from receiver `next` on, and leaves there where to look next time: what is sent goes to receivers with
-    /// higher numbers, so that one round finds all the ranges that the initiator opens itself.
+    /// The search begins at receiver `next`, and sets it for the next call. Messages go to receivers with higher numbers, so one
+    /// round finds all ranges that the initiator itself opens.
     ///
-    /// For the initiator: what it sends hangs under the root, whose count its own part keeps above 0.
+    /// For the initiator only: its messages are counted in the root, whose count its own part keeps above 0.
     pub(super) fn help(&self, operation: &Operation, order: &Order, sent: u32, next: &mut u32) -> u32 {
         // SAFETY: the caller is the initiator.
         let node = |number| unsafe { order.node(number) };
@@ -156,7 +155,7 @@ impl<T: Transport> Core<T> {
     }
 }
 
-/// Says that the receiver's part is done. The last one below a node does so for the node.
+/// Acknowledges the receiver's part. The last acknowledgement below a node also acknowledges the node.
 ///
 /// # Safety
 /// The node's part is not acknowledged. It must not be used any more.
@@ -164,7 +163,7 @@ unsafe fn acknowledge(operation: &Operation, order: &Order, received: NonNull<No
     let root = ptr::from_ref(operation.root());
     let mut node = received.as_ptr().cast_const();
     while order.acknowledgement == Acknowledgement::Combining && node != root {
-        // SAFETY: the node's count holds 1 for the caller.
+        // SAFETY: the node's count includes 1 for the caller.
         let parent = unsafe { (*node).message() }.parent;
         // SAFETY: as above. After it, the node may be gone.
         if unsafe { (*node).pending() }.fetch_sub(1, orders::acknowledge()) != 1 {
@@ -175,11 +174,11 @@ unsafe fn acknowledge(operation: &Operation, order: &Order, received: NonNull<No
     count_down_root(operation, order);
 }
 
-/// Counts down what the initiator waits for, and wakes it if it was the last one.
+/// Decrements the count for which the initiator waits, and wakes the initiator if this was the last acknowledgement.
 fn count_down_root(operation: &Operation, order: &Order) {
     if operation.root().pending().fetch_sub(1, orders::acknowledge()) == SLEEPING | 2 {
-        // The operation may be over, and another initiator's, since its own has woken for another reason; the bell is
-        // there nevertheless, and rings in vain.
+        // The initiator may have woken for another reason and ended the operation, which may have another initiator now. The bell
+        // still exists, and rings for nothing.
         // SAFETY: the group is alive: the caller is a member, or starts a multicast.
         ring(unsafe { order.bell() });
     }

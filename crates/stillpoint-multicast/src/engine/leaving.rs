@@ -1,4 +1,4 @@
-//! A thread that ends with a registration that was forgotten leaves nevertheless: nobody waits for it.
+//! A thread leaves at its end, even if its registration was forgotten: no multicast waits for it after that.
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -13,12 +13,12 @@ use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
 #[derive(Debug)]
 pub(crate) struct Registration<T: Transport> {
     core: Arc<Core<T>>,
-    /// The calling thread's: so this is neither `Send` nor `Sync`.
+    /// The place of the registered thread. Makes this neither `Send` nor `Sync`.
     slot: NonNull<Slot>,
 }
 
 impl<T: Transport> Registration<T> {
-    /// Registers the calling thread; `None` when that ends and has left already, so that it would never leave again.
+    /// Registers the calling thread. `None` if the thread is ending and has left already: it would never leave again.
     pub(crate) fn new(core: &Arc<Core<T>>) -> Option<Self> {
         register(core).map(|slot| Self { core: Arc::clone(core), slot })
     }
@@ -41,7 +41,7 @@ impl<T: Transport> Drop for Registration<T> {
     }
 }
 
-/// How a thread ends what it has left in a group.
+/// How a thread leaves a group at its end.
 trait Leave {
     fn leave_for_good(&self, slot: NonNull<Slot>);
 }
@@ -57,22 +57,22 @@ impl<T: Transport> Leave for Core<T> {
     }
 }
 
-/// What is to be done when the thread ends.
+/// The work at a thread's end, in its destructor.
 struct Registered {
-    /// What it is registered with.
+    /// The thread's places, and their groups.
     places: RefCell<Sorted<NonNull<Slot>, Arc<dyn Leave>>>,
-    /// In which words bits are to be set.
+    /// The words in which bits are set.
     words: RefCell<Sorted<NonNull<AtomicU32>, Bound>>,
 }
 
-/// What the thread was bound with by a word.
+/// A binding of the thread to a word.
 #[cfg_attr(any(loom, miri), allow(dead_code, reason = "for fences by signals"))]
 struct Bound {
     bits: u32,
     slot: NonNull<Slot>,
 }
 
-/// Values by their keys, of which most threads have one or two: without an allocation each time that there is one.
+/// A map in a sorted vector, for the one or two entries of most threads. Its memory is kept when an entry is removed.
 struct Sorted<K, V>(Vec<(K, V)>);
 
 impl<K: Ord, V> Sorted<K, V> {
@@ -80,7 +80,7 @@ impl<K: Ord, V> Sorted<K, V> {
         self.0.binary_search_by(|(one, _)| one.cmp(key))
     }
 
-    /// Adds a value unless there is one, and says whether it has.
+    /// Adds a value unless the key has one. Returns whether it was added.
     fn insert(&mut self, key: K, value: impl FnOnce() -> V) -> bool {
         let found = self.find(&key);
         if let Err(place) = found {
@@ -96,10 +96,10 @@ impl<K: Ord, V> Sorted<K, V> {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // First, both: what the thread does from here on no multicast reaches.
+        // Both come before leaving: from then on no multicast reaches the thread.
         stillpoint::fence::end_light_fences();
         for (word, Bound { bits, .. }) in std::mem::take(&mut self.words.get_mut().0) {
-            // SAFETY: alive, as `bind` asks for, since it was not unbound.
+            // SAFETY: the word is alive by the promise to `bind`, since it was not unbound.
             // Relaxed: for the calling thread.
             unsafe { word.as_ref() }.fetch_or(bits, Ordering::Relaxed);
         }
@@ -110,8 +110,8 @@ impl Drop for Registered {
     }
 }
 
-/// Registers the calling thread as [`Registration::new`] does, until [`unbind`], and says whether it could. When the thread
-/// leaves for good before, these bits of the word are set.
+/// Registers the calling thread, as [`Registration::new`] does, until [`unbind`]. Returns whether it could. If the thread leaves
+/// for good first, these bits are set in the word.
 ///
 /// # Safety
 /// The word is alive until it is unbound, on this thread, or for ever.
@@ -129,7 +129,7 @@ pub(crate) unsafe fn bind<T: Transport>(core: &Arc<Core<T>>, word: &AtomicU32, b
     })
 }
 
-/// Takes [`bind`] back.
+/// Undoes [`bind`].
 #[cfg(not(any(loom, miri)))]
 pub(crate) fn unbind<T: Transport>(core: &Arc<Core<T>>, word: &AtomicU32) {
     let bound = REGISTERED.try_with(|registered| registered.words.borrow_mut().remove(&NonNull::from(word)));
@@ -153,12 +153,12 @@ fn register<T: Transport>(core: &Arc<Core<T>>) -> Option<NonNull<Slot>> {
     })
 }
 
-/// Whether it can be written down that the thread is to leave: not when it ends, and has done so already.
+/// Whether the thread's end can still run the destructor of [`REGISTERED`].
 fn can_remember() -> bool {
     cfg!(loom) || REGISTERED.try_with(|_| ()).is_ok()
 }
 
-/// Writes down that the thread is to leave when it ends. Not in a model.
+/// Makes the thread leave when it ends. Not in a model.
 fn remember<T: Transport>(core: &Arc<Core<T>>, slot: NonNull<Slot>) {
     if cfg!(loom) {
         return;
@@ -168,10 +168,10 @@ fn remember<T: Transport>(core: &Arc<Core<T>>, slot: NonNull<Slot>) {
     });
 }
 
-/// The thread has left.
+/// Forgets a place that the thread has left.
 fn forget(slot: NonNull<Slot>) {
     let left = REGISTERED.try_with(|registered| registered.places.borrow_mut().remove(&slot));
-    // Outside the borrow: it may be the last that holds the group, and what that owns.
+    // Dropped outside the borrow: it may be the last reference to the group.
     drop(left);
 }
 
@@ -180,13 +180,13 @@ mod tests {
     use super::*;
     use crate::transport::Polled;
 
-    /// In whatever order it comes to them, and leaves them.
+    /// In any order of joining and leaving.
     #[test]
     fn a_thread_that_has_left_a_group_does_not_keep_it() {
         for first in 0..7 {
             let groups: Vec<_> = (0..7).map(|_| Core::new(Polled)).collect();
             let register = |group| Registration::new(group).expect("the thread does not end");
-            // From here on the places are there, which are allocated by who comes first.
+            // Allocates the places.
             groups.iter().for_each(|group| drop(register(group)));
             let order = (0..7).map(|group| (first + 3 * group) % 7);
             let twice = order.clone().chain(order.rev());
@@ -202,13 +202,13 @@ mod tests {
         }
     }
 
-    /// Those that are bound still, and before the thread leaves.
+    /// Bits are set in the words that are still bound, before the thread leaves.
     #[test]
     #[cfg(not(miri))]
     fn words_are_told_of_the_end_of_their_thread() {
         static WORDS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
 
-        /// Looks at the end of the thread, after its registrations.
+        /// Checks at the end of the thread, after the drop of its registrations.
         struct Late(Arc<Core<Polled>>);
 
         impl Drop for Late {
@@ -228,7 +228,7 @@ mod tests {
         }
         let thread = std::thread::spawn(|| {
             let core = Core::new(Polled);
-            // Used first, dropped last.
+            // Used first, so dropped last.
             LATE.with(|late| *late.borrow_mut() = Some(Late(Arc::clone(&core))));
             for (word, bits) in WORDS.iter().zip([8, 4, 2]) {
                 // SAFETY: the words are alive for ever.
@@ -247,7 +247,7 @@ mod tests {
         let (core, words) = (Core::new(Polled), [const { AtomicU32::new(0) }; 2]);
         // SAFETY: the words are alive until they are unbound.
         assert!(words.iter().all(|word| unsafe { bind(&core, word, 1) }));
-        // SAFETY: as above.
+        // SAFETY: the words are alive until they are unbound.
         assert!(!unsafe { bind(&core, &words[1], 1) }, "it is bound already");
         unbind(&core, &words[0]);
         unbind(&core, &words[0]);

@@ -1,4 +1,4 @@
-//! The mailbox of one thread: a list that anybody pushes to and its owner takes as a whole.
+//! The mailbox of one thread: a list to which any thread pushes, and which its owner takes as a whole.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicPtr as PlainPtr;
@@ -8,30 +8,30 @@ use super::PLAIN;
 use crate::orders;
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// In `head`, in place of a message: nobody may post.
+/// In `head`, in place of a message: the mailbox is closed, and no message can be posted.
 const CLOSED: *mut Node = ptr::without_provenance_mut(1);
-/// In `head`, in place of a message: it is empty, and the owner sleeps.
+/// In `head`, in place of a message: the mailbox is empty, and the owner sleeps.
 const ASLEEP: *mut Node = ptr::without_provenance_mut(2);
 
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    /// Null, the newest message, [`CLOSED`] or [`ASLEEP`]. Only the owner closes, opens, and says that it sleeps.
+    /// Null, the newest message, [`CLOSED`] or [`ASLEEP`]. Only the owner sets and clears these two.
     head: AtomicPtr<Node>,
-    /// What was taken and is not processed, the oldest first. For the owner alone, and so not modelled. It is kept here so that a function
-    /// that waits for a multicast of its own processes what came before, on which others may be waiting.
+    /// Messages that were taken and are not processed yet, the oldest first. Used only by the owner, and so not modelled. They are kept
+    /// here so that a function that starts a multicast and waits also processes them: others may be waiting for that.
     work: PlainPtr<Node>,
-    /// Where the owner sleeps. Changes with each wake-up.
+    /// The futex on which the owner sleeps. Changes with each wake-up.
     bell: AtomicU32,
 }
 
-/// What became of a message.
+/// The result of posting a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Posted {
-    /// The owner has left; the message is the sender's again.
+    /// The owner has left. The message stays with the sender.
     Closed,
-    /// It is the first one, and the owner is to be told.
+    /// It is the first message: the owner has to be notified.
     First,
-    /// The owner has been told, or is about to be.
+    /// The owner was notified, or is about to be.
     Queued,
 }
 
@@ -43,7 +43,7 @@ impl Default for Mailbox {
 
 /// For senders.
 impl Mailbox {
-    /// Hands the message to the owner, unless the mailbox is closed.
+    /// Posts the message, unless the mailbox is closed.
     pub(super) fn post(&self, node: &Node) -> Posted {
         let mut head = self.head.load(orders::closed());
         loop {
@@ -67,7 +67,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether messages can be posted. If not, the caller comes after everything the last owner did.
+    /// Whether messages can be posted. If not, the caller comes after everything that the last owner did.
     pub(super) fn is_open(&self) -> bool {
         self.head.load(orders::closed()) != CLOSED
     }
@@ -81,7 +81,7 @@ impl Mailbox {
 impl Mailbox {
     /// Opens a closed mailbox.
     pub(super) fn open(&self) {
-        // Release: continues what the last owner released in `close`, for those who find the mailbox open.
+        // Release: also publishes what the last owner released in `close` to threads that find the mailbox open.
         self.head.store(ptr::null_mut(), Ordering::Release);
     }
 
@@ -89,12 +89,12 @@ impl Mailbox {
     pub(super) fn next(&self) -> Option<NonNull<Node>> {
         let first = self.work.load(PLAIN);
         let first = NonNull::new(if first.is_null() { reverse(self.take()) } else { first })?;
-        // SAFETY: it was posted and is not acknowledged: the operation keeps it.
+        // SAFETY: the message was posted and is not acknowledged, so the operation keeps it.
         self.work.store(unsafe { first.as_ref() }.next(), PLAIN);
         Some(first)
     }
 
-    /// Closes the mailbox. What is in it comes after what was taken before.
+    /// Closes the mailbox, and takes the messages in it, which come after those that were taken before.
     pub(super) fn close(&self) {
         let taken = reverse(messages(self.head.swap(CLOSED, orders::close())));
         let mut last = self.work.load(PLAIN);
@@ -102,7 +102,7 @@ impl Mailbox {
             self.work.store(taken, PLAIN);
             return;
         }
-        // SAFETY: as in `next`, for all in the list.
+        // SAFETY: as in `next`, for all messages in the list.
         while let Some(node) = unsafe { last.as_ref() } {
             last = node.next();
             if last.is_null() {
@@ -113,19 +113,19 @@ impl Mailbox {
 
     /// Whether there is nothing to process.
     pub(super) fn is_empty(&self) -> bool {
-        // Relaxed, both: what is there is taken by `next`.
+        // Relaxed, both: `next` takes the messages with acquire.
         self.work.load(PLAIN).is_null() && messages(self.head.load(Ordering::Relaxed)).is_null()
     }
 
-    /// Says that the owner is about to sleep at the bell, whose value it has read before. False if there is a message.
+    /// Marks that the owner is about to sleep on the bell, whose value it has read before. False if there is a message.
     pub(super) fn doze(&self) -> bool {
-        // Relaxed: nothing is published, and what comes is taken by `next`.
+        // Relaxed: nothing is published, and `next` takes the messages with acquire.
         let empty = self.work.load(PLAIN).is_null();
         let relaxed = Ordering::Relaxed;
         empty && self.head.compare_exchange(ptr::null_mut(), ASLEEP, relaxed, relaxed).is_ok()
     }
 
-    /// Says that the owner is awake.
+    /// Marks that the owner is awake.
     pub(super) fn rouse(&self) {
         // Relaxed: as in `doze`.
         let relaxed = Ordering::Relaxed;
@@ -134,7 +134,7 @@ impl Mailbox {
 
     /// In the child of a `fork`: forgets messages of the parent's threads.
     pub(super) fn reset(&self, open: bool) {
-        // Relaxed: there is one thread alone.
+        // Relaxed: there is only one thread.
         self.work.store(ptr::null_mut(), PLAIN);
         self.head.store(if open { ptr::null_mut() } else { CLOSED }, Ordering::Relaxed);
     }
@@ -150,9 +150,9 @@ impl Mailbox {
     }
 }
 
-/// Wakes who sleeps at the bell.
+/// Wakes the threads that sleep on the bell.
 pub(super) fn ring(bell: &AtomicU32) {
-    // Release: who is woken looks again by acquire loads; the change alone keeps it from falling asleep.
+    // Release: pairs with the acquire loads of the bell. The change keeps a thread that has read the old value from falling asleep.
     bell.fetch_add(1, Ordering::Release);
     stillpoint_sys::linux::wake_all(bell);
 }
@@ -209,7 +209,7 @@ mod tests {
         assert!(!mailbox.is_empty());
         assert_eq!(mailbox.next().map(NonNull::as_ptr), Some(ptr::from_ref(first).cast_mut()));
         assert!(!mailbox.is_empty(), "what was taken and not processed is there");
-        // What comes now comes after what was taken, and its owner is to be told: it may not look again.
+        // A message that comes now is after those that were taken, and its owner has to be notified: it may not poll again.
         assert_eq!(mailbox.post(&nodes[2]), Posted::First);
         assert_eq!((mailbox.post(&nodes[3]), mailbox.post(&nodes[4])), (Posted::Queued, Posted::Queued));
         assert_eq!(taken(&mailbox), addresses(&nodes[1..]));
@@ -241,7 +241,7 @@ mod tests {
         }
     }
 
-    /// Who sleeps is woken by a bell; who does not is told by who posts.
+    /// A sleeping owner is woken by the bell; another one is notified by the sender.
     #[test]
     fn a_bell_rings_for_who_sleeps_and_for_nobody_else() {
         let (mailbox, nodes) = (open(), nodes::<4>());
@@ -255,12 +255,12 @@ mod tests {
         assert_eq!(mailbox.next().map(NonNull::as_ptr), Some(ptr::from_ref(&nodes[0]).cast_mut()));
         assert!(!mailbox.doze(), "there is one that was taken");
         assert_eq!(taken(&mailbox), addresses(&nodes[1..2]));
-        // Woken for nothing.
+        // Woken without a message.
         assert!(mailbox.doze());
         mailbox.rouse();
         assert_eq!((mailbox.post(&nodes[2]), rung()), (Posted::First, 1));
         assert_eq!(taken(&mailbox), addresses(&nodes[2..3]));
-        // Who leaves does not sleep.
+        // An owner that leaves does not sleep.
         assert!(mailbox.doze());
         mailbox.close();
         assert!(!mailbox.doze() && mailbox.next().is_none());

@@ -1,11 +1,11 @@
-//! The engine of the multicast, the same for all transports. The argument is in `docs/design/multicast.md`.
+//! The engine of the multicast, for all transports. The argument is in `docs/design/multicast.md`.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `slots` | the places of registered threads |
 //! | `mailbox` | how a message gets to a thread |
-//! | `operation` | what is to be run, and a node for each receiver |
-//! | `operations` | which one is used next, and what becomes of those that were given up |
+//! | `operation` | the function to run, and a node for each receiver |
+//! | `operations` | the list of operations: how they are reused, resumed and given back |
 //! | `forward` | sending, processing, acknowledging, helping |
 //! | `wait` | how an initiator waits |
 //! | `leaving` | threads that end without leaving |
@@ -49,7 +49,7 @@ pub(crate) struct Core<T> {
     transport: T,
     slots: Slots,
     operations: Operations,
-    /// Changes in the child of each `fork`, when there is one thread alone. Not modelled.
+    /// Changes in the child of each `fork`, while it has only one thread. Not modelled.
     forks: PlainU32,
     #[cfg(not(any(loom, miri)))]
     _entry: forked::Entry,
@@ -73,7 +73,7 @@ pub(crate) struct Tally {
     pub(crate) sent_in: Duration,
     pub(crate) helped: u32,
     pub(crate) adopted: u32,
-    /// Of one that is traced.
+    /// The shape, if the multicast is traced.
     #[cfg_attr(not(feature = "lab"), allow(dead_code))]
     pub(crate) shape: Option<Shape>,
 }
@@ -81,18 +81,18 @@ pub(crate) struct Tally {
 /// How a multicast ended.
 pub(crate) struct Outcome {
     pub(crate) tally: Tally,
-    /// Who was waited for until the time was up; `None` when everybody has acknowledged.
+    /// The receivers that had not acknowledged when the time was up; `None` if all have.
     pub(crate) missing: Option<Missing>,
     /// The first panic of a receiver.
     pub(crate) panic: Option<Box<dyn Any + Send>>,
 }
 
-/// Who has not acknowledged.
+/// Receivers that have not acknowledged.
 #[derive(Debug)]
 pub(crate) struct Missing {
-    /// Of how many.
+    /// The number of all receivers.
     pub(crate) receivers: u32,
-    /// Those who have been told, and hold up themselves or others.
+    /// The ids of those that were sent the message, and have not finished their part.
     pub(crate) threads: Vec<u32>,
 }
 
@@ -108,7 +108,7 @@ impl<T: Transport> Core<T> {
         })
     }
 
-    /// Registers the calling thread, or counts one registration more. To be ended by [`leave`](Core::leave).
+    /// Registers the calling thread, or counts another registration. [`leave`](Core::leave) ends it.
     pub(crate) fn join(&self) -> NonNull<Slot> {
         let (tid, thread) = (stillpoint_sys::linux::thread_id(), stillpoint_sys::os::thread_number());
         let slot = self.slots.find(tid).unwrap_or_else(|| self.slots.claim(tid, thread));
@@ -119,23 +119,23 @@ impl<T: Transport> Core<T> {
         if slot.mailbox.is_open() {
             return NonNull::from(slot);
         }
-        // Also when the thread is about to leave, and a function that it runs for the last time joins again.
+        // This includes a thread that is about to leave, if a function that it runs joins again.
         slot.mailbox.open();
         if !busted::is(Variant::JoinNoFence) {
-            // SeqCst: pairs with the fence in `run`. Either the initiator finds the mailbox open, or everything that
-            // this thread loads from now on is at least as new as what the initiator stored before.
+            // SeqCst: pairs with the fence in `run`. Either the initiator finds the mailbox open, or all later loads of this
+            // thread see the stores that the initiator made before.
             fence(Ordering::SeqCst);
         }
         NonNull::from(slot)
     }
 
-    /// Makes the place the calling thread's, which has the id of the thread that has it: that one was ended behind the C
-    /// library's back, and has not left. What leaves is this thread, in its stead.
+    /// Gives the calling thread a place whose thread had the same id, and was ended behind the C library's back without leaving.
+    /// This thread leaves in its stead.
     ///
-    /// The kernel gives an id to a thread after the one before has ended, and its locks order the two: the caller is alone
-    /// with the place.
+    /// The kernel reuses an id only after its thread has ended, and its locks order the two threads: no other thread uses the
+    /// place.
     fn inherit(&self, slot: &Slot, thread: u64) {
-        // Counted until the end: the functions that run here may join and leave.
+        // The registration counts until the end: the functions that run here may join and leave.
         slot.hand_over(thread);
         self.transport.alone(|| {
             slot.mailbox.close();
@@ -144,8 +144,8 @@ impl<T: Transport> Core<T> {
         slot.remove_join();
     }
 
-    /// Ends a registration of the calling thread; the last one processes what was delegated to the thread. Returns
-    /// whether it was the last one. Nothing is done if the place is not the thread's any more.
+    /// Ends a registration of the calling thread. If it is the last one, processes the thread's messages, leaves, and returns
+    /// true. Does nothing if the place no longer belongs to the thread.
     pub(crate) fn leave(&self, slot: &Slot) -> bool {
         if !slot.is_of(stillpoint_sys::os::thread_number()) {
             return false;
@@ -169,7 +169,7 @@ impl<T: Transport> Core<T> {
         })
     }
 
-    /// Processes the messages of the calling thread, whose place this is. Returns how many.
+    /// Processes the messages of the calling thread, whose place this is. Returns their number.
     pub(crate) fn drain(&self, slot: &Slot) -> usize {
         if slot.mailbox.is_empty() || !slot.is_of(stillpoint_sys::os::thread_number()) {
             return 0;
@@ -177,12 +177,12 @@ impl<T: Transport> Core<T> {
         self.transport.alone(|| self.serve(slot))
     }
 
-    /// As [`drain`](Core::drain), for who is alone with the mailbox already.
+    /// As [`drain`](Core::drain), for callers within [`Transport::alone`].
     fn serve(&self, slot: &Slot) -> usize {
         std::iter::from_fn(|| slot.mailbox.next()).map(|node| self.process(node)).count()
     }
 
-    /// What a signal handler does. Async-signal-safe.
+    /// The work of a signal handler. Async-signal-safe.
     #[cfg(not(any(loom, miri)))]
     pub(crate) fn serve_thread(&self, tid: u32) {
         if let Some(slot) = self.slots.find(tid) {
@@ -190,23 +190,23 @@ impl<T: Transport> Core<T> {
         }
     }
 
-    /// Number of threads that are registered.
+    /// The number of registered threads.
     pub(crate) fn members(&self) -> usize {
         self.slots.view().iter().filter(|slot| slot.mailbox.is_open()).count()
     }
 
-    /// Runs the function on every registered thread, the calling one included if it is.
+    /// Runs the function on every registered thread, including the calling thread if it is registered.
     ///
     /// # Safety
-    /// The function may be called with its data, on any thread: until this returns if there is no deadline, and for
-    /// ever if there is one. If the transport does not catch panics, it does not panic, and does nothing that must not
-    /// be done where messages are processed.
+    /// The function may be called with its data on any thread: until this returns if there is no deadline, and for ever if
+    /// there is one. If the transport does not catch panics, the function does not panic, and does only what is allowed where
+    /// messages are processed.
     pub(crate) unsafe fn run(&self, options: Options, call: Call, deadline: Option<Instant>) -> Outcome {
         // SAFETY: the caller's promise.
         unsafe { self.run_with(options, call, deadline, |_| None) }
     }
 
-    /// As [`run`](Core::run), but when the time is up `look` says until when to go on waiting, if at all.
+    /// As [`run`](Core::run), but when the time is up, `look` returns the next deadline, or `None` to give up.
     ///
     /// # Safety
     /// As for [`run`](Core::run).
@@ -222,7 +222,7 @@ impl<T: Transport> Core<T> {
         // SeqCst: pairs with the fence in `join`.
         fence(Ordering::SeqCst);
         let view = self.slots.view();
-        // Held throughout: the function may drop what the thread has registered with.
+        // Held throughout: the function may drop the thread's registration.
         let held = self.hold(&view);
         let own = held.slot;
         let others =
@@ -230,7 +230,7 @@ impl<T: Transport> Core<T> {
 
         let operation = self.operations.claim();
         let bell = own.map(|own| own.mailbox.bell());
-        // SAFETY: claimed above; the caller vouches for the function, and places live as long as the group.
+        // SAFETY: claimed above; the caller promises what the function needs, and places live as long as the group.
         let order = unsafe { operation.prepare(others, bell, options, call) };
         let sends = self.forward_all(operation, &order);
         let mut tally =
@@ -243,7 +243,7 @@ impl<T: Transport> Core<T> {
         self.end(&wait, tally, deadline, look)
     }
 
-    /// Waits for a multicast whose initiator has given up, in its place; `None` if there is none.
+    /// Waits for a multicast whose initiator has given up, in that initiator's place. `None` if there is none.
     #[cfg_attr(any(loom, miri), allow(dead_code, reason = "for fences by signals"))]
     pub(crate) fn resume(
         &self,
@@ -252,7 +252,7 @@ impl<T: Transport> Core<T> {
     ) -> Option<Outcome> {
         let forks = self.forks.load(PLAIN);
         let operation = self.operations.resume()?;
-        // Held throughout: the function may be run here.
+        // Held throughout: the function may run on this thread.
         let held = self.hold(&self.slots.view());
         // SAFETY: the caller is the initiator now.
         let order = unsafe { operation.order() };
@@ -261,7 +261,7 @@ impl<T: Transport> Core<T> {
         Some(self.end(&wait, tally, deadline, look))
     }
 
-    /// Waits until everybody has acknowledged, or gives up, and gives the operation back.
+    /// Waits until all receivers have acknowledged, or gives up. Gives the operation back.
     fn end(
         &self,
         wait: &Wait<'_>,
@@ -286,20 +286,20 @@ impl<T: Transport> Core<T> {
         if missing.is_some() && self.operations.abandon(operation) {
             return Outcome { tally, missing, panic };
         }
-        // Everybody has acknowledged, if only just now.
+        // All receivers have acknowledged, perhaps only just now.
         let panic = panic.or_else(|| operation.take_panic());
-        // SAFETY: nobody has a message any more; in the child of a fork, nobody else is there.
+        // SAFETY: no thread has a message any more. In the child of a fork, there is no other thread.
         unsafe { operation.finish() };
         Outcome { tally, missing: None, panic }
     }
 
-    /// How many operations the group remembers.
+    /// The number of operations of the group.
     #[cfg(all(test, not(loom)))]
     pub(super) fn operations(&self) -> usize {
         self.operations.count()
     }
 
-    /// The calling thread's own place, if it is registered, until the result is dropped.
+    /// Holds the calling thread's place, if it is registered, until the result is dropped.
     fn hold<'c>(&'c self, view: &View<'c>) -> Held<'c, T> {
         let thread = stillpoint_sys::os::thread_number();
         Held::new(self, view.iter().find(|slot| slot.is_of(thread)))
@@ -317,7 +317,7 @@ impl<T: Transport> Core<T> {
     }
 }
 
-/// The initiator's own place, as long as it is one.
+/// The initiator's own place, held for the time of its multicast.
 struct Held<'c, T: Transport> {
     core: &'c Core<T>,
     slot: Option<&'c Slot>,
@@ -340,9 +340,9 @@ impl<T: Transport> Drop for Held<'_, T> {
     }
 }
 
-/// What the messages came to that were sent, when everybody has acknowledged.
+/// The shape of the messages that were sent, after all acknowledgements.
 fn shape_of(order: &Order, sends: u32) -> Shape {
-    // SAFETY: the operation is the caller's, and every message has been sent.
+    // SAFETY: the operation belongs to the caller, and every message has been sent.
     let messages = (0..order.receivers).map(|number| unsafe { order.node(number).message() });
     messages.fold(Shape { sends, ..Shape::default() }, |shape, message| Shape {
         sends,

@@ -2,8 +2,8 @@
 //!
 //! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint-multicast --features lab --release --lib models`
 //!
-//! A thread may have several places here, so that trees with inner nodes need few threads. What a function refers to is
-//! on its initiator's stack, and gone when the multicast returns: a late use is found by loom.
+//! A thread may have several places here, so that trees with inner nodes need few threads. A function's data are on its
+//! initiator's stack until the multicast returns: loom finds a later use.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -22,26 +22,26 @@ use crate::plan::{Share, Strategy};
 use crate::run::Acknowledgement;
 use crate::transport::{Polled, Transport};
 
-/// What loom says when two accesses are not ordered.
+/// loom's message for two accesses that are not ordered.
 #[cfg(stillpoint_busted)]
 const UNORDERED: &str = "Causality violation";
-/// What a model says when a function was run too often, or not at all.
+/// A model's message for a function that ran too often, or not at all.
 const MISCOUNTED: &str = "the function was not run as often as it should be";
 
-/// What a model says when a message lies in a mailbox whose owner was not told.
-const UNTOLD: &str = "nobody has been told of a message";
+/// A model's message for a message in a mailbox whose owner was not notified.
+const UNTOLD: &str = "a message was not announced";
 
-/// The group of a model, and the places that were claimed for its receivers, by their numbers in a multicast.
+/// The group of a model, and the places of its receivers, by their numbers in a multicast.
 struct World {
     core: Arc<Core<Polled>>,
     slots: Vec<NonNull<Slot>>,
-    /// What each receiver writes before or in its part, and the initiator reads afterwards.
+    /// Written by each receiver before or in its part, and read by the initiator afterwards.
     written: Vec<UnsafeCell<u32>>,
 }
 
-// SAFETY: places live as long as the group; that accesses to `written` are ordered is what the models check.
+// SAFETY: places live as long as the group; the models check that accesses to `written` are ordered.
 unsafe impl Send for World {}
-// SAFETY: as above.
+// SAFETY: places live as long as the group; the models check that accesses to `written` are ordered.
 unsafe impl Sync for World {}
 
 impl World {
@@ -58,7 +58,7 @@ impl World {
         Arc::new(Self { core, slots, written })
     }
 
-    /// A place of the calling thread's.
+    /// A place for the calling thread.
     fn own(&self, number: usize) -> &Slot {
         // SAFETY: places live as long as the group.
         let slot = unsafe { self.slots[number].as_ref() };
@@ -71,14 +71,14 @@ impl World {
         self.written[number].with_mut(|written| unsafe { *written += 1 });
     }
 
-    /// Looks at what every receiver has written.
+    /// Reads what every receiver has written.
     fn read_all(&self) -> u32 {
         // SAFETY: loom reports it when a receiver writes meanwhile.
         self.written.iter().map(|written| written.with(|written| unsafe { *written })).sum()
     }
 }
 
-/// Runs on a thread of the model.
+/// Starts a thread of the model.
 fn spawn(world: &Arc<World>, function: impl FnOnce(&World) + 'static) -> thread::JoinHandle<()> {
     let world = Arc::clone(world);
     thread::spawn(move || function(&world))
@@ -95,7 +95,7 @@ fn serve(world: &World, numbers: &[usize]) {
     }
 }
 
-/// What a function refers to.
+/// The data of a function.
 struct Target {
     runs: AtomicUsize,
     alive: UnsafeCell<bool>,
@@ -104,7 +104,7 @@ struct Target {
 /// # Safety
 /// The data are a `Target`.
 unsafe fn run_target(data: *const ()) {
-    // SAFETY: the caller's promise; whether it is kept is what the models check.
+    // SAFETY: the caller's promise, which the models check.
     let target = unsafe { &*data.cast::<Target>() };
     // SAFETY: loom reports it when the target is ended meanwhile.
     assert!(target.alive.with(|alive| unsafe { *alive }));
@@ -114,12 +114,12 @@ unsafe fn run_target(data: *const ()) {
 fn multicast(world: &World, strategy: Strategy, acknowledgement: Acknowledgement, helps: bool) -> Outcome {
     let options = Options { strategy, acknowledgement, helps, traces: false };
     let target = Box::new(Target { runs: AtomicUsize::new(0), alive: UnsafeCell::new(true) });
-    // A late use is to be found by what loom knows of the target, and not by a crash.
+    // Leaked: loom must find a late use, and not a crash.
     let target: &Target = Box::leak(target);
     let call = Call { function: run_target, data: (&raw const *target).cast(), release: None };
     // SAFETY: the target lives for ever.
     let outcome = unsafe { world.core.run(options, call, None) };
-    // SAFETY: loom reports it when somebody reads it still.
+    // SAFETY: loom reports it if a thread still reads it.
     target.alive.with_mut(|alive| unsafe { *alive = false });
     let expected = outcome.tally.receivers - outcome.tally.adopted + u32::from(outcome.tally.ran_here);
     assert_eq!(target.runs.load(Ordering::Relaxed), expected as usize, "{MISCOUNTED}");
@@ -137,7 +137,7 @@ fn chain() -> Strategy {
     Strategy::Split(Share::percent(99).expect("from 1 to 99"))
 }
 
-/// Three receivers, each a thread: one of them forwards to another. Nobody helps, and everybody sleeps.
+/// Three receivers, each on its own thread; one forwards to another. No help, and all threads sleep.
 #[test]
 fn a_tree_of_four() {
     for &acknowledgement in Acknowledgement::ALL {
@@ -152,7 +152,7 @@ fn a_tree_of_four() {
     }
 }
 
-/// The same with two threads, and the initiator takes ranges over.
+/// The same with two threads, and with help.
 #[test]
 fn the_initiator_helps() {
     for (&acknowledgement, preemptions) in Acknowledgement::ALL.iter().zip([2, 1]) {
@@ -168,7 +168,7 @@ fn the_initiator_helps() {
     }
 }
 
-/// A range that the initiator takes over was delegated by somebody else.
+/// The initiator helps with a range that another thread has delegated.
 #[test]
 fn the_initiator_helps_far_down() {
     explore(1, || {
@@ -181,7 +181,7 @@ fn the_initiator_helps_far_down() {
     });
 }
 
-/// What a receiver did before it left, or in the function, comes before the return.
+/// A receiver's accesses before it left, or in the function, come before the return.
 #[test]
 fn receivers_leave() {
     for &acknowledgement in Acknowledgement::ALL {
@@ -200,7 +200,7 @@ fn receivers_leave() {
                 }
             });
             multicast(&world, Strategy::Tree, acknowledgement, false);
-            // Whoever was there has left or acknowledged.
+            // Every receiver has left or acknowledged.
             assert_eq!(world.read_all(), 3);
             inner.join().unwrap();
             leaves.join().unwrap();
@@ -208,7 +208,7 @@ fn receivers_leave() {
     }
 }
 
-/// Either the initiator finds the thread that joins, or the thread sees what the initiator stored before.
+/// Either the initiator finds a thread that joins, or the thread sees what the initiator stored before.
 #[test]
 fn a_thread_joins() {
     explore(3, || {
@@ -223,7 +223,7 @@ fn a_thread_joins() {
         };
         stored.store(1, Ordering::Relaxed);
         let call = Call { function: |_| {}, data: std::ptr::null(), release: None };
-        // Nobody is waited for.
+        // It waits for no receiver.
         // SAFETY: the function needs nothing.
         let outcome = unsafe { core.run(Options::default(), call, Some(Instant::now())) };
         let seen = joining.join().unwrap();
@@ -248,7 +248,7 @@ fn initiators_serve_each_other() {
     });
 }
 
-/// How a thread is told that notices nothing by itself: as with signals, only who posts to an empty mailbox tells.
+/// A transport for threads that do not poll: as with signals, only the sender that posts to an empty mailbox notifies.
 struct Told(AtomicUsize);
 
 impl Transport for Told {
@@ -263,7 +263,7 @@ impl Transport for Told {
     }
 }
 
-/// A message comes to an initiator that sleeps, with the last acknowledgement: it is processed before the return, or
+/// A sleeping initiator gets a message together with the last acknowledgement: the message is processed before the return, or
 /// announced.
 #[test]
 fn an_initiator_wakes_up_with_mail() {
@@ -278,7 +278,7 @@ fn an_initiator_wakes_up_with_mail() {
             thread::spawn(move || {
                 let slot = core.join();
                 there.store(1, Ordering::Release);
-                // One message to the initiator, which is not waited for.
+                // A message to the initiator; this thread does not wait for it.
                 // SAFETY: the function needs nothing.
                 unsafe { core.run(options, call, Some(Instant::now())) };
                 // SAFETY: places live as long as their group.
@@ -288,7 +288,7 @@ fn an_initiator_wakes_up_with_mail() {
         while there.load(Ordering::Acquire) == 0 {
             thread::yield_now();
         }
-        // What was told from here on was told of the one message to this thread, or by it.
+        // Later notifications are for the one message to this thread, or by this thread.
         let options = Options { strategy: Strategy::Flat, helps: false, ..Options::default() };
         // SAFETY: the function needs nothing.
         let tally = unsafe { core.run(options, call, None) }.tally;
@@ -321,7 +321,7 @@ fn operations_are_used_again() {
     });
 }
 
-/// An initiator gives up, and its operation is used again when the receiver has come to it.
+/// An initiator gives up, and its operation is used again when the receiver has processed its message.
 #[test]
 fn an_operation_lingers() {
     explore(1, || {
@@ -338,14 +338,14 @@ fn an_operation_lingers() {
         let call = Call { function: run_target, data: (&raw const *target).cast(), release: None };
         // SAFETY: the target lives for ever.
         let outcome = unsafe { world.core.run(options, call, Some(Instant::now())) };
-        // Perhaps with the same operation. Nobody may be left to be reached.
+        // Perhaps with the same operation. There may be no receiver left.
         multicast(&world, Strategy::Flat, Acknowledgement::Combining, false);
         receivers.join().unwrap();
         assert_eq!(target.runs.load(Ordering::Relaxed), outcome.tally.receivers as usize, "{MISCOUNTED}");
     });
 }
 
-/// Somebody waits in the place of an initiator that has given up, and then begins something else, perhaps with the same
+/// A thread waits in the place of an initiator that has given up, and then starts another multicast, perhaps with the same
 /// operation.
 #[test]
 fn an_operation_is_resumed() {
@@ -366,12 +366,12 @@ fn an_operation_is_resumed() {
             let other = {
                 let given_up = Arc::clone(&given_up);
                 spawn(&world, move |world| {
-                    // Relaxed: nothing else is to order the two.
+                    // Relaxed: it must not order the two threads.
                     while given_up.load(Ordering::Relaxed) == 0 {
                         thread::yield_now();
                     }
                     if let Some(outcome) = world.core.resume(None, |_| None) {
-                        // SAFETY: loom reports it when somebody reads it still.
+                        // SAFETY: loom reports it if a thread still reads it.
                         target.alive.with_mut(|alive| unsafe { *alive = false });
                         let runs = target.runs.load(Ordering::Relaxed);
                         assert_eq!(runs, outcome.tally.receivers as usize, "{MISCOUNTED}");

@@ -1,5 +1,5 @@
-//! A multicast under way: what is to be run, and a node for each receiver. Operations are used again and never freed
-//! before their group: after a time limit, nodes may still lie in mailboxes.
+//! A multicast under way: the function to run, and a node for each receiver. Operations are used again, and not freed before
+//! their group: after a time limit, nodes may still lie in mailboxes.
 
 use std::any::Any;
 use std::panic::catch_unwind;
@@ -17,57 +17,57 @@ use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use stillpoint_sys::sync::UnsafeCell;
 use stillpoint_sys::work::step;
 
-/// In `range`: nobody has been told of the range yet.
+/// In `range`: the message was not sent yet.
 const UNSENT: u32 = 0;
-/// In `range`: whoever claims it forwards the range.
+/// In `range`: the thread that claims the range forwards it.
 const OPEN: u32 = 1;
-/// In `range`: it has been claimed, or is empty.
+/// In `range`: the range was claimed, or is empty.
 const CLAIMED: u32 = 2;
-/// In `range`: the same, and the receiver's own part is done, or the receiver had left.
+/// In `range`: as [`CLAIMED`], and the receiver's own part is done, or the receiver had left.
 const DONE: u32 = 3;
 
 /// In the count of a root: the initiator sleeps.
 pub(super) const SLEEPING: u32 = 1 << 31;
 
-/// An operation has room for a multiple of so many receivers.
+/// An operation has room for a multiple of this many receivers.
 const ROOM: usize = if cfg!(loom) { 4 } else { 16 };
 
-/// In `state`: nobody uses the operation.
+/// In `state`: the operation is not used.
 const FREE: u32 = 0;
 /// In `state`: it belongs to an initiator.
 const BUSY: u32 = 1;
-/// In `state`: its initiator has given up waiting. It is free when its count is 0.
+/// In `state`: its initiator has given up waiting. The operation is free when its count is 0.
 const LINGERING: u32 = 2;
 
 /// The part of one receiver in one multicast.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Node {
-    /// In a mailbox: the message that was posted before.
+    /// The message that was posted before this one, or, in the owner's list, the next one to process.
     next: AtomicPtr<Node>,
     operation: NonNull<Operation>,
-    /// Written by the initiator before the first message, read by who sends to the receiver.
+    /// Written by the initiator before the first message, read by the sender to the receiver.
     receiver: UnsafeCell<*const Slot>,
-    /// Written by who sends, read by the receiver and by who has claimed the range.
+    /// Written by the sender, read by the receiver and by the thread that has claimed the range.
     message: UnsafeCell<Message>,
     /// [`UNSENT`], [`OPEN`], [`CLAIMED`] or [`DONE`].
     range: AtomicU32,
-    /// 1 for the receiver's own part, and 1 for each child that is not done. In the root: 1 for the initiator, the same
-    /// or 1 for each receiver, and [`SLEEPING`].
+    /// 1 for the receiver's own part, and 1 for each child that has not acknowledged. In the root: 1 for the initiator, 1 for
+    /// each child (or each receiver, with one shared counter) that has not acknowledged, and [`SLEEPING`].
     pending: AtomicU32,
 }
 
-/// What a receiver is told, or an initiator sends by.
+/// The message to a receiver.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Message {
-    /// Who is told when everything below the node is done; null in the root.
+    /// The node that is acknowledged when everything below this node is done; null in the root.
     pub(super) parent: *const Node,
     /// The range that is delegated to the receiver.
     pub(super) begin: u32,
     pub(super) end: u32,
-    /// Messages on the way to the receiver.
+    /// The number of messages on the way to the receiver.
     pub(super) depth: u32,
-    /// Messages that were sent one after the other before it was reached.
+    /// The number of messages that were sent one after the other before the receiver was reached.
     pub(super) path: u32,
 }
 
@@ -85,7 +85,7 @@ impl Node {
     }
 
     pub(super) fn next(&self) -> *mut Node {
-        // Relaxed, here and below: it comes to the receiver with the head of the mailbox.
+        // Relaxed, here and below: the head of the mailbox publishes it to the receiver.
         self.next.load(Ordering::Relaxed)
     }
 
@@ -94,22 +94,22 @@ impl Node {
     }
 
     /// # Safety
-    /// The node's part in its operation is not acknowledged, or the operation is the caller's.
+    /// The node's part in its operation is not acknowledged, or the operation belongs to the caller.
     pub(super) unsafe fn operation<'o>(&self) -> &'o Operation {
-        // SAFETY: operations are freed with their group alone, which has no mailboxes then.
+        // SAFETY: operations are freed only with their group, when there are no mailboxes.
         unsafe { self.operation.as_ref() }
     }
 
     /// # Safety
-    /// The node is one of the operation's receivers, whose part is not acknowledged, or the operation is the caller's.
+    /// The node is one of the operation's receivers, whose part is not acknowledged, or the operation belongs to the caller.
     pub(super) unsafe fn receiver<'o>(&self) -> &'o Slot {
-        // SAFETY: written by the initiator before; places are freed with the group alone.
+        // SAFETY: written by the initiator before the first message; places are freed only with the group.
         self.receiver.with(|receiver| unsafe { &**receiver })
     }
 
     /// # Safety
-    /// The caller has got the message, or has claimed its range; and the node's part is not acknowledged, or the
-    /// operation is the caller's.
+    /// The caller has received the message, or has claimed its range; and the node's part is not acknowledged, or the operation
+    /// belongs to the caller.
     pub(super) unsafe fn message(&self) -> Message {
         // SAFETY: written before the message was sent, and the range opened.
         self.message.with(|message| unsafe { *message })
@@ -118,17 +118,17 @@ impl Node {
     /// Writes the message.
     ///
     /// # Safety
-    /// The node is in a range that the caller has claimed, and was not sent yet.
+    /// The node is in a range that the caller has claimed, and its message was not sent yet.
     pub(super) unsafe fn write(&self, message: Message) {
-        // SAFETY: nobody else looks at it before it is sent, or its range is open.
+        // SAFETY: no other thread reads the message before it is sent, or its range is open.
         self.message.with_mut(|cell| unsafe { *cell = message });
-        // Relaxed: comes with the message.
+        // Relaxed: published with the message.
         self.pending.store(1, Ordering::Relaxed);
-        // Release: pairs with the acquire in `claim`, by a helper, who has not got the message.
+        // Release: pairs with the acquire in `claim`, by a helper, which does not receive the message.
         self.range.store(if message.begin < message.end { OPEN } else { CLAIMED }, Ordering::Release);
     }
 
-    /// Makes the range the caller's, unless it is somebody else's already, or empty, or not delegated yet.
+    /// Claims the range for the caller. False if it was claimed, is empty, or was not sent yet.
     pub(super) fn claim(&self) -> bool {
         // Relaxed: a hint.
         if self.range.load(Ordering::Relaxed) != OPEN {
@@ -141,13 +141,13 @@ impl Node {
         self.range.compare_exchange(OPEN, CLAIMED, orders::help(), Ordering::Relaxed).is_ok()
     }
 
-    /// Whether the range has been forwarded, or is being.
+    /// Whether the range was claimed: it has been forwarded, or is being forwarded.
     pub(super) fn is_claimed(&self) -> bool {
         // Relaxed: a hint.
         self.range.load(Ordering::Relaxed) >= CLAIMED
     }
 
-    /// Says that the receiver's own part is done, for reports. The range is claimed.
+    /// Marks the receiver's own part as done, for reports. The range is claimed.
     pub(super) fn set_done(&self) {
         // Relaxed: for reports.
         self.range.store(DONE, Ordering::Relaxed);
@@ -158,22 +158,22 @@ impl Node {
     }
 }
 
-/// What is to be run: a function, by its address and that of its data.
+/// The function to run: its address, and that of its data.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call {
     pub(crate) function: unsafe fn(*const ()),
     pub(crate) data: *const (),
-    /// Gives the data back, if the operation owns them.
+    /// Frees the data, if the operation owns them.
     pub(crate) release: Option<unsafe fn(*const ())>,
 }
 
 impl Call {
-    /// A function that the caller keeps until the operation is over.
+    /// A function that the caller keeps alive until the operation is over.
     pub(crate) fn borrowed<F: Fn() + Sync>(function: &F) -> Self {
         Self { function: call::<F>, data: ptr::from_ref(function).cast(), release: None }
     }
 
-    /// A function that is the operation's.
+    /// A function that the operation owns.
     pub(crate) fn owned<F: Fn() + Send + Sync + 'static>(function: F) -> Self {
         let data = Box::into_raw(Box::new(function)).cast_const().cast();
         Self { function: call::<F>, data, release: Some(release::<F>) }
@@ -188,13 +188,13 @@ unsafe fn call<F: Fn()>(data: *const ()) {
 }
 
 /// # Safety
-/// The data come from `Box::into_raw` of an `F`, and are not used any more.
+/// The data are from `Box::into_raw` of an `F`, and are not used any more.
 unsafe fn release<F>(data: *const ()) {
     // SAFETY: the caller's promise.
     drop(unsafe { Box::from_raw(data.cast_mut().cast::<F>()) });
 }
 
-/// What every receiver reads.
+/// The part of an operation that every receiver reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Order {
     /// Resolved for the number of receivers.
@@ -202,10 +202,10 @@ pub(crate) struct Order {
     pub(super) acknowledgement: Acknowledgement,
     pub(super) call: Call,
     pub(super) receivers: u32,
-    /// Where in the list of receivers their numbers begin.
+    /// The place in the list of receivers at which their numbers begin.
     rotation: u32,
     nodes: *const Node,
-    /// Where the initiator sleeps.
+    /// The futex on which the initiator sleeps.
     bell: *const AtomicU32,
 }
 
@@ -218,7 +218,7 @@ impl Order {
         assert!(number < self.receivers, "a number of a range");
         let place = number + self.rotation;
         let place = if place < self.receivers { place } else { place - self.receivers };
-        // SAFETY: `prepare` made room for that many, which is not replaced while the operation is under way.
+        // SAFETY: `prepare` made that many nodes, which are not replaced while the operation is under way.
         unsafe { &*self.nodes.add(place as usize) }
     }
 
@@ -236,11 +236,11 @@ pub(crate) struct Operation {
     state: AtomicU32,
     /// Written by the initiator before the first message, and read by receivers until they acknowledge.
     order: UnsafeCell<Option<Order>>,
-    /// The initiator's to replace while nobody has a message.
+    /// The initiator may replace them while no thread has a message.
     nodes: UnsafeCell<Box<[Node]>>,
     pub(super) number: u32,
     own_bell: AtomicU32,
-    /// Receivers that had left. Counted by who sends, and told to the initiator by the acknowledgements.
+    /// The number of receivers that had left. Senders count; the acknowledgements publish it to the initiator.
     adopted: PlainU32,
     panic: AtomicPtr<Box<dyn Any + Send>>,
     pub(super) older: *mut Operation,
@@ -297,17 +297,17 @@ impl Operation {
     pub(super) fn take_panic(&self) -> Option<Box<dyn Any + Send>> {
         // Acquire: pairs with the release in `keep_panic`.
         let panic = self.panic.swap(ptr::null_mut(), Ordering::Acquire);
-        // SAFETY: it came from `into_raw`, and was taken out by this exchange alone.
+        // SAFETY: it came from `into_raw`, and only this exchange took it out.
         (!panic.is_null()).then(|| *unsafe { Box::from_raw(panic) })
     }
 }
 
 /// For the initiator.
 impl Operation {
-    /// Writes down who takes part, and what is to be done. `bell` is where the initiator sleeps.
+    /// Sets the receivers and the function. `bell` is the futex on which the initiator sleeps.
     ///
     /// # Safety
-    /// The operation is the caller's. The function may be called with its data, on any thread, until the operation is
+    /// The operation belongs to the caller. The function may be called with its data, on any thread, until the operation is
     /// free again. The bell lives as long as the group.
     pub(super) unsafe fn prepare<'s>(
         &self,
@@ -316,12 +316,12 @@ impl Operation {
         options: Options,
         call: Call,
     ) -> Order {
-        // SAFETY: nobody has a message of the operation, so that nobody looks at the nodes.
+        // SAFETY: no thread has a message of the operation, so no other thread uses the nodes.
         let nodes = self.nodes.with_mut(|nodes| unsafe { &mut *nodes });
         let count = loop {
             let (mut count, mut receivers) = (0, receivers.clone());
             for (node, slot) in nodes.iter().zip(&mut receivers) {
-                // SAFETY: as above.
+                // SAFETY: no thread has a message of the operation, so no other thread uses the nodes.
                 node.receiver.with_mut(|receiver| unsafe { *receiver = slot });
                 // Relaxed: comes with the first message.
                 node.range.store(UNSENT, Ordering::Relaxed);
@@ -343,7 +343,7 @@ impl Operation {
             nodes: nodes.as_ptr(),
             bell: bell.unwrap_or(&self.own_bell),
         };
-        // SAFETY: the caller has the operation to itself.
+        // SAFETY: only the caller uses the operation.
         self.order.with_mut(|cell| unsafe { *cell = Some(order) });
         self.adopted.store(0, PLAIN);
         let pending = match options.acknowledgement {
@@ -356,20 +356,20 @@ impl Operation {
         order
     }
 
-    /// Gives back what the operation owns.
+    /// Frees what the operation owns.
     ///
     /// # Safety
-    /// The operation is the caller's, and every receiver has acknowledged.
+    /// The operation belongs to the caller, and every receiver has acknowledged.
     pub(super) unsafe fn clear(&self) {
-        // SAFETY: the caller has the operation to itself.
+        // SAFETY: only the caller uses the operation.
         let order = self.order.with_mut(|order| unsafe { (*order).take() });
         if let Some(Call { release: Some(release), data, .. }) = order.map(|order| order.call) {
-            // A panic of its destructor would be one of whoever uses the operation next. It goes no further.
-            // SAFETY: nobody calls the function any more.
+            // A panic of the function's destructor is discarded: it must not reach the next user of the operation.
+            // SAFETY: no receiver calls the function any more.
             let released = catch_unwind(|| unsafe { release(data) });
             released.unwrap_or_else(discard);
         }
-        // One that came after its initiator had given up: nobody else is to get it.
+        // Discards a panic that came after the initiator had given up.
         self.take_panic().into_iter().for_each(discard);
     }
 
@@ -383,10 +383,10 @@ impl Operation {
         self.state.store(FREE, orders::finish());
     }
 
-    /// Leaves the operation to whoever acknowledges last, and to who [claims](Self::try_claim) it after that, or
-    /// [resumes](Self::try_resume) it before. False if everybody has acknowledged: then it is the caller's as before.
+    /// Gives up waiting. A thread that [resumes](Self::try_resume) the operation waits for it; after the last acknowledgement,
+    /// a thread may [claim](Self::try_claim) it. False if all receivers have acknowledged: then it still belongs to the caller.
     pub(super) fn abandon(&self) -> bool {
-        // AcqRel, on success: as an acknowledgement. Acquire, on failure: as in `is_complete`.
+        // AcqRel, on success: this is an acknowledgement. Acquire, on failure: as in `is_complete`.
         let (left, whole) = (Ordering::AcqRel, Ordering::Acquire);
         let others = |pending: u32| (pending != 1).then(|| pending - 1);
         if self.root.pending.fetch_update(left, whole, others).is_err() {
@@ -397,7 +397,7 @@ impl Operation {
         true
     }
 
-    /// Makes an operation that lingers the caller's, who waits in its initiator's place. False if there is nothing to wait
+    /// Takes an operation that lingers, so that the caller waits in its initiator's place. False if there is nothing to wait
     /// for.
     #[cfg_attr(any(loom, miri), allow(dead_code, reason = "for fences by signals"))]
     pub(super) fn try_resume(&self) -> bool {
@@ -412,8 +412,8 @@ impl Operation {
         if busted::is(Variant::ResumeUncounted) {
             return true;
         }
-        // The initiator's own part again. Relaxed: it continues the release sequences of the acknowledgements, which the
-        // acquire in `is_complete` reads.
+        // The initiator's own part is counted again. Relaxed: a read-modify-write, which continues the release sequences of the
+        // acknowledgements for the acquire in `is_complete`.
         let more = |pending: u32| (pending != 0).then(|| pending + 1);
         let is_under_way = self.root.pending.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
         if !is_under_way {
@@ -423,28 +423,28 @@ impl Operation {
         is_under_way
     }
 
-    /// The ids of the threads that were told, and whose part is not done. Who is to be told by one of these may have left
-    /// long ago, and its place may be another thread's.
+    /// The ids of the threads that were sent the message, and whose part is not done. Receivers to which one of these has still
+    /// to forward are not included: they may have left long ago, and their places may belong to other threads.
     pub(super) fn missing(&self, order: &Order) -> Vec<u32> {
-        // SAFETY: the operation is the caller's.
+        // SAFETY: the operation belongs to the caller.
         let nodes = (0..order.receivers).map(|number| unsafe { order.node(number) });
         // Relaxed: for reports.
         let nodes = nodes.inspect(|_| step());
         let missing = nodes.filter(|node| ![UNSENT, DONE].contains(&node.range.load(Ordering::Relaxed)));
-        // SAFETY: as above. 0: it has left just now.
+        // SAFETY: as above. 0: the thread has just left.
         missing.map(|node| unsafe { node.receiver() }.tid()).filter(|&tid| tid != 0).collect()
     }
 
-    /// Ends an operation that lingers and that everybody has acknowledged.
+    /// Ends an operation that lingers, if all receivers have acknowledged.
     pub(super) fn give_back(&self, lingering: &PlainUsize) {
         // Relaxed: a hint.
         if self.state.load(Ordering::Relaxed) == LINGERING && self.try_claim(lingering) {
-            // SAFETY: claimed above; if it had lingered, its count is 0.
+            // SAFETY: claimed above; the count of an operation that lingered is 0.
             unsafe { self.finish() };
         }
     }
 
-    /// Makes an operation that nobody uses the caller's. `lingering` is counted down if it was one of these.
+    /// Claims an operation that is not used. Decrements `lingering` if it lingered.
     pub(super) fn try_claim(&self, lingering: &PlainUsize) -> bool {
         step();
         // Relaxed: a hint.
@@ -452,8 +452,8 @@ impl Operation {
         if state == BUSY || (state == LINGERING && self.root.pending.load(orders::last_acknowledged()) != 0) {
             return false;
         }
-        // Acquire: pairs with the release in `finish` and `abandon`. For one that lingers, the count is looked at again:
-        // it may have been another round of the operation.
+        // Acquire: pairs with the release in `finish` and `abandon`. If it lingers, the count is read again: the first read may
+        // have been in an earlier use of the operation.
         if self.state.compare_exchange(state, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
@@ -470,12 +470,12 @@ impl Operation {
     }
 }
 
-// SAFETY: the order is written by the initiator alone, before it sends, and read by who has a message; everything else
-// consists of atomics. What the order points to may be used on any thread: see `prepare`.
+// SAFETY: only the initiator writes the order, before it sends, and only threads with a message read it; everything else consists
+// of atomics. What the order points to may be used on any thread: see `prepare`.
 unsafe impl Send for Operation {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: only the initiator writes the order, before it sends, and only threads with a message read it.
 unsafe impl Sync for Operation {}
 // SAFETY: a node consists of atomics and of a pointer to its operation.
 unsafe impl Send for Node {}
-// SAFETY: as above.
+// SAFETY: a node consists of atomics and of a pointer to its operation.
 unsafe impl Sync for Node {}

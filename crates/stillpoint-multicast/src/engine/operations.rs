@@ -1,4 +1,4 @@
-//! The operations of a group: which one is used next, and what becomes of those that were given up.
+//! The operations of a group: claiming them, and resuming or ending those that were given up.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr as PlainPtr, AtomicUsize as PlainUsize, Ordering as PlainOrdering};
@@ -11,9 +11,9 @@ use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 #[derive(Debug)]
 pub(super) struct Operations {
     newest: AtomicPtr<Operation>,
-    /// How many linger. A hint, so that who looks for one to resume does not walk past those that do not. Not modelled.
+    /// The number of operations that linger. A hint, which saves walks when there are none. Not modelled.
     lingering: PlainUsize,
-    /// Where the next [`sweep`](Operations::sweep) looks; null: at the newest. Not modelled.
+    /// The operation that the next [`sweep`](Operations::sweep) visits; null: the newest. Not modelled.
     next: PlainPtr<Operation>,
 }
 
@@ -23,7 +23,7 @@ impl Operations {
         Self { newest, lingering: PlainUsize::new(0), next }
     }
 
-    /// An operation that nobody uses, for the caller. Lock-free.
+    /// Claims an operation that is not used. Lock-free.
     pub(super) fn claim(&self) -> &Operation {
         loop {
             // Acquire: pairs with the release below.
@@ -31,7 +31,7 @@ impl Operations {
             self.sweep(newest);
             if let Some(operation) = self.from(newest).find(|operation| operation.try_claim(&self.lingering))
             {
-                // SAFETY: claimed above; if it had lingered, its count is 0.
+                // SAFETY: claimed above; the count of an operation that lingered is 0.
                 unsafe { operation.clear() };
                 return operation;
             }
@@ -47,13 +47,13 @@ impl Operations {
         }
     }
 
-    /// Looks at one operation more, if some linger: else one that nobody uses, because there are newer ones, would never
-    /// give back what it owns.
+    /// If some operations linger, visits one and ends it if it is over. Otherwise an operation that is never used again, because
+    /// there are newer ones, would never free what it owns.
     fn sweep(&self, newest: *mut Operation) {
         if self.lingering.load(PLAIN) == 0 {
             return;
         }
-        // Acquire: pairs with the release below. What is there was published by an exchange that its writer has read.
+        // Acquire: pairs with the release below. The writer has read the exchange that published this operation.
         let next = self.next.load(PlainOrdering::Acquire);
         if let Some(operation) = self.from(if next.is_null() { newest } else { next }).next() {
             operation.give_back(&self.lingering);
@@ -61,7 +61,7 @@ impl Operations {
         }
     }
 
-    /// An operation whose initiator has given up, and that somebody has not acknowledged, for the caller. Lock-free.
+    /// Resumes an operation whose initiator has given up, and that a receiver has not acknowledged. Lock-free.
     #[cfg_attr(any(loom, miri), allow(dead_code, reason = "for fences by signals"))]
     pub(super) fn resume(&self) -> Option<&Operation> {
         if self.lingering.load(PLAIN) == 0 {
@@ -77,9 +77,9 @@ impl Operations {
         Some(resumed)
     }
 
-    /// Leaves one of them to whoever acknowledges last: see [`Operation::abandon`].
+    /// As [`Operation::abandon`], and counts it.
     pub(super) fn abandon(&self, operation: &Operation) -> bool {
-        // Before: who resumes it counts down.
+        // Counted first: a thread that resumes it decrements the count.
         self.lingering.fetch_add(1, PLAIN);
         let is_abandoned = operation.abandon();
         if !is_abandoned {
@@ -88,15 +88,15 @@ impl Operations {
         is_abandoned
     }
 
-    /// How many there are.
+    /// The number of operations.
     #[cfg(all(test, not(loom)))]
     pub(super) fn count(&self) -> usize {
         // Acquire: as in `claim`.
         self.from(self.newest.load(Ordering::Acquire)).count()
     }
 
-    /// In the child of a `fork`: leaves what threads of the parent have begun as it is for ever. What was under way on
-    /// the calling thread may still be acknowledged.
+    /// In the child of a `fork`: drops all operations from the list, and leaks them. Those of the calling thread may still be
+    /// acknowledged.
     #[cfg(not(any(loom, miri)))]
     pub(super) fn forget(&self) {
         // Relaxed: there is one thread only.
@@ -117,13 +117,13 @@ impl Operations {
 
 impl Drop for Operations {
     fn drop(&mut self) {
-        // Acquire: pairs with the release in `claim`, although whoever drops has it to itself.
+        // Acquire: pairs with the release in `claim`. (The drop has exclusive access anyway.)
         let mut next = self.newest.load(Ordering::Acquire);
         while !next.is_null() {
-            // SAFETY: each came from a box, and is in the list once. No mailbox is left that could refer to it.
+            // SAFETY: each came from a box, and is in the list once. No mailbox refers to it any more.
             let operation = unsafe { Box::from_raw(next) };
             next = operation.older;
-            // SAFETY: no thread is left that could have a message.
+            // SAFETY: no thread can have a message any more.
             unsafe { operation.clear() };
         }
     }

@@ -1,9 +1,9 @@
-//! The places of registered threads. They are claimed without locks, never move, and are freed with the group only: a
-//! sender may hold on to one whose thread has left.
+//! The places of registered threads. They are claimed without locks, never move, and are freed only with the group: a sender may
+//! still use a place whose thread has left.
 //!
-//! A thread has its place where its id leads to, so that a signal handler finds it. A walk does not look at the places:
-//! it reads one word for each 64 of them, and only in chunks where somebody has a place. A group that was large once is
-//! as fast as one that never was.
+//! A thread's id leads to its place, so that a signal handler finds it. A walk reads one word for each 64 places, and only in
+//! chunks where a thread has a place; it does not touch free places. So a group that was large once is as fast as one that
+//! never was.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr as PlainPtr, AtomicU32 as PlainU32, AtomicU64 as PlainU64};
@@ -18,21 +18,21 @@ use stillpoint_sys::bits::bits;
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use stillpoint_sys::work::step;
 
-/// Places of the first chunk; each further one has twice as many.
+/// The number of places in the first chunk; each further chunk has twice as many.
 const FIRST_CHUNK: usize = if cfg!(loom) { 4 } else { 16 };
-/// A thread has its place among this many from the one that its id leads to, in some chunk.
+/// A thread has its place among the first this many from the one to which its id leads, in some chunk.
 const PROBES: usize = 8;
-/// Places that one word tells of.
+/// The number of places in one word of bits.
 const BITS: usize = u64::BITS as usize;
 
-/// Its number tells a thread its own place; its id tells others where to send a signal, which may go astray. Only the
-/// mailbox, and the bit that says whose the place is, are ordered, and modelled.
+/// A thread recognises its own place by the thread number. Others send signals to the thread id, which may be out of date. Only the
+/// mailbox, and the bit that says whether the place is taken, are ordered and modelled.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     pub(super) mailbox: Mailbox,
-    /// How often its thread has joined and not left. For the owner only.
+    /// How often the thread has joined without leaving. Used only by the owner.
     joins: PlainU32,
-    /// The thread's id: where a signal goes to. 0 without a thread.
+    /// The thread's id, to which signals are sent. 0 without a thread.
     tid: PlainU32,
     /// The thread's number, which no other thread ever has; 0 without a thread.
     thread: PlainU64,
@@ -43,7 +43,7 @@ struct Chunk {
     slots: Box<[CachePadded<Slot>]>,
     /// A bit for each place, set while a thread has it.
     taken: Box<[AtomicU64]>,
-    /// Number of places that threads have here. A walk passes over a chunk without any.
+    /// The number of taken places. A walk passes over a chunk without any.
     holders: CachePadded<AtomicUsize>,
     older: *mut Chunk,
 }
@@ -58,21 +58,21 @@ pub(super) struct Slots {
 
 // SAFETY: `Slots` owns its chunks, and hands out shared references to places that consist of atomics.
 unsafe impl Send for Slots {}
-// SAFETY: as above.
+// SAFETY: `Slots` owns its chunks, and hands out shared references to places that consist of atomics.
 unsafe impl Sync for Slots {}
 
 impl Slot {
-    /// The thread's id; 0 without a thread. Somebody else's a moment later.
+    /// The thread's id; 0 without a thread. It may be out of date at once.
     pub(super) fn tid(&self) -> u32 {
         self.tid.load(PLAIN)
     }
 
-    /// Whether it is the place of the thread with this number.
+    /// Whether this is the place of the thread with this number.
     pub(super) fn is_of(&self, thread: u64) -> bool {
         self.thread.load(PLAIN) == thread
     }
 
-    /// Makes the place that of the thread with this number, which has registered once. The one before is no more.
+    /// Gives the place to the thread with this number, with one registration. The previous thread has ended.
     pub(super) fn hand_over(&self, thread: u64) {
         self.thread.store(thread, PLAIN);
         self.set_joins(1);
@@ -83,12 +83,12 @@ impl Slot {
         self.joins.fetch_add(1, PLAIN);
     }
 
-    /// Counts one less.
+    /// Counts one registration less.
     pub(super) fn remove_join(&self) {
         self.joins.fetch_sub(1, PLAIN);
     }
 
-    /// How many there are.
+    /// The number of registrations.
     pub(super) fn joins(&self) -> u32 {
         self.joins.load(PLAIN)
     }
@@ -97,7 +97,7 @@ impl Slot {
         self.joins.store(joins, PLAIN);
     }
 
-    /// The place has no thread any more.
+    /// Clears the thread of the place.
     fn clear(&self) {
         self.tid.store(0, PLAIN);
         self.thread.store(0, PLAIN);
@@ -109,10 +109,10 @@ impl Slots {
         Self { newest: AtomicPtr::new(ptr::null_mut()), moved: PlainPtr::new(ptr::null_mut()) }
     }
 
-    /// Claims a place for the thread. Lock-free; allocates when there is none where the thread may have it.
+    /// Claims a place for the thread. Lock-free; allocates if all places to which the thread's id leads are taken.
     pub(super) fn claim(&self, tid: u32, thread: u64) -> &Slot {
         loop {
-            // Acquire: pairs with the release below; the chunk is read.
+            // Acquire: pairs with the release below, which publishes the chunk.
             let newest = self.newest.load(Ordering::Acquire);
             if let Some(slot) = Chunk::take_in_oldest(chunks(newest), tid) {
                 slot.tid.store(tid, PLAIN);
@@ -121,7 +121,7 @@ impl Slots {
             }
             let size = chunks(newest).next().map_or(FIRST_CHUNK, |chunk| chunk.slots.len() * 2);
             let chunk = Box::into_raw(Box::new(Chunk::new(size, newest)));
-            // Release: publishes the chunk. Acquire on failure is left to the next turn.
+            // Release: publishes the chunk. Relaxed on failure: the next turn loads it again with acquire.
             if self.newest.compare_exchange(newest, chunk, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 // SAFETY: it came from `Box::into_raw` above and was not published.
                 drop(unsafe { Box::from_raw(chunk) });
@@ -129,7 +129,7 @@ impl Slots {
         }
     }
 
-    /// Gives a place back. Nothing may be in the mailbox, and it is closed.
+    /// Gives a place back. The mailbox must be closed and empty.
     pub(super) fn release(&self, slot: &Slot) {
         slot.clear();
         // Acquire: as in `claim`.
@@ -140,8 +140,8 @@ impl Slots {
         chunk.holders.fetch_sub(1, orders::give_back());
     }
 
-    /// The place of the thread with this id: its own, or that of one that ended without a word, and had this id before.
-    /// Async-signal-safe. Looks at some places of each chunk, however many threads there are.
+    /// The place of the thread with this id: its own, or that of a thread that had the same id and ended without leaving.
+    /// Async-signal-safe. Reads some places of each chunk, however many threads there are.
     pub(super) fn find(&self, tid: u32) -> Option<&Slot> {
         // Acquire: pairs with the release in `claim`.
         for chunk in chunks(self.newest.load(Ordering::Acquire)) {
@@ -156,13 +156,13 @@ impl Slots {
         unsafe { self.moved.load(PLAIN).as_ref() }.filter(|moved| moved.tid() == tid)
     }
 
-    /// The places that there are now. Those that come later belong to threads that join later.
+    /// The chunks that exist now. Later chunks have only places of threads that join later.
     pub(super) fn view(&self) -> View<'_> {
         // Acquire: pairs with the release in `claim`.
         View { newest: self.newest.load(Ordering::Acquire), slots: self }
     }
 
-    /// In the child of a `fork`: gives every place back but that of the calling thread, whose id is new.
+    /// In the child of a `fork`: gives back every place except that of the calling thread, whose id is new.
     #[cfg(not(loom))]
     pub(super) fn reset_after_fork(&self, tid: u32, thread: u64) {
         // Relaxed, throughout: there is one thread only.
@@ -187,44 +187,44 @@ impl Slots {
                 word.store(kept, Ordering::Relaxed);
                 holders += kept.count_ones() as usize;
             }
-            // Counted anew: another thread of the parent may have been between its bit and the count.
+            // Counted anew: another thread of the parent may have been between setting its bit and counting.
             chunk.holders.store(holders, Ordering::Relaxed);
         }
     }
 }
 
-/// The places at one time.
+/// The places at one moment.
 pub(super) struct View<'s> {
     newest: *mut Chunk,
     slots: &'s Slots,
 }
 
 impl<'s> View<'s> {
-    /// How many there are, taken or not.
+    /// The number of places, taken or not.
     #[cfg(all(test, not(loom)))]
     pub(super) fn len(&self) -> usize {
         chunks(self.newest).map(|chunk| chunk.slots.len()).sum()
     }
 
-    /// Those that threads have. One that is not among them has been given back, and the caller comes after everything
-    /// that its last thread did; or it was taken after the caller's fence.
+    /// The taken places. A place that is not among them was given back, and the caller comes after everything that its last
+    /// thread did; or it was taken after the caller's fence.
     pub(super) fn iter(&self) -> Taken<'s> {
         let _alive: &'s Slots = self.slots;
         Taken { next: self.newest, slots: &[], words: [].iter(), first: 0, bits: 0 }
     }
 }
 
-/// The places that threads have, from the newest chunk on.
+/// An iterator over the taken places, from the newest chunk on.
 #[derive(Clone)]
 pub(super) struct Taken<'s> {
     /// The chunk after this one.
     next: *mut Chunk,
     slots: &'s [CachePadded<Slot>],
-    /// The words after the one that is looked at.
+    /// The words after the current one.
     words: std::slice::Iter<'s, AtomicU64>,
-    /// The first place of that one.
+    /// The first place of the current word.
     first: usize,
-    /// What is left of it.
+    /// The remaining bits of the current word.
     bits: u64,
 }
 
@@ -267,16 +267,16 @@ impl Chunk {
         }
     }
 
-    /// The places where a thread with this id may be.
+    /// The places in which a thread with this id may be.
     fn near(&self, tid: u32) -> impl Iterator<Item = usize> {
-        // Ids of a model differ from one run to the next, which is to do the same.
+        // In a model, thread ids differ between runs, which must do the same.
         let first = if cfg!(loom) { 0 } else { (tid.wrapping_mul(0x9e37_79b9) >> 16) as usize };
         let mask = self.slots.len() - 1;
         (0..PROBES.min(self.slots.len())).map(move |probe| (first + probe) & mask)
     }
 
-    /// Takes a place, of the oldest of these chunks that has one: so that the threads of a group that was large once are
-    /// together in the small chunks, and walks pass over the large ones. Calls itself once for each chunk.
+    /// Takes a place in the oldest of these chunks that has one. So the threads of a group that was large once are together in
+    /// the small chunks, and walks pass over the large ones. Recursive, once for each chunk.
     fn take_in_oldest<'c>(mut chunks: impl Iterator<Item = &'c Chunk>, tid: u32) -> Option<&'c Slot> {
         let newest = chunks.next()?;
         let older: &mut dyn Iterator<Item = &'c Chunk> = &mut chunks;
@@ -284,20 +284,20 @@ impl Chunk {
             .or_else(|| newest.near(tid).find(|&place| newest.take(place)).map(|place| &*newest.slots[place]))
     }
 
-    /// Whether the place is the caller's now.
+    /// Takes a place. Returns whether it was free.
     fn take(&self, place: usize) -> bool {
         let (word, bit) = (&self.taken[place / BITS], 1 << (place % BITS));
-        // Relaxed, on the look before: a hint. Acquire: pairs with the release in `release`.
+        // Relaxed, for the first load: a hint. Acquire: pairs with the release in `release`.
         if word.load(Ordering::Relaxed) & bit != 0 || word.fetch_or(bit, Ordering::Acquire) & bit != 0 {
             return false;
         }
-        // Relaxed, here and on the bit: made visible by the fence in `join`, as the mailbox is. A read-modify-write, which
-        // continues the release sequences of those who have left.
+        // Relaxed, here and on the bit: the fence in `join` makes it visible, as it does the mailbox. A read-modify-write, which
+        // continues the release sequences of threads that have left.
         self.holders.fetch_add(1, Ordering::Relaxed);
         true
     }
 
-    /// Where in this chunk the place is, if it is.
+    /// The index of a place in this chunk, if it is in the chunk.
     fn place_of(&self, slot: &Slot) -> Option<usize> {
         let size = size_of::<CachePadded<Slot>>();
         let place = ptr::from_ref(slot).addr().wrapping_sub(self.slots.as_ptr().addr()) / size;
@@ -308,8 +308,8 @@ impl Chunk {
 /// The chunks from this one on. They live as long as the `Slots` that the caller borrows.
 fn chunks<'s>(mut next: *mut Chunk) -> impl Iterator<Item = &'s Chunk> + Clone {
     std::iter::from_fn(move || {
-        // SAFETY: null, or a chunk published by `claim` and read by an acquire load; chunks are freed with the
-        // `Slots` alone, which the caller borrows.
+        // SAFETY: null, or a chunk published by `claim` and read by an acquire load; chunks are freed only with the `Slots`,
+        // which the caller borrows.
         let chunk = unsafe { next.as_ref() }?;
         next = chunk.older;
         Some(chunk)
@@ -318,7 +318,7 @@ fn chunks<'s>(mut next: *mut Chunk) -> impl Iterator<Item = &'s Chunk> + Clone {
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        // Acquire: pairs with the release in `claim`, although whoever drops has it to itself.
+        // Acquire: pairs with the release in `claim`. (The drop has exclusive access anyway.)
         let mut next = self.newest.load(Ordering::Acquire);
         while !next.is_null() {
             // SAFETY: each chunk came from `Box::into_raw`, is in the list once, and nothing refers to it any more.
@@ -368,7 +368,7 @@ mod tests {
         assert!(slots.view().len() <= 4 * 1024, "{} places for 1000 threads", slots.view().len());
     }
 
-    /// Ids that come from all over the system are not one after the other.
+    /// The ids of a process need not be consecutive.
     #[test]
     fn there_are_few_places_however_the_ids_lie() {
         for spread in [1, 7, 64, 0x0101_0101, 0x9e37_79b1] {
@@ -399,7 +399,7 @@ mod tests {
         assert_eq!((seen(&slots), looks(&slots)), (vec![], chunks(slots.view().newest).count()));
     }
 
-    /// What a walk looks at: each place that a thread has, one word for 64 others in the same chunk, and each chunk.
+    /// A walk reads each taken place, one word for 64 places of a chunk with threads, and each chunk.
     #[test]
     fn a_walk_does_not_look_at_places_that_were_left() {
         let (slots, fresh) = (Slots::new(), Slots::new());
@@ -407,15 +407,15 @@ mod tests {
         assert!(looks(&slots) > 4000);
         release(&slots, 1..=4000);
         let chunks = chunks(slots.view().newest).count();
-        assert!(looks(&slots) == chunks && chunks < 16, "{} looks at nobody", looks(&slots));
-        // Those who come now are as near together as in a group that was never large.
+        assert!(looks(&slots) == chunks && chunks < 16, "{} looks without a thread", looks(&slots));
+        // New threads are as close together as in a group that was never large.
         claim(&slots, 5001..=5008);
         claim(&fresh, 5001..=5008);
         assert!(looks(&slots) <= looks(&fresh) + chunks, "{} and {}", looks(&slots), looks(&fresh));
         assert_eq!(seen(&slots), (5001..=5008).collect::<Vec<_>>());
     }
 
-    /// One thread of each chunk stays, for the largest ones in vain.
+    /// One thread of each chunk stays, so that no chunk is passed over.
     #[test]
     fn a_walk_looks_at_one_word_for_64_places_that_were_left() {
         let slots = Slots::new();
@@ -439,7 +439,7 @@ mod tests {
         for tid in [1, 2000, 4000, 4001] {
             assert!(steps_of(|| _ = slots.find(tid)).0 <= PROBES * chunks, "in {chunks} chunks");
         }
-        // Also in the child of a fork, where the id of its only thread leads elsewhere.
+        // Also in the child of a fork, where the id of the only thread does not lead to its place.
         slots.reset_after_fork(5000, 7);
         for tid in [5000, 5001] {
             assert!(steps_of(|| _ = slots.find(tid)).0 <= PROBES * chunks, "in {chunks} chunks");
@@ -462,7 +462,7 @@ mod tests {
             assert!(own.is_of(7) && own.joins() == 1 && own.mailbox.is_open(), "round {round}");
             assert!((1..=100).chain([5000]).all(|tid| tid == child || slots.find(tid).is_none()));
             assert_eq!(seen(&slots), [child]);
-            // Others come and go.
+            // Other threads come and go.
             claim(&slots, 201..=300);
             assert_eq!(seen(&slots).len(), 101);
             assert!(slots

@@ -1,8 +1,8 @@
 //! How an initiator waits: it serves its own mailbox, helps, spins for some microseconds, and then sleeps until the last
 //! acknowledgement or a message wakes it.
 //!
-//! As long as some range may still have to be forwarded, it looks again after a while: the thread that has it may not
-//! have been given a processor.
+//! As long as a range may still have to be forwarded, it wakes up from time to time to help: the receiver of the range may not
+//! have a processor.
 
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -29,17 +29,17 @@ pub(super) struct Wait<'o> {
     pub(super) own: Option<&'o Slot>,
     pub(super) helps: bool,
     pub(super) traces: bool,
-    /// Of the process, when the multicast began.
+    /// The forks of the process when the multicast began.
     pub(super) forks: u32,
 }
 
 impl<T: Transport> Core<T> {
-    /// Waits for everybody. False when the time is up.
+    /// Waits for all acknowledgements. False when the time is up.
     pub(super) fn wait(&self, wait: &Wait<'_>, deadline: Option<Instant>, tally: &mut Tally) -> bool {
         let Wait { operation, ref order, own, mut helps, forks, .. } = *wait;
         let (spin, mut sleep, mut next) = (Backoff::new(), FIRST_SLEEP, 0);
         loop {
-            // Relaxed: changed when there is one thread alone, which is this one.
+            // Relaxed: it changes only while this is the only thread of the process.
             if is_complete(operation) || self.forks.load(PLAIN) != forks {
                 return true;
             }
@@ -54,7 +54,7 @@ impl<T: Transport> Core<T> {
                 }
                 // SAFETY: the caller is the initiator.
                 let nodes = (0..order.receivers).map(|number| unsafe { order.node(number) });
-                // Once everything is forwarded, there is nothing to look after any more.
+                // When every range is claimed, there is nothing left to help with.
                 helps = !nodes.inspect(|_| step()).all(|node| node.is_claimed());
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -65,7 +65,7 @@ impl<T: Transport> Core<T> {
                 spin.snooze();
                 continue;
             }
-            // Who waits in another one's place is not told of its own mail.
+            // A thread that waits in another initiator's place is not woken by its own messages.
             let is_deaf = own.is_some_and(|own| !is_told(order, own));
             let limit =
                 if is_deaf || helps { Some(left.map_or(sleep, |left| left.min(sleep))) } else { left };
@@ -74,8 +74,8 @@ impl<T: Transport> Core<T> {
         }
     }
 
-    /// Sleeps until there is a message for the calling thread, or for `limit`. False if the place is not the thread's
-    /// any more, so that there will be none.
+    /// Sleeps until there is a message for the calling thread, or for `limit`. False if the place no longer belongs to the
+    /// thread, so that no message can come.
     pub(crate) fn doze(&self, own: &Slot, limit: Option<Duration>) -> bool {
         let is_own = own.is_of(stillpoint_sys::os::thread_number());
         // Acquire: as in `sleep`.
@@ -90,19 +90,19 @@ impl<T: Transport> Core<T> {
     fn sleep(&self, operation: &Operation, order: &Order, own: Option<&Slot>, limit: Option<Duration>) {
         // SAFETY: the caller starts a multicast.
         let bell = unsafe { order.bell() };
-        // Acquire: pairs with the release in `ring`: what rang is not waited for again.
+        // Acquire: pairs with the release in `ring`: the thread does not wait for an event that has rung the bell.
         let seen = bell.load(Ordering::Acquire);
         let pending = operation.root().pending();
         let mark = if busted::is(Variant::SleepUnmarked) { 0 } else { SLEEPING };
-        // Relaxed, both: whoever counts down to 1 after the mark rings; before, the mark finds 1.
+        // Relaxed, both: a thread that decrements the count to 1 after the mark rings the bell; before the mark, the mark finds 1.
         let is_waiting = pending.fetch_or(mark, Ordering::Relaxed) != 1;
-        // One that is about to leave has no mail.
+        // The mailbox of a thread that is about to leave is closed.
         if is_waiting && own.is_none_or(|own| !own.mailbox.is_open() || own.mailbox.doze()) {
             stillpoint_sys::linux::wait(bell, seen, limit);
             if let Some(own) = own {
                 own.mailbox.rouse();
-                // What came meanwhile rang the bell alone: nobody else has been told of it, and as long as it lies
-                // there nobody is told of what follows.
+                // A message that came meanwhile has only rung the bell. The transport was not notified of it, and is not
+                // notified of later messages while it is in the mailbox.
                 if !busted::is(Variant::RouseUndrained) {
                     self.drain(own);
                 }
@@ -112,13 +112,13 @@ impl<T: Transport> Core<T> {
     }
 }
 
-/// Whether the bell that the operation rings is that of the thread's own mailbox.
+/// Whether the bell of the operation is that of the thread's own mailbox.
 fn is_told(order: &Order, own: &Slot) -> bool {
     // SAFETY: the caller starts a multicast.
     ptr::eq(unsafe { order.bell() }, own.mailbox.bell())
 }
 
-/// Whether only the initiator's own part is left.
+/// Whether only the initiator's own part of the count is left.
 fn is_complete(operation: &Operation) -> bool {
     operation.root().pending().load(orders::done()) == 1
 }

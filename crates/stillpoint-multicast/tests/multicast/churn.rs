@@ -1,5 +1,5 @@
-//! Threads that join and leave while multicasts are under way: no acknowledgement is lost, nothing hangs, and nothing is
-//! used after its multicast.
+//! Threads join and leave while multicasts are under way: no acknowledgement is lost, nothing hangs, and no function is used
+//! after its multicast.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Barrier;
@@ -13,7 +13,7 @@ use crate::{ways, End, Ending};
 
 const CHURNERS: usize = 64;
 const INITIATORS: usize = 3;
-/// Of each kind. `STILLPOINT_CHURN_SECONDS` makes it longer.
+/// The duration of each kind. `STILLPOINT_CHURN_SECONDS` changes it.
 const DURATION: Duration = Duration::from_secs(3);
 
 fn duration() -> Duration {
@@ -21,7 +21,7 @@ fn duration() -> Duration {
     asked.map_or(DURATION, |text| Duration::from_secs(text.parse().expect("a number of seconds")))
 }
 
-/// What a multicast refers to: on the initiator's stack, so that a late use is a use of something else.
+/// A function's data, on the initiator's stack, so that a late use hits other data.
 struct Target {
     alive: AtomicU64,
     runs: AtomicUsize,
@@ -41,8 +41,8 @@ impl Target {
         self.runs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Every receiver but those that had left has run the function, some of them more than once: who leaves and joins
-    /// again may be reached at both places.
+    /// Every receiver that had not left has run the function, some of them more than once: a thread that leaves and joins again
+    /// may be reached at both places.
     fn verify(&self, report: &Report) {
         let runs = self.runs.load(Ordering::Relaxed);
         let least = report.receivers - report.adopted + usize::from(report.ran_here);
@@ -51,7 +51,7 @@ impl Target {
     }
 }
 
-/// Runs churners and initiators; each churner lives from one join to the next as `live` says.
+/// Runs churners and initiators. `live` is what a churner does from one join to the next.
 fn churn(multicast: impl Fn(usize, &Target, &AtomicUsize) -> Report + Sync, live: impl Fn(u64) + Sync) {
     let (flag, there) = (AtomicBool::new(false), Barrier::new(CHURNERS + INITIATORS));
     let (joins, multicasts, adopted) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
@@ -120,7 +120,7 @@ fn members_that_poll_join_and_leave() {
             }
         },
     );
-    // A scope does not wait for the destructors of its threads' own values.
+    // A scope does not wait for the destructors of thread-local values.
     while group.members() > 0 {
         thread::yield_now();
     }
@@ -132,13 +132,13 @@ fn threads_with_signals_join_and_leave() {
         churn(
             |round, target, misused| {
                 let (strategy, acknowledgement, helps) = ways()[round % ways().len()];
-                let multicast = signals::multicast().expect("nobody handles the signal");
+                let multicast = signals::multicast().expect("the signal is free");
                 let multicast = multicast.strategy(strategy).acknowledgement(acknowledgement).helping(helps);
                 // SAFETY: atomic operations may be done anywhere.
                 unsafe { multicast.run(|| target.run(misused)) }
             },
             |random| {
-                let _member = signals::join().expect("nobody handles the signal");
+                let _member = signals::join().expect("the signal is free");
                 match random % 4 {
                     0 => {}
                     1 => (0..random % 4000).for_each(|_| std::hint::spin_loop()),

@@ -1,4 +1,4 @@
-//! A process that forks while multicasts are under way: the child has the thread that forked, and nobody else.
+//! A process forks while multicasts are under way: the child has only the thread that forked.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -24,8 +24,7 @@ fn the_child_has_the_thread_that_forked_alone() {
                 let (group, there, end) = (&group, &there, End(&flag));
                 scope.spawn(move || {
                     let polled = (number < 4).then(|| group.join());
-                    let interrupted =
-                        (number >= 4).then(|| signals::join().expect("nobody handles the signal"));
+                    let interrupted = (number >= 4).then(|| signals::join().expect("the signal is free"));
                     there.wait();
                     while !end.has_come() {
                         match (&polled, number) {
@@ -35,7 +34,7 @@ fn the_child_has_the_thread_that_forked_alone() {
                             }
                             (None, _) => {
                                 assert!(interrupted.is_some());
-                                signals::multicast().unwrap().fence().expect("nobody blocks the signal");
+                                signals::multicast().unwrap().fence().expect("no thread blocks the signal");
                             }
                         }
                     }
@@ -44,7 +43,7 @@ fn the_child_has_the_thread_that_forked_alone() {
             there.wait();
             let _ending = Ending(&flag);
             let member = group.join();
-            let _interrupted = signals::join().expect("nobody handles the signal");
+            let _interrupted = signals::join().expect("the signal is free");
             for _ in 0..30 {
                 member.poll();
                 in_fork(|| {
@@ -52,14 +51,18 @@ fn the_child_has_the_thread_that_forked_alone() {
                     let runs = AtomicUsize::new(0);
                     let report = group.multicast().run(|| _ = runs.fetch_add(1, Ordering::Relaxed));
                     assert_eq!((report.receivers, report.ran_here, runs.into_inner()), (0, true, 1));
-                    let report = signals::multicast().unwrap().fence().expect("nobody blocks the signal");
+                    let report = signals::multicast().unwrap().fence().expect("no thread blocks the signal");
                     assert_eq!((report.receivers, report.ran_here), (0, true));
-                    // New threads take part, and reach the one that forked, by its new id.
+                    // New threads take part, and reach the thread that forked by its new id.
                     let joined = Barrier::new(2);
                     thread::scope(|scope| {
                         let reached = scope.spawn(|| {
-                            let _another = signals::join().expect("nobody handles the signal");
-                            signals::multicast().unwrap().fence().expect("nobody blocks the signal").receivers
+                            let _another = signals::join().expect("the signal is free");
+                            signals::multicast()
+                                .unwrap()
+                                .fence()
+                                .expect("no thread blocks the signal")
+                                .receivers
                         });
                         assert_eq!(reached.join().unwrap(), 1);
                         scope.spawn(|| {
@@ -76,7 +79,7 @@ fn the_child_has_the_thread_that_forked_alone() {
     });
 }
 
-/// The child goes on in the middle of a multicast whose receivers do not exist in it.
+/// The child continues in the middle of a multicast whose receivers it does not have.
 #[test]
 fn a_function_that_forks_does_not_wait_in_the_child() {
     in_child("forks::a_function_that_forks_does_not_wait_in_the_child", || {
@@ -121,14 +124,14 @@ fn a_function_that_forks_does_not_wait_in_the_child() {
     });
 }
 
-/// A fence resumes what an earlier one has given up. In the child, nobody would ever end it.
+/// A fence resumes an operation that an earlier fence has given up. In the child, that operation would never end.
 #[test]
 fn the_child_does_not_wait_for_what_was_given_up() {
     in_child("forks::the_child_does_not_wait_for_what_was_given_up", || {
         let (joined, flag) = (Barrier::new(2), AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
-                let _member = signals::join().expect("nobody handles the signal");
+                let _member = signals::join().expect("the signal is free");
                 // SAFETY: the set is writable, and the signal valid.
                 unsafe {
                     let mut set = std::mem::zeroed();
@@ -145,13 +148,13 @@ fn the_child_does_not_wait_for_what_was_given_up() {
             let _ending = Ending(&flag);
             let fence = || signals::multicast().expect("it has been started").fence();
             assert_eq!(fence().expect_err("the signal is blocked").blocked().len(), 1);
-            in_fork(|| assert_eq!(fence().expect("nobody else is there").receivers, 0));
+            in_fork(|| assert_eq!(fence().expect("no other thread is there").receivers, 0));
             assert_eq!(fence().expect_err("as before").blocked().len(), 1);
         });
     });
 }
 
-/// In the place of the C library's: counts who asks for handlers, and when.
+/// Replaces the C library's function, and counts its calls.
 #[no_mangle]
 extern "C" fn pthread_atfork(
     before: Option<extern "C" fn()>,
@@ -173,15 +176,15 @@ extern "C" fn pthread_atfork(
 
 static REGISTRATIONS: AtomicUsize = AtomicUsize::new(0);
 
-/// A fork that is under way when the handlers come would miss them; and one in the middle of it would leave a `Once`
-/// that runs for ever.
+/// Handlers that are registered during a fork would miss it. A fork during the registration would leave a `Once` that never
+/// ends.
 #[test]
 fn a_fork_finds_its_handlers_whenever_it_comes() {
     in_child("forks::a_fork_finds_its_handlers_whenever_it_comes", || {
-        // A sanitizer has handlers of its own.
+        // A sanitizer has its own handlers.
         let before = REGISTRATIONS.load(Ordering::Relaxed);
         assert!(before > 0, "before anything is used");
-        drop((Group::new(), signals::join().expect("nobody handles the signal")));
+        drop((Group::new(), signals::join().expect("the signal is free")));
         assert_eq!(REGISTRATIONS.load(Ordering::Relaxed), before);
     });
 }
@@ -225,7 +228,7 @@ fn a_fork_may_come_while_groups_come_and_go() {
 #[test]
 fn threads_that_start_the_service_at_the_same_time_agree_on_the_signal() {
     in_child("forks::threads_that_start_the_service_at_the_same_time_agree_on_the_signal", || {
-        // It starts once a process.
+        // The service starts once in a process.
         for _ in 0..40 {
             in_fork(|| {
                 let there = Barrier::new(8);
@@ -235,9 +238,9 @@ fn threads_that_start_the_service_at_the_same_time_agree_on_the_signal() {
                         let there = &there;
                         scope.spawn(move || {
                             there.wait();
-                            signals::probe().expect("nobody else handles the signal");
+                            signals::probe().expect("the signal is free");
                             let chosen = choice.map_or_else(|| signals::join().map(drop), signals::choose);
-                            let signal = signals::signal().expect("started, by whomever");
+                            let signal = signals::signal().expect("it was started");
                             let lost = Err(SignalError::Started { signal });
                             assert!(chosen == Ok(()) || choice != Some(signal) && chosen == lost);
                         });

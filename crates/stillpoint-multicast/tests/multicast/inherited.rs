@@ -1,5 +1,5 @@
-//! A thread that was ended behind the C library's back, and one that gets its id: none of its destructors has run, and its
-//! registrations are there.
+//! A thread that was ended behind the C library's back, and another that gets its id: no destructor has run, so its registrations
+//! are still there.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ fn is_gone(id: u32) -> bool {
     answer != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
-/// Starts a thread that registers as `register` says, and ends without a word. Returns its id.
+/// Starts a thread that calls `register`, and ends without leaving. Returns its id.
 fn end_without_a_word(register: impl FnOnce() + Send + 'static) -> u32 {
     let ended = Arc::new(AtomicU32::new(0));
     let told = Arc::clone(&ended);
@@ -44,7 +44,7 @@ fn end_without_a_word(register: impl FnOnce() + Send + 'static) -> u32 {
     }
 }
 
-/// Runs `body` on a new thread with this id. Others start threads as well, and may be quicker.
+/// Runs `body` on a new thread with this id. Other processes also start threads, and may get the id first.
 fn with_id<R: Send>(wanted: u32, body: impl Fn() -> R + Sync) -> R {
     let begun = Instant::now();
     loop {
@@ -53,11 +53,11 @@ fn with_id<R: Send>(wanted: u32, body: impl Fn() -> R + Sync) -> R {
         if let Some(answer) = answer.expect("it does not panic") {
             return answer;
         }
-        assert!(begun.elapsed() < LONG, "the id {wanted} is not to be had");
+        assert!(begun.elapsed() < LONG, "no thread got the id {wanted}");
     }
 }
 
-/// Whether ids can be asked for here; says so if not.
+/// Whether this process can set the next thread id; prints a note if not.
 fn can_ask_for_ids() -> bool {
     let can = std::fs::read(LAST_ID).and_then(|last| std::fs::write(LAST_ID, last));
     can.inspect_err(|error| skipped(&format!("{LAST_ID}: {error}: ids cannot be asked for"))).is_ok()
@@ -74,20 +74,20 @@ fn a_thread_that_inherits_an_id_is_interrupted_itself() {
         for registrations in 1..=3 {
             let ended = end_without_a_word(move || {
                 (0..registrations).for_each(|_| {
-                    std::mem::forget(signals::join().expect("nobody handles the signal"));
+                    std::mem::forget(signals::join().expect("the signal is free"));
                 });
             });
             assert_eq!(signals::members(), 1);
             let fence = || signals::multicast().unwrap().fence();
             assert_eq!(fence().expect_err("it is gone").threads(), [ended]);
             with_id(ended, || {
-                let member = signals::join().expect("nobody handles the signal");
+                let member = signals::join().expect("the signal is free");
                 assert_eq!(signals::members(), 1, "the one before is gone");
                 let runs = AtomicUsize::new(0);
                 thread::scope(|scope| {
                     let initiator = scope.spawn(|| {
                         for _ in 0..100 {
-                            assert_eq!(fence().expect("nobody blocks the signal").receivers, 1);
+                            assert_eq!(fence().expect("no thread blocks the signal").receivers, 1);
                             let multicast = signals::multicast().unwrap();
                             let count = || _ = runs.fetch_add(usize::from(id() == ended), Ordering::Relaxed);
                             // SAFETY: an atomic addition, and a system call, may be done anywhere.
@@ -103,12 +103,12 @@ fn a_thread_that_inherits_an_id_is_interrupted_itself() {
                 drop(member);
                 assert_eq!(signals::members(), 0, "and leaves when it says so");
             });
-            assert_eq!(fence().expect("nobody is there").receivers, 0);
+            assert_eq!(fence().expect("no thread is registered").receivers, 0);
         }
     });
 }
 
-/// Somebody who has not joined has the id: it answers, in place of the one that cannot.
+/// A thread that has not joined has the id, and answers in place of the one that has ended.
 #[test]
 fn a_thread_that_inherits_an_id_and_does_not_join_answers_for_the_one_before() {
     if !can_ask_for_ids() {
@@ -116,7 +116,7 @@ fn a_thread_that_inherits_an_id_and_does_not_join_answers_for_the_one_before() {
     }
     in_child("inherited::a_thread_that_inherits_an_id_and_does_not_join_answers_for_the_one_before", || {
         let ended = end_without_a_word(|| {
-            std::mem::forget(signals::join().expect("nobody handles the signal"));
+            std::mem::forget(signals::join().expect("the signal is free"));
         });
         with_id(ended, || {
             thread::scope(|scope| {

@@ -1,10 +1,9 @@
-//! Store buffering, by an entrance that two sides want to pass. The fast side stores `fast` and looks at `slow`, with
-//! nothing in between but what keeps the compiler from moving the two; the slow side stores `slow`, fences by signals, and
-//! looks at `fast`. If both get inside, one of them has missed the other.
+//! Store buffering: two sides try to pass an entrance. The fast side stores `fast` and loads `slow`, with only a compiler barrier
+//! in between. The slow side stores `slow`, fences by signals, and loads `fast`. If both get inside, one of them has missed the
+//! other.
 //!
-//! What this can show is limited: a fence by signals takes microseconds, and what a store buffer holds is out in a fraction
-//! of one. It finds a fence that returns early, or leaves somebody out who has to be waited for. That each thread executes
-//! a barrier is seen by the tests that count.
+//! The power of this test is limited: a fence by signals takes microseconds, and a store buffer drains in a fraction of one. It
+//! finds a fence that returns early, or that does not wait for a thread. Other tests count that each thread executes a barrier.
 
 use std::sync::atomic::{compiler_fence, fence, AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, OnceLock};
@@ -19,22 +18,22 @@ use crate::child::{in_child, note};
 use crate::skip::skipped;
 use crate::{strategies, End, Ending};
 
-/// Those that a fence has to reach, the fast side among them: so many that trees have inner nodes.
+/// The threads that a fence has to reach, including the fast side: enough for trees with inner nodes.
 const MEMBERS: usize = 4;
-/// Entries of the slow side by each strategy, unless `STILLPOINT_LITMUS_ENTRIES` says otherwise.
+/// The entries of the slow side with each strategy. `STILLPOINT_LITMUS_ENTRIES` changes it.
 const ENTRIES: u32 = 1_000;
-/// From here on a control that sees nothing fails the test.
+/// A control that has seen nothing after this many entries fails the test.
 const MANY: u32 = 100_000;
-/// What is enough of a control.
+/// The number of violations that is enough for a control.
 const ENOUGH: u32 = 20;
-/// How long a control may take, at the least.
+/// The minimum time limit of a control.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Lines of memory, and most stores to them before an announcement.
+/// Cache lines, and the most stores to them before an announcement.
 const COLD: usize = 1 << 16;
 const FILL: usize = 16;
 /// Turns of the fast side between two entries, so that the slow side gets in as well.
 const OUTSIDE: u32 = 12;
-/// How long the slow side stays, in turns of an empty loop: longer than a store stays in a buffer.
+/// How long the slow side stays, in turns of an empty loop: longer than a store stays in a store buffer.
 const STAY: u32 = 2_000;
 
 fn entries() -> u32 {
@@ -42,14 +41,14 @@ fn entries() -> u32 {
     asked.map_or(ENTRIES, |text| text.parse().expect("a number of entries"))
 }
 
-/// Lines of their own.
+/// Each in its own cache line.
 #[repr(align(128))]
 #[derive(Default)]
 struct Word(AtomicU32);
 
 impl Word {
     fn set(&self, value: u32) {
-        // Relaxed, here and below: that nothing else orders them is the point.
+        // Relaxed, here and below: only the fences under test may order them.
         self.0.store(value, Ordering::Relaxed);
     }
 
@@ -66,7 +65,7 @@ struct Entrance {
     cold: Cold,
 }
 
-/// More memory than the caches hold, to fill a store buffer with: what is stored behind stays in it the longer.
+/// More memory than the caches hold, to fill a store buffer: a later store then stays in the buffer for longer.
 struct Cold(Box<[Word]>);
 
 impl Cold {
@@ -101,7 +100,7 @@ impl Entrance {
         idle(OUTSIDE);
     }
 
-    /// Whether the slow side got inside, and if so whether the fast side was there as well.
+    /// Whether the slow side got inside, and if so, whether the fast side was inside too.
     fn pass_slow(&self, turn: u32, fence: impl FnOnce()) -> Option<bool> {
         self.slow.set(1);
         compiler_fence(Ordering::SeqCst);
@@ -138,10 +137,10 @@ fn cpus() -> &'static [usize] {
     })
 }
 
-/// Keeps the calling thread on the first processor, or on the second one: the two sides are to run at the same time.
+/// Keeps the calling thread on the first processor or on the second one, so that the two sides run at the same time.
 fn pin(to: usize) {
     let cpus = cpus();
-    // SAFETY: all zeros are a valid set; where the call fails, the sides meet less often, as the control tells.
+    // SAFETY: all zeros are a valid set. If the call fails, the sides meet less often, and the control shows that.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpus[to % cpus.len()], &mut set);
@@ -149,8 +148,8 @@ fn pin(to: usize) {
     }
 }
 
-/// The fast side has a processor of its own. The others are given the other one as soon as they are woken, where the
-/// machine allows it: else each of them may wait for some milliseconds.
+/// The fast side has its own processor. The other threads get the other processor as soon as they are woken, if the machine allows
+/// it; otherwise each of them may wait for some milliseconds.
 fn place(is_fast: bool) {
     pin(usize::from(is_fast));
     if !is_fast {
@@ -160,8 +159,8 @@ fn place(is_fast: bool) {
     }
 }
 
-/// The slow side, until it was inside so many times, saw enough, or the time is over; the fast side is a member, beside
-/// others that sleep, and the last one to register or the first.
+/// Runs the slow side until it was inside often enough, saw enough violations, or the time is over. The fast side is a member, the
+/// first or the last one to register; the other members sleep.
 fn pass(first: bool, wanted: u32, limit: Duration, fence: impl Fn(u32)) -> Passed {
     let (entrance, there, flag) = (Entrance::new(), Barrier::new(MEMBERS + 1), AtomicBool::new(false));
     let turn = AtomicUsize::new(0);
@@ -172,7 +171,7 @@ fn pass(first: bool, wanted: u32, limit: Duration, fence: impl Fn(u32)) -> Passe
                 while turn.load(Ordering::Acquire) != number {
                     thread::yield_now();
                 }
-                let _member = signals::join().expect("nobody handles the signal");
+                let _member = signals::join().expect("the signal is free");
                 turn.store(number + 1, Ordering::Release);
                 there.wait();
                 let is_fast = number == if first { 0 } else { MEMBERS - 1 };
@@ -204,22 +203,22 @@ fn pass(first: bool, wanted: u32, limit: Duration, fence: impl Fn(u32)) -> Passe
     })
 }
 
-/// By one strategy, with both kinds of acknowledgement, with and without helping.
+/// Fences with one strategy, both kinds of acknowledgement, with and without help.
 fn by(strategy: Strategy, turn: u32) {
     let acknowledgement =
         if turn % 2 == 0 { Acknowledgement::Combining } else { Acknowledgement::SharedCounter };
     let multicast = signals::multicast().expect("it has been started").strategy(strategy);
     let report = multicast.acknowledgement(acknowledgement).helping(turn % 4 < 2).fence();
-    assert_eq!(report.expect("nobody blocks the signal").receivers, MEMBERS);
+    assert_eq!(report.expect("no thread blocks the signal").receivers, MEMBERS);
 }
 
-/// How often a fence on one side alone is not enough: what the litmus is worth on this machine.
+/// The control: a fence on one side only. Its violations show the power of the test on this machine.
 fn control(entries: u32) {
     let patience = PATIENCE.max(Duration::from_micros(200) * entries);
     let control = pass(true, u32::MAX, patience, |_| fence(Ordering::SeqCst));
     let Passed { entries: came, violations } = control;
     note(&format!(
-        "litmus control: {violations} violations in {came} entries, with a fence on one side alone"
+        "litmus control: {violations} violations in {came} entries, with a fence on one side only"
     ));
     if violations == 0 {
         assert!(entries < MANY, "a control that sees nothing: {came} entries");
@@ -242,7 +241,7 @@ fn a_fence_by_signals_orders_those_who_do_not_fence() {
     });
 }
 
-/// What a cell holds. Its place outlives it, and tells whether it is alive.
+/// The object in a cell. Its place outlives it, and tells whether it is alive.
 struct Object(Arc<Places>, usize);
 
 struct Places(Vec<AtomicUsize>);
@@ -251,20 +250,17 @@ const PLACES: usize = 4096;
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // Relaxed, as all accesses to places: that a reader does not see this is what is tested.
+        // Relaxed, as all accesses to places: the test is that no reader sees this.
         self.0 .0[self.1].fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Looks through readers of a whole domain, which neither fence nor are interrupted by anything but fences by signals,
-/// at objects that a writer unlinks and destroys as soon as it can. Returns how many were destroyed, and how many looks
-/// found theirs destroyed.
+/// Readers of a domain, which issue no fences and are interrupted only by fences by signals, look at objects that a writer unlinks
+/// and destroys as soon as it can. Returns how many objects were destroyed, and how many looks found a destroyed object.
 fn reclaim(wanted: u32, is_protected: bool) -> (u32, usize) {
-    let domain = Domain::builder()
-        .fence(Mode::Provided(signals::PROVIDER))
-        .build()
-        .expect("nobody handles the signal");
-    // Even: alive.
+    let domain =
+        Domain::builder().fence(Mode::Provided(signals::PROVIDER)).build().expect("the signal is free");
+    // An even number: alive.
     let places = Arc::new(Places((0..PLACES).map(|_| AtomicUsize::new(1)).collect()));
     let make = |number: u32| {
         let place = number as usize % PLACES;
@@ -282,10 +278,10 @@ fn reclaim(wanted: u32, is_protected: bool) -> (u32, usize) {
                 place(number == 0);
                 there.wait();
                 let look = |object: &Object| {
-                    // Without a place: the memory is somebody else's already.
+                    // Without a place: the memory was used again.
                     let is_alive = places.0.get(object.1).is_some_and(|place| {
                         let before = place.load(Ordering::Relaxed);
-                        // As long as it takes the writer to unlink, scan and destroy.
+                        // Waits as long as the writer takes to unlink, scan and destroy.
                         before % 2 == 0 && (0..400).all(|_| place.load(Ordering::Relaxed) == before)
                     });
                     missed.fetch_add(usize::from(!is_alive), Ordering::Relaxed);
@@ -312,7 +308,7 @@ fn reclaim(wanted: u32, is_protected: bool) -> (u32, usize) {
         pin(0);
         let mut destroyed = 0;
         for number in 1u32.. {
-            // At any moment of the reader's turn.
+            // A varying delay, to hit any moment of the reader's turn.
             idle(number.wrapping_mul(0x9e37_79b9) >> 22);
             let Some(mut old) = cell.swap(Some(Box::new(make(number)))) else { continue };
             while let Err(again) = old.try_free() {
@@ -339,7 +335,7 @@ fn a_domain_that_fences_by_signals_destroys_nothing_that_is_read() {
     });
 }
 
-/// The control: nothing but the fence is left out.
+/// The control: only the fence is left out.
 #[cfg(stillpoint_busted)]
 #[test]
 fn a_domain_that_does_not_fence_is_caught() {

@@ -1,4 +1,4 @@
-//! Multicasts to threads: what is promised, and what becomes of misuse.
+//! Multicasts to threads: the promises, and misuse.
 
 #![cfg(not(loom))]
 
@@ -42,10 +42,10 @@ use std::time::Duration;
 
 use stillpoint_multicast::{Acknowledgement, Share, Strategy};
 
-/// A limit for waits that are expected to end: long enough for a machine that is busy elsewhere.
+/// A limit for waits that should end: long enough for a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Every strategy, for some threads.
+/// Every strategy, for a few threads.
 fn strategies() -> [Strategy; 6] {
     let split = |percent| Strategy::Split(Share::percent(percent).expect("from 1 to 99"));
     [Strategy::Flat, Strategy::Tree, split(1), split(30), split(99), Strategy::Hybrid(4)]
@@ -61,7 +61,7 @@ fn ways() -> Vec<(Strategy, Acknowledgement, bool)> {
         .collect()
 }
 
-/// Whether a thread of this process has ended without the C library's knowledge, so that what it had is never given back.
+/// Whether a thread of this process was ended behind the C library's back, so that its memory is never freed.
 #[cfg(not(miri))]
 static HAS_LEFT_MEMORY: AtomicBool = AtomicBool::new(false);
 
@@ -69,11 +69,11 @@ static HAS_LEFT_MEMORY: AtomicBool = AtomicBool::new(false);
 #[cfg(not(miri))]
 fn end_without_a_word() {
     HAS_LEFT_MEMORY.store(true, Ordering::Relaxed);
-    // SAFETY: the thread holds nothing that anybody waits for.
+    // SAFETY: no other thread waits for anything that this thread holds.
     unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
-/// LeakSanitizer asks for this, where there is one: nobody else calls it.
+/// Called only by LeakSanitizer, if it is there.
 #[cfg(not(miri))]
 #[no_mangle]
 extern "C" fn __lsan_is_turned_off() -> libc::c_int {

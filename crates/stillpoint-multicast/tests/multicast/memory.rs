@@ -1,4 +1,4 @@
-//! Threads that come and go leave nothing behind, whatever they did: memory, counted.
+//! Threads that come and go leave no memory behind, whatever they did.
 
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -17,16 +17,16 @@ const AT_ONCE: usize = 8;
 const THREADS: usize = 5_000;
 
 thread_local! {
-    /// Dropped after what a thread writes down about registrations, if it was used before.
+    /// If it is used first, it is dropped after the thread's record of its registrations.
     static LATE: RefCell<Option<Member>> = const { RefCell::new(None) };
 }
 
-/// What one of some threads does with its registrations.
+/// The work of one of the threads with its registrations.
 fn live(number: usize, group: &Group, there: &Barrier) {
     LATE.with(|late| *late.borrow_mut() = None);
-    let (member, interrupted) = (group.join(), signals::join().expect("nobody handles the signal"));
+    let (member, interrupted) = (group.join(), signals::join().expect("the signal is free"));
     there.wait();
-    // Until everybody has been told.
+    // Until all members have got the message.
     while member.wait() == 0 {}
     match number % 5 {
         0 => std::mem::forget((member, interrupted)),
@@ -37,7 +37,7 @@ fn live(number: usize, group: &Group, there: &Barrier) {
     }
 }
 
-/// Batches of threads come and go, beside one that multicasts to them.
+/// Batches of threads come and go, while one thread multicasts to them.
 fn batches(group: &Group, count: usize) {
     for batch in 0..count {
         let there = Barrier::new(AT_ONCE + 1);
@@ -51,9 +51,9 @@ fn batches(group: &Group, count: usize) {
             there.wait();
             let (strategy, acknowledgement, helps) = ways()[batch % ways().len()];
             let fence = signals::multicast().expect("it has been started").strategy(strategy).helping(helps);
-            assert_eq!(fence.fence().expect("nobody blocks the signal").receivers, AT_ONCE);
+            assert_eq!(fence.fence().expect("no thread blocks the signal").receivers, AT_ONCE);
             let multicast = group.multicast().strategy(strategy).acknowledgement(acknowledgement);
-            // Each of them panics; one of these panics is resumed here.
+            // Each member panics; one of these panics is resumed here.
             let panicking = || std::panic::resume_unwind(Box::new([batch; 100]));
             let panic = catch_unwind(AssertUnwindSafe(|| multicast.helping(helps).run(panicking)));
             assert_eq!(panic.expect_err("it panics").downcast_ref(), Some(&[batch; 100]));
@@ -61,7 +61,7 @@ fn batches(group: &Group, count: usize) {
                 thread.join().expect("it does not panic");
             }
         });
-        // A scope does not wait for the destructors of its threads' own values.
+        // A scope does not wait for the destructors of thread-local values.
         while group.members() + signals::members() > 0 {
             thread::yield_now();
         }
@@ -72,17 +72,17 @@ fn batches(group: &Group, count: usize) {
 fn threads_that_come_and_go_leave_nothing_behind() {
     in_child("memory::threads_that_come_and_go_leave_nothing_behind", || {
         let group = Group::new();
-        // Until there are as many places and operations as are ever needed at a time.
+        // Makes all places and operations that are ever needed at the same time.
         batches(&group, 100);
         let before = allocated();
         batches(&group, THREADS / AT_ONCE);
         let after = allocated();
-        // Another chunk of places, say, which an id leads to; a leak of one word for each thread is more.
+        // Allows, for example, another chunk of places; a leak of one word for each thread is more.
         assert!(after <= before + 20_000, "{before} bytes, and {after} after {THREADS} threads");
     });
 }
 
-/// A group that nobody uses any more gives back everything: what was large, and what was given up.
+/// A dropped group frees everything, also if it was large, and if multicasts were given up.
 #[test]
 fn a_group_gives_everything_back() {
     in_child("memory::a_group_gives_everything_back", || {
@@ -103,7 +103,7 @@ fn a_group_gives_everything_back() {
                     let owned = vec![0u8; 1000];
                     let late =
                         group.multicast().run_timeout(Duration::ZERO, move || assert!(!owned.is_empty()));
-                    assert_eq!(late.expect_err("nobody polls").receivers(), 64);
+                    assert_eq!(late.expect_err("no member polls").receivers(), 64);
                 }
                 there.wait();
             });

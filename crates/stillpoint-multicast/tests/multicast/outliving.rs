@@ -1,5 +1,5 @@
-//! Readers in thread-local storage that outlive the registration of their thread: no signal reaches them any more, and they
-//! are used all the same.
+//! Readers in thread-local storage that outlive the registration of their thread: no signal reaches them any more, but they are
+//! still used.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -16,8 +16,8 @@ use stillpoint_multicast::signals;
 use crate::census::{Census, Object};
 use crate::child::in_child;
 
-/// The reader in thread-local storage is dropped after what its thread writes down about registrations: no fence reaches
-/// it any more, and it is used all the same.
+/// The reader in thread-local storage is dropped after the thread's record of its registrations: no fence reaches it any more, but it
+/// is still used.
 #[test]
 fn a_reader_that_outlives_the_registration_of_its_thread() {
     thread_local! {
@@ -38,16 +38,14 @@ fn a_reader_that_outlives_the_registration_of_its_thread() {
                 let guard = self.reader.pin();
                 self.cell.load(&guard).expect("never empty").verify();
             }
-            // One that is made now fences by itself as well.
+            // A reader that is made now also issues fences itself.
             let reader = self.domain.reader();
             self.cell.protect(&reader).expect("never empty").verify();
         }
     }
     in_child("outliving::a_reader_that_outlives_the_registration_of_its_thread", || {
-        let domain = Domain::builder()
-            .fence(Mode::Provided(signals::PROVIDER))
-            .build()
-            .expect("nobody handles the signal");
+        let domain =
+            Domain::builder().fence(Mode::Provided(signals::PROVIDER)).build().expect("the signal is free");
         let census = Census::default();
         let (cell, over) = (Arc::new(domain.cell(census.object())), Arc::new(AtomicBool::new(false)));
         let thread = {
@@ -64,7 +62,7 @@ fn a_reader_that_outlives_the_registration_of_its_thread() {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(2) {
             let mut old = cell.replace(census.object()).expect("never empty");
-            // A reader that is preempted under its guard may hold up as many as there is room for.
+            // A reader that is preempted under its guard may hold up as many objects as fit.
             while let Err(full) = reclaimer.retire(old) {
                 old = full.into_inner();
                 reclaimer.poll();
@@ -74,15 +72,15 @@ fn a_reader_that_outlives_the_registration_of_its_thread() {
         }
         over.store(true, Ordering::Relaxed);
         thread.join().expect("nothing was read after it was freed");
-        reclaimer.flush().expect("nobody is left");
-        assert!(census.freed() > 0 && census.alive() == 1, "what is in the cell");
+        reclaimer.flush().expect("no reader is left");
+        assert!(census.freed() > 0 && census.alive() == 1, "only the object in the cell is alive");
     });
 }
 
-/// What a future waits for at the very end of a thread, when signals do not reach its readers any more.
+/// A future waits for a section at the very end of a thread, when signals do not reach its readers any more.
 #[test]
 fn a_future_is_woken_by_a_reader_that_outlives_the_registration_of_its_thread() {
-    /// Sends a word when it is woken.
+    /// Sends a message when it is woken.
     struct Bell(Mutex<mpsc::Sender<()>>);
 
     impl Wake for Bell {
@@ -100,7 +98,7 @@ fn a_future_is_woken_by_a_reader_that_outlives_the_registration_of_its_thread() 
     }
 
     impl Late {
-        /// Holds up whatever comes until its turn is over.
+        /// Holds up grace periods until its turn is over.
         fn turn(&self, end: impl FnOnce()) {
             self.ready.send(()).expect("the test waits for it");
             self.turns.recv().expect("the test goes on");
@@ -131,10 +129,8 @@ fn a_future_is_woken_by_a_reader_that_outlives_the_registration_of_its_thread() 
     }
 
     in_child("outliving::a_future_is_woken_by_a_reader_that_outlives_the_registration_of_its_thread", || {
-        let domain = Domain::builder()
-            .fence(Mode::Provided(signals::PROVIDER))
-            .build()
-            .expect("nobody handles the signal");
+        let domain =
+            Domain::builder().fence(Mode::Provided(signals::PROVIDER)).build().expect("the signal is free");
         let ((turn, turns), (ready, is_ready)) = (mpsc::channel(), mpsc::channel());
         let inside = domain.clone();
         let thread = thread::spawn(move || {
@@ -150,7 +146,7 @@ fn a_future_is_woken_by_a_reader_that_outlives_the_registration_of_its_thread() 
             let waker = Waker::from(Arc::new(Bell(Mutex::new(woken))));
             let mut context = Context::from_waker(&waker);
             let mut over = std::pin::pin!(domain.grace_period(domain.start()));
-            // At the same time as the end of the section.
+            // Polled at the same time as the end of the section.
             let both = round % 2 == 0;
             if both {
                 turn.send(()).expect("the thread waits for it");

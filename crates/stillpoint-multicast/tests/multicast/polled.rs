@@ -14,7 +14,7 @@ use crate::{ways, End, Ending, LONG};
 
 const MEMBERS: usize = if cfg!(miri) { 3 } else { 9 };
 
-/// Starts `members` threads that poll, or sleep beside their mailboxes, and calls `body` when they are all there.
+/// Starts `members` threads that poll, or sleep until there is a message, and calls `body` when all have joined.
 fn with_members(members: usize, sleep: bool, body: impl FnOnce(&Group)) {
     let (group, there, flag) = (Group::new(), Barrier::new(members + 1), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -46,7 +46,7 @@ fn every_member_runs_the_function_once_before_the_return() {
     for sleep in [false, true] {
         with_members(MEMBERS, sleep, |group| {
             for (strategy, acknowledgement, helps) in ways() {
-                // Not atomic: the return is what orders it.
+                // Not atomic: the return orders it.
                 let runs: Vec<AtomicUsize> = (0..MEMBERS).map(|_| AtomicUsize::new(0)).collect();
                 let (next, threads) = (AtomicUsize::new(0), Mutex::new(HashSet::new()));
                 let multicast = group.multicast().strategy(strategy).acknowledgement(acknowledgement);
@@ -64,7 +64,7 @@ fn every_member_runs_the_function_once_before_the_return() {
     }
 }
 
-/// Without helping, what is sent has exactly the shape that the plan tells.
+/// Without help, the messages have exactly the shape of the plan.
 #[test]
 fn what_is_sent_has_the_shape_that_was_planned() {
     for members in [0, 1, 3, 7, if cfg!(miri) { 4 } else { 31 }] {
@@ -115,7 +115,7 @@ fn a_thread_that_joins_twice_is_one_member() {
     assert_eq!(group.members(), 0);
 }
 
-/// All members multicast to all others at the same time, and nobody polls: they serve each other while they wait.
+/// All members multicast to all others at the same time, and none polls: they serve their mailboxes while they wait.
 #[test]
 fn members_multicast_to_each_other() {
     let rounds = if cfg!(miri) { 2 } else { 200 };
@@ -144,7 +144,7 @@ fn members_multicast_to_each_other() {
     assert_eq!(runs.into_inner(), 4 * 4 * rounds);
 }
 
-/// A function may multicast itself: everybody waits in the middle of a function for everybody else.
+/// A function may multicast: all members wait for each other in the middle of a function.
 #[test]
 fn a_function_multicasts() {
     let (outer, inner) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -169,13 +169,13 @@ fn a_panic_comes_back_to_the_initiator_and_to_nobody_else() {
             let multicast = group.multicast().strategy(strategy).acknowledgement(acknowledgement);
             let panic = catch_unwind(AssertUnwindSafe(|| multicast.run(panicking))).expect_err("it panics");
             assert_eq!(panic.downcast_ref(), Some(&"the function's own"));
-            assert_eq!(runs.into_inner(), MEMBERS, "nobody is left out");
+            assert_eq!(runs.into_inner(), MEMBERS, "no member is left out");
         }
-        assert_eq!(group.multicast().run(|| {}).receivers, MEMBERS, "and everybody is still there");
+        assert_eq!(group.multicast().run(|| {}).receivers, MEMBERS, "all members are still there");
     });
 }
 
-/// The function is owned by the multicast until the last thread has run it, or has left.
+/// The multicast owns the function until the last thread has run it, or has left.
 #[test]
 fn a_time_limit_names_who_does_not_poll() {
     let (group, counted) = (Group::new(), Arc::new(AtomicUsize::new(0)));
@@ -196,7 +196,7 @@ fn a_time_limit_names_who_does_not_poll() {
             let answer = multicast.helping(helps).run_timeout(Duration::from_millis(2), move || {
                 counted.fetch_add(1, Ordering::Relaxed);
             });
-            let error = answer.expect_err("nobody polls");
+            let error = answer.expect_err("no member polls");
             assert_eq!((error.receivers(), error.threads().len(), error.blocked().len()), (1, 1, 0));
             let text = error.to_string();
             assert!(text.contains("1 of 1") && text.contains("does not poll"), "{text}");
@@ -205,7 +205,7 @@ fn a_time_limit_names_who_does_not_poll() {
         late.wait();
         left.wait();
         assert_eq!(counted.load(Ordering::Relaxed), ways().len(), "late, but not lost");
-        // Each claim of an operation gives back what one that has lingered owned.
+        // Each claim of an operation ends one that has lingered.
         for _ in ways() {
             assert!(group.multicast().run_timeout(LONG, || {}).is_ok());
         }
@@ -222,14 +222,14 @@ fn a_limit_that_is_long_enough_changes_nothing() {
             let counting = Arc::clone(&counted);
             let answer =
                 group.multicast().run_timeout(limit, move || _ = counting.fetch_add(1, Ordering::Relaxed));
-            assert_eq!(answer.expect("everybody polls").receivers, MEMBERS);
+            assert_eq!(answer.expect("all members poll").receivers, MEMBERS);
         }
         assert_eq!(counted.load(Ordering::Relaxed), 2 * MEMBERS);
         assert_eq!(Arc::strong_count(&counted), 1);
     });
 }
 
-/// What was forgotten leaves with its thread.
+/// A registration that was forgotten ends with its thread.
 #[test]
 fn a_thread_that_ends_with_a_forgotten_registration_is_not_waited_for() {
     for times in 1..=3 {
@@ -237,7 +237,7 @@ fn a_thread_that_ends_with_a_forgotten_registration_is_not_waited_for() {
         thread::scope(|scope| {
             scope.spawn(|| (0..times).for_each(|_| std::mem::forget(group.join())));
         });
-        // A scope does not wait for the destructors of its threads' own values.
+        // A scope does not wait for the destructors of thread-local values.
         while group.members() > 0 {
             thread::yield_now();
         }
@@ -245,7 +245,7 @@ fn a_thread_that_ends_with_a_forgotten_registration_is_not_waited_for() {
     }
 }
 
-/// A registration that outlives what its thread writes down about registrations.
+/// A registration that outlives its thread's record of registrations.
 #[test]
 fn a_registration_that_is_dropped_last_of_all_does_no_harm() {
     thread_local! {
@@ -256,7 +256,7 @@ fn a_registration_that_is_dropped_last_of_all_does_no_harm() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let registered = early.then(|| group.join());
-                // Used first, dropped last, or the other way round.
+                // Used first, so dropped last; or the other way round.
                 LATE.with(|late| *late.borrow_mut() = None);
                 LATE.with(|late| *late.borrow_mut() = Some(group.join()));
                 drop(registered);
@@ -269,7 +269,7 @@ fn a_registration_that_is_dropped_last_of_all_does_no_harm() {
     }
 }
 
-/// A registration that comes when its thread has left for good: nobody waits for what will never come.
+/// A registration after the thread has left for good: no multicast waits for the thread.
 #[test]
 fn a_registration_that_comes_too_late_has_no_mail() {
     struct Late(Group, mpsc::Sender<(usize, usize, Option<usize>)>);
@@ -293,7 +293,7 @@ fn a_registration_that_comes_too_late_has_no_mail() {
     assert_eq!(said.recv_timeout(LONG), Ok((0, 0, Some(0))));
 }
 
-/// What a function may do that a thread runs for the last time, while it leaves.
+/// What a function may do if a thread runs it while it leaves.
 #[test]
 fn a_function_that_runs_while_its_thread_leaves() {
     for kind in 0..4 {
@@ -326,14 +326,14 @@ fn a_function_that_runs_while_its_thread_leaves() {
             posted.wait();
         });
         assert_eq!(ran.load(Ordering::Relaxed), 1, "kind {kind}");
-        // One that was forgotten leaves with its thread.
+        // A registration that was forgotten ends with its thread.
         while group.members() > 0 {
             thread::yield_now();
         }
     }
 }
 
-/// The function drops the very registration by which its thread takes part.
+/// The function drops its thread's own registration.
 #[test]
 fn a_function_that_lets_its_thread_leave() {
     thread_local! {

@@ -11,22 +11,21 @@ use stillpoint_multicast::Strategy;
 use crate::child::in_child;
 use crate::{ways, End, Ending};
 
-/// What a receiver does all the while.
+/// What a receiver does meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Doing {
     Spinning,
     Sleeping,
 }
 
-/// Starts registered threads, and calls `body` when they are all there. In a process of its own, so that there are no
-/// others.
+/// Starts registered threads, and calls `body` when all have joined. In a separate process, so that there are no other members.
 fn with_threads(threads: usize, doing: Doing, body: impl FnOnce()) {
     let (there, flag) = (Barrier::new(threads + 1), AtomicBool::new(false));
     thread::scope(|scope| {
         for _ in 0..threads {
             let (there, end) = (&there, End(&flag));
             scope.spawn(move || {
-                let _member = signals::join().expect("nobody handles the signal");
+                let _member = signals::join().expect("the signal is free");
                 there.wait();
                 while !end.has_come() {
                     match doing {
@@ -61,33 +60,33 @@ fn every_thread_is_interrupted_once_before_the_return() {
                     let (shape, planned) = (report.shape.unwrap(), strategy.shape(threads as u32));
                     assert!(shape.sends == planned.sends && (helps || shape == planned), "{shape:?}");
                     let fence = signals::multicast().unwrap().strategy(strategy).helping(helps).fence();
-                    assert_eq!(fence.expect("nobody blocks the signal").receivers, threads);
+                    assert_eq!(fence.expect("no thread blocks the signal").receivers, threads);
                 }
             });
         }
     });
 }
 
-/// The thread is in the middle of a system call that is not started again, and keeps its error number.
+/// The thread is in the middle of a system call that is not restarted, and keeps its error number.
 #[test]
 fn a_handler_leaves_the_error_number_alone() {
     in_child("signals::a_handler_leaves_the_error_number_alone", || {
         let (joined, seen, flag) = (Barrier::new(2), AtomicI32::new(0), AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
-                let _member = signals::join().expect("nobody handles the signal");
-                // SAFETY: the address is the thread's own.
+                let _member = signals::join().expect("the signal is free");
+                // SAFETY: the address belongs to the calling thread.
                 unsafe { *libc::__errno_location() = 12345 };
                 joined.wait();
                 while !End(&flag).has_come() {
                     std::hint::spin_loop();
                 }
-                // SAFETY: as above.
+                // SAFETY: the address belongs to the calling thread.
                 seen.store(unsafe { *libc::__errno_location() }, Ordering::Relaxed);
             });
             joined.wait();
             for _ in 0..100 {
-                // SAFETY: a system call that fails, and an error number, are the handler's to have.
+                // SAFETY: a system call that fails is async-signal-safe, and the handler restores the error number.
                 let report = unsafe { signals::multicast().unwrap().run(|| _ = libc::close(-1)) };
                 assert_eq!(report.receivers, 1);
             }
@@ -100,7 +99,7 @@ fn a_handler_leaves_the_error_number_alone() {
 #[test]
 fn a_thread_that_blocks_the_signal_cannot_join() {
     in_child("signals::a_thread_that_blocks_the_signal_cannot_join", || {
-        drop(signals::join().expect("nobody handles the signal"));
+        drop(signals::join().expect("the signal is free"));
         block(libc::SIGURG, libc::SIG_BLOCK);
         let error = signals::join().expect_err("the signal is blocked");
         assert_eq!(error, SignalError::Blocked { signal: libc::SIGURG });
@@ -110,7 +109,7 @@ fn a_thread_that_blocks_the_signal_cannot_join() {
     });
 }
 
-/// Nobody waits for ever, the thread is named, and when it comes to it what was sent is done.
+/// No wait lasts for ever; the error names the thread; and the thread runs what was sent when it unblocks the signal.
 #[test]
 fn a_thread_that_blocks_the_signal_later_is_named() {
     static RUNS: AtomicUsize = AtomicUsize::new(0);
@@ -118,7 +117,7 @@ fn a_thread_that_blocks_the_signal_later_is_named() {
         let (blocked, named) = (Barrier::new(2), Barrier::new(2));
         thread::scope(|scope| {
             scope.spawn(|| {
-                let member = signals::join().expect("nobody handles the signal");
+                let member = signals::join().expect("the signal is free");
                 block(libc::SIGURG, libc::SIG_BLOCK);
                 blocked.wait();
                 named.wait();
@@ -144,7 +143,10 @@ fn a_thread_that_blocks_the_signal_later_is_named() {
             named.wait();
             blocked.wait();
             assert_eq!(RUNS.load(Ordering::Relaxed), 1, "late, but not lost");
-            assert_eq!(signals::multicast().unwrap().fence().expect("nobody blocks").receivers, 1);
+            assert_eq!(
+                signals::multicast().unwrap().fence().expect("no thread blocks the signal").receivers,
+                1
+            );
             named.wait();
         });
     });
@@ -156,7 +158,7 @@ fn fences_that_fail_leave_one_operation_behind() {
         let (joined, flag) = (Barrier::new(2), AtomicBool::new(false));
         thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                let member = signals::join().expect("nobody handles the signal");
+                let member = signals::join().expect("the signal is free");
                 block(libc::SIGURG, libc::SIG_BLOCK);
                 joined.wait();
                 while !End(&flag).has_come() {
@@ -178,18 +180,18 @@ fn fences_that_fail_leave_one_operation_behind() {
                 "what the first fence sent, which the later ones waited for"
             );
         });
-        assert_eq!(signals::multicast().unwrap().fence().expect("nobody is there").receivers, 0);
+        assert_eq!(signals::multicast().unwrap().fence().expect("no thread is registered").receivers, 0);
     });
 }
 
-/// It neither answers nor sleeps.
+/// The thread neither answers nor sleeps.
 #[test]
 fn a_thread_that_computes_with_the_signal_blocked_is_named() {
     in_child("signals::a_thread_that_computes_with_the_signal_blocked_is_named", || {
         let (joined, flag) = (Barrier::new(2), AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
-                let _member = signals::join().expect("nobody handles the signal");
+                let _member = signals::join().expect("the signal is free");
                 block(libc::SIGURG, libc::SIG_BLOCK);
                 joined.wait();
                 while !End(&flag).has_come() {
@@ -212,11 +214,11 @@ fn initiators_that_block_the_signal_do_not_wait_for_each_other() {
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    let member = signals::join().expect("nobody handles the signal");
+                    let member = signals::join().expect("the signal is free");
                     block(libc::SIGURG, libc::SIG_BLOCK);
                     there.wait();
                     for _ in 0..100 {
-                        // SAFETY: nothing may be done anywhere.
+                        // SAFETY: the function does nothing.
                         let report = unsafe { signals::multicast().unwrap().run(|| {}) };
                         assert!(report.ran_here);
                     }
@@ -230,19 +232,19 @@ fn initiators_that_block_the_signal_do_not_wait_for_each_other() {
     });
 }
 
-/// Members multicast to each other, and one of them stops and computes: it is told of what comes then.
+/// Members multicast to each other. One of them stops, and computes: it is still notified of messages.
 #[test]
 fn an_initiator_that_goes_on_with_something_else_is_told() {
     in_child("signals::an_initiator_that_goes_on_with_something_else_is_told", || {
         const OTHERS: usize = 3;
         let (fences, flag, ended) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicUsize::new(0));
         thread::scope(|scope| {
-            let member = signals::join().expect("nobody handles the signal");
+            let member = signals::join().expect("the signal is free");
             for _ in 0..OTHERS {
                 scope.spawn(|| {
-                    let _member = signals::join().expect("nobody handles the signal");
+                    let _member = signals::join().expect("the signal is free");
                     while !End(&flag).has_come() {
-                        signals::multicast().unwrap().fence().expect("nobody blocks the signal");
+                        signals::multicast().unwrap().fence().expect("no thread blocks the signal");
                         fences.fetch_add(1, Ordering::Relaxed);
                     }
                     ended.fetch_add(1, Ordering::Relaxed);
@@ -251,8 +253,8 @@ fn an_initiator_that_goes_on_with_something_else_is_told() {
             let _ending = Ending(&flag);
             let begun = Instant::now();
             while begun.elapsed() < Duration::from_secs(3) {
-                signals::multicast().unwrap().fence().expect("nobody blocks the signal");
-                // Nothing is blocked, and nothing polls.
+                signals::multicast().unwrap().fence().expect("no thread blocks the signal");
+                // The signal is not blocked, and the thread does not poll.
                 let (before, waiting) = (fences.load(Ordering::Relaxed), Instant::now());
                 while fences.load(Ordering::Relaxed) < before + OTHERS + 1 {
                     std::hint::spin_loop();
@@ -270,7 +272,7 @@ fn an_initiator_that_goes_on_with_something_else_is_told() {
     });
 }
 
-/// In the destructor of a thread-local value that comes after the thread has left for good.
+/// Joining in the destructor of a thread-local value, after the thread has left for good.
 #[test]
 fn a_thread_that_has_left_for_good_cannot_join() {
     use std::cell::RefCell;
@@ -287,11 +289,11 @@ fn a_thread_that_has_left_for_good_cannot_join() {
     in_child("signals::a_thread_that_has_left_for_good_cannot_join", || {
         let thread = thread::spawn(|| {
             LATE.with(|late| *late.borrow_mut() = Some(Late));
-            std::mem::forget(signals::join().expect("nobody handles the signal"));
+            std::mem::forget(signals::join().expect("the signal is free"));
         });
         thread.join().expect("it is refused");
         assert_eq!(signals::members(), 0);
-        assert_eq!(signals::multicast().unwrap().fence().expect("nobody is there").receivers, 0);
+        assert_eq!(signals::multicast().unwrap().fence().expect("no thread is registered").receivers, 0);
     });
 }
 
@@ -302,7 +304,7 @@ fn a_thread_that_is_gone_makes_the_fence_fail() {
         let id = std::sync::Arc::new(AtomicI32::new(0));
         let told = std::sync::Arc::clone(&id);
         thread::spawn(move || {
-            std::mem::forget(signals::join().expect("nobody handles the signal"));
+            std::mem::forget(signals::join().expect("the signal is free"));
             // SAFETY: no preconditions.
             told.store(unsafe { libc::gettid() }, Ordering::Relaxed);
             crate::end_without_a_word();
@@ -335,16 +337,22 @@ fn a_signal_that_the_program_handles_is_not_taken_away() {
             let answer = signals::choose(signal);
             assert!(matches!(answer, Err(SignalError::Refused { errno: libc::EINVAL, .. })), "{answer:?}");
         }
-        signals::choose(libc::SIGUSR2).expect("nobody handles it");
+        signals::choose(libc::SIGUSR2).expect("the signal is free");
         assert_eq!(signals::signal(), Some(libc::SIGUSR2));
         assert_eq!(signals::choose(libc::SIGUSR1), Err(SignalError::Started { signal: libc::SIGUSR2 }));
         assert_eq!(signals::choose(libc::SIGUSR2), Ok(()));
         with_threads(3, Doing::Sleeping, || {
-            assert_eq!(signals::multicast().unwrap().fence().expect("nobody blocks").receivers, 3);
-            // From elsewhere: nothing is in the mailbox.
+            assert_eq!(
+                signals::multicast().unwrap().fence().expect("no thread blocks the signal").receivers,
+                3
+            );
+            // A signal from elsewhere: the mailbox is empty.
             // SAFETY: no pointers are passed.
             assert_eq!(unsafe { libc::kill(libc::getpid(), libc::SIGUSR2) }, 0);
-            assert_eq!(signals::multicast().unwrap().fence().expect("nobody blocks").receivers, 3);
+            assert_eq!(
+                signals::multicast().unwrap().fence().expect("no thread blocks the signal").receivers,
+                3
+            );
         });
     });
 }
@@ -356,7 +364,7 @@ fn a_handler_that_is_replaced_is_noticed() {
         let (there, flag) = (Barrier::new(2), AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
-                let _member = signals::join().expect("nobody handles the signal");
+                let _member = signals::join().expect("the signal is free");
                 there.wait();
                 while !End(&flag).has_come() {
                     thread::sleep(Duration::from_millis(1));
@@ -365,31 +373,35 @@ fn a_handler_that_is_replaced_is_noticed() {
             there.wait();
             handle(libc::SIGURG, other);
             let late = signals::multicast().unwrap().strategy(Strategy::Tree).fence();
-            let text = late.expect_err("nobody answers").to_string();
+            let text = late.expect_err("no thread answers").to_string();
             flag.store(true, Ordering::Relaxed);
             assert!(text.contains("another handler"), "{text}");
         });
     });
 }
 
-/// The thread ends in the middle, without a word.
+/// The thread ends in the middle, without leaving.
 #[test]
 fn a_thread_that_ends_with_a_forgotten_registration_is_not_waited_for() {
     in_child("signals::a_thread_that_ends_with_a_forgotten_registration_is_not_waited_for", || {
         for _ in 0..50 {
             thread::scope(|scope| {
                 for _ in 0..4 {
-                    scope.spawn(|| std::mem::forget(signals::join().expect("nobody handles the signal")));
+                    scope.spawn(|| std::mem::forget(signals::join().expect("the signal is free")));
                 }
                 for _ in 0..20 {
-                    signals::multicast().unwrap().strategy(Strategy::Tree).fence().expect("nobody blocks");
+                    signals::multicast()
+                        .unwrap()
+                        .strategy(Strategy::Tree)
+                        .fence()
+                        .expect("no thread blocks the signal");
                 }
             });
         }
         while signals::members() > 0 {
             thread::yield_now();
         }
-        assert_eq!(signals::multicast().unwrap().fence().expect("nobody is there").receivers, 0);
+        assert_eq!(signals::multicast().unwrap().fence().expect("no thread is registered").receivers, 0);
     });
 }
 

@@ -1,5 +1,4 @@
-//! Nobody looks again by itself here: each sleep has no limit, so that a wake-up that is lost is a test that hangs, and is
-//! ended.
+//! Sleeps without a limit: no thread wakes by itself, so a lost wake-up makes the test hang, and the process is killed.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{mpsc, Barrier};
@@ -12,7 +11,7 @@ use crate::asleep;
 use crate::child::in_child;
 use crate::{ways, LONG};
 
-/// Runs the test in a process of its own, which is ended when it hangs.
+/// Runs the test in a separate process, which is killed if it hangs.
 fn or_hang(name: &str, body: impl FnOnce()) {
     in_child(name, || {
         // SAFETY: no pointers are passed. The signal ends the process.
@@ -46,7 +45,7 @@ fn every_message_wakes_its_receiver_and_the_last_one_the_initiator() {
                     let report = multicast.helping(helps).run(|| {});
                     assert_eq!(report.receivers, MEMBERS);
                     if round == 0 {
-                        // They fall asleep again.
+                        // The members fall asleep again.
                         thread::sleep(Duration::from_millis(2));
                     }
                 }
@@ -66,7 +65,7 @@ fn a_wait_with_a_limit_ends_when_it_is_over_and_not_before() {
         assert_eq!(member.wait_timeout(limit), 0);
         assert!(begun.elapsed() >= limit);
     }
-    // Other signals, and no messages, do not end it. One that is longer than time lasts has none.
+    // Other signals do not end the wait. A limit beyond the range of the clock is no limit.
     thread::scope(|scope| {
         for limit in [LONG, Duration::MAX] {
             scope.spawn(|| assert_eq!(group.multicast().run(|| {}).receivers, 1));
@@ -76,8 +75,8 @@ fn a_wait_with_a_limit_ends_when_it_is_over_and_not_before() {
     assert_eq!((member.poll(), member.wait_timeout(Duration::ZERO)), (0, 0));
 }
 
-/// An initiator that is a member sleeps for an answer, and is woken for what others send to it: each of them waits for the
-/// other one, and neither helps.
+/// An initiator that is a member sleeps until it is answered, and messages from others wake it: two initiators wait for each other,
+/// and neither helps.
 #[test]
 fn an_initiator_that_sleeps_is_woken_by_its_mail() {
     or_hang("waking::an_initiator_that_sleeps_is_woken_by_its_mail", || {
@@ -109,7 +108,7 @@ fn an_initiator_that_sleeps_is_woken_by_its_mail() {
                     told.lock().unwrap().send(()).expect("the test waits for it");
                 })
             });
-            // The one that sleeps in its own multicast runs it, before the other one comes to either.
+            // The initiator that sleeps in its own multicast runs the function before the other one processes a message.
             let answer = ran.recv_timeout(LONG);
             late.wait();
             assert_eq!(here.join().expect("it does not panic").receivers, 2);
@@ -119,7 +118,7 @@ fn an_initiator_that_sleeps_is_woken_by_its_mail() {
     });
 }
 
-/// Its mailbox is closed, so that no message wakes it: the last answer does.
+/// The initiator's mailbox is closed, so no message wakes it: the last acknowledgement does.
 #[test]
 fn an_initiator_that_leaves_sleeps_until_it_is_answered() {
     or_hang("waking::an_initiator_that_leaves_sleeps_until_it_is_answered", || {
@@ -152,8 +151,8 @@ fn an_initiator_that_leaves_sleeps_until_it_is_answered() {
     });
 }
 
-/// The same of threads that are interrupted. Nothing is sent again before the time is up, so that a signal that was not sent
-/// is an error.
+/// The same for threads that are interrupted. No signal is sent again before the time is up, so a signal that was not sent is an
+/// error.
 #[test]
 fn every_message_is_announced_by_a_signal() {
     static RUNS: AtomicUsize = AtomicUsize::new(0);
@@ -162,10 +161,10 @@ fn every_message_is_announced_by_a_signal() {
         thread::scope(|scope| {
             for _ in 0..5 {
                 scope.spawn(|| {
-                    let _member = signals::join().expect("nobody handles the signal");
+                    let _member = signals::join().expect("the signal is free");
                     joined.wait();
                     while !over.load(Ordering::Relaxed) {
-                        // Interrupted, and started again.
+                        // Interrupted, and restarted.
                         thread::sleep(Duration::from_millis(10));
                     }
                 });
@@ -178,7 +177,7 @@ fn every_message_is_announced_by_a_signal() {
                     // SAFETY: an atomic addition may be done anywhere.
                     let report =
                         unsafe { multicast.run_timeout(LONG, &|| _ = RUNS.fetch_add(1, Ordering::Relaxed)) };
-                    assert_eq!(report.expect("it is told").receivers, 5);
+                    assert_eq!(report.expect("all threads answer").receivers, 5);
                 }
                 assert_eq!(RUNS.load(Ordering::Relaxed), 5 * round * ways().len());
             }

@@ -1,4 +1,4 @@
-//! What the child of a fork does with the domain that it has inherited.
+//! The child of a fork, which uses the domain that it has inherited.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,9 +12,9 @@ use crate::hold::Kind;
 use crate::looks::Looks;
 use crate::world::{PATIENCE, World};
 
-/// Objects that are retired in each of its phases.
+/// Objects that each phase of the child retires.
 const OBJECTS: u64 = 100;
-/// For a flush that may wait in vain.
+/// The limit of a flush that may not succeed.
 const SHORTLY: Duration = Duration::from_millis(50);
 
 pub(super) struct Child<'c> {
@@ -22,17 +22,17 @@ pub(super) struct Child<'c> {
     pub(super) reader: &'c Reader,
     pub(super) maker: &'c mut Maker,
     pub(super) rng: Rng,
-    /// What the thread that forked held.
+    /// Held by the thread that forked.
     pub(super) guard: Option<Guard<'c>>,
     pub(super) protected: Option<Protected<'c, Handle>>,
 }
 
 impl Child<'_> {
-    /// Everything, and what was found.
+    /// Runs all phases. Returns the findings.
     pub(super) fn live(mut self) -> Vec<String> {
         let findings = self.world.context.findings;
         if findings.any() {
-            // The parent's; it ends anyway.
+            // The finding is the parent's, which ends anyway.
             return Vec::new();
         }
         // SAFETY: this is the only thread of the child, and the one that forked.
@@ -48,7 +48,7 @@ impl Child<'_> {
         self.world.context.findings.add(what);
     }
 
-    /// There is one, its own.
+    /// Only the child's own reader is registered.
     fn count_readers(&self) {
         let readers = self.world.domain.stats().readers;
         if readers != 1 {
@@ -56,7 +56,7 @@ impl Child<'_> {
         }
     }
 
-    /// Its own guard counts, and nobody else's.
+    /// Only the child's own guard holds up tokens.
     fn check_tokens(&mut self) {
         let domain = &self.world.domain;
         if let Some(guard) = self.guard.take() {
@@ -74,7 +74,7 @@ impl Child<'_> {
         }
     }
 
-    /// Frees what it retires, but for what it protects.
+    /// Frees the objects that it retires, except the one that it protects.
     fn reclaim(&mut self) {
         let World { context, domain, .. } = self.world;
         let mut reclaimer = domain.reclaimer();
@@ -86,7 +86,7 @@ impl Child<'_> {
             }
         }
         if self.protected.is_some() {
-            // Whether its object is among them is a matter of chance.
+            // The protected object may or may not be among them.
             match reclaimer.flush_timeout(SHORTLY) {
                 Ok(()) => {}
                 Err(SynchronizeError::WouldDeadlock { reader: ReaderKind::ProtectedLoad, .. }) => {}
@@ -105,7 +105,7 @@ impl Child<'_> {
         }
     }
 
-    /// Reads with a thread of its own while it reclaims.
+    /// Starts a thread that reads while the child reclaims.
     fn share(&mut self) {
         let World { context, domain, .. } = self.world;
         let (stop, hold) = (AtomicBool::new(false), self.world.hold(Kind::Protected));
@@ -128,7 +128,7 @@ impl Child<'_> {
                     drop(reclaimer.retire(old));
                 }
                 reclaimer.poll();
-                // A section of its own in between.
+                // Its own section in between.
                 drop(self.reader.pin());
             }
             // Relaxed: see above.

@@ -1,7 +1,7 @@
-//! Forks in the midst of it all: a child that resets its domain, goes on reclaiming, and tells what it found.
+//! Forks in the middle of everything: the child resets its domain, continues to reclaim, and reports its findings.
 //!
-//! The threads of the parent are anywhere when it forks: registering, inside sections, retiring, waiting. The child has
-//! none of them, and must not miss them.
+//! The threads of the parent may be anywhere at the fork: registering, inside sections, retiring, waiting. The child has none of
+//! them, and must not wait for them.
 
 mod child;
 
@@ -25,13 +25,13 @@ use crate::world::World;
 
 /// Threads of the parent besides the one that forks: a writer, two readers, one that starts threads.
 const THREADS: usize = 4;
-/// Longest time between two forks.
+/// The longest time between two forks.
 const PAUSE: Duration = Duration::from_millis(8);
-/// Seconds after which the kernel ends a child that does not end by itself: before the watchdog ends the parent.
+/// Seconds after which the kernel ends a child that does not end by itself. This is before the watchdog ends the parent.
 const LONGEST: u32 = 10;
 
 events! {
-    /// What children are born with.
+    /// What the forking thread holds.
     Birth {
         Free = "children without anything in hand", 0.2;
         Guarded = "children born inside a guard", 0.2;
@@ -69,7 +69,7 @@ impl Part for Forks {
                 })
                 .collect();
             let begun = Instant::now();
-            // One of each kind, however late it is.
+            // At least one of each kind, even if the time is up.
             for turn in 0.. {
                 thread::sleep(PAUSE.mul_f64(rng.f64()));
                 self.fork(&world, turn, &mut first, rng);
@@ -100,7 +100,7 @@ impl Part for Forks {
 }
 
 impl Forks {
-    /// Forks with a reader of the caller in one state or another.
+    /// Forks while the caller's reader is in one of its states.
     fn fork(&mut self, world: &World, turn: u32, maker: &mut Maker, rng: &mut Rng) {
         let reader = world.domain.reader();
         let (guard, protected) = match turn % 3 {
@@ -122,17 +122,17 @@ impl Forks {
     }
 }
 
-/// Runs `body` in a child, and waits for its end. An error says what the child found, or what happened to it.
+/// Runs `body` in a child, and waits for its end. The error is what the child found, or how it ended.
 fn in_child(body: impl FnOnce() -> Vec<String>) -> Result<(), String> {
     let (mut answer, mut report) = std::io::pipe().map_err(|error| format!("no pipe: {error}"))?;
-    // SAFETY: the child uses what `fork` leaves usable: the C library puts its allocator in order, and a wait for a
-    // lock that another thread had ends with the alarm.
+    // SAFETY: the child uses only what works after a `fork`: the C library resets its allocator, and the alarm ends a wait for a
+    // lock of another thread.
     let child = unsafe { libc::fork() };
     if child < 0 {
         return Err(format!("no child: {}", std::io::Error::last_os_error()));
     }
     if child == 0 {
-        // SAFETY: no memory is passed. The parent's end, and too long a life, end the child.
+        // SAFETY: no memory is passed. The child ends with its parent, or by the alarm.
         unsafe {
             libc::alarm(LONGEST);
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -141,13 +141,13 @@ fn in_child(body: impl FnOnce() -> Vec<String>) -> Result<(), String> {
             catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| vec!["it panicked".to_owned()]);
         let written = report.write_all(findings.join("; ").as_bytes()).is_ok();
         let failed = !findings.is_empty() || !written;
-        // SAFETY: no preconditions. No destructor runs: what is on the stack belongs to the parent.
+        // SAFETY: no preconditions. No destructor runs: the values on the stack belong to the parent.
         unsafe { libc::_exit(failed.into()) }
     }
-    // A busy machine lets the child wait: what the body holds, such as a guard, is not to wait for it here.
+    // On a busy machine the child may take long: the parent must not hold a guard of the body meanwhile.
     drop((report, body));
     let mut text = String::new();
-    // Ends when the child does. What cannot be read is missing from the text alone.
+    // Ends when the child does. A read error only shortens the text.
     let _ = answer.read_to_string(&mut text);
     let mut status = 0;
     // SAFETY: `status` is alive for the call.

@@ -18,15 +18,15 @@ use crate::findings::Findings;
 use crate::hold::Kind;
 use crate::times::{self, Times};
 
-/// Time between two looks. Each takes a millisecond or two, so that the other parts are hardly disturbed.
+/// The time between two looks. A look takes a millisecond or two, so the other parts are hardly disturbed.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// The companion of all other parts.
+/// Runs beside all other parts.
 pub(crate) struct Companion {
-    /// Its objects are its own, as the others count theirs between parts.
+    /// A separate context, because the other parts count their objects between parts.
     context: &'static Context,
     counts: Counts<Sight>,
-    /// How long readers were parked.
+    /// How long the readers were parked.
     stays: Times,
     time: Duration,
 }
@@ -41,7 +41,7 @@ impl Companion {
         }
     }
 
-    /// Parks a reader of each kind, looks at what waits behind them until `stop` is set, and releases them.
+    /// Parks a reader of each kind, checks their domains until `stop` is set, and releases the readers.
     pub(crate) fn run(&mut self, modes: &[Mode], stop: &AtomicBool, rng: &mut Rng) -> Result<(), String> {
         let (context, begun) = (self.context, Instant::now());
         let mut maker = Maker::new(context, 0);

@@ -1,8 +1,8 @@
-//! A reader that is parked for seconds, and what must be true of its domain meanwhile.
+//! A reader that is parked for seconds, and the checks of its domain meanwhile.
 //!
-//! The reader looks at its object over and over until a signal parks it there. Behind a region reader, whatever is
-//! retired waits: the token is not over, a reclaimer takes as much as its limit allows and hands back the rest, and timed
-//! waits name the thread. Behind a protected load waits its object alone, and everything else is freed.
+//! The reader looks at its object over and over until a signal parks it. Behind a region reader, everything that is retired
+//! waits: the token is not over, a reclaimer accepts as many objects as its limit allows and hands back the rest, and timed waits
+//! name the thread. Behind a protected load, only its object waits, and everything else is freed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -24,17 +24,17 @@ use crate::park::Parked;
 use crate::roll::own_id;
 use crate::world::PATIENCE;
 
-/// Objects that may wait behind a parked region reader, for each of two reclaimers.
+/// The objects that may wait behind a parked region reader, in each of two reclaimers.
 const LIMIT: usize = 256;
-/// Objects that are retired at each look past a parked protected load.
+/// The objects that each look retires past a parked protected load.
 const FLOOD: usize = 200;
-/// What a reader may hold up before it is reported.
+/// How long a reader may hold up a grace period before it is reported.
 const STALL: Duration = Duration::from_millis(10);
-/// How long a wait that must fail is tried.
+/// The limit of a wait that must fail.
 const SHORT: Duration = Duration::from_millis(1);
 
 events! {
-    /// What is seen while readers are parked.
+    /// The events while readers are parked.
     Sight {
         Guards = "readers parked inside a guard", 0.01;
         Sections = "readers parked in a QSBR section", 0.01;
@@ -43,20 +43,20 @@ events! {
         Full = "retirements handed back at the limit", 2;
         Named = "timed waits that named the thread", 2;
         Passed = "objects freed past a protected load", 200;
-        Pinned = "flushes that told of the object in hand", 1;
+        Pinned = "flushes that reported the protected object", 1;
         Reported = "stalls reported, and their end", 0.01;
         Freed = "backlogs freed once they were released", 0.01;
     }
 }
 
-/// A domain with one reader, which is to be parked.
+/// A domain with one reader, which will be parked.
 pub(super) struct Ward {
     context: &'static Context,
     kind: Kind,
     domain: Domain,
     cell: RcuCell<Handle>,
     handle: RetireHandle,
-    /// The kernel's id of the reader's thread, once it is inside.
+    /// The id of the reader's thread, once the reader is inside.
     thread: AtomicU32,
     stop: AtomicBool,
     /// The limit of the whole domain, if it has one.
@@ -64,7 +64,7 @@ pub(super) struct Ward {
     reports: Arc<Reports>,
 }
 
-/// What the hook was told.
+/// The reports to the stall hook.
 #[derive(Debug, Default)]
 struct Reports {
     /// The thread of the last report.
@@ -74,7 +74,7 @@ struct Reports {
 
 impl Reports {
     fn note(&self, stall: &Stall) {
-        // Relaxed, both: looked at until they are there.
+        // Relaxed, both: the other thread reads them until they are set.
         self.thread.store(stall.thread_id, Ordering::Relaxed);
         self.number.fetch_add(1, Ordering::Relaxed);
     }
@@ -92,7 +92,7 @@ impl Ward {
         let hook = Arc::clone(&reports);
         let builder = Domain::builder().name("parked").fence(mode);
         let builder = builder.stall_hook(STALL, move |report| hook.note(report));
-        // In place of the limits of each reclaimer, one for all of them.
+        // Instead of a limit for each reclaimer, one limit for all of them.
         let shared = rng.bool().then_some(LIMIT);
         let builder = shared.into_iter().fold(builder, DomainBuilder::max_pending);
         let domain = builder.build().map_err(|error| error.to_string())?;
@@ -107,7 +107,7 @@ impl Ward {
         self.kind
     }
 
-    /// The reader's thread: one section, from now until it is told to stop.
+    /// The body of the reader's thread: one section, until `stop`.
     pub(super) fn read(&self) {
         match self.kind {
             Kind::Protected => {
@@ -136,7 +136,7 @@ impl Ward {
         }
     }
 
-    /// Parks the reader as soon as it is inside, and unlinks its object.
+    /// Parks the reader when it is inside, and unlinks its object.
     pub(super) fn park(&self, maker: &mut Maker, rng: &mut Rng) -> Option<Watch<'_>> {
         let deadline = Instant::now() + PATIENCE;
         // Acquire: pairs with the release in `look_on`.
@@ -166,31 +166,31 @@ impl Ward {
             since: Instant::now(),
             looks: 0,
         };
-        // What the reader holds. Behind a region reader it is the first of those that wait.
+        // The object that the reader holds. Behind a region reader it is the first that waits.
         watch.unlink(maker).into_iter().for_each(|old| watch.retire(old));
         Some(watch)
     }
 
-    /// The reader is to end its section, if it is not parked.
+    /// Makes the reader end its section, if it is not parked.
     pub(super) fn stop(&self) {
         // Relaxed: see `look_on`.
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// The background reclaimer is to end when everything is freed.
+    /// Makes the background reclaimer end when everything is freed.
     pub(super) fn stop_background(&self) {
         self.handle.stop();
     }
 }
 
-/// A look now and then at a ward whose reader is parked.
+/// Checks a ward whose reader is parked.
 pub(super) struct Watch<'w> {
     ward: &'w Ward,
     thread: u32,
     /// Started after the reader was parked.
     token: Token,
     reclaimer: Reclaimer,
-    /// What was handed back.
+    /// The object that was handed back.
     spare: Option<Retired<Handle>>,
     parked: Parked,
     since: Instant,
@@ -225,7 +225,7 @@ impl<'w> Watch<'w> {
         }
     }
 
-    /// Behind a region reader nothing is freed, and nothing is taken in beyond the limits.
+    /// Behind a region reader, nothing is freed, and nothing is accepted beyond the limits.
     fn look_behind(&mut self, kind: ReaderKind, maker: &mut Maker, counts: &mut Counts<Sight>) {
         let Ward { domain, handle, .. } = self.ward;
         if domain.check(self.token) {
@@ -240,7 +240,7 @@ impl<'w> Watch<'w> {
                 return self.find(|| format!("{pending} objects are pending where {LIMIT} is the limit"));
             }
         }
-        // One more is handed back as well, whoever it is offered to.
+        // Another object is handed back too, by either reclaimer.
         while let Some(old) = self.spare.take() {
             match handle.retire(old) {
                 Ok(()) => self.spare = self.unlink(maker),
@@ -272,22 +272,22 @@ impl<'w> Watch<'w> {
         }
     }
 
-    /// The limit of the domain holds, and its hook knows.
+    /// The limit of the domain holds, and its hook was called.
     fn look_at_domain(&mut self) {
         let Ward { domain, shared, reports, .. } = self.ward;
         let pending = domain.stats().pending;
         if let Some(limit) = shared.filter(|&limit| pending > limit as u64) {
             self.find(|| format!("{pending} objects wait in a domain that takes {limit}"));
         }
-        // The calls above have waited for the reader, or polled, beyond the threshold.
+        // The calls above have waited for the reader, or polled, for longer than the threshold.
         let told = reports.thread.load(Ordering::Relaxed);
         self.looks += 1;
         if self.looks > 2 && self.since.elapsed() > 10 * STALL && told != self.thread {
-            self.find(|| format!("the hook was told of thread {told}, and not of {}", self.thread));
+            self.find(|| format!("the hook was called for thread {told}, and not for {}", self.thread));
         }
     }
 
-    /// Past a protected load everything is freed but its object.
+    /// Past a protected load, everything except its object is freed.
     fn look_past(&mut self, maker: &mut Maker, counts: &mut Counts<Sight>) {
         if !self.ward.domain.check(self.token) {
             self.find(|| "a token is not over, although there is no region reader".to_owned());
@@ -311,12 +311,12 @@ impl<'w> Watch<'w> {
         }
     }
 
-    /// Releases the reader; the result is to be told when its thread has ended.
+    /// Releases the reader. Drain the result when its thread has ended.
     pub(super) fn release(self) -> Released<'w> {
         let Self { ward, reclaimer, spare, parked, .. } = self;
         ward.stop();
         drop(parked);
-        // What was handed back is left to the domain.
+        // The object that was handed back is left to the domain.
         drop(spare);
         Released { ward, reclaimer }
     }
@@ -329,7 +329,7 @@ pub(super) struct Released<'w> {
 }
 
 impl Released<'_> {
-    /// Everything is freed at once.
+    /// Checks that everything is freed at once.
     pub(super) fn drain(mut self, counts: &mut Counts<Sight>) {
         self.count_reports(counts);
         match self.reclaimer.flush_timeout(PATIENCE) {
@@ -345,7 +345,7 @@ impl Released<'_> {
         }
     }
 
-    /// The one section of the reader was told of once at the most.
+    /// Checks that the hook was called at most once for the reader's one section.
     fn count_reports(&self, counts: &mut Counts<Sight>) {
         let Ward { reports, context, kind, .. } = self.ward;
         // Relaxed: as in `Reports::note`.
@@ -354,7 +354,7 @@ impl Released<'_> {
             1 => counts.add(Sight::Reported),
             number => context
                 .findings
-                .add(|| format!("the hook was told {number} times of a parked {}", kind.text())),
+                .add(|| format!("the hook was called {number} times for a parked {}", kind.text())),
         }
     }
 }

@@ -1,6 +1,7 @@
-//! The race for the waker: futures that begin to wait for a reader while it leaves.
+//! The race for the waker: futures begin to wait for a reader while it leaves.
 //!
-//! The reader waits for them outside, and does not come again meanwhile: a wake-up that is lost is not made up for.
+//! The reader waits for the futures outside its section, and begins no other section meanwhile. So a lost wake-up is not made up
+//! for by a later one.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -23,11 +24,11 @@ const LONGEST_SPIN: u32 = 9;
 /// Most stores before the end of a section: about what a store buffer holds.
 const MOST_STORES: usize = 60;
 
-/// What reader and waiters share.
+/// Shared by the reader and the waiters.
 struct Rounds {
-    /// The round whose section is going on, or was the last.
+    /// The round whose section is open, or was the last one.
     number: AtomicU64,
-    /// Waiters that are done with their rounds so far.
+    /// The number of rounds that all waiters together have finished.
     done: AtomicU64,
     stop: AtomicBool,
 }

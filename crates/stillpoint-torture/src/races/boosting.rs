@@ -1,7 +1,7 @@
-//! The race of boosts: readers on one CPU that preempt each other inside their sections, and a writer that has them
-//! raised, or moved, to their ends.
+//! The race of boosts: readers on one CPU preempt each other inside their sections, and a writer boosts them until their sections
+//! end.
 //!
-//! Each reader looks at itself when its reader is dropped: whoever boosted it is done with it soon after.
+//! Each thread checks its state when its reader is dropped: its boost must end soon after.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -19,12 +19,12 @@ use crate::leftover::Ordinary;
 const READERS: usize = 4;
 /// Longest section, as a power of two of turns of a spinning loop.
 const LONGEST_SPIN: u32 = 10;
-/// Sections of one reader, at the most.
+/// The most sections of one reader.
 const SECTIONS: u32 = 4;
-/// So short that a boost comes while readers come and go.
+/// Short, so that boosts meet readers that come and go.
 const BOOST_AFTER: Duration = Duration::from_micros(1);
 
-/// How a race of boosts is run.
+/// Runs a race of boosts.
 pub(super) fn run(
     boost: Boost,
     context: &'static Context,
@@ -61,7 +61,7 @@ pub(super) fn run(
 
 /// Returns the number of sections.
 fn read(context: &Context, domain: &Domain, cpu: usize, stop: &AtomicBool, mut rng: Rng) -> u64 {
-    // Where it is refused, the readers preempt each other less often: the run will tell if it was too rarely.
+    // If it is refused, the readers preempt each other less often. The counts show if that is too rarely.
     let _ = run_on(&[cpu]);
     let Some(ordinary) = Ordinary::of_caller() else { return 0 };
     let mut sections = 0;
@@ -72,7 +72,7 @@ fn read(context: &Context, domain: &Domain, cpu: usize, stop: &AtomicBool, mut r
             let guard = reader.pin();
             let magnitude = rng.u32(0..=LONGEST_SPIN);
             (0..rng.u32(0..1 << magnitude)).for_each(|_| std::hint::spin_loop());
-            // To be found waiting for the CPU, and to have it again at any moment of the boost.
+            // The booster finds this thread waiting for the CPU, and the thread runs again at any moment of the boost.
             (0..rng.u32(0..3)).for_each(|_| thread::yield_now());
             drop(guard);
             sections += 1;
@@ -83,7 +83,7 @@ fn read(context: &Context, domain: &Domain, cpu: usize, stop: &AtomicBool, mut r
     sections
 }
 
-/// Polls without a pause, so that somebody is in the way at any time.
+/// Polls without a pause, so that a reader holds it up at any time.
 fn retire(domain: &Domain, cell: &RcuCell<Handle>, maker: &mut Maker, cpu: usize, stop: &AtomicBool) {
     let _ = run_on(&[cpu]);
     let mut reclaimer = domain.reclaimer_builder().batch(1).build();
@@ -92,7 +92,7 @@ fn retire(domain: &Domain, cell: &RcuCell<Handle>, maker: &mut Maker, cpu: usize
         if reclaimer.pending() < 16
             && let Some(old) = cell.swap(maker.make())
         {
-            // One that is refused is left to the domain.
+            // A refused object is left to the domain.
             drop(reclaimer.retire(old));
         }
         reclaimer.poll();

@@ -1,11 +1,10 @@
-//! A reader and a writer on CPUs of their own, and nothing but the race between an announcement and a scan.
+//! The race between an announcement and a scan: a reader and a writer, each on its own CPU.
 //!
-//! A reader announces itself and loads at once; a writer unlinks, scans and frees at once. If a fence is missing on
-//! either side, the announcement may still sit in the reader's store buffer when the scan looks for it, while the
-//! load was done before the unlink. That window is open for some ten nanoseconds, and hardly ever met by chance. So the
-//! reader fills its store buffer first (`stores`), which keeps it open for a hundred or two; the writer unlinks at
-//! random moments of the reader's round; and the reader then looks at its object for so long that a writer that had
-//! missed it would have destroyed it.
+//! The reader announces itself and loads at once. The writer unlinks, scans and frees at once. If a fence is missing on either
+//! side, the announcement may still be in the reader's store buffer when the scan looks for it, although the load came before
+//! the unlink. That window is open for some ten nanoseconds, and hardly ever met by chance. So the reader first fills its store
+//! buffer (`stores`), which keeps the window open for a hundred or two. The writer unlinks at random moments of the reader's
+//! round. The reader then looks at its object for so long that a writer that has missed the reader would have destroyed it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -22,9 +21,9 @@ use crate::hold::{Hold, Kind};
 use crate::looks::Looks;
 use crate::stores::Stores;
 
-/// Few, in one line, so that the reader mostly loads what the writer is about to unlink.
+/// Few cells, in one cache line, so that the reader mostly loads the object that the writer is about to unlink.
 const CELLS: usize = 2;
-/// Writers at a time, as far as there are CPUs.
+/// The most writers at the same time, if there are CPUs for them.
 const MOST_WRITERS: usize = 2;
 /// Tries between two looks at the stop flag.
 const BATCH: u32 = 64;
@@ -41,7 +40,7 @@ pub(super) struct Litmus {
     pub(super) free: Free,
 }
 
-/// How the reader makes itself known, each time anew.
+/// How the reader announces itself, in each round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Announce {
     Pin,
@@ -53,7 +52,7 @@ pub(super) enum Announce {
     Register,
 }
 
-/// How the writer frees.
+/// How the writer frees an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Free {
     Try,
@@ -95,7 +94,7 @@ impl Litmus {
         let mut first = Maker::new(context, MOST_WRITERS);
         let cells = RcuArray::new_in(&domain, CELLS, |_| first.make());
         let opponents = Opponents { litmus: *self, context, domain, cells, stop: AtomicBool::new(false) };
-        // With two CPUs, the reader has one and the writer the other. A second writer wants a third CPU.
+        // With two CPUs, the reader has one and the writer the other. A second writer needs a third CPU.
         let (own, others) = cpus.split_first().ok_or("no CPU is allowed")?;
         let others = if others.is_empty() { cpus } else { others };
         Ok(thread::scope(|scope| {
@@ -137,7 +136,7 @@ impl Opponents {
 
     /// Returns the number of tries.
     fn read(&self, cpu: usize, mut rng: Rng) -> u64 {
-        // Where it is refused, the threads meet less often: the run will tell if it was too rarely.
+        // If it is refused, the threads meet less often. The counts show if that is too rarely.
         let _ = run_on(&[cpu]);
         let Self { domain, cells, .. } = self;
         let stores = Stores::new();
@@ -210,7 +209,7 @@ impl Opponents {
         }
     }
 
-    /// Tries with all manners of delay until stopped.
+    /// Repeats the try with varying delays until stopped.
     fn repeat(
         &self,
         rng: &mut Rng,
@@ -221,7 +220,7 @@ impl Opponents {
         let mut tries = 0;
         let hold = Hold { kind, mode: self.litmus.mode };
         while !self.is_stopped() {
-            // What is polled may be freed after a heavy fence only, which the reader then has to outlast.
+            // A poll frees an object only after a heavy fence, which the reader has to outlast.
             let patient = self.litmus.free == Free::Poll && rng.bool();
             let magnitude = if patient { rng.u32(12..15) } else { rng.u32(0..12) };
             let looks = rng.u32(0..1 << magnitude);
@@ -244,7 +243,7 @@ impl Opponents {
         while !self.is_stopped() {
             let longest = 1 << rng.u32(0..=LONGEST_SPIN);
             for number in 0..BATCH {
-                // Any moment in the reader's round must be met: left alone, the two would move in step.
+                // A varying delay, to meet any moment of the reader's round: otherwise the two would run in step.
                 (0..rng.u32(0..longest)).for_each(|_| std::hint::spin_loop());
                 let Some(new) = maker.make() else {
                     frees += reclaimer.poll() as u64;
@@ -273,7 +272,7 @@ impl Opponents {
 }
 
 fn poll(reclaimer: &mut Reclaimer, old: Retired<Handle>) -> u64 {
-    // A full reclaimer leaves it to the domain.
+    // If the reclaimer is full, the object is left to the domain.
     drop(reclaimer.retire(old));
     reclaimer.poll() as u64
 }

@@ -1,4 +1,4 @@
-//! The races: parts of a run that provoke one thing each.
+//! The races: each provokes one fault.
 
 mod awaited;
 mod boosting;
@@ -25,14 +25,14 @@ use crate::stores::Stores;
 /// All races, one after the other, and what they have done so far.
 pub(crate) struct Races {
     races: Vec<(Race, Runs)>,
-    /// Of each.
+    /// The time of each race.
     time: Duration,
-    /// What takes too long to make for each of those that use it on this thread.
+    /// Shared by the races on this thread, because it takes long to make.
     stores: Stores,
 }
 
 impl Races {
-    /// Those that these fence modes allow.
+    /// The races that these fence modes allow.
     pub(crate) fn new(modes: &[Mode]) -> Self {
         let races = ALL.iter().filter(|race| modes.contains(&race.mode()));
         Self {
@@ -84,7 +84,7 @@ impl Part for Races {
 enum Race {
     /// An announcement against a scan.
     Litmus(Litmus),
-    /// Many who start tokens at once.
+    /// Many threads that start tokens at once.
     Tokens(Mode),
     /// A background reclaimer that is stopped while it goes to sleep.
     Stop(Mode),
@@ -96,12 +96,12 @@ enum Race {
     Await(Mode),
 }
 
-/// How often a race was run.
+/// The counts of a race.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Runs {
-    /// Announcements, or tokens started.
+    /// Announcements, or tokens that were started.
     pub(crate) tries: u64,
-    /// Objects freed meanwhile, or tokens found over.
+    /// Objects that were freed meanwhile, or tokens that were found over.
     pub(crate) over: u64,
 }
 
@@ -113,7 +113,7 @@ impl Add for Runs {
     }
 }
 
-/// Every race there is.
+/// All races.
 const ALL: &[Race] = &[
     litmus(Mode::Asymmetric, Announce::Pin, Free::Try),
     litmus(Mode::Symmetric, Announce::Protect, Free::Poll),
@@ -152,7 +152,7 @@ impl Race {
         }
     }
 
-    /// Tries and frees in a second, at the least: less proves nothing.
+    /// The least number of tries, and of frees, per second: less proves nothing.
     fn least(&self) -> f64 {
         match self {
             Race::Litmus(_) | Race::Tokens(_) | Race::Room(_) => 300.0,

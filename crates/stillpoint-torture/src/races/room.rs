@@ -1,6 +1,6 @@
-//! The race for room: retirers that fill a small domain at the same time, and destructors that take their time.
+//! The race for room: several threads fill a small domain at the same time, and destructors are slow.
 //!
-//! The limit holds at any moment, and counts objects until their destructors have run.
+//! The limit must hold at any moment. It counts objects until their destructors have run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -19,7 +19,7 @@ const CAPACITY: u64 = 3;
 /// Retirements between two looks at the stop flag.
 const BATCH: u32 = 64;
 
-/// What the retirers share.
+/// Shared by the retiring threads.
 #[derive(Debug, Default)]
 struct Counted {
     taken_in: AtomicU64,
@@ -45,7 +45,7 @@ pub(super) fn run(
 ) -> Result<Runs, String> {
     let builder = Domain::builder().fence(mode).max_pending(CAPACITY as usize);
     let domain = builder.build().map_err(|error| error.to_string())?;
-    // For the rest of the process, as objects are freed by anybody.
+    // Leaked, because any thread may free the objects.
     let (counted, stop): (&'static Counted, _) = (Box::leak(Box::default()), AtomicBool::new(false));
     let runs = thread::scope(|scope| {
         let retirers: Vec<_> = (0..RETIRERS)
@@ -66,7 +66,7 @@ pub(super) fn run(
     Ok(runs)
 }
 
-/// Retires objects of its own, as fast as there is room.
+/// Retires its own objects, as fast as there is room.
 fn retire(
     context: &Context,
     domain: &Domain,
@@ -86,7 +86,7 @@ fn retire(
             runs.tries += 1;
             match reclaimer.retire(old) {
                 Ok(()) => {
-                    // Acquire: pairs with the release below, so that what is read next is not older.
+                    // Acquire: pairs with the release below, so that the next read is not older.
                     let taken_in = counted.taken_in.fetch_add(1, Ordering::AcqRel) + 1;
                     // Acquire: pairs with the release in `drop`.
                     let waiting = taken_in.saturating_sub(counted.destroyed.load(Ordering::Acquire));
@@ -108,7 +108,7 @@ fn retire(
     while reclaimer.pending() != 0 {
         reclaimer.poll();
     }
-    // What was never taken in: counted after its end, so that nobody sees too many.
+    // Objects that were never accepted. They are counted after their end, so that no thread counts too many.
     let mut unused = u64::from(cell.into_inner().is_some());
     while let Some(old) = spare.take() {
         spare = old.try_free().err();

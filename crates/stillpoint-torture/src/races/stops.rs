@@ -1,6 +1,6 @@
-//! The race for the stop: a background reclaimer that is about to sleep, and one who tells it to end.
+//! The race for the stop: a background reclaimer is about to sleep while another thread stops it.
 //!
-//! A stop that is taken for old news is never looked at again, and the reclaimer sleeps for ever.
+//! If the reclaimer misses the stop, it sleeps for ever.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -16,7 +16,7 @@ use crate::actor::{is_over, join};
 use crate::arena::{Context, Maker};
 use crate::world::PATIENCE;
 
-/// Longest time before a stop, as powers of two of turns of a spinning loop: about as long as a thread takes to wake.
+/// The longest time before a stop, as powers of two of turns of a spinning loop: about as long as a thread takes to wake.
 const LONGEST_SPIN: std::ops::RangeInclusive<u32> = 4..=10;
 
 /// Starts and stops one reclaimer after the other.
@@ -35,7 +35,7 @@ pub(super) fn run(
     let mut runs = Runs::default();
     thread::scope(|scope| {
         let reclaimer = scope.spawn(|| {
-            // Moved in, so that the other side learns of the end.
+            // Moved in, so that the other side notices the end.
             let handles = handles;
             // Relaxed: a flag; the thread is joined.
             while !is_last.load(Ordering::Relaxed) {
@@ -68,14 +68,14 @@ pub(super) fn run(
             }
             runs.over += 1;
         }
-        // Whoever sends now is told that nobody listens.
+        // Closes the channel: a later send fails.
         drop(running);
         join(context, reclaimer);
     });
     Ok(runs)
 }
 
-/// Waits until so many runs have ended.
+/// Waits until `number` runs have ended.
 fn wait_for(ended: &AtomicU64, number: u64) -> bool {
     let mut deadline = None;
     // Acquire: pairs with the release in `run`.

@@ -1,7 +1,7 @@
-//! The race for the counter: threads on every core start tokens as fast as they can, and readers sleep meanwhile.
+//! The race for the counter: threads on every core start tokens as fast as they can, while readers sleep.
 //!
-//! A token that is counted twice, or a counter that steps back because a thread was preempted between its load and
-//! its store, makes later tokens be over before they were started.
+//! If a token is counted twice, or the counter steps back because a thread was preempted between its load and its store, later
+//! tokens are over before they were started.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -18,9 +18,9 @@ use crate::section::Sections;
 
 /// Readers; while one is outside, the other one is likely to be inside.
 const READERS: usize = 2;
-/// Tokens started for each one that is checked.
+/// Tokens that are started for each one that is checked.
 const BURST: u64 = 8;
-/// Longest sleep of a reader.
+/// The longest sleep of a reader.
 const LONGEST_SLEEP: Duration = Duration::from_micros(300);
 
 /// More threads than CPUs, so that they are preempted anywhere.

@@ -1,8 +1,7 @@
-//! One race in a table: a reader that looks the same keys up over and over, and a writer that changes them, or lets the
-//! table grow.
+//! One race in a table: a reader looks the same keys up over and over, and a writer changes them, or makes the table grow.
 //!
-//! One of the two parks the other one in a signal handler now and then, wherever it is, and goes on: so that windows
-//! are met that are a few instructions wide, and what follows takes as long as it likes.
+//! From time to time, one of the two parks the other in a signal handler, at any instruction, and continues. So it meets windows
+//! of a few instructions, and has any time within them.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,17 +20,17 @@ use crate::park::Parked;
 use crate::roll::Roll;
 use crate::stores::Stores;
 
-/// Entries after which a table has grown twice, changes of the reader's keys included.
+/// The entries after which a table has grown twice, including changes of the reader's keys.
 const ENTRIES: u64 = 5000;
-/// Changes of the reader's keys in a growth: one of so many insertions.
+/// In a growth, one of this many insertions changes one of the reader's keys.
 const CHANGES_IN: u32 = 4;
 /// Most stores before a lookup: about what a store buffer holds.
 const MOST_STORES: usize = 60;
 /// Lookups, or insertions, between two looks at the flag or the clock.
 const BATCH: u64 = 16;
-/// Lookups while the writer is parked: each key several times.
+/// The lookups while the writer is parked: each key several times.
 const WHILE_PARKED: u32 = 300;
-/// The writer parks the reader once in so many insertions.
+/// The writer parks the reader once in this many insertions.
 const PARKED_IN: u32 = 1000;
 
 /// What the writer does.
@@ -41,7 +40,7 @@ pub(super) enum Against {
     Growth,
 }
 
-/// The two threads.
+/// One of the two threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slot {
     Reader = 0,
@@ -54,20 +53,20 @@ pub(super) struct Bout<'b> {
     pub(super) context: &'static Context,
     pub(super) domain: &'b Domain,
     pub(super) table: &'b Entries,
-    /// The keys that the reader looks up, and that are always there: those below this number.
+    /// The reader looks up the keys below this number, which are always in the table.
     pub(super) keys: u64,
     pub(super) hold: Hold,
     pub(super) against: Against,
-    /// Who is parked now and then, by the other one.
+    /// The thread that the other one parks from time to time.
     pub(super) parked: Slot,
     pub(super) roll: &'b Roll,
     pub(super) stop: &'b AtomicBool,
 }
 
 impl Bout<'_> {
-    /// The reader. Returns what it did.
+    /// The body of the reader. Returns its counts.
     pub(super) fn read(self, cpu: usize, stores: &mut Stores, mut rng: Rng) -> Runs {
-        // Where it is refused, the threads meet less often: the run will tell if it was too rarely.
+        // If it is refused, the threads meet less often. The counts show if that is too rarely.
         let _ = run_on(&[cpu]);
         let keys: Vec<Key> = (0..self.keys).map(|key| Key::new(key, self.context)).collect();
         let mut seeing = Seeing { bout: self, looks: Looks::default(), versions: vec![0; keys.len()] };
@@ -86,7 +85,7 @@ impl Bout<'_> {
         };
         // Relaxed: a flag; the thread is joined.
         while !self.stop.load(Ordering::Relaxed) {
-            // A growth is met by many lookups, a missing fence by slow ones.
+            // Many lookups meet a growth; slow lookups meet a missing fence.
             let is_quick = self.against == Against::Growth && rng.u32(0..4) != 0;
             let fill = if is_quick || rng.bool() { 0 } else { rng.usize(0..MOST_STORES) };
             let magnitude = if is_quick { 0 } else { rng.u32(0..10) };
@@ -111,7 +110,7 @@ impl Bout<'_> {
         self.roll.thread_of(slot as usize).and_then(Parked::park)
     }
 
-    /// The writer, until the table has grown twice. Returns what it did.
+    /// The body of the writer, until the table has grown twice. Returns its counts.
     pub(super) fn write(self, cpu: usize, mut maker: Maker, end: Instant, mut rng: Rng) -> Runs {
         // As above.
         let _ = run_on(&[cpu]);
@@ -125,7 +124,7 @@ impl Bout<'_> {
             if self.parked == Slot::Reader {
                 let is_moment = match (&parked, self.against) {
                     (_, Against::Replace) => rng.u32(0..PARKED_IN) == 0,
-                    // In a growth, and for the rest, in which the table grows once more.
+                    // During a growth, and afterwards, until the table grows once more.
                     (None, Against::Growth) => {
                         number % BATCH == 0 && rng.u32(0..4) == 0 && self.table.stats().growing
                     }
@@ -154,7 +153,7 @@ impl Bout<'_> {
             Ok(None) if is_change => {
                 self.context.findings.add(|| format!("a writer did not find key {key}, which was there"));
             }
-            // Retired, and mostly freed, when it is dropped here.
+            // The drop retires the old entry, and mostly frees it.
             Ok(old) => drop(old),
             Err(_) => self.context.findings.add(|| "a table without a maximum was full".to_owned()),
         }
@@ -165,22 +164,22 @@ impl Bout<'_> {
     }
 }
 
-/// Uses memory again that may just have been freed: that of an array of buckets, which then looks empty.
+/// Allocates and overwrites memory that may just have been freed: an array of buckets, which then looks empty.
 fn scribble(rng: &mut Rng) {
     let size = 1_usize << rng.u32(14..17);
     drop(black_box(vec![0_u8; size]));
 }
 
-/// What the reader checks.
+/// The checks of the reader.
 struct Seeing<'b> {
     bout: Bout<'b>,
     looks: Looks,
-    /// The versions that were seen last.
+    /// The last version of each key that the reader has seen.
     versions: Vec<u64>,
 }
 
 impl Seeing<'_> {
-    /// Looks at what was found, `again` times more.
+    /// Checks an entry that was found, and again `again` times.
     #[inline]
     fn see(&mut self, key: &Key, again: u32, found: Option<&Content>) {
         let Bout { context, hold, table, .. } = self.bout;

@@ -1,4 +1,4 @@
-//! What the tables of a run hold: keys that know when they are compared dead, and values that are objects of the arena.
+//! The entries of the tables of a run: keys that detect a comparison after their end, and values that are objects of the arena.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::arena::{Context, Handle, Identity, Maker};
 use crate::hold::Hold;
 use crate::looks::Looks;
 
-/// Ties a key to its seal; memory that was freed does not match.
+/// Relates a key to its seal, so that freed memory does not match.
 const SEAL: u64 = 0x5ea1_ed4b_57a9_0f10;
 const POISON: u64 = 0xdead_dead_dead_dead;
 
@@ -19,7 +19,7 @@ const RELAXED: Ordering = Ordering::Relaxed;
 
 pub(super) type Entries = Table<Key, Content>;
 
-/// A key. To compare it after its end is a finding.
+/// A key. A comparison after its end is a finding.
 #[derive(Debug)]
 pub(super) struct Key {
     number: AtomicU64,
@@ -32,7 +32,7 @@ impl Key {
         Self { number: AtomicU64::new(number), seal: AtomicU64::new(number ^ SEAL), context }
     }
 
-    /// Its number, unless it is no key any more.
+    /// The key's number, unless the memory no longer holds a key.
     pub(super) fn number(&self) -> Option<u64> {
         let number = self.number.load(RELAXED);
         (number ^ SEAL == self.seal.load(RELAXED)).then_some(number)
@@ -44,7 +44,7 @@ impl PartialEq for Key {
         match (self.number(), other.number()) {
             (Some(own), Some(others)) => own == others,
             (None, None) => false,
-            // The one that is alive is the one that is looked up.
+            // The key that is alive is the one that is looked up.
             (Some(number), None) | (None, Some(number)) => {
                 let context = if self.number().is_some() { self.context } else { other.context };
                 context.findings.add(|| format!("key {number} was compared with one that had been freed"));
@@ -74,7 +74,7 @@ impl Drop for Key {
     }
 }
 
-/// A value: an object, the key that it belongs to, and how many values that key had before.
+/// A value: an object, its key, and the number of earlier values of the key.
 #[derive(Debug)]
 pub(super) struct Content {
     handle: Handle,
@@ -88,12 +88,12 @@ impl Content {
         maker.make().map(|handle| Self { handle: *handle, key, version })
     }
 
-    /// Which object it is, unless it is none any more.
+    /// The identity of the object, unless the memory no longer holds one.
     pub(super) fn identity(&self) -> Option<Identity> {
         self.handle.identity()
     }
 
-    /// Looks at what was found for a key, for the first time.
+    /// Checks the entry that was found for a key, for the first time.
     #[inline]
     pub(super) fn meet(
         &self,
@@ -110,7 +110,7 @@ impl Content {
         Some(identity)
     }
 
-    /// Looks again.
+    /// Checks the entry again.
     #[inline]
     pub(super) fn meet_again(
         &self,

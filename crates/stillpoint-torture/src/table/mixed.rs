@@ -1,4 +1,4 @@
-//! Tables one after the other: each grows, or is full, while all its readers and writers are at it, and comes to an end.
+//! One table after the other: each grows, or is full, while readers and writers use it, and is then cleared and dropped.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -129,7 +129,7 @@ fn write(world: &World, mut actor: Actor<'_>) -> Did {
     Did { counts: writing.counts, looks: actor.tally.looks, sections: actor.tally.sections }
 }
 
-/// Nobody uses the table any more: it is as it should be, empty after it is cleared, and without anything pending.
+/// Checks a table that no thread uses any more: its entries are right, it is empty after a clear, and nothing is pending.
 fn end(context: &Context, world: World) {
     let World { domain, table, .. } = &world;
     let reader = domain.reader();

@@ -1,4 +1,4 @@
-//! Races in tables: which there are, and how often they were run. What the two threads do is in [`bout`](super::bout).
+//! The list of races in tables, and their counts. [`bout`](super::bout) has the two threads.
 
 use std::ops::Add;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,10 +20,10 @@ use crate::part::{Part, Stage};
 use crate::roll::Roll;
 use crate::stores::Stores;
 
-/// Keys that the reader looks up: few where the two are to meet in one bucket.
+/// The keys that the reader looks up: few if the threads should meet in one bucket.
 const FEW: u64 = 2;
 const MANY: u64 = 64;
-/// Tries in a second of a race, at the least: less proves nothing.
+/// The least number of tries per second of a race: less proves nothing.
 const LEAST: f64 = 300.0;
 
 /// One race.
@@ -47,7 +47,7 @@ const fn race(kind: Kind, against: Against, mode: Mode) -> Race {
     Race { against, kind, mode }
 }
 
-/// How often a race was run.
+/// The counts of a race.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Runs {
     pub(super) lookups: u64,
@@ -67,17 +67,17 @@ impl Add for Runs {
     }
 }
 
-/// All of them, one after the other, and what they have done so far.
+/// All races, which run one after the other, and their counts.
 pub(crate) struct TableRaces {
     races: Vec<(Race, Runs)>,
-    /// Of each.
+    /// The time of each race.
     time: Duration,
-    /// The reader's, which takes too long to make for each table.
+    /// For the reader. Shared by the tables, because it takes long to make.
     stores: Stores,
 }
 
 impl TableRaces {
-    /// Those that these fence modes allow.
+    /// The races that these fence modes allow.
     pub(crate) fn new(modes: &[Mode]) -> Self {
         let races = ALL.iter().filter(|race| modes.contains(&race.mode));
         let races = races.map(|&race| (race, Runs::default())).collect();
@@ -134,7 +134,7 @@ impl Race {
         format!("table: {} against {what} ({})", self.kind.text(), self.mode)
     }
 
-    /// One table.
+    /// Runs a race in one table.
     fn run(
         &self,
         stage: &Stage<'_>,
@@ -151,7 +151,7 @@ impl Race {
             let content = Content::make(&mut maker, key, 0).ok_or("too many objects are alive")?;
             table.insert(Key::new(key, context), content).map_err(|error| error.to_string())?;
         }
-        // One of the two parks the other one, never both: they would park each other for ever.
+        // Only one of the two parks the other: otherwise they would park each other for ever.
         let parked = if self.against == Against::Growth && rng.bool() { Slot::Writer } else { Slot::Reader };
         let bout = Bout {
             context,

@@ -11,16 +11,16 @@ use crate::arena::Identity;
 use crate::counts::Counts;
 use crate::hold::{Hold, Kind};
 
-/// Keys of a burst.
+/// The keys of a burst.
 const BURST: usize = 8;
-/// Entries looked at again after an iteration.
+/// The entries that are checked again after an iteration.
 const REMEMBERED: usize = 16;
 
 /// One thread's reading side.
 pub(super) struct Reading<'w> {
     world: &'w World,
     pub(super) counts: Counts<Event>,
-    /// The versions of the replaced keys that were seen last.
+    /// The last version of each replaced key that this thread has seen.
     seen: [u64; REPLACED as usize],
 }
 
@@ -86,7 +86,7 @@ impl<'w> Reading<'w> {
         }
     }
 
-    /// Every entry, the resident ones exactly once.
+    /// Iterates over all entries. Resident keys must come exactly once.
     fn iterate(&mut self, actor: &mut Actor<'_>, reader: &Reader) {
         let (world, hold) = (self.world, self.world.hold(Kind::Guard));
         let guard = reader.pin();
@@ -96,7 +96,7 @@ impl<'w> Reading<'w> {
         let view = world.table.within(&guard);
         for (key, content) in &view {
             let Some(number) = key.number() else {
-                world.context.findings.add(|| "an iteration came upon a key that had been freed".to_owned());
+                world.context.findings.add(|| "an iteration found a key that had been freed".to_owned());
                 break;
             };
             let Some(identity) = self.meet(actor, content, number, hold) else { break };
@@ -118,7 +118,7 @@ impl<'w> Reading<'w> {
         if let Some(number) = times.iter().position(|&times| times != 1) {
             let times = times[number];
             world.context.findings.add(|| {
-                format!("an iteration came upon key {number}, which was there all the time, {times} times")
+                format!("an iteration found key {number}, which was there all the time, {times} times")
             });
         }
         self.counts.add(Event::Iterations);
@@ -142,7 +142,7 @@ impl<'w> Reading<'w> {
         }
     }
 
-    /// Looks at what was found, twice.
+    /// Checks an entry that was found, twice.
     fn hold<'g>(
         &mut self,
         actor: &mut Actor<'_>,

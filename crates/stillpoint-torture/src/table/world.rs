@@ -1,12 +1,12 @@
-//! One table, its keys, and what its threads share.
+//! One table, its keys, and the state that its threads share.
 //!
-//! Each kind of key has a promise of its own:
+//! Each kind of key has its own promise:
 //!
-//! - *Resident* keys are there from the beginning, untouched: each lookup finds them, each iteration exactly once.
-//! - *Replaced* keys are there all the time, and get one value after the other from one writer: each lookup finds one,
-//!   and never an older one than before.
-//! - *Owned* keys come and go by one writer alone, which knows at any time what it must find.
-//! - *Shared* keys come and go by everybody.
+//! - *Resident* keys are in the table from the beginning, and never change: each lookup finds them, each iteration exactly once.
+//! - *Replaced* keys are in the table all the time, and one writer gives them one value after the other: each lookup finds a
+//!   value, and never an older one than before.
+//! - *Owned* keys are inserted and removed only by one writer, which knows at any time what it must find.
+//! - *Shared* keys are inserted and removed by all writers.
 
 use fastrand::Rng;
 use stillpoint::fence::Mode;
@@ -21,14 +21,14 @@ use crate::setting::Setting;
 
 pub(super) const RESIDENT: u64 = 32;
 pub(super) const REPLACED: u64 = 32;
-/// Owned keys of each writer.
+/// The owned keys of each writer.
 pub(super) const OWNED: u64 = 1024;
 const SHARED: u64 = 2048;
-/// A maximum that is met.
+/// A maximum that the writers reach.
 const MAXIMUM: usize = 1500;
 
 events! {
-    /// What happens to tables.
+    /// The events of tables.
     Event {
         Tables = "tables made and ended", 2;
         Growths = "growths", 1;
@@ -57,7 +57,7 @@ pub(super) struct World {
     pub(super) table: Entries,
     pub(super) sections: Sections,
     pub(super) writers: u64,
-    /// Whether it can be full.
+    /// Whether the table can be full.
     pub(super) is_limited: bool,
 }
 
@@ -90,7 +90,7 @@ impl World {
         Key::new(number, self.context)
     }
 
-    /// A key that belongs to this writer and is there all the time.
+    /// A replaced key of this writer.
     pub(super) fn replaced_by(&self, writer: u64, rng: &mut Rng) -> u64 {
         let number = (REPLACED - writer).div_ceil(self.writers);
         RESIDENT + writer + self.writers * rng.u64(0..number)
@@ -105,7 +105,7 @@ impl World {
         RESIDENT + REPLACED + rng.u64(0..SHARED)
     }
 
-    /// Some key, mostly one that is there.
+    /// A random key, mostly one that is in the table.
     pub(super) fn any(&self, rng: &mut Rng) -> u64 {
         match rng.u32(0..4) {
             0 => rng.u64(0..RESIDENT),
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// Whether the key is there all the time.
+    /// Whether the key is in the table all the time.
     pub(super) fn is_there(key: u64) -> bool {
         key < RESIDENT + REPLACED
     }

@@ -1,4 +1,4 @@
-//! Writers of a table: every operation, on keys of their own and on keys of everybody.
+//! Writers of a table: every operation, on their own keys and on shared keys.
 
 use stillpoint::table::{Full, Removed};
 
@@ -9,7 +9,7 @@ use crate::counts::Counts;
 use crate::hold::Kind;
 use crate::pipe::Pipe;
 
-/// Removed entries that a writer keeps for a while, at the most.
+/// The most removed entries that a writer keeps for a while.
 const MOST_KEPT: usize = 32;
 
 type Gone<'w> = Removed<'w, Key, Content>;
@@ -19,10 +19,10 @@ pub(super) struct Writing<'w> {
     world: &'w World,
     writer: u64,
     pub(super) counts: Counts<Event>,
-    /// The version of each key of its own that is in the table.
+    /// The version of each of its owned keys that is in the table.
     own: Vec<Option<u64>>,
     next_version: u64,
-    /// Unlinked, and not yet retired.
+    /// Entries that are unlinked and not yet retired.
     kept: Vec<Gone<'w>>,
     pipe: Pipe,
 }
@@ -40,7 +40,7 @@ impl<'w> Writing<'w> {
         }
     }
 
-    /// One thing or another.
+    /// Does one random thing.
     pub(super) fn turn(&mut self, actor: &mut Actor<'_>) {
         match actor.rng.u32(0..1000) {
             0..300 => self.insert_own(actor),
@@ -87,7 +87,7 @@ impl<'w> Writing<'w> {
         }
     }
 
-    /// A full table hands back what it was given.
+    /// Checks that a full table hands back the entry that it was given.
     fn expect_own(&mut self, Full(back, content): Full<Key, Content>, key: u64, version: u64) {
         self.counts.add(Event::Full);
         if !self.world.is_limited {
@@ -98,7 +98,7 @@ impl<'w> Writing<'w> {
         }
     }
 
-    /// An entry was unlinked just now.
+    /// Notes that an entry was just unlinked.
     fn unlinked(&mut self, actor: &mut Actor<'_>, old: &Gone<'_>) {
         let Some(identity) = old.identity() else {
             return self.find(|| "an entry was destroyed before it was retired".to_owned());
@@ -117,7 +117,7 @@ impl<'w> Writing<'w> {
         }
     }
 
-    /// Checks what came back for a key of its own.
+    /// Checks the answer for an owned key.
     fn expect(&self, key: u64, known: Option<u64>, found: Option<u64>) {
         if found != known {
             self.find(|| format!("its only writer found {found:?} for key {key}, and not {known:?}"));
@@ -157,7 +157,7 @@ impl<'w> Writing<'w> {
         }
     }
 
-    /// A new value for a key that is there all the time.
+    /// Gives a replaced key a new value.
     fn replace(&mut self, actor: &mut Actor<'_>) {
         let (key, version) = (self.world.replaced_by(self.writer, &mut actor.rng), self.version());
         match self.insert(actor, key, version) {
@@ -167,15 +167,15 @@ impl<'w> Writing<'w> {
         }
     }
 
-    /// As [`replace`](Writing::replace), by way of the old value.
+    /// As [`replace`](Writing::replace), by an update of the old value.
     fn update(&mut self, actor: &mut Actor<'_>) {
         let (key, version) = (self.world.replaced_by(self.writer, &mut actor.rng), self.version());
         let Some(content) = Content::make(&mut actor.maker, key, version) else { return };
         let mut new = Some(content);
         let mut reader = self.world.domain.reader();
         let mut lookup = self.world.table.reader(&mut reader);
-        // Nobody else changes it, so that it is asked for once.
-        let answer = lookup.update(&self.world.key(key), |_| new.take().expect("asked for once"));
+        // No other thread changes the key, so the function is called once.
+        let answer = lookup.update(&self.world.key(key), |_| new.take().expect("called once"));
         match answer {
             Ok(Some(old)) => {
                 self.counts.add(Event::Updated);
@@ -235,7 +235,7 @@ impl<'w> Writing<'w> {
         }
     }
 
-    /// Sweeps half of its own entries out.
+    /// Removes half of its own entries in one sweep.
     fn retain(&mut self, actor: &mut Actor<'_>) {
         let world = self.world;
         let first = world.owned(self.writer, 0);
@@ -269,7 +269,7 @@ impl<'w> Writing<'w> {
         }
     }
 
-    /// The end of the thread: the table must hold what it knows. What it keeps is retired.
+    /// At the end of the thread: checks its owned keys, and retires the entries that it keeps.
     pub(super) fn finish(&mut self) {
         self.kept.clear();
         let mut reader = self.world.domain.reader();

@@ -1,34 +1,35 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * rte_rcu_qsbr.h of stillpoint, in the place of DPDK's: the same names, the same memory, the same results.
+ * stillpoint's rte_rcu_qsbr.h, a drop-in for DPDK's: the same names, the same memory layout, the same results.
  *
- * Put the folder of this file in front of DPDK's, recompile, and link stillpoint in the place of librte_rcu:
+ * Put the folder of this file before DPDK's on the compiler's path, recompile, and link stillpoint instead of librte_rcu:
  *
  *     cc -I$prefix/include/stillpoint/dpdk $(pkg-config --cflags libdpdk) ... -lstillpoint $(pkg-config --libs libdpdk)
  *
- * A variable may be handed to rte_hash, rte_lpm and rte_fib as they were compiled, and may lie in memory that processes share.
+ * A variable may be passed to a compiled rte_hash, rte_lpm or rte_fib, and may lie in memory that processes share.
  *
  * WHAT IT IS
- *   A variable joins up to max_threads readers, which have ids. A reader is online, and then holds up every grace period that began
- *   since its last quiescent state, or it is offline, and holds up nothing. A grace period has a number, its token.
- *   Any thread may use any id, but one at a time.
+ *   A variable joins up to max_threads readers, which have ids. A reader that is online holds up every grace period that began since
+ *   its last quiescent state. A reader that is offline holds up nothing. A grace period has a number, its token.
+ *   Any thread may use any id, but only one thread at a time may use an id.
  *
  * WHAT IS BETTER THAN IN DPDK'S
- *   Starting orders what was unlinked before the check on every machine. A check acquires what it remembers, and remembers no token that
- *   began during its scan. An id that unregisters lets a waiting check go, even when all ids are taken. A quiescent state of an offline id puts
- *   it online properly. A waiting check spins for some microseconds, and then sleeps, 10 ms at most at a time.
- *   still_rte_rcu_check_timeout waits no longer than it is told, still_rte_rcu_stall names the thread that holds a token up.
+ *   rte_rcu_qsbr_start orders the unlink before the check on every processor. A check reads the remembered token with acquire, and never
+ *   remembers a token that began during its scan. When an id unregisters, checks that wait for it go on, even if all ids are taken. A
+ *   quiescent state of an offline id brings the id online with the fence that this needs. A waiting check spins for some microseconds,
+ *   and then sleeps, at most 10 ms at a time. still_rte_rcu_check_timeout waits no longer than its limit. still_rte_rcu_stall names the
+ *   thread that holds up a token.
  *
- * WHAT IS NOT
- *   These are the quiescent states of DPDK: a reader that is preempted, or blocks while it is online, holds up everything. For readers
+ * WHAT IS THE SAME
+ *   These are the quiescent states of DPDK: a reader that is preempted or blocks while it is online holds up everything. For readers
  *   that may be preempted, see still_protect in stillpoint.h.
  *
  * ERRORS
- *   Functions that fail return 1, or NULL, and set rte_errno, and errno; still_error() of stillpoint.h has the reason in words. Without DPDK's
- *   headers rte_errno is errno. Inline functions check nothing but what RTE_ASSERT checks.
+ *   A function that fails returns 1 or NULL, and sets rte_errno and errno; still_error() of stillpoint.h gives the reason in words.
+ *   Without DPDK's headers, rte_errno is errno. Inline functions check only what RTE_ASSERT checks.
  *
  * THREADS
- *   All functions may be called by any number of threads at once, but for init, dump and dq_delete.
+ *   Any number of threads may call the functions at once, except init, dump and dq_delete.
  *
  * C11 or C++17; GCC or Clang; cache lines of 64 bytes.
  */
@@ -37,7 +38,7 @@
 
 /* DPDK's own header must not follow. */
 #ifdef _RTE_RCU_QSBR_H_
-#error "rte_rcu_qsbr.h of DPDK was included: put the folder stillpoint/dpdk in front of DPDK's"
+#error "rte_rcu_qsbr.h of DPDK was included: put the folder stillpoint/dpdk before DPDK's"
 #endif
 #define _RTE_RCU_QSBR_H_
 
@@ -78,15 +79,15 @@ extern "C" {
 /* One id. */
 struct rte_rcu_qsbr_cnt {
     uint64_t cnt;        /* the last token that was reported; 0: offline */
-    uint32_t lock_cnt;   /* locks that are held; counted with RTE_LIBRTE_RCU_DEBUG */
-    uint32_t still_tid_; /* the thread that is online, for reports; in DPDK's padding */
+    uint32_t lock_cnt;   /* locks that are held; counted only with RTE_LIBRTE_RCU_DEBUG */
+    uint32_t still_tid_; /* the thread that put the id online, for reports; in DPDK's padding */
 } __attribute__((__aligned__(RTE_CACHE_LINE_SIZE)));
 
 /* Followed by a struct rte_rcu_qsbr_cnt for each id, and the bitmap of the ids that are registered. */
 struct rte_rcu_qsbr {
     uint64_t token __attribute__((__aligned__(RTE_CACHE_LINE_SIZE)));
     uint64_t acked_token;
-    uint64_t still_acked_;     /* in DPDK's padding, as the next */
+    uint64_t still_acked_;     /* in DPDK's padding, like the next one */
     uint32_t still_attention_;
     uint32_t num_elems __attribute__((__aligned__(RTE_CACHE_LINE_SIZE)));
     uint32_t num_threads;
@@ -94,30 +95,30 @@ struct rte_rcu_qsbr {
     __extension__ struct rte_rcu_qsbr_cnt qsbr_cnt[0] __attribute__((__aligned__(RTE_CACHE_LINE_SIZE)));
 } __attribute__((__aligned__(RTE_CACHE_LINE_SIZE)));
 
-/* Bytes that a variable for this many ids takes. 1, EINVAL: max_threads is 0. */
+/* The size in bytes of a variable for this many ids. 1, EINVAL: max_threads is 0. */
 size_t rte_rcu_qsbr_get_memsize(uint32_t max_threads) __asm__("still_rte_rcu_qsbr_get_memsize");
 
-/* Makes a variable of memory of that size, at a multiple of 64. 0; or 1, EINVAL: v is NULL, or max_threads is 0. The memory may be given back
- * whenever nobody uses the variable any more. */
+/* Makes a variable in memory of that size, aligned to 64. 0; or 1, EINVAL: v is NULL, or max_threads is 0. The memory may be freed when no
+ * thread uses the variable any more. */
 int rte_rcu_qsbr_init(struct rte_rcu_qsbr *v, uint32_t max_threads) __asm__("still_rte_rcu_qsbr_init");
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Readers
  */
 
-/* Has checks look at an id, which is offline at first. 0, also if it was registered; or 1, EINVAL: v is NULL, or there is no such id. */
+/* Registers an id, which is offline at first: checks look at it. 0, also if it was registered; or 1, EINVAL: v is NULL, or there is no such id. */
 int rte_rcu_qsbr_thread_register(struct rte_rcu_qsbr *v, unsigned int thread_id) __asm__("still_rte_rcu_qsbr_thread_register");
 
-/* Takes an id offline, and has checks look at it no more. Those that wait for it go on. 0 or 1 as above. */
+/* Takes an id offline and unregisters it. Checks that wait for it go on. 0 or 1 as above. */
 int rte_rcu_qsbr_thread_unregister(struct rte_rcu_qsbr *v, unsigned int thread_id) __asm__("still_rte_rcu_qsbr_thread_unregister");
 
-/* For the inline functions: wakes the checks that sleep; notes the calling thread; reports a lock that is held where it must not be. */
+/* For the inline functions: wakes the checks that sleep; stores the calling thread's id in *tid. */
 void still_rte_rcu_wake_(struct rte_rcu_qsbr *v);
 void still_rte_rcu_here_(uint32_t *tid);
 
 #ifdef RTE_LIBRTE_RCU_DEBUG
 
-/* Where misuse is reported; a program may define it before it includes this file. */
+/* Reports misuse. A program may define it before it includes this file. */
 #ifndef STILL_RTE_REPORT
 #ifdef STILL_RTE_DPDK
 #define STILL_RTE_REPORT(...) ((void)rte_log(RTE_LOG_ERR, RTE_LOGTYPE_EAL, __VA_ARGS__))
@@ -141,7 +142,7 @@ void still_rte_rcu_here_(uint32_t *tid);
 
 #define __RTE_RCU_DP_LOG(level, ...) ((void)0)
 
-/* What a reader looks at when it has stored its count. */
+/* Called when a reader has stored its count. */
 static inline void still_rte_rcu_answer_(struct rte_rcu_qsbr *v)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -155,14 +156,14 @@ static __rte_always_inline void rte_rcu_qsbr_thread_online(struct rte_rcu_qsbr *
     RTE_ASSERT(v != NULL && thread_id < v->max_threads);
     __RTE_RCU_IS_LOCK_CNT_ZERO(v, thread_id, ERR, "locks");
     struct rte_rcu_qsbr_cnt *id = &v->qsbr_cnt[thread_id];
-    /* Whoever had the id before. Not later: a stall report that finds the count finds its thread. */
+    /* Before the count: a stall report that finds the count also finds its thread. */
     still_rte_rcu_here_(&id->still_tid_);
     uint64_t token = __atomic_load_n(&v->token, __ATOMIC_ACQUIRE);
     __atomic_store_n(&id->cnt, token, __ATOMIC_RELEASE);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-/* Takes an id offline: grace periods do not wait for it. To be called before the thread blocks. */
+/* Takes an id offline: grace periods do not wait for it. Call it before the thread blocks. */
 static __rte_always_inline void rte_rcu_qsbr_thread_offline(struct rte_rcu_qsbr *v, unsigned int thread_id)
 {
     RTE_ASSERT(v != NULL && thread_id < v->max_threads);
@@ -173,7 +174,7 @@ static __rte_always_inline void rte_rcu_qsbr_thread_offline(struct rte_rcu_qsbr 
     still_rte_rcu_answer_(v);
 }
 
-/* Says that the reader holds nothing at this moment. It is online afterwards. */
+/* Reports a quiescent state: the reader holds nothing at this moment. It is online afterwards. */
 static __rte_always_inline void rte_rcu_qsbr_quiescent(struct rte_rcu_qsbr *v, unsigned int thread_id)
 {
     RTE_ASSERT(v != NULL && thread_id < v->max_threads);
@@ -191,7 +192,7 @@ static __rte_always_inline void rte_rcu_qsbr_quiescent(struct rte_rcu_qsbr *v, u
     }
 }
 
-/* Around accesses, for programs that are tested with RTE_LIBRTE_RCU_DEBUG: a quiescent state, or going on- or offline, within is reported. */
+/* A lock and an unlock enclose accesses. With RTE_LIBRTE_RCU_DEBUG, a quiescent state between them, or going on- or offline, is reported. */
 static __rte_always_inline void rte_rcu_qsbr_lock(__rte_unused struct rte_rcu_qsbr *v, __rte_unused unsigned int thread_id)
 {
     RTE_ASSERT(v != NULL && thread_id < v->max_threads);
@@ -213,13 +214,13 @@ static __rte_always_inline void rte_rcu_qsbr_unlock(__rte_unused struct rte_rcu_
  * Writers
  */
 
-/* Starts a grace period for what was unlinked before: its token, never 0. */
+/* Starts a grace period for the elements that were unlinked before. Returns its token, which is never 0. */
 static __rte_always_inline uint64_t rte_rcu_qsbr_start(struct rte_rcu_qsbr *v)
 {
     RTE_ASSERT(v != NULL);
     uint64_t token = __atomic_add_fetch(&v->token, 1, __ATOMIC_SEQ_CST);
 #if !defined(__x86_64__)
-    /* There, the addition is a full fence. */
+    /* On x86-64 the addition is a full fence. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
     return token;
@@ -238,8 +239,8 @@ static __rte_always_inline int __rte_rcu_qsbr_check_all(struct rte_rcu_qsbr *v, 
     return still_rte_rcu_check_(v, t, wait);
 }
 
-/* 1 if the grace period is over, else 0. With `wait`, it waits until then: the calling thread must not be online meanwhile with a count that is
- * older than t. */
+/* 1 if the grace period is over, else 0. With `wait`, waits until it is over: the calling thread must not be online meanwhile with a count
+ * that is older than t. */
 static __rte_always_inline int rte_rcu_qsbr_check(struct rte_rcu_qsbr *v, uint64_t t, bool wait)
 {
     RTE_ASSERT(v != NULL);
@@ -248,51 +249,51 @@ static __rte_always_inline int rte_rcu_qsbr_check(struct rte_rcu_qsbr *v, uint64
     return still_rte_rcu_check_(v, t, wait);
 }
 
-/* Starts a grace period, and waits for it. `thread_id` is the id that the calling thread is online with, for which a quiescent state is reported;
- * RTE_QSBR_THRID_INVALID if it is not online. */
+/* Starts a grace period, and waits for it. `thread_id` is the id with which the calling thread is online: the call reports a quiescent state
+ * for it. RTE_QSBR_THRID_INVALID: the calling thread is not online. */
 void rte_rcu_qsbr_synchronize(struct rte_rcu_qsbr *v, unsigned int thread_id) __asm__("still_rte_rcu_qsbr_synchronize");
 
-/* As a check that waits, but for `nanoseconds` at most: 1 if the grace period is over, else 0. -1: without an end. -EINVAL: v is NULL, or the time is
- * negative. */
+/* As rte_rcu_qsbr_check with `wait`, but waits for at most `nanoseconds`; -1: no limit. 1 if the grace period is over, else 0. -EINVAL: v is
+ * NULL, or the time is negative and not -1. */
 int still_rte_rcu_check_timeout(struct rte_rcu_qsbr *v, uint64_t t, int64_t nanoseconds);
 
-/* Who holds up a grace period. */
+/* A reader that holds up a grace period. */
 struct still_rte_rcu_report {
     size_t size;        /* set by the caller: sizeof(struct still_rte_rcu_report) */
-    uint32_t thread_id; /* the lowest id of those that hold it up */
-    uint32_t tid;       /* the thread that put it online, as gettid(2) says; 0: code of DPDK's header did, or the thread has ended */
-    uint32_t others;    /* how many ids besides hold it up */
-    uint32_t locks;     /* what rte_rcu_qsbr_lock has counted for the id */
+    uint32_t thread_id; /* the lowest id that holds it up */
+    uint32_t tid;       /* the thread that put it online (gettid(2)); 0: code of DPDK's header put it online, or the thread has ended */
+    uint32_t others;    /* how many other ids hold it up */
+    uint32_t locks;     /* the id's lock_cnt */
     uint64_t reported;  /* the token that it reported last */
     char name[16];      /* the thread's name, as in /proc; "" if it is not known */
 };
 
-/* 1 and who holds up the grace period t; 0 if nobody does. -EINVAL: a NULL, or an unknown size. */
+/* 1, and fills `stall`, if a reader holds up the grace period t; 0 if none does. -EINVAL: a pointer is NULL, or the size is unknown. */
 int still_rte_rcu_stall(struct rte_rcu_qsbr *v, uint64_t t, struct still_rte_rcu_report *stall);
 
-/* Prints what the variable holds. 0; or 1, EINVAL: f or v is NULL. */
+/* Prints the state of the variable. 0; or 1, EINVAL: f or v is NULL. */
 int rte_rcu_qsbr_dump(FILE *f, struct rte_rcu_qsbr *v) __asm__("still_rte_rcu_qsbr_dump");
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Defer queues
  */
 
-/* Frees the element `e` (n is 1), which is a copy that lives until the function returns. Called without a lock; it may call anything but
- * rte_rcu_qsbr_dq_delete for this queue. */
+/* Frees the element `e` (n is 1), a copy that is valid until the function returns. No lock is held: the function may call any function except
+ * rte_rcu_qsbr_dq_delete on this queue. */
 typedef void (*rte_rcu_qsbr_free_resource_t)(void *p, void *e, unsigned int n);
 
 #define RTE_RCU_QSBR_DQ_NAMESIZE RTE_RING_NAMESIZE
 
-/* The queue is used by one thread at a time. Without it, by any number. (Here it makes no difference.) */
+/* Only one thread at a time uses the queue. The flag has no effect here: any number of threads may use any queue. */
 #define RTE_RCU_QSBR_DQ_MT_UNSAFE 1
 
 struct rte_rcu_qsbr_dq_parameters {
     const char *name;                     /* of the queue; copied */
     uint32_t flags;                       /* 0 or RTE_RCU_QSBR_DQ_MT_UNSAFE */
-    uint32_t size;                        /* elements; there is room for the next power of two above it, less one */
+    uint32_t size;                        /* elements; the capacity is the next power of two above it, minus 1 */
     uint32_t esize;                       /* bytes of an element, a multiple of 4 */
-    uint32_t trigger_reclaim_limit;       /* more elements than these have an enqueue reclaim; above size: never */
-    uint32_t max_reclaim_size;            /* how many at the most, then */
+    uint32_t trigger_reclaim_limit;       /* an enqueue reclaims if there are more elements than this; above size: never */
+    uint32_t max_reclaim_size;            /* how many elements such an enqueue reclaims at most */
     rte_rcu_qsbr_free_resource_t free_fn;
     void *p;                              /* passed to free_fn; may be NULL */
     struct rte_rcu_qsbr *v;
@@ -300,27 +301,27 @@ struct rte_rcu_qsbr_dq_parameters {
 
 struct rte_rcu_qsbr_dq;
 
-/* NULL: EINVAL for a parameter that is missing or wrong, ENOMEM. */
+/* Makes a defer queue. NULL: EINVAL: a parameter is missing or wrong; ENOMEM. */
 struct rte_rcu_qsbr_dq *rte_rcu_qsbr_dq_create(const struct rte_rcu_qsbr_dq_parameters *params) __asm__("still_rte_rcu_qsbr_dq_create");
 
-/* Copies an element that was unlinked into the queue, and starts its grace period. 0; or 1: EINVAL for NULL; ENOSPC: the queue is full, and the
- * element is the caller's. */
+/* Copies an unlinked element into the queue, and starts its grace period. 0; or 1: EINVAL for NULL; ENOSPC: the queue is full, and the element
+ * stays the caller's. */
 int rte_rcu_qsbr_dq_enqueue(struct rte_rcu_qsbr_dq *dq, void *e) __asm__("still_rte_rcu_qsbr_dq_enqueue");
 
-/* Frees at most n elements, in order, up to the first whose grace period is not over. Sets how many were freed, how many wait, and how many there is room
- * for; each may be NULL. 0; or 1, EINVAL: dq is NULL, or n is 0. */
+/* Frees at most n elements, in order, up to the first whose grace period is not over. Sets the numbers of elements that were freed, that wait,
+ * and that fit in addition; each pointer may be NULL. 0; or 1, EINVAL: dq is NULL, or n is 0. */
 int rte_rcu_qsbr_dq_reclaim(struct rte_rcu_qsbr_dq *dq, unsigned int n, unsigned int *freed, unsigned int *pending,
                             unsigned int *available) __asm__("still_rte_rcu_qsbr_dq_reclaim");
 
-/* Frees the queue with its elements: 0, for NULL too. 1, EAGAIN: the grace period of an element is not over, and the queue is as it was, less what
- * could be freed. */
+/* Frees the queue with its elements. 0, also for NULL. 1, EAGAIN: the grace period of an element is not over; the queue stays, with the elements
+ * that could not be freed. */
 int rte_rcu_qsbr_dq_delete(struct rte_rcu_qsbr_dq *dq) __asm__("still_rte_rcu_qsbr_dq_delete");
 
 #ifdef __cplusplus
 }
 #endif
 
-/* As docs/design/capi.md has it, and the library. */
+/* The layout in docs/design/capi.md. The library asserts the same numbers. */
 #ifdef __cplusplus
 #define STILL_RTE_AT_(what, number) static_assert(what == number, "the layout of DPDK")
 #else

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * rte_timer.h of stillpoint, in the place of DPDK's: the same names, the same results. Each lcore has a timer wheel, in which adding, stopping and
- * resetting take constant time, where DPDK has a skip list.
+ * stillpoint's rte_timer.h, a drop-in for DPDK's: the same names, the same results. Each lcore has a timer wheel, which adds, stops and
+ * resets timers in constant time; DPDK has a skip list.
  *
- * Put the folder of this file in front of DPDK's, recompile, and link stillpoint in the place of librte_timer. Without DPDK a thread says which lcore it is
- * (still_rte_lcore_set), and cycles are nanoseconds.
+ * Put the folder of this file before DPDK's on the compiler's path, recompile, and link stillpoint instead of librte_timer. Without DPDK, a
+ * thread sets its lcore with still_rte_lcore_set, and cycles are nanoseconds.
  *
  * WHAT IS DIFFERENT FROM DPDK'S
- *   A timer that is due, and whose function was not called yet, can still be stopped or reset, for example by the function of another one.
- *   Timers that are due in the same call are called in no promised order, and rte_timer_alt_manage takes its lists one after the other, that of the
- *   calling lcore first; DPDK takes all by their times. What a function adds to a list that comes later is called in the same call if it is due.
- *   A timer that is pending in one instance may be reset or stopped in another one. The function of a timer may reset and stop it in any instance.
- *   An instance takes 34 KiB for each of RTE_MAX_LCORE lists.
- *   Timers belong to one process: neither they nor instances may be shared with another one.
+ *   A timer that is due can be stopped or reset until its function is called, for example by the function of another timer.
+ *   Timers that are due in the same call are called in no promised order. rte_timer_alt_manage serves its lists one after the other, that of
+ *   the calling lcore first; DPDK calls all timers in the order of their times. A timer that a function adds to a later list is called in the
+ *   same call if it is due.
+ *   A timer that is pending in one instance may be reset or stopped in another one. The function of a timer may reset and stop it in any
+ *   instance.
+ *   An instance takes 34 KiB for each of its RTE_MAX_LCORE lists.
+ *   Timers and instances belong to one process: they cannot be shared with another one.
  *
  * THREADS
- *   All functions may be called by any number of threads at once, but for subsystem_init, finalize, data_alloc and data_dealloc. An lcore's list is managed by
- *   one thread at a time. No lock is held during callbacks: they may call every function of this header, but those that end on _sync only for timers
- *   whose callbacks do not wait for them.
+ *   Any number of threads may call the functions at once, except subsystem_init, finalize, data_alloc and data_dealloc. One thread at a time
+ *   manages the list of an lcore. No lock is held during callbacks. They may call every function of this header, but the functions that end
+ *   in _sync only for timers whose callbacks do not wait for theirs.
  *
  * C11 or C++17; GCC or Clang.
  */
@@ -26,7 +28,7 @@
 
 /* DPDK's own header must not follow. */
 #ifdef _RTE_TIMER_H_
-#error "rte_timer.h of DPDK was included: put the folder stillpoint/dpdk in front of DPDK's"
+#error "rte_timer.h of DPDK was included: put the folder stillpoint/dpdk before DPDK's"
 #endif
 #define _RTE_TIMER_H_
 
@@ -62,10 +64,10 @@ union rte_timer_status {
 
 struct rte_timer;
 
-/* May stop, reset or free the timer, if it stops it before. */
+/* May stop or reset the timer, and may free it after stopping it. */
 typedef void (*rte_timer_cb_t)(struct rte_timer *, void *);
 
-/* Of DPDK's size. A program may read expire, status, period, f and arg, and write none. */
+/* Has the size of DPDK's. A program may read expire, status, period, f and arg, but must write no field. */
 struct rte_timer {
     uint64_t expire;                        /* when it is due, in cycles */
     uint64_t still_node_[4];
@@ -87,7 +89,7 @@ struct rte_timer {
  * For the inline functions
  */
 
-/* The instance that the functions without an instance use. */
+/* The instance that functions without a timer_data_id use. */
 #define STILL_RTE_TIMER_DEFAULT_ 0u
 
 int still_rte_timer_init_(uint32_t lcores);
@@ -100,7 +102,7 @@ int still_rte_timer_alt_manage_(uint32_t data, unsigned int lcore, uint64_t now,
                                 void (*f)(struct rte_timer *));
 int64_t still_rte_timer_next_(uint32_t data, unsigned int lcore, uint64_t now);
 
-/* Between two tries. */
+/* Waits a moment between two tries. */
 static inline void still_rte_timer_try_again_(unsigned int *tries)
 {
     if (++*tries % 128 == 0)
@@ -113,26 +115,26 @@ static inline void still_rte_timer_try_again_(unsigned int *tries)
  * Instances
  */
 
-/* To be called first, where DPDK is used after rte_eal_init. 0; -EALREADY: it was called already; -ENOMEM. */
+/* Must be called first, with DPDK after rte_eal_init. 0; -EALREADY: it was called already; -ENOMEM. */
 static inline int rte_timer_subsystem_init(void)
 {
     return still_rte_timer_init_(RTE_MAX_LCORE);
 }
 
-/* Frees all instances. Timers that are pending are not touched: they are to be initialised before they are used again. */
+/* Frees all instances. Does not touch the timers that are pending: initialise them before you use them again. */
 void rte_timer_subsystem_finalize(void) __asm__("still_rte_timer_subsystem_finalize");
 
-/* Makes an instance: lists of its own for all lcores. 0; -ENOSPC: there are 64; -ENOMEM: no memory, or no rte_timer_subsystem_init. */
+/* Makes an instance, which has a list for each lcore. 0; -ENOSPC: there are 64; -ENOMEM: no memory, or no rte_timer_subsystem_init. */
 int rte_timer_data_alloc(uint32_t *id_ptr) __asm__("still_rte_timer_data_alloc");
 
-/* Frees an instance, as finalize does. 0; -EINVAL: there is none. */
+/* Frees an instance, as rte_timer_subsystem_finalize does. 0; -EINVAL: there is no such instance. */
 int rte_timer_data_dealloc(uint32_t id) __asm__("still_rte_timer_data_dealloc");
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Timers
  */
 
-/* Makes a timer of memory that holds anything but a pending timer. */
+/* Initialises a timer. The memory must not hold a pending timer. */
 static inline void rte_timer_init(struct rte_timer *tim)
 {
     union rte_timer_status status;
@@ -143,14 +145,14 @@ static inline void rte_timer_init(struct rte_timer *tim)
     __atomic_store_n(&tim->status.u32, status.u32, __ATOMIC_RELEASE);
 }
 
-/* As rte_timer_reset, in an instance; a timer that is pending in another one is stopped there before: nobody frees that one meanwhile. -EINVAL: there is
- * no such instance or lcore. f may be NULL if only rte_timer_alt_manage serves the instance. */
+/* As rte_timer_reset, in an instance. A timer that is pending in another instance is stopped there first; that instance must not be freed
+ * meanwhile. -EINVAL: there is no such instance or lcore. fct may be NULL if only rte_timer_alt_manage serves the instance. */
 static inline int rte_timer_alt_reset(uint32_t timer_data_id, struct rte_timer *tim, uint64_t ticks, enum rte_timer_type type,
                                       unsigned int tim_lcore, rte_timer_cb_t fct, void *arg)
 {
     unsigned int lcore = rte_lcore_id();
     if (unlikely(tim_lcore == (unsigned int)LCORE_ID_ANY)) {
-        /* Each in turn, as seen by the calling lcore; the first one for threads that are no lcore. */
+        /* Each calling lcore chooses the lcores in turn. A thread that is no lcore chooses the first one. */
         uint32_t *turn = still_rte_timer_turn_(timer_data_id, lcore);
         tim_lcore = rte_get_next_lcore(turn != NULL ? *turn : (unsigned int)-1, 0, 1);
         if (turn != NULL)
@@ -160,15 +162,16 @@ static inline int rte_timer_alt_reset(uint32_t timer_data_id, struct rte_timer *
                                   tim_lcore, fct, arg);
 }
 
-/* Has f(tim, arg) called on an lcore, or on each in turn (LCORE_ID_ANY), in `ticks` cycles, pending or not. 0; -1: its function is running, unless it is that
- * function that calls, or another thread resets or stops it. -EINVAL: no such lcore, or no rte_timer_subsystem_init. Constant time; it allocates nothing. */
+/* Arms a timer, pending or not: fct(tim, arg) is called in `ticks` cycles on an lcore, or on the next one in turn (LCORE_ID_ANY). 0. -1: the
+ * timer's function is running, and is not the caller, or another thread is resetting or stopping the timer. -EINVAL: no such lcore, or no
+ * rte_timer_subsystem_init. Constant time; allocates nothing. */
 static inline int rte_timer_reset(struct rte_timer *tim, uint64_t ticks, enum rte_timer_type type, unsigned int tim_lcore,
                                   rte_timer_cb_t fct, void *arg)
 {
     return rte_timer_alt_reset(STILL_RTE_TIMER_DEFAULT_, tim, ticks, type, tim_lcore, fct, arg);
 }
 
-/* Again and again while it gives -1. */
+/* Repeats rte_timer_reset while it returns -1. */
 static inline void rte_timer_reset_sync(struct rte_timer *tim, uint64_t ticks, enum rte_timer_type type, unsigned int tim_lcore,
                                         rte_timer_cb_t fct, void *arg)
 {
@@ -177,19 +180,19 @@ static inline void rte_timer_reset_sync(struct rte_timer *tim, uint64_t ticks, e
         still_rte_timer_try_again_(&tries);
 }
 
-/* As rte_timer_stop, wherever it is pending. -EINVAL: there is no such instance. */
+/* As rte_timer_stop, in whichever instance the timer is pending. -EINVAL: there is no such instance. */
 static inline int rte_timer_alt_stop(uint32_t timer_data_id, struct rte_timer *tim)
 {
     return still_rte_timer_stop_(timer_data_id, tim, rte_lcore_id());
 }
 
-/* Stops a timer, pending or not. 0: its memory is the program's, in its own function, too. -1 as of rte_timer_reset. Constant time. */
+/* Stops a timer, pending or not. 0: its memory is the program's again, even within its own function. -1 as for rte_timer_reset. Constant time. */
 static inline int rte_timer_stop(struct rte_timer *tim)
 {
     return rte_timer_alt_stop(STILL_RTE_TIMER_DEFAULT_, tim);
 }
 
-/* Again and again while it gives -1. */
+/* Repeats rte_timer_stop while it returns -1. */
 static inline void rte_timer_stop_sync(struct rte_timer *tim)
 {
     unsigned int tries = 0;
@@ -197,7 +200,7 @@ static inline void rte_timer_stop_sync(struct rte_timer *tim)
         still_rte_timer_try_again_(&tries);
 }
 
-/* 1 while it is pending, else 0. */
+/* 1 if the timer is pending, else 0. */
 static inline int rte_timer_pending(struct rte_timer *tim)
 {
     union rte_timer_status status;
@@ -209,8 +212,8 @@ static inline int rte_timer_pending(struct rte_timer *tim)
  * Time
  */
 
-/* Calls the functions of all timers of this lcore that are due. A periodic one is armed again at its last time and its period; one that is late is
- * called once in each call until it has caught up. 0; -EINVAL: no rte_timer_subsystem_init, or the calling thread is no lcore. */
+/* Calls the functions of all timers of this lcore that are due. A periodic timer is armed again, one period after its last deadline; a late
+ * one is called once in each call until it has caught up. 0; -EINVAL: no rte_timer_subsystem_init, or the calling thread is no lcore. */
 static inline int rte_timer_manage(void)
 {
     return still_rte_timer_manage_(STILL_RTE_TIMER_DEFAULT_, rte_lcore_id(), rte_get_timer_cycles());
@@ -218,14 +221,14 @@ static inline int rte_timer_manage(void)
 
 typedef void (*rte_timer_alt_manage_cb_t)(struct rte_timer *tim);
 
-/* Calls f for all timers of these lists that are due, whatever their own functions are. NULL: the list of this lcore. A periodic timer is armed again in the
- * list of the calling lcore. 0; -EINVAL: there is no such instance or list, or the calling thread is no lcore. */
+/* Calls f, instead of their own functions, for all timers of these lists that are due. poll_lcores NULL: the list of this lcore. A periodic
+ * timer is armed again in the list of the calling lcore. 0; -EINVAL: there is no such instance or list, or the calling thread is no lcore. */
 static inline int rte_timer_alt_manage(uint32_t timer_data_id, unsigned int *poll_lcores, int n_poll_lcores, rte_timer_alt_manage_cb_t f)
 {
     return still_rte_timer_alt_manage_(timer_data_id, rte_lcore_id(), rte_get_timer_cycles(), poll_lcores, n_poll_lcores, f);
 }
 
-/* Cycles until the next timer of this lcore is due; 0: one is. -ENOENT: there is none. -EINVAL as of rte_timer_manage. */
+/* Cycles until the next timer of this lcore is due; 0: one is due. -ENOENT: there is none. -EINVAL as for rte_timer_manage. */
 static inline int64_t rte_timer_next_ticks(void)
 {
     return still_rte_timer_next_(STILL_RTE_TIMER_DEFAULT_, rte_lcore_id(), rte_get_timer_cycles());
@@ -233,11 +236,11 @@ static inline int64_t rte_timer_next_ticks(void)
 
 typedef void (*rte_timer_stop_all_cb_t)(struct rte_timer *tim, void *arg);
 
-/* Stops all pending timers of these lists, and calls f(tim, f_arg) for each, in no order; f may be NULL. 0; -EINVAL: there is no such instance or list. */
+/* Stops all pending timers of these lists, and calls f(tim, f_arg) for each, in no order; f may be NULL. 0; -EINVAL: no such instance or list. */
 int rte_timer_stop_all(uint32_t timer_data_id, unsigned int *walk_lcores, int nb_walk_lcores, rte_timer_stop_all_cb_t f,
                        void *f_arg) __asm__("still_rte_timer_stop_all");
 
-/* Prints how many calls of lcores reset and stopped a timer, and managed, and how many timers are pending. 0; -EINVAL: there is no such instance. */
+/* Prints how often lcores reset, stopped and managed timers, and how many timers are pending. 0; -EINVAL: there is no such instance. */
 int rte_timer_alt_dump_stats(uint32_t timer_data_id, FILE *f) __asm__("still_rte_timer_alt_dump_stats");
 
 static inline int rte_timer_dump_stats(FILE *f)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * What rte_rcu_qsbr.h and rte_timer.h of this folder need of DPDK: from its headers where they are installed and on the compiler's path,
- * otherwise a small set of our own. Not to be included by programs.
+ * The parts of DPDK that rte_rcu_qsbr.h and rte_timer.h need: DPDK's headers if they are on the compiler's path, otherwise a small
+ * replacement. Programs must not include this file.
  */
 #ifndef STILL_RTE_H
 #define STILL_RTE_H
@@ -40,7 +40,7 @@
 extern "C" {
 #endif
 
-/* Where the library finds this thread's rte_errno: one copy of this function for the program. */
+/* The address of this thread's rte_errno, for the library. Weak: the program has one copy of the function. */
 __attribute__((__weak__, __visibility__("default"))) int *still_rte_errno_(void);
 __attribute__((__weak__, __visibility__("default"))) int *still_rte_errno_(void)
 {
@@ -89,11 +89,11 @@ __attribute__((__weak__, __visibility__("default"))) int *still_rte_errno_(void)
 extern "C" {
 #endif
 
-/* The number of the calling thread among those that run timers, below RTE_MAX_LCORE; LCORE_ID_ANY until it was set. */
+/* The lcore of the calling thread, below RTE_MAX_LCORE; LCORE_ID_ANY until it is set. */
 unsigned int still_rte_lcore_id(void);
-/* Gives the calling thread a number, which no other thread has. 0, or -EINVAL: not below RTE_MAX_LCORE, nor LCORE_ID_ANY. */
+/* Sets the lcore of the calling thread. No other thread may have it. 0, or -EINVAL: not below RTE_MAX_LCORE, nor LCORE_ID_ANY. */
 int still_rte_lcore_set(unsigned int lcore);
-/* The next number after `lcore` that a living thread has, or the first one again; LCORE_ID_ANY if there is none. */
+/* The next lcore after `lcore` that a living thread has, or else the first one; LCORE_ID_ANY if there is none. */
 unsigned int still_rte_lcore_next(unsigned int lcore);
 
 static inline unsigned int rte_lcore_id(void)

@@ -1,4 +1,4 @@
-//! What the functions of `call_rcu` and its workers call.
+//! `call_rcu` and the functions of its workers.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
@@ -20,14 +20,14 @@ pub unsafe extern "C" fn still_urcu_call_(
         let (Some(head), Some(function)) = (NonNull::new(head), function) else {
             return Err(Refusal::invalid("NULL was passed to call_rcu"));
         };
-        // SAFETY: the same function, whose pointer is declared as another one of the same layout, and is never null.
+        // SAFETY: the two types of function pointers have the same layout, and the queue never passes null.
         let function = unsafe {
             std::mem::transmute::<
                 unsafe extern "C-unwind" fn(*mut rcu_head),
                 unsafe extern "C-unwind" fn(NonNull<Callback>),
             >(function)
         };
-        // SAFETY: the caller says that the head is the worker's now, and that the function may be called.
+        // SAFETY: the caller gives the head to the worker, and promises that the function may be called with it.
         unsafe { of(flavour).worker().push(head.cast(), function) };
         Ok(())
     });
@@ -88,16 +88,16 @@ pub extern "C" fn still_urcu_worker_(flavour: u32) -> *mut call_rcu_data {
 #[no_mangle]
 pub extern "C" fn still_urcu_set_worker_of_thread_(flavour: u32, worker: *mut call_rcu_data) {
     briefly(|| {
-        // SAFETY: the thread's own.
+        // SAFETY: a thread-local variable of the calling thread.
         unsafe { (*of(flavour).mine()).worker = worker.cast::<c_void>() };
         Ok(())
     });
 }
 
-/// As liburcu: the negative number, and `errno`.
+/// As in liburcu: returns the negative error number, and sets `errno`.
 fn answer(answer: Result<(), Refusal>) -> Result<c_int, Refusal> {
     if let Err(refusal) = &answer {
-        // SAFETY: the address is the calling thread's own.
+        // SAFETY: the address belongs to the calling thread.
         unsafe { *libc::__errno_location() = refusal.errno };
     }
     answer.map(|()| 0)
@@ -116,7 +116,7 @@ pub extern "C" fn still_urcu_set_worker_of_cpu_(
 pub extern "C" fn still_urcu_workers_new_(flavour: u32, _flags: u64) -> c_int {
     call(|| {
         let flavour = of(flavour);
-        // Made under the lock, which nobody else holds at a fork.
+        // Made under the lock, which no other thread holds at a fork.
         let cpus = {
             let _lock = flavour.lock();
             flavour.cpus().len()
@@ -146,10 +146,10 @@ pub extern "C" fn still_urcu_workers_free_(flavour: u32) {
     call(|| {
         let flavour = of(flavour);
         let Some(places) = flavour.shared.of_cpus.get() else { return Ok(()) };
-        // Acquire: the worker is used.
+        // Acquire: pairs with the release in `set_of_cpu`; the worker is used.
         let workers: Vec<_> =
             places.iter().map(|place| place.swap(ptr::null_mut(), Ordering::AcqRel)).collect();
-        // No grace period: threads that push to them still pass on what they push.
+        // No grace period: a thread that still pushes to one of them finds the door closed, and uses the default worker.
         let mut answer = Ok(());
         for worker in workers.into_iter().filter(|worker| !worker.is_null()) {
             answer = answer.and(flavour.free_worker(worker.cast()));

@@ -1,4 +1,4 @@
-//! What each call looks at, counted: it depends on those who are there, and not on those who were.
+//! The steps of each call, counted: they depend on the present members, and not on former ones.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,21 +11,21 @@ use crate::transport::Polled;
 use crate::Strategy;
 use stillpoint_sys::work::steps_of;
 
-/// What the calling thread looks at meanwhile.
+/// The steps of the calling thread during a call.
 fn looks_of(function: impl FnOnce()) -> usize {
     steps_of(function).0
 }
 
-/// Members of a group that is large, or was.
+/// The members of a group that is or was large.
 const MANY: u32 = 4000;
 
-/// Multicasts, and gives up at once, or when `look` says so.
+/// Multicasts, and gives up at once, or when `look` returns `None`.
 fn run(core: &Core<Polled>, options: Options, look: impl FnMut(&Missing) -> Option<Instant>) -> bool {
     // SAFETY: the operation owns the function, which does not panic.
     unsafe { core.run_with(options, Call::owned(|| {}), Some(Instant::now()), look) }.missing.is_none()
 }
 
-/// What joining, multicasting, counting, and leaving take.
+/// The steps of joining, multicasting, counting and leaving.
 fn round(core: &Core<Polled>) -> [usize; 4] {
     let mut own = None;
     [
@@ -45,14 +45,14 @@ fn a_group_that_was_large_is_as_quick_as_one_that_never_was() {
     let left = members(large, MANY);
     assert!(looks_of(|| _ = large.members()) > MANY as usize);
     left.iter().for_each(|member| leave(large, member));
-    // Some looks more for each further chunk, of which there are as many as its size has bits.
+    // Some more steps for each further chunk. The number of chunks is logarithmic in the number of places.
     let after = round(large);
     for (before, after) in before.into_iter().zip(after) {
         assert!(after <= before + 8 * 12, "{after} looks, {before} in a group that was never large");
     }
 }
 
-/// Every range is taken over by the initiator, as nobody comes to it; then it waits, for some turns.
+/// The initiator claims every range, since no receiver processes its message; then it waits for some turns.
 #[test]
 fn an_initiator_that_helps_looks_at_each_receiver_some_times() {
     let split = |percent| Strategy::Split(Share::percent(percent).expect("from 1 to 99"));
@@ -60,10 +60,10 @@ fn an_initiator_that_helps_looks_at_each_receiver_some_times() {
         let core = &*Core::new(Polled);
         let members = members(core, MANY);
         let helped = looks_of(|| assert!(!run(core, Options { strategy, ..Options::default() }, |_| None)));
-        // The walk, the ranges, whether all are forwarded, and who is missing.
+        // The walk, the ranges, the check whether all are claimed, and the missing receivers.
         assert!(helped < 8 * MANY as usize, "{strategy:?}: {helped} looks");
         assert!(members.iter().all(|member| serve(core, member) == 1));
-        // As long as it waits, it does not look again at what is forwarded.
+        // While it waits, it does not check claimed ranges again.
         let mut turns = 0;
         let waited = looks_of(|| {
             run(core, Options { strategy, ..Options::default() }, |_| {
@@ -75,7 +75,7 @@ fn an_initiator_that_helps_looks_at_each_receiver_some_times() {
     }
 }
 
-/// Many multicasts were under way at the same time, and are over; who fences looks for one that was given up.
+/// Many multicasts were under way at the same time, and are over. A fence looks for one that was given up.
 #[test]
 fn operations_that_are_over_are_not_looked_at() {
     let core = &*Core::new(Polled);
@@ -84,14 +84,14 @@ fn operations_that_are_over_are_not_looked_at() {
     assert_eq!(core.operations(), MANY as usize);
     assert_eq!(serve(core, member), MANY as usize);
     leave(core, member);
-    // The first one that looks for one to resume gives back all of them.
+    // The first search for an operation to resume gives back all of them.
     assert!(looks_of(|| assert!(core.resume(None, |_| None).is_none())) <= 4 * MANY as usize);
     assert_eq!(looks_of(|| assert!(core.resume(None, |_| None).is_none())), 0);
     assert!(looks_of(|| assert!(run(core, Options::default(), |_| None))) < 100);
     assert_eq!(core.operations(), MANY as usize);
 }
 
-/// Where nobody resumes anything, each multicast gives back what another one owned, although it has no need of it.
+/// If nothing is resumed, each multicast still ends an operation of another one that is over.
 #[test]
 fn what_was_given_up_is_given_back_by_those_that_follow() {
     let (core, owned) = (&*Core::new(Polled), Arc::new(()));
@@ -114,7 +114,7 @@ fn what_was_given_up_is_given_back_by_those_that_follow() {
     assert_eq!((Arc::strong_count(&owned), core.operations()), (1, 101));
 }
 
-/// However an operation that was given up, or nearly was, came to its end.
+/// Each way in which an operation ends that was given up, or nearly was.
 #[test]
 fn who_finds_nothing_to_resume_has_looked_at_nothing() {
     let core = &*Core::new(Polled);
@@ -122,13 +122,13 @@ fn who_finds_nothing_to_resume_has_looked_at_nothing() {
     let nothing = || looks_of(|| assert!(core.resume(None, |_| None).is_none()));
     assert_eq!(nothing(), 0);
     for _ in 0..3 {
-        // Everybody is done when its initiator is about to give up.
+        // All receivers are done when the initiator is about to give up.
         assert!(run(core, Options::default(), |_| {
             serve(core, member);
             None
         }));
         assert_eq!(nothing(), 0);
-        // It is used again by the next multicast.
+        // The next multicast uses the operation again.
         assert!(!run(core, Options::default(), |_| None));
         assert_eq!(serve(core, member), 1);
         assert!(run(core, Options::default(), |_| {
@@ -136,7 +136,7 @@ fn who_finds_nothing_to_resume_has_looked_at_nothing() {
             None
         }));
         assert_eq!(nothing(), 0);
-        // It is resumed, and over.
+        // The operation is resumed, and ends.
         assert!(!run(core, Options::default(), |_| None));
         let resumed = core.resume(Some(Instant::now()), |_| {
             serve(core, member);
@@ -144,7 +144,7 @@ fn who_finds_nothing_to_resume_has_looked_at_nothing() {
         });
         assert!(resumed.expect("it lingers").missing.is_none());
         assert_eq!(nothing(), 0);
-        // It is resumed, and given up again.
+        // The operation is resumed, and given up again.
         assert!(!run(core, Options::default(), |_| None));
         assert!(core.resume(Some(Instant::now()), |_| None).expect("it lingers").missing.is_some());
         assert!(looks_of(|| assert!(core.resume(Some(Instant::now()), |_| None).is_some())) > 0);

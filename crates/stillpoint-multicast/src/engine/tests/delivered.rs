@@ -1,4 +1,4 @@
-//! Everybody is reached once, in whatever order they come to it, and what is told of it is exact.
+//! Every receiver is reached once, in any order of processing, and the report is exact.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc};
@@ -25,8 +25,7 @@ fn ways() -> Vec<Options> {
     both.flat_map(|(strategy, to)| [true, false].map(|helps| options(strategy, to, helps))).collect()
 }
 
-/// Multicasts to members that `turn` serves, each time that the initiator looks, until everybody is done. Returns how
-/// often the function was run.
+/// Multicasts to members that `turn` serves each time the initiator looks, until all are done. Returns how often the function ran.
 fn multicast<T: Transport>(
     core: &Core<T>,
     options: Options,
@@ -42,11 +41,11 @@ fn multicast<T: Transport>(
     // SAFETY: the operation owns the function, which does not panic.
     let outcome = unsafe { core.run_with(options, call, Some(Instant::now()), look) };
     assert!(outcome.missing.is_none() && outcome.panic.is_none());
-    assert_eq!(Arc::strong_count(&runs), 1, "the function is dropped when everybody is done");
+    assert_eq!(Arc::strong_count(&runs), 1, "the function is dropped when all are done");
     (outcome, runs.load(Ordering::Relaxed))
 }
 
-/// One of them at a time, from the first or from the last one, until the initiator has enough.
+/// One member at a time, from the first or from the last one, while the initiator waits.
 #[test]
 fn everybody_is_reached_once_in_whatever_order_they_come_to_it() {
     for options in ways() {
@@ -65,7 +64,7 @@ fn everybody_is_reached_once_in_whatever_order_they_come_to_it() {
             let (shape, planned) = (outcome.tally.shape.expect("traced"), options.strategy.shape(20));
             assert_eq!((outcome.tally.sends, shape.sends), (planned.sends, planned.sends));
             if options.helps {
-                // Nobody comes to it before the initiator has sent everything itself.
+                // No receiver processes its message before the initiator has sent everything itself.
                 assert_eq!(outcome.tally.sends + outcome.tally.helped, 20, "{options:?}");
                 assert_eq!(shape.path, 20, "one after the other");
             } else {
@@ -75,7 +74,7 @@ fn everybody_is_reached_once_in_whatever_order_they_come_to_it() {
     }
 }
 
-/// Each member leaves at the moment at which it is told, or the next one is: its range goes to who sends.
+/// Each member leaves when it is notified, or when the next one is: its range stays with the sender.
 #[test]
 fn what_was_delegated_to_one_that_leaves_is_forwarded() {
     for options in ways() {
@@ -93,14 +92,14 @@ fn what_was_delegated_to_one_that_leaves_is_forwarded() {
                 }
             });
             let adopted = outcome.tally.adopted as usize;
-            // It ran the function while it left, unless it had not been told yet.
+            // It ran the function while it left, unless it had no message yet.
             assert_eq!(runs, 9 - adopted, "{options:?}, {leaving} leaves");
             assert!(adopted <= 1 && (!options.helps || adopted == 0), "{options:?}, {leaving} leaves");
         }
     }
 }
 
-/// The first one that is told sees all the others leave. Nobody is left but this one, who runs the function.
+/// All other members leave when the first one is notified. Only that one is left, and runs the function.
 #[test]
 fn those_who_leave_before_they_are_told_are_adopted() {
     for options in ways() {
@@ -125,7 +124,7 @@ fn those_who_leave_before_they_are_told_are_adopted() {
         });
         let tally = outcome.tally;
         assert_eq!((tally.receivers, tally.adopted, runs), (9, 8, 1), "{options:?}");
-        // The first group goes to the one that is told; all the others are tried one after the other by who sends.
+        // The first group goes to the member that is notified. The senders try all the others one after the other.
         let group = options.strategy.resolve(9).group(9);
         assert_eq!(tally.sends, 1 + 9 - group, "{options:?}");
         assert_eq!(tally.helped, if options.helps { group - 1 } else { 0 }, "{options:?}");
@@ -134,7 +133,7 @@ fn those_who_leave_before_they_are_told_are_adopted() {
     }
 }
 
-/// What is adopted is sent after the message that came back: the chain below it is as long as if nobody had left.
+/// Adopted receivers get their messages after the one that was refused: the path is as long as if no member had left.
 #[test]
 fn a_path_goes_through_those_who_have_left() {
     let strategy = Share::percent(99).map(Strategy::Split).expect("from 1 to 99");
@@ -142,7 +141,7 @@ fn a_path_goes_through_those_who_have_left() {
         let core = &*Core::new(Polled);
         let members = members(core, 20);
         let listed: Vec<u32> = core.slots.view().iter().map(Slot::tid).collect();
-        // The first one tells the third one, who tells the fifth one, and so on.
+        // The first member forwards to the third one, which forwards to the fifth one, and so on.
         let mut third = Some(members[listed[3] as usize - 1]);
         let options = Options { strategy, acknowledgement, helps: false, traces: true };
         let (outcome, runs) = multicast(core, options, |_| {
@@ -156,7 +155,7 @@ fn a_path_goes_through_those_who_have_left() {
     }
 }
 
-/// A member that forwards, and one that it tells, are told of again and again; who is not told yet is not missing.
+/// Reports name a member that forwards, and a receiver of its message. A receiver without a message is not missing yet.
 #[test]
 fn a_member_is_told_of_once_it_has_mail_only() {
     let told = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -181,17 +180,17 @@ fn a_member_is_told_of_once_it_has_mail_only() {
     assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7], "each of them once");
     assert_eq!((seen.len(), seen[0].len()), (7, 3), "one look for each, and the initiator has told three");
     assert!(seen.iter().all(|waited| !waited.is_empty() && waited.len() <= 4), "{seen:?}");
-    // A second message to one that has not looked is not announced: it takes both.
+    // A second message to a member that has not polled is not announced: the member takes both.
     let options = Options { strategy: Strategy::Flat, ..options };
     for _ in 0..2 {
-        // SAFETY: as above.
+        // SAFETY: the function needs nothing.
         unsafe { core.run(options, Call::owned(|| {}), Some(Instant::now())) };
     }
     assert_eq!(count(), 14);
     assert!(members.iter().all(|member| serve(core, member) == 2));
 }
 
-/// Each operation begins at another receiver, as its number says: else the same ones would be the inner nodes of all trees.
+/// Each operation begins at another receiver, by its number: otherwise all trees would have the same inner nodes.
 #[test]
 fn each_operation_begins_where_its_number_says() {
     let told = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -204,7 +203,7 @@ fn each_operation_begins_where_its_number_says() {
         // SAFETY: the function needs nothing.
         let outcome = unsafe { core.run(options, Call::owned(|| {}), Some(Instant::now())) };
         assert!(outcome.missing.is_some(), "it lingers, so that the next one is another operation");
-        // From the upper end of the range. The last member has not looked into its mailbox since the first one.
+        // From the upper end of the range. The last member has not polled since the first operation.
         let begin = crate::rotation(number, 40) as usize;
         let expected = (0..40).rev().map(|place| listed[(place + begin) % 40]);
         let expected: Vec<u32> = expected.filter(|&tid| number == 0 || tid != 40).collect();
@@ -214,15 +213,15 @@ fn each_operation_begins_where_its_number_says() {
     assert_eq!((serve(core, members[39]), core.operations()), (8, 8));
 }
 
-/// A receiver is in the midst of forwarding when the initiator has helped all the others, and fallen asleep. What that
-/// receiver delegates then lies before the place at which the initiator has looked last, and its receiver does not come.
+/// A receiver is still forwarding when the initiator has helped with all other ranges and fallen asleep. The range that the receiver
+/// then delegates is before the place where the initiator's last search ended, and its receiver does not process it.
 #[test]
 fn what_is_delegated_late_is_looked_after_as_well() {
-    /// What a thread does that tells a member.
+    /// Called by a thread that notifies a member.
     struct Script {
         numbers: std::sync::OnceLock<Vec<u32>>,
         sent: std::sync::Mutex<Vec<usize>>,
-        /// The initiator waits for the slow one, and that for the test.
+        /// The initiator waits for the slow member, which waits for the test.
         stopped: std::sync::Barrier,
         released: std::sync::Barrier,
     }
@@ -266,11 +265,11 @@ fn what_is_delegated_late_is_looked_after_as_well() {
                 IS_SLOW.set(true);
                 serve(core, slow)
             });
-            // Until the initiator sleeps.
+            // Waits until the initiator sleeps.
             thread::sleep(std::time::Duration::from_millis(30));
             script.released.wait();
             assert_eq!(served.join().expect("it does not panic"), 1);
-            // The ninth one, who is to tell the tenth, does not come.
+            // The ninth member, to which the tenth is delegated, does not process its message.
             let begun = Instant::now();
             let is_told = || script.sent.lock().unwrap().len() == 15;
             while !is_told() && begun.elapsed() < super::LONG {
@@ -288,7 +287,7 @@ fn what_is_delegated_late_is_looked_after_as_well() {
     }
 }
 
-/// Who has slept is awake: it can fall asleep again, and is told of what comes.
+/// An owner that has slept is awake: it can fall asleep again, and is notified of messages.
 #[test]
 fn who_wakes_up_is_awake() {
     let core = &*Core::new(Polled);
@@ -302,7 +301,7 @@ fn who_wakes_up_is_awake() {
     assert!(core.leave(own));
 }
 
-/// Only those are sent to that can be told.
+/// Messages go only to members with an open mailbox.
 #[test]
 fn who_is_about_to_leave_is_not_sent_to() {
     for options in ways() {
@@ -316,7 +315,7 @@ fn who_is_about_to_leave_is_not_sent_to() {
     }
 }
 
-/// A thread that leaves runs functions for the last time, and is not counted any more; what it has got is its own to run.
+/// A thread that leaves is not counted any more, and runs the functions that were already sent to it.
 #[test]
 fn who_leaves_is_no_member_and_nobody_else_serves_it() {
     let core = &*Core::new(Polled);
@@ -334,5 +333,5 @@ fn who_leaves_is_no_member_and_nobody_else_serves_it() {
     assert_eq!((core.members(), core.drain(member)), (1, 0), "the calling thread is another one");
     assert!(!member.mailbox.is_empty());
     leave(core, member);
-    assert_eq!((*counts.lock().unwrap()).as_slice(), [0], "it has left, but for this");
+    assert_eq!((*counts.lock().unwrap()).as_slice(), [0], "it is not counted any more");
 }

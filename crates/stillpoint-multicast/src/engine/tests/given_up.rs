@@ -1,4 +1,4 @@
-//! What becomes of multicasts that were given up.
+//! Multicasts whose initiator gives up.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc};
@@ -21,7 +21,7 @@ fn one_operation_at_most_is_left_behind_by_who_resumes() {
             let mut look = |missing: &Missing| {
                 assert_eq!((missing.receivers, missing.threads.len()), (1, 1));
                 looks += 1;
-                // Once more, and in vain.
+                // It waits once more, without success.
                 (looks % 2 == 1).then(Instant::now)
             };
             let resumed = core.resume(Some(Instant::now()), &mut look);
@@ -37,11 +37,11 @@ fn one_operation_at_most_is_left_behind_by_who_resumes() {
         }
         assert_eq!((runs.load(Ordering::Relaxed), Arc::strong_count(&runs)), (0, 2));
         poll();
-        // There is nothing to wait for: it was run, and is given back with the next use of its operation.
+        // There is nothing to wait for: the function ran, and is freed at the next use of its operation.
         assert!(core.resume(None, |_| None).is_none());
         assert_eq!(runs.load(Ordering::Relaxed), 1);
         let call = Call::owned(|| {});
-        // SAFETY: as above.
+        // SAFETY: the operation owns the function, which does not panic.
         unsafe { core.run(Options::default(), call, Some(Instant::now())) };
         assert_eq!((Arc::strong_count(&runs), core.operations()), (1, 1));
     });
@@ -64,7 +64,7 @@ fn a_panic_at_the_last_moment_is_not_lost() {
     });
 }
 
-/// One has panicked in time, and another one does not come to it.
+/// One member panics in time, and another one does not process its message.
 #[test]
 fn a_panic_in_time_is_not_lost_for_one_who_is_late() {
     let core = &*Core::new(Polled);
@@ -82,7 +82,7 @@ fn a_panic_in_time_is_not_lost_for_one_who_is_late() {
                 None
             };
             let options = Options { strategy: Strategy::Flat, ..Options::default() };
-            // SAFETY: as above.
+            // SAFETY: the operation owns the function; its panics are caught.
             let outcome = unsafe { core.run_with(options, call, Some(Instant::now()), look) };
             assert!(outcome.missing.is_some());
             assert_eq!(outcome.panic.expect("it was caught").downcast_ref(), Some(&"in time"));
@@ -90,7 +90,7 @@ fn a_panic_in_time_is_not_lost_for_one_who_is_late() {
     });
 }
 
-/// Of those of several.
+/// The first of several panics is kept.
 #[test]
 fn the_first_panic_is_the_initiators() {
     let core = &*Core::new(Polled);
@@ -107,7 +107,7 @@ fn the_first_panic_is_the_initiators() {
     assert_eq!(outcome.panic.expect("it was caught").downcast_ref(), Some(&0usize));
 }
 
-/// What nearly every fence finds.
+/// The usual case of a fence: nothing to resume.
 #[test]
 fn to_find_nothing_to_resume_costs_nothing() {
     #[derive(Default)]
@@ -130,7 +130,7 @@ fn to_find_nothing_to_resume_costs_nothing() {
     core.leave(own);
 }
 
-/// Of three members, the one that is to tell another does not come to it, and the others leave.
+/// Of three members, the one that has to forward to another does not, and the others leave.
 #[test]
 fn who_was_never_told_is_not_missing() {
     let core = &*Core::new(Polled);
@@ -139,12 +139,12 @@ fn who_was_never_told_is_not_missing() {
     let call = Call::owned(|| {});
     // SAFETY: the operation owns the function, which does not panic.
     let outcome = unsafe { core.run(options, call, Some(Instant::now())) };
-    let missing = outcome.missing.expect("nobody has come to it").threads;
+    let missing = outcome.missing.expect("no receiver has begun").threads;
     let told = members.iter().filter(|member| !member.mailbox.is_empty()).map(|member| member.tid());
     let told: Vec<u32> = told.collect();
     assert_eq!((missing.len(), told.len()), (2, 2), "{missing:?}, {told:?}");
     assert!(missing.iter().all(|thread| told.contains(thread)));
-    // The one that was never told leaves, and another thread comes to its place.
+    // The member without a message leaves, and another thread gets its place.
     let untold = members.iter().find(|member| member.mailbox.is_empty()).expect("one of three");
     let tid = untold.tid();
     untold.mailbox.close();
@@ -164,7 +164,7 @@ fn who_was_never_told_is_not_missing() {
     }
 }
 
-/// Its place is nobody's already, and its message is not acknowledged yet.
+/// A place has no thread any more, but its message is not acknowledged yet.
 #[test]
 fn who_is_just_leaving_has_no_name() {
     let core = &*Core::new(Polled);
@@ -181,11 +181,11 @@ fn who_is_just_leaving_has_no_name() {
     // SAFETY: the operation owns the function.
     let outcome =
         unsafe { core.run_with(Options::default(), Call::owned(|| {}), Some(Instant::now()), look) };
-    assert_eq!(outcome.missing.expect("nobody has come to it").receivers, 1);
+    assert_eq!(outcome.missing.expect("no receiver has begun").receivers, 1);
     assert_eq!(serve(core, member), 1);
 }
 
-/// The initiator has given up. What comes then is nobody's: neither of who uses the operation next, nor of the group.
+/// A panic after the initiator has given up is discarded: neither the next user of the operation nor the group gets it.
 #[test]
 fn a_panic_that_comes_too_late_reaches_nobody() {
     struct Panics(Arc<()>);
@@ -220,11 +220,11 @@ fn a_panic_that_comes_too_late_reaches_nobody() {
     }
 }
 
-/// Who waits in another one's place sleeps where its own mail does not wake it. It looks after that nevertheless.
+/// A thread that waits in another initiator's place sleeps on that one's bell. It must still process its own messages.
 #[test]
 fn who_resumes_serves_its_own_mailbox() {
     let core = &*Core::new(Polled);
-    // Does not come to it before the end.
+    // This member does not process its message before the end.
     let late = members(core, 1)[0];
     let call = || Call::owned(|| {});
     // SAFETY: the function needs nothing.
@@ -240,7 +240,7 @@ fn who_resumes_serves_its_own_mailbox() {
             core.leave(own);
         });
         let resumer = has_joined.recv().expect("it joins");
-        // Once it sleeps, and once more when it has slept for longer.
+        // When it sleeps, and again when it has slept for longer.
         for pause in [Duration::from_millis(20), Duration::from_millis(50)] {
             thread::sleep(pause);
             let told = std::sync::Mutex::new(told.clone());
@@ -249,7 +249,7 @@ fn who_resumes_serves_its_own_mailbox() {
             unsafe { core.run(Options { helps: false, ..Options::default() }, call, Some(Instant::now())) };
         }
         let answers = [ran.recv_timeout(LONG), ran.recv_timeout(LONG)];
-        // Lets it go on whatever became of it.
+        // Lets it continue in any case.
         serve(core, late);
         assert_eq!(answers, [Ok(resumer), Ok(resumer)]);
     });

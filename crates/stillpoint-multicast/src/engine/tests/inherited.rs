@@ -1,4 +1,4 @@
-//! Threads that were ended behind the C library's back, and those that have got their ids: no destructor has run.
+//! Threads that were ended behind the C library's back, so that no destructor has run, and threads that get their ids.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::super::{Core, Options};
 use super::{serve, LONG};
 use crate::transport::{Polled, Transport};
 
-/// A place like that which a thread with the caller's id has left behind, registered that often.
+/// A place as a thread with the caller's id has left it behind, with this number of registrations.
 fn left_behind<T: Transport>(core: &Core<T>, joins: u32) -> &Slot {
     let slot = core.slots.claim(stillpoint_sys::linux::thread_id(), u64::MAX);
     slot.set_joins(joins);
@@ -35,12 +35,12 @@ fn who_inherits_an_id_is_found_by_it_and_leaves_when_it_says_so() {
     for joins in [1, 2, 100] {
         let core = &*Core::new(Polled);
         let left = left_behind(core, joins);
-        // Nobody has joined on this thread, which is no member yet.
+        // This thread has not joined, and is no member yet.
         assert!(!core.leave(left) && core.drain(left) == 0 && !core.doze(left, None));
         let runs = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&runs);
         give_up(core, move || _ = counter.fetch_add(1, Ordering::Relaxed));
-        // What was sent to the one that is gone is done with its place: nobody would be told of what follows it.
+        // Messages to the thread that is gone are processed now: otherwise later messages would not be announced.
         let slot = own(core);
         assert_eq!((runs.load(Ordering::Relaxed), core.members()), (1, 1));
         assert!(core.resume(None, |_| None).is_none(), "it is not waited for");
@@ -48,7 +48,7 @@ fn who_inherits_an_id_is_found_by_it_and_leaves_when_it_says_so() {
             core.slots.find(stillpoint_sys::linux::thread_id()).expect("it is there"),
             slot
         ));
-        // Its handler finds what is sent to it.
+        // The thread's handler finds its messages.
         thread::scope(|scope| {
             let initiator = scope.spawn(|| {
                 // SAFETY: the function needs nothing.
@@ -61,14 +61,14 @@ fn who_inherits_an_id_is_found_by_it_and_leaves_when_it_says_so() {
             let outcome = initiator.join().expect("it does not panic");
             assert!(outcome.missing.is_none() && outcome.tally.receivers == 1);
         });
-        // Registrations of the one before do not count.
+        // Registrations of the previous thread do not count.
         assert_eq!(slot.joins(), 1);
         assert!(core.leave(slot), "it was the only one");
         assert_eq!((core.members(), slot.tid()), (0, 0));
     }
 }
 
-/// The thread was ended in its sleep: who posts to its mailbox rings a bell, and tells nobody.
+/// The thread was ended while it slept: a message to its mailbox only rings the bell, and is not announced.
 #[test]
 fn a_place_whose_thread_slept_or_was_leaving_is_as_new() {
     for ended in [|slot: &Slot| assert!(slot.mailbox.doze()), |slot: &Slot| slot.mailbox.close()] {
@@ -76,13 +76,13 @@ fn a_place_whose_thread_slept_or_was_leaving_is_as_new() {
         ended(left_behind(core, 1));
         let slot = own(core);
         assert!(slot.mailbox.is_open() && slot.mailbox.is_empty());
-        assert!(slot.mailbox.doze(), "nobody sleeps in it");
+        assert!(slot.mailbox.doze(), "no thread sleeps on it");
         slot.mailbox.rouse();
         assert!(core.leave(slot));
     }
 }
 
-/// The functions that it finds may do what functions do.
+/// The functions that it runs then may join, leave and multicast.
 #[test]
 fn what_was_sent_to_the_one_before_may_join_and_multicast() {
     for forgets in [false, true] {

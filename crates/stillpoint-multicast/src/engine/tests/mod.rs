@@ -1,5 +1,4 @@
-//! The engine, step by step: members are served by the test itself when it likes, so that each order of events is had at
-//! will.
+//! The engine, step by step: the test itself serves the members, so that it can produce each order of events.
 
 mod bounded;
 mod delivered;
@@ -15,10 +14,10 @@ use super::slots::Slot;
 use super::Core;
 use crate::transport::{Polled, Transport};
 
-/// A limit for waits that are expected to end at once: long enough for a machine that is busy elsewhere.
+/// A limit for waits that should end at once: long enough for a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Tells nobody: calls a function instead.
+/// A transport that calls a function instead of notifying a thread.
 struct Scripted<F>(F);
 
 impl<F: Fn(u32) + Send + Sync + 'static> Transport for Scripted<F> {
@@ -45,12 +44,12 @@ fn members<T: Transport>(core: &Core<T>, count: u32) -> Vec<&Slot> {
     .collect()
 }
 
-/// Does what a member does when it polls. Returns how many messages there were.
+/// Polls for a member. Returns the number of messages.
 fn serve<T: Transport>(core: &Core<T>, member: &Slot) -> usize {
     core.serve(member)
 }
 
-/// Does what a member does when it leaves.
+/// Leaves for a member.
 fn leave<T: Transport>(core: &Core<T>, member: &Slot) {
     member.mailbox.close();
     serve(core, member);
@@ -58,7 +57,7 @@ fn leave<T: Transport>(core: &Core<T>, member: &Slot) {
     core.slots.release(member);
 }
 
-/// Calls `body` while another thread is a member, which polls whenever the function that `body` gets is called.
+/// Calls `body` while another thread is a member. That thread polls whenever `body` calls the function that it gets.
 fn beside_a_member(core: &Core<Polled>, body: impl FnOnce(&dyn Fn())) {
     let ((ask, asked), (say, done)) = (mpsc::channel(), mpsc::channel());
     thread::scope(|scope| {
@@ -67,7 +66,7 @@ fn beside_a_member(core: &Core<Polled>, body: impl FnOnce(&dyn Fn())) {
             // SAFETY: places live as long as their group.
             let slot = unsafe { slot.as_ref() };
             let mut goes_on = say.send(()).is_ok();
-            // Until the other side has gone.
+            // Until the other side is dropped.
             while goes_on && asked.recv().is_ok() {
                 core.drain(slot);
                 goes_on = say.send(()).is_ok();

@@ -1,4 +1,4 @@
-/* What all flavours share of call_rcu. */
+/* The parts of call_rcu that all flavours share. */
 #ifndef STILLPOINT_URCU_CALL_RCU_H
 #define STILLPOINT_URCU_CALL_RCU_H
 
@@ -22,7 +22,7 @@ struct cds_wfcq_node {
 };
 #endif
 
-/* In the program's own objects: two words. They are the worker's from call_rcu on until the callback is called. */
+/* Two words, anywhere in an object of the program. They belong to the worker from call_rcu until the callback is called. */
 struct rcu_head {
     struct cds_wfcq_node next;
     void (*func)(struct rcu_head *head);
@@ -31,7 +31,7 @@ struct rcu_head {
 /* A worker. */
 struct call_rcu_data;
 
-/* Flags of workers. They make no difference: no worker polls. */
+/* Flags of workers. They have no effect: no worker polls. */
 #define URCU_CALL_RCU_RT (1U << 0)
 #define URCU_CALL_RCU_RUNNING (1U << 1)
 #define URCU_CALL_RCU_STOP (1U << 2)

@@ -10,7 +10,7 @@ extern "C" {
 
 struct rcu_head;
 
-/* What a hash table does around a fork. */
+/* The hooks that a hash table runs around a fork. */
 struct urcu_atfork {
     void (*before_fork)(void *priv);
     void (*after_fork_parent)(void *priv);
@@ -49,7 +49,7 @@ _Static_assert(sizeof(struct urcu_atfork) == 4 * sizeof(void *), "4 words");
 _Static_assert(sizeof(struct rcu_flavor_struct) == 16 * sizeof(void *), "16 functions");
 #endif
 
-/* A table of the functions that the names without a flavour mean. */
+/* The table of functions for the names without a flavour. */
 #define DEFINE_RCU_FLAVOR(x)                                                 \
     const struct rcu_flavor_struct x = {rcu_read_lock,                       \
                                         rcu_read_unlock,                     \

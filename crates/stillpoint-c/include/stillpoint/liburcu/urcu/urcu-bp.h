@@ -11,10 +11,10 @@
 
 #include <urcu/map/urcu-bp.h>
 
-/* At the program's start: a thread may become a reader in a signal handler, where nothing is allocated. */
+/* Runs at the program's start: a thread may become a reader in a signal handler, where nothing may be allocated. */
 static void __attribute__((constructor)) still_urcu_bp_prepares_(void)
 {
-    /* A program that defines all functions itself has no library. */
+    /* A program that defines all functions itself does not link the library. */
     if (still_urcu_bp_prepare_ != 0)
         still_urcu_bp_prepare_();
 }
@@ -115,7 +115,7 @@ void urcu_bp_defer_barrier(void) __asm__("still_urcu_bp_defer_barrier");
 void urcu_bp_defer_barrier_thread(void) __asm__("still_urcu_bp_defer_barrier_thread");
 void urcu_bp_defer_exit(void) __asm__("still_urcu_bp_defer_exit");
 
-/* Grace periods that are polled. */
+/* Polled grace periods. */
 struct urcu_gp_poll_state urcu_bp_start_poll_synchronize_rcu(void) __asm__("still_urcu_bp_start_poll_synchronize_rcu");
 bool urcu_bp_poll_state_synchronize_rcu(struct urcu_gp_poll_state state) __asm__("still_urcu_bp_poll_state_synchronize_rcu");
 

@@ -93,7 +93,7 @@ void urcu_memb_defer_barrier(void) __asm__("still_urcu_memb_defer_barrier");
 void urcu_memb_defer_barrier_thread(void) __asm__("still_urcu_memb_defer_barrier_thread");
 void urcu_memb_defer_exit(void) __asm__("still_urcu_memb_defer_exit");
 
-/* Grace periods that are polled. */
+/* Polled grace periods. */
 struct urcu_gp_poll_state urcu_memb_start_poll_synchronize_rcu(void) __asm__("still_urcu_memb_start_poll_synchronize_rcu");
 bool urcu_memb_poll_state_synchronize_rcu(struct urcu_gp_poll_state state) __asm__("still_urcu_memb_poll_state_synchronize_rcu");
 

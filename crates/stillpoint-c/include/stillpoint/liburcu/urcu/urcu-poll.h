@@ -1,4 +1,4 @@
-/* What all flavours share of grace periods that are polled. */
+/* The parts of polled grace periods that all flavours share. */
 #ifndef STILLPOINT_URCU_URCU_POLL_H
 #define STILLPOINT_URCU_URCU_POLL_H
 

@@ -33,7 +33,7 @@ extern "C" {
 #endif
 
 #if !defined(_LGPL_SOURCE) || defined(STILL_URCU_TSAN_)
-/* Whoever is online is in a read-side section. */
+/* A thread that is online is in a read-side section. */
 #ifdef DEBUG_RCU
 int urcu_qsbr_read_ongoing(void) __asm__("still_urcu_qsbr_read_ongoing");
 
@@ -114,7 +114,7 @@ void urcu_qsbr_defer_barrier(void) __asm__("still_urcu_qsbr_defer_barrier");
 void urcu_qsbr_defer_barrier_thread(void) __asm__("still_urcu_qsbr_defer_barrier_thread");
 void urcu_qsbr_defer_exit(void) __asm__("still_urcu_qsbr_defer_exit");
 
-/* Grace periods that are polled. */
+/* Polled grace periods. */
 struct urcu_gp_poll_state urcu_qsbr_start_poll_synchronize_rcu(void) __asm__("still_urcu_qsbr_start_poll_synchronize_rcu");
 bool urcu_qsbr_poll_state_synchronize_rcu(struct urcu_gp_poll_state state) __asm__("still_urcu_qsbr_poll_state_synchronize_rcu");
 

@@ -1,4 +1,4 @@
-/* The flavour of RCU_MEMBARRIER, which is the default, or of RCU_MB. */
+/* Flavour memb (RCU_MEMBARRIER, the default), or flavour mb (RCU_MB). */
 #ifndef STILLPOINT_URCU_URCU_H
 #define STILLPOINT_URCU_URCU_H
 

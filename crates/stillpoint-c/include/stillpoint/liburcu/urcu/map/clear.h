@@ -1,4 +1,4 @@
-/* Takes back the names that do not say the flavour. No guard: a file for each flavour includes it. */
+/* Undefines the names without a flavour. No guard: a file for each flavour includes this one. */
 #undef rcu_read_lock
 #undef rcu_read_unlock
 #undef rcu_read_ongoing

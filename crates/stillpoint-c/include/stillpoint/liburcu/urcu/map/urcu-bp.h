@@ -1,4 +1,4 @@
-/* The names that do not say the flavour, for bp: a program may undefine them. */
+/* The names without a flavour, for bp: a program may undefine them. */
 #ifndef STILLPOINT_URCU_MAP_URCU_BP_H
 #define STILLPOINT_URCU_MAP_URCU_BP_H
 

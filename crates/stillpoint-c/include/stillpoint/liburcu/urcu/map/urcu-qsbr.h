@@ -1,4 +1,4 @@
-/* The names that do not say the flavour, for qsbr: a program may undefine them. */
+/* The names without a flavour, for qsbr: a program may undefine them. */
 #ifndef STILLPOINT_URCU_MAP_URCU_QSBR_H
 #define STILLPOINT_URCU_MAP_URCU_QSBR_H
 

@@ -1,4 +1,4 @@
-/* The names that do not say the flavour, for the flavour of <urcu/urcu.h>. */
+/* The names without a flavour, for the flavour of <urcu/urcu.h>. */
 #if defined(RCU_MB) && !defined(RCU_MEMBARRIER)
 #include <urcu/map/urcu-mb.h>
 #else

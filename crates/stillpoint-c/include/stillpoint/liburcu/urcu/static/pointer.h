@@ -1,4 +1,4 @@
-/* As <urcu/pointer.h>, under the names of inline code: an acquire load, a release store, and exchanges that are both. */
+/* <urcu/pointer.h> as inline code: an acquire load, a release store, and exchanges that are both. */
 #ifndef STILLPOINT_URCU_STATIC_POINTER_H
 #define STILLPOINT_URCU_STATIC_POINTER_H
 
@@ -18,14 +18,14 @@
         __atomic_store_n((p), still_stored_, __ATOMIC_RELEASE);                              \
     } while (0)
 
-/* Stores v at the address p, and returns what was there. */
+/* Stores v at the address p, and returns the old pointer. */
 #define _rcu_xchg_pointer(p, v)                                                              \
     __extension__({                                                                          \
         __typeof__(*(p)) still_stored_ = (v);                                                \
         __atomic_exchange_n((p), still_stored_, __ATOMIC_SEQ_CST);                           \
     })
 
-/* Stores _new at the address p if it finds old there, and returns what it has found. */
+/* Stores _new at the address p if old is there, and returns the pointer that was there. */
 #define _rcu_cmpxchg_pointer(p, old, _new)                                                   \
     __extension__({                                                                          \
         __typeof__(*(p)) still_found_ = (old);                                               \

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* Whoever is online is in a read-side section. */
+/* A thread that is online is in a read-side section. */
 static inline void _urcu_qsbr_read_lock(void)
 {
 #ifdef DEBUG_RCU
