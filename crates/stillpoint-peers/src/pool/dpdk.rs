@@ -50,7 +50,7 @@ pub(super) struct Mempool {
 
 // SAFETY: the pool is for several threads.
 unsafe impl Send for Mempool {}
-// SAFETY: as above.
+// SAFETY: several threads may use the pool at the same time.
 unsafe impl Sync for Mempool {}
 
 /// The contender with a driver of this name, and DPDK's name for it.
@@ -88,7 +88,8 @@ pub fn mempool(
     // SAFETY: two strings, which the pool copies.
     let pool =
         unsafe { stillpoint_mempool_new(label.as_ptr(), ops.as_ptr(), count, OBJECT as u32, cache as u32) };
-    let pool = NonNull::new(pool).ok_or(format!("{name} found no memory: reserve more huge pages"))?;
+    let pool = NonNull::new(pool)
+        .ok_or(format!("no memory for {name}: reserve more huge pages in vm.nr_hugepages"))?;
     Ok(Box::new(Mempool { pool, name, cache, huge_pages }))
 }
 
