@@ -95,16 +95,17 @@ impl Machine {
     /// When the file cannot be read, or a field of it makes no sense: the message names file and field.
     pub(super) fn load(name: &str) -> Result<Self, Stop> {
         if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
-            return Self::parse(text).map_err(|reason| Stop::Failed(format!("machine {name}: {reason}")));
+            return Self::parse(text)
+                .map_err(|reason| Stop::Failed(format!("cannot use the machine {name}: {reason}")));
         }
         let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
         let text = fs::read_to_string(Path::new(name)).map_err(|error| {
             Stop::usage(format!(
-                "cannot read {name}: {error}; a machine is {} or a parameter file",
+                "cannot read {name}: {error}; --machine takes {}, this or a parameter file",
                 known.join(", ")
             ))
         })?;
-        Self::parse(&text).map_err(|reason| Stop::usage(format!("{name}: {reason}")))
+        Self::parse(&text).map_err(|reason| Stop::usage(format!("cannot use {name} as a machine: {reason}")))
     }
 
     /// Reads and checks a parameter file; the error is a line that names the field.
@@ -127,7 +128,7 @@ impl Machine {
     /// The parameter file of this machine.
     pub(super) fn text(&self) -> Result<String, Stop> {
         toml::to_string(self)
-            .map_err(|error| Stop::Failed(format!("the machine has no form in TOML: {error}")))
+            .map_err(|error| Stop::Failed(format!("the machine cannot be written as TOML: {error}")))
     }
 
     /// Logical CPUs.
