@@ -60,7 +60,7 @@ impl experiment::Plan for Plan {
             |setting: &Setting| in_scenario(&setting.scenario, scenarios) && setting.threads <= cpus.len();
         let mut settings: Vec<Setting> = settings(length).into_iter().filter(asked).collect();
         if settings.is_empty() {
-            return Err(Stop::usage("nothing of this can be measured on one CPU: give it two with --cpus"));
+            return Err(Stop::usage("these scenarios need two CPUs: give two with --cpus"));
         }
         if !has_dpdk(&contenders) {
             settings.retain(|setting| setting.scenario != TRANSMIT);
@@ -84,7 +84,7 @@ impl experiment::Plan for Plan {
 }
 
 impl Plan {
-    /// The same with those settings only that are of the transmission, or with the others.
+    /// The same, only with the settings of the transmission, or only with the others.
     pub(super) fn only(&self, transmission: bool) -> Self {
         let mut plan = self.clone();
         plan.settings.retain(|setting| (setting.scenario == TRANSMIT) == transmission);
