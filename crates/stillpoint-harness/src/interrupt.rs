@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::output;
+
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// What has to be done when the program is ended.
 static LAST: Mutex<Vec<Last>> = Mutex::new(Vec::new());
@@ -16,17 +18,25 @@ struct Last {
 const KILLED_BY_SIGINT: i32 = 130;
 
 /// Starts to listen for both. If that is refused, they keep their default effect.
+///
+/// The first one is answered on standard error: to build large structures, or to end a round, may take a while.
 pub fn listen() {
-    let handler = || {
+    listen_and(|| output::tell("interrupted: this ends soon, and at once when interrupted again"));
+}
+
+/// The same, with `tell` to answer the first one: a child process says nothing.
+pub(crate) fn listen_and(tell: fn()) {
+    let handler = move || {
         // Relaxed: a flag on its own; nothing is published with it.
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
             let last = std::mem::take(&mut *LAST.lock().unwrap_or_else(PoisonError::into_inner));
             last.iter().rev().for_each(|last| (last.function)());
             std::process::exit(KILLED_BY_SIGINT);
         }
+        tell();
     };
     if let Err(error) = ctrlc::set_handler(handler) {
-        anstream::eprintln!("warning: Ctrl-C will end the program at once, without results: {error}");
+        output::tell(format!("warning: Ctrl-C will end the program at once, without results: {error}"));
     }
 }
 

@@ -120,7 +120,7 @@ pub fn ask<O: Order>(order: &O) -> Result<Option<O::Answer>, Stop> {
 /// Carries out the order, in the child. `None` in a process that is not such a child.
 pub fn run_if_child<O: Order>() -> Option<ExitCode> {
     let order = std::env::var(O::VARIABLE).ok()?;
-    interrupt::listen();
+    interrupt::listen_and(|| ());
     // Without its parent, nothing reads the child's answer. If this fails, the child finishes its work in vain.
     let _ = set_parent_process_death_signal(Some(Signal::TERM));
     let answer = serde_json::from_str::<O>(&order)

@@ -51,12 +51,14 @@ impl Needs {
     }
 }
 
-/// A file that was named by a flag, checked.
+/// A file that was named by a flag, checked, with its whole path: a program without a slash would be looked for in PATH.
 pub fn named(file: Option<&Path>) -> Result<Option<PathBuf>, Stop> {
     let Some(file) = file else { return Ok(None) };
     let checked = File::open(file).and_then(|open| open.metadata());
     match checked {
-        Ok(found) if found.is_file() => Ok(Some(file.to_owned())),
+        Ok(found) if found.is_file() => {
+            Ok(Some(std::path::absolute(file).unwrap_or_else(|_| file.to_owned())))
+        }
         Ok(_) => Err(Stop::usage(format!("{} is not a file", file.display()))),
         Err(error) => Err(Stop::usage(format!("cannot read {}: {error}", file.display()))),
     }

@@ -19,7 +19,7 @@ pub(crate) struct Contender {
     pub(super) same_order: bool,
     /// Receivers count down one shared counter.
     pub(super) shared_counter: bool,
-    /// Every receiver is interrupted, also one that already has an interrupt on its way.
+    /// Every receiver is interrupted, even if an interrupt is already on its way to it.
     every: bool,
     /// Receivers flush translations: the call is mprotect.
     pub(super) flushes: bool,

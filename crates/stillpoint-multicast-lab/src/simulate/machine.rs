@@ -13,7 +13,7 @@ pub(super) const BUILT_IN: &[(&str, &str)] =
 
 /// More CPUs than this are a mistake.
 const MOST_CPUS: usize = 4096;
-/// Longer than this is no time of an operation: one second.
+/// The longest time of an operation: one second.
 const LONGEST: f64 = 1e9;
 /// Every operation interrupts: if that took no time, there would be nothing to compare, and figures have their least
 /// digit here, at a nanosecond.
@@ -142,7 +142,7 @@ impl Machine {
         Self { noise: Noise { jitter: 0.0, ..self.noise }, ..self.clone() }
     }
 
-    /// Refuses what makes no sense; the error names the field.
+    /// Refuses invalid values; the error names the field.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.name.chars().any(char::is_control) || self.name.chars().count() > LONGEST_NAME {
             return Err(format!(
@@ -222,7 +222,7 @@ impl Times {
     }
 }
 
-/// Refuses what lies outside, and what is no number at all.
+/// Refuses values outside the range, and NaN.
 fn within<T: PartialOrd + Display>(field: &str, value: T, least: T, most: T) -> Result<(), String> {
     if value >= least && value <= most {
         Ok(())

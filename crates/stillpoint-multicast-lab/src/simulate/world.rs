@@ -17,7 +17,7 @@ use super::operation::{Message, Operation};
 use super::places::{Distance, Places};
 use super::task::{Measured, Task};
 
-/// Events between two looks at whether Ctrl-C was pressed.
+/// Events between two checks for Ctrl-C.
 const LOOKS_UP: u64 = 4096;
 
 /// What the next step of a process takes.
@@ -95,7 +95,7 @@ impl Line {
     }
 }
 
-/// The mutex that Linux holds during an expedited membarrier; who waits is served in order.
+/// The mutex that Linux holds during an expedited membarrier; waiters are served in order.
 #[derive(Debug, Default)]
 pub(super) struct Mutex {
     owner: Option<usize>,
@@ -158,7 +158,7 @@ impl<'a> World<'a> {
         self.after(delay, cpu, What::Wake);
     }
 
-    /// Runs until nothing is left to happen, or Ctrl-C: then what was measured is no result.
+    /// Runs until no event is left, or until Ctrl-C, after which the measurements are not a result.
     pub(super) fn run(&mut self) {
         let mut events = 0u64;
         while let Some(event) = self.events.pop() {
@@ -215,7 +215,7 @@ impl<'a> World<'a> {
         self.events.push(Event { time: self.now + delay, number: self.number, cpu, what });
     }
 
-    /// Lets a CPU look again at what it waits for.
+    /// Lets a CPU check again what it waits for.
     pub(super) fn wake(&mut self, cpu: usize) {
         self.after(0.0, cpu, What::Wake);
     }
