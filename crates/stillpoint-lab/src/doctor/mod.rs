@@ -1,4 +1,4 @@
-//! `stillpoint doctor`: what this machine offers, and what each absence costs.
+//! `stillpoint doctor`: what this machine offers, and what each missing feature costs.
 
 mod kernel;
 mod memory;

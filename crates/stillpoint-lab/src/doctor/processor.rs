@@ -74,7 +74,7 @@ fn quota() -> Option<Finding> {
         quota => Finding::absent(
             "cpu quota",
             format!("the control group may run for {quota} µs in each {period} µs"),
-            "once the quota is spent every thread stands still, which shows as delays of tens of milliseconds",
+            "once the quota is spent, all threads stop, which shows as delays of tens of milliseconds",
         ),
     })
 }
