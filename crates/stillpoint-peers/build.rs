@@ -9,17 +9,17 @@ use std::{env, fs};
 
 struct Peer {
     name: &'static str,
-    /// The cfg that is set, `peer_` and this.
+    /// The cfg that is set is `peer_` and this.
     key: &'static str,
     modules: &'static [&'static str],
     sources: &'static [&'static str],
     /// Files that are compiled with `DROP_IN` defined and a folder of our headers in front of the peer's.
     drop_in: Option<(&'static str, &'static [&'static str])>,
-    /// What the C files need, not all that pkg-config lists: of DPDK that would be a hundred libraries.
+    /// Only the libraries that the C files need: for DPDK, pkg-config lists a hundred.
     libraries: &'static [&'static str],
-    /// The further archives of a static program; `None` for a peer that static programs do without.
+    /// The further archives that a static program needs; `None` for a peer that static programs leave out.
     needed_when_static: Option<&'static [&'static str]>,
-    /// Whether the compiler may know the headers where pkg-config does not know the peer.
+    /// Whether the compiler may find the headers even if pkg-config does not know the peer.
     header_suffices: bool,
 }
 
@@ -67,7 +67,7 @@ const PEERS: [Peer; 4] = [
             "rte_timer",
             "rte_eal",
         ],
-        // Its drivers register themselves when a program starts, and its archives are linked in whole for that.
+        // Its drivers register themselves when a program starts, which needs its archives linked in whole.
         needed_when_static: None,
         header_suffices: false,
     },
@@ -131,7 +131,7 @@ fn main() {
     }
 }
 
-/// Compiles and links one peer; its version, or why it is left out.
+/// Compiles and links one peer. Returns its version, or why it is left out.
 fn build(peer: &Peer) -> Result<String, String> {
     if let Ok(chosen) = env::var("STILLPOINT_PEERS")
         && !chosen.split(',').any(|name| name.trim() == peer.name)
@@ -140,7 +140,7 @@ fn build(peer: &Peer) -> Result<String, String> {
     }
 
     let archives = match (links_statically(), peer.needed_when_static) {
-        (true, None) => return Err("a static program does without it".to_owned()),
+        (true, None) => return Err("static programs leave it out".to_owned()),
         (true, needed) => needed,
         (false, _) => None,
     };
@@ -183,7 +183,7 @@ fn build(peer: &Peer) -> Result<String, String> {
     Ok(version)
 }
 
-/// Compiles some files. What stands in for a peer has `in_front` of the peer's folders.
+/// Compiles some files. `in_front` holds folders to search before the peer's: a drop-in has its headers there.
 fn compile(
     key: &str,
     sources: &[&str],
@@ -195,10 +195,10 @@ fn compile(
     compiler
         .files(sources)
         .opt_level(3)
-        // The objects end up in executables alone, where this is the model of thread-local variables.
+        // The objects end up only in executables, which have this model of thread-local variables.
         .flag_if_supported("-ftls-model=initial-exec")
         .cargo_warnings(false);
-    // A static program may be made for another processor: that of an emulated machine.
+    // A static program may run on another processor, that of an emulated machine.
     if is_native {
         compiler.flag_if_supported("-march=native");
     }
@@ -215,7 +215,7 @@ fn compile(
     })
 }
 
-/// Whether the program is built with `-C target-feature=+crt-static`, or for a target where that is usual.
+/// Whether the program is built with `-C target-feature=+crt-static`, or for a target where that is the default.
 fn links_statically() -> bool {
     let features = env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
     features.split(',').any(|feature| feature == "crt-static")

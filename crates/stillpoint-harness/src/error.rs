@@ -1,4 +1,4 @@
-//! Why a command ends without its result, and the exit code that says so.
+//! Why a command ends without its result, and its exit code.
 
 use std::process::ExitCode;
 
@@ -19,7 +19,7 @@ impl Stop {
         Self::Usage(message.into())
     }
 
-    /// What the program ends with.
+    /// The exit code of the program.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),

@@ -26,7 +26,7 @@ pub struct ResultFlags {
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
 
-    /// Draw the figures into FOLDER, as SVG and PNG, on light and on dark ground
+    /// Draw the figures into FOLDER, as SVG and PNG, each on a light and on a dark ground
     #[arg(long, value_name = "FOLDER")]
     pub figures: Option<PathBuf>,
 }
@@ -34,11 +34,11 @@ pub struct ResultFlags {
 /// How long to measure.
 #[derive(Debug, Args)]
 pub struct LengthFlags {
-    /// Only the contenders and settings whose figures have a bar to reach
+    /// Measure only the contenders and settings that have a bar to meet
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
 
-    /// Everything, ten seconds a row
+    /// Measure everything, for ten seconds a row
     #[arg(long)]
     pub full: bool,
 
@@ -52,7 +52,7 @@ pub struct LengthFlags {
 }
 
 impl LengthFlags {
-    /// What a short run has, a usual one or a full one.
+    /// The value for a short, a usual or a full run.
     pub fn pick<T>(&self, quick: T, usual: T, full: T) -> T {
         match (self.quick, self.full) {
             (true, _) => quick,
@@ -61,7 +61,7 @@ impl LengthFlags {
         }
     }
 
-    /// What was asked for, or else what a full run has or a usual one.
+    /// What was asked for, or else the value for a full or a usual run.
     pub fn asked_or<T: Clone>(&self, asked: &[T], usual: &[T], full: &[T]) -> Vec<T> {
         match asked {
             [] if self.full => full.to_vec(),
@@ -75,13 +75,13 @@ impl LengthFlags {
         self.rounds.unwrap_or(self.pick(quick, usual, full))
     }
 
-    /// The time of one round of a row with that many rounds; `usual` unless it was given.
+    /// The time of one round of a row with this many rounds; `usual` unless it was given.
     pub fn slice(&self, rounds: u32, usual: Duration) -> Duration {
         self.duration.map_or(usual, |row| row / rounds)
     }
 }
 
-/// A list of CPUs; a type of its own, as clap takes a bare `Vec` for one value each.
+/// A list of CPUs; a separate type, since clap reads a bare `Vec` as one value for each occurrence.
 #[derive(Debug, Clone)]
 pub struct CpuList(pub Vec<usize>);
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Opened once, when everybody has arrived.
+/// Opened once, when all have arrived.
 #[derive(Debug, Default)]
 pub struct Gate {
     state: Mutex<State>,
@@ -31,7 +31,7 @@ impl Gate {
         }
     }
 
-    /// Says that a thread will never arrive.
+    /// Records that a thread will never arrive.
     pub fn fail(&self) {
         self.lock().failed = true;
         self.changed.notify_all();
@@ -46,7 +46,7 @@ impl Gate {
         !state.failed
     }
 
-    /// Lets everybody through, now and later.
+    /// Lets all threads through, now and later.
     pub fn open(&self) {
         self.lock().open = true;
         self.changed.notify_all();

@@ -3,8 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::output;
+
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-/// What is left to do when the program is ended.
+/// What has to be done when the program is ended.
 static LAST: Mutex<Vec<Last>> = Mutex::new(Vec::new());
 
 struct Last {
@@ -15,18 +17,26 @@ struct Last {
 /// Exit code of a program ended by SIGINT, by the convention of shells.
 const KILLED_BY_SIGINT: i32 = 130;
 
-/// Starts to listen for both. Where that is refused, they keep their ordinary meaning.
+/// Starts to listen for both. If that is refused, they keep their default effect.
+///
+/// The first one is answered on standard error: to build large structures, or to end a round, may take a while.
 pub fn listen() {
-    let handler = || {
+    listen_and(|| output::tell("interrupted: this ends soon, and at once when interrupted again"));
+}
+
+/// The same, with `tell` to answer the first one: a child process says nothing.
+pub(crate) fn listen_and(tell: fn()) {
+    let handler = move || {
         // Relaxed: a flag on its own; nothing is published with it.
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
             let last = std::mem::take(&mut *LAST.lock().unwrap_or_else(PoisonError::into_inner));
             last.iter().rev().for_each(|last| (last.function)());
             std::process::exit(KILLED_BY_SIGINT);
         }
+        tell();
     };
     if let Err(error) = ctrlc::set_handler(handler) {
-        anstream::eprintln!("Ctrl-C will end the program at once, without results: {error}");
+        output::tell(format!("warning: Ctrl-C will end the program at once, without results: {error}"));
     }
 }
 
@@ -36,15 +46,15 @@ pub fn requested() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// Something that is called if the program is ended by a second signal before this is dropped.
+/// A function that is called if a second signal ends the program before this is dropped.
 #[derive(Debug)]
 #[must_use = "it is called as long as this exists"]
 pub(crate) struct AtTheEnd(u64);
 
-/// Calls `function` then; the latest one first.
+/// Registers `function` to be called then; the latest one is called first.
 pub(crate) fn at_the_end(function: impl Fn() + Send + 'static) -> AtTheEnd {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    // Relaxed: any number that was not used before.
+    // Relaxed: the number only has to be unique.
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     LAST.lock().unwrap_or_else(PoisonError::into_inner).push(Last { number, function: Box::new(function) });
     AtTheEnd(number)

@@ -1,10 +1,11 @@
-//! What the experiments of the program `stillpoint` share: the machine, the output, rounds and threads, virtual machines.
+//! The parts that the experiments of the program `stillpoint` share: the machine, the output, rounds and threads, virtual
+//! machines.
 //!
-//! - [`machine`] says what results were measured on; [`output`] brings them to people and tools.
-//! - [`experiment`] has the turns of contenders, the threads of a round, and measurements in a process of their own.
+//! - [`machine`] describes the machine of the results; [`output`] brings them to people and tools.
+//! - [`experiment`] has the turns of contenders, the threads of a round, and measurements in child processes.
 //! - [`qemu`] runs a virtual machine to its end.
-//! - [`results`] are the places of what a command leaves beside the terminal.
-//! - [`flags`] and [`error`] are what the commands have in common: their flags, and why they end without a result.
+//! - [`results`] has the files that a command writes.
+//! - [`flags`] has the flags that several commands share; [`error`] says why a command ends without a result.
 //!
 //! It knows no experiment and no peer: torture, the simulator and the benchmarks stand above it.
 

@@ -1,4 +1,4 @@
-//! Random keys, the same ones for every contender.
+//! Random keys, the same for every contender.
 
 /// Marsaglia's xorshift with 64 bits of state and the shifts 13, 7 and 17.
 #[derive(Debug, Clone)]
@@ -10,7 +10,7 @@ impl Random {
     /// A generator whose seed may be any number.
     pub fn new(seed: u64) -> Self {
         // Seeds that differ in one bit must not begin with similar keys, and a state of 0 would stay 0:
-        // the finisher of splitmix64 spreads the bits, and is 0 for one seed alone.
+        // the finisher of splitmix64 spreads the bits, and is 0 for only one seed.
         let mut state = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -11,7 +11,7 @@ use crate::output::figures::{self, Figure, Ground};
 use crate::output::json::{self, Row, Target, cannot_write};
 use crate::output::{csv, tell};
 
-/// The places that were asked for. All were looked at before the work began, so that none is found to be missing after it.
+/// The places that were asked for. All were checked before the work began, so that no result is lost in the end.
 #[derive(Debug)]
 pub struct Results {
     json: Target,
@@ -40,7 +40,7 @@ impl Results {
         self.json.takes_stdout()
     }
 
-    /// Writes the results of a command; `extra` holds the fields that its JSON has and others have not.
+    /// Writes the results of a command; `extra` holds the fields that only its JSON has.
     ///
     /// # Errors
     /// When something cannot be written.
@@ -70,7 +70,7 @@ impl Results {
     }
 }
 
-/// Makes the folder if it is not there, and sees whether files can be written into it.
+/// Makes the folder if it does not exist, and checks whether files can be written into it.
 ///
 /// # Errors
 /// When one of the two fails.

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 /// The distribution of the delays of one round, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// The sum over the number.
+    /// The mean.
     pub mean: f64,
-    /// Half of the samples are not above.
+    /// Half of the samples are not above this.
     pub p50: f64,
-    /// 99 % of them.
+    /// 99 % of them are not above this.
     pub p99: f64,
-    /// 99.9 % of them.
+    /// 99.9 % of them are not above this.
     pub p999: f64,
     /// The largest.
     pub max: f64,
@@ -24,7 +24,7 @@ impl Distribution {
         if nanoseconds.is_empty() {
             return None;
         }
-        // Three digits are more than the machine repeats. Such a histogram grows as needed and cannot refuse.
+        // Three digits are more than the machine can repeat. Such a histogram grows as needed, so recording cannot fail.
         let mut histogram = Histogram::<u64>::new(3).ok()?;
         for &sample in nanoseconds {
             histogram.record(sample).ok()?;
@@ -43,12 +43,12 @@ impl Distribution {
     }
 }
 
-/// The median; the mean of the two in the middle where their number is even.
+/// The median; the mean of the two in the middle if the number of values is even.
 ///
 /// # Panics
 /// If there is no value.
 pub fn median(mut values: Vec<f64>) -> f64 {
-    assert!(!values.is_empty(), "the median of nothing");
+    assert!(!values.is_empty(), "the median of no values");
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }

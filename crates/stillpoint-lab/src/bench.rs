@@ -16,13 +16,13 @@ use stillpoint_harness::{interrupt, output};
 use crate::experiment::{self, BenchArgs, Plan, names_and_groups};
 use crate::{capi, membarrier, micro, peers, pool, preempt, reclaim, report, structures, table, timer};
 
-/// An experiment that was planned; it is told whether to be silent.
+/// A planned experiment. Its argument says whether to print nothing.
 type Planned = Box<dyn FnOnce(bool) -> Result<Vec<Row>, Stop>>;
 
-/// Plans an experiment if it is asked for.
+/// Plans an experiment if it was asked for.
 type Planner = fn(&BenchArgs, &[usize]) -> Result<Option<Planned>, Stop>;
 
-/// An experiment, and what can be asked of it.
+/// An experiment: how it is planned, and the names that the command line takes for it.
 struct Offer {
     plan: Planner,
     contenders: fn() -> Vec<&'static str>,
@@ -47,7 +47,7 @@ const fn offer<P: Plan + 'static>() -> Offer {
     Offer { plan: planned::<P>, contenders: P::contenders, scenarios: P::SCENARIOS, figures: P::FIGURES }
 }
 
-/// What the result of this command has beside rows.
+/// What the result of this command holds beside rows.
 #[derive(Serialize)]
 struct Controls {
     controls: Vec<Control>,
@@ -81,7 +81,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
         .filter_map(|offer| (offer.plan)(args, &cpus).transpose())
         .collect::<Result<_, _>>()?;
     if all.is_empty() {
-        return Err(Stop::usage("no experiment has one of these contenders in one of these scenarios"));
+        return Err(Stop::usage(
+            "none of these contenders takes part in any of these scenarios: `stillpoint bench --help` lists both",
+        ));
     }
     let results = Results::open(&args.results)?;
     let report = args.report.as_deref().map(Report::open).transpose()?;
@@ -104,7 +106,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
         }
         let measured = match run(silent) {
             Ok(measured) => measured,
-            // What others have measured, or will, is not lost.
+            // The other experiments still run, and their results are kept.
             Err(stop) if experiments > 1 => {
                 output::tell(&stop);
                 stopped = stopped.or(Some(stop));
@@ -140,7 +142,7 @@ fn time_left(done: usize, experiments: usize, elapsed: Duration) -> String {
     )
 }
 
-/// A folder with a page, and all that it is made from.
+/// A folder with a page, and the results that it is made from.
 struct Report {
     page: PathBuf,
     results: Results,
@@ -150,7 +152,7 @@ impl Report {
     fn open(folder: &Path) -> Result<Self, Stop> {
         results::open_folder(folder)?;
         let json = folder.join("results.json").into_os_string().into_string();
-        let json = json.map_err(|_| Stop::usage("the name of the folder is no UTF-8"))?;
+        let json = json.map_err(|_| Stop::usage("the name of the folder is not UTF-8: choose another"))?;
         let flags = ResultFlags {
             json: Some(json),
             csv: Some(folder.join("results.csv")),

@@ -14,8 +14,8 @@ use crate::{bench, doctor, guest, report};
 
 /// Measures and examines memory reclamation: stillpoint beside liburcu, DPDK and others.
 ///
-/// Exit code: 0 when all went well, 1 when a check failed, 2 when the request cannot be carried out.
-/// Ctrl-C, or SIGTERM, ends a measurement early and prints what there is; a second one ends the program.
+/// Exit code: 0 if all went well, 1 if a check failed, 2 if the request cannot be carried out.
+/// Ctrl-C or SIGTERM ends a measurement early and prints the results so far; a second one ends the program at once.
 #[derive(Debug, Parser)]
 #[command(name = "stillpoint", version, arg_required_else_help = true, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -25,11 +25,11 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show what this machine offers, and what each absence costs
+    /// Show what this machine offers, and what each missing feature costs
     Doctor(doctor::Options),
     /// Measure an experiment and print its tables
     Bench(BenchArgs),
-    /// Check the library under stress, or see that a broken variant of it is caught
+    /// Test the library under stress, or show that a broken variant of it is caught
     Torture(stillpoint_torture::Options),
     /// Measure in virtual machines with more virtual CPUs than the host has CPUs
     Guest(guest::Options),
@@ -41,9 +41,9 @@ pub(crate) enum Command {
     /// The library on that module, inside such a virtual machine
     #[command(hide = true)]
     ModuleInside(module::inside::Inside),
-    /// Simulate barriers on machines that are not here
+    /// Simulate barriers on machines that you do not have
     Simulate(simulate::Options),
-    /// Make one page of the results of experiments: verdict, figures, machines, commands
+    /// Make one page from the results of experiments: verdict, figures, machines, commands
     Report(report::Options),
     /// Print the completions for a shell
     Completions(CompletionsArgs),
@@ -74,7 +74,7 @@ fn command() -> clap::Command {
     })
 }
 
-/// What the arguments say; the first one is the program.
+/// Parses the arguments; the first one is the name of the program.
 pub(crate) fn read<T: Into<OsString> + Clone>(
     arguments: impl IntoIterator<Item = T>,
 ) -> Result<Cli, clap::Error> {
@@ -90,27 +90,44 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
         {
             stillpoint_harness::output::tell(one_line(&error.to_string()));
         } else {
-            // Nothing is left to do when the help cannot be printed.
+            // If the help cannot be printed, nothing else can.
             let _ = error.print();
         }
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
     })
 }
 
-/// The message, the valid values and the hint of an error of clap's, without the repeated usage.
+/// A clap error in one line: its message, then the valid values or else the command that lists them. Tips are left out: they
+/// take an unknown flag for a value.
 fn one_line(error: &str) -> String {
-    error
+    let mut line = error
         .lines()
         .map(str::trim)
-        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .take_while(|line| {
+            !["Usage:", "For more information", "tip:"].iter().any(|end| line.starts_with(end))
+        })
         .filter(|line| !line.is_empty())
         .collect::<Vec<_>>()
         .join(" ")
+        .replace("invalid digit found in string", "not a whole number");
+    if let Some((message, (least, most))) =
+        line.split_once(" is not in ").and_then(|(message, range)| Some((message, range.split_once("..=")?)))
+    {
+        line = format!("{message} is not from {least} to {most}");
+    }
+    let usage = error.lines().find_map(|line| line.trim().strip_prefix("Usage: "));
+    if let Some(usage) = usage.filter(|_| !line.contains("[possible values")) {
+        let command = usage.split(' ').take_while(|word| !word.starts_with(['[', '<', '-']));
+        line += &format!(" (see `{} --help`)", command.collect::<Vec<_>>().join(" "));
+    }
+    line
 }
 
 /// Prints the completions for a shell.
 pub(crate) fn completions(args: &CompletionsArgs) {
-    clap_complete::generate(args.shell, &mut command(), "stillpoint", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command(), "stillpoint", &mut script);
+    stillpoint_harness::output::say(String::from_utf8_lossy(&script).trim_end());
 }
 
 /// Writes `stillpoint.1` and a page for each command.
@@ -149,8 +166,18 @@ mod tests {
 
     #[test]
     fn errors_take_one_line() {
-        let message = read(["stillpoint", "bench", "nothing"]).unwrap_err().to_string();
-        let line = one_line(&message);
-        assert!(!line.contains('\n') && line.contains("'nothing'") && line.contains("reclaim"), "{line}");
+        let line = |words: &str| {
+            let line =
+                one_line(&read(["stillpoint"].into_iter().chain(words.split(' '))).unwrap_err().to_string());
+            assert!(!line.contains('\n'), "{line}");
+            line
+        };
+        let unknown = line("bench nothing");
+        assert!(unknown.contains("'nothing'") && unknown.contains("reclaim"), "{unknown}");
+        let flag = line("bench micro --nothing");
+        assert_eq!(flag, "error: unexpected argument '--nothing' found (see `stillpoint bench --help`)");
+        assert_eq!(line("dance"), "error: unrecognized subcommand 'dance' (see `stillpoint --help`)");
+        assert!(line("bench micro --rounds 0").ends_with("0 is not from 1 to 1000"));
+        assert!(line("bench micro --seed x").ends_with("not a whole number"));
     }
 }

@@ -1,4 +1,4 @@
-//! Contenders with a defect of their own, to see that the rounds notice it.
+//! Contenders with a deliberate defect, to check that the rounds detect it.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -12,13 +12,13 @@ pub(crate) enum Defect {
     None,
     Leaks,
     SeesFreedElements,
-    /// The memory of an element is another one's while readers can still reach it.
+    /// The memory of an element is reused for another one while readers can still reach it.
     ReusesAtOnce,
     ReaderPanicsAtOnce,
     ReaderPanicsLater,
 }
 
-/// Frees what was unlinked when the readers have left.
+/// Frees what was unlinked once the readers have left.
 pub(crate) struct Defective {
     slots: Slots,
     delays: &'static Delays,
@@ -60,7 +60,7 @@ impl Contender for Defective {
         read_sections(job, work, slots.len(), |index| {
             // Acquire pairs with the swap in `Slots::publish`.
             let element = slots[index].load(Ordering::Acquire);
-            // SAFETY: null, or freed by `drain` alone, when no reader is left.
+            // SAFETY: null, or an element that only `drain` frees, when no reader is left.
             work.inside(unsafe { element.as_ref() }, index)
         })
     }

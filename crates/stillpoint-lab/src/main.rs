@@ -40,7 +40,21 @@ fn figures() -> Vec<&'static Figure> {
     .concat()
 }
 
+/// A panic in one line, as all errors. With `RUST_BACKTRACE` set, it keeps Rust's form.
+fn tell_of_panics() {
+    if std::env::var_os("RUST_BACKTRACE").is_none() {
+        std::panic::set_hook(Box::new(|panic| {
+            let text = panic.payload();
+            let text =
+                text.downcast_ref::<&str>().copied().or(text.downcast_ref::<String>().map(String::as_str));
+            let place = panic.location().map_or_else(String::new, |place| format!(" ({place})"));
+            output::tell(format!("error: {}{place}", text.unwrap_or("a thread panicked")));
+        }));
+    }
+}
+
 fn main() -> ExitCode {
+    tell_of_panics();
     let children = [
         child::run_if_child::<OnHugePages<table::Plan>>,
         child::run_if_child::<table::Single>,
@@ -72,7 +86,7 @@ fn main() -> ExitCode {
         }
         Command::Man(args) => cli::man(args),
     };
-    match result {
+    match result.and_then(|()| output::complete()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(stop) => {
             output::tell(format!("error: {stop}"));

@@ -1,4 +1,4 @@
-//! The peers that this build has, as the program speaks of them.
+//! The peers of this build, and the messages about those that it lacks.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ pub(crate) fn versions() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The part of a contender's name before the slash: all of a kind.
+/// The group of a contender: the part of its name before the slash.
 pub(crate) fn group(name: &str) -> &str {
     name.split_once('/').map_or(name, |(group, _)| group)
 }
 
-/// Whether a contender other than our own was built in.
+/// Whether a contender that is not ours was built in.
 pub(crate) fn is_built_in(contender: &str) -> bool {
     has_array(contender) || has_table(contender)
 }
@@ -33,7 +33,7 @@ pub(crate) fn has_table(contender: &str) -> bool {
     stillpoint_peers::table::reclaiming().contains(&contender)
 }
 
-/// What to do to have the rows of a peer that was left out.
+/// How to get the rows of a peer that was left out.
 pub(crate) fn how_to_get(missing: &MissingPeer) -> String {
     let MissingPeer { peer, package, why, .. } = missing;
     format!("{peer} left out ({why}): install {package}, then run again")
@@ -44,12 +44,12 @@ pub(crate) fn missing_for(contender: &str) -> Option<&'static MissingPeer> {
     stillpoint_peers::missing().iter().find(|missing| missing.contenders.contains(&contender))
 }
 
-/// Whether a contender is of DPDK, or uses its headers.
+/// Whether a contender is part of DPDK, or uses its headers.
 pub(crate) fn needs_dpdk(contender: &str) -> bool {
     group(contender) == "dpdk" || contender.starts_with("drop-in/rte_")
 }
 
-/// What to do to have a contender of DPDK's that is none of a catalogue.
+/// How to get a contender of DPDK that no catalogue lists.
 pub(crate) fn missing_dpdk(contender: &str) -> Option<String> {
     if HAS_DPDK || !needs_dpdk(contender) {
         return None;

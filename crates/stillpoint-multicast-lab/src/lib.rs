@@ -1,4 +1,4 @@
-//! Multicasts and barriers where this machine cannot show them: on machines that are not here, and in the kernel.
+//! Multicasts and barriers that this machine cannot run directly: on other machines, and in the kernel.
 //!
 //! - [`simulate`] is the command `stillpoint simulate`: multicasts on machines that are described by a file.
 //! - [`module`] is the command `stillpoint module`: the kernel module, built and tested in virtual machines.

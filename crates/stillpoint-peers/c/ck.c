@@ -16,7 +16,7 @@ struct stillpoint_ck {
     _Atomic(struct member *) members;
 };
 
-/* NULL when there is no memory left, as in `stillpoint_ck_join`. */
+/* NULL if there is no memory, as in `stillpoint_ck_join`. */
 struct stillpoint_ck *stillpoint_ck_new(void)
 {
     struct stillpoint_ck *ck = malloc(sizeof *ck);
@@ -84,7 +84,7 @@ struct read_outcome stillpoint_ck_read_sections(ck_epoch_record_t *record, const
     return outcome;
 }
 
-/* Hands an unlinked element over; a poll or the barrier calls `release` with its head. */
+/* Hands over an unlinked element; a poll or the barrier calls `release` with its head. */
 void stillpoint_ck_retire(ck_epoch_record_t *record, struct element *element, ck_epoch_cb_t *release)
 {
     ck_epoch_call(record, (ck_epoch_entry_t *)element->head, release);

@@ -123,13 +123,13 @@ static struct rte_rcu_qsbr_dq *new_queue(struct rte_rcu_qsbr *qsbr)
     struct rte_rcu_qsbr_dq *queue = rte_rcu_qsbr_dq_create(&parameters);
 
     if (queue == NULL) {
-        fputs("no room for a defer queue of DPDK's\n", stderr);
+        fputs("out of memory: no room for a defer queue of DPDK\n", stderr);
         abort();
     }
     return queue;
 }
 
-/* Replaces and retires. What an earlier batch has retired is freed at the end of a batch, after a quiescent state. */
+/* Replaces and retires. The end of a batch reports a quiescent state, and frees what earlier batches retired. */
 static void retire_object(struct rte_rcu_qsbr *qsbr, struct rte_rcu_qsbr_dq *queue, _Atomic(void *) *shared,
                           uint64_t number)
 {

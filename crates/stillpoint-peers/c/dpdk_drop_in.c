@@ -1,4 +1,4 @@
-/* Our rte_rcu_qsbr.h in the place of DPDK's. */
+/* Our rte_rcu_qsbr.h in place of DPDK's. */
 #include <rte_config.h>
 
 #include <rte_common.h>

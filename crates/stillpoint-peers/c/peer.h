@@ -37,7 +37,7 @@ struct read_job {
     const _Atomic bool *stop;
 };
 
-/* `RawSections` in src/native/mod.rs. What a reader does inside of a section, and between two, is Rust for everybody. */
+/* `RawSections` in src/native/mod.rs. The work inside a section, and between two, is in Rust for all contenders. */
 struct section_job {
     struct read_job read;
     const void *work;
@@ -73,15 +73,15 @@ static inline bool look_up(const _Atomic(struct element *) *slots, uint64_t inde
     return holds(atomic_load_explicit(&slots[index], memory_order_acquire), index);
 }
 
-/* The same of what a table has found: a key that is removed for the moment is no mismatch. */
+/* The same for the result of a table: a key that is removed for the moment is not a mismatch. */
 static inline bool is_right_or_away(const struct element *element, uint64_t index)
 {
     return element == NULL || holds(element, index);
 }
 
 /*
- * The loop of every reader: a random key `index_`, ENTER, the lookup, LEAVE, until told to stop. RIGHT looks the key up and
- * says whether what was found is right. `read_until_stopped` in src/lookup.rs is the same in Rust.
+ * The loop of every reader: a random key `index_`, ENTER, the lookup, LEAVE, until told to stop. RIGHT looks up the key and
+ * says whether the result is right. `read_until_stopped` in src/lookup.rs is the same in Rust.
  */
 #define READ_LOOP(job, outcome, RIGHT, ENTER, LEAVE)                                       \
     do {                                                                                   \
@@ -107,9 +107,9 @@ static inline bool is_right_or_away(const struct element *element, uint64_t inde
     READ_LOOP(job, outcome, look_up(job_.slots, index_), ENTER, LEAVE)
 
 /*
- * The loop of readers with long sections: a random index `index_`, ENTER, what is done inside with what FIND gives, LEAVE;
- * then AWAY, the rest, BACK where there is one. AWAY and BACK say that the thread reads nothing for a while. There is one
- * section in any case.
+ * The loop of readers with long sections: a random index `index_`, ENTER, the work inside with the result of FIND, LEAVE;
+ * then AWAY, the work between two sections, and BACK, if there is such work. AWAY and BACK say that the thread reads
+ * nothing for a while. There is at least one section.
  */
 #define SECTION_LOOP(job, outcome, FIND, ENTER, LEAVE, AWAY, BACK)                         \
     do {                                                                                   \
@@ -147,10 +147,10 @@ static inline bool is_right_or_away(const struct element *element, uint64_t inde
         __asm__ volatile("" ::: "memory");                                                 \
     }
 
-/* Objects that are retired between two looks at what is ready: the batch of every peer in the micro benchmark. */
+/* Objects that are retired between two polls: the batch of every peer in the micro benchmark. */
 enum { RETIRED_TOGETHER = 64 };
 
-/* A new object of the micro benchmark, 64 bytes for every peer, all of them written. */
+/* A new object of the micro benchmark: 64 bytes for every peer, all written. */
 static inline void *new_object(uint64_t number)
 {
     uint64_t *object = malloc(64);
@@ -164,7 +164,7 @@ static inline void *new_object(uint64_t number)
     return object;
 }
 
-/* Links a new object, or nothing, and gives the one that was linked. */
+/* Links a new object, or nothing, and returns the one that was linked. */
 static inline void *exchange_object(_Atomic(void *) *shared, void *object)
 {
     /* Release publishes the object to readers; acquire receives the old one from whoever linked it. */

@@ -18,9 +18,8 @@
 #include "peer.h"
 
 /*
- * Deleted keys whose positions wait for readers; the default is as many as the table has entries. Room for what one thread
- * deletes while a reader is preempted for some ten milliseconds: the queue has no other way to tell that it is full than to
- * lose the position.
+ * The most deleted keys whose positions wait for readers; by default, as many as the table has entries. This is room for what
+ * one thread deletes while a reader is preempted for some ten milliseconds: if the queue is full, it loses the position.
  */
 #define DEFER_QUEUE 65536
 
@@ -67,7 +66,7 @@ struct stillpoint_hash *stillpoint_hash_new(const char *name, uint32_t entries, 
         .mode = RTE_HASH_QSBR_MODE_DQ,
         .dq_size = entries < DEFER_QUEUE ? entries : DEFER_QUEUE,
     };
-    /* A thread's number in it is that of DPDK. */
+    /* A thread's number in the variable is its number in DPDK. */
     size_t size = RTE_ALIGN_CEIL(rte_rcu_qsbr_get_memsize(RTE_MAX_LCORE), RTE_CACHE_LINE_SIZE);
 
     if (table == NULL)
@@ -85,8 +84,8 @@ struct stillpoint_hash *stillpoint_hash_new(const char *name, uint32_t entries, 
 }
 
 /*
- * Writers keep free positions for each of DPDK's own thread numbers, and expect to have one. Returns whether the calling
- * thread got one now, to be given back by `stillpoint_thread_leave`.
+ * Writers keep free positions for each of DPDK's own thread numbers, and need one. Returns whether the calling thread got one
+ * now, to be given back by `stillpoint_thread_leave`.
  */
 bool stillpoint_thread_join(void)
 {
@@ -121,7 +120,7 @@ void stillpoint_hash_reader_end(struct stillpoint_hash *table)
     (void)rte_rcu_qsbr_thread_unregister(table->qsbr, rte_lcore_id());
 }
 
-/* The sum of the values of `count` keys, one after the other, each of which is let go. */
+/* The sum of the values of `count` keys, one after the other, with a quiescent state after each. */
 uint64_t stillpoint_hash_lookup(struct stillpoint_hash *table, const char *keys, size_t count)
 {
     const unsigned int thread = rte_lcore_id();
@@ -165,7 +164,7 @@ struct stillpoint_map {
     struct rte_hash *hash;
     struct rte_rcu_qsbr *qsbr;
     void (*free_element)(struct element *element);
-    /* Elements that the defer queue has freed; changed by the writer alone. */
+    /* Elements that the defer queue has freed; only the writer changes it. */
     uint64_t freed;
 };
 
@@ -188,7 +187,7 @@ void stillpoint_map_free(struct stillpoint_map *map)
     free(map);
 }
 
-/* NULL when there is no room. With two threads, another one than the writer gives positions back. */
+/* NULL if there is no room. With two threads, a thread other than the writer gives positions back. */
 struct stillpoint_map *stillpoint_map_new(const char *name, uint32_t entries, uint32_t readers, bool defer_queue,
                                           bool two_threads, void (*free_element)(struct element *element))
 {
@@ -242,7 +241,7 @@ struct element *stillpoint_map_find(struct stillpoint_map *map, uint64_t key)
     return rte_hash_lookup_data(map->hash, &key, &data) >= 0 ? data : NULL;
 }
 
-/* The position of the deleted key, to be given back unless there is a defer queue; negative when it was not there. */
+/* The position of the deleted key, to be given back unless there is a defer queue; negative if it was not there. */
 int32_t stillpoint_map_delete(struct stillpoint_map *map, uint64_t key)
 {
     return rte_hash_del_key(map->hash, &key);

@@ -1,11 +1,11 @@
 /*
- * stillpoint through its C header: readers of the three kinds, and a writer that polls. What the C interface costs beside Rust.
+ * stillpoint through its C header: readers of the three kinds, and a writer that polls, to compare the C interface with Rust.
  */
 #include <stillpoint.h>
 
 #include "peer.h"
 
-/* Out of memory, or a defect: nothing that a measurement could go on without. */
+/* Out of memory, or a defect: a measurement cannot go on. */
 static void *made(void *handle)
 {
     if (handle == NULL) {
@@ -36,7 +36,7 @@ void stillpoint_c_free(struct still_domain *domain)
 /* Which reader: `Reading` in src/native/header.rs. */
 enum reading { PROTECTED, GUARD, QSBR };
 
-/* What a thread reads with: one of the two. */
+/* The reader of a thread: one of the two. */
 union reader {
     struct still_reader *reader;
     struct still_qsbr *qsbr;
@@ -159,7 +159,7 @@ void stillpoint_c_poll(struct still_reclaimer *reclaimer)
     worked((int)still_poll(reclaimer, STILL_ALL));
 }
 
-/* Waits until everything is freed; readers may hold some of it for long. */
+/* Waits until everything is freed, which readers may delay for long. */
 void stillpoint_c_flush(struct still_reclaimer *reclaimer)
 {
     worked(still_flush(reclaimer, STILL_FOREVER));
@@ -227,7 +227,7 @@ static void retire_object(struct still_reclaimer *reclaimer, _Atomic(void *) *sh
         (void)still_poll(reclaimer, STILL_ALL);
 }
 
-/* With a reader whose protected loads every poll has to look at. */
+/* With a reader whose protected loads every poll has to scan. */
 void stillpoint_c_micro_retire(uint64_t iterations)
 {
     struct still_domain *domain = stillpoint_c_new();
@@ -246,11 +246,11 @@ void stillpoint_c_micro_retire(uint64_t iterations)
     stillpoint_c_free(domain);
 }
 
-/* How many keys of 8 bytes are in a table that fits into a cache, and in one that does not; each key has itself as its value. As in
- * capi/ours.rs of the program. */
+/* The number of keys of 8 bytes in a table that fits into a cache, and in one that does not; each key is its own value. As in
+* capi/ours.rs of the program. */
 enum { FEW = 1000, MANY = 1 << 20, BURST = 32 };
 
-/* A table of a size, which stays. For one thread at a time. */
+/* A table of this size, which is never freed. For one thread at a time. */
 static struct still_table *table_of(uint64_t count, struct still_domain **domain)
 {
     static struct still_domain *domain_of_all;
@@ -291,7 +291,7 @@ static void look_keys_up(uint64_t count, uint64_t iterations)
     worked(still_qsbr_free(reader));
 }
 
-/* So many lookups, 32 at a time. */
+/* Looks up keys, 32 at a time. */
 static void look_bursts_up(uint64_t count, uint64_t iterations)
 {
     struct still_domain *domain;

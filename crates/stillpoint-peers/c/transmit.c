@@ -17,7 +17,7 @@ enum { PACKET = 64 };
 
 static uint16_t port;
 
-/* Starts the null device with so many transmit queues; an error of DPDK's, 0 without. */
+/* Starts the null device with this many transmit queues; returns an error of DPDK, or 0. */
 int stillpoint_transmit_begin(uint16_t queues)
 {
     struct rte_eth_conf conf;

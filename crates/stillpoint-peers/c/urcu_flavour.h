@@ -1,7 +1,7 @@
 /*
  * The functions of one flavour of liburcu. urcu_qsbr.c, urcu_memb.c and urcu_mb.c include this file after the flavour's header
- * and after naming their functions by NAME. What a flavour has no need of (quiescent states in memb and mb, read-side
- * critical sections in qsbr) its header defines as nothing, so the same text serves both.
+ * and after naming their functions by NAME. A flavour's header defines as nothing what the flavour does not need (quiescent
+ * states in memb and mb, read-side critical sections in qsbr), so the same text serves all.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -68,7 +68,7 @@ _Static_assert(offsetof(struct linked, element) == 64, "the layout of Linked");
 
 /*
  * Multiplicative hashing (Knuth, The Art of Computer Programming, volume 3, section 6.4), the high half folded into the low one,
- * of which the table takes the bucket. Keys from 0 on would have a bucket each by themselves; such luck is not what is measured.
+ * of which the table takes the bucket. Without it, keys from 0 on would each have a bucket to themselves, which is unrealistic.
  */
 static inline unsigned long hash_of(uint64_t key)
 {
@@ -116,7 +116,7 @@ void NAME(table_free)(struct cds_lfht *table)
     }
 }
 
-/* Links a key that is not there; by the only writer, which is registered. */
+/* Links a key that is not there. Only the writer calls this, registered. */
 void NAME(table_link)(struct cds_lfht *table, struct linked *linked)
 {
     rcu_thread_online();
@@ -126,7 +126,7 @@ void NAME(table_link)(struct cds_lfht *table, struct linked *linked)
     rcu_thread_offline();
 }
 
-/* Unlinks a key and gives what was there, or NULL; by the only writer, which is registered. */
+/* Unlinks a key and returns what was there, or NULL. Only the writer calls this, registered. */
 struct linked *NAME(table_unlink)(struct cds_lfht *table, uint64_t key)
 {
     struct linked *found;
@@ -217,12 +217,12 @@ static void free_worker(void)
     struct call_rcu_data *worker = NAME(worker)(false);
     cpu_set_t all;
 
-    /* Those that are not there, or not allowed, the kernel leaves out. */
+    /* The kernel leaves out CPUs that do not exist or are not allowed. */
     memset(&all, 0xff, sizeof all);
     (void)pthread_setaffinity_np(get_call_rcu_thread(worker), sizeof all, &all);
 }
 
-/* Hands an unlinked element over; the worker calls `release` with its head after a grace period. */
+/* Hands over an unlinked element; the worker calls `release` with its head after a grace period. */
 void NAME(retire)(struct call_rcu_data *worker, struct element *element, void (*release)(struct rcu_head *))
 {
     rcu_thread_online();
@@ -232,7 +232,7 @@ void NAME(retire)(struct call_rcu_data *worker, struct element *element, void (*
     rcu_thread_offline();
 }
 
-/* CPU time of the worker's thread so far, in nanoseconds; 0 where the system does not tell. */
+/* CPU time of the worker's thread so far, in nanoseconds; 0 if the system does not report it. */
 uint64_t NAME(worker_cpu_ns)(struct call_rcu_data *worker)
 {
     struct timespec time;
@@ -287,7 +287,7 @@ static void retire_object(_Atomic(void *) *shared, uint64_t number)
         rcu_barrier();
 }
 
-/* The worker gets back the CPUs that the process may use: it is not to share the one that is measured. */
+/* The worker gets back the CPUs that the process may use, so that it does not share the measured one. */
 void NAME(micro_retire)(uint64_t iterations)
 {
     _Atomic(void *) shared = NULL;
@@ -322,10 +322,10 @@ static void count_call(struct rcu_head *head)
     (void)head;
 }
 
-/* How many heads there are: those that were called are used again. */
+/* The number of heads; those whose callbacks were called are used again. */
 enum { HEADS = 1 << 20 };
 
-/* The time of that many calls of `call_rcu`, in nanoseconds, without that of their callbacks; the worker runs elsewhere. */
+/* The time of `iterations` calls of `call_rcu`, in nanoseconds, without their callbacks; the worker runs on another CPU. */
 uint64_t NAME(calls_ns)(uint64_t iterations)
 {
     struct rcu_head *heads = malloc(HEADS * sizeof *heads);
@@ -335,7 +335,7 @@ uint64_t NAME(calls_ns)(uint64_t iterations)
         fputs("out of memory: no room for heads of callbacks\n", stderr);
         abort();
     }
-    /* Page faults are not what is measured. */
+    /* Touch the pages: page faults must not count. */
     memset(heads, 0xff, HEADS * sizeof *heads);
     NAME(join)();
     free_worker();
@@ -356,7 +356,7 @@ uint64_t NAME(calls_ns)(uint64_t iterations)
     return spent;
 }
 
-/* Makes that many workers, has each call something, and measures how long it takes to free them when all are idle; in nanoseconds. */
+/* Makes workers, lets each call something, and returns how long it takes to free them when all are idle, in nanoseconds. */
 uint64_t NAME(free_workers_ns)(unsigned count)
 {
     struct call_rcu_data **workers = calloc(count, sizeof(struct call_rcu_data *));
@@ -371,7 +371,7 @@ uint64_t NAME(free_workers_ns)(unsigned count)
     for (unsigned i = 0; i < count; i++) {
         workers[i] = create_call_rcu_data(0, -1);
         if (workers[i] == NULL) {
-            fputs("a worker could not be made\n", stderr);
+            fputs("cannot make a worker of call_rcu\n", stderr);
             abort();
         }
         set_thread_call_rcu_data(workers[i]);

@@ -1,4 +1,4 @@
-/* liburcu, flavour mb: readers mark critical sections with full fences, writers interrupt nobody. */
+/* liburcu, flavour mb: readers mark critical sections with full fences, writers interrupt no reader. */
 #define _GNU_SOURCE
 /* The inline functions, as for a program under a compatible licence. */
 #define _LGPL_SOURCE

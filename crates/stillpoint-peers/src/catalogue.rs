@@ -13,7 +13,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Makes the contender, with state of its own, for up to `max_readers` readers at the same time.
+    /// Makes the contender, with new state, for up to `max_readers` readers at the same time.
     pub fn make(&self, slots: &Arc<Slots>, max_readers: usize) -> Box<dyn Contender> {
         (self.make)(slots, max_readers)
     }
@@ -59,11 +59,11 @@ pub fn contenders(slots: &Arc<Slots>, max_readers: usize) -> Vec<Box<dyn Contend
 pub struct MissingPeer {
     /// The library.
     pub peer: &'static str,
-    /// The Debian package that brings it; a rebuild then finds it.
+    /// The Debian package to install; the next build then finds it.
     pub package: &'static str,
     /// Why it was left out.
     pub why: &'static str,
-    /// The names of the contenders that are missing for it.
+    /// The names of the contenders that are missing because of it.
     pub contenders: &'static [&'static str],
 }
 
@@ -110,7 +110,7 @@ pub fn missing() -> &'static [MissingPeer] {
     ]
 }
 
-/// The peers that this build has and the versions it was built against, `unknown` where a peer does not tell.
+/// The peers that this build has, and the versions it was built against; `unknown` if a peer does not say.
 pub fn versions() -> Vec<(&'static str, &'static str)> {
     vec![
         #[cfg(peer_c)]

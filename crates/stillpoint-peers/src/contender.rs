@@ -33,28 +33,28 @@ pub trait Contender: Send + Sync {
     /// The stable name in tables and JSON, such as `dpdk/rcu`.
     fn name(&self) -> &'static str;
 
-    /// Handicaps and circumstances to print beside the figures, such as "its worker polls every 10 ms".
+    /// A note to print beside the figures, such as "its worker polls every 10 ms".
     fn note(&self) -> &'static str {
         ""
     }
 
-    /// Registers the calling thread as a reader, signals that it has by `ready`, and looks random keys up,
-    /// one after the other, until told to stop; then unregisters. `ready` may sleep: it holds nothing up.
+    /// Registers the calling thread as a reader, calls `ready`, and looks up random keys, one after the other, until told to
+    /// stop; then unregisters. `ready` may sleep: it delays nothing else.
     ///
     /// # Panics
-    /// If the number of the reader is out of range, or taken.
+    /// If the reader's number is out of range, or in use.
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome;
 
     /// As [`read`](Contender::read), with a read-side section around all of `work` for each lookup. Slots may be empty.
     fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome;
 
-    /// Whether [`synchronize`](Contender::synchronize) waits: for schemes that tell a grace period apart from the
-    /// call of its destructors.
+    /// Whether [`synchronize`](Contender::synchronize) waits: for schemes in which a grace period can end before its
+    /// destructors are called.
     fn has_synchronize(&self) -> bool {
         false
     }
 
-    /// Waits for one grace period, on any thread that is no reader.
+    /// Waits for one grace period, on any thread that is not a reader.
     fn synchronize(&self) {}
 
     /// The writing side. It is made, used and dropped on the same thread, and dropping it
@@ -62,11 +62,11 @@ pub trait Contender: Send + Sync {
     /// thread has when it calls this.
     ///
     /// # Panics
-    /// If the contender has a writer already, where its scheme allows one only.
+    /// If the contender has a writer already, and its scheme allows only one.
     fn writer(&self) -> Box<dyn Writer + '_>;
 
     /// Runs the contender's background reclaimer on the calling thread until `stop`, or returns at once
-    /// when it has none. The contender's own hidden threads (such as `call_rcu` workers) do not count.
+    /// if it has none. The contender's own hidden threads (such as `call_rcu` workers) do not count.
     fn background(&self, _stop: &AtomicBool) {}
 
     /// Whether [`background`](Contender::background) needs a thread.
@@ -81,8 +81,8 @@ pub trait Writer {
     /// unlink, and hands it to the scheme, which frees it when no reader can hold it any more.
     fn replace(&mut self, index: usize);
 
-    /// Links `new` at `index`, or nothing; an element that was there is stamped and handed over as by
-    /// [`replace`](Writer::replace). Nothing is freed yet, unless the scheme does so on its own.
+    /// Links `new` at `index`, or leaves the slot empty. The element that was there is stamped and handed over as by
+    /// [`replace`](Writer::replace). Nothing is freed yet, unless the scheme does so by itself.
     fn publish(&mut self, index: usize, new: Option<Box<Element>>);
 
     /// Frees what is ready, without waiting for a reader.
@@ -91,7 +91,7 @@ pub trait Writer {
     /// Waits until everything replaced so far is freed. Called when no reader is registered any more.
     fn drain(&mut self);
 
-    /// CPU time of the contender's own hidden worker since it began, zero without one.
+    /// CPU time of the contender's own hidden worker since it began; zero if it has none.
     fn worker_cpu_time(&self) -> Duration {
         Duration::ZERO
     }

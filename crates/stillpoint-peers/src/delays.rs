@@ -4,28 +4,28 @@ use std::time::Instant;
 /// Set in the stamp of a probe; times do not reach it in centuries.
 const PROBE: u64 = 1 << 63;
 
-/// What is known of the elements that were unlinked: how long each took from there to its free, recorded by whichever
-/// thread frees, and how many bytes have been freed.
+/// A record of the elements that were unlinked: the delay of each from unlink to free, recorded by the thread that frees it,
+/// and the number of bytes freed.
 ///
-/// One element at a time may be a *probe*: its delay is that of one grace period, and is kept apart as well.
+/// One element at a time may be a *probe*: its delay is the length of a grace period, and is also kept separately.
 #[derive(Debug)]
 pub struct Delays {
     origin: Instant,
     delays: Samples,
     graces: Samples,
     freed_bytes: AtomicUsize,
-    /// The next element that is unlinked is to be a probe.
+    /// Whether the next element that is unlinked becomes a probe.
     probe_armed: AtomicBool,
-    /// There is a probe that has not been freed yet, or there will be one.
+    /// Whether there is a probe that has not been freed yet, or will be one.
     probe_out: AtomicBool,
 }
 
-/// A row of numbers that any thread adds to.
+/// A list of numbers that any thread adds to.
 #[derive(Debug)]
 struct Samples {
     samples: Box<[AtomicU64]>,
     count: AtomicUsize,
-    /// One in two to this power is kept.
+    /// One sample in two to the power of this is kept.
     sparseness: u32,
     most: AtomicU64,
 }
@@ -48,7 +48,7 @@ impl Samples {
         if let Some(sample) = kept {
             sample.store(value, Ordering::Relaxed);
         }
-        // The largest one is kept in any case. It rarely changes: a look first spares the cache line.
+        // The largest sample is always kept. It rarely changes: reading it first avoids a write to the cache line.
         if self.sparseness > 0 && self.most.load(Ordering::Relaxed) < value {
             self.most.fetch_max(value, Ordering::Relaxed);
         }
@@ -60,7 +60,7 @@ impl Samples {
     }
 
     fn take(&self) -> Vec<u64> {
-        // Relaxed: whoever waited for the adding threads has already synchronised with them.
+        // Relaxed: the caller has waited for the adding threads, which synchronised with them.
         let kept =
             self.count.swap(0, Ordering::Relaxed).div_ceil(1 << self.sparseness).min(self.samples.len());
         let mut taken: Vec<u64> =
@@ -74,13 +74,13 @@ impl Samples {
 }
 
 impl Delays {
-    /// Room for `capacity` samples; later ones are counted but not kept.
+    /// A record with room for `capacity` samples; later ones are counted but not kept.
     pub fn new(capacity: usize) -> Self {
         Self::sparse(capacity, 0)
     }
 
-    /// Room for `capacity` samples. One in two to the power of `sparseness` is kept, and the largest one in place of
-    /// the last.
+    /// A record with room for `capacity` samples. One in two to the power of `sparseness` is kept, and the largest one in place
+    /// of the last.
     pub fn sparse(capacity: usize, sparseness: u32) -> Self {
         Self {
             origin: Instant::now(),
@@ -98,7 +98,7 @@ impl Delays {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    /// The time of an unlink, never 0, with a mark if the element is to be a probe.
+    /// The time of an unlink, never 0, with a mark if the element becomes a probe.
     #[inline]
     pub(crate) fn stamp(&self) -> u64 {
         let now = self.now().max(1);
@@ -122,21 +122,21 @@ impl Delays {
         }
     }
 
-    /// Makes a probe of the element that is unlinked next. To be called by the thread that unlinks, while there is
-    /// [no other](Delays::probe_is_out).
+    /// Makes the element that is unlinked next a probe. To be called by the thread that unlinks, while there is
+    /// [no other probe](Delays::probe_is_out).
     pub fn send_probe(&self) {
         // Relaxed: this thread makes the probe, and the scheme orders that before its free.
         self.probe_out.store(true, Ordering::Relaxed);
         self.probe_armed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a probe has been sent and not been freed yet.
+    /// Whether a probe has been sent but not been freed yet.
     pub fn probe_is_out(&self) -> bool {
         // Acquire pairs with the release store in `record_freed`.
         self.probe_out.load(Ordering::Acquire)
     }
 
-    /// Records a grace period that was measured in another way than by a probe, in nanoseconds.
+    /// Records a grace period that was not measured by a probe, in nanoseconds.
     pub fn record_grace(&self, nanoseconds: u64) {
         self.graces.add(nanoseconds);
     }

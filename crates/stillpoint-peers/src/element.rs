@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::Delays;
 
-/// One element of the array: one cache line, with room for a peer's callback head, and what it owns elsewhere.
+/// One element of the array: one cache line, with room for a peer's callback head, and a body in another allocation.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Element {
@@ -14,7 +14,7 @@ pub struct Element {
     delays: &'static Delays,
     /// `struct rcu_head` of liburcu, `ck_epoch_entry_t` of Concurrency Kit. Only C code touches it.
     head: [usize; 2],
-    /// The text of a message; empty where the element alone is enough. Every word has the same value.
+    /// The body; empty if the element needs none. Every word has the same value.
     body: Box<[AtomicU64]>,
 }
 
@@ -34,39 +34,38 @@ impl Element {
         Self::with_body(key, 0, delays)
     }
 
-    /// As [`new`](Element::new), with a body of so many words of 8 bytes.
+    /// As [`new`](Element::new), with a body of `words` words of 8 bytes.
     pub fn with_body(key: u64, words: usize, delays: &'static Delays) -> Self {
         let word = Self::word(key);
         let body = (0..words).map(|_| AtomicU64::new(word)).collect();
         Self { key, value: AtomicU64::new(key), unlinked_at: AtomicU64::new(0), delays, head: [0; 2], body }
     }
 
-    /// What the body of an element of this key is made of.
+    /// The value of each word in the body of an element of this key.
     fn word(key: u64) -> u64 {
         key ^ 0x5151_5151_5151_5151
     }
 
-    /// Bytes of an element with a body of so many words, without what the allocator adds.
+    /// Bytes of an element with a body of `words` words, without the allocator's overhead.
     pub const fn bytes_with_body(words: usize) -> usize {
         size_of::<Self>() + words * size_of::<u64>()
     }
 
-    /// Whether the element is alive and is the one of index `key`.
+    /// Whether the element is alive and belongs to index `key`.
     #[inline(always)]
     pub fn holds(&self, key: u64) -> bool {
-        // Relaxed: both fields are plain data here; a freed element is an error whatever the order.
+        // Relaxed: both fields are plain data here; a freed element is an error in any order.
         self.key == key && self.value.load(Ordering::Relaxed) == key
     }
 
-    /// [`holds`](Element::holds), after a look at every word of the body.
+    /// [`holds`](Element::holds), with a check of every word of the body.
     pub fn is_whole(&self, key: u64) -> bool {
         let word = Self::word(key);
         // Relaxed: as in `holds`.
         self.body.iter().all(|found| found.load(Ordering::Relaxed) == word) && self.holds(key)
     }
 
-    /// [`holds`](Element::holds), after a look at the first and the last word of the body: what
-    /// the destructor poisons.
+    /// [`holds`](Element::holds), with a check of the first and the last word of the body, which the destructor poisons.
     pub fn ends_hold(&self, key: u64) -> bool {
         let word = Self::word(key);
         let mut ends = [self.body.first(), self.body.last()].into_iter().flatten();
@@ -76,7 +75,7 @@ impl Element {
 
     /// Makes the element look freed.
     pub(crate) fn poison(&self) {
-        // Stores through atomics, so that they are not removed as dead: a reader that still looks must see them.
+        // Stores through atomics, so that they are not removed as dead: a reader that still holds the element must see them.
         self.value.store(Self::POISON, Ordering::Relaxed);
         for word in [self.body.first(), self.body.last()].into_iter().flatten() {
             word.store(Self::POISON, Ordering::Relaxed);
@@ -98,7 +97,7 @@ impl Element {
     /// # Safety
     /// It is one, and the pointer was made from a pointer to the element.
     pub(crate) unsafe fn of_head(head: *mut std::ffi::c_void) -> *mut Self {
-        // SAFETY: the head lies inside of the element.
+        // SAFETY: the head lies inside the element.
         unsafe { head.byte_sub(offset_of!(Self, head)).cast() }
     }
 }
@@ -108,12 +107,12 @@ impl Element {
 pub struct Recipe {
     /// Words of 8 bytes in the body of each.
     pub words: usize,
-    /// Where their delays go.
+    /// The record of their delays.
     pub delays: &'static Delays,
 }
 
 impl Recipe {
-    /// Elements without bodies.
+    /// A recipe for elements without bodies.
     pub fn plain(delays: &'static Delays) -> Self {
         Self { words: 0, delays }
     }
@@ -135,7 +134,7 @@ impl Drop for Element {
     }
 }
 
-/// An array of atomic pointers to elements, owned by the array: what the peers read and write.
+/// An array of atomic pointers to elements, which the array owns. The peers read and write it.
 #[derive(Debug)]
 pub struct Slots {
     slots: Box<[AtomicPtr<Element>]>,
@@ -143,7 +142,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// An array of `len` elements without bodies, each allocated on its own; `len` must be a power of two.
+    /// An array of `len` elements without bodies, each in its own allocation; `len` must be a power of two.
     ///
     /// # Panics
     /// If `len` is not a power of two.
@@ -151,7 +150,7 @@ impl Slots {
         Self::made_by(len, Recipe::plain(delays))
     }
 
-    /// The same with elements that are made in this way.
+    /// The same with elements that are made by `recipe`.
     ///
     /// # Panics
     /// If `len` is not a power of two.
@@ -161,8 +160,8 @@ impl Slots {
         Self { slots: (0..len as u64).map(|key| AtomicPtr::new(element(key))).collect(), recipe }
     }
 
-    /// An array of `len` empty slots; `len` must be a power of two. Plain lookups need elements in all of them, those
-    /// in sections do not.
+    /// An array of `len` empty slots; `len` must be a power of two. Plain lookups need an element in every slot, lookups in
+    /// sections do not.
     ///
     /// # Panics
     /// If `len` is not a power of two.

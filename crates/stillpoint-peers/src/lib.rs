@@ -5,18 +5,16 @@
 //! `stillpoint` runs the same workload over each of them; stillpoint itself takes part through the same trait.
 //!
 //! - [`contenders`] makes all that this build has, [`catalogue`] lists them without making any.
-//! - [`missing`] names the peers that were not found at build time and the package that brings each;
-//!   [`versions`] the ones that were. liburcu, DPDK and Concurrency Kit come from the system, compiled through
-//!   their own headers; the Rust peers are ordinary dependencies.
+//! - [`missing`] names the peers that were not found at build time and the package to install for each; [`versions`]
+//!   the others. liburcu, DPDK and Concurrency Kit come from the system, compiled through their own headers; the Rust
+//!   peers are ordinary dependencies.
 //! - [`table`] has hash tables, [`timer`] timers, and [`pool`] object pools, for the experiments of these names.
 //! - [`structures`] has a stack, a queue and a list over two schemes, for the experiment of this name.
 //! - [`micro`] lists single operations to be timed.
-//! - [`read_until_stopped`] is the readers' loop, the same for everybody; [`read_sections`] the one of readers whose
-//!   sections hold [`Work`].
+//! - [`read_until_stopped`] is the loop of all readers; [`read_sections`] is that of readers whose sections hold [`Work`].
 //!
-//! Nothing here is set up for good: a contender takes its state along when it is dropped, so that rounds of
-//! several contenders may follow each other in one process. What stays are the `call_rcu` workers of liburcu,
-//! which belong to the process.
+//! A contender removes its state when it is dropped, so rounds of several contenders may follow each other in one process.
+//! Only the `call_rcu` workers of liburcu stay, which belong to the process.
 
 mod catalogue;
 mod contender;
@@ -41,7 +39,7 @@ pub use lookup::{Lookups, read_until_stopped};
 pub use micro::{Micro, Timed, micro, timed};
 pub use sections::{Work, read_sections};
 
-/// The programs of the book that are for Rust's peers, and what has become of them.
+/// The programs of the book for users of the Rust peers, before and after the change to stillpoint.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/from-rust.md")]
 mod from_rust {}

@@ -2,10 +2,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{ReadJob, ReadOutcome};
 
-/// The loop of every reader: looks random indices below `len` up, one after the other, until told to stop.
+/// The loop of every reader: looks up random indices below `len`, one after the other, until told to stop.
 ///
-/// `lookup` reads the element at an index under the protection of its scheme and says whether it is the one that
-/// belongs there, alive. The peers written in C run the same loop with the same keys. `len` is a power of two.
+/// `lookup` reads the element at an index under the protection of its scheme and returns whether it is alive and belongs
+/// there. The peers written in C run the same loop with the same keys. `len` is a power of two.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +32,7 @@ pub fn read_until_stopped(
     lookups.outcome()
 }
 
-/// The same loop for readers that do something once for several lookups.
+/// The same loop for readers that do something only once for several lookups.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,7 +72,7 @@ impl<'a> Lookups<'a> {
         Some(self.index())
     }
 
-    /// The next index, whether the reader is to stop or not.
+    /// The next index, even if the reader has been told to stop.
     #[inline(always)]
     pub fn index(&mut self) -> usize {
         self.random = next_random(self.random);
@@ -86,7 +86,7 @@ impl<'a> Lookups<'a> {
         self.outcome.mismatches += u64::from(!found);
     }
 
-    /// What was counted.
+    /// The counts.
     pub fn outcome(&self) -> ReadOutcome {
         self.outcome
     }

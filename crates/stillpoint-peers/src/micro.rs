@@ -1,6 +1,6 @@
 use crate::rust;
 
-/// One operation of one contender, to be timed on its own.
+/// One operation of one contender, to be timed by itself.
 ///
 /// | operation | what it is |
 /// |---|---|
@@ -8,38 +8,38 @@ use crate::rust;
 /// | `pin`, `pin-linked` | enter and leave a read-side critical section, by inline code or by functions of the library |
 /// | `protect` | load a pointer under protection, release the protection |
 /// | `start` | begin a grace period |
-/// | `check` | ask whether a grace period is over that has long been |
-/// | `retire` | allocate and write an object of 64 bytes, exchange it for the one that a shared pointer holds, hand that to the scheme, and its share of the work that frees it, in batches of 64; with liburcu a worker on another CPU frees |
-/// | `lookup`, `burst` | look a key of 8 bytes up in a table of 1,000, by itself or 32 at a time |
+/// | `check` | ask whether a grace period is over that ended long ago |
+/// | `retire` | allocate and write an object of 64 bytes, exchange it for the one in a shared pointer, retire the old one, and free in batches of 64; with liburcu, a worker on another CPU frees |
+/// | `lookup`, `burst` | look up keys of 8 bytes in a table of 1,000, one or 32 at a time |
 /// | `lookup-1m`, `burst-1m` | the same in a table of a million |
 /// | `heavy` | wait for a grace period with no reader to wait for, or the process-wide barrier |
 ///
-/// A contender has the rows that it can have.
+/// A contender has rows only for the operations that it offers.
 #[derive(Debug, Clone, Copy)]
 pub struct Micro {
     /// Name of the contender.
     pub contender: &'static str,
     /// Name of the operation.
     pub operation: &'static str,
-    /// Performs the operation so many times on the calling thread. Registering the thread and freeing what is left
-    /// at the end add some microseconds (with liburcu's `retire` some milliseconds, as it waits for the worker):
-    /// choose many iterations, or subtract the time of a run of 0.
+    /// Performs the operation this many times on the calling thread. Registering the thread and freeing what is left at the
+    /// end add some microseconds (with liburcu's `retire` some milliseconds, as it waits for the worker): choose many
+    /// iterations, or subtract the time of a run of 0.
     pub run: fn(u64),
 }
 
-/// An operation of one contender that measures itself: only a part of what it does counts.
+/// An operation of one contender that measures itself, since only a part of its work counts.
 ///
 /// | operation | what it is |
 /// |---|---|
-/// | `call` | so many times `call_rcu`, without the callbacks, which a worker on another CPU calls |
-/// | `free-workers` | so many workers of `call_rcu`, all idle, are freed one after the other |
+/// | `call` | `call_rcu`, without the callbacks, which a worker on another CPU calls |
+/// | `free-workers` | free idle workers of `call_rcu`, one after the other |
 #[derive(Debug, Clone, Copy)]
 pub struct Timed {
     /// Name of the contender.
     pub contender: &'static str,
     /// Name of the operation.
     pub operation: &'static str,
-    /// Performs it on the calling thread, and returns the time of all in nanoseconds.
+    /// Performs the operation this many times on the calling thread, and returns the time of all in nanoseconds.
     pub nanoseconds: fn(u64) -> u64,
 }
 

@@ -4,23 +4,22 @@ use std::time::{Duration, Instant};
 
 use crate::{Element, Lookups, ReadJob, ReadOutcome};
 
-/// What a reader does in a read-side section, and between two: the same for every contender.
+/// The work of a reader in a read-side section, and between two sections; it is the same for every contender.
 ///
-/// Work is counted in steps of a chain of dependent instructions, not by a clock: a reader that was preempted still
-/// has the rest of its work to do when it goes on. [`steps_per_microsecond`](Work::steps_per_microsecond) says how many
-/// there are in a microsecond.
+/// Work is counted in steps of a chain of dependent instructions, not by a clock: a reader that was preempted still has to
+/// do the rest of its work. [`steps_per_microsecond`](Work::steps_per_microsecond) measures the steps in a microsecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Work {
-    /// Steps inside of the section.
+    /// Steps inside the section.
     pub inside: u64,
-    /// The reader sleeps so long in the middle of them.
+    /// How long the reader sleeps in the middle of them.
     pub sleep: Duration,
     /// Steps between the end of a section and the beginning of the next one.
     pub outside: u64,
 }
 
 impl Work {
-    /// What this CPU does in a microsecond: the most of several attempts, as interrupts and neighbours only take away.
+    /// The steps of this CPU in a microsecond: the most of several attempts, since interrupts and neighbours only lower it.
     pub fn steps_per_microsecond() -> f64 {
         const STEPS: u64 = 1 << 20;
         let attempt = || {
@@ -31,8 +30,8 @@ impl Work {
         (0..20).map(|_| attempt()).fold(0.0, f64::max)
     }
 
-    /// All that happens inside of a section that has loaded `element` from the slot `index`. Says whether the element
-    /// is the one that belongs there, and alive from the beginning to the end; where there is none, nothing is wrong.
+    /// The work inside a section that has loaded `element` from the slot `index`. Returns whether the element belongs there,
+    /// and was alive from the beginning to the end; also true if there is no element.
     #[inline(never)]
     pub fn inside(&self, element: Option<&Element>, index: usize) -> bool {
         let whole = |element: &Element| element.is_whole(index as u64);
@@ -44,7 +43,7 @@ impl Work {
             thread::sleep(self.sleep);
             take_steps(self.inside / 2);
         }
-        // A freed element stays poisoned, or becomes another one.
+        // A freed element stays poisoned, or its memory becomes another element.
         at_first && element.is_none_or(|element| element.ends_hold(index as u64))
     }
 
@@ -53,7 +52,7 @@ impl Work {
         self.outside > 0
     }
 
-    /// What is done between two sections.
+    /// The work between two sections.
     #[inline(never)]
     pub fn rest(&self) {
         take_steps(self.outside);
@@ -71,10 +70,11 @@ fn take_steps(steps: u64) {
     black_box(state);
 }
 
-/// The loop of readers with long sections, which the peers written in C run with the same keys.
+/// The loop of readers with long sections. The peers written in C run the same loop with the same keys.
 ///
-/// `section` enters, loads what is at an index below `len`, a power of two, hands it to [`Work::inside`], leaves, and
-/// returns what that said. There is one section in any case, also when the reader comes late. Schemes that want to know of the time between two sections have a loop of their own.
+/// `section` enters, loads the element at an index below `len`, a power of two, passes it to [`Work::inside`], leaves, and
+/// returns the result. There is at least one section, even if the reader starts late. Schemes that must know of the time
+/// between two sections have their own loop.
 pub fn read_sections(
     job: &ReadJob<'_>,
     work: &Work,
@@ -105,7 +105,7 @@ mod tests {
         let begin = Instant::now();
         assert!(work.inside(None, 0));
         let inside = begin.elapsed();
-        // A machine that was faster while it was calibrated has been asked for less.
+        // If the machine was slower while it was calibrated, the work takes less time.
         assert!(inside >= Duration::from_millis(4), "{inside:?}");
         work.rest();
         assert!(begin.elapsed() >= inside + Duration::from_millis(1));

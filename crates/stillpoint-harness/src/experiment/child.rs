@@ -1,8 +1,8 @@
-//! Measuring in a process of its own: this program once more, with an order in its environment.
+//! Measuring in a child process: this program once more, with an order in its environment.
 
 use std::fmt::Display;
 use std::io::Read;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -14,29 +14,29 @@ use serde::de::DeserializeOwned;
 use crate::error::Stop;
 use crate::{interrupt, output};
 
-/// How often the parent looks whether it was interrupted.
+/// How often the parent checks whether it was interrupted.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What becomes of the child when this process is interrupted.
+/// What happens to the child when this process is interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnInterrupt {
-    /// It is told, and answers with what it has.
+    /// It is interrupted too, and answers with its results so far.
     Wait,
-    /// Its answer is of no use.
+    /// It is ended: a partial answer would be useless.
     End,
 }
 
-/// The environment in which glibc's `malloc` asks for transparent huge pages, for every contender alike. It has to be there
-/// when a process begins; other allocators take no notice.
+/// The environment in which glibc's `malloc` asks for transparent huge pages, for every contender alike. It must be set
+/// before the process starts; other allocators ignore it.
 pub const MALLOC_ON_HUGE_PAGES: &[(&str, &str)] = &[("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")];
 
 /// What a child process is asked to do.
 pub trait Order: Serialize + DeserializeOwned {
-    /// Holds the order, in the child only.
+    /// The environment variable with the order; set only in the child.
     const VARIABLE: &'static str;
     /// What the child does, for errors.
     const WORK: &'static str;
-    /// What becomes of the child then.
+    /// What happens to the child when this process is interrupted.
     const ON_INTERRUPT: OnInterrupt = OnInterrupt::Wait;
     /// More variables of the child's environment, for what libraries read when they are loaded.
     const ENVIRONMENT: &'static [(&'static str, &'static str)] = &[];
@@ -44,24 +44,26 @@ pub trait Order: Serialize + DeserializeOwned {
     /// What the child answers.
     type Answer: Serialize + DeserializeOwned;
 
-    /// In the child: does it.
+    /// Carries out the order, in the child.
     fn obey(self) -> Result<Self::Answer, String>;
 }
 
-/// Runs this program with the order in its environment, and returns what it answers; `None` when it was ended.
+/// Runs this program with the order in its environment, and returns its answer; `None` if an interrupt ended it.
 pub fn ask<O: Order>(order: &O) -> Result<Option<O::Answer>, Stop> {
     let failed = |why: &str, error: &dyn Display| Stop::Failed(format!("{why}: {error}"));
-    let order = serde_json::to_string(order).map_err(|error| failed("the order has no form", &error))?;
-    let program = std::env::current_exe().map_err(|error| failed("this program has no path", &error))?;
+    let order = serde_json::to_string(order)
+        .map_err(|error| failed("cannot write the order of the child process", &error))?;
+    let program =
+        std::env::current_exe().map_err(|error| failed("cannot find the file of this program", &error))?;
     let mut child = Command::new(program)
         .env(O::VARIABLE, order)
         .envs(O::ENVIRONMENT.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        // Ctrl-C comes to this process alone, which passes it on once: a second one would end the child.
+        // Only this process receives Ctrl-C, and passes it on once: a second one would end the child.
         .process_group(0)
         .spawn()
-        .map_err(|error| failed("the child process does not start", &error))?;
+        .map_err(|error| failed("cannot start a child process", &error))?;
     let process = Pid::from_child(&child);
     // An error says that the child has ended by itself.
     let _last = interrupt::at_the_end(move || _ = kill_process(process, Signal::KILL));
@@ -69,7 +71,7 @@ pub fn ask<O: Order>(order: &O) -> Result<Option<O::Answer>, Stop> {
     let pipe = child.stdout.take();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // An answer that was cut short is nonsense, and is told so.
+        // An answer that was cut short is not valid JSON, and is reported below.
         let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
         let _ = send.send(bytes);
     });
@@ -92,30 +94,39 @@ pub fn ask<O: Order>(order: &O) -> Result<Option<O::Answer>, Stop> {
             answer => break answer.unwrap_or_default(),
         }
     };
-    let status = child.wait().map_err(|error| failed("the child process is lost", &error))?;
+    let status = child.wait().map_err(|error| failed("cannot wait for the child process", &error))?;
     let ended = O::ON_INTERRUPT == OnInterrupt::End || !status.success();
     if ended && interrupt::requested() {
         return Ok(None);
     }
     if !status.success() {
-        return Err(Stop::Failed(format!("the child process that {} ended with {status}", O::WORK)));
+        let hint = match status.signal() {
+            Some(aborted) if aborted == Signal::ABORT.as_raw() => ": if it ran out of memory, ask for less",
+            Some(killed) if killed == Signal::KILL.as_raw() => {
+                ": the kernel does this if memory runs out; ask for less"
+            }
+            _ => "",
+        };
+        return Err(Stop::Failed(format!("the child process that {} ended with {status}{hint}", O::WORK)));
     }
-    // What libraries print comes before the last line.
+    // Output of libraries precedes the last line.
     let text = String::from_utf8_lossy(&bytes);
     let line = text.lines().last().unwrap_or_default();
-    serde_json::from_str(line)
-        .map(Some)
-        .map_err(|error| failed("the child process answered nonsense", &error))
+    serde_json::from_str(line).map(Some).map_err(|error| {
+        failed(&format!("cannot read the answer of the child process that {}", O::WORK), &error)
+    })
 }
 
-/// In the child: does what the variable says. `None` in a process that is no such child.
+/// Carries out the order, in the child. `None` in a process that is not such a child.
 pub fn run_if_child<O: Order>() -> Option<ExitCode> {
     let order = std::env::var(O::VARIABLE).ok()?;
-    interrupt::listen();
-    // Nobody waits for the answer when the parent is gone. An error leaves the child alone with its work.
+    interrupt::listen_and(|| ());
+    // Without its parent, nothing reads the child's answer. If this fails, the child finishes its work in vain.
     let _ = set_parent_process_death_signal(Some(Signal::TERM));
     let answer = serde_json::from_str::<O>(&order)
-        .map_err(|error| format!("{} is not for users: {error}", O::VARIABLE))
+        .map_err(|error| {
+            format!("unset the environment variable {}, which only this program sets: {error}", O::VARIABLE)
+        })
         .and_then(O::obey)
         .and_then(|answer| serde_json::to_string(&answer).map_err(|error| error.to_string()));
     Some(match answer {

@@ -1,5 +1,5 @@
-//! A control: one contender of each experiment is measured twice, as if it were two. What lies between its two rows is what
-//! the machine, and the order of the turns, put between any two.
+//! A control: one contender of each experiment is measured twice, as if it were two. Its two rows differ only by the noise of
+//! the machine and the order of the turns, as any two rows do.
 
 use serde::Serialize;
 
@@ -8,24 +8,24 @@ use crate::output::say;
 use crate::output::table;
 use crate::stats::median;
 
-/// The contenders of a setting, and behind them the first one again.
+/// The contenders of a setting, followed by the first one again.
 pub fn with_control(mut names: Vec<String>) -> Vec<String> {
     names.extend(names.first().map(|first| format!("{first}{AGAIN}")));
     names
 }
 
-/// The contenders of a setting by the names of their rows, and behind them the first one again.
+/// The contenders of a setting with the names of their rows, followed by the first one again.
 pub fn named_with_control<C>(contenders: &[C], name: impl Fn(&C) -> &str) -> Vec<(String, &C)> {
     let names = contenders.iter().map(|contender| name(contender).to_owned()).collect();
     with_control(names).into_iter().zip(contenders.iter().chain(contenders.first())).collect()
 }
 
-/// Who is meant: the name without what makes it the second one.
+/// The contender of a row: its name, without the mark of the second measurement.
 pub fn contender(name: &str) -> &str {
     name.strip_suffix(AGAIN).unwrap_or(name)
 }
 
-/// How far a metric of one contender lies from itself.
+/// The difference of a metric between the two rows of one contender.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Control {
     /// The experiment.
@@ -34,17 +34,17 @@ pub struct Control {
     pub contender: String,
     /// The metric.
     pub metric: String,
-    /// Settings in which there are both rows.
+    /// The number of settings with both rows.
     pub settings: usize,
-    /// The median over the settings of the difference, in percent of the mean of the two; in points of a metric that is in
-    /// percent itself.
+    /// The median over the settings of the difference, in percent of the mean of the two. For a metric in percent, the
+    /// difference is in percentage points.
     pub percent_p50: f64,
     /// The largest difference.
     pub percent_max: f64,
 }
 
-/// The differences between rows of one contender that was measured twice, metric by metric. What describes the spread of
-/// rounds is left out.
+/// The differences between the rows of contenders that were measured twice, for each metric. Metrics of the spread of rounds
+/// are left out.
 pub fn controls(rows: &[Row]) -> Vec<Control> {
     let mut found: Vec<(&Row, &str, Vec<f64>)> = Vec::new();
     let is_of_rounds =
@@ -95,10 +95,10 @@ pub fn show(controls: &[Control]) {
             percent(control.percent_max),
         ]
     };
-    let caption = format!("Control of {}: a contender beside itself", first.experiment);
+    let caption = format!("Control of {}: the same contender measured twice", first.experiment);
     let header = ["contender", "metric", "settings", "difference, median", "largest"];
     table::of_lines(&caption, &header, 2, controls.iter().map(line));
-    say("A difference between two contenders that lies below that of one from itself is no difference.");
+    say("A difference between two contenders that is smaller than this means nothing.");
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How an experiment is run: contenders in turns, threads on their CPUs, processes of their own, and the time for it.
+//! How an experiment runs: contenders in turns, threads on their CPUs, child processes, and the time for each row.
 
 pub mod child;
 pub mod control;

@@ -1,23 +1,22 @@
-//! Contenders in turns: each measures as many rounds as the others, in an order that rotates, so that what changes on the
-//! machine meanwhile meets all of them.
+//! Contenders in turns: all are measured for the same number of rounds, in an order that rotates, so that changes of the
+//! machine during the run affect all of them.
 
 use crate::interrupt;
 use crate::output::json::Row;
 use crate::output::progress::Progress;
 
-/// What a contender's rounds gave, or why they do not count.
+/// The results of a contender's rounds, or why they do not count.
 pub type Rounds<T> = Result<Vec<T>, String>;
 
-/// The order of a round: each of `count` once, beginning with another one than the round before.
+/// The order of a round: each of `count` once; each round begins with the next one.
 pub fn turns(round: usize, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |turn| (turn + round) % count)
 }
 
-/// Measures the rounds of all contenders, of which those that have begun come back.
+/// Measures the rounds of all contenders. Returns those that have begun.
 ///
-/// `begin` is given the number of each round, and prepares what all contenders measure in it. An error voids its
-/// contender, which is not measured again. After an interrupt it only ends the rounds: a round that was cut short is not
-/// like the others, and says so by an error.
+/// `begin` gets the number of each round, and prepares the work of all contenders in it. An error voids its contender, which
+/// is not measured again. After an interrupt, an error only ends the rounds: a round that was cut short returns one.
 pub fn in_turns<'c, C, W, T>(
     contenders: &'c [C],
     rounds: u32,
@@ -46,19 +45,19 @@ pub fn in_turns<'c, C, W, T>(
 /// A setting, and the contenders that are measured in it.
 #[derive(Debug)]
 pub struct Part<S, C> {
-    /// What they are measured in.
+    /// The setting.
     pub setting: S,
-    /// Who is measured.
+    /// The contenders.
     pub contenders: Vec<C>,
 }
 
-/// The number of rows of all parts, a [control](super::control) in each.
+/// The number of rows of all parts, with a [control](super::control) in each.
 pub fn rows<S, C>(parts: &[Part<S, C>]) -> usize {
     parts.iter().map(|part| part.contenders.len() + 1).sum()
 }
 
-/// Measures part after part until it is interrupted, and calls `show` with the rows of each as soon as they are complete,
-/// unless told to be `silent`.
+/// Measures part after part until an interrupt. Calls `show` with the rows of each part as soon as they are complete, unless
+/// `silent`.
 pub fn in_parts<S, C>(
     parts: &[Part<S, C>],
     progress: &Progress,

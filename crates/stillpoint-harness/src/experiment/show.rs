@@ -5,11 +5,10 @@ use crate::output::say;
 
 /// The share of a CPU that spoils a figure.
 const DISTURBANCE: f64 = 0.08;
-/// The kernel accounts for CPU time in ticks of 10 ms: fewer seconds than this in a round are not to be told from
-/// none.
+/// The kernel counts CPU time in ticks of 10 ms: fewer seconds than this in a round cannot be distinguished from none.
 const DISTINCT: f64 = 0.03;
 
-/// Says when other programs took part of the CPUs.
+/// Prints whether other programs ran on the CPUs.
 pub fn disturbed(rows: &[Row]) {
     let foreign: Vec<f64> = rows
         .iter()
@@ -27,7 +26,7 @@ pub fn disturbed(rows: &[Row]) {
     }
 }
 
-/// Says why rows do not count.
+/// Prints why rows do not count.
 pub fn failed(rows: &[Row], name: impl Fn(&Row) -> String) {
     for (row, reason) in rows.iter().filter_map(|row| Some((row, row.void.as_ref()?))) {
         say(format!("{} failed: {reason}", name(row)));

@@ -1,4 +1,4 @@
-//! What the threads of the experiments have in common.
+//! The threads of the experiments.
 
 use std::sync::Barrier;
 use std::thread;
@@ -8,15 +8,15 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::machine::{cpus, load};
 
-/// Pins the calling thread, a writer or one that works for it, with the least timer slack, for every contender alike:
-/// the usual 50 µs would be added to each of its sleeps. Threads that start from this one inherit both.
+/// Pins the calling thread, a writer or one that works for it, and sets the least timer slack, for every contender alike:
+/// the default of 50 µs would lengthen each of its sleeps. Threads that start from this one inherit both.
 pub fn prepare_writer_thread(cpu: usize) -> Result<(), String> {
     cpus::pin(cpu)?;
     rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))
         .map_err(|error| format!("cannot set the timer slack: {error}"))
 }
 
-/// Runs `work` on a prepared thread of its own, the writer's.
+/// Runs `work` on a new thread that is prepared as the writer.
 pub fn as_writer<R: Send>(cpu: usize, work: impl FnOnce() -> Result<R, String> + Send) -> Result<R, String> {
     thread::scope(|scope| {
         let writer = thread::Builder::new().name("writer".to_owned());
@@ -37,7 +37,7 @@ pub fn on_each<R: Send>(
         let start = |(index, &cpu): (usize, &usize)| {
             let (barrier, work) = (&barrier, &work);
             scope.spawn(move || {
-                // Also without its CPU: the others wait at the barrier.
+                // Even if the thread cannot be pinned: the others wait at the barrier.
                 let pinned = cpus::pin(cpu);
                 let done = work(index, barrier);
                 pinned.map(|()| done)
@@ -51,7 +51,7 @@ pub fn on_each<R: Send>(
     })
 }
 
-/// The CPU time of this process since some time, and that of everything else on the CPUs of a round.
+/// The CPU time of this process since the account was opened, and that of everything else on the CPUs of a round.
 pub struct Account {
     cpus: Vec<usize>,
     own: Duration,
@@ -59,7 +59,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// From now on, on the CPUs of the readers and of the writer.
+    /// Begins to count now, on the CPUs of the readers and of the writer.
     pub fn open(readers: &[usize], writer: usize) -> Self {
         let mut cpus: Vec<usize> = readers.iter().copied().chain([writer]).collect();
         cpus.sort_unstable();
@@ -68,7 +68,7 @@ impl Account {
         Self { cpus, own, busy }
     }
 
-    /// Until now; nothing of others where it is not known.
+    /// The CPU time of this process until now, and that of others; zero where the latter is not known.
     pub fn close(self) -> (Duration, Duration) {
         let own = process_cpu_time() - self.own;
         let busy = load::busy(&self.cpus).zip(self.busy);

@@ -1,4 +1,4 @@
-//! How the time of a run is shared among its rows.
+//! How a run's time is divided among its rows.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use crate::flags::LengthFlags;
 const USUAL: Duration = Duration::from_secs(105);
 /// The same for a short run.
 const QUICK: Duration = Duration::from_secs(78);
-/// No round of a usual run is shorter, however many rows there are.
+/// The shortest round of a usual run, however many rows there are.
 const SHORTEST_ROUND: Duration = Duration::from_millis(50);
 /// Some deletes fit into any round.
 const LEAST_ROUND: Duration = Duration::from_millis(1);
 const ROUNDS: u32 = 3;
 
-/// What an experiment needs beside the time that it measures.
+/// The time that an experiment needs beside the measured time.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
     /// Before the first round.
     pub set_up: Duration,
-    /// What a round takes beside its own time.
+    /// For each round, beside its measured time.
     pub round_overhead: Duration,
-    /// The time of a row that is long enough for a usual run, and for a short one, which has fewer.
+    /// The measured time of a row that is long enough for a usual run, which may get less if there are many rows.
     pub usual_row: Duration,
     /// See `usual_row`.
     pub quick_row: Duration,
@@ -42,7 +42,7 @@ impl Budget {
         (rounds, (row / rounds).min(room.saturating_sub(self.round_overhead)).max(SHORTEST_ROUND))
     }
 
-    /// Whether a usual run of so many rows, or a short one, ends in time.
+    /// Whether a usual run of this many rows, or a short one, ends in time.
     pub fn fits(&self, quick: bool, rows: usize) -> bool {
         let flags = LengthFlags { quick, full: false, duration: None, rounds: None };
         let (rounds, round) = self.timing(&flags, rows);

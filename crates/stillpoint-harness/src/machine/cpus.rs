@@ -1,4 +1,4 @@
-//! Which CPUs there are, which this process may use, and pinning to them.
+//! The CPUs of the machine, those that this process may use, and pinning to them.
 
 use rustix::thread::CpuSet;
 
@@ -83,7 +83,7 @@ pub fn choose(asked: Option<&[usize]>) -> Result<Vec<usize>, Stop> {
         if !allowed.contains(cpu) {
             let allowed = format_list(&allowed);
             return Err(Stop::usage(format!(
-                "CPU {cpu} is not open to this process: it may use CPUs {allowed}"
+                "CPU {cpu} is not open to this process, which may use CPUs {allowed}"
             )));
         }
     }

@@ -1,4 +1,4 @@
-//! Reserved huge pages, which DPDK's memory is made of.
+//! Reserved huge pages, for DPDK's memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::interrupt::{self, AtTheEnd};
 use crate::output;
 
-/// Where the kernel counts those of this size.
+/// Where the kernel counts the huge pages of this size.
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 /// The default size on x86-64.
 const PAGE: usize = 2 << 20;
 
-/// Huge pages that were reserved for DPDK; the number before is restored when this is dropped, or the program is ended.
+/// Huge pages that were reserved for DPDK. The previous number is restored when this is dropped, or the program is ended.
 #[derive(Debug)]
 pub struct HugePages {
     count: usize,
@@ -26,12 +26,12 @@ struct Pool {
     /// Has the number of all pages.
     all: PathBuf,
     before: usize,
-    /// Whether there are as many as before.
+    /// Whether the previous number was restored.
     restored: AtomicBool,
 }
 
 impl HugePages {
-    /// `None` when there are not enough, and this process may not reserve them.
+    /// `None` if there are not enough, and this process may not reserve more.
     pub fn reserve(megabytes: usize) -> Option<Self> {
         Self::reserve_in(Path::new(POOL), megabytes)
     }
@@ -41,7 +41,7 @@ impl HugePages {
         let count = |file: &Path| fs::read_to_string(file).ok()?.trim().parse::<usize>().ok();
         let before = count(&all)?;
         let needed = (megabytes << 20).div_ceil(PAGE) + 8;
-        // What other processes have, or this one for an experiment before, is not free.
+        // Pages of other processes, or of an earlier experiment in this one, are not free.
         let missing = needed.saturating_sub(count(&free)?);
         if missing > 0 {
             fs::write(&all, (before + missing).to_string()).ok()?;
@@ -54,20 +54,20 @@ impl HugePages {
         (count(&free)? >= needed).then_some(pages)
     }
 
-    /// How many.
+    /// The number of pages.
     pub fn count(&self) -> usize {
         self.count
     }
 }
 
 impl Pool {
-    /// Once. Who has the pages keeps them: the kernel takes them back when that process ends.
+    /// Restores the previous number, once. A process that uses pages keeps them until it ends.
     fn restore(&self) {
         // Relaxed: a flag on its own.
         if !self.restored.swap(true, Ordering::Relaxed)
             && let Err(error) = fs::write(&self.all, self.before.to_string())
         {
-            output::tell(format!("vm.nr_hugepages could not be set back to {}: {error}", self.before));
+            output::tell(format!("warning: cannot set vm.nr_hugepages back to {}: {error}", self.before));
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What else runs on the CPUs that are measured on.
+//! The load of the CPUs that are measured on.
 
 use std::fs;
 use std::time::Duration;
 
-/// The time that CPUs were busy since the machine started, with whatever: this process, others, the host.
+/// The time that CPUs were busy since the machine started: with this process, with others, or with the host.
 ///
-/// In ticks of usually 10 ms, so worth something over intervals of some hundred milliseconds.
+/// It is counted in ticks, usually of 10 ms, so it is useful only over hundreds of milliseconds.
 pub(crate) fn busy(cpus: &[usize]) -> Option<Duration> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let ticks = cpus.iter().map(|&cpu| busy_ticks(&text, cpu)).sum::<Option<u64>>()?;
@@ -14,7 +14,7 @@ pub(crate) fn busy(cpus: &[usize]) -> Option<Duration> {
 
 /// The time that a CPU had nothing to run since the machine started.
 ///
-/// In ticks, too, of which a CPU that does not run loses none: the kernel takes the time of idleness from the clock.
+/// It is counted in ticks, too, but an idle CPU misses none: the kernel takes its idle time from the clock.
 pub fn idle(cpu: usize) -> Option<Duration> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let [_busy, idle] = ticks(&text, cpu)?;

@@ -1,4 +1,4 @@
-//! What the results were measured on.
+//! The machine that the results were measured on.
 
 pub mod cpus;
 pub mod huge_pages;
@@ -15,23 +15,23 @@ use serde::Serialize;
 pub struct Machine {
     /// The processor.
     pub model: String,
-    /// As Rust calls it.
+    /// The architecture, by Rust's name.
     pub arch: &'static str,
-    /// Its name and release.
+    /// The kernel's name and release.
     pub kernel: String,
-    /// CPUs that are there.
+    /// CPUs that are online.
     pub cpus_online: Vec<usize>,
     /// CPUs that this process may run on.
     pub cpus_allowed: Vec<usize>,
-    /// Nodes of memory.
+    /// The number of NUMA nodes.
     pub numa_nodes: usize,
-    /// All of it.
+    /// All memory.
     pub memory_bytes: u64,
-    /// Whether the processor says so.
+    /// Whether it is a virtual machine, by the processor's flags.
     pub virtual_machine: bool,
     /// Ticks a second of the time stamp counter.
     pub tsc_hz: Option<u64>,
-    /// Whether it ticks alike in all states of the processor.
+    /// Whether the counter has the same rate in all states of the processor.
     pub tsc_invariant: bool,
     /// How stillpoint's domains order their readers and writers here: `asymmetric` or `symmetric`.
     pub fence: String,
@@ -40,7 +40,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine; the peers are those that the program was built with.
+    /// This machine, with the peers that the program was built with.
     pub fn look(peers: BTreeMap<String, String>) -> Self {
         let uname = rustix::system::uname();
         let flags = proc::cpu_flags();
@@ -61,7 +61,7 @@ impl Machine {
         }
     }
 
-    /// One line for the head of a table.
+    /// One line to print above a table.
     pub fn summary(&self) -> String {
         let mut line = format!(
             "{}, {} CPUs allowed ({}), {} GiB, {}",

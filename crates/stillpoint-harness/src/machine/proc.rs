@@ -37,7 +37,16 @@ pub fn memory(key: &str) -> Option<u64> {
     bytes("/proc/meminfo", key)
 }
 
-/// Bytes of this process that lie in transparent huge pages.
+/// Bytes that this process can still get: the machine's available memory, or what is left of its limit of address space
+/// (`ulimit -v`) if that is less.
+pub fn available_memory() -> Option<u64> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::As).current;
+    let left =
+        limit.zip(bytes("/proc/self/status", "VmSize")).map(|(limit, used)| limit.saturating_sub(used));
+    memory("MemAvailable").into_iter().chain(left).min()
+}
+
+/// Bytes of this process in transparent huge pages.
 pub fn huge_bytes() -> Option<u64> {
     bytes("/proc/self/smaps_rollup", "AnonHugePages")
 }
@@ -49,7 +58,7 @@ fn bytes(path: &str, key: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Bytes of this process that are in memory.
+/// Resident bytes of this process.
 pub fn resident_bytes() -> Option<usize> {
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
     Some(resident_pages(&statm)? * rustix::param::page_size())
@@ -91,6 +100,7 @@ mod tests {
     fn this_machine_has_memory() {
         assert!(memory("MemTotal").unwrap() > 1 << 20);
         assert_eq!(memory("NoSuchField"), None);
+        assert!(available_memory().is_some_and(|bytes| bytes <= memory("MemTotal").unwrap()));
         assert!(huge_bytes().is_some_and(|bytes| bytes < memory("MemTotal").unwrap()));
     }
 }

@@ -17,7 +17,7 @@ pub fn frequency() -> Option<u64> {
         let (ticks, elapsed) = (read() - ticks, clock.elapsed());
         ticks as f64 / elapsed.as_secs_f64()
     };
-    // The median of three: a preemption between two of the reads falsifies one interval.
+    // The median of three: a preemption between two reads makes one interval wrong.
     let mut hertz = [measure(), measure(), measure()];
     hertz.sort_by(f64::total_cmp);
     Some((hertz[1] / 1e6).round() as u64 * 1_000_000)

@@ -5,11 +5,11 @@ use anstyle::{AnsiColor, Style};
 /// One bar.
 #[derive(Debug)]
 pub struct Bar<'a> {
-    /// Before the bar.
+    /// Shown before the bar.
     pub label: &'a str,
-    /// Its length, and behind it.
+    /// The length of the bar, shown behind it.
     pub value: f64,
-    /// Drawn in a colour of its own where there are colours.
+    /// Whether it has a colour that stands out, where there are colours.
     pub ours: bool,
 }
 
@@ -20,7 +20,7 @@ const WIDTH: usize = 60;
 
 /// Draws the bars, one a line, above an axis with a mark at each power of ten; `show` writes the values.
 ///
-/// Values that are not above 0 have no place on a logarithmic scale and get no bar.
+/// A value that is not above 0 has no place on a logarithmic scale, and gets no bar.
 pub fn logarithmic(bars: &[Bar<'_>], show: impl Fn(f64) -> String) -> String {
     let values = || bars.iter().map(|bar| bar.value).filter(|value| *value > 0.0 && value.is_finite());
     let (Some(least), Some(most)) = (values().min_by(f64::total_cmp), values().max_by(f64::total_cmp)) else {

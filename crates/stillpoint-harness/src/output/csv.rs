@@ -5,11 +5,11 @@ use serde_json::Value;
 use super::json::Row;
 use crate::error::Stop;
 
-/// A line for each row, below a header: who and where, then all parameters, all metrics, and why a row does not count. A row
-/// has nothing in the columns of parameters and metrics that it does not have.
+/// A header, and a line for each row: experiment, scenario and contender, then all parameters, all metrics, and why a row does
+/// not count. Columns of parameters and metrics that a row does not have are empty.
 ///
 /// # Errors
-/// When a row has no form in CSV, which is a defect.
+/// When the rows cannot be written as CSV, which is a defect.
 pub fn text(rows: &[Row]) -> Result<String, Stop> {
     let mut names: Vec<&str> = Vec::new();
     let metrics = rows.iter().flat_map(|row| row.metrics.keys());
@@ -33,7 +33,7 @@ pub fn text(rows: &[Row]) -> Result<String, Stop> {
         written = written.and_then(|()| writer.write_record(line));
     }
     let failed =
-        |error: &dyn std::fmt::Display| Stop::Failed(format!("the rows have no form in CSV: {error}"));
+        |error: &dyn std::fmt::Display| Stop::Failed(format!("the rows cannot be written as CSV: {error}"));
     written.map_err(|error| failed(&error))?;
     let bytes = writer.into_inner().map_err(|error| failed(&error))?;
     String::from_utf8(bytes).map_err(|error| failed(&error))

@@ -41,7 +41,7 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// By how many percent `value` lies below `base`, with more digits near 100; above twice `base`, how many times as much it is.
+/// By how many percent `value` is below `base`, with more digits close to 100 %; above twice `base`, how many times as much it is.
 pub fn percent_below(value: f64, base: f64) -> String {
     let percent = (1.0 - value / base) * 100.0;
     match percent {

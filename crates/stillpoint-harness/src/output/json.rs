@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::error::Category;
 use serde_json::{Map, Value};
 
 use crate::error::Stop;
@@ -15,19 +16,19 @@ use crate::stats::{Distribution, median};
 /// The version of the format; it changes only when a tool that reads the old one would be misled.
 const SCHEMA: u32 = 1;
 
-/// What the name of a contender that is measured a second time ends with.
+/// The end of a contender's name in its second measurement.
 pub(crate) const AGAIN: &str = " (again)";
 
 /// One measured row.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
-    /// What was measured.
+    /// The experiment.
     pub experiment: Cow<'static, str>,
-    /// In which situation.
+    /// The scenario.
     pub scenario: String,
-    /// Who.
+    /// The contender.
     pub contender: String,
-    /// What was chosen.
+    /// The parameters.
     pub params: Map<String, Value>,
     /// The figures.
     pub metrics: Map<String, Value>,
@@ -55,7 +56,7 @@ impl Row {
         self
     }
 
-    /// The same row with the figures of what was measured; an error says why it does not count.
+    /// The same row with the figures of its measurement; the error says why it does not count.
     pub fn measured<T>(mut self, outcome: Result<T, String>, figures: impl FnOnce(&mut Self, T)) -> Self {
         match outcome {
             Ok(outcome) => figures(&mut self, outcome),
@@ -64,7 +65,7 @@ impl Row {
         self
     }
 
-    /// Adds a metric with that many digits after the point: what lies below is noise in the text.
+    /// Adds a metric with this many digits after the point: more would be noise.
     pub fn put(&mut self, name: impl Into<String>, value: f64, digits: i32) {
         self.metrics.insert(name.into(), rounded(value, digits));
     }
@@ -74,7 +75,7 @@ impl Row {
         self.put(name, median(rounds.iter().map(of).collect()), digits);
     }
 
-    /// Adds the medians over the rounds of what describes a distribution in microseconds.
+    /// Adds the medians over the rounds of the figures of a distribution in microseconds.
     pub fn put_distribution(&mut self, prefix: &str, rounds: &[Distribution]) {
         let mut put = |name, figure: fn(&Distribution) -> f64| {
             self.put_median(&format!("{prefix}_{name}"), 3, rounds, figure);
@@ -97,22 +98,22 @@ impl Row {
         self.metrics.get(name)?.as_f64()
     }
 
-    /// The metric `name` for people; blank where there is none.
+    /// The metric `name` for people; blank if there is none.
     pub fn shown(&self, name: &str, show: impl FnOnce(f64) -> String) -> String {
         self.metric(name).map(show).unwrap_or_default()
     }
 
-    /// The same in the first column of figures, which says of a void row why it is.
+    /// The same for the first column of figures, which for a void row says why.
     pub fn shown_or_void(&self, name: &str, show: impl FnOnce(f64) -> String) -> String {
         self.void.clone().unwrap_or_else(|| self.shown(name, show))
     }
 
-    /// The same where the reason takes a line of its own.
+    /// The same where the reason has a separate line.
     pub fn shown_or_failed(&self, name: &str, show: impl FnOnce(f64) -> String) -> String {
         if self.void.is_some() { "failed".to_owned() } else { self.shown(name, show) }
     }
 
-    /// Whether its contender was measured before: a control, and no contender.
+    /// Whether it is a control: the second measurement of its contender.
     pub fn is_control(&self) -> bool {
         self.contender.ends_with(AGAIN)
     }
@@ -146,18 +147,17 @@ pub fn number(value: f64) -> Value {
     }
 }
 
-/// A figure with that many digits after the point.
+/// A figure with this many digits after the point.
 pub fn rounded(value: f64, digits: i32) -> Value {
     let scale = 10f64.powi(digits);
     number((value * scale).round() / scale)
 }
 
-/// The whole result of a command; `extra` holds the fields that this command alone has.
+/// The whole result of a command; `extra` holds the fields that only this command has.
 #[derive(Debug, Serialize)]
 struct Report<'a, M: Serialize, E: Serialize> {
     schema: u32,
     command: String,
-    /// What was measured on.
     machine: &'a M,
     rows: &'a [Row],
     #[serde(flatten)]
@@ -170,40 +170,47 @@ pub struct Read {
     schema: u32,
     /// The command that wrote it.
     pub command: String,
-    /// What was measured on.
+    /// The machine that it was measured on.
     pub machine: Map<String, Value>,
-    /// What was measured.
+    /// The measured rows.
     pub rows: Vec<Row>,
 }
 
 impl Read {
-    /// What this command has measured, as if it had been read.
+    /// The result of this command, as if it had been read.
     ///
     /// # Errors
-    /// When the machine has no form in JSON, which is a defect.
+    /// When the machine cannot be written as JSON, which is a defect.
     pub fn of(machine: &impl Serialize, rows: Vec<Row>) -> Result<Self, Stop> {
         match serde_json::to_value(machine) {
             Ok(Value::Object(machine)) => Ok(Self { schema: SCHEMA, command: command_line(), machine, rows }),
-            _ => Err(Stop::Failed("the machine has no form in JSON".to_owned())),
+            _ => Err(Stop::Failed("the machine cannot be written as JSON".to_owned())),
         }
     }
 
     /// The result in a file that `--json` wrote.
     ///
     /// # Errors
-    /// When it cannot be read, or is something else.
+    /// When the file cannot be read, or is not such a result.
     pub fn from(file: &Path) -> Result<Self, Stop> {
         let refused =
-            |why: String| Stop::usage(format!("{} is no result of this program: {why}", file.display()));
+            |why: String| Stop::usage(format!("{} is not a result that --json wrote: {why}", file.display()));
         let text = fs::read_to_string(file)
             .map_err(|error| Stop::usage(format!("cannot read {}: {error}", file.display())))?;
-        let read: Self = serde_json::from_str(&text).map_err(|error| refused(error.to_string()))?;
+        let read: Self = serde_json::from_str(&text).map_err(|error| refused(not_ours(&error)))?;
         match read.schema {
             SCHEMA => Ok(read),
-            schema => {
-                Err(refused(format!("its format has the number {schema}, where this program knows {SCHEMA}")))
-            }
+            schema => Err(refused(format!("its format is {schema}, and this program reads format {SCHEMA}"))),
         }
+    }
+}
+
+/// Why a text is not a result.
+pub fn not_ours(error: &serde_json::Error) -> String {
+    match error.classify() {
+        Category::Eof => format!("it breaks off in line {}", error.line()),
+        Category::Syntax => format!("it is not JSON (line {}, column {})", error.line(), error.column()),
+        Category::Data | Category::Io => error.to_string(),
     }
 }
 
@@ -246,7 +253,7 @@ impl Target {
     pub fn write(&self, machine: &impl Serialize, rows: &[Row], extra: impl Serialize) -> Result<(), Stop> {
         let report = Report { schema: SCHEMA, command: command_line(), machine, rows, extra };
         let mut text = serde_json::to_string_pretty(&report)
-            .map_err(|error| Stop::usage(format!("the result has no form in JSON: {error}")))?;
+            .map_err(|error| Stop::usage(format!("the result cannot be written as JSON: {error}")))?;
         text.push('\n');
         match self {
             Self::Nowhere => Ok(()),
@@ -263,7 +270,11 @@ impl Target {
 
 /// The error of a result that cannot be kept.
 pub fn cannot_write(path: &Path, error: &io::Error) -> Stop {
-    Stop::usage(format!("cannot write {}: {error}", path.display()))
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound => ": its folder must exist and take files",
+        _ => "",
+    };
+    Stop::usage(format!("cannot write {}: {error}{hint}", path.display()))
 }
 
 /// Devices and pipes are written to directly; a rename would replace them.
@@ -288,11 +299,19 @@ fn temporary(path: &Path) -> io::Result<tempfile::NamedTempFile> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    // The mode of an ordinary new file, less the caller's umask; that of temporary files is stricter.
+    // The mode of an ordinary new file, less the caller's umask; temporary files have a stricter one.
     tempfile::Builder::new()
         .prefix(".stillpoint-")
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(folder)
+        .map_err(without_path)
+}
+
+/// An error of `tempfile` without the name of the temporary file, which the user does not know.
+fn without_path(error: io::Error) -> io::Error {
+    let text = error.to_string();
+    let reason = text.split_once(" at path ").map_or(text.as_str(), |(reason, _)| reason);
+    io::Error::new(error.kind(), reason)
 }
 
 /// Writes a file as a whole or not at all.
@@ -372,9 +391,11 @@ mod tests {
         assert_eq!(read.machine["model"], "a processor");
         let text = fs::read_to_string(&path).unwrap();
         for (wrong, why) in [
-            (text.replace("\"schema\": 1", "\"schema\": 2"), "number 2"),
+            (text.replace("\"schema\": 1", "\"schema\": 2"), "format is 2"),
             (text.replace("rows", "lines"), "rows"),
-            ("[]".to_owned(), "no result"),
+            (text[..text.len() - 9].to_owned(), "breaks off in line"),
+            ("hello".to_owned(), "not JSON (line 1, column 1)"),
+            ("[]".to_owned(), "not a result"),
         ] {
             fs::write(&path, wrong).unwrap();
             let stop = Read::from(&path).unwrap_err().to_string();

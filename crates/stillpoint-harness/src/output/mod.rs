@@ -1,4 +1,4 @@
-//! How results reach people and tools.
+//! Output for people and tools.
 
 pub mod chart;
 pub mod csv;
@@ -8,13 +8,34 @@ pub mod json;
 pub mod progress;
 pub mod table;
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::sync::OnceLock;
+
+use crate::error::Stop;
+
+/// The first error of standard output.
+static LOST: OnceLock<String> = OnceLock::new();
 
 /// Prints one line of the result on standard output, without colours where they are not wanted.
 ///
-/// A reader that went away, such as `head`, is no error.
+/// A reader that went away, such as `head`, is not an error. [`complete`] reports others.
 pub fn say(line: impl std::fmt::Display) {
-    let _ = writeln!(anstream::stdout(), "{line}");
+    if let Err(error) = writeln!(anstream::stdout(), "{line}")
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        LOST.get_or_init(|| error.to_string());
+    }
+}
+
+/// Whether all lines of the result were printed.
+///
+/// # Errors
+/// When standard output did not take a line, as on a full disk.
+pub fn complete() -> Result<(), Stop> {
+    match LOST.get() {
+        Some(error) => Err(Stop::usage(format!("cannot write to standard output: {error}"))),
+        None => Ok(()),
+    }
 }
 
 /// Prints the heading of a table or a chart, after an empty line.

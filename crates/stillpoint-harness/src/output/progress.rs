@@ -1,6 +1,6 @@
 //! Progress on standard error: a bar on a terminal, plain lines in a pipe.
 //!
-//! The bar moves between the measurements only: a thread that redraws it would disturb them.
+//! The bar moves only between measurements: a thread that redraws it would disturb them.
 
 use std::io::IsTerminal;
 
@@ -23,14 +23,14 @@ impl Progress {
         Self { bar }
     }
 
-    /// Says what follows: a line of its own in a pipe, nothing on a terminal.
+    /// Announces what follows: a line in a pipe, nothing on a terminal.
     pub fn stage(&self, text: &str) {
         if self.bar.is_none() {
             super::tell(text);
         }
     }
 
-    /// Names the measurement that begins; shown on a terminal alone.
+    /// Names the measurement that begins; shown only on a terminal.
     pub fn begin(&self, text: String) {
         if let Some(bar) = &self.bar {
             bar.set_message(text);

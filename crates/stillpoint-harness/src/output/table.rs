@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use super::json::Row;
 use super::{heading, say};
 
-/// One line below the header, and nothing else.
+/// One line below the header, and no other lines.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// A column: its header, and what it shows of a row.
@@ -23,7 +23,7 @@ pub fn of_rows<'r>(
     of_lines(caption, &header, left, rows.into_iter().map(cells));
 }
 
-/// The same of lines of cells.
+/// The same for lines of cells.
 pub fn of_lines(
     caption: &str,
     header: &[&str],
@@ -59,7 +59,7 @@ pub fn markdown(lines: &[Vec<String>]) -> String {
     line(header) + &rule + &lines.iter().map(line).collect::<String>()
 }
 
-/// The table without blanks at the ends of its lines.
+/// The table, without blanks at the ends of its lines.
 pub fn text(table: &Table) -> String {
     table.trim_fmt()
 }

@@ -1,6 +1,6 @@
 //! Archives in the format `newc` of cpio, which the kernel unpacks as its first file system.
 //!
-//! Described in `Documentation/driver-api/early-userspace/buffer-format.rst` of Linux: each entry is a header of 110
+//! The format, from Linux's `Documentation/driver-api/early-userspace/buffer-format.rst`: each entry is a header of 110
 //! characters, its name with a zero at the end, and its contents, each padded to a multiple of four bytes.
 
 /// The kind of a file, in the upper bits of its mode.
@@ -17,7 +17,7 @@ pub struct Archive {
     entries: u32,
 }
 
-/// What a header says beside the name.
+/// The fields of a header beside the name.
 #[derive(Debug, Default, Clone, Copy)]
 struct Header {
     mode: u32,
@@ -26,8 +26,8 @@ struct Header {
 }
 
 impl Archive {
-    /// With folders to mount on, and the console, which the kernel opens for the first process before that can mount
-    /// anything.
+    /// An archive with folders to mount on, and with the console, which the kernel opens for the first process before that
+    /// process can mount anything.
     pub fn to_start_from() -> Self {
         let mut archive = Self::default();
         for folder in ["dev", "proc", "sys"] {
@@ -42,8 +42,8 @@ impl Archive {
         self.entry(name, Header { mode: FOLDER | 0o755, ..Header::default() });
     }
 
-    /// Adds a file, which anyone may run when it is `executable`. `None` when it is too large for the format, which
-    /// holds files below 4 GiB.
+    /// Adds a file, which anyone may run if it is `executable`. `None` if it is too large for the format, which holds files
+    /// below 4 GiB.
     pub fn file(&mut self, name: &str, executable: bool, contents: &[u8]) -> Option<()> {
         let mode = FILE | if executable { 0o755 } else { 0o644 };
         let size = u32::try_from(contents.len()).ok()?;

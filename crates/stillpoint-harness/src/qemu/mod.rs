@@ -1,4 +1,4 @@
-//! Virtual machines by QEMU: what they take, the first file system that they start from, and one run to its end.
+//! Virtual machines by QEMU: their parts, the first file system that they start from, and one run to its end.
 
 pub mod cpio;
 pub mod needs;
@@ -17,7 +17,7 @@ pub use self::session::{Ending, Guest, Purpose, START, Session, has_said};
 /// What runs the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Accel {
-    /// The processor where /dev/kvm is there and starts the guest, else QEMU
+    /// The processor if /dev/kvm can be opened and starts the guest, else QEMU
     Auto,
     /// The processor, by /dev/kvm
     Kvm,

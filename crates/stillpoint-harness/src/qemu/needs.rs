@@ -1,4 +1,4 @@
-//! What a guest is made of, where it is found, and the packages that bring what is missing.
+//! The parts of a guest, where they are found, and the packages that install what is missing.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -28,10 +28,11 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Finds the parts, those that are not named where they usually are; the inner error is what is missing on this machine, in one line with what to do about it.
+    /// Finds the parts; those that are not named, in their usual places. The inner error says in one line what this machine lacks,
+    /// and how to get it.
     ///
     /// # Errors
-    /// The outer one: a file that was named and does not serve.
+    /// The outer one: a file that was named cannot be used.
     pub fn find(
         qemu: Option<&Path>,
         kernel: Option<&Path>,
@@ -50,21 +51,23 @@ impl Needs {
     }
 }
 
-/// A file that was named by a flag, checked.
+/// A file that was named by a flag, checked, with its whole path: a program without a slash would be looked for in PATH.
 pub fn named(file: Option<&Path>) -> Result<Option<PathBuf>, Stop> {
     let Some(file) = file else { return Ok(None) };
     let checked = File::open(file).and_then(|open| open.metadata());
     match checked {
-        Ok(found) if found.is_file() => Ok(Some(file.to_owned())),
+        Ok(found) if found.is_file() => {
+            Ok(Some(std::path::absolute(file).unwrap_or_else(|_| file.to_owned())))
+        }
         Ok(_) => Err(Stop::usage(format!("{} is not a file", file.display()))),
         Err(error) => Err(Stop::usage(format!("cannot read {}: {error}", file.display()))),
     }
 }
 
-/// Why there are no guests on this architecture, where there are none.
+/// Why this architecture has no guests, if it has none.
 pub fn other_architecture() -> Option<String> {
     (!cfg!(target_arch = "x86_64"))
-        .then(|| format!("guests are x86_64, and this is {}", std::env::consts::ARCH))
+        .then(|| format!("guests need an x86_64 machine, and this one is {}", std::env::consts::ARCH))
 }
 
 /// What is missing, and how to get it.
@@ -76,7 +79,7 @@ fn missing(qemu: bool, kernel: bool, program: Option<String>) -> String {
         packages.push(QEMU_PACKAGE);
     }
     if !kernel {
-        parts.push(format!("no readable kernel is in {KERNEL_FOLDER} or {MODULE_FOLDER}"));
+        parts.push(format!("{KERNEL_FOLDER} and {MODULE_FOLDER} have no kernel that can be read"));
         packages.push(KERNEL_PACKAGE);
     }
     if !packages.is_empty() {
@@ -94,7 +97,7 @@ pub fn parts() -> Result<String, String> {
             let how = if has_kvm() {
                 "/dev/kvm can be opened"
             } else {
-                "software emulation, as there is no /dev/kvm"
+                "software emulation, as /dev/kvm cannot be opened"
             };
             Ok(format!("{}, {}, {}, {how}", qemu.display(), kernel.display(), program.describe()))
         }

@@ -7,22 +7,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::error::Stop;
-use crate::output;
+use crate::{interrupt, output};
 
 /// The package of the program `stillpoint`.
 const PACKAGE: &str = "stillpoint-lab";
-/// The target of the static program: named, so that cargo keeps the flag from build scripts.
+/// The target of the static program. It is named so that cargo does not apply the flag to build scripts.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// As much of a program holds its header and the list of its segments.
+/// This much of a program holds its header and the list of its segments.
 const START: u64 = 1 << 16;
 
 /// Where the static program comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Program {
-    /// A static program that is there.
+    /// A static program that exists.
     File(PathBuf),
-    /// Built by cargo, from the workspace that this program is of.
+    /// Built by cargo, from the workspace of this program.
     Build {
         /// The folder.
         workspace: PathBuf,
@@ -32,7 +32,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// Finds it; the inner error says what to do when it is not to be had.
+    /// Finds it. If there is none, the inner error says what to do.
     ///
     /// # Errors
     /// The outer one: `named` is not such a program.
@@ -57,7 +57,10 @@ impl Program {
         };
         Ok(match (workspace(), cargo) {
             (Some(workspace), Some(cargo)) => Ok(Self::Build { workspace, cargo }),
-            _ => Err(format!("neither is this program static, nor can cargo build one: {}", how_to_build())),
+            _ => Err(format!(
+                "this program is not static, and cargo cannot build one that is: {}",
+                how_to_build()
+            )),
         })
     }
 
@@ -80,7 +83,7 @@ impl Program {
         if is_static(&bytes) {
             Ok(bytes)
         } else {
-            Err(Stop::Failed(format!("{} was built, and is not static", file.display())))
+            Err(Stop::Failed(format!("{} was built, but is not static: {}", file.display(), how_to_build())))
         }
     }
 }
@@ -99,8 +102,8 @@ pub fn in_path(name: &str, path: Option<&OsStr>) -> Option<PathBuf> {
 
 fn how_to_build() -> String {
     format!(
-        "build it by RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --target {TARGET}, and give it \
-         by --init"
+        "build it with RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --target {TARGET}, and give it \
+        with --init"
     )
 }
 
@@ -111,7 +114,7 @@ pub fn workspace() -> Option<PathBuf> {
     (own.join("Cargo.toml").is_file() && workspace.join("Cargo.lock").is_file()).then(|| workspace.to_owned())
 }
 
-/// Builds the static program in a target folder of its own, and says where it is.
+/// Builds the static program in a separate target folder, and returns its path.
 fn build(workspace: &Path, cargo: &Path) -> Result<PathBuf, Stop> {
     let target = match std::env::var_os("CARGO_TARGET_DIR") {
         Some(folder) => workspace.join(folder),
@@ -126,18 +129,18 @@ fn build(workspace: &Path, cargo: &Path) -> Result<PathBuf, Stop> {
         .arg(&target)
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
         .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
-        // It goes before RUSTFLAGS.
+        // It would override RUSTFLAGS.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .stdin(Stdio::null())
         // Standard output may belong to the result.
         .stdout(Stdio::null())
         .status()
         .map_err(|error| Stop::Failed(format!("cannot start {}: {error}", cargo.display())))?;
+    if interrupt::requested() {
+        return Err(Stop::Failed("interrupted while the static program was built".to_owned()));
+    }
     if !status.success() {
-        return Err(Stop::Failed(format!(
-            "the static program could not be built ({status}): {}",
-            how_to_build()
-        )));
+        return Err(Stop::Failed(format!("cannot build the static program ({status}): {}", how_to_build())));
     }
     Ok(target.join(TARGET).join("release").join("stillpoint"))
 }
@@ -148,8 +151,8 @@ fn is_static_file(file: &Path) -> io::Result<bool> {
     Ok(is_static(&start))
 }
 
-/// Whether this is the start of a program for x86-64 that needs no dynamic linker: an ELF file without the
-/// interpreter's segment (System V ABI, chapters 4 and 5).
+/// Whether these are the first bytes of a program for x86-64 that needs no dynamic linker: an ELF file without an
+/// interpreter segment (System V ABI, chapters 4 and 5).
 fn is_static(file: &[u8]) -> bool {
     const X86_64: u16 = 62;
     const EXECUTABLE: u16 = 2;

@@ -1,4 +1,4 @@
-//! Runs one guest to its end: starts QEMU on the chosen CPUs, collects what the guest says, and watches the time.
+//! Runs one guest to its end: starts QEMU on the chosen CPUs, collects the guest's output, and limits the time.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -18,26 +18,26 @@ use crate::{interrupt, output};
 
 /// Memory of a guest in MiB: the program, and the arrays of the contenders.
 const MEMORY: usize = 512;
-/// More than this of a console is not kept: a kernel that complains without end.
+/// The most output of a console that is kept: a kernel may complain without end.
 const MOST_OUTPUT: u64 = 4 << 20;
-/// Time until the program in a guest has begun, under software emulation on a machine with other work too.
+/// Time until the program in a guest has begun, enough for software emulation on a busy machine.
 pub const START: Duration = Duration::from_secs(120);
 /// How often the end of QEMU is looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What the guest's kernel is told. Errors of its start are shown (levels below 4); a panic ends the machine; what
-/// complains about processors that stand still would complain about the experiment itself, and takes their time stamp
-/// counters for broken, where the next best clock is an emulated device that all of them queue for. What follows the two
-/// dashes are arguments of the first process.
+/// The parameters of the guest's kernel. Errors of its start are shown (levels below 4), and a panic ends the machine. The
+/// watchdogs are off: they would report stalled processors, which the experiment causes, and would take the time stamp counter
+/// for broken; the next best clock is an emulated device that all processors queue for. The arguments of the first process
+/// follow the two dashes.
 const KERNEL_PARAMETERS: &str = "console=ttyS0 loglevel=4 panic=-1 nowatchdog tsc=reliable \
                                  rcupdate.rcu_cpu_stall_suppress=1 rdinit=/init --";
 
-/// What a guest is for.
+/// The purpose of a guest.
 #[derive(Debug, Clone)]
 pub struct Purpose {
     /// Arguments of its first process.
     pub arguments: String,
-    /// What the console shows when the first process has begun; `ends` is what it shows when that has said everything.
+    /// The console shows this when the first process has begun, and `ends` when its output is complete.
     pub begins: &'static str,
     /// See `begins`.
     pub ends: &'static str,
@@ -52,7 +52,7 @@ pub struct Guest<'a> {
     pub kernel: &'a Path,
     /// The first file system.
     pub files: &'a Path,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: &'a Purpose,
     /// What runs its instructions.
     pub accel: Accel,
@@ -60,9 +60,9 @@ pub struct Guest<'a> {
     pub vcpus: usize,
     /// CPUs of the host that it runs on.
     pub host_cpus: &'a [usize],
-    /// Time for all of it.
+    /// Time limit for all of it.
     pub limit: Duration,
-    /// Time until the program in the guest has begun.
+    /// Time limit until the program in the guest has begun.
     pub start_limit: Duration,
 }
 
@@ -71,26 +71,26 @@ pub struct Guest<'a> {
 pub enum Ending {
     /// QEMU ended by itself: the guest was switched off, or QEMU could not go on.
     Exit(ExitStatus),
-    /// The time was over.
+    /// This time limit had passed.
     Limit(Duration),
     /// Ctrl-C.
     Interrupted,
 }
 
-/// All that is known of a guest that has ended.
+/// A guest that has ended.
 #[derive(Debug)]
 pub struct Session {
     /// How it ended.
     pub ending: Ending,
-    /// What it printed.
+    /// The output of the guest.
     pub console: Vec<u8>,
-    /// What QEMU said on standard error.
+    /// The output of QEMU on standard error.
     pub complaints: String,
-    /// The time of all of it.
+    /// The time of the whole session.
     pub wall: Duration,
-    /// From the beginning to the end of the program in the guest, by the host's clock and as often as it looked.
+    /// From the beginning to the end of the program in the guest, by the host's clock, as exact as it read the console.
     pub measured: Option<Duration>,
-    /// The time that QEMU's threads were ready to run and did not, summed; `None` where the kernel does not count it.
+    /// The time that QEMU's threads were ready to run but did not, summed; `None` if the kernel does not count it.
     pub waited: Option<Duration>,
 }
 
@@ -144,14 +144,13 @@ impl Guest<'_> {
         drop(qemu);
         let wall = begin.elapsed();
         let complaints = String::from_utf8_lossy(&complaints.whole()).trim().to_owned();
-        // The machine may be off before the end of the program was looked for.
+        // The machine may be off before the end of the program was seen.
         let measured = began.map(|began| ended.unwrap_or(wall) - began);
         Ok(Session { ending, console: console.whole(), complaints, wall, measured, waited: waiting.sum() })
     }
 
-    /// As [`run`](Self::run); a guest whose program has not begun by `start_limit` is started once more, and says so on
-    /// standard error. Under software emulation 1 start of 60 hung in its kernel. Nothing was
-    /// tested by then.
+    /// As [`run`](Self::run), but starts a guest once more if its program has not begun by `start_limit`, and says so on standard
+    /// error. Under software emulation, 1 start in 60 hung in the guest's kernel, before anything was tested.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -174,7 +173,7 @@ impl Guest<'_> {
             Some(begun) => begun,
             None => {
                 self.tell_that_it_starts_again();
-                self.begun()?.ok_or("the guest beside the measured one did not begin")?
+                self.begun()?.ok_or("the guest beside the measured one did not start")?
             }
         };
         let done = work();
@@ -205,10 +204,12 @@ impl Guest<'_> {
 
     fn tell_that_it_starts_again(&self) {
         let limit = humantime::format_duration(self.start_limit);
-        output::tell(format!("the guest had not begun after {limit}: it is started once more"));
+        output::tell(format!(
+            "the guest's program had not begun after {limit}: starting the guest once more"
+        ));
     }
 
-    /// QEMU, and what it says on standard output and standard error.
+    /// Starts QEMU; also returns its standard output and standard error.
     fn open(&self) -> Result<(Running, Collected, Collected), String> {
         let mut qemu = Running(self.start()?);
         let console = Collected::from(qemu.0.stdout.take());
@@ -216,7 +217,7 @@ impl Guest<'_> {
         Ok((qemu, console, complaints))
     }
 
-    /// From a thread that runs on the chosen CPUs alone, whose affinity QEMU's threads inherit.
+    /// Starts it from a thread that runs only on the chosen CPUs: QEMU's threads inherit the affinity.
     fn start(&self) -> Result<Child, String> {
         let mut command = Command::new(self.qemu);
         command
@@ -243,7 +244,7 @@ impl Guest<'_> {
 }
 
 impl Session {
-    /// What QEMU said on standard error, in one line.
+    /// QEMU's output on standard error, in one line.
     pub fn complaints(&self) -> String {
         self.complaints.lines().map(str::trim).collect::<Vec<_>>().join(" / ")
     }
@@ -258,7 +259,7 @@ impl Session {
 
 /// Why there was no guest beside the measured one.
 fn ended_by_itself(qemu: Running, complaints: Collected) -> String {
-    // Its pipes are closed then, also by processes that it has started.
+    // This closes its pipes, also those of processes that it has started.
     drop(qemu);
     let complaints = String::from_utf8_lossy(&complaints.whole()).trim().replace('\n', " / ");
     format!("the guest beside the measured one ended by itself: {complaints}")
@@ -274,14 +275,14 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The whole group, as QEMU may be started by a script: also when the script has ended, which leaves the number
-        // to the group as long as a member lives. Without one the call fails, which is what is wanted.
+        // The whole group, since a script may have started QEMU. The number belongs to the group while a member lives, even
+        // if the script has ended. Without a member the call fails, which is fine.
         let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
         let _ = self.0.wait();
     }
 }
 
-/// What comes out of a pipe, collected by a thread, so that the other side never waits.
+/// The output of a pipe, collected by a thread, so that the other side never waits.
 struct Collected {
     bytes: Arc<Mutex<Vec<u8>>>,
     thread: Option<thread::JoinHandle<()>>,
@@ -304,7 +305,7 @@ impl Collected {
     /// All of it, once the other side is closed.
     fn whole(mut self) -> Vec<u8> {
         if let Some(thread) = self.thread.take() {
-            // It cannot panic: a pipe that cannot be read has ended.
+            // The thread cannot panic: a pipe that cannot be read counts as closed.
             let _ = thread.join();
         }
         self.with(<[u8]>::to_vec)
@@ -328,7 +329,7 @@ fn collect(mut pipe: impl Read, bytes: &Mutex<Vec<u8>>) {
     }
 }
 
-/// The time that the threads of a process were ready to run and did not.
+/// The time that the threads of a process were ready to run but did not.
 struct Waiting {
     tasks: String,
     /// For each thread, in nanoseconds; threads that have ended keep what was seen last.
@@ -503,7 +504,7 @@ mod tests {
         let refused = beside("echo no machine >&2; exit 3", LONG, |_| true);
         assert!(refused.as_ref().is_err_and(|error| error.contains("by itself: no machine")), "{refused:?}");
         let never = beside("exec sleep 1000", Duration::from_millis(300), |_| true);
-        assert!(never.as_ref().is_err_and(|error| error.contains("did not begin")), "{never:?}");
+        assert!(never.as_ref().is_err_and(|error| error.contains("did not start")), "{never:?}");
     }
 
     #[test]

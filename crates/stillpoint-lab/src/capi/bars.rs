@@ -1,4 +1,4 @@
-//! What the rows were to reach, and whether they did.
+//! The bars that the rows should meet, and whether they do.
 
 use stillpoint_harness::experiment::control::contender;
 use stillpoint_harness::output::json::Row;
@@ -6,7 +6,7 @@ use stillpoint_harness::output::json::Row;
 use super::WORKERS;
 use crate::reclaim::names::{ONE_CORE, OWN_CORE};
 
-/// What `metric` of `ours` may be at most, or must be at least, of `other`'s in one scenario.
+/// A limit on `metric` of `ours` in one scenario, compared with `other`'s.
 struct Bar {
     what: &'static str,
     scenario: &'static str,
@@ -18,11 +18,11 @@ struct Bar {
 
 #[derive(Debug, Clone, Copy)]
 enum Limit {
-    /// This share of the other's.
+    /// At most this multiple of the other's.
     Times(f64),
-    /// The other's, and this many more.
+    /// At most this much more than the other's.
     More(f64),
-    /// This, whatever the other's is.
+    /// At most this, whatever the other's is.
     Of(f64),
 }
 
@@ -97,7 +97,7 @@ const BARS: &[Bar] = &[
     cycles("rte_timer, reset", "reset_cycles", 0.35),
 ];
 
-/// A line for each bar whose rows are all there.
+/// A line for each bar whose rows were all measured.
 pub(super) fn verdicts(rows: &[Row]) -> Vec<String> {
     let metric = |bar: &Bar, name: &str| {
         let row = rows.iter().find(|row| row.contender == name && row.scenario == bar.scenario);

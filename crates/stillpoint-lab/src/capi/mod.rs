@@ -45,7 +45,7 @@ const OPERATIONS: &[&str] = &[
     "burst-1m",
 ];
 
-/// Whose operations they are, in the order of the table.
+/// The contenders of the operations, in the order of the table.
 const CALLERS: &[&str] = &[
     "stillpoint/qsbr",
     "c/qsbr",
@@ -61,7 +61,7 @@ const CALLERS: &[&str] = &[
     "drop-in/rte_rcu_qsbr",
 ];
 
-/// Who frees by polling, in Rust and in C.
+/// The contenders that free by polling, in Rust and in C.
 const POLLED: &[Entry] = &[
     entry("stillpoint/protected", Policy::Poll, Quick::Always),
     entry("c/protected", Policy::Poll, Quick::Always),
@@ -71,7 +71,7 @@ const POLLED: &[Entry] = &[
     entry("c/qsbr", Policy::Poll, Quick::Always),
 ];
 
-/// Who hands objects to `call_rcu`.
+/// The contenders that hand objects to `call_rcu`.
 const CALLING: &[Entry] = &[
     entry("liburcu/memb", Policy::Background, Quick::Always),
     entry("drop-in/urcu-memb", Policy::Background, Quick::Always),
@@ -118,9 +118,9 @@ impl experiment::Plan for Plan {
             workers: if asked(WORKERS) { Workers::new(args) } else { None },
         };
         match plan {
-            Self { calls: None, delays: None, timers: None, workers: None } => {
-                Err(Stop::usage("none of these contenders takes part in one of these scenarios"))
-            }
+            Self { calls: None, delays: None, timers: None, workers: None } => Err(Stop::usage(
+                "none of these contenders takes part in any of these scenarios: `stillpoint bench --help` lists both",
+            )),
             plan => Ok(plan),
         }
     }
@@ -133,7 +133,7 @@ impl experiment::Plan for Plan {
             if !silent {
                 calls.show(&rows, OPERATIONS, CALLERS);
                 say(
-                    "lookup, burst: a key of 8 bytes, by itself or 32 at a time, in a table of 1,000 or of 1,048,576. call: call_rcu, without the callback.",
+                    "lookup, burst: keys of 8 bytes, one or 32 at a time, in a table of 1,000 or 1,048,576 keys. call: call_rcu, without the callback.",
                 );
             }
         }
@@ -187,7 +187,7 @@ fn delays(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Opti
         if !in_scenario(scenario, scenarios) || !entries.iter().any(is_asked) {
             continue;
         }
-        // Who is missing is told of later.
+        // Missing contenders are reported below.
         let (mut present, _) = contenders(entries, &args.contenders)?;
         if let Some(error) = reclaim::ours::refusal("stillpoint/guard+boost") {
             present.retain(|entry| !entry.name.ends_with("+boost"));

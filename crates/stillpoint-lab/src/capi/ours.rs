@@ -1,4 +1,4 @@
-//! What the C interface is compared with: the same in Rust.
+//! The same operations in Rust, to compare the C interface with.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -27,7 +27,7 @@ pub(super) fn operations() -> Vec<Operation> {
     all
 }
 
-/// A table of a size, which stays.
+/// A table of this size, which is never freed.
 fn table(count: u64) -> &'static (Domain, Table<u64, u64>) {
     static TABLES: [OnceLock<(Domain, Table<u64, u64>)>; 2] = [const { OnceLock::new() }; 2];
     TABLES[usize::from(count == MANY)].get_or_init(|| {
@@ -51,7 +51,7 @@ fn lookup(count: u64, iterations: u64) {
     }
 }
 
-/// So many lookups, 32 at a time.
+/// Looks up keys, 32 at a time.
 fn burst(count: u64, iterations: u64) {
     let (domain, table) = table(count);
     let reader = domain.qsbr_reader();

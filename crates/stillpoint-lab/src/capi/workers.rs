@@ -9,7 +9,7 @@ use stillpoint_peers::Timed;
 use super::WORKERS;
 use crate::experiment::{BenchArgs, asked_for};
 
-/// As many as programs have that make one for each CPU of a large machine.
+/// As many as a program has that makes one for each CPU of a large machine.
 const FREED: u64 = 64;
 
 pub(super) struct Workers {
@@ -18,7 +18,7 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// `None` when nobody who has workers was asked for.
+    /// `None` if no contender with workers was asked for.
     pub(super) fn new(args: &BenchArgs) -> Option<Self> {
         let is_asked =
             |timed: &Timed| timed.operation == WORKERS && asked_for(timed.contender, &args.contenders);

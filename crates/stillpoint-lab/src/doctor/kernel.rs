@@ -31,7 +31,7 @@ fn membarrier() -> Finding {
     if has.is_empty() {
         Finding::absent(
             "membarrier",
-            "the kernel offers no command of membarrier",
+            "the kernel offers no membarrier command",
             "readers pay a full fence each time they enter or protect",
         )
     } else {
@@ -59,7 +59,7 @@ fn module() -> Finding {
         Err(error) => Finding::absent(
             "fences by module",
             error.to_string(),
-            "no barrier along a tree of interrupts, which pays with many CPUs, nor one where membarrier is refused",
+            "no barriers by a tree of interrupts, which pays off with many CPUs, and none where membarrier is refused",
         ),
     }
 }
@@ -122,7 +122,7 @@ fn realtime() -> Finding {
         Err(error) => Finding::absent(
             "scheduling",
             format!("SCHED_FIFO is refused ({rights}): {error}"),
-            "preempted region readers cannot be boosted by raising them, and URCU_CALL_RCU_RT gains nothing",
+            "preempted region readers cannot be boosted to a real-time priority, and URCU_CALL_RCU_RT has no effect",
         ),
     }
 }
@@ -141,7 +141,7 @@ fn try_realtime() -> Result<(), io::Error> {
         scope
             .spawn(attempt)
             .join()
-            .unwrap_or_else(|_| Err(io::Error::other("the thread of the trial panicked")))
+            .unwrap_or_else(|_| Err(io::Error::other("the thread that tried it panicked")))
     })
 }
 

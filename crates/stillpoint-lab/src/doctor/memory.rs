@@ -29,7 +29,7 @@ fn reserved_pages() -> Finding {
     sizes.sort_unstable();
     let text: Vec<String> = sizes
         .iter()
-        .map(|&(size, total, free)| format!("{total} of {} reserved, {free} free", bytes(size)))
+        .map(|&(size, total, free)| format!("{} each: {total} reserved, {free} free", bytes(size)))
         .collect();
     if sizes.iter().any(|&(_, total, _)| total > 0) {
         Finding::present("huge pages", text.join("; "))
@@ -50,21 +50,23 @@ fn transparent_pages() -> Finding {
         _ => Finding::absent(
             "transparent huge pages",
             chosen,
-            "memory in huge pages has to be reserved beforehand, there is none on request",
+            "huge pages have to be reserved in advance: the kernel gives none on request",
         ),
     }
 }
 
 fn numa(machine: &Machine) -> Finding {
     match machine.numa_nodes {
-        0 | 1 => Finding::absent("numa", "1 node", "effects of memory on another node cannot be shown here"),
+        0 | 1 => {
+            Finding::absent("numa", "1 node", "the cost of memory on another node cannot be measured here")
+        }
         nodes => Finding::present("numa", format!("{nodes} nodes")),
     }
 }
 
 fn frames() -> Finding {
     const COST: &str =
-        "whether blocks are contiguous in physical memory cannot be checked; run as root for that";
+        "whether blocks are contiguous in physical memory cannot be checked; run as root to check it";
     match frame_of_own_page() {
         Ok(Some(_)) => Finding::present("frame numbers", "/proc/self/pagemap shows them"),
         Ok(None) => Finding::absent("frame numbers", "/proc/self/pagemap hides them from this process", COST),

@@ -1,4 +1,4 @@
-//! `stillpoint doctor`: what this machine offers, and what each absence costs.
+//! `stillpoint doctor`: what this machine offers, and what each missing feature costs.
 
 mod kernel;
 mod memory;
@@ -15,7 +15,7 @@ use stillpoint_harness::qemu::needs;
 
 use crate::peers;
 
-/// One thing that was looked at.
+/// One feature that was examined.
 #[derive(Debug, Serialize)]
 pub(crate) struct Finding {
     pub(crate) topic: &'static str,
@@ -48,7 +48,7 @@ struct Findings {
     findings: Vec<Finding>,
 }
 
-/// Looks at everything and prints it. An absence is no failure: the exit code stays 0.
+/// Examines the machine and prints what it finds. A missing feature is not a failure: the exit code is 0.
 pub(crate) fn run(options: &Options) -> Result<(), Stop> {
     let target = Target::open(options.json.json.as_deref())?;
     let machine = Machine::look(peers::versions());

@@ -27,11 +27,11 @@ fn cores(machine: &Machine) -> Finding {
         0 | 1 => Finding::absent(
             "cores",
             found,
-            "with one CPU only the scenario spread can run, as the writer cannot be kept apart from the readers",
+            "with one CPU, only the scenario spread can run: the writer has no CPU apart from the readers",
         ),
         count @ 2..9 => Finding {
             cost: Some(format!(
-                "the talk's figures go up to 8 cores; here own-core has room for {} of its readers, and spread for {} CPUs",
+                "the talk's figures go up to 8 cores; here own-core has room for {} of its readers, and spread uses {} CPUs",
                 count - 1,
                 1 << count.ilog2(),
             )),
@@ -45,8 +45,8 @@ fn tsc(machine: &Machine) -> Finding {
     let Some(hz) = machine.tsc_hz else {
         return Finding::absent(
             "tsc",
-            format!("{} has none that is used here", machine.arch),
-            "costs are given in nanoseconds of the system's clock alone",
+            format!("not used on {}", machine.arch),
+            "costs are given only in nanoseconds of the system's clock",
         );
     };
     let source = proc::line("/sys/devices/system/clocksource/clocksource0/current_clocksource");
@@ -74,7 +74,7 @@ fn quota() -> Option<Finding> {
         quota => Finding::absent(
             "cpu quota",
             format!("the control group may run for {quota} µs in each {period} µs"),
-            "once the quota is spent every thread stands still, which shows as delays of tens of milliseconds",
+            "once the quota is spent, all threads stop, which shows as delays of tens of milliseconds",
         ),
     })
 }

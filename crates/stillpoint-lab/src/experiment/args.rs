@@ -13,11 +13,11 @@ use crate::peers::{self, group};
 const ELEMENTS: usize = 1 << 22;
 /// Fewer would make every lookup meet a fresh element.
 const LEAST_ELEMENTS: usize = 1 << 8;
-/// With the 20 µs of work before each, deletes take up to this many a second.
+/// The writer works for 20 µs before each delete, so more than this many a second are out of reach.
 const MOST_DELETES: u32 = 40_000;
-/// Objects of the lab are no smaller: it is their header.
+/// The header of an object of the lab, which has no body then.
 const LEAST_BYTES: usize = size_of::<Element>();
-/// More threads than this on one machine measure nothing but its scheduler.
+/// More threads than this measure only the machine's scheduler.
 pub(crate) const MAX_READERS: usize = 1024;
 
 /// What can be measured.
@@ -37,9 +37,9 @@ pub(crate) enum Experiment {
     Timer,
     /// Object pools: objects and blocks out and back, on one thread and across threads
     Pool,
-    /// A stack, a queue and a list: calls by one and two threads, and what a reader that stands still holds up
+    /// A stack, a queue and a list: calls by one and two threads, and what a stalled reader holds up
     Structures,
-    /// The C interface beside Rust's, and the drop-ins beside what they stand in for
+    /// The C interface beside Rust's, and the drop-ins beside the libraries they replace
     Capi,
     /// All of them, one after the other
     All,
@@ -64,17 +64,17 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
     pub(crate) cpus: Option<CpuList>,
 
-    /// Numbers of reader threads in `reclaim`, on each core in `preempt`, and of receivers in `membarrier`, such as
-    /// 1,8,16 [default: those of each scenario]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_readers)]
+    /// Numbers of reader threads in `reclaim`, of reader threads on each core in `preempt`, and of receivers in
+    /// `membarrier`, such as 1,8,16 [default: those of each scenario]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_threads)]
     pub(crate) readers: Vec<usize>,
 
-    /// Numbers of initiators at a time in `membarrier` [default: 1,2,4,8,16]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_initiators)]
+    /// Numbers of concurrent initiators in `membarrier` [default: 1,2,4,8,16]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_threads)]
     pub(crate) initiators: Vec<usize>,
 
     /// Numbers of threads in `table` and `structures`, at most one for each CPU [default: 1,2]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_readers)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_threads)]
     pub(crate) threads: Vec<usize>,
 
     /// Contenders, or groups of them such as `stillpoint` or `dpdk` [default: all that are built in]
@@ -103,7 +103,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = parse_connections)]
     pub(crate) connections: Option<usize>,
 
-    /// What the readers of `reclaim` look up in
+    /// The data structure that the readers of `reclaim` look keys up in
     #[arg(long, value_enum, default_value_t = Structure::Table)]
     pub(crate) structure: Structure,
 
@@ -111,7 +111,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_DELETES)))]
     pub(crate) deletes: u32,
 
-    /// Bytes of an object in `reclaim`, a multiple of 8; what is more than 64 lies in an allocation of its own
+    /// Size of an object in `reclaim` in bytes, a multiple of 8; what exceeds 64 is in a separate allocation
     #[arg(long, value_name = "N", default_value_t = LEAST_BYTES, value_parser = parse_bytes)]
     pub(crate) bytes: usize,
 
@@ -138,14 +138,14 @@ impl BenchArgs {
     }
 }
 
-/// How much of its time a reader is inside of a section.
+/// How much of its time a reader is inside a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Inside {
     /// One section after the other
     Always,
-    /// Half of the time; the other half it does the same work outside
+    /// Half of the time; for the other half, the reader does the same work outside
     Half,
-    /// Always; it sleeps there for half of each section
+    /// Always; the reader sleeps for half of each section
     Blocked,
 }
 
@@ -186,7 +186,7 @@ impl Structure {
         }
     }
 
-    /// The other one.
+    /// The other structure.
     pub(crate) fn other(self) -> Self {
         match self {
             Self::Array => Self::Table,
@@ -204,19 +204,10 @@ impl Structure {
     }
 }
 
-fn parse_readers(text: &str) -> Result<usize, String> {
+fn parse_threads(text: &str) -> Result<usize, String> {
     match text.trim().parse::<usize>() {
-        Ok(readers @ 1..=MAX_READERS) => Ok(readers),
-        Ok(0) => Err("a measurement needs at least 1 reader".to_owned()),
-        Ok(_) => Err(format!("more than {MAX_READERS} readers make no sense here")),
-        Err(_) => Err("not a number of readers".to_owned()),
-    }
-}
-
-fn parse_initiators(text: &str) -> Result<usize, String> {
-    match text.trim().parse::<usize>() {
-        Ok(initiators @ 1..=MAX_READERS) => Ok(initiators),
-        _ => Err(format!("not a number of initiators from 1 to {MAX_READERS}")),
+        Ok(threads @ 1..=MAX_READERS) => Ok(threads),
+        _ => Err(format!("not a number from 1 to {MAX_READERS}")),
     }
 }
 

@@ -5,9 +5,10 @@ pub(crate) mod readers;
 
 use serde::{Deserialize, Serialize};
 use stillpoint_harness::error::Stop;
-use stillpoint_harness::machine::cpus;
+use stillpoint_harness::machine::{cpus, proc};
 use stillpoint_harness::output;
 use stillpoint_harness::output::figures::Figure;
+use stillpoint_harness::output::format::bytes;
 use stillpoint_harness::output::json::Row;
 
 use crate::peers::{self, group};
@@ -25,7 +26,7 @@ pub(crate) trait Plan: Sized {
     /// The names of all contenders, in the order of the tables.
     fn contenders() -> Vec<&'static str>;
 
-    /// The plan for what was asked for; `scenarios` are those of this experiment among it, all when there are none.
+    /// The plan for what was asked for. `scenarios` holds those of this experiment; all of them if it is empty.
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop>;
 
     /// Measures, and prints the tables unless told to be `silent`.
@@ -56,7 +57,7 @@ pub(crate) fn plan<P: Plan>(args: &BenchArgs, cpus: &[usize]) -> Result<Option<P
     }
 }
 
-/// The contenders of an experiment that were asked for and are here. `missing` says what to do about one that is not.
+/// The contenders of an experiment that were asked for and are available. `missing` says how to get one that is not.
 pub(crate) fn contenders<P: Plan>(
     asked: &[String],
     missing: impl Fn(&str) -> Option<String>,
@@ -75,6 +76,18 @@ pub(crate) fn contenders<P: Plan>(
     }
     hints.into_iter().for_each(output::tell);
     Ok(here)
+}
+
+/// Refuses a number of elements that takes more memory than there is.
+pub(crate) fn check_memory(elements: usize, needed: u64) -> Result<(), Stop> {
+    match proc::available_memory() {
+        Some(available) if needed > available => Err(Stop::usage(format!(
+            "{elements} elements need {} of memory, and {} are available: give --elements a smaller number",
+            bytes(needed),
+            bytes(available),
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Whether the contender `name` is among those asked for, or its group; it is when nothing was asked for.
@@ -96,7 +109,7 @@ pub(crate) fn has_dpdk(contenders: &[String]) -> bool {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct OnHugePages<P> {
     pub(crate) plan: P,
-    /// What DPDK is to take.
+    /// The huge pages that DPDK takes.
     pub(crate) megabytes: usize,
     /// Whether there are any.
     pub(crate) huge_pages: bool,
@@ -116,7 +129,7 @@ pub(crate) fn prepare_child(
     cpus::pin(cpu)
 }
 
-/// What the allocator keeps of objects that are gone would otherwise be used for the next ones, and not seen to grow.
+/// Gives free memory back to the system. Otherwise the next objects would reuse it, and memory would not be seen to grow.
 pub(crate) fn give_memory_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call has no precondition.
@@ -125,7 +138,7 @@ pub(crate) fn give_memory_back() {
     }
 }
 
-/// What can be asked for where there are these contenders: their names and their groups, each once.
+/// The names that `--contenders` takes for these contenders: their own and their groups', each once.
 pub(crate) fn names_and_groups(names: impl IntoIterator<Item = &'static str>) -> Vec<&'static str> {
     let mut values: Vec<&str> = Vec::new();
     for name in names {

@@ -9,8 +9,8 @@ use stillpoint_harness::machine::cpus;
 use stillpoint_harness::random::Random;
 use stillpoint_peers::{ReadJob, ReadOutcome};
 
-/// Runs `work` beside readers, one for each of `cpus`, which are told to end when it has returned. It calls the function
-/// it is given to let them begin, which says whether all of them are there. An error says what went wrong with readers.
+/// Runs `work` beside readers, one on each of `cpus`, and ends the readers when `work` returns. `work` gets a function that
+/// lets the readers begin, and returns whether all of them were started. The error says what went wrong with a reader.
 pub(crate) fn beside_readers<R>(
     cpus: &[usize],
     seed: u64,
@@ -46,7 +46,7 @@ pub(crate) fn beside_readers<R>(
     })
 }
 
-/// What one reader does on its CPU, once everybody has passed the gate; an error if it could not.
+/// Runs one reader on its CPU; it passes the gate when all readers have come to it.
 fn read(
     job: &ReadJob<'_>,
     cpu: usize,
@@ -63,7 +63,7 @@ fn read(
     outcome
 }
 
-/// The lookups that found something else than they looked for; anything but 0 voids a round.
+/// The number of lookups that found a wrong element; a round in which it is not 0 is void.
 pub(crate) fn mismatches(outcomes: &[ReadOutcome]) -> u64 {
     outcomes.iter().map(|outcome| outcome.mismatches).sum()
 }

@@ -4,7 +4,7 @@ use stillpoint_harness::qemu::{Purpose, has_said};
 
 use super::wire::{self, About, BEGIN, Closing, END, ERROR, MARK, Measured, ROW};
 
-/// What the kernel says when it gives up.
+/// How the kernel begins its message when it panics.
 const PANIC: &str = "Kernel panic - not syncing:";
 /// How many of the last lines an error shows.
 const SHOWN_LINES: usize = 4;
@@ -27,21 +27,21 @@ pub(super) enum Failure {
     Program(String),
     #[error("the guest's kernel panicked: {0}")]
     Panic(String),
-    #[error("the guest did not come as far as to start the program; {0}")]
+    #[error("the guest did not start the program; {0}")]
     NeverBegan(String),
     #[error("the guest's output breaks off after {rows} rows; {last}")]
     BreaksOff { rows: usize, last: String },
-    #[error("a line of the guest is not readable: {0}")]
+    #[error("a line of the guest cannot be read: {0}")]
     Unreadable(String),
-    #[error("the guest sent {sent} rows and {arrived} arrived")]
+    #[error("the guest sent {sent} rows, of which {arrived} arrived")]
     RowsLost { sent: usize, arrived: usize },
 }
 
-/// What the program in the guest says first, and last.
+/// The first and the last line of the program in the guest.
 const BEGINS: &str = "@stillpoint begin ";
 const ENDS: &str = "@stillpoint end ";
 
-/// To measure: this program is the first process.
+/// A guest that measures: this program is its first process.
 pub(super) fn purpose() -> Purpose {
     Purpose { arguments: "guest-init".to_owned(), begins: BEGINS, ends: ENDS }
 }
@@ -55,7 +55,7 @@ pub(super) fn has_begun(console: &[u8]) -> bool {
 pub(super) fn read(console: &[u8]) -> Result<Report, Failure> {
     let text = String::from_utf8_lossy(console);
     let lines: Vec<&str> = text.lines().map(|line| line.trim_end_matches('\r')).collect();
-    // A line without its end was cut off: it says nothing, and is not unreadable.
+    // A line without its end was cut off. It is left out, and is not an error.
     let whole = if text.ends_with('\n') { lines.len() } else { lines.len().saturating_sub(1) };
     let (mut about, mut rows, mut unreadable) = (None, Vec::new(), None);
     let mut sent: Option<Closing> = None;
@@ -77,7 +77,7 @@ pub(super) fn read(console: &[u8]) -> Result<Report, Failure> {
     }
 
     match (about, sent, unreadable) {
-        // A garbled row is told before the number of rows that is wrong for it.
+        // A garbled row also makes the number of rows wrong: report the row.
         (_, Some(_), Some(unreadable)) => Err(unreadable),
         (Some(about), Some(Closing { rows: sent, seconds }), None) if sent == rows.len() => {
             Ok(Report { about, rows, seconds })
@@ -92,18 +92,18 @@ pub(super) fn read(console: &[u8]) -> Result<Report, Failure> {
     }
 }
 
-/// The kernel's reason to give up, if it did.
+/// Why the kernel panicked, if it did.
 fn panic(lines: &[&str]) -> Option<String> {
     lines.iter().find_map(|line| Some(shortened(line[line.find(PANIC)? + PANIC.len()..].trim())))
 }
 
-/// The last lines that say something.
+/// The last lines that are not empty.
 fn last(lines: &[&str]) -> String {
     let said: Vec<String> =
         lines.iter().map(|line| shortened(line)).filter(|line| !line.trim().is_empty()).collect();
     match said.as_slice() {
-        [] => "it said nothing".to_owned(),
-        said => format!("it said last: {}", said[said.len().saturating_sub(SHOWN_LINES)..].join(" / ")),
+        [] => "it printed nothing".to_owned(),
+        said => format!("it printed last: {}", said[said.len().saturating_sub(SHOWN_LINES)..].join(" / ")),
     }
 }
 
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn garbage_is_no_result_and_is_shown_without_control_characters() {
-        assert_eq!(read(b""), Err(Failure::NeverBegan("it said nothing".to_owned())));
+        assert_eq!(read(b""), Err(Failure::NeverBegan("it printed nothing".to_owned())));
         let noise: Vec<u8> = (0..4096u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         let Err(Failure::NeverBegan(said)) = read(&noise) else { panic!("a result of noise") };
         assert!(!said.contains(char::is_control) && said.chars().count() < 1000, "{said:?}");

@@ -1,4 +1,4 @@
-//! Who takes part in the guest: stillpoint's readers under both kinds of fences, beside the flavours of liburcu.
+//! The contenders in the guest: stillpoint's readers under both kinds of fences, beside the flavours of liburcu.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::reclaim::ours;
 pub(super) const ASYMMETRIC: &str = "asymmetric";
 /// See [`ASYMMETRIC`].
 pub(super) const SYMMETRIC: &str = "symmetric";
-/// Of readers that have no fences at all.
+/// The readers have no fences.
 pub(super) const NONE: &str = "none";
 
 /// A contender, and the fences between its readers and its writer.
@@ -44,11 +44,11 @@ const fn entry(name: &'static str, mode: &'static str, policy: Policy, stores: S
     Entry { name, mode, policy, stores }
 }
 
-/// The RCU of the guest's own kernel, which has the load `kernel` to itself.
+/// The RCU of the guest's own kernel, the only contender under the load `kernel`.
 pub(super) const KERNEL: &str = "linux/rcu";
 
-/// All of them, in the order of the tables. QSBR readers have no fences, so that both of ours are a control: they
-/// differ by what this machine does not repeat.
+/// All of them, in the order of the tables. QSBR readers have no fences, so our two rows of them are a control: they
+/// differ only by the noise of the machine.
 pub(super) const CONTENDERS: &[Entry] = &[
     entry("stillpoint/protected", ASYMMETRIC, Policy::Poll, Stores::Always),
     entry("stillpoint/protected", SYMMETRIC, Policy::Poll, Stores::Always),
@@ -80,18 +80,18 @@ pub(super) fn of_stores(asked: &[String], short: bool) -> Vec<&'static Entry> {
         .collect()
 }
 
-/// A contender that was made.
+/// A contender that is ready to run.
 pub(super) struct Subject {
     pub(super) entry: &'static Entry,
-    /// Kept until the machine is switched off: freeing the elements shows nothing.
+    /// Kept until the machine is switched off: nothing is learnt from freeing the elements.
     pub(super) contender: ManuallyDrop<Box<dyn Contender>>,
     /// That of our own contenders.
     domain: Option<Domain>,
 }
 
 impl Subject {
-    /// Waits until everything that was unlinked before is held by no reader: of protected loads, which only hold
-    /// single objects, until every later scan sees what they hold.
+    /// Waits until no reader holds anything that was unlinked before. Protected loads hold only single objects: for them,
+    /// waits until every later scan sees what they hold.
     pub(super) fn wait_for_readers(&self) -> Result<(), String> {
         match &self.domain {
             Some(domain) => domain.synchronize().map_err(|error| error.to_string()),
@@ -102,7 +102,7 @@ impl Subject {
         }
     }
 
-    /// The writer's fence alone, of contenders whose fence can be had alone.
+    /// Runs only the writer's fence, for the contenders that offer it separately.
     pub(super) fn fence(&self) -> Option<fn() -> Result<(), String>> {
         match self.entry.mode {
             _ if self.entry.name != "stillpoint/protected" => None,

@@ -1,6 +1,6 @@
 //! Lookups and deletes, as in `bench reclaim`: delays from unlink to free, then waits for grace periods, then fences.
 //!
-//! All samples of a contender count, since what matters here is rare.
+//! All samples of a contender count, since the delays that matter are rare.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use crate::reclaim::setting::Setting;
 /// Between two waits the writer computes for this long, as between two deletes.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// What was seen of one contender in a round.
+/// The measurements of one contender in a round.
 #[derive(Debug)]
 struct Samples {
     delays: Vec<u64>,
@@ -42,7 +42,7 @@ struct Waits {
     cpu: Duration,
 }
 
-/// A row for each contender asked for that there is.
+/// A row for each contender that was asked for and is available.
 pub(super) fn run(order: &Measurement, cpus: &[usize]) -> Result<Vec<Measured>, String> {
     let (readers, writer_cpu) = places(cpus)?;
     let (reader_cpus, cores) = (readers.to_vec(), readers.len());
@@ -100,7 +100,7 @@ fn waits(
     samples
 }
 
-/// Waits again and again on a thread of its own, as the calling one is not to be pinned.
+/// Waits repeatedly on another thread, since the calling thread must not be pinned.
 fn write(
     cpu: usize,
     duration: Duration,

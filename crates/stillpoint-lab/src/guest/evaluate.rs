@@ -1,7 +1,7 @@
 //! The measurements inside the guest, one load after the other.
 //!
-//! Readers run on all virtual CPUs but the last, and the writer on that one: whatever the host takes a virtual CPU away for
-//! happens to a reader, or to the writer, of its own. The rounds of the contenders follow each other in rotated order.
+//! Readers run on all virtual CPUs but the last, and the writer on the last. So when the host takes a virtual CPU away, it
+//! stops exactly one reader, or the writer. The rounds of the contenders follow each other in rotated order.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::preempt::round::Outcome;
 use crate::preempt::workload::Workload;
 use stillpoint_harness::machine::cpus;
 
-/// What the measurements rest on: real in a guest, and harmless in tests.
+/// What the measurements need from outside: real in a guest, and harmless in tests.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Means {
     /// Runs a round of `bench preempt`.

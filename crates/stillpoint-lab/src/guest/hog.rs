@@ -1,4 +1,4 @@
-//! Threads that keep CPUs busy: those of the host that take them away from a guest, and those inside of one.
+//! Threads that keep CPUs busy: on the host, to take the CPUs away from a guest, and inside a guest.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -38,7 +38,7 @@ fn repeat(cpu: usize, step: &(dyn Fn() + Sync), stop: &AtomicBool) -> Result<(),
     Ok(())
 }
 
-/// Ends the threads also when the work panics: the scope would wait for them forever.
+/// Ends the threads even if the work panics. Otherwise the scope would wait for them forever.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {

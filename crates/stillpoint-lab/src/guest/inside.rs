@@ -1,6 +1,6 @@
-//! The first process of the guest: mounts what it needs, measures, says what it found, and switches the machine off.
+//! The first process of the guest: mounts what it needs, measures, prints the results, and switches the machine off.
 //!
-//! It never returns in a guest: a first process that ends is a panic of the kernel.
+//! It never returns in a guest: the kernel panics when the first process ends.
 
 use std::fs;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ use super::hog;
 use super::wire::{About, BEGIN, Bursts, Closing, END, ERROR, Measured, ORDER, Order, ROW, line};
 use crate::preempt;
 
-/// Where a kernel that has it shows what it traces.
+/// Where the kernel shows what it traces, if it has tracefs.
 const TRACING: &str = "/sys/kernel/tracing";
 /// How long a neighbour computes between two looks at the time.
 const CHUNK: Duration = Duration::from_micros(50);
@@ -27,7 +27,7 @@ const CHUNK: Duration = Duration::from_micros(50);
 /// Runs the order of this guest.
 ///
 /// # Errors
-/// Outside of a guest, where nothing is done.
+/// Outside a guest, where it does nothing.
 pub(crate) fn run() -> Result<(), Stop> {
     let order = Path::new("/").join(ORDER);
     if std::process::id() != 1 || !order.is_file() {
@@ -40,20 +40,20 @@ pub(crate) fn run() -> Result<(), Stop> {
         Ok(closing) => say(&line(END, &closing)),
         Err(reason) => say(&line(ERROR, &reason)),
     }
-    // What is still on its way to the console would be lost with the machine.
+    // Output that is still on its way to the console would be lost with the machine.
     let _ = rustix::termios::tcdrain(io::stdout());
     reboot(RebootCommand::PowerOff)
         .map_err(|error| Stop::Failed(format!("the guest cannot be switched off: {error}")))
 }
 
-/// Measures, and says the rows.
+/// Measures, and prints the rows.
 fn work(order: &Path) -> Result<Closing, String> {
     let system = [("proc", c"/proc"), ("sysfs", c"/sys"), ("devtmpfs", c"/dev")];
     for (kind, folder) in system {
         mount(kind, folder, kind, MountFlags::empty(), None)
             .map_err(|error| format!("cannot mount {kind} on {}: {error}", folder.to_string_lossy()))?;
     }
-    // From here on the kernel says nothing but panics, which would otherwise end up inside our lines.
+    // From here on the kernel prints only panics: other messages would end up inside our lines.
     fs::write("/proc/sys/kernel/printk", "1")
         .map_err(|error| format!("cannot silence the kernel: {error}"))?;
     let order = fs::read_to_string(order).map_err(|error| format!("cannot read the order: {error}"))?;
@@ -65,7 +65,7 @@ fn work(order: &Path) -> Result<Closing, String> {
         Order::Measure(order) => order,
         Order::Disturb(bursts) => return disturb(bursts),
     };
-    // Without it, the grace periods of the kernel's own RCU are not told apart from calls.
+    // Without it, grace periods of the kernel's own RCU cannot be distinguished from calls.
     let traces = mount("tracefs", TRACING, "tracefs", MountFlags::empty(), None).is_ok();
     let tracing = traces.then_some(Path::new(TRACING));
     let rows: Vec<Measured> = evaluate::run(&order, Means { round: preempt::child::run, tracing })?;
@@ -108,10 +108,10 @@ fn about() -> About {
     }
 }
 
-/// One line on the console. When that fails there is nobody to tell.
+/// Prints one line on the console. A failure could be reported nowhere else.
 fn say(line: &str) {
     let mut console = io::stdout().lock();
-    // A line of its own, whatever somebody else wrote before.
+    // Begin a new line, whatever the kernel wrote before.
     let _ = writeln!(console, "\n{line}");
     let _ = console.flush();
 }
@@ -119,7 +119,7 @@ fn say(line: &str) {
 fn reason(panic: &(dyn std::any::Any + Send)) -> String {
     let text =
         panic.downcast_ref::<&str>().copied().or_else(|| Some(panic.downcast_ref::<String>()?.as_str()));
-    format!("it panicked: {}", text.unwrap_or("without a text"))
+    format!("it panicked: {}", text.unwrap_or("without a message"))
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! The RCU of the guest's own kernel, which is what the paper measured: the latency of `synchronize_rcu`.
 //!
 //! `membarrier(MEMBARRIER_CMD_GLOBAL)` calls it, where more than one CPU is online and none is `nohz_full`
-//! (`kernel/sched/membarrier.c` of Linux). A call may join a grace period that runs, and then waits for the next one too: its latency is that of
-//! a call. Grace periods themselves are those of a tracepoint, where the kernel has it, or lie between the two functions of its
-//! thread that begin and end one. Every virtual CPU is kept busy by system calls that read under RCU: a grace period waits for no idle one.
+//! (`kernel/sched/membarrier.c` of Linux). A call that finds a grace period running waits for the next one too, so the latency
+//! of a call is not the length of a grace period. Grace periods are timed by a tracepoint, where the kernel has it, or by
+//! probes at the two functions of its thread that begin and end one. System calls that read under RCU keep every virtual CPU
+//! busy, since a grace period does not wait for idle CPUs.
 
 use std::fs;
 use std::path::Path;
@@ -21,10 +22,10 @@ use super::hog;
 use super::wire::{Load, Measured, Measurement};
 use crate::experiment::asked_for;
 
-/// A virtual CPU that was idle for more of the time has ended grace periods early.
+/// A virtual CPU that was idle for a larger share of the time has ended grace periods early.
 const MOST_IDLE: f64 = 0.2;
 
-/// What was seen in a round.
+/// The measurements of a round.
 #[derive(Debug)]
 struct Samples {
     /// How long each call took, in nanoseconds.
@@ -48,7 +49,7 @@ pub(super) fn run(
     let read = |path: &str| proc::line(path);
     let trace = match tracing {
         Some(folder) => Trace::open(folder),
-        None => Err("tracefs is not there".to_owned()),
+        None => Err("tracefs cannot be mounted".to_owned()),
     };
     let rounds = obstacle(membarrier_query(), read).map_or(Ok(()), Err).and_then(|()| {
         (0..order.rounds).map(|_| measure(cpus, caller, order.round, trace.as_ref().ok())).collect()
@@ -69,7 +70,7 @@ pub(super) fn run(
     Ok(vec![Measured::of(row)])
 }
 
-/// Why calls would not wait for normal grace periods, if they would not.
+/// Why calls would not wait for normal grace periods, if that is so.
 fn obstacle(commands: MembarrierQuery, read: impl Fn(&str) -> Option<String>) -> Option<String> {
     if !commands.contains_command(MembarrierCommand::Global) {
         return Some("the kernel has no membarrier(MEMBARRIER_CMD_GLOBAL), or a CPU is nohz_full".to_owned());
@@ -95,7 +96,7 @@ fn measure(
     duration: Duration,
     trace: Option<&Trace<'_>>,
 ) -> Result<Samples, String> {
-    // It takes the lock of the kernel's RCU for readers, and does next to nothing else.
+    // It enters a read-side section of the kernel's RCU, and does little else.
     let read = || _ = rustix::process::getppid();
     trace.map_or(Ok(()), Trace::clear)?;
     let cpu_before = cpu_time();
@@ -105,7 +106,7 @@ fn measure(
     Ok(Samples { calls, graces, cpu })
 }
 
-/// Calls again and again, while no CPU is idle; returns how long each call took, in nanoseconds.
+/// Calls repeatedly, while no CPU is idle; returns how long each call took, in nanoseconds.
 fn call_beside(cpus: &[usize], duration: Duration) -> Result<Vec<u64>, String> {
     let idle = || cpus.iter().map(|&cpu| load::idle(cpu)).collect::<Option<Vec<Duration>>>();
     let (begin, before) = (Instant::now(), idle());
@@ -130,7 +131,7 @@ fn call(duration: Duration) -> Result<Vec<u64>, String> {
     }
 }
 
-/// Whether CPUs that were idle for this long each were busy on the whole.
+/// Checks that CPUs with these idle times were busy for most of the time.
 fn are_busy(idle: &[Duration], elapsed: Duration) -> Result<(), String> {
     let share = |idle: &Duration| idle.as_secs_f64() / elapsed.as_secs_f64();
     match idle.iter().map(share).fold(0.0, f64::max) {
@@ -225,7 +226,7 @@ fn graces(trace: &str) -> Vec<u64> {
     let (mut began, mut graces) = (None, Vec::new());
     for (second, begins) in trace.lines().filter_map(event) {
         if begins {
-            // Where there was nothing to do, none has begun: the last one counts.
+            // The function that begins one returns early if there is nothing to do: its last call counts.
             began = Some(second);
         } else if let Some(began) = began.take() {
             graces.push(((second - began) * 1e9).round() as u64);
@@ -234,7 +235,7 @@ fn graces(trace: &str) -> Vec<u64> {
     graces
 }
 
-/// The time of a line of the trace in seconds, and whether a grace period begins there; `None` of a line that says something else.
+/// The time of a line of the trace in seconds, and whether a grace period begins there; `None` for any other line.
 fn event(line: &str) -> Option<(f64, bool)> {
     // `thread-number [CPU] flags time: event: what it says`
     let (head, said) = line.split_once(": ")?;

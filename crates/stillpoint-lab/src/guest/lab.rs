@@ -1,4 +1,4 @@
-//! Runs the guests one after the other, and decides what each session is worth.
+//! Runs the guests one after the other, and decides which sessions count.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,13 +21,13 @@ use super::ratio;
 use super::settings::{self, Setting};
 use super::wire::{ORDER, Order};
 
-/// Time for the start when the processor runs the guest, before software emulation is tried instead.
+/// How long a guest may take to start under KVM before software emulation is tried instead.
 const TRIAL: Duration = Duration::from_secs(20);
 
-/// Clocks are not compared over less: the host looks at the console ten times a second.
+/// The shortest time over which clocks are compared: the host reads the console ten times a second.
 const LEAST_COMPARED: Duration = Duration::from_secs(2);
 
-/// A guest that was run.
+/// A guest that has run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Ran {
     pub(super) title: String,
@@ -75,7 +75,7 @@ impl Lab {
         Ok(Self { needs, host_cpus, accel: options.accel, program, files, limit, transcript })
     }
 
-    /// The rows of the guests that gave some, what is known of these guests, and what went wrong with others.
+    /// The rows, the guests that gave them, and the failures of the other guests.
     pub(super) fn run_all(&mut self, settings: &[Setting]) -> (Vec<Row>, Vec<Ran>, Vec<String>) {
         let (mut rows, mut guests, mut failures) = (Vec::new(), Vec::new(), Vec::new());
         let progress = Progress::new(settings.len());
@@ -100,7 +100,7 @@ impl Lab {
         (rows, guests, failures)
     }
 
-    /// One guest, run by the processor if that starts it, else by software emulation.
+    /// Runs one guest: under KVM if it starts there, else by software emulation.
     fn run(&mut self, setting: &Setting) -> Result<(Report, Ran), String> {
         if self.accel == Accel::Auto {
             self.accel = Accel::Tcg;
@@ -110,7 +110,7 @@ impl Lab {
                     self.accel = Accel::Kvm;
                     return judge(session, setting, Accel::Kvm);
                 }
-                output::tell("/dev/kvm does not start the guest: software emulation takes its place");
+                output::tell("KVM does not start the guest: software emulation is used instead");
             }
         }
         let session =
@@ -157,7 +157,7 @@ impl Lab {
 fn first_files(order: &Order, program: &[u8]) -> Result<tempfile::NamedTempFile, Stop> {
     let mut archive = Archive::to_start_from();
     let order = serde_json::to_vec(order)
-        .map_err(|error| Stop::Failed(format!("the order has no form in JSON: {error}")))?;
+        .map_err(|error| Stop::Failed(format!("the order cannot be written as JSON: {error}")))?;
     archive
         .file("init", true, program)
         .and_then(|()| archive.file(ORDER, false, &order))
@@ -168,14 +168,15 @@ fn first_files(order: &Order, program: &[u8]) -> Result<tempfile::NamedTempFile,
     Ok(files)
 }
 
-/// What a session is worth. A result that is whole counts however the machine went off afterwards.
+/// The result of a session. A complete result counts, however the machine ended afterwards.
 fn judge(session: Session, setting: &Setting, accel: Accel) -> Result<(Report, Ran), String> {
     let Session { wall, measured, waited, .. } = session;
     let report = console::read(&session.console).map_err(|failure| match &session.ending {
         Ending::Interrupted => "interrupted".to_owned(),
         Ending::Limit(limit) => {
             let limit = humantime::format_duration(*limit);
-            format!("ended after {limit}, as it had no result by then: {failure}")
+            let longer = if console::has_begun(&session.console) { ", --limit allows more" } else { "" };
+            format!("ended after {limit} without a result{longer}: {failure}")
         }
         Ending::Exit(status) if status.success() => failure.to_string(),
         Ending::Exit(status) if session.complaints.is_empty() => {
@@ -185,7 +186,7 @@ fn judge(session: Session, setting: &Setting, accel: Accel) -> Result<(Report, R
     })?;
     let about = &report.about;
     if about.vcpus != setting.vcpus {
-        return Err(format!("the guest's kernel runs on {} virtual CPUs only", about.vcpus));
+        return Err(format!("the guest's kernel runs on only {} virtual CPUs", about.vcpus));
     }
     let rounded = |value: f64| (value * 1e3).round() / 1e3;
     let share = |waited: Duration| waited.as_secs_f64() / wall.as_secs_f64() / setting.vcpus as f64;
@@ -257,7 +258,7 @@ mod tests {
         let refused = reason(session(ended(1), String::new(), "qemu: no such\nmachine"));
         assert!(refused.contains("exit status: 1") && refused.contains("no such / machine"), "{refused}");
         let silent = reason(session(ended(0), booting(), "a warning"));
-        assert!(silent.contains("did not come as far") && !silent.contains("warning"), "{silent}");
+        assert!(silent.contains("did not start the program") && !silent.contains("warning"), "{silent}");
         let panic = "Kernel panic - not syncing: No working init found.\n".to_owned();
         let panic = reason(session(ended(0), panic, ""));
         assert_eq!(panic, "the guest's kernel panicked: No working init found.");
@@ -266,6 +267,6 @@ mod tests {
     #[test]
     fn a_guest_with_fewer_processors_than_ordered_does_not_count() {
         let reason = reason(session(ended(0), whole(1), ""));
-        assert!(reason.contains("1 virtual CPUs only"), "{reason}");
+        assert!(reason.contains("only 1 virtual CPUs"), "{reason}");
     }
 }

@@ -49,7 +49,7 @@ struct Extra {
     guests: Vec<Ran>,
 }
 
-/// Runs the guests and prints their tables; says so when this machine lacks what that takes, which is no failure.
+/// Runs the guests and prints their tables. If this machine lacks what guests need, says so; that is not a failure.
 pub(crate) fn run(options: &Options) -> Result<(), Stop> {
     let host_cpus = match &options.cpus {
         Some(list) => cpus::choose(Some(&list.0))?,
@@ -62,7 +62,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
         (host_cpus, settings)
     };
     if options.accel == Accel::Kvm && !needs::has_kvm() {
-        return Err(Stop::usage("/dev/kvm cannot be opened: leave --accel out, or see that it is there"));
+        return Err(Stop::usage(
+            "/dev/kvm cannot be opened: leave --accel out, or let this user read and write it",
+        ));
     }
     let needs = Needs::find(options.qemu.as_deref(), options.kernel.as_deref(), options.init.as_deref())?;
     let results = Results::open(&options.results)?;

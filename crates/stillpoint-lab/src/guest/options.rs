@@ -17,13 +17,13 @@ pub(crate) struct Options {
     #[command(flatten)]
     pub(super) length: LengthFlags,
 
-    /// Numbers of virtual CPUs, such as 2,4,8: those above the number of host CPUs are overcommit
+    /// Numbers of virtual CPUs, such as 2,4,8: more than the number of host CPUs is overcommit
     /// [default: as many as host CPUs, twice and four times as many]
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = clap::value_parser!(u16).range(2..=255))]
     pub(super) vcpus: Vec<u16>,
 
-    /// What goes on in the guests, one after the other [default: deletes,mail,kernel; with --full, memory too]
+    /// The loads in the guests, one after the other [default: deletes,mail,kernel; with --full, memory too]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     pub(super) workloads: Vec<Load>,
 

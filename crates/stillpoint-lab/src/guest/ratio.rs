@@ -1,4 +1,4 @@
-//! Ratios within one run: the only figures of an emulated machine that say something about another one.
+//! Ratios within one run: the only figures of an emulated machine that apply to other machines.
 
 use stillpoint_harness::output::json::{Row, number};
 
@@ -29,7 +29,7 @@ pub(super) const TO_SYMMETRIC: [(&str, &str); 4] = [
     ("lookups_per_s", "lookups_to_symmetric"),
 ];
 
-/// Adds the ratios to the metrics of the rows that have something to be compared with.
+/// Adds the ratios to the metrics of the rows that have a row to compare with.
 pub(super) fn insert(rows: &mut [Row]) {
     let all = rows.to_vec();
     for row in rows {
@@ -57,12 +57,12 @@ pub(super) fn insert(rows: &mut [Row]) {
     }
 }
 
-/// What goes on in the guest of a row.
+/// The load in the guest of a row.
 pub(super) fn workload(row: &Row) -> Option<&str> {
     row.params.get("workload")?.as_str()
 }
 
-/// Whether two rows come from one and the same guest.
+/// Whether two rows come from the same guest.
 pub(super) fn same_guest(one: &Row, other: &Row) -> bool {
     one.scenario == other.scenario
         && ["vcpus", "hogs", "neighbour"].iter().all(|name| one.params.get(*name) == other.params.get(*name))

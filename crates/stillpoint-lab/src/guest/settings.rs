@@ -22,7 +22,7 @@ const ELEMENTS: usize = 1 << 14;
 const LEAST_VCPUS: usize = 2;
 /// What QEMU's machine has room for.
 const MOST_VCPUS: usize = 255;
-/// Shorter rounds have next to no grace periods.
+/// Shorter rounds have hardly any grace periods.
 const LEAST_ROUND: Duration = Duration::from_millis(2);
 /// What a round of mail or memory takes beside its time, under emulation: a process, a store to fill, and to free.
 const STORE_OVERHEAD: Duration = Duration::from_secs(3);
@@ -32,7 +32,7 @@ const OF_TWO_GUESTS: usize = 2;
 /// Rows of what went on over time.
 pub(super) const OVER_TIME: &str = "over-time";
 
-/// A load of a neighbour that comes and goes: each part is a multiple of what the host's scheduler gives at a time.
+/// A load of a neighbour that comes and goes: each part lasts several time slices of the host's scheduler.
 const BURSTS: Bursts = Bursts { busy: Duration::from_millis(200), idle: Duration::from_millis(200) };
 
 /// One guest.

@@ -11,7 +11,7 @@ use super::ratio::{self, KERNEL_TO_BASELINE, TO_BASELINE, TO_SYMMETRIC, workload
 use super::settings::{OVER_TIME, OVERCOMMIT, short};
 use super::wire::Load;
 
-/// The share of time for which the virtual CPUs of a baseline may wait, as QEMU itself needs some of it.
+/// The virtual CPUs of a baseline may wait for this share of the time, since QEMU itself needs some of it.
 const UNDISTURBED: f64 = 0.1;
 
 const DELETES: &[Column<'_>] = &[
@@ -168,38 +168,38 @@ fn notes(rows: &[Row], guests: &[Ran]) {
     say("");
     if let Some(time) = time(Load::Deletes) {
         say(format!(
-            "Deletes: all samples of {time}. Grace period: the writer waits for the readers; of protected loads, which hold \
-             single objects, for the fence. Fence: the writer's alone."
+            "Deletes: all samples of {time}. Grace period: the writer waits for the readers; for protected loads, which hold \
+            single objects, only for its fence. Fence: only the writer's fence."
         ));
     }
     if let Some(time) = time(Load::Mail).or_else(|| time(Load::Memory)) {
         say(format!(
             "Mail and memory: medians of {time}, each in a process of its own. Grace period: as in `bench preempt`, from the \
-             unlink of a probe to its free; of liburcu, a call of synchronize_rcu."
+             unlink of a probe to its free; for liburcu, a call of synchronize_rcu."
         ));
     }
     say(
-        "Delay: from unlink to free. CPU/GP: of the writer's side, by the guest's clock. Each reader has a virtual CPU, the \
+        "Delay: from unlink to free. CPU/GP: CPU time of the writer's side for each grace period, by the guest's clock. Each reader has a virtual CPU, the \
          writer the last one.",
     );
     for row in rows.iter().filter(|row| row.contender == KERNEL).take(1) {
         let by = row.params.get("grace_periods_by").and_then(|by| by.as_str()).unwrap_or_default();
         say(format!(
-            "{KERNEL}: a call may join a grace period that runs, and then waits for the next one too. Every virtual CPU is \
-             busy. Grace periods themselves are seen by: {by}."
+            "{KERNEL}: a call that finds a grace period running waits for the next one too. Every virtual CPU is busy. \
+            Grace periods are timed by: {by}."
         ));
     }
     let disturbed =
         |guest: &&Ran| guest.baseline && guest.waiting_share.is_some_and(|share| share > UNDISTURBED);
     if let Some(guest) = guests.iter().find(disturbed) {
         say(format!(
-            "Other programs took CPUs from the guest of the {}: ratios to it are smaller than they should be.",
+            "Other programs took CPU time from the guest of the {}: ratios to it are smaller than they should be.",
             guest.title
         ));
     }
     if guests.iter().any(|guest| guest.accel == "tcg") {
         say(
-            "Software emulation: compare within this run alone. Every instruction, interrupt and fence is emulated.",
+            "Software emulation: compare only within this run. Every instruction, interrupt and fence is emulated.",
         );
     }
     let missing: Vec<&str> = CONTENDERS
@@ -212,5 +212,7 @@ fn notes(rows: &[Row], guests: &[Ran]) {
     if !missing.is_empty() {
         say(format!("{} left out: install liburcu-dev, then run again", missing.join(", ")));
     }
-    say("DPDK is left out: its libraries cannot be part of a static program without all of its drivers.");
+    say(
+        "DPDK is left out: a static program could contain its libraries only together with all of its drivers.",
+    );
 }

@@ -14,10 +14,10 @@ use crate::preempt::round::{Moment, Outcome};
 use crate::preempt::workload::Workload;
 use crate::reclaim::names::Policy;
 
-/// The course of a round is told in as many points at the most: a console is slow.
+/// The course of a round has at most this many points: a console is slow.
 const POINTS: usize = 40;
 
-/// A row for each contender asked for that there is.
+/// A row for each contender that was asked for and is available.
 pub(super) fn run(
     order: &Measurement,
     workload: Workload,
@@ -61,7 +61,7 @@ fn measured(
     order: &Measurement,
     rounds: Result<Vec<Outcome>, String>,
 ) -> Measured {
-    // All but liburcu's free at each change.
+    // All contenders but liburcu's free at each change.
     let policy = if entry.policy == Policy::Background { entry.policy } else { Policy::Delete };
     let row = Row::new("guest", "", entry.name)
         .with("workload", setting.workload.name())

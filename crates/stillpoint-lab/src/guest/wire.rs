@@ -1,8 +1,8 @@
 //! What travels between the host and the guest: an order in the guest's first file system, results on its console.
 //!
-//! The kernel writes on the same console, so each line of the program begins with [`MARK`] and says how long its value
-//! is, and the number of rows is said at the end: a result that lost a line, or has something foreign inside one, is an
-//! error and not another result.
+//! The kernel writes on the same console. So each line of the program begins with [`MARK`] and the length of its value,
+//! and the last line has the number of rows: a lost line, or foreign text inside a line, is an error and never a
+//! different result.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(super) const BEGIN: &str = "begin";
 pub(super) const ROW: &str = "row";
 /// Why there is no result; its value is a text.
 pub(super) const ERROR: &str = "error";
-/// Everything was said; its value is [`Closing`].
+/// The result is complete; its value is [`Closing`].
 pub(super) const END: &str = "end";
 
 /// What a guest is asked to do.
@@ -40,13 +40,13 @@ pub(super) enum Order {
 /// A load that comes and goes, on each virtual CPU at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Bursts {
-    /// For so long they compute; not at all where this is nothing.
+    /// How long they compute; zero for not at all.
     pub(super) busy: Duration,
-    /// For so long they rest.
+    /// How long they rest.
     pub(super) idle: Duration,
 }
 
-/// What goes on in a guest while grace periods are measured.
+/// The load in a guest while grace periods are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Load {
     /// Lookups, and 5,000 deletes a second, as in `bench reclaim`
@@ -105,7 +105,7 @@ pub(super) struct About {
     pub(super) peers: std::collections::BTreeMap<String, String>,
 }
 
-/// A row without what the host alone knows.
+/// A row without what only the host knows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Measured {
     pub(super) contender: String,
@@ -126,7 +126,7 @@ impl Measured {
     }
 }
 
-/// What the guest says last.
+/// The last line of the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Closing {
     /// The number of rows.

@@ -9,23 +9,23 @@ use stillpoint::fence::module::{Device, Way};
 use stillpoint_harness::experiment::control::contender;
 use stillpoint_multicast::{Strategy, signals};
 
-/// One barrier, as its initiator sees it.
+/// One barrier, as measured by its initiator.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timed {
     pub(super) latency: Duration,
-    /// Until the last message of the initiator was sent, where that can be told.
+    /// Until the initiator sent its last message, for contenders that report it.
     pub(super) sent_in: Option<Duration>,
-    /// Messages that the initiator sent in place of others.
+    /// Messages that the initiator sent in place of other threads.
     pub(super) helped: usize,
 }
 
-/// The module's way that a contender names behind a prefix.
+/// The module's way that a contender's name has behind `prefix`.
 pub(super) fn way_of(name: &str, prefix: &str) -> Option<Way> {
     let named = contender(name).strip_prefix(prefix)?;
     Way::ALL.into_iter().find(|way| way.name() == named)
 }
 
-/// A contender; each initiator has one of its own.
+/// A contender; each initiator has its own.
 #[derive(Debug)]
 pub(super) enum Barrier {
     Syscall,
@@ -59,7 +59,7 @@ impl Barrier {
         }
     }
 
-    /// One barrier, which has to reach so many threads.
+    /// One barrier, which must reach this many threads.
     pub(super) fn fence(&self, threads: usize) -> Result<Timed, String> {
         let begin = Instant::now();
         let (sent_in, helped) = match self {
@@ -77,7 +77,10 @@ impl Barrier {
                 let report = multicast.strategy(strategy).helping(helps).fence();
                 let report = report.map_err(|error| error.to_string())?;
                 if report.receivers != threads {
-                    return Err(format!("{} threads of {threads} were reached", report.receivers));
+                    return Err(format!(
+                        "the barrier reached only {} of {threads} threads",
+                        report.receivers
+                    ));
                 }
                 (Some(report.sent_in), report.helped)
             }
@@ -90,16 +93,16 @@ impl Barrier {
     }
 }
 
-/// A page whose protection is changed: to take the right to write away, the kernel interrupts every processor that may
-/// have it in its TLB, and the interrupt is a barrier. So programs fenced before there was membarrier, and so the
-/// kernel's TLB shootdown can be seen.
+/// A page whose protection is changed. To take write access away, the kernel interrupts every processor that may have the
+/// page in its TLB, and the interrupt is a barrier. Programs fenced in this way before membarrier existed; the row also
+/// shows what the kernel's TLB shootdown costs.
 #[derive(Debug)]
 pub(super) struct Page {
     address: *mut libc::c_void,
     size: usize,
 }
 
-// SAFETY: the page is this value's alone, and may be used on any thread.
+// SAFETY: only this value uses the page, which may be used on any thread.
 unsafe impl Send for Page {}
 
 impl Page {
@@ -119,7 +122,7 @@ impl Page {
         }
     }
 
-    /// All that a caller has to do for a barrier, from the right to write on.
+    /// All that a caller has to do for a barrier: allow writes, write, and forbid writes.
     fn fence(&self) -> io::Result<()> {
         self.protect(libc::PROT_READ | libc::PROT_WRITE)?;
         // SAFETY: mapped, and writable; the page must be in use, or nothing has to be taken away.

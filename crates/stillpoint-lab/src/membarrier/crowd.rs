@@ -8,10 +8,10 @@ use stillpoint_multicast::signals::{self, SignalMember};
 
 use super::State;
 
-/// A stack that is enough for a signal handler, so that hundreds of threads need little memory.
+/// Large enough for a signal handler, and small enough for hundreds of threads.
 const STACK: usize = 256 * 1024;
 
-/// Calls `body` while there are that many registered threads.
+/// Calls `body` while `threads` threads are registered.
 pub(super) fn with<R>(
     threads: usize,
     state: State,
@@ -39,8 +39,8 @@ pub(super) fn with<R>(
                 gate.open();
                 body()
             }
-            Ok(_) => Err("a thread could not be registered for signals".to_owned()),
-            Err(error) => Err(format!("a thread could not be started: {error}")),
+            Ok(_) => Err("cannot register a thread for signals".to_owned()),
+            Err(error) => Err(format!("cannot start a thread: {error}")),
         };
         done.store(true, Ordering::Relaxed);
         gate.open();

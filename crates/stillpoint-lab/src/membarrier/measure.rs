@@ -16,13 +16,14 @@ use stillpoint_harness::stats::{Distribution, median};
 use super::barriers::{Barrier, Timed};
 use super::{Plan, Setting, State, crowd, has_module_behind, paces, readers};
 
-/// A slice has so many barriers at least: some take longer than a slice.
+/// The fewest barriers in a slice: some take longer than a slice.
 const LEAST: usize = 2;
 
 pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     let mut cpus = CpuSet::new();
     plan.cpus.iter().for_each(|&cpu| cpus.set(cpu));
-    rustix::thread::sched_setaffinity(None, &cpus).map_err(|error| format!("the CPUs: {error}"))?;
+    rustix::thread::sched_setaffinity(None, &cpus)
+        .map_err(|error| format!("cannot run on the chosen CPUs: {error}"))?;
     if plan.contenders.iter().any(|name| has_module_behind(name)) {
         fence::choose(Backend::Module).map_err(|error| error.to_string())?;
     }
@@ -52,12 +53,12 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// What a slice of one contender gave, in microseconds.
+/// The measurements of one contender in a slice, in microseconds.
 #[derive(Debug)]
 struct Round {
     p50: f64,
     p99: f64,
-    /// Of those that tell.
+    /// For contenders that report it.
     sent: Option<f64>,
     helped: f64,
     /// Barriers a second, of all initiators.
@@ -111,7 +112,7 @@ fn barriers(plan: &Plan, threads: usize, initiators: usize, state: State) -> Res
     Ok(rounds.into_iter().map(row).collect())
 }
 
-/// One slice: every initiator fences for that long.
+/// One slice: every initiator fences for this long.
 fn slice(
     name: &str,
     threads: usize,

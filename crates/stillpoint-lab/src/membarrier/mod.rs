@@ -1,11 +1,11 @@
 //! The experiment `membarrier`: how long it takes until every thread of the process has executed a barrier.
 //!
-//! The system call, the `mprotect` trick, signals flat and along a tree, and the kernel module where it is loaded; against
-//! the number of threads, and against the number of initiators at a time. The third scenario measures what readers of
-//! the library lose when somebody synchronizes so many times a second.
+//! The contenders are the system call, the `mprotect` trick, signals flat and along a tree, and the kernel module where it is
+//! loaded. They are measured against the number of threads, and against the number of concurrent initiators. The third
+//! scenario measures what readers of the library lose when a writer synchronizes at a given rate.
 //!
-//! All contenders are measured in one process, a child of this one, with the same threads, in slices that follow each
-//! other in rotated order; readers of the library on the module in a second one, since a process has one back end.
+//! All contenders are measured in one child process, with the same threads, in slices that follow each other in rotated
+//! order. Readers of the library on the module have a second child process, since a process has one back end.
 
 mod barriers;
 mod crowd;
@@ -57,10 +57,10 @@ pub(crate) const CONTENDERS: &[&str] = &[
     "pace/1000us",
 ];
 
-/// What is varied: the number of threads, of initiators, how often a writer synchronizes, and its pace of fences.
+/// What is varied: the number of threads, the number of initiators, how often a writer synchronizes, and its pace of fences.
 pub(crate) const SCENARIOS: &[&str] = &["receivers", "initiators", "readers", "paces"];
 
-/// What the threads do meanwhile.
+/// What the threads do during the barriers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum State {
@@ -83,11 +83,11 @@ impl State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "scenario", rename_all = "kebab-case")]
 enum Setting {
-    /// Barriers one after the other: `threads` receivers, and so many initiators beside them.
+    /// Barriers one after the other: `threads` receivers, and `initiators` beside them.
     Barriers { threads: usize, initiators: usize, state: State },
-    /// Readers on every CPU, and a writer that synchronizes so often; never at 0, and without a pause at `u32::MAX`.
+    /// Readers on every CPU, and a writer that synchronizes at this rate: never at 0, without a pause at `u32::MAX`.
     Readers { per_second: u32 },
-    /// The same readers, and a writer that retires objects at one pace of fences or another.
+    /// The same readers, and a writer that retires objects; what is varied is its pace of fences.
     Paces,
 }
 
@@ -97,16 +97,16 @@ pub(crate) struct Plan {
     settings: Vec<Setting>,
     contenders: Vec<String>,
     rounds: u32,
-    /// Of one contender in one round.
+    /// The time of one contender in one round.
     slice: Duration,
     cpus: Vec<usize>,
 }
 
-/// Threads beside the initiators whose number is varied.
+/// The number of receivers where the number of initiators is varied.
 const AMONG: usize = 32;
 const SLICE: Duration = Duration::from_millis(60);
 
-/// What to do to have a contender that needs the kernel module.
+/// How to get a contender that needs the kernel module.
 fn missing(contender: &str) -> Option<String> {
     let device = module::DEVICE;
     let needs_it = group(contender) == "module" || has_module_behind(contender);
@@ -117,12 +117,12 @@ fn missing(contender: &str) -> Option<String> {
     })
 }
 
-/// Whether the module is the back end of the library there: that is a matter of the whole process.
+/// Whether the module must be the back end of the library, which holds for a whole process.
 fn has_module_behind(contender: &str) -> bool {
     barriers::way_of(contender, readers::ON_MODULE).is_some()
 }
 
-/// Its threads are all that barriers have to reach there.
+/// Runs in a child process: there, barriers reach only the threads of the plan.
 impl child::Order for Plan {
     const VARIABLE: &'static str = "STILLPOINT_BENCH_MEMBARRIER";
     const WORK: &'static str = "measures barriers";
@@ -135,8 +135,8 @@ impl child::Order for Plan {
 }
 
 impl Plan {
-    /// What processes of their own measure: most of it one, and the readers beside a writer on the module another, whose
-    /// back end is the module.
+    /// The parts that separate processes measure: most of the plan is one part; readers beside a writer on the module are
+    /// another, whose process has the module as its back end.
     fn parts(&self) -> Vec<Self> {
         let (behind, others) = self.contenders.iter().cloned().partition(|name| has_module_behind(name));
         let is_of_readers = |setting: &Setting| matches!(setting, Setting::Readers { .. });

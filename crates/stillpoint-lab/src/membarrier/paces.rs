@@ -1,5 +1,5 @@
-//! What a pace of heavy fences costs readers, and how late it frees: a writer that retires that many objects a second, and polls
-//! all the time; beside it, the fence itself, as often.
+//! What a pace of heavy fences costs readers, and how late objects are freed. The writer retires objects at a set rate, and
+//! polls all the time; another row has only the fence itself, at the same rate.
 
 use std::cell::RefCell;
 use std::hint::spin_loop;
@@ -17,10 +17,10 @@ use stillpoint_harness::stats::{Distribution, median};
 use super::Plan;
 use super::readers::{WINDOW, Windows, put_loss, slice};
 
-/// Objects a second, or fences.
+/// Objects retired a second, or fences.
 const PER_SECOND: u32 = 10_000;
 
-/// A fence as such, or a reclaimer with that many microseconds between two of them.
+/// `Some(None)` for the fence itself, or the interval between two fences of a reclaimer.
 fn interval_of(name: &str) -> Option<Option<Duration>> {
     match contender(name) {
         "pace/fence" => Some(None),
@@ -33,7 +33,7 @@ fn interval_of(name: &str) -> Option<Option<Duration>> {
 }
 
 thread_local! {
-    /// What the writer has measured: nanoseconds from unlink to free, or of a fence.
+    /// The writer's measurements, in nanoseconds: each from unlink to free, or the length of a fence.
     static TIMES: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -43,7 +43,7 @@ fn now() -> u64 {
     BEGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// Tells how late it is freed.
+/// Records how late it is freed.
 #[derive(Default)]
 struct Object {
     unlinked: AtomicU64,
@@ -51,7 +51,7 @@ struct Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // Relaxed: of the same thread. What was never unlinked is not measured.
+        // Relaxed: the same thread stored it. An object that was never unlinked is not measured.
         let unlinked = self.unlinked.load(Ordering::Relaxed);
         if unlinked > 0 {
             TIMES.with_borrow_mut(|times| times.push(now() - unlinked));
@@ -59,14 +59,14 @@ impl Drop for Object {
     }
 }
 
-/// The windows of a round, and what the writer has measured in it.
+/// The windows of a round, and the writer's measurements in it.
 type Slice = (Windows, Vec<u64>);
 
 pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>, String> {
     let names = plan.contenders.iter().filter(|name| interval_of(name).is_some());
     let names = with_control(names.cloned().collect());
     let measure = |name: &String, (): &()| {
-        let interval = interval_of(name).ok_or("it is no pace")?;
+        let interval = interval_of(name).ok_or("not a pace")?;
         TIMES.take(); // a round that failed may have left some
         let windows = slice(Mode::Asymmetric, plan, |domain, begin| match interval {
             Some(interval) => retire(domain, interval, begin),
@@ -95,7 +95,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>, String> {
     in_turns(&names, plan.rounds, |_| (), measure).into_iter().map(row).collect()
 }
 
-/// Calls `work` at the rate for a window, and `between` all the time. Stops early when either fails.
+/// Calls `work` at the rate for a window, and `between` all the time. Stops early if `work` fails.
 fn at_rate(
     begin: Instant,
     mut work: impl FnMut() -> Result<(), String>,
@@ -109,7 +109,7 @@ fn at_rate(
             return Ok(());
         }
         if elapsed >= due {
-            // What could not be done in time is left out: a burst is another matter.
+            // Work that is overdue is left out: to catch up would measure a burst.
             due = elapsed.max(due + interval);
             work()?;
         }

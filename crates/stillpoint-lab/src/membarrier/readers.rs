@@ -1,8 +1,8 @@
-//! What readers lose when a writer synchronizes so many times a second, in the modes of the library.
+//! What readers lose when a writer synchronizes at a given rate, in the modes of the library.
 //!
-//! The speed of readers wanders by more than what is looked for, over seconds. So windows with a writer that synchronizes
-//! and windows with one that sleeps follow each other, with the same readers, and each of the former is compared with
-//! the two around it.
+//! Over seconds, the speed of readers drifts by more than the loss that is measured. So windows in which the writer
+//! synchronizes alternate with windows in which it sleeps, with the same readers, and each of the former is compared with the
+//! two around it.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,14 +27,14 @@ use super::barriers::way_of;
 
 /// Sections between two looks at the end: short beside a slice.
 const BURST: u64 = 256;
-/// A slice of these rows is so many times as long as one of barriers: what is looked for are some percent.
+/// A slice of these rows is this many times as long as one of barriers, since a loss is only a few percent.
 const LONGER: u32 = 6;
 /// Long beside an interrupt, short beside what makes readers faster and slower.
 pub(super) const WINDOW: Duration = Duration::from_millis(20);
-/// A slice has so many of them with a writer at least.
+/// The fewest windows in a slice in which the writer works.
 const LEAST: usize = 3;
 
-/// What stands before the name of the module's way, where the module is the back end.
+/// The prefix of contenders whose back end is the module; the name of its way follows.
 pub(super) const ON_MODULE: &str = "mode/module-";
 
 fn mode_of(name: &str) -> Option<Mode> {
@@ -47,7 +47,7 @@ fn mode_of(name: &str) -> Option<Mode> {
     }
 }
 
-/// What the windows of a slice gave.
+/// The measurements of the windows of a slice.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
     /// Sections of all readers a second, while the writer synchronizes.
@@ -56,7 +56,7 @@ pub(super) struct Windows {
     pub(super) kept: Vec<f64>,
     /// Synchronizations, or fences, a second.
     pub(super) synchronizations: Vec<f64>,
-    /// Of all windows with a writer that works.
+    /// Of all windows in which the writer works.
     counts: Counts,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Windows {
 struct Counts {
     sections: u64,
     synchronizations: u64,
-    /// What the module says, where it is the back end; of all its users.
+    /// The module's counters, where it is the back end; they include all its users.
     module: Info,
 }
 
@@ -143,7 +143,7 @@ pub(super) fn measure(plan: &Plan, per_second: u32) -> Result<Vec<Row>, String> 
     in_turns(&modes, plan.rounds, |_| (), slice).into_iter().map(row).collect()
 }
 
-/// What readers lose of their sections, given what they kept in each window.
+/// Puts the share of sections that readers lose, given the share that they kept in each window.
 pub(super) fn put_loss(row: &mut Row, kept: Vec<f64>) {
     let [least, middle, most] = quartiles(kept).map(|kept| (1.0 - kept) * 100.0);
     row.put("reader_loss_percent", middle, 3);
@@ -187,7 +187,7 @@ fn places(plan: &Plan) -> (&[usize], usize) {
 #[repr(align(128))]
 struct OwnLine(AtomicU64);
 
-/// A reader on each CPU, and a writer beside them, which does its `work` for a window at a time, and says how often.
+/// A reader on each CPU, and a writer beside them, which does its `work` for a window at a time and returns how often.
 pub(super) fn slice(
     mode: Mode,
     plan: &Plan,
@@ -225,7 +225,7 @@ pub(super) fn slice(
         let answer = if is_whole {
             windows(plan.slice * LONGER, count, |begin| work(&domain, begin))
         } else {
-            Err("a thread could not be pinned".to_owned())
+            Err("cannot pin a thread to its CPU".to_owned())
         };
         done.store(true, Ordering::Relaxed);
         answer
@@ -248,7 +248,7 @@ fn windows(
     };
     let without = || window(false).map(|(done, took)| done.sections as f64 / took);
     let (mut windows, mut alone) = (Windows::default(), without()?);
-    // On a busy machine the readers may not be given a CPU for a while.
+    // On a busy machine the readers may get no CPU for a while.
     let is_idle = |sections: &[f64]| sections.is_empty() || median(sections.to_vec()) == 0.0;
     while (windows.kept.len() < pairs.max(LEAST) || is_idle(&windows.sections)) && !interrupt::requested() {
         let (done, took) = window(true)?;
@@ -270,7 +270,7 @@ fn rest() -> u64 {
     0
 }
 
-/// Synchronizes at that rate, if possible, and sleeps in between. Returns how often.
+/// Synchronizes at this rate, if possible, and sleeps in between. Returns how often.
 fn synchronize(domain: &Domain, per_second: u32, begin: Instant) -> Result<u64, String> {
     if per_second == 0 {
         return Ok(rest());

@@ -79,9 +79,9 @@ pub(super) fn tables(rows: &[Row]) {
         let caption = "Readers: sections a second while a writer synchronizes, on a CPU of its own";
         table::of_rows(caption, READERS, 1, readers);
         say(
-            "Loss: of a window in which the writer synchronizes, against the windows before and after, in which it sleeps: \
-             median, and first and third quartile. Below the syscall: what is left, against mode/asymmetric. Interrupts and \
-             depth: of a barrier of the module, by its own counters.",
+            "Loss: sections lost in a window in which the writer synchronizes, against the windows before and after, in \
+            which it sleeps; median, and first and third quartile. Below the syscall: the sections that are left, against \
+            those of mode/asymmetric. Interrupts and depth: of a barrier of the module, by its own counters.",
         );
     }
     if !paces.is_empty() {
@@ -89,16 +89,16 @@ pub(super) fn tables(rows: &[Row]) {
             "Paces: a reader on each other CPU, and a writer that retires 10000 objects a second and polls";
         table::of_rows(caption, PACES, 1, paces);
         say(
-            "From unlink to free, by the time that lies between two heavy fences for less than a batch: 50 µs is the default. \
-             fence: the heavy fence by itself, as often.",
+            "From unlink to free, by the shortest time between two heavy fences for less than a batch: 50 µs is the default. \
+            fence: only the heavy fence, at the same rate.",
         );
     }
     say(
         "Medians of rounds. Send: until the initiator's last message, before it waits. Helped: messages that it sent \
-         in place of threads that had not come to it.",
+        in place of threads that had not sent theirs yet.",
     );
     say(
-        "syscall and mprotect interrupt the CPUs that run a thread; signals wake every thread, and wait until each \
-         has been given a CPU.",
+        "syscall and mprotect interrupt only the CPUs that run a thread; signals wake every thread, and wait until each \
+        has run.",
     );
 }

@@ -1,4 +1,4 @@
-//! The experiment `micro`: what single operations cost, on one thread with nobody in the way.
+//! The experiment `micro`: what single operations cost, on one thread, without contention.
 
 mod figures;
 mod ours;
@@ -26,19 +26,19 @@ const OPERATIONS: &[&str] = &["quiescent", "pin", "protect", "start", "check", "
 const LEAST_SAMPLE: Duration = Duration::from_millis(10);
 /// The first guess at the number of iterations, doubled until a sample is long enough.
 const FIRST_ITERATIONS: u64 = 64;
-/// A sample is at least so many times as long as its fixed cost.
+/// A sample is at least this many times as long as its fixed cost.
 const FIXED_COST_SHARE: u32 = 10;
 
 /// One operation of one contender.
 pub(crate) struct Operation {
     pub(crate) contender: &'static str,
     pub(crate) name: &'static str,
-    /// Performs it that many times on the calling thread, and returns how long that took.
+    /// Performs the operation this many times on the calling thread, and returns how long that took.
     pub(crate) time: Box<dyn Fn(u64) -> Duration + Send + Sync>,
 }
 
 impl Operation {
-    /// Everything that `run` does counts.
+    /// An operation for which everything that `run` does counts.
     pub(crate) fn whole(
         contender: &'static str,
         name: &'static str,
@@ -68,7 +68,7 @@ impl From<Micro> for Operation {
 
 /// What to measure.
 pub(crate) struct Plan {
-    /// Whose rows they are.
+    /// The name of the experiment in the rows.
     experiment: &'static str,
     operations: Vec<Operation>,
     rounds: u32,
@@ -97,7 +97,9 @@ impl experiment::Plan for Plan {
         };
         let operations: Vec<Operation> = all(other_cpu).filter(asked).collect();
         if operations.is_empty() {
-            return Err(Stop::usage("none of these contenders has one of these operations"));
+            return Err(Stop::usage(
+                "none of these contenders has any of these operations: `stillpoint bench --help` lists both",
+            ));
         }
         Ok(Self::of("micro", operations, args, cpu))
     }
@@ -114,7 +116,7 @@ impl experiment::Plan for Plan {
 }
 
 impl Plan {
-    /// For the operations of any experiment.
+    /// A plan for the operations of any experiment.
     pub(crate) fn of(
         experiment: &'static str,
         operations: Vec<Operation>,
@@ -125,7 +127,7 @@ impl Plan {
         Self { experiment, operations, rounds, sample: args.length.slice(rounds, LEAST_SAMPLE), cpu }
     }
 
-    /// Measures, on a thread of its own.
+    /// Measures, on a separate thread.
     pub(crate) fn rows(&self) -> Result<Vec<Row>, Stop> {
         std::thread::scope(|scope| {
             scope.spawn(|| measure(self)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -133,21 +135,21 @@ impl Plan {
         .map_err(Stop::usage)
     }
 
-    /// Prints costs, a line for each contender and a column for each operation, both in the order that is given; other
+    /// Prints the costs, a line for each contender and a column for each operation, both in the given order; other
     /// contenders come last.
     pub(crate) fn show(&self, rows: &[Row], operations: &[&str], contenders: &[&str]) {
         show::table(rows, operations, contenders, self.cpu);
     }
 }
 
-/// Our operations in Rust, those that one thread does.
+/// Our operations in Rust that take one thread.
 pub(crate) fn ours() -> Vec<Operation> {
     ours::operations()
 }
 
-/// Where there is another CPU, also what takes two.
+/// All operations; those that take two threads only if there is another CPU.
 fn all(other_cpu: Option<usize>) -> impl Iterator<Item = Operation> {
-    // What is ours in C has an experiment of its own.
+    // Our operations in C belong to the experiment `capi`.
     let is_peer = |micro: &Micro| CONTENDERS.iter().any(|entry| entry.name == micro.contender);
     let peers = stillpoint_peers::micro().into_iter().filter(is_peer).map(Operation::from);
     ours::operations().into_iter().chain(other_cpu.map(ours::of_two).into_iter().flatten()).chain(peers)
@@ -193,15 +195,15 @@ fn measure(plan: &Plan) -> Result<Vec<Row>, String> {
         .collect()
 }
 
-/// How often an operation is repeated in one sample, and what a run of no repetition takes: registering, and
-/// freeing what is left.
+/// How often an operation is repeated in one sample, and the fixed cost: a run without repetitions, which registers, and
+/// frees what is left.
 #[derive(Debug, Clone, Copy)]
 struct Calibration {
     iterations: u64,
     fixed: Duration,
 }
 
-/// Finds the number of iterations that take at least `sample`, and long beside the fixed cost, which varies.
+/// Finds the number of iterations that take at least `sample`, and much longer than the fixed cost, which varies.
 fn calibrate(operation: &Operation, sample: Duration) -> Calibration {
     let fixed = (0..3).map(|_| (operation.time)(0)).max().unwrap_or_default();
     let enough = sample.max(fixed * FIXED_COST_SHARE) + fixed;

@@ -15,7 +15,7 @@ const BATCH: u64 = 64;
 /// An object of one cache line, as large as those that the peers retire.
 type Object = [u64; 8];
 
-/// What only the memory costs in a loop of retirements: allocated, written, and freed in batches.
+/// The control of `retire`: only the memory, which is allocated, written, and freed in batches.
 pub(super) const MALLOC: &str = "malloc";
 
 /// The operations of stillpoint's readers and writers. `retire` of `protected` pays for the fences that a domain
@@ -39,14 +39,14 @@ pub(super) fn operations() -> Vec<Operation> {
     ]
 }
 
-/// What two threads do at a time, the second one on `other_cpu`: each its own iterations, in one domain.
+/// Operations of two threads at the same time, the second on `other_cpu`: each does all iterations, in one domain.
 pub(super) fn of_two(other_cpu: usize) -> Vec<Operation> {
     let of = |contender, run: fn(&Domain, u64)| {
         Operation::whole(contender, "retire-2", move |iterations| {
             let domain = Domain::new();
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    // Where that fails, both share a CPU, and the figure says so.
+                    // If that fails, both threads share a CPU, which the figure shows.
                     let _ = cpus::pin(other_cpu);
                     run(&domain, iterations);
                 });
@@ -72,7 +72,7 @@ fn quiescent(iterations: u64) {
     let mut reader = domain.qsbr_reader();
     for _ in 0..iterations {
         reader.quiescent();
-        // As the empty assembly in the peers' loops: nothing moves from one iteration to the next.
+        // As the empty assembly in the peers' loops: the compiler moves nothing from one iteration to the next.
         compiler_fence(Ordering::SeqCst);
     }
 }
@@ -94,7 +94,7 @@ fn protect(iterations: u64) {
     }
 }
 
-/// Bound to no thread.
+/// A protected object that is bound to no thread.
 fn protect_owned(iterations: u64) {
     let domain = Domain::new();
     let cell = domain.cell::<Object>([7; 8]);
@@ -155,14 +155,14 @@ fn retire_beside_protected(iterations: u64) {
     retire(&domain, iterations, || {});
 }
 
-/// Replaces and retires, and polls once a batch: what is freed then is what earlier batches retired.
+/// Replaces and retires, and polls once a batch, which frees what earlier batches retired.
 fn retire(domain: &Domain, iterations: u64, mut pass: impl FnMut()) {
     let cell = domain.cell::<Object>([0; 8]);
     let mut reclaimer: Reclaimer = domain.reclaimer_builder().batch(BATCH as usize).build();
     for number in 0..iterations {
         let mut unlinked = cell.swap(black_box(Some(Box::new([number; 8]))));
         while let Some(old) = unlinked.take() {
-            // Full only when the other thread is not running.
+            // The queue is full only while the other thread does not run.
             unlinked = reclaimer.retire(old).err().map(RetireError::into_inner);
             if unlinked.is_some() {
                 pass();
@@ -177,7 +177,7 @@ fn retire(domain: &Domain, iterations: u64, mut pass: impl FnMut()) {
     }
 }
 
-/// As [`retire`], with nobody to wait for: a batch is freed when the next one is complete.
+/// As [`retire`], without readers to wait for: a batch is freed when the next one is complete.
 fn allocate(iterations: u64) {
     let mut batches = [Vec::with_capacity(BATCH as usize), Vec::with_capacity(BATCH as usize)];
     for number in 0..iterations {
@@ -191,6 +191,7 @@ fn allocate(iterations: u64) {
 
 fn heavy(iterations: u64) {
     for _ in 0..iterations {
-        fence::heavy().unwrap_or_else(|error| panic!("the fence worked when it was tried: {error}"));
+        fence::heavy()
+            .unwrap_or_else(|error| panic!("the heavy fence failed, although it worked before: {error}"));
     }
 }

@@ -29,17 +29,19 @@ pub(super) fn table(rows: &[Row], operations: &[&str], order_of: &[&str], cpu: u
     say("Median of rounds; the loop is included, set-up is not.");
 }
 
-/// Says what the operations of this experiment are.
+/// Prints what the operations of this experiment are.
 pub(super) fn notes() {
-    say("pin and protect include the way out.");
+    say("pin and protect include unpin and release.");
     say(
-        "retire: an object of 64 bytes is allocated, written, and exchanged for the one in a shared pointer; that one is",
+        "retire: an object of 64 bytes is allocated, written, and exchanged for the one in a shared pointer; the old one is",
     );
     say(
-        "queued, with its share of the freeing, in batches of 64. With liburcu, a worker on another CPU frees.",
+        "queued, and freed in batches of 64, which is included. With liburcu, a worker on another CPU frees.",
     );
-    say("retire-2: two threads at it, each with its own pointer, in one domain. malloc: only the memory.");
-    say("heavy: stillpoint's process-wide fence; of others, a wait for a grace period without readers.");
+    say(
+        "retire-2: the same on two threads, each with its own pointer, in one domain. malloc: only the memory.",
+    );
+    say("heavy: stillpoint's process-wide fence; for others, a wait for a grace period without readers.");
 }
 
 fn nanoseconds(cost: f64) -> String {

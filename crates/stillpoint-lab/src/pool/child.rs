@@ -16,7 +16,7 @@ pub(crate) struct Order {
     pub(super) on: OnHugePages<Plan>,
     /// The setting to begin with.
     pub(super) first: usize,
-    /// What did not end, in a child before this one: contenders by name and cache.
+    /// Contenders that did not end in an earlier child process, by name and cache.
     pub(super) without: Vec<(String, Option<u64>)>,
 }
 
@@ -91,14 +91,14 @@ fn on_huge_pages(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
     notes.push(match &pages {
         Some(pages) => format!("{} huge pages of 2 MiB were reserved for the run", pages.count()),
         None => {
-            "No huge pages could be reserved, which cripples dpdk/bucket: run as root, or set vm.nr_hugepages"
+            "No huge pages could be reserved, which slows dpdk/bucket down: run as root, or set vm.nr_hugepages"
                 .to_owned()
         }
     });
     Ok((rows, notes))
 }
 
-/// Asks one child after the other, each without those that held up the ones before it.
+/// Asks one child after the other, each without the contenders that did not end in an earlier one.
 fn until_all_end(on: OnHugePages<Plan>) -> Result<(Vec<Row>, Vec<String>), Stop> {
     let (mut rows, mut notes): (Vec<Row>, Vec<String>) = (Vec::new(), Vec::new());
     let mut order = Order { on, first: 0, without: Vec::new() };
@@ -107,7 +107,7 @@ fn until_all_end(on: OnHugePages<Plan>) -> Result<(Vec<Row>, Vec<String>), Stop>
         let new: Vec<String> = answer.notes.into_iter().filter(|note| !notes.contains(note)).collect();
         notes.extend(new);
         let Some((setting, row)) = answer.unfinished else { break };
-        // The child has ended, and what held it up with it. The next one leaves it out.
+        // The child has ended, with the contender that did not. The next child leaves that contender out.
         order.without.push((row.contender.clone(), row.param("cache")));
         order.first = setting;
         rows.push(row);

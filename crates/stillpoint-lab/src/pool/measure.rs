@@ -178,7 +178,7 @@ fn by_itself(plan: &Plan, setting: &Setting, contender: &dyn PoolContender) -> R
         let mut thread = contender.thread();
         barrier.wait();
         let rate = one_thread(plan, setting, contender, &mut *thread);
-        // Nobody leaves the others alone while they measure.
+        // No thread ends while the others measure.
         barrier.wait();
         rate
     })?;

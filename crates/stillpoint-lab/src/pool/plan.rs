@@ -66,7 +66,7 @@ impl experiment::Plan for Plan {
             |setting: &Setting| in_scenario(&setting.scenario, scenarios) && setting.threads <= cpus.len();
         let mut settings: Vec<Setting> = settings(length).into_iter().filter(asked).collect();
         if settings.is_empty() {
-            return Err(Stop::usage("nothing of this can be measured on one CPU: give it two with --cpus"));
+            return Err(Stop::usage("these scenarios need two CPUs: give two with --cpus"));
         }
         if !has_dpdk(&contenders) {
             settings.retain(|setting| !transmits(&setting.scenario));
@@ -90,7 +90,7 @@ impl experiment::Plan for Plan {
 }
 
 impl Plan {
-    /// The same with those settings only whose scenarios are wanted.
+    /// The same, only with the settings whose scenarios are wanted.
     pub(super) fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
         let mut plan = self.clone();
         plan.settings.retain(|setting| wanted(&setting.scenario));

@@ -54,7 +54,7 @@ pub(super) fn over(
             }
             Ok(Report::Ends(result)) => return result.map(|()| answer),
             Err(RecvTimeoutError::Timeout) => {
-                let (_, row) = current.as_mut().ok_or("the pools could not be made in time")?;
+                let (_, row) = current.as_mut().ok_or("the pools were not ready in time")?;
                 let reason = format!("did not end in {} s", limit.as_secs());
                 if row.contender.starts_with("stillpoint") {
                     row.void = Some(reason);

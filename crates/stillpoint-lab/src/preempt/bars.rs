@@ -1,21 +1,21 @@
-//! What the rows were to reach, and whether they did.
+//! The bars that the rows should meet, and whether they do.
 
 use stillpoint_harness::output::json::Row;
 
 use crate::experiment::Inside;
 use crate::preempt::plan::{BASELINE, BOOSTED, CROWDED};
 
-/// A bar, and the figures that met or missed it.
+/// A bar with its figures, and whether they meet it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Verdict {
     pub(super) met: bool,
     pub(super) text: String,
 }
 
-/// The verdicts that the rows of one setting allow: a bar whose rows are not all there, or void, has none.
+/// The verdicts that the rows of one setting allow: a bar with a row that is missing or void has none.
 ///
-/// The bars are for readers that are preempted: one that sleeps in a section is held up by itself, half of the time outside
-/// there is less to wait for, and no bar says how much.
+/// The bars are for readers that are preempted inside sections. Readers that sleep there, or are outside for half of the
+/// time, have no bars: the former delay grace periods without preemption, and the latter leave less to wait for.
 pub(super) fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     if rows.iter().any(|row| row.params["presence"] != Inside::Always.name()) {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! One round in a process of its own, so that what it leaves in memory is none of the next one's.
+//! One round in a separate process, so that the memory it leaves does not count in the next round.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::preempt::round::{self, Outcome, Round};
 use crate::reclaim::ours;
 use crate::reclaim::plan::is_ours;
 
-/// Samples that are kept at the most; of more, every second, fourth, ... is.
+/// The most samples that are kept. Of more, only every second one is kept, then every fourth, and so on.
 const MOST_SAMPLES: usize = 1 << 18;
 
-/// Runs a round in a child. An error says why it does not count, Ctrl-C included: a scheme that has freed too much may
-/// end its process.
+/// Runs a round in a child process: a scheme that frees too early may crash it. The error says why the round does not
+/// count; Ctrl-C is one reason.
 pub(crate) fn run(round: &Round) -> Result<Outcome, String> {
     match child::ask(round) {
         Ok(Some(outcome)) => outcome,
@@ -63,7 +63,7 @@ mod tests {
     use crate::reclaim::plan::contenders;
     use stillpoint_harness::machine::cpus;
 
-    /// Every contender in every workload, with readers of every kind; all on one CPU, as any machine has one.
+    /// Every contender in every workload, with readers of every kind; all on one CPU, so that any machine can run it.
     #[test]
     fn every_contender_comes_through_every_workload() {
         let cpu = cpus::allowed()[0];

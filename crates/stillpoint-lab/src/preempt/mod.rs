@@ -1,8 +1,8 @@
 //! The experiment `preempt`: what preempted readers do to grace periods and memory.
 //!
-//! The evaluation of "The RCU-Reader Preemption Problem in VMs" (Prasad, Gopinath, McKenney; USENIX ATC 2017) one level
-//! up: threads on cores in place of virtual CPUs on hosts. A baseline of one reader on each core is compared to
-//! overcommit, several readers on each. Every round runs in a process of its own.
+//! This repeats the evaluation of "The RCU-Reader Preemption Problem in VMs" (Prasad, Gopinath, McKenney; USENIX ATC 2017)
+//! one level up: threads on cores in place of virtual CPUs on hosts. A baseline of one reader on each core is compared with
+//! overcommit, several readers on each. Every round runs in a separate process.
 
 mod bars;
 pub(crate) mod child;
@@ -29,7 +29,7 @@ use crate::preempt::round::Outcome;
 pub(crate) use plan::Plan;
 pub(crate) use round::Round;
 
-/// Runs the experiment and prints each table as soon as it is complete, unless told to be `silent`.
+/// Runs the experiment. Prints each table as soon as it is complete, unless `silent`.
 fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     for line in &plan.left_out {
         stillpoint_harness::output::tell(line);
@@ -47,11 +47,11 @@ fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     Ok(rows)
 }
 
-/// The work of a microsecond, on a reader's CPU: the same number of steps for every contender.
+/// Measures the work of a microsecond on a reader's CPU: every contender gets the same number of steps.
 pub(crate) fn calibrate(cpu: usize) -> Result<f64, Stop> {
     std::thread::spawn(move || cpus::pin(cpu).map(|()| Work::steps_per_microsecond()))
         .join()
-        .unwrap_or_else(|_| Err("the readers' work could not be calibrated".to_owned()))
+        .unwrap_or_else(|_| Err("cannot calibrate the readers' work: the thread panicked".to_owned()))
         .map_err(Stop::usage)
 }
 

@@ -1,4 +1,4 @@
-//! What will be run, decided and checked before anything is.
+//! The plan of the run, decided and checked before anything runs.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::preempt::workload::{SCENARIOS, WORKLOADS, Workload};
 use crate::reclaim::names::{Entry, Policy, Quick, entry};
 use crate::reclaim::plan::contenders;
 
-/// All contenders, in the order of the tables. A short run has those that a bar compares. Writers that free on their own
-/// calls do so at each change, and sleep between two.
+/// All contenders, in the order of the tables. A short run has only those with a bar. Writers without a hidden worker free
+/// at each change, and sleep between two changes.
 pub(crate) const CONTENDERS: &[Entry] = &[
     entry("stillpoint/protected", Policy::Delete, Quick::Always),
     entry("stillpoint/guard", Policy::Delete, Quick::Always),
@@ -33,20 +33,20 @@ pub(crate) const CONTENDERS: &[Entry] = &[
     entry("haphazard", Policy::Delete, Quick::Never),
 ];
 
-/// One reader on each core: what overcommit is compared to.
+/// Readers on each core in the baseline, which overcommit is compared with.
 pub(crate) const BASELINE: usize = 1;
-/// Readers on each core under overcommit, where a bar is set.
+/// Readers on each core under overcommit, in the rows with a bar.
 pub(crate) const BOOSTED: usize = 8;
 pub(crate) const CROWDED: usize = 16;
 
 const ALL_PER_CORE: [usize; 5] = [BASELINE, 2, 4, BOOSTED, CROWDED];
 const ALL_SECTIONS: [f64; 4] = [0.2, 5.0, 50.0, 500.0];
-/// The section of a run that is not told which: longer than any entry and exit, far shorter than a time slice.
+/// The default length of a section: longer than any entry and exit, far shorter than a time slice.
 pub(crate) const USUAL_SECTION: f64 = 5.0;
 
 const BUDGET: Budget = Budget {
     set_up: Duration::from_secs(2),
-    // A process of its own, a store to fill, and the last grace periods of the slowest contender.
+    // A process to start, a store to fill, and the last grace periods of the slowest contender.
     round_overhead: Duration::from_millis(220),
     usual_row: Duration::from_millis(2_400),
     quick_row: Duration::from_millis(3_600),
@@ -61,7 +61,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// What a reader does in a section, and between two: as many steps in each kind.
+    /// A reader's work in a section, and between two: the same number of steps for every kind of reader.
     pub(crate) fn work(&self, steps_per_us: f64) -> Work {
         let steps = |microseconds: f64| (microseconds * steps_per_us).round() as u64;
         let whole = Work { inside: steps(self.section_us), sleep: Duration::ZERO, outside: 0 };
@@ -79,7 +79,7 @@ impl Setting {
 
 pub(crate) type Part = rounds::Part<Setting, Cell>;
 
-/// A row: a contender with so many readers on each core.
+/// A row: a contender with this many readers on each core.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cell {
     pub(crate) entry: &'static Entry,
@@ -97,7 +97,7 @@ pub(crate) struct Plan {
     /// The CPUs of the readers.
     pub(crate) cores: Vec<usize>,
     pub(crate) writer_cpu: usize,
-    /// What is not part of the run, and why; a line each.
+    /// What the run leaves out, and why; a line each.
     pub(crate) left_out: Vec<String>,
 }
 
@@ -143,7 +143,7 @@ impl experiment::Plan for Plan {
                 for &inside in &insides {
                     let setting = Setting { workload, section_us, inside };
                     let counts = per_core(workload);
-                    // Contenders of a micro-benchmark nobody has asked for: those with a bar are enough.
+                    // Unless the micro-benchmark was asked for, the contenders with a bar are enough.
                     let short = !full && !by_name && workload != Workload::Mail && scenarios.is_empty();
                     let contenders = present
                         .iter()
@@ -190,7 +190,7 @@ fn places(cpus: &[usize], parts: &[Part]) -> Result<(Vec<usize>, usize), Stop> {
     let most = parts.iter().flat_map(|part| &part.contenders).map(|cell| cell.per_core).max().unwrap_or(1);
     if most * cores.len() > MAX_READERS {
         return Err(Stop::usage(format!(
-            "{most} readers on each of {} CPUs are more than {MAX_READERS}: give --cpus fewer of them",
+            "{most} readers on each of {} CPUs are more than {MAX_READERS} threads: give --cpus fewer CPUs",
             cores.len()
         )));
     }
@@ -216,7 +216,7 @@ fn not_asked_for(args: &BenchArgs, full: bool) -> Option<String> {
         left_out.push("the contenders without a bar (--contenders)");
     }
     let any = !full && !left_out.is_empty();
-    any.then(|| format!("left out, but for --full or on demand: {}", left_out.join("; ")))
+    any.then(|| format!("left out unless asked for, by --full or by name: {}", left_out.join("; ")))
 }
 
 #[cfg(test)]

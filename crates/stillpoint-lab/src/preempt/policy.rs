@@ -1,11 +1,11 @@
-//! How threads are scheduled: a reclaimer that boosts readers must leave them as they were.
+//! The scheduling of threads: a reclaimer that boosts readers must restore it.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use stillpoint_harness::machine::cpus;
 
-/// How long a booster may take to give back what it has taken.
+/// How long a booster may take to restore a thread.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A scheduling policy of the kernel, such as `SCHED_OTHER`.
@@ -20,23 +20,23 @@ fn of(tid: libc::pid_t) -> Result<Policy, String> {
     // SAFETY: takes a number and returns one.
     let policy = unsafe { libc::sched_getscheduler(tid) };
     match policy {
-        -1 => Err(format!("the scheduling policy is not known: {}", std::io::Error::last_os_error())),
+        -1 => Err(format!("cannot read the scheduling policy: {}", std::io::Error::last_os_error())),
         policy => Ok(policy),
     }
 }
 
-/// Waits until the calling thread has its `usual` policy and is only on its CPU. A booster may be about to lower it.
+/// Waits until the calling thread has its `usual` policy and may run only on its CPU. A booster may be about to restore it.
 pub(super) fn check_this_thread(usual: Policy, cpu: usize) -> Result<(), String> {
     patiently(PATIENCE, || look_at_this_thread(usual, cpu))
 }
 
 fn look_at_this_thread(usual: Policy, cpu: usize) -> Result<(), String> {
     if of_this_thread()? != usual {
-        return Err("it was left with another scheduling policy".to_owned());
+        return Err("the thread was left with another scheduling policy".to_owned());
     }
     match cpus::allowed() == [cpu] {
         true => Ok(()),
-        false => Err("it was left on other CPUs".to_owned()),
+        false => Err("the thread was left on other CPUs".to_owned()),
     }
 }
 

@@ -2,14 +2,14 @@
 //!
 //! The writer's thread runs the round, as in `reclaim`. What is measured:
 //!
-//! - A **grace period** runs from the unlink of a probe, right before the scheme's own start, to the call of its
-//!   destructor. The probe is an object of the workload, one at a time, and about one in a millisecond at the most. A scheme that
-//!   collects callbacks for a while (`call_rcu`) would have this time added; where it has a call that waits for a grace
-//!   period and nothing else, a thread beside the writer makes that call, as often.
-//! - **CPU time** is that of the scheme's writer side: the writer's own clock around its calls of the scheme, the
-//!   hidden worker, and the calls that wait for grace periods. What the scheme does on the readers' time does not
-//!   count, nor does the workload itself.
-//! - **Resident** memory is that of the process above what it was before the store was filled.
+//! - A **grace period** runs from the unlink of a probe, right before the call of the scheme, to the call of the probe's
+//!   destructor. The probe is an object of the workload. There is one at a time, and at most about one in a millisecond.
+//!   For a scheme that collects callbacks for a while (`call_rcu`), the probe would include this time. If such a scheme
+//!   has a call that only waits for a grace period, a thread beside the writer makes that call, as often.
+//! - **CPU time** is that of the scheme's writer side: the writer's calls of the scheme, the hidden worker, and the calls
+//!   that wait for grace periods. What the scheme does on the readers' threads does not count, nor does the workload
+//!   itself.
+//! - **Resident** memory is the growth of the process's resident memory since before the store was filled.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -25,14 +25,14 @@ use crate::preempt::plan::Setting;
 use crate::preempt::policy;
 use crate::preempt::writing::{Look, Writing, resident_bytes};
 
-/// Calls that wait for a grace period follow each other this often at the most.
+/// The shortest time between two calls that wait for a grace period.
 const WAIT_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What to run. It travels to a child process as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Round {
     pub(crate) contender: String,
-    /// Whether readers of ours fence themselves; else they have the library's usual fences.
+    /// Whether our readers fence themselves; otherwise they have the library's usual fences.
     pub(crate) symmetric: bool,
     pub(crate) setting: Setting,
     pub(crate) steps_per_us: f64,
@@ -42,7 +42,7 @@ pub(crate) struct Round {
     pub(crate) seed: u64,
 }
 
-/// What a round gave.
+/// The measurements of a round.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     pub(crate) grace: Distribution,
@@ -57,7 +57,7 @@ pub(crate) struct Outcome {
     /// The most memory that was resident, and what was linked or pending at that time.
     pub(crate) peak_resident_bytes: usize,
     pub(crate) used_at_peak_bytes: usize,
-    /// What was resident when everything but the store was freed.
+    /// Resident memory after everything but the store was freed.
     pub(crate) end_resident_bytes: usize,
     pub(crate) sections_per_s: f64,
     pub(crate) changes_per_s: f64,
@@ -72,13 +72,13 @@ pub(crate) struct Outcome {
 pub(crate) struct Moment {
     /// Since the first change.
     pub(crate) second: f64,
-    /// The longest delay of the objects freed; nothing where none was, or where not all delays were kept.
+    /// The longest delay of the objects freed; `None` if none was, or if not all delays were kept.
     pub(crate) delay_us_max: Option<f64>,
     /// The most that was unlinked and not freed.
     pub(crate) pending_bytes: usize,
 }
 
-/// Runs a round on threads of its own; an error says why it does not count.
+/// Runs a round on new threads; the error says why it does not count.
 pub(crate) fn run(
     contender: &dyn Contender,
     round: &Round,
@@ -150,7 +150,7 @@ fn write_and_read(
 fn course(looks: &[Look], delays: &[u64], freed: usize) -> Vec<Moment> {
     let mut before = 0;
     let moment = |look: &Look| {
-        // A sparse record does not say when its delays were.
+        // A sparse record does not say when its delays occurred.
         let since = delays.get(before..look.freed).filter(|_| delays.len() == freed);
         before = look.freed;
         Moment {
@@ -162,8 +162,8 @@ fn course(looks: &[Look], delays: &[u64], freed: usize) -> Vec<Moment> {
     looks.iter().map(moment).collect()
 }
 
-/// Runs `write`, and beside it a thread that waits for grace periods where the scheme has a call for that. Returns
-/// the CPU time of those calls.
+/// Runs `write`, and beside it a thread that waits for grace periods, if the scheme has a call for that. Returns the CPU
+/// time of those calls.
 fn beside_waiter(
     contender: &dyn Contender,
     round: &Round,
@@ -250,7 +250,7 @@ mod tests {
         let outcome = run_with(Defect::None).unwrap();
         assert!(outcome.unlinked > 0 && outcome.freed == outcome.unlinked, "{outcome:?}");
         assert_eq!(outcome.graces, 1, "a probe that is not freed stays the only one");
-        assert!(outcome.grace.max >= 50_000.0, "it was freed in the end alone: {outcome:?}");
+        assert!(outcome.grace.max >= 50_000.0, "it is freed only at the end: {outcome:?}");
         assert_eq!(outcome.peak_pending_bytes, outcome.unlinked * 256, "so was everything");
         assert_eq!(outcome.live_bytes, Workload::Memory.slots() * 256);
     }

@@ -75,7 +75,7 @@ pub(super) fn part(plan: &Plan, setting: &Setting, rows: &[Row]) {
     }
 }
 
-/// The contenders with a baseline and a row with more readers, the most that there are; and that number.
+/// The ratios of the contenders that have a baseline and a row with the most readers; and that number of readers.
 fn ratios(rows: &[Row]) -> (usize, Vec<(String, [f64; 7])>) {
     let per_core = |row: &Row| row.param("readers_per_core").unwrap_or_default() as usize;
     let crowded = rows.iter().map(per_core).max().unwrap_or_default();
@@ -96,13 +96,13 @@ fn ratios(rows: &[Row]) -> (usize, Vec<(String, [f64; 7])>) {
 }
 
 const HOW_TO_READ: &str = "
-Median of rounds, each in a process of its own. GP: from the unlink of a probe, one at a time, to its free; of liburcu, a
-call of synchronize_rcu, as call_rcu collects callbacks for 10 ms; one that comes in the middle of the worker's grace period
-waits for the next. Free: unlink to free, every object. CPU: the scheme's calls on the writer's side, and its hidden worker.
-Resident: process memory over what is linked or pending, at its peak. The figures of the paper (ATC 2017) are of Linux's own
-RCU in overcommitted guests, as published; they were not measured here.";
+Median of rounds, each in a separate process. GP: from the unlink of a probe, one at a time, to its free; for liburcu, a call
+of synchronize_rcu, as call_rcu collects callbacks for 10 ms; a call in the middle of the worker's grace period waits for the
+next. Free: unlink to free, every object. CPU: the scheme's calls on the writer's side, and its hidden worker. Resident:
+process memory over what is linked or pending, at its peak. The figures of the paper (ATC 2017) are of Linux's own RCU in
+overcommitted guests, as published; they were not measured here.";
 
-/// Prints how the figures are to be read.
+/// Prints how to read the figures.
 pub(super) fn notes(rows: &[Row]) {
     if rows.is_empty() {
         return;
@@ -110,11 +110,11 @@ pub(super) fn notes(rows: &[Row]) {
     say(HOW_TO_READ);
     let has = |name: &str| rows.iter().any(|row| row.contender == name);
     if has("crossbeam-epoch") || has("seize") {
-        say("crossbeam-epoch and seize free on the readers' time, too, which CPU leaves out.");
+        say("crossbeam-epoch and seize also free on the readers' threads, which CPU does not include.");
     }
     if has("stillpoint/protected") || has("haphazard") {
         say(
-            "stillpoint/protected and haphazard protect the one object that a section reads, the others all objects.",
+            "stillpoint/protected and haphazard protect only the object that a section reads, the others all objects.",
         );
     }
 }

@@ -1,7 +1,7 @@
 //! What the writer does: the changes to the store, one after the other.
 //!
-//! The store is an index of slots, each empty or with one object. The writer is the only one who changes it, so that
-//! the model here knows what each change unlinks.
+//! The store is an index of slots, each empty or with one object. Only the writer changes it, so the model here knows what
+//! each change unlinks.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) const SCENARIOS: &[&str] = &["mail", "memory", "memory-max"];
 /// Half of them hold a message: about as many as Postmark's usual 20,000 files.
 const MAIL_SLOTS: usize = 1 << 15;
 const MEMORY_SLOTS: usize = 1 << 14;
-/// Objects of the micro-benchmark have so many words of 8 bytes, beside their head.
+/// Objects of the micro-benchmark have this many words of 8 bytes beside their header.
 const MEMORY_WORDS: usize = 24;
 /// A new message has from 256 bytes to 4 KiB, short ones more often than long ones.
 const SHORTEST: usize = 32;
@@ -71,8 +71,8 @@ impl Workload {
         }
     }
 
-    /// A grace period is measured once in so many changes at the most: of those with a set rate, once in a millisecond,
-    /// and not less often by a writer that was held up and catches up.
+    /// The fewest changes between two measured grace periods: at a set rate, a millisecond's, counted in changes so that a
+    /// writer that was held up and catches up measures as many.
     pub(crate) fn changes_per_probe(self) -> usize {
         match self {
             Self::Mail => 10,
@@ -81,7 +81,7 @@ impl Workload {
         }
     }
 
-    /// More changes a second than any machine gets done.
+    /// More changes a second than any machine completes.
     pub(crate) fn most_changes_per_s(self) -> usize {
         match self {
             Self::Mail => 10_000,
@@ -97,11 +97,11 @@ pub(crate) struct Change {
     pub(crate) slot: usize,
     /// Words of the new object's body; `None` to leave the slot empty.
     pub(crate) words: Option<usize>,
-    /// Bytes of the object that is unlinked by this, 0 if there is none.
+    /// Bytes of the object that this change unlinks, 0 if there is none.
     pub(crate) unlinked: usize,
 }
 
-/// What is in the store, and what comes next.
+/// The content of the store, and what the next changes are.
 #[derive(Debug)]
 pub(crate) struct Store {
     workload: Workload,
@@ -135,8 +135,8 @@ impl Store {
         (0..self.objects.len()).step_by(step).map(|slot| self.create(slot)).collect()
     }
 
-    /// The next change. Of mail, a half are appends; the others create or delete, so that the number of messages stays
-    /// near what it was.
+    /// The next change. Half of the changes to mail are appends; the others create or delete, so that the number of messages
+    /// stays about the same.
     pub(crate) fn next(&mut self) -> Change {
         let slot = self.random.draw() as usize % self.objects.len();
         if self.workload != Workload::Mail {
@@ -183,7 +183,7 @@ impl Store {
         Change { slot, words, unlinked: bytes(old) }
     }
 
-    /// The first slot of that kind from `slot` on; `slot` itself where there is none at all.
+    /// The first slot of that kind from `slot` on; `slot` itself if there is none.
     fn nearest(&self, slot: usize, wanted: impl Fn(Option<usize>) -> bool) -> usize {
         let len = self.objects.len();
         (slot..slot + len).map(|at| at % len).find(|&at| wanted(self.objects[at])).unwrap_or(slot)

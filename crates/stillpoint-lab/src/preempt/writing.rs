@@ -1,4 +1,4 @@
-//! The writer of a round, and what it keeps account of.
+//! The writer of a round, and what it records.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,25 +10,25 @@ use stillpoint_peers::{Contender, Delays, Element, Writer};
 use crate::preempt::round::Round;
 use crate::preempt::workload::{Change, Store, Workload};
 
-/// How often the resident memory is looked at.
+/// How often the resident memory is read.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// How long the readers go on after the last change, so that the last grace periods count in full.
 const TAIL: Duration = Duration::from_secs(1);
 /// The writer waits while more than this is unlinked and not freed: a workload without a pause has no other bound.
 const PENDING_LIMIT: usize = 64 << 20;
 
-/// Bytes of this process that are in memory; 0 where the kernel does not tell.
+/// Resident bytes of this process; 0 if the kernel does not report them.
 pub(super) fn resident_bytes() -> usize {
     proc::resident_bytes().unwrap_or(0)
 }
 
-/// What is seen of a round from time to time.
+/// A sample of a round, taken from time to time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
     /// Since the first change.
     pub(super) at: Duration,
     pub(super) freed: usize,
-    /// The most since the look before.
+    /// The most since the previous sample.
     pub(super) pending_bytes: usize,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Writing<'a> {
     pub(super) changes: usize,
     pub(super) unlinked: usize,
     unlinked_bytes: usize,
-    /// CPU time inside of the scheme.
+    /// CPU time inside the scheme.
     pub(super) cpu: Duration,
     /// How long the writer wrote.
     pub(super) written: Duration,
@@ -98,13 +98,13 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Changes the store on schedule until the round's time is over. A writer that was held up catches up, so that
-    /// every contender is asked for the same number of changes.
+    /// Changes the store on schedule until the round's time is over. A writer that was held up catches up, so that every
+    /// contender has the same number of changes to make.
     pub(super) fn write(&mut self, begin: Instant) {
         let end = begin + self.round.duration;
         self.begin = begin;
         let mut next = begin;
-        // At least one object is unlinked, also when the threads' start has taken the time of a very short round.
+        // At least one object is unlinked, even if starting the threads took all of a very short round.
         while Instant::now() < end || self.unlinked == 0 {
             self.burst();
             while self.pending_bytes() > PENDING_LIMIT && Instant::now() < end {
@@ -132,7 +132,7 @@ impl<'a> Writing<'a> {
 
         let before = thread_cpu_time();
         for (change, object) in self.burst.drain(..) {
-            // Before the call: some schemes free as soon as they are handed something.
+            // Before the call: some schemes free during it.
             let freed = self.delays.freed_bytes();
             self.writer.publish(change.slot, object);
             self.changes += 1;
@@ -174,7 +174,7 @@ impl<'a> Writing<'a> {
         self.next_look = Instant::now() + LOOK_INTERVAL;
     }
 
-    /// Goes on as between two bursts until everything is freed, or for as long as is worth it.
+    /// Goes on as between two bursts until everything is freed, or until a time limit.
     pub(super) fn finish(&mut self) {
         let end = Instant::now() + TAIL;
         self.look();

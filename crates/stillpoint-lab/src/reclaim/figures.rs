@@ -49,7 +49,7 @@ pub(crate) const FIGURES: &[&Figure] = &[
         title: "What the readers get done meanwhile",
         across: READERS,
         up: LOOKUPS,
-        words: "The talk shows no throughput of readers.",
+        words: "The talk does not show the throughput of readers.",
         ..COMMON
     },
 ];

@@ -1,8 +1,8 @@
 //! The experiment `reclaim`: how long after its unlink an object is freed.
 //!
-//! A lock-free hash table of four million elements, or an array; readers look random keys up, one after the other; a writer
-//! replaces random elements, 5,000 times a second, and hands the old ones to the scheme under test. The same loops, keys,
-//! CPUs and schedule for every contender, in rounds, in an order that rotates.
+//! The elements, four million, are in a lock-free hash table or an array. Readers look up random keys, one after the other. A
+//! writer replaces random elements, 5,000 times a second, and hands the old ones to the scheme under test. Every contender has
+//! the same loops, keys, CPUs and schedule, in rounds, in an order that rotates.
 
 mod figures;
 pub(crate) mod names;
@@ -35,13 +35,13 @@ use crate::reclaim::round::{Outcome, Round};
 
 pub(crate) use plan::Plan;
 
-/// Runs the experiment and prints each table as soon as it is complete, unless told to be `silent`.
+/// Runs the experiment. Prints each table as soon as it is complete, unless `silent`.
 pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     for line in &plan.left_out {
         stillpoint_harness::output::tell(line);
     }
     if plan.parts.is_empty() {
-        return Ok(Vec::new()); // of a run of all experiments, nothing is for this one
+        return Ok(Vec::new()); // a run of all experiments, with nothing for this one
     }
     let progress = Progress::new(plan.steps());
     let building = format!("building {}s of {} elements", plan.structure.name(), plan.elements);
@@ -61,19 +61,19 @@ pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     Ok(rows)
 }
 
-/// For rte_hash: DPDK's memory, of huge pages where they can be had. It belongs to the process from then on.
+/// Initialises DPDK's memory for rte_hash, in huge pages if they are available. The process keeps it.
 fn initialise_dpdk(plan: &Plan) -> Result<Option<HugePages>, Stop> {
     let tables = plan.tables_of_dpdk();
     let (Some(&cpu), true) = (cpus::allowed().first(), tables > 0) else { return Ok(None) };
-    // As for the experiment `table`, for each of them.
+    // As much for each table as in the experiment `table`.
     let megabytes = ((plan.elements * 96 * tables) >> 20) + 64 * tables;
     let pages = HugePages::reserve(megabytes);
     if pages.is_none() {
         stillpoint_harness::output::tell(
-            "rte_hash runs without huge pages: run as root, or reserve them in vm.nr_hugepages",
+            "warning: rte_hash runs without huge pages: run as root, or reserve them in vm.nr_hugepages",
         );
     }
-    // A thread of its own, which the layer pins.
+    // A separate thread, since DPDK pins the thread that initialises it.
     let answer = thread::scope(|scope| {
         let initialise = || stillpoint_peers::table::initialise_dpdk(megabytes, pages.is_some(), cpu);
         scope.spawn(initialise).join()
@@ -82,8 +82,8 @@ fn initialise_dpdk(plan: &Plan) -> Result<Option<HugePages>, Stop> {
     Ok(pages)
 }
 
-/// The data, and the contenders on it. Kept until the process ends: freeing millions of elements takes a second
-/// and shows nothing.
+/// The data, and the contenders on it. Kept until the process ends: freeing millions of elements would take a second and
+/// measure nothing.
 struct Field {
     delays: &'static Delays,
     contenders: ManuallyDrop<Vec<Box<dyn Contender>>>,
@@ -95,7 +95,7 @@ impl Field {
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(capacity)));
         let (readers, recipe) = (plan.most_readers(), plan.recipe(delays));
         let takes_part = |name: &str| plan.has(|entry| entry == name);
-        // Side by side, in threads of their own, so that all structures come from fresh heaps of the same kind.
+        // Built in parallel, each on its own thread, so that every structure has a fresh heap of the same kind.
         let (ours, theirs) = thread::scope(|scope| {
             let ours = plan.has(is_ours).then(|| {
                 scope.spawn(|| {
@@ -142,7 +142,7 @@ fn run_part(plan: &Plan, part: &Part, field: &Field, progress: &Progress) -> Vec
     };
     let measure = |(name, entry): &(String, &&Entry), &seed: &u64| {
         progress.begin(format!("{scenario} {readers} {name}"));
-        let contender = field.contender(entry.name).ok_or("it was not built")?;
+        let contender = field.contender(entry.name).ok_or("this contender was not built")?;
         let outcome = round::run(
             contender,
             &Round {

@@ -1,4 +1,4 @@
-//! The stable names of scenarios and contenders, and in which way each contender waits for its readers.
+//! The stable names of scenarios and contenders, and how each contender waits for its readers.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ pub(crate) const SPREAD: &str = "spread";
 /// The names of all scenarios.
 pub(crate) const SCENARIOS: &[&str] = &[OWN_CORE, ONE_CORE, SPREAD];
 
-/// What all others are compared to.
+/// The contender that all others are compared with.
 pub(crate) const BASELINE: &str = "liburcu/qsbr+sync";
 
 /// How the writer spends the time until the next delete.
@@ -21,7 +21,7 @@ pub(crate) const BASELINE: &str = "liburcu/qsbr+sync";
 pub(crate) enum Policy {
     /// It sleeps, and frees what is ready at each delete.
     Delete,
-    /// It frees what is ready, over and over.
+    /// It frees what is ready, repeatedly.
     Poll,
     /// It sleeps, and a second thread frees.
     Background,
@@ -44,7 +44,7 @@ pub(crate) enum Quick {
     Always,
     /// Only in `own-core`, where nothing is preempted.
     OwnCore,
-    /// Only in `one-core`, where most readers are.
+    /// Only in `one-core`, where most readers are preempted.
     OneCore,
     Never,
 }
@@ -61,7 +61,7 @@ pub(crate) const fn entry(name: &'static str, policy: Policy, quick: Quick) -> E
     Entry { name, policy, quick }
 }
 
-/// All contenders, in the order of the tables. A short run has those whose figures are compared by a bar.
+/// All contenders, in the order of the tables. A short run has only those with a bar.
 pub(crate) const CONTENDERS: &[Entry] = &[
     entry("stillpoint/protected", Policy::Poll, Quick::Always),
     entry("stillpoint/guard", Policy::Poll, Quick::OwnCore),

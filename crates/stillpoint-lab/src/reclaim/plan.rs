@@ -1,13 +1,11 @@
-//! What will be run, decided and checked before anything is.
+//! The plan of the run, decided and checked before anything runs.
 
 use std::time::Duration;
 
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::rounds;
 use stillpoint_harness::experiment::timing::Budget;
-use stillpoint_harness::machine::proc;
 use stillpoint_harness::output::figures::Figure;
-use stillpoint_harness::output::format::bytes;
 use stillpoint_harness::output::json::Row;
 use stillpoint_peers::{Delays, Element, Recipe};
 
@@ -21,7 +19,7 @@ use crate::reclaim::setting::{Setting, settings};
 pub(crate) const BUDGET: Budget = Budget {
     // Up to ten tables are filled.
     set_up: Duration::from_secs(15),
-    // Starting and ending up to 16 threads on one CPU, and the last delays of the slowest contender.
+    // To start and end up to 16 threads on one CPU, and the last delays of the slowest contender.
     round_overhead: Duration::from_millis(120),
     usual_row: Duration::from_millis(1_200),
     quick_row: Duration::from_millis(2_400),
@@ -46,7 +44,7 @@ pub(crate) struct Plan {
     pub(crate) deletes_per_s: u32,
     pub(crate) seed: u64,
     pub(crate) structure: Structure,
-    /// What is not part of the run, and why; a line each.
+    /// What the run leaves out, and why; a line each.
     pub(crate) left_out: Vec<String>,
 }
 
@@ -67,7 +65,7 @@ impl experiment::Plan for Plan {
         if !unfit.is_empty() {
             let (names, here, other) = (unfit.join(", "), structure.name(), structure.other().name());
             let reason = format!("left out of --structure {here}: {names} (--structure {other} has them)");
-            // In a run of all experiments, another one may have them.
+            // In a run of all experiments, another experiment may have them.
             let is_named = unfit.iter().any(|name| asked.iter().any(|asked| asked == name));
             if args.experiment != Experiment::All && (is_named || unfit.len() == present.len()) {
                 return Err(Stop::usage(reason));
@@ -105,7 +103,7 @@ impl experiment::Plan for Plan {
 }
 
 impl Plan {
-    /// These parts, with what else was asked for.
+    /// A plan of these parts, with the other settings of `args`.
     pub(crate) fn of(
         args: &BenchArgs,
         structure: Structure,
@@ -140,7 +138,7 @@ impl Plan {
         names
     }
 
-    /// Number of tables of DPDK's.
+    /// Number of tables of DPDK.
     pub(crate) fn tables_of_dpdk(&self) -> usize {
         let is_one = |name: &&str| self.structure == Structure::Table && peers::group(name) == "dpdk";
         self.names().iter().filter(|name| is_one(name)).count()
@@ -153,7 +151,7 @@ impl Plan {
         let theirs = names.iter().filter(|name| !is_ours(name));
         ours + match self.structure {
             Structure::Array => theirs.count().min(1),
-            // A table each, but for flavours that several contenders share.
+            // Each has its own table, but several contenders share one of liburcu/qsbr.
             Structure::Table => theirs.filter(|name| !name.starts_with("liburcu/qsbr+")).count(),
         }
     }
@@ -166,15 +164,7 @@ impl Plan {
     pub(crate) fn check_memory(&self) -> Result<(), Stop> {
         let body = (self.bytes - Element::bytes_with_body(0)) as u64;
         let needed = self.structures() as u64 * self.elements as u64 * (BYTES_PER_ELEMENT + body);
-        match proc::memory("MemAvailable") {
-            Some(available) if needed > available => Err(Stop::usage(format!(
-                "{} elements need {} of memory and {} are available: give --elements a smaller number",
-                self.elements,
-                bytes(needed),
-                bytes(available),
-            ))),
-            _ => Ok(()),
-        }
+        experiment::check_memory(self.elements, needed)
     }
 }
 
@@ -183,8 +173,7 @@ pub(crate) fn is_ours(name: &str) -> bool {
     name.starts_with("stillpoint/")
 }
 
-/// Those of `entries` that were asked for, are built in, and that this process may run; and a line for each that is
-/// missing.
+/// The `entries` that were asked for, are built in, and may run in this process; and a line for each that is missing.
 pub(crate) fn contenders(
     entries: &'static [Entry],
     asked: &[String],
@@ -195,7 +184,7 @@ pub(crate) fn contenders(
         .partition(|entry| is_ours(entry.name) || peers::is_built_in(entry.name));
     let how_to_get = |entry: &Entry| match peers::missing_for(entry.name) {
         Some(missing) => peers::how_to_get(missing),
-        None => format!("{} left out: this build does not have it", entry.name),
+        None => format!("{} left out: it is not part of this build", entry.name),
     };
     let named = absent.iter().find(|entry| asked.iter().any(|asked| asked == entry.name));
     if let Some(entry) = named.or(absent.first().filter(|_| present.is_empty())) {

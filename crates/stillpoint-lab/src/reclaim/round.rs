@@ -18,7 +18,7 @@ use crate::reclaim::setting::Setting;
 
 /// Deletes a second, unless another number is asked for.
 pub(crate) const RATE: u32 = 5_000;
-/// The writer's other work before each delete.
+/// How long the writer does other work before each delete.
 const WORK: Duration = Duration::from_micros(20);
 /// How long the readers go on after the last delete, so that the delays of the last objects count in full.
 const TAIL: Duration = Duration::from_millis(600);
@@ -42,7 +42,7 @@ impl Round<'_> {
     }
 }
 
-/// What a round gave.
+/// The measurements of a round.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Delays in nanoseconds.
@@ -57,9 +57,9 @@ pub(crate) struct Outcome {
     pub(crate) foreign_cpu_s: f64,
 }
 
-/// Runs a round on threads of its own; an error says why it does not count.
+/// Runs a round on new threads; the error says why it does not count.
 pub(crate) fn run(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcome, String> {
-    // What a void round before this one left behind is none of this one's.
+    // Discard what an earlier void round left behind.
     drop(round.delays.take());
     as_writer(round.setting.writer_cpu, || write_and_read(contender, round))
 }
@@ -105,7 +105,7 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
 
 fn background(contender: &dyn Contender, cpu: usize, stop: &AtomicBool) -> Result<(), String> {
     let pinned = prepare_writer_thread(cpu);
-    // Also when it could not be pinned: the writer's drain waits for this thread.
+    // Even if the thread cannot be pinned: the writer's drain waits for it.
     contender.background(stop);
     pinned
 }
@@ -117,13 +117,13 @@ struct Written {
 }
 
 /// Deletes on schedule until the round's time is over. A writer that was held up catches up, so that every
-/// contender is asked for the same number of deletes.
+/// contender has the same number of deletes to make.
 fn write(writer: &mut dyn Writer, round: &Round<'_>, begin: Instant) -> Written {
     let end = begin + round.duration;
     let mut keys = Random::new(round.seed);
     let mut written = Written::default();
     let mut next = begin;
-    // At least one delete, also when the threads' start has taken the whole time of a very short round.
+    // At least one delete, even if starting the threads took all of a very short round.
     loop {
         let work = Instant::now();
         while work.elapsed() < WORK {
@@ -140,7 +140,7 @@ fn write(writer: &mut dyn Writer, round: &Round<'_>, begin: Instant) -> Written 
     }
 }
 
-/// Goes on as between two deletes until everything is freed, or for as long as is worth it.
+/// Goes on as between two deletes until everything is freed, or until a time limit.
 fn finish_delays(writer: &mut dyn Writer, round: &Round<'_>, deletes: usize) {
     let end = Instant::now() + TAIL;
     while round.delays.freed() < deletes && Instant::now() < end && !interrupt::requested() {
@@ -199,7 +199,7 @@ mod tests {
         run(contender, &Round { policy, setting, elements, deletes_per_s, duration, seed: 1, delays })
     }
 
-    /// liburcu's is broken in two ways: nothing is freed, or what is freed can still be found.
+    /// liburcu's contender is broken in two ways: nothing is freed, or what is freed can still be found.
     #[test]
     fn a_table_counts_and_a_broken_one_voids_the_round() {
         use stillpoint_peers::table::{Broken, broken_lfht, make_reclaiming};
@@ -207,7 +207,7 @@ mod tests {
         let recipe = Recipe::plain(delays);
         // DPDK is initialised once per process, elsewhere.
         let sound = make_reclaiming(|name| !name.starts_with("dpdk/"), 256, recipe, 2).unwrap();
-        // On a busy machine, readers come to read only in a longer round.
+        // On a busy machine, readers get to read only in a longer round.
         fn runs(
             contender: &dyn Contender,
             delays: &'static Delays,
@@ -217,7 +217,7 @@ mod tests {
         for contender in &sound {
             let outcome =
                 runs(&**contender, delays).map(Result::unwrap).find(|outcome| outcome.lookups_per_s > 0.0);
-            let outcome = outcome.expect("nobody has read for ten seconds");
+            let outcome = outcome.expect("a reader reads within ten seconds");
             assert!(outcome.deletes > 0 && outcome.freed == outcome.deletes, "{}", contender.name());
         }
         let is_there = sound.iter().any(|contender| contender.name() == "liburcu/qsbr");

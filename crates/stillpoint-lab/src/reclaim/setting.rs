@@ -1,4 +1,4 @@
-//! Who runs where: the settings of the scenarios on the CPUs of this machine.
+//! The settings of the scenarios: which thread runs on which CPU of this machine.
 
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::flags::LengthFlags;
@@ -56,10 +56,10 @@ impl Setting {
 
 const SPREAD_READERS: usize = 8;
 
-/// The settings of the scenarios asked for (all when none are), on `cpus`, with the numbers of readers asked for, those
-/// whose figures are compared, or those of whole curves; and a line for each scenario that these CPUs cannot hold.
+/// The settings of the scenarios asked for (all if none are), on `cpus`, with the numbers of readers asked for, those
+/// with a bar, or those of whole curves; and a line for each scenario that needs more CPUs.
 ///
-/// A scenario that was asked for by name and cannot be held is an error.
+/// A scenario that was asked for by name and needs more CPUs is an error.
 pub(crate) fn settings(
     cpus: &[usize],
     scenarios: &[String],
@@ -97,7 +97,7 @@ pub(crate) fn settings(
     if asked(SPREAD) {
         let mut over = doubling_up_to(cpus.len().min(SPREAD_READERS));
         if length.quick && over.len() > 1 {
-            over.remove(0); // on one CPU, all compete for it with the writer
+            over.remove(0); // on one CPU, all readers would compete with the writer
         }
         for count in length.asked_or(readers, &[SPREAD_READERS], &[SPREAD_READERS]) {
             // A reader runs on one CPU: more CPUs than readers would be the same setting again.
@@ -116,7 +116,7 @@ pub(crate) fn settings(
     Ok((settings, left_out))
 }
 
-/// One reader, and on larger machines as many as figure A of the talk ends with.
+/// One reader, and on larger machines the last number of figure A of the talk.
 fn usual_own_core(room: usize) -> Vec<usize> {
     match room.min(8) {
         0 | 1 => vec![1],

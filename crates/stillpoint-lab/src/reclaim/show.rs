@@ -51,7 +51,7 @@ pub(crate) fn part(setting: &Setting, structure: Structure, rows: &[Row]) {
     };
     table::of_rows(&(setting.caption() + on), &columns, 2, rows);
     say(format!(
-        "Delay from unlink to free, median of {} rounds; least..most: of the means of the rounds.",
+        "Delay from unlink to free, median of {} rounds; least..most: the range of the means of the rounds.",
         rows[0].params["rounds"]
     ));
     show::disturbed(rows);
@@ -67,12 +67,12 @@ pub(crate) fn part(setting: &Setting, structure: Structure, rows: &[Row]) {
     say(chart::logarithmic(&bars, micros));
 }
 
-/// Prints the handicaps of the contenders.
+/// Prints the notes of the contenders.
 pub(crate) fn notes(plan: &Plan, contenders: &[Box<dyn Contender>]) {
     let resident = proc::resident_bytes()
         .map_or_else(String::new, |all| format!("; the process has {}", bytes(all as u64)));
     say(format!(
-        "{} elements of {} bytes in each {}, filled once{resident}. {} deletes a second.",
+        "{} elements of {} bytes in each {}, filled once{resident}; {} deletes a second.",
         plan.elements,
         plan.bytes,
         plan.structure.name(),
@@ -81,8 +81,8 @@ pub(crate) fn notes(plan: &Plan, contenders: &[Box<dyn Contender>]) {
     if plan.structure == Structure::Table {
         say(
             "Tables: stillpoint::table; liburcu's cds_lfht, a bucket for each element and no resizing, written in read-side \
-             sections; DPDK's rte_hash, lock-free; papaya. stillpoint::table asks for transparent huge pages, rte_hash has \
-             reserved ones where it may; malloc, which the others and the elements of rte_hash are from, has small ones.",
+             sections; DPDK's rte_hash, lock-free; papaya. stillpoint::table asks for transparent huge pages, and rte_hash \
+             uses reserved ones if it may. The others, and the elements of rte_hash, are from malloc, with small pages.",
         );
     }
     say(

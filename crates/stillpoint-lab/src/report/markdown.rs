@@ -13,10 +13,10 @@ use super::sections::{self, Shown};
 pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> String {
     let mut page = String::from(
         "# Benchmarks\n\n\
-         `stillpoint report --markdown` wrote this page from the results of the commands that it names. Each figure lies beside the best of\n\
-         the other contenders: 2.00x says twice as good, 0.50x half as good, and within 5 % two are even. Single runs jump: repeat them.\n\
-         What is measured, and what makes it fair, is told in [the program](program.md); where we lose and why, and which bars are met,\n\
-         in [the bars](bars.md).\n",
+         `stillpoint report --markdown` wrote this page from the results of the commands that it names. Each of our figures is compared with\n\
+         the best of the other contenders: 2.00x is twice as good, 0.50x half as good, and figures within 5 % are even. Single runs vary:\n\
+         repeat them. [The program](program.md) says what is measured, and what makes it fair; [the bars](bars.md) say where we lose and why,\n\
+         and which bars are met.\n",
     );
     let mut machine = None;
     let mut read_before: Option<&Read> = None;
@@ -60,7 +60,7 @@ fn chart(page: &mut String, shown: &Shown) {
         }
         page.push('\n');
     }
-    // A contender has a line: there are more of them than places.
+    // A line for each contender: there are more contenders than places.
     let (header, lines) = shown.chart.table();
     let places = lines.iter().map(|line| match header[0].as_str() {
         "" => line[0].clone(),

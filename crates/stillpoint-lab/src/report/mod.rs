@@ -1,7 +1,7 @@
 //! The command `report`: one page from the results of all experiments.
 //!
-//! The page needs no other file and no other host. The verdict comes first, then each figure with what was published of it, the
-//! machine, and the command that repeats it. The rows lie in the page as JSON.
+//! The page needs no other file and no network. The verdict comes first, then each figure with the published figures beside it,
+//! the machine, and the command that repeats it. The page contains the rows as JSON.
 
 mod markdown;
 mod page;
@@ -21,7 +21,7 @@ use stillpoint_harness::results;
 /// The flags of `stillpoint report`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Results that `--json` has written, of any command
+    /// Results of any commands, as written by `--json`
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
 
-    /// Write a page of Markdown instead, for a book: verdicts and numbers without pictures
+    /// Write a page of Markdown instead: verdicts and numbers without pictures
     #[arg(long, value_name = "FILE", conflicts_with = "output")]
     markdown: Option<PathBuf>,
 }

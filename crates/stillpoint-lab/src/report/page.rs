@@ -19,9 +19,9 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> Result<String,
         .iter()
         .map(|read| json!({ "command": read.command, "machine": read.machine, "rows": read.rows }))
         .collect();
-    // A script ends at the first `</`, wherever it is; in JSON the slash may be escaped.
+    // A script ends at the first `</`, even inside a string; in JSON the slash may be escaped.
     let data = serde_json::to_string(&data)
-        .map_err(|error| Stop::Failed(format!("the rows have no form in JSON: {error}")))?
+        .map_err(|error| Stop::Failed(format!("the rows cannot be written as JSON: {error}")))?
         .replace("</", "<\\/")
         .replace("<!--", "<\\u0021--");
     let page = html! {
@@ -30,7 +30,7 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> Result<String,
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                // An icon of its own, or a browser asks the host for one.
+                // An empty icon, or the browser asks the host for one.
                 link rel="icon" href="data:,";
                 title { "stillpoint: report" }
                 style { (PreEscaped(include_str!("page.css"))) }
@@ -49,7 +49,7 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> Result<String,
     Ok(page.into_string())
 }
 
-/// Who is ahead, figure by figure: the worst for us first.
+/// The verdict on each figure, the worst for us first.
 fn verdicts(sections: &[Section<'_>]) -> Markup {
     let mut all: Vec<(Standing, &Shown)> = sections
         .iter()
@@ -70,8 +70,8 @@ fn verdicts(sections: &[Section<'_>]) -> Markup {
                     strong.behind { "behind" } " somewhere in " (count(Standing::Behind)) ", "
                     "even in " (count(Standing::Even)) ", and "
                     strong.ahead { "ahead" } " in the other " (count(Standing::Ahead)) ". "
-                    "A factor of 2 says: twice as good as the best of the others; 0.5: half as good, and 1/20 a twentieth as good. "
-                    "Within 5 % two are called even."
+                    "A factor of 2 means twice as good as the best of the others; 0.5 half as good, and 1/20 a twentieth as good. "
+                    "Figures within 5 % count as even."
                 }
                 div.wide tabindex="0" role="region" aria-label="Verdicts" {
                     table.verdicts {
@@ -117,7 +117,7 @@ fn of_section(section: &Section<'_>) -> Result<Markup, Stop> {
             h2 id=(heading) { (section.experiment) }
             p { "To repeat it: " }
             pre { code { (section.read.command.replacen("stillpoint", "cargo run --release --", 1)) } }
-            @if figures.is_empty() { p { "Nothing is drawn of its rows." } }
+            @if figures.is_empty() { p { "There are no figures for its rows." } }
             @for figure in figures { (figure) }
             @if !section.void.is_empty() {
                 h3 { "Rows that do not count" }
@@ -180,7 +180,7 @@ fn of_chart(shown: &Shown) -> Result<Markup, Stop> {
     })
 }
 
-/// What is known of a machine, in words.
+/// A fact about a machine, in words.
 pub(super) fn fact(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -193,7 +193,7 @@ pub(super) fn fact(value: &Value) -> String {
     }
 }
 
-/// What each result was measured on.
+/// The machine of each result.
 fn machines(read: &[Read]) -> Markup {
     html! {
         section aria-labelledby="machines" {

@@ -1,11 +1,11 @@
-//! What the page says: its charts by experiment, and who is ahead in them.
+//! The content of the page: its charts by experiment, and who is ahead in them.
 
 use stillpoint_harness::output::figures::{self, Chart, Figure, Verdict};
 use stillpoint_harness::output::json::Read;
 
 use crate::peers::group;
 
-/// Closer together than this, in either direction, two figures are called even: controls lie as far apart.
+/// Two figures that are closer together than this count as even: controls differ by as much.
 const EVEN: f64 = 1.05;
 
 /// The charts of one experiment of one result.
@@ -13,7 +13,7 @@ pub(super) struct Section<'r> {
     pub(super) read: &'r Read,
     pub(super) experiment: String,
     pub(super) charts: Vec<Shown>,
-    /// Rows that do not count: who, where, and why.
+    /// Rows that do not count: scenario, contender, and why.
     pub(super) void: Vec<(String, String)>,
 }
 
@@ -21,18 +21,18 @@ pub(super) struct Section<'r> {
 pub(super) struct Shown {
     pub(super) chart: Chart,
     pub(super) verdicts: Vec<Verdict>,
-    /// Its name in links, which no other has.
+    /// Its unique name in links.
     pub(super) id: String,
 }
 
-/// The sum of the verdicts in a chart.
+/// All verdicts of a chart together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
-    /// At some place the others are ahead.
+    /// The others are ahead somewhere.
     Behind,
-    /// Nobody is, anywhere.
+    /// Nobody is ahead anywhere.
     Even,
-    /// At some place we are, and nowhere the others.
+    /// We are ahead somewhere, and the others nowhere.
     Ahead,
 }
 
@@ -46,7 +46,7 @@ impl Standing {
     }
 }
 
-/// How one verdict reads.
+/// The standing by one verdict.
 pub(super) fn standing(verdict: &Verdict) -> Standing {
     match verdict.factor {
         factor if factor > EVEN => Standing::Ahead,

@@ -63,7 +63,7 @@ fn nothing_in_the_results_becomes_markup() {
 fn the_page_asks_no_other_host() {
     let page = page(vec![cost("pin", "stillpoint/guard", 2.0), cost("pin", "seize", 3.0)]);
     let foreign = page.match_indices("http").map(|(at, _)| &page[at..at + 40]);
-    // The name of SVG's namespace is no address that anybody asks.
+    // The name of SVG's namespace is not an address that a browser loads.
     let asked: Vec<&str> = foreign.filter(|address| !address.contains("www.w3.org/2000/svg")).collect();
     assert!(asked.is_empty(), "{asked:?}");
     assert!(!page.contains("src=") && !page.contains("@import") && !page.contains("url("));

@@ -1,4 +1,4 @@
-//! Calls of the structures, and what waits while a reader stands still.
+//! Calls of the structures, and the memory that waits while a reader is stalled.
 
 use stillpoint_harness::output::figures::{Figure, Up};
 
@@ -18,7 +18,7 @@ pub(crate) const FIGURES: &[&Figure] = &[
     &Figure {
         name: "structures-parked",
         scenarios: &[PARKED],
-        title: "Memory that waits while one reader stands still",
+        title: "Memory that waits while one reader is stalled",
         up: Up::less("pending_bytes", "bytes not freed"),
         ..COMMON
     },

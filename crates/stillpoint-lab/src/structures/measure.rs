@@ -15,15 +15,15 @@ use stillpoint_peers::structures::{BATCH, Call, Ordered, Outcome, PushPop};
 
 use super::{KEYS, PARKED, Plan, Setting, ours};
 
-/// How many pairs there are between two looks at the clock, and how many calls are made in advance for each thread.
+/// The number of pairs between two reads of the clock, and of calls that are prepared in advance for each thread.
 const PAIRS: u64 = 256;
 const CALLS: usize = 4096;
 
 enum Structure {
     Pushed(Box<dyn PushPop>),
-    /// With the number of its entries.
+    /// A structure that stays, with the number of its entries.
     List(Box<dyn Ordered>, Cell<u64>),
-    /// Made anew for each round.
+    /// A structure that is made for each round.
     Parked,
 }
 
@@ -33,11 +33,11 @@ struct Entrant {
     structure: Structure,
 }
 
-/// What a slice gave.
+/// The measurement of a slice.
 enum Figures {
     /// Calls a second, of all threads together.
     Rate(f64),
-    /// Bytes that wait to be freed beside a reader that stands still, and without one; unknown to other allocators than glibc's.
+    /// Bytes that wait to be freed beside a stalled reader, and without one. Only glibc's allocator reports them.
     Pending(Option<[f64; 2]>),
 }
 
@@ -85,7 +85,7 @@ fn make(setting: &Setting, name: &str) -> Result<Structure, String> {
 fn fill(list: &dyn Ordered) -> Result<(), String> {
     let mut thread = list.thread();
     let are_new = (0..KEYS).all(|key| thread.insert(2 * key));
-    are_new.then_some(()).ok_or_else(|| "a new list had a key".to_owned())
+    are_new.then_some(()).ok_or_else(|| "a new list already had a key".to_owned())
 }
 
 fn measure(plan: &Plan, setting: &Setting, entrant: &Entrant, round: usize) -> Result<Figures, String> {
@@ -94,7 +94,7 @@ fn measure(plan: &Plan, setting: &Setting, entrant: &Entrant, round: usize) -> R
         Structure::List(list, entries) => mix(plan, setting, &**list, entries, round).map(Figures::Rate),
         Structure::Parked => {
             let pending = |is_parked| {
-                let list = ours::make_list(contender(&entrant.name)).ok_or("there is no such list")?;
+                let list = ours::make_list(contender(&entrant.name)).ok_or("no such list")?;
                 pending(&*list, plan.replacements, is_parked)
             };
             let (parked, nobody) = (pending(true)?, pending(false)?);
@@ -110,7 +110,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Calls `work`, which says how much it did, as long as a slice is.
+    /// Calls `work`, which returns how much it did, for the time of a slice.
     fn of(slice: Duration, mut work: impl FnMut() -> u64) -> Self {
         let (begin, mut calls) = (Instant::now(), 0);
         loop {
@@ -127,7 +127,7 @@ impl Pace {
     }
 }
 
-/// Each thread pushes and pops: what comes out is what was put in, and a thread that has just pushed always finds something.
+/// Each thread pushes and pops. What comes out must be what was put in, and a pop after a push must find something.
 fn pairs(plan: &Plan, setting: &Setting, structure: &dyn PushPop) -> Result<f64, String> {
     let outcomes = on_each(&plan.cpus[..setting.threads], |number, barrier| {
         let mut thread = structure.thread();
@@ -142,12 +142,12 @@ fn pairs(plan: &Plan, setting: &Setting, structure: &dyn PushPop) -> Result<f64,
             }
             PAIRS
         });
-        // Nobody ends while the others measure.
+        // No thread ends while the others measure.
         barrier.wait();
         (pace.rate(), sum, was_empty)
     })?;
     if outcomes.iter().any(|outcome| outcome.2) {
-        return Err("it was empty behind a push".to_owned());
+        return Err("the structure was empty after a push".to_owned());
     }
     if outcomes.iter().fold(0_u64, |sum, outcome| sum.wrapping_add(outcome.1)) != 0 {
         return Err("what came out is not what was put in".to_owned());
@@ -199,12 +199,12 @@ fn mix(
     entries.set(if list.is_exact() { said } else { found });
     match (total(|sum| sum.wrong), entries.get()) {
         (0, expected) if expected == found => Ok(outcomes.iter().map(|outcome| outcome.0).sum()),
-        (0, expected) => Err(format!("{found} entries are there, not {expected}")),
+        (0, expected) => Err(format!("{found} entries are left, not {expected}")),
         (wrong, _) => Err(format!("{wrong} lookups found the value of another key")),
     }
 }
 
-/// How many more bytes are in use after this many replacements, beside a reader that stands still, or without one.
+/// How many more bytes are in use after this many replacements, beside a stalled reader, or without one.
 fn pending(list: &dyn Ordered, replacements: u64, is_parked: bool) -> Result<Option<f64>, String> {
     fill(list)?;
     let (inside, is_inside) = channel();
@@ -214,7 +214,7 @@ fn pending(list: &dyn Ordered, replacements: u64, is_parked: bool) -> Result<Opt
             scope.spawn(move || {
                 let mut thread = list.thread();
                 thread.inside(KEYS, &mut || {
-                    // The writer listens until it has ended this wait.
+                    // The writer keeps its end until it has ended this wait.
                     let _ = inside.send(());
                     let _ = ends.recv();
                 })
@@ -237,11 +237,11 @@ fn pending(list: &dyn Ordered, replacements: u64, is_parked: bool) -> Result<Opt
         drop(end);
         is_right &= reader.is_none_or(|reader| reader.join().is_ok_and(|was_there| was_there));
         let more = after.zip(before).map(|(after, before)| after as f64 - before as f64);
-        is_right.then_some(more).ok_or_else(|| "a key was not there, or there twice".to_owned())
+        is_right.then_some(more).ok_or_else(|| "a key was missing, or present twice".to_owned())
     })
 }
 
-/// What the allocator has handed out.
+/// The bytes that the allocator has handed out.
 fn heap_bytes() -> Option<usize> {
     #[cfg(target_env = "gnu")]
     {
@@ -313,7 +313,7 @@ mod tests {
         }
     }
 
-    /// Forgets what is removed, and says that it was there.
+    /// A list that keeps removed keys, and reports that they were removed.
     struct Kept;
 
     impl Ordered for Kept {
@@ -348,9 +348,9 @@ mod tests {
         let error = pairs(&plan, of("stack"), &Wrong(0)).unwrap_err();
         assert!(error.contains("what was put in"), "{error}");
         let error = mix(&plan, of("list-50-50"), &Kept, &Cell::new(KEYS * 1000), 0).unwrap_err();
-        assert!(error.contains("entries are there"), "{error}");
+        assert!(error.contains("entries are left"), "{error}");
         let error = pending(&Kept, 10, true).unwrap_err();
-        assert!(error.contains("was not there"), "{error}");
+        assert!(error.contains("was missing"), "{error}");
     }
 
     #[test]

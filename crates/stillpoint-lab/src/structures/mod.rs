@@ -1,5 +1,5 @@
-//! The experiment `structures`: our stack, queue and list beside the same structures over crossbeam-epoch and over haphazard, and
-//! beside crossbeam's own structures.
+//! The experiment `structures`: our stack, queue and list beside the same structures over crossbeam-epoch and over haphazard,
+//! and beside crossbeam's own structures.
 //!
 //! Short slices of each contender follow each other in rotated order. What comes out must be what was put in.
 
@@ -16,7 +16,7 @@ use stillpoint_harness::output::json::Row;
 
 use crate::experiment::{self, BenchArgs, Experiment, in_scenario};
 
-/// The contenders, in the order of the tables. `guard`: lookups in regions; all else protects nodes one by one.
+/// The contenders, in the order of the tables. `guard`: lookups in regions; all others protect nodes one by one.
 const CONTENDERS: &[&str] = &[
     "stillpoint/protected",
     "stillpoint/guard",
@@ -26,15 +26,15 @@ const CONTENDERS: &[&str] = &[
     "crossbeam-skiplist",
 ];
 
-/// Each thread pushes and pops in turn; a list with this many lookups and writes in a hundred calls; and what waits to be freed while
-/// one reader stands still in a list.
+/// Each thread pushes and pops in turn; a list with this many lookups and writes in a hundred calls; and the memory that waits
+/// to be freed while one reader of a list is stalled.
 const SCENARIOS: &[&str] = &["stack", "queue", "list-90-10", "list-50-50", PARKED];
 const PARKED: &str = "list-parked";
 
-/// How many keys are in a list most of the time; threads ask for twice as many.
+/// How many keys are in a list most of the time; threads choose from twice as many.
 const KEYS: u64 = 128;
 
-/// Whether a contender has what a scenario is about.
+/// Whether a contender has the structure of a scenario.
 fn takes_part(contender: &str, scenario: &str) -> bool {
     match contender {
         "stillpoint/guard" | "crossbeam-skiplist" => scenario.starts_with("list"),
@@ -43,17 +43,17 @@ fn takes_part(contender: &str, scenario: &str) -> bool {
     }
 }
 
-/// A scenario, and who is measured in it.
+/// A scenario, and its contenders.
 #[derive(Debug, Clone)]
 struct Setting {
     scenario: &'static str,
-    /// 1 where one thread writes.
+    /// The threads; 1 where one thread writes.
     threads: usize,
     contenders: Vec<String>,
 }
 
 impl Setting {
-    /// Lookups among a hundred calls.
+    /// Lookups in a hundred calls.
     fn lookups(&self) -> u64 {
         if self.scenario == "list-90-10" { 90 } else { 50 }
     }
@@ -65,7 +65,7 @@ pub(crate) struct Plan {
     rounds: u32,
     /// The time of one slice of a contender.
     slice: Duration,
-    /// Entries that are replaced beside a reader that stands still.
+    /// Entries that are replaced beside a stalled reader.
     replacements: u64,
     cpus: Vec<usize>,
     seed: u64,
@@ -94,7 +94,7 @@ impl experiment::Plan for Plan {
         }
         if settings.is_empty() {
             return Err(Stop::usage(
-                "none of these contenders has this structure, or there are fewer CPUs than threads",
+                "none of these contenders has this structure, or there are more threads than CPUs",
             ));
         }
         let rounds = args.length.rounds_or(5, 9, 21);

@@ -34,7 +34,7 @@ struct OurThread<'s, S> {
 }
 
 impl<S> OurThread<'_, S> {
-    /// Once for each batch: a fence for fewer nodes would interrupt the other cores more often.
+    /// Polls once for each batch: a fence for fewer nodes would interrupt the other cores more often.
     fn poll_for_a_batch(&mut self) {
         if self.reclaimer.pending() >= BATCH {
             self.reclaimer.poll();

@@ -12,7 +12,7 @@ pub(super) fn tables(rows: &[Row]) {
         if rows[0].scenario == PARKED { pending(rows) } else { times(rows) }
     }
     say("Median of rounds. Threads push and pop in turn; the lists have some 128 of 256 keys.");
-    say("ours over it: how many times as many calls ours does, stillpoint/protected.");
+    say("ours over it: calls of stillpoint/protected over the contender's, in the same time.");
 }
 
 fn times(rows: &[Row]) {
@@ -47,12 +47,12 @@ fn times(rows: &[Row]) {
 }
 
 fn pending(rows: &[Row]) {
-    // More or less than before: blocks that the allocator keeps for threads.
+    // The allocator keeps blocks for threads, so the difference can be negative: 0 is shown then.
     let shown = |row: &Row, name: &str| row.shown_or_void(name, |figure| bytes(figure.max(0.0) as u64));
     let columns: [table::Column<'_>; 3] = [
         ("contender", &|row| row.contender.clone()),
-        ("one reader stands still", &|row| shown(row, "pending_bytes")),
-        ("nobody does", &|row| shown(row, "pending_bytes_alone")),
+        ("one reader stalled", &|row| shown(row, "pending_bytes")),
+        ("none stalled", &|row| shown(row, "pending_bytes_alone")),
     ];
     let replaced = &rows[0].params["replacements"];
     let caption = format!("Structures: {PARKED}; memory that waits after {replaced} entries were replaced");

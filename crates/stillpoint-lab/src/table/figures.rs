@@ -1,4 +1,4 @@
-//! Rates of tables, and what they take.
+//! Rates of tables, and their memory.
 
 use stillpoint_harness::output::figures::{Across, Figure, Up};
 

@@ -1,5 +1,5 @@
-//! A table that grows from nothing: how long single insertions take, and what it holds of memory; also when half of its
-//! entries are gone.
+//! A table that grows from empty: how long single insertions take, and how much memory it has, also after half of its
+//! entries are removed.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ pub(super) fn measure<K: TableKey, V: TableValue, M: Map<K, V>>(
 ) -> Result<Figures, String> {
     cpus::pin(*cpus.first().ok_or("no CPU was chosen to measure on")?)?;
     let mut histogram = Histogram::<u64>::new(3).map_err(|error| error.to_string())?;
-    let resident = || resident_bytes().ok_or("/proc does not tell the memory of this process");
+    let resident = || resident_bytes().ok_or("/proc does not show the memory of this process");
     let (numbers, before) = (0..entries as u64, resident()?);
 
     let map = M::with_capacity(0);

@@ -1,11 +1,11 @@
-//! Which keys are looked up.
+//! The keys that are looked up.
 
-/// Numbers of entries to be looked up, one after the other.
+/// The numbers of the entries to look up, in this order.
 pub(super) fn sequence(scenario: &str, entries: usize, len: usize, seed: u64) -> Vec<usize> {
     let mut random = fastrand::Rng::with_seed(seed);
     if scenario == "zipf" {
         let zipf = Zipf::new(entries);
-        // The frequent ones are scattered over the entries, as they were not inserted one after the other either.
+        // The frequent entries are scattered, so that they were not inserted one after the other.
         return (0..len).map(|_| scatter(zipf.rank(random.f64()), entries)).collect();
     }
     (0..len).map(|_| random.usize(0..entries)).collect()
@@ -16,7 +16,7 @@ fn scatter(rank: usize, entries: usize) -> usize {
 }
 
 /// Zipf's distribution with the exponent 0.99, after Gray and others, "Quickly Generating Billion-Record Synthetic
-/// Databases", SIGMOD 1994: the way of the YCSB benchmark.
+/// Databases", SIGMOD 1994, as in the YCSB benchmark.
 struct Zipf {
     entries: f64,
     zeta: f64,

@@ -17,10 +17,10 @@ use super::ours::Ours;
 use super::{FEW, Plan, Setting};
 use crate::experiment::{give_memory_back, prepare_child};
 
-/// A slice that took longer is not asked for again: its figure is that of the rounds so far.
+/// A slice that took longer is not repeated: its figure is that of the rounds so far.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// One removal with the insertion after it takes as long as some lookups.
+/// A removal with the insertion after it takes as long as several lookups.
 const LOOKUPS_PER_CHURN: usize = 8;
 
 pub(super) fn run(plan: &Plan, megabytes: usize, huge_pages: bool) -> Result<Vec<Row>, String> {
@@ -50,18 +50,18 @@ struct Filled<K> {
     bytes: Option<usize>,
 }
 
-/// What was measured in one setting.
+/// The measurements in one setting.
 #[derive(Default)]
 struct Measured {
-    /// Rounds of each contender and metric.
+    /// The figure of each round, for each contender and metric.
     rates: BTreeMap<(usize, &'static str), Vec<f64>>,
     /// Why a contender does not count.
     void: BTreeMap<usize, String>,
     too_long: BTreeSet<(usize, &'static str)>,
 }
 
-/// All settings of one size of tables: first what leaves them as they were filled, then what writes, and then lookups in what
-/// that has made of them.
+/// All settings of one size of tables: first the slices that leave the tables as they were filled, then those that write, and
+/// then lookups in the tables after those writes.
 fn with_keys<K: TableKey + Copy>(
     plan: &Plan,
     settings: &[Setting],
@@ -93,7 +93,7 @@ fn fill<K: TableKey + Copy>(plan: &Plan, keys: &[K]) -> Result<Vec<Filled<K>>, S
         let table = make::<K>(contender(&name), keys.len())?;
         let inserted = table.insert_all(keys);
         if inserted < keys.len() {
-            return Err(format!("{name} had room for {inserted} entries of {}", keys.len()));
+            return Err(format!("{name} had room for only {inserted} of {} entries", keys.len()));
         }
         let bytes = table.bytes().map(|bytes| bytes as usize);
         let bytes = bytes.or_else(|| Some(resident_bytes()?.saturating_sub(before?)));
@@ -114,23 +114,23 @@ fn make<K: TableKey + Copy>(name: &str, entries: usize) -> Result<Box<dyn TableC
         "papaya+guard" => Box::new(ReadBy { map: papaya(), lookup: Papaya::lookup_guarded }),
         "dashmap" => Box::new(Looped(Dash::<K, u64>::with_capacity(entries))),
         "scc" => Box::new(Looped(Scc::<K, u64>::with_capacity(entries))),
-        name => return Err(format!("there is no contender {name}")),
+        name => return Err(format!("no contender {name}")),
     })
 }
 
-/// What one thread does in a slice.
+/// The work of one thread in a slice.
 struct Work<K> {
-    /// To be looked up, with the sum of their values.
+    /// The keys to look up, with the sum of their values.
     keys: Vec<K>,
     sum: u64,
-    /// To be removed and inserted.
+    /// The keys to remove and insert.
     pairs: Vec<(K, u64)>,
 }
 
 impl<K: Copy> Work<K> {
     fn new(setting: &Setting, keys: &[K], thread: usize, seed: u64) -> Self {
         let sequence = super::keys::sequence(&setting.scenario, keys.len(), setting.slice(), seed);
-        // Each thread has keys of its own to remove.
+        // No two threads remove the same key.
         let own = sequence.iter().step_by(LOOKUPS_PER_CHURN);
         let own = own.map(|&number| number / setting.threads * setting.threads + thread);
         let pairs = own.filter(|&number| number < keys.len()).map(|number| (keys[number], number as u64));
@@ -141,7 +141,7 @@ impl<K: Copy> Work<K> {
         }
     }
 
-    /// Removals, each with an insertion, in a mix with that many lookups for each.
+    /// Removals, each with an insertion, in a mix with this many lookups for each.
     fn turns(&self, lookups: usize) -> usize {
         self.pairs.len().min(self.keys.len() / lookups)
     }
@@ -150,13 +150,13 @@ impl<K: Copy> Work<K> {
 /// A kind of slice.
 struct Slice<K> {
     metric: &'static str,
-    /// Operations, and what it has to find.
+    /// The number of operations, and the sum that they must find.
     expected: fn(&Work<K>) -> (usize, u64),
-    /// What it found; nothing if the contender has no such call.
+    /// The sum that was found; `None` if the contender has no such call.
     run: fn(&dyn TableContender<K>, &Work<K>) -> Option<u64>,
 }
 
-/// Lookups for each removal with its insertion, when nine operations of ten are lookups, and when half of them are.
+/// Lookups for each removal with its insertion, if nine in ten operations are lookups, and if half of them are.
 const MOSTLY_READ: usize = 18;
 const HALF_READ: usize = 2;
 
@@ -177,10 +177,10 @@ fn lookups<K: Copy>(work: &Work<K>) -> (usize, u64) {
     (work.keys.len(), work.sum)
 }
 
-/// The order of the slices, in words.
+/// The names of the phases, in their order.
 const PHASES: [&str; 3] = ["as filled", "writes", "after writes"];
 
-/// What leaves a table as it is.
+/// The slices that leave a table as it is.
 fn reading<K: Copy>() -> Vec<Slice<K>> {
     let slice = |metric, run| Slice { metric, expected: lookups, run };
     vec![
@@ -259,7 +259,8 @@ fn measure<K: TableKey + Copy>(
     Ok(())
 }
 
-/// Runs one slice on each thread at the same time: operations a second of all together, and the sum of what was found.
+/// Runs one slice on all threads at the same time. Returns the operations a second of all threads together, and the sum
+/// of what they found.
 fn run_slice<K: TableKey + Copy>(
     table: &dyn TableContender<K>,
     work: &[Work<K>],
@@ -273,8 +274,8 @@ fn run_slice<K: TableKey + Copy>(
         found.map(|found| (found, begin, Instant::now()))
     })?;
     let Some(outcomes) = outcomes.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
-    let begin = outcomes.iter().map(|outcome| outcome.1).min().ok_or("no thread")?;
-    let end = outcomes.iter().map(|outcome| outcome.2).max().ok_or("no thread")?;
+    let begin = outcomes.iter().map(|outcome| outcome.1).min().ok_or("no thread was started")?;
+    let end = outcomes.iter().map(|outcome| outcome.2).max().ok_or("no thread was started")?;
     let operations: usize = work.iter().map(|work| (slice.expected)(work).0).sum();
     let found = outcomes.iter().fold(0u64, |sum, outcome| sum.wrapping_add(outcome.0));
     Ok(Some((operations as f64 / (end - begin).as_secs_f64(), found)))
@@ -294,7 +295,7 @@ fn row<K>(plan: &Plan, setting: &Setting, filled: &Filled<K>, at: usize, measure
             row.put_median(metric, 0, rates, |&rate| rate);
             row.put(metric.replace("_per_s", "_per_s_most"), most, 0);
         }
-        // Of a small table, pages tell nothing.
+        // Pages are too coarse for a small table.
         if let Some(bytes) = filled.bytes.filter(|_| setting.entries > FEW) {
             row.put("bytes_per_entry", bytes as f64 / setting.entries as f64, 1);
         }
@@ -305,7 +306,7 @@ fn row<K>(plan: &Plan, setting: &Setting, filled: &Filled<K>, at: usize, measure
 mod tests {
     use super::*;
 
-    /// Finds each key, and some value.
+    /// Finds every key, with some value.
     struct Wrong(u64);
 
     impl TableContender<u64> for Wrong {

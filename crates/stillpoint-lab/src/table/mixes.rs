@@ -1,7 +1,6 @@
-//! Mixes of operations from two harnesses that others have written: the four of the crate `bustle`, and the three of
-//! `conc-map-bench`, which is a program on top of it. The loops, the keys and the clock are those of `bustle`, which checks
-//! at each operation that it found what has to be there; threads begin together, and go where the scheduler puts them on
-//! their CPUs.
+//! Mixes of operations from two harnesses by others: the four of the crate `bustle`, and the three of `conc-map-bench`, a
+//! program on top of it. `bustle` provides the loops, the keys and the clock, and checks the result of each operation. Threads
+//! begin together, and the scheduler places them on the chosen CPUs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -22,13 +21,13 @@ pub(super) struct Mixed {
     pub(super) harness: &'static str,
     pub(super) name: &'static str,
     percent: Mix,
-    /// The share of the capacity that is filled before.
+    /// The share of the capacity that is filled in advance.
     prefill: f64,
-    /// Operations of all threads, in capacities.
+    /// Operations of all threads, as a multiple of the capacity.
     operations: f64,
 }
 
-/// A mix that begins with a table that is nearly full has the prefill of `conc-map-bench`, one that fills it has none.
+/// A mix that needs a nearly full table has the prefill of `conc-map-bench`; a mix that fills the table has none.
 const FULL: f64 = 0.75;
 
 pub(super) fn all() -> [Mixed; 7] {
@@ -53,7 +52,7 @@ pub(super) fn all() -> [Mixed; 7] {
 }
 
 fn of(name: &str) -> Result<Mixed, String> {
-    all().into_iter().find(|mix| mix.name == name).ok_or_else(|| format!("there is no mix {name}"))
+    all().into_iter().find(|mix| mix.name == name).ok_or_else(|| format!("no mix {name}"))
 }
 
 /// A row without figures.
@@ -80,10 +79,11 @@ pub(super) fn measure<K: TableKey, V: TableValue, M: Map<K, V>>(
     cpus: &[usize],
     seed: u64,
 ) -> Result<Figures, String> {
-    // The threads of the harness inherit them: also the one that looks at the clock, and does nothing else.
+    // All threads of the harness inherit them, also the one that only reads the clock.
     let mut set = CpuSet::new();
     cpus.iter().for_each(|&cpu| set.set(cpu));
-    rustix::thread::sched_setaffinity(None, &set).map_err(|error| format!("the CPUs: {error}"))?;
+    rustix::thread::sched_setaffinity(None, &set)
+        .map_err(|error| format!("cannot run on the chosen CPUs: {error}"))?;
 
     let mix = of(name)?;
     let mut random = Random::new(seed);
@@ -94,6 +94,6 @@ pub(super) fn measure<K: TableKey, V: TableValue, M: Map<K, V>>(
     workload.operations(mix.operations).seed(bytes);
     let run = || workload.run_silently::<Collected<K, V, M>>();
     let measured = catch_unwind(AssertUnwindSafe(run));
-    let measured = measured.map_err(|_| "an operation did not find what has to be there")?;
+    let measured = measured.map_err(|_| "an operation found something wrong")?;
     Ok(Figures::from([("ops_per_s".to_owned(), measured.throughput)]))
 }

@@ -1,10 +1,9 @@
 //! The experiment `table`: stillpoint's hash table beside rte_hash, papaya, dashmap and scc.
 //!
-//! - Lookups and writes (`uniform`, `zipf`): all contenders are filled with the same keys in one process, a child of this
-//!   one since DPDK can be initialised only once in a process. Short slices of each follow each other in rotated order,
-//!   with the same sequence of keys; what they find must be what the keys say.
-//! - [`growth`], and the [`mixes`] of two harnesses that others have written: each contender by itself, in a process that
-//!   is new in each round.
+//! - Lookups and writes (`uniform`, `zipf`): all contenders are filled with the same keys in one process. It is a child
+//!   process, since DPDK can be initialised only once in a process. Short slices of each follow each other in rotated
+//!   order, with the same sequence of keys; the values that they find must be those of the keys.
+//! - [`growth`], and the [`mixes`] of two harnesses by others: each contender by itself, in a new process for each round.
 
 mod figures;
 mod growth;
@@ -46,7 +45,7 @@ pub(crate) const SCENARIOS: &[&str] = &["uniform", "zipf", "growth", mixes::BUST
 
 /// A table that fits into the caches next to the processor.
 const FEW: usize = 1_000;
-/// Lookups of a slice at least.
+/// The fewest lookups of a slice.
 const LEAST: usize = 1 << 16;
 
 /// What is measured for one kind of keys.
@@ -91,7 +90,9 @@ impl experiment::Plan for Plan {
         let mut threads = args.length.asked_or(&args.threads, &[1, 2], &[1, 2]);
         if args.threads.iter().any(|&threads| threads > cpus.len()) {
             let (most, cpus) = (threads.iter().max().unwrap_or(&0), cpus.len());
-            return Err(Stop::usage(format!("{most} threads are more than the CPUs to measure on: {cpus}")));
+            return Err(Stop::usage(format!(
+                "{most} threads are more than the {cpus} CPUs to measure on: give --threads fewer"
+            )));
         }
         threads.retain(|&threads| threads <= cpus.len());
 
@@ -99,7 +100,7 @@ impl experiment::Plan for Plan {
         let mut settings = Vec::new();
         for (key_bytes, entries) in [(8, FEW.min(args.elements)), (8, args.elements), (16, args.elements)] {
             for scenario in ["uniform", "zipf"].into_iter().filter(|scenario| asked(scenario)) {
-                // Zipf's law makes few entries of many. Other kinds of keys are not for a short run.
+                // Under Zipf's law, many entries behave like few. A short run has only one kind of keys.
                 let is_left_out =
                     if scenario == "zipf" { quick || entries <= FEW } else { quick && key_bytes > 8 };
                 settings.extend(threads.iter().filter(|_| !is_left_out).map(|&threads| Setting {
@@ -129,9 +130,12 @@ impl experiment::Plan for Plan {
         }
         if settings.is_empty() && singles.is_empty() {
             return Err(Stop::usage(
-                "nothing of this is measured with --quick, or for these contenders: see --help",
+                "--quick, or these contenders, leave nothing to measure here: `stillpoint bench --help` lists the choices",
             ));
         }
+        let together = settings.iter().map(|of| of.entries * (of.key_bytes + 8) * contenders.len());
+        let single = singles.iter().map(single::Setting::least_bytes);
+        experiment::check_memory(args.elements, together.chain(single).max().unwrap_or(0) as u64)?;
         let rounds = args.length.rounds_or(3, 3, 15);
         Ok(Self { settings, singles, contenders, rounds, cpus: cpus.to_vec(), seed: args.seed })
     }
@@ -161,7 +165,7 @@ impl child::Order for OnHugePages<Plan> {
 
 /// Runs a plan in a child. Returns its rows, and a sentence about the huge pages.
 fn run_in_child(plan: &Plan) -> Result<(Vec<Row>, String), Stop> {
-    // Buckets of 8 bytes an entry and slots of 32 bytes at the most, an eighth more entries, and as much to spare.
+    // Buckets of 8 bytes an entry and slots of at most 32 bytes, an eighth more entries, and as much to spare.
     let entries = plan.settings.iter().map(|setting| setting.entries).max().unwrap_or_default();
     let tables = with_control(plan.contenders.clone()).iter().filter(|name| group(name) == "dpdk").count();
     let megabytes = tables * ((entries * 96) >> 20) + 64;

@@ -12,13 +12,13 @@ pub(super) struct Ours<K: TableKey, V: TableValue> {
     table: Arc<Table<K, V>>,
 }
 
-/// The table in the hands of one thread.
+/// The table as one thread uses it.
 pub(super) struct InHand<'a, K: TableKey, V: TableValue> {
     table: &'a Table<K, V>,
     lookup: TableReader<'a, K, V>,
 }
 
-/// As [`InHand`], for a thread that keeps it.
+/// As [`InHand`], for a thread that owns it.
 pub(super) struct Kept<K: TableKey, V: TableValue>(TableHandle<K, V>);
 
 impl<K: TableKey, V: TableValue> Map<K, V> for Ours<K, V> {

@@ -56,25 +56,24 @@ pub(super) fn tables(rows: &[Row], about_pages: &str) {
         table::of_rows(&caption, COLUMNS, 1, rows);
     }
     say(
-        "Median of rounds. Lookups, bursts of 32, get_or_insert of keys that are there: in tables that nobody has written \
-         to since they were filled. 90/10, 50/50: lookups among removals and insertions. Insert+remove: a key is removed \
-         and inserted again. Update: a new value from the old one. Bytes: key, value and all around them, in a table that \
-         was made for that many.",
+        "Median of rounds. Lookups, bursts of 32, and get_or_insert of present keys: in tables as they were filled. \
+        90/10, 50/50: lookups mixed with removals and insertions. Insert+remove: a key is removed and inserted again. \
+        Update: a new value from the old one. Bytes: all memory of a table, for each entry that it was made for.",
     );
     say(
-        "+bind: a reader that is bound to the table at each lookup; papaya is pinned at each. +guard: one for all lookups.",
+        "+bind: the reader is bound to the table for each lookup; papaya is pinned for each. +guard: one for all lookups.",
     );
     say(format!("{about_pages}; malloc and stillpoint ask for transparent ones, for every contender."));
 }
 
-/// What is measured in a process of its own, in words.
+/// The setting of a row that is measured in a separate process, in words.
 pub(super) fn caption(row: &Row) -> String {
     let text = |name: &str| {
         row.params.get(name).map_or_else(String::new, |value| value.to_string().replace('"', ""))
     };
     let pairs = format!("keys {}, values of {} bytes", text("keys"), text("value_bytes"));
     match row.scenario.as_str() {
-        "growth" => format!("growth from nothing to {} entries, {pairs}", text("entries")),
+        "growth" => format!("growth from 0 to {} entries, {pairs}", text("entries")),
         harness => format!("{harness}, {pairs}, capacity {}, threads: {}", text("capacity"), text("threads")),
     }
 }
@@ -111,12 +110,14 @@ pub(super) fn singles(rows: &[Row]) {
         );
     }
     if !growth.is_empty() {
-        say("Growth: median of rounds, each in a new process; insertions with the clock's two reads.");
+        say(
+            "Growth: median of rounds, each in a new process. The time of an insertion includes two reads of the clock.",
+        );
     }
     if !mixes.is_empty() {
         say(
             "Mixes: operations a second of all threads, median of rounds, each in a new process. Insert heavy and rapid grow \
-             begin with an empty table, the others with one that is filled by three quarters.",
+             begin with an empty table, the others with a table that is three quarters full.",
         );
     }
     failed(rows, |row| format!("{} ({})", row.contender, caption(row)));

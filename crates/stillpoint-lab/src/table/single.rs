@@ -1,4 +1,4 @@
-//! One contender at a time, in a process of its own, which is new in each round: nothing is left of anybody else's tables.
+//! One contender at a time, in a new process for each round, so that no memory of other tables is left.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use stillpoint_peers::table::{Dash, Map, Papaya, Scc, TableKey, TableValue};
 use super::ours::Ours;
 use super::{Plan, growth, mixes, show};
 
-/// Who takes part: rte_hash does not grow, and has neither keys of any length nor values of any size.
+/// The contenders. rte_hash is not one: it does not grow, and has neither keys of any length nor values of any size.
 pub(super) const CONTENDERS: &[&str] = &["stillpoint/table", "papaya", "dashmap", "scc"];
 
 /// The figures of one contender in one round.
@@ -22,20 +22,29 @@ pub(super) type Figures = BTreeMap<String, f64>;
 /// What is measured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Setting {
-    /// Keys of 16 characters with values of 64 bytes, not numbers.
+    /// Whether keys are texts of 16 characters with values of 64 bytes, instead of numbers.
     pub(super) texts: bool,
     pub(super) work: Work,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Work {
-    /// A table that grows from nothing, and then loses half of its entries.
+    /// A table that grows from empty, and then loses half of its entries.
     Growth { entries: usize },
     /// The mix of that name.
     Mix { mix: String, threads: usize, capacity: usize },
 }
 
 impl Setting {
+    /// The keys and values of a table that grows, in bytes; tables of mixes are smaller.
+    pub(super) fn least_bytes(&self) -> usize {
+        let entry = if self.texts { 16 + 64 } else { 8 + 8 };
+        match self.work {
+            Work::Growth { entries } => entries * entry,
+            Work::Mix { .. } => 0,
+        }
+    }
+
     /// A row without figures.
     pub(super) fn row(&self, contender: &str) -> Row {
         let (keys, value_bytes) = if self.texts { ("String", 64) } else { ("u64", 8) };
@@ -47,7 +56,7 @@ impl Setting {
     }
 }
 
-/// Asks a process for one contender's figures.
+/// Gets one contender's figures from a child process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Single {
     contender: String,
@@ -79,7 +88,7 @@ impl Single {
             "papaya" => self.with_map::<K, V, Papaya<K, V>>(),
             "dashmap" => self.with_map::<K, V, Dash<K, V>>(),
             "scc" => self.with_map::<K, V, Scc<K, V>>(),
-            name => Err(format!("there is no contender {name}")),
+            name => Err(format!("no contender {name}")),
         }
     }
 

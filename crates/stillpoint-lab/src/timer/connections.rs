@@ -1,5 +1,5 @@
-//! An application: connections with idle timeouts, which packets set anew. One that falls silent expires, and another one takes
-//! its place.
+//! An application: connections with idle timeouts, which packets renew. A connection that falls silent expires, and another
+//! one takes its place.
 //!
 //! Time is real, since rte_timer and tokio know no other. Packets come at a fixed rate, in bursts, whatever the contender does:
 //! so all have the same work. What does not fit into the receive ring meanwhile is dropped, as a network card would.
@@ -87,7 +87,7 @@ pub(super) fn run(plan: &Plan, progress: &Progress) -> Vec<Row> {
 }
 
 fn resident() -> Result<usize, String> {
-    resident_bytes().ok_or_else(|| "/proc does not tell the memory of this process".to_owned())
+    resident_bytes().ok_or_else(|| "/proc does not show the memory of this process".to_owned())
 }
 
 /// `None` for those that take no part: they differ from others in how the time is told, or fire in no real time.

@@ -1,5 +1,5 @@
-//! A yardstick: timers in doubly linked lists, as the wheel has them, and nothing else. No key is looked at, no level or slot
-//! is worked out, nothing can fire. It is no lower bound: runs have shown the wheel below it.
+//! A yardstick: only timers in doubly linked lists, as the wheel has them. No key is checked, no level or slot is computed,
+//! and nothing can fire. It is not a lower bound: in some runs, the wheel was faster.
 
 use stillpoint_peers::timer::{Ability, TimerContender};
 

@@ -92,13 +92,13 @@ pub(super) fn tables(rows: &[Row]) {
     say("Timeouts of 300 s: stillpoint/wheel fires and moves at most 64 a poll and level (Limit::expiries).");
     if !connections.is_empty() {
         say(
-            "Connections: packets by the time of work, waiting for bursts left out; a million packets a second come, in bursts of \
-             32. What a ring of 1,024 does not hold is dropped; more connections fall silent then.",
+            "Connections: packets by the time of work, without waiting for bursts; a million packets a second come, in bursts of \
+            32. Packets that a ring of 1,024 does not hold are dropped, and more connections fall silent.",
         );
     }
     say(
-        "Contenders are compared with those that have the time from the same source: an integer costs nothing, an Instant \
-         and a Duration some arithmetic, +clock and rte_timer read the clock by themselves.",
+        "Compare only contenders with the same source of time: an integer costs nothing, an Instant and a Duration some \
+        arithmetic, and +clock and rte_timer read the clock themselves.",
     );
 }
 

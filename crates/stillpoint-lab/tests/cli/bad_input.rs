@@ -1,6 +1,9 @@
 //! Bad input: one clear line on standard error, exit code 2, nothing measured and nothing written.
 
-use crate::common::{run, stderr, stdout};
+use std::fs::OpenOptions;
+use std::process::Command;
+
+use crate::common::{run, stderr, stdout, stillpoint};
 use crate::skip::skipped;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -26,9 +29,9 @@ fn unknown_names_are_refused_with_the_valid_ones() {
         &["bench", "reclaim", "--scenarios", "two-core"],
         &["'two-core'", "own-core", "one-core", "spread"],
     );
-    refused(&["bench", "reclaim", "--frobnicate"], &["--frobnicate"]);
-    refused(&["dance"], &["'dance'"]);
-    refused(&["bench"], &["<EXPERIMENT>"]);
+    refused(&["bench", "reclaim", "--frobnicate"], &["--frobnicate", "stillpoint bench --help"]);
+    refused(&["dance"], &["'dance'", "stillpoint --help"]);
+    refused(&["bench"], &["<EXPERIMENT>", "stillpoint bench --help"]);
 }
 
 #[test]
@@ -42,14 +45,14 @@ fn scenarios_of_another_experiment_are_refused() {
 
 #[test]
 fn numbers_that_make_no_sense_are_refused() {
-    refused(&["bench", "reclaim", "--readers", "0"], &["at least 1 reader"]);
+    refused(&["bench", "reclaim", "--readers", "0"], &["'0'", "from 1 to 1024"]);
     refused(&["bench", "reclaim", "--readers", "8,1025"], &["1024"]);
     refused(&["bench", "reclaim", "--readers", "many"], &["'many'"]);
     refused(&["bench", "reclaim", "--rounds", "0"], &["'0'"]);
     refused(&["bench", "reclaim", "--duration", "soon"], &["'soon'"]);
     refused(&["bench", "reclaim", "--duration", "2h"], &["1h"]);
     refused(&["bench", "reclaim", "--elements", "1000"], &["power of two"]);
-    refused(&["bench", "reclaim", "--deletes", "0"], &["'0'", "1..=40000"]);
+    refused(&["bench", "reclaim", "--deletes", "0"], &["'0'", "from 1 to 40000"]);
     refused(&["bench", "reclaim", "--bytes", "63"], &["'63'", "a multiple of 8 from 64"]);
     refused(&["bench", "preempt", "--sections", "0"], &["'0'", "0.1"]);
     refused(&["bench", "preempt", "--sections", "5,NaN"], &["'NaN'"]);
@@ -97,6 +100,10 @@ fn an_unwritable_file_is_found_before_anything_is_measured() {
         let with = |file: &str| {
             let arguments: Vec<&str> = command.iter().copied().chain(["--json", file]).collect();
             refused(&arguments, &["cannot write", file]);
+            assert!(
+                !stderr(&run(&arguments)).contains(".stillpoint-"),
+                "a temporary file that the user does not know"
+            );
         };
         with(&path("no/such/folder/a.json"));
         with(&path(""));
@@ -109,7 +116,26 @@ fn an_unwritable_file_is_found_before_anything_is_measured() {
 #[test]
 fn too_little_memory_says_what_is_needed() {
     let elements = (1u64 << 40).to_string();
-    refused(&["bench", "reclaim", "--elements", &elements], &["GiB", "available", "--elements"]);
+    for experiment in ["reclaim", "table"] {
+        refused(&["bench", experiment, "--elements", &elements], &["GiB", "available", "--elements"]);
+    }
+    let limited = Command::new("sh")
+        .args(["-c", "ulimit -v 200000 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_stillpoint")])
+        .args(["bench", "reclaim", "--contenders", "stillpoint/protected"])
+        .output()
+        .unwrap();
+    assert_eq!(limited.status.code(), Some(2), "{}", stderr(&limited));
+    assert!(stderr(&limited).contains("MiB are available"), "{}", stderr(&limited));
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    for arguments in [["doctor"].as_slice(), &["doctor", "--json"], &["completions", "bash"]] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = stillpoint(arguments).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).starts_with("error: cannot write to standard output"), "{}", stderr(&output));
+    }
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn what_is_no_result_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     fs::write(path("wrong.json"), "{\"schema\": 7}").unwrap();
-    for (file, why) in [(path("wrong.json"), "no result"), (path("none.json"), "cannot read")] {
+    for (file, why) in [(path("wrong.json"), "not a result"), (path("none.json"), "cannot read")] {
         let output = run(&["report", &file, "--output", &path("a.html")]);
         assert_eq!(output.status.code(), Some(2));
         assert!(stderr(&output).contains(why) && stderr(&output).contains(&file), "{}", stderr(&output));

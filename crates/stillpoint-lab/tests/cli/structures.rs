@@ -59,9 +59,7 @@ fn a_terminal_gets_a_table_for_each_scenario() {
     let output = run(&tiny(&["--quick", "--scenarios", "queue,list-parked", "--threads", "1"]));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
-    for part in
-        ["Structures: queue", "1 thread ", "ours over it", "crossbeam-queue", "one reader stands still"]
-    {
+    for part in ["Structures: queue", "1 thread ", "ours over it", "crossbeam-queue", "one reader stalled"] {
         assert!(text.contains(part), "'{part}' is not in:\n{text}");
     }
     assert!(!text.contains("Structures: stack") && !text.contains("2 threads"), "not asked for:\n{text}");
@@ -72,7 +70,7 @@ fn what_cannot_be_measured_is_refused() {
     for (asked, said) in [
         (["--contenders", "papaya"], "structures has none of these contenders"),
         (["--scenarios", "zipf"], "zipf"),
-        (["--threads", "1000"], "fewer CPUs than threads"),
+        (["--threads", "1000"], "more threads than CPUs"),
     ] {
         let more: [&'static str; 4] = [asked[0], asked[1], "--scenarios", "stack"];
         let more = if asked[0] == "--scenarios" { &more[..2] } else { &more[..] };

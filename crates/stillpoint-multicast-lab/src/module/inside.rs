@@ -17,18 +17,18 @@ use stillpoint_harness::output::say;
 
 /// Turns of a loop that the slow side stays inside.
 const STAY: u32 = 200;
-/// What an object says while it is alive, and at its end.
+/// The value of an object while it is alive, and after its destructor.
 const ALIVE: u32 = 0x5711_a11f;
 const DEAD: u32 = 0xdead_0bed;
 
 /// The flags of the hidden command.
 #[derive(Debug, Args)]
 pub struct Inside {
-    /// For each of two parts
+    /// The time of each of two parts
     #[arg(default_value_t = 1.0, value_parser = super::parse_seconds)]
     seconds: f64,
 
-    /// How the module sends; without, the scenario `readers` of `bench membarrier` in each of its ways
+    /// How the module sends; without it, the scenario `readers` of `bench membarrier` in each of its ways
     #[arg(value_parser = parse_way)]
     way: Option<Way>,
 }
@@ -37,10 +37,10 @@ fn parse_way(text: &str) -> Result<Way, String> {
     Way::ALL.into_iter().find(|way| way.name() == text).ok_or_else(|| "not a way of the module".to_owned())
 }
 
-/// Checks, and says what was done in one line, or in one for each way.
+/// Checks, and prints what was done in one line, or in one for each way.
 ///
 /// # Errors
-/// What went wrong.
+/// When a check fails, or cannot be made.
 pub fn run(inside: &Inside) -> Result<(), Stop> {
     let failed = |reason: String| Stop::Failed(format!("the library on the module: {reason}"));
     fence::choose(Backend::Module).map_err(|error| failed(error.to_string()))?;
@@ -61,13 +61,13 @@ pub fn run(inside: &Inside) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Lines of their own.
+/// Flags on separate cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 struct Word(AtomicU32);
 
 impl Word {
-    // Relaxed, both: that nothing but the fences orders them is the point.
+    // Relaxed, both: only the fences may order them, which is what is tested.
     fn set(&self, value: u32) {
         self.0.store(value, Ordering::Relaxed);
     }
@@ -77,15 +77,15 @@ impl Word {
     }
 }
 
-/// Store buffering, by an entrance that two sides want to pass: see `kernel/tests/check_litmus.c`. Returns how often the
-/// slow side got inside, and how often the fast side was there as well.
+/// The litmus test of store buffering, as mutual exclusion of two sides: see `kernel/tests/check_litmus.c`. Returns how often
+/// the slow side got inside, and how often the fast side was inside as well.
 fn entrance(length: Duration) -> Result<(u32, u32), String> {
     let (fast, slow, inside) = (Word::default(), Word::default(), Word::default());
     let (there, done) = (Barrier::new(2), AtomicBool::new(false));
     let cpus = cpus::online();
     thread::scope(|scope| {
         scope.spawn(|| {
-            // Where it is refused, the sides meet less often.
+            // If pinning is refused, the sides meet less often.
             let _ = cpus::pin(cpus[cpus.len() / 2]);
             there.wait();
             // Relaxed: a flag; the thread is joined.
@@ -121,7 +121,7 @@ fn entrance(length: Duration) -> Result<(u32, u32), String> {
     })
 }
 
-/// What a cell holds.
+/// The object in a cell.
 struct Object(AtomicU32);
 
 impl Drop for Object {
@@ -130,7 +130,7 @@ impl Drop for Object {
     }
 }
 
-/// Frees objects beside readers on every CPU but the first. Returns how many, and how many fences that took.
+/// Frees objects beside readers on every CPU but the first. Returns the number of objects, and of fences.
 fn reclaim(length: Duration) -> Result<(u64, u64), String> {
     let domain = Domain::new();
     if (domain.fence_mode(), fence::backend()) != (Mode::Asymmetric, Backend::Module) {
@@ -164,7 +164,7 @@ fn reclaim(length: Duration) -> Result<(u64, u64), String> {
         let (mut reclaimer, mut freed, begun) = (domain.reclaimer(), 0, Instant::now());
         while begun.elapsed() < length {
             if let Some(old) = cell.swap(Some(Box::new(make()))) {
-                // A full reclaimer leaves it to the domain.
+                // A full reclaimer leaves the object to the domain.
                 drop(reclaimer.retire(old));
             }
             freed += reclaimer.poll() as u64;

@@ -1,8 +1,8 @@
 //! The command `module`: builds the kernel module and its tests, and runs them in virtual machines.
 //!
-//! A module that has a mistake takes the machine with it. So it is loaded into a distribution's kernel in QEMU, under
-//! software emulation if need be, where the first process is the module's test program. What that says on the console
-//! is the result. No time that passes there is worth anything.
+//! A defect in the module can crash the machine. So the module is loaded into a distribution's kernel in QEMU, under software
+//! emulation if need be, with its test program as the first process. The result is what the test program prints on the
+//! console. Times there mean nothing.
 
 pub mod inside;
 mod parts;
@@ -27,7 +27,7 @@ use stillpoint_harness::{interrupt, output};
 use self::parts::Parts;
 use self::report::{Check, Outcome};
 
-/// Numbers of virtual CPUs: so many receivers, and one initiator, that the longest paths are 2, 3 and 4.
+/// Numbers of virtual CPUs. With one initiator, and the others as receivers, the longest paths have 2, 3 and 4 steps.
 const VCPUS: [u16; 3] = [4, 8, 16];
 
 /// The flags of `stillpoint module`.
@@ -83,7 +83,7 @@ pub struct Options {
     json: JsonFlag,
 }
 
-/// What the JSON says of one machine.
+/// The JSON of one machine.
 #[derive(Debug, Serialize)]
 struct Tested {
     vcpus: usize,
@@ -106,11 +106,13 @@ struct Extra {
     machines: Vec<Tested>,
 }
 
-/// Builds and tests; says so when this machine lacks what that takes, which is no failure. The
-/// peers are those that the program was built with.
+/// Builds the module and tests it. If this machine lacks a part, says so; that is not a failure. `peers` are those that the
+/// program was built with.
 pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Stop> {
     if options.accel == Accel::Kvm && !needs::has_kvm() {
-        return Err(Stop::usage("/dev/kvm cannot be opened: leave --accel out, or see that it is there"));
+        return Err(Stop::usage(
+            "/dev/kvm cannot be opened: leave --accel out, or let this user read and write it",
+        ));
     }
     let found = Parts::find(options)?;
     let target = Target::open(options.json.json.as_deref())?;
@@ -155,7 +157,7 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     let skipped: usize = machines.iter().map(|tested| tested.count(Outcome::Skip)).sum();
     if skipped > 0 {
         output::tell(format!(
-            "{skipped} checks were skipped, which is no pass: see the lines that begin with skip"
+            "{skipped} checks were skipped, so they did not pass: the lines that begin with skip say why"
         ));
     }
     target.write(&machine, &[], Extra { skipped: None, machines })?;
@@ -198,7 +200,7 @@ fn boot(
         Ending::Exit(status) => format!("QEMU ended with {status}: {}; {reason}", session.complaints()),
     })?;
     if report.cpus != vcpus {
-        return Err(format!("the guest's kernel runs on {} virtual CPUs only", report.cpus));
+        return Err(format!("the guest's kernel runs on only {} virtual CPUs", report.cpus));
     }
     let wall_s = (session.wall.as_secs_f64() * 10.0).round() / 10.0;
     Ok(Tested { vcpus, kernel: report.kernel, wall_s, checks: report.checks })

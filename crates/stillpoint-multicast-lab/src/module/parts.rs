@@ -1,4 +1,4 @@
-//! What the test of the module takes, where it is found, and the packages that bring what is missing.
+//! The parts of the module's test, where they are found, and the packages that install what is missing.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::Options;
 const HEADER_FOLDER: &str = "/usr/src";
 const HEADER_PREFIX: &str = "linux-headers-";
 const IMAGE_PACKAGE: &str = "linux-image-cloud-amd64";
-/// The package that depends on the newest version's: the version is in the name of that one, and moves.
+/// A package that depends on the headers of the newest version: their own package has the version in its name.
 const HEADER_PACKAGE: &str = "linux-headers-cloud-amd64";
 
 /// The parts.
@@ -23,22 +23,22 @@ pub(super) struct Parts {
     pub(super) kernel: PathBuf,
     pub(super) headers: PathBuf,
     pub(super) sources: PathBuf,
-    /// For the test of the library; an error says why it is not to be had.
+    /// For the test of the library; the error says why there is none.
     pub(super) program: Result<Program, String>,
 }
 
 impl Parts {
-    /// Finds the parts; the inner error is what is missing on this machine, in one line with what to do about it.
+    /// Finds the parts. The inner error says in one line what this machine lacks, and how to get it.
     ///
     /// # Errors
-    /// The outer one: what was named does not serve.
+    /// The outer one: a part that was named cannot be used.
     pub(super) fn find(options: &Options) -> Result<Result<Self, String>, Stop> {
         let qemu = needs::named(options.qemu.as_deref())?.or_else(needs::qemu);
         let sources = match &options.sources {
             Some(folder) if folder.join("Kbuild").is_file() => Some(folder.clone()),
             Some(folder) => {
                 return Err(Stop::usage(format!(
-                    "{} does not hold the module's sources: there is no Kbuild",
+                    "{} does not hold the module's sources: it has no Kbuild",
                     folder.display()
                 )));
             }
@@ -78,7 +78,7 @@ fn named_pair(options: &Options) -> Result<Option<(PathBuf, PathBuf)>, Stop> {
     };
     if !headers.join("Makefile").is_file() {
         let headers = headers.display();
-        return Err(Stop::usage(format!("{headers} does not hold a kernel's headers: there is no Makefile")));
+        return Err(Stop::usage(format!("{headers} does not hold a kernel's headers: it has no Makefile")));
     }
     Ok(Some((kernel, headers.clone())))
 }
@@ -119,7 +119,7 @@ fn missing(qemu: bool, sources: bool, pair: bool, tools: &[(&str, bool)]) -> Str
         packages.push(needs::QEMU_PACKAGE);
     }
     if !pair {
-        parts.push("no kernel has both its image and its headers here".to_owned());
+        parts.push("no kernel has both its image and its headers installed".to_owned());
         packages.extend([IMAGE_PACKAGE, HEADER_PACKAGE]);
     }
     for (tool, _) in tools.iter().filter(|(_, there)| !there) {
@@ -134,7 +134,7 @@ fn missing(qemu: bool, sources: bool, pair: bool, tools: &[(&str, bool)]) -> Str
     }
     if !sources {
         parts.push(
-            "the module's sources are not where this program was built: give them by --sources".to_owned(),
+            "the module's sources are no longer where this program was built: give their folder with --sources".to_owned(),
         );
     }
     parts.join("; ")

@@ -10,7 +10,7 @@ pub(super) const ENDS: &str = "@module end ";
 /// How much of the console's end an error shows.
 const SHOWN: usize = 300;
 
-/// How a check went.
+/// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Outcome {
@@ -45,7 +45,7 @@ pub(super) struct Report {
     pub(super) checks: Vec<Check>,
 }
 
-/// The result that the console shows; an error if a line of it is missing.
+/// Reads the result from the console; an error if a line of it is missing.
 pub(super) fn read(console: &[u8]) -> Result<Report, String> {
     let text = String::from_utf8_lossy(console);
     let (mut begun, mut checks, mut ended) = (None, Vec::new(), None);
@@ -57,19 +57,19 @@ pub(super) fn read(console: &[u8]) -> Result<Report, String> {
             "fail" => checks.push(check(Outcome::Fail, rest)),
             "skip" => checks.push(check(Outcome::Skip, rest)),
             "end" => ended = Some(sums(rest)),
-            _ => return Err(format!("a line of the tests is not readable: {verb} {rest}")),
+            _ => return Err(format!("a line of the tests cannot be read: {verb} {rest}")),
         }
     }
     let Some((kernel, cpus)) = begun else {
-        return Err(format!("the guest did not come as far as to begin; {}", last(&text)));
+        return Err(format!("the guest did not start the tests; {}", last(&text)));
     };
     let Some(ended) = ended else {
-        return Err(format!("the tests break off after {} lines; {}", checks.len(), last(&text)));
+        return Err(format!("the tests' output breaks off after {} lines; {}", checks.len(), last(&text)));
     };
     let count = |outcome| checks.iter().filter(|check| check.outcome == outcome).count();
     if ended != [Outcome::Pass, Outcome::Fail, Outcome::Skip].map(|outcome| Some(count(outcome))) {
         return Err(format!(
-            "lines of the tests are lost: {} arrived, and not those of {ended:?}",
+            "lines of the tests are lost: {} checks arrived, which do not match the last line: {ended:?}",
             checks.len()
         ));
     }
@@ -101,7 +101,7 @@ fn last(text: &str) -> String {
     let said: Vec<char> = text.chars().filter(|c| !c.is_control() || *c == '\n').collect();
     let end: String = said[said.len().saturating_sub(SHOWN)..].iter().collect();
     format!(
-        "it said last: {}",
+        "it printed last: {}",
         end.split('\n').map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>().join(" / ")
     )
 }

@@ -1,4 +1,4 @@
-//! Builds the module and its tests in a folder of its own, and packs the guest's first file system.
+//! Builds the module and its tests in a temporary folder, and packs the guest's first file system.
 
 use std::fs;
 use std::io::Write;
@@ -22,8 +22,8 @@ const SHOWN_LINES: usize = 12;
 /// Builds, and packs what was built.
 pub(super) fn build(parts: &Parts) -> Result<NamedTempFile, Stop> {
     output::tell("building the module and its tests");
-    let folder =
-        TempDir::with_prefix("stillpoint-module-").map_err(|error| failed("a temporary folder", &error))?;
+    let folder = TempDir::with_prefix("stillpoint-module-")
+        .map_err(|error| failed("cannot make a temporary folder", &error))?;
     let own = folder.path();
     copy(&parts.sources, own)?;
     let headers = format!("KDIR={}", parts.headers.display());
@@ -33,19 +33,21 @@ pub(super) fn build(parts: &Parts) -> Result<NamedTempFile, Stop> {
     let mut archive = Archive::to_start_from();
     add(&mut archive, "init", &build.join("check"))?;
     add(&mut archive, MODULE, &own.join(MODULE))?;
-    // liburcu is one test of many, and says there that it was left out.
+    // liburcu is one test of many; in the guest, it reports that it was left out.
     match make(own, &["build/urcu", "BUILD=build"]) {
         Ok(()) => add_dynamic(&mut archive, &build)?,
-        Err(stop) => output::tell(format!("without the test of liburcu (liburcu-dev): {stop}")),
+        Err(stop) => {
+            output::tell(format!("warning: the test of liburcu is left out (it needs liburcu-dev): {stop}"))
+        }
     }
-    // So is the library.
+    // The test of the library is optional, too.
     match parts.program.clone().map_err(Stop::Failed).and_then(|program| program.read()) {
         Ok(program) => put(&mut archive, PROGRAM, &program)?,
-        Err(stop) => output::tell(format!("without the test of the library: {stop}")),
+        Err(stop) => output::tell(format!("warning: the test of the library is left out: {stop}")),
     }
     let mut packed = NamedTempFile::with_prefix("stillpoint-module-")
-        .map_err(|error| failed("a temporary file", &error))?;
-    packed.write_all(&archive.finish()).map_err(|error| failed("a temporary file", &error))?;
+        .map_err(|error| failed("cannot make a temporary file", &error))?;
+    packed.write_all(&archive.finish()).map_err(|error| failed("cannot write a temporary file", &error))?;
     Ok(packed)
 }
 
@@ -72,7 +74,7 @@ fn relative(path: &Path) -> String {
     path.to_string_lossy().trim_start_matches('/').to_owned()
 }
 
-/// The libraries and the dynamic linker of a program, as `ldd` tells them.
+/// The libraries and the dynamic linker of a program, from `ldd`.
 fn libraries(program: &Path) -> Result<Vec<PathBuf>, Stop> {
     let told = Command::new("ldd")
         .arg(program)
@@ -120,7 +122,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Whether a build needs this file, and did not leave it behind.
+/// Whether a build needs this file, and did not make it.
 fn is_source(file: &Path) -> bool {
     let extension = file.extension().and_then(|extension| extension.to_str());
     let name = file.file_name().and_then(|name| name.to_str());

@@ -1,8 +1,8 @@
 //! Parameters from measurements.
 //!
-//! What was measured is how long the system call takes that interrupts so many CPUs. Two numbers follow from that: the
-//! time of the call itself, and a factor on everything that passes between CPUs. Which part of that is the sender's, the
-//! wire's and the receiver's cannot be told from outside; their proportions stay those of the machine that is scaled.
+//! The measurements are the times of the system call that interrupts other CPUs, for several numbers of CPUs. Two numbers
+//! follow from them: the time of the call itself, and a factor on everything that passes between CPUs. How much of the latter
+//! is the sender's, the wire's and the receiver's cannot be seen from outside: the proportions of the scaled machine stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,7 +17,7 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::{self as here, cpus, proc};
 use stillpoint_harness::output;
-use stillpoint_harness::output::json::{Row, number};
+use stillpoint_harness::output::json::{self, Row, number};
 use stillpoint_harness::stats::median;
 
 use super::contender;
@@ -34,10 +34,10 @@ const METRIC: &str = "latency_us_p50";
 const BARRIERS: usize = 2000;
 /// Numbers of receivers that are measured, at most.
 const MOST_POINTS: usize = 12;
-/// A model that is farther than this from a point, as a share, says nothing about the machine.
+/// A model that is farther than this from a point, as a share, does not describe the machine.
 const FARTHEST: f64 = 0.5;
 
-/// So many receivers, and the median latency in nanoseconds.
+/// A number of receivers, and the median latency in nanoseconds.
 type Point = (usize, f64);
 
 /// The machine that this program runs on, the one that it was scaled from, and the rows that it was measured by.
@@ -50,7 +50,9 @@ pub(super) fn here(found: &here::Machine) -> Result<(Machine, &'static str, Vec<
     machine.name.clone_from(&found.model);
     machine.topology = topology(&found.cpus_allowed);
     if machine.cpus() < 2 {
-        return Err(Stop::usage("there is a single CPU here: nothing can be interrupted"));
+        return Err(Stop::usage(
+            "this process may use only one CPU, so it cannot interrupt another: --machine this needs two",
+        ));
     }
     let points = measure(&found.cpus_allowed)?;
     let rows = points.iter().map(|&(receivers, nanoseconds)| {
@@ -73,9 +75,9 @@ pub(super) fn here(found: &here::Machine) -> Result<(Machine, &'static str, Vec<
 /// When the file cannot be read, or has too few such rows.
 pub(super) fn from_file(machine: &Machine, file: &Path) -> Result<Machine, Stop> {
     let refused = |reason: String| Stop::usage(format!("{}: {reason}", file.display()));
-    let text = fs::read_to_string(file).map_err(|error| refused(format!("it cannot be read: {error}")))?;
-    let result: Value =
-        serde_json::from_str(&text).map_err(|error| refused(format!("this is not JSON: {error}")))?;
+    let text = fs::read_to_string(file)
+        .map_err(|error| Stop::usage(format!("cannot read {}: {error}", file.display())))?;
+    let result: Value = serde_json::from_str(&text).map_err(|error| refused(json::not_ours(&error)))?;
     let points = points(&result).map_err(refused)?;
     fit(machine, &points).map_err(|stop| refused(stop.to_string()))
 }
@@ -83,7 +85,7 @@ pub(super) fn from_file(machine: &Machine, file: &Path) -> Result<Machine, Stop>
 /// The points in a result of this program.
 fn points(result: &Value) -> Result<Vec<Point>, String> {
     let rows =
-        result["rows"].as_array().ok_or("there is no list `rows`: this is no result of this program")?;
+        result["rows"].as_array().ok_or("it has no list `rows`, so it is not a result of this program")?;
     let experiments: BTreeSet<&str> = rows.iter().filter_map(|row| row["experiment"].as_str()).collect();
     if !rows.is_empty() && !KNOWN.iter().any(|known| experiments.contains(known)) {
         let found: Vec<&str> = experiments.into_iter().collect();
@@ -109,8 +111,8 @@ fn points(result: &Value) -> Result<Vec<Point>, String> {
     Ok(points.into_iter().map(|(receivers, latencies)| (receivers, median(latencies))).collect())
 }
 
-/// How many CPUs a row interrupted: as it says, or as many as had a thread that spins, or none, where all threads sleep.
-/// `None` where that is not known, as threads share CPUs.
+/// How many CPUs a row interrupted: as its parameter says; otherwise one for each spinning thread, and none if the threads
+/// sleep. `None` if threads share CPUs, so that the number is unknown.
 fn interrupted(params: &Value, cpus: usize) -> Result<Option<usize>, String> {
     let count = |name: &str| {
         let count = &params[name];
@@ -128,7 +130,7 @@ fn interrupted(params: &Value, cpus: usize) -> Result<Option<usize>, String> {
     })
 }
 
-/// The usual reason, and what to do.
+/// The usual cause, and what to do.
 const BUSY: &str = "If other programs ran during the measurement, repeat it without them";
 
 /// The machine with the call's own time and the factor on the rest that fit best, by least squares.
@@ -137,15 +139,15 @@ fn fit(machine: &Machine, points: &[Point]) -> Result<Machine, Stop> {
         (Some(first), Some(last)) if first.0 != last.0 => (first, last),
         _ => {
             return Err(Stop::usage(format!(
-                "it takes rows of {SYSTEM_CALL} with two numbers of receivers at least, and there are {} (threads \
-                 count as receivers where they spin, and leave a CPU to the initiator)",
+                "it needs rows of {SYSTEM_CALL} with at least two numbers of receivers, and has {} (threads count as \
+                receivers if they spin, and leave a CPU to the initiator)",
                 points.len()
             )));
         }
     };
     if let Some(point) = points.iter().find(|point| point.0 >= machine.cpus()) {
         return Err(Stop::usage(format!(
-            "{} receivers were measured, and {} has {} CPUs: take a larger --machine",
+            "{} receivers were measured, and {} has only {} CPUs: take a larger --machine",
             point.0,
             machine.name,
             machine.cpus()
@@ -167,26 +169,26 @@ fn fit(machine: &Machine, points: &[Point]) -> Result<Machine, Stop> {
     }
     let scaled = Times { system_call, ..machine.nanoseconds.scaled(factor) };
     let fitted = Machine { nanoseconds: scaled, ..machine.clone() };
-    fitted.check().map_err(|reason| Stop::usage(format!("what fits is no machine: {reason}. {BUSY}")))?;
+    fitted.check().map_err(|reason| Stop::usage(format!("the times fit no machine: {reason}. {BUSY}")))?;
     let apart = points
         .iter()
         .map(|&(receivers, time)| (model(&fitted, receivers) / time - 1.0).abs())
         .fold(0.0, f64::max);
     if apart > FARTHEST {
         return Err(Stop::usage(format!(
-            "the model is up to {:.0} % from the points, and fits at {:.0} % only: take a --machine that is more like \
-             the one that was measured. {BUSY}",
+            "the model is up to {:.0} % from the points, and at most {:.0} % is allowed: take a --machine that is more \
+            like the measured one. {BUSY}",
             apart * 100.0,
             FARTHEST * 100.0
         )));
     }
     output::tell(format!(
-        "calibrated by {} points: the call takes {system_call:.0} ns, what passes between CPUs {factor:.2} times as long as \
-         in the parameters; the model is at most {:.1} % from the points{}. Not measured, and as they were: the \
-         proportions of what passes between CPUs, the scan, noise, and what readers lose",
+        "calibrated by {} points: the call takes {system_call:.0} ns, and everything between CPUs {factor:.2} times as long \
+        as in the parameters; the model is at most {:.1} % from the points{}. Not measured, and unchanged: the \
+        proportions between CPUs, the scan, noise, and what readers lose",
         points.len(),
         apart * 100.0,
-        if points.len() > 2 { "" } else { ", which it cannot miss: two points are fitted exactly" }
+        if points.len() > 2 { "" } else { ", as two points are always fitted exactly" }
     ));
     Ok(fitted)
 }
@@ -227,9 +229,8 @@ fn solve(equations: &[Equation]) -> (f64, f64) {
     if call < 0.0 && factor > 0.0 { (0.0, bt / bb) } else { (call, factor) }
 }
 
-/// Times the system call while so many other CPUs run the process.
+/// Times the system call while other CPUs run the process, for several numbers of CPUs.
 fn measure(allowed: &[usize]) -> Result<Vec<Point>, Stop> {
-    let refused = |error| Stop::usage(format!("membarrier is refused here: {error}"));
     membarrier(MembarrierCommand::RegisterPrivateExpedited).map_err(refused)?;
     let others = allowed.len() - 1;
     let step = others.div_ceil(MOST_POINTS).max(1);
@@ -240,15 +241,19 @@ fn measure(allowed: &[usize]) -> Result<Vec<Point>, Stop> {
     counts.into_iter().map(|count| Ok((count, one_point(allowed, count)?))).collect()
 }
 
+fn refused(error: rustix::io::Errno) -> Stop {
+    Stop::usage(format!("cannot measure this machine, as membarrier is refused: {error}"))
+}
+
 fn one_point(allowed: &[usize], receivers: usize) -> Result<f64, Stop> {
     let (stop, running) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         for &cpu in &allowed[1..=receivers] {
             let (stop, running) = (&stop, &running);
             scope.spawn(move || {
-                // Not to be pinned makes the measurement worse, and no more.
+                // If the thread cannot be pinned, the measurement is only less exact.
                 let _ = cpus::pin(cpu);
-                // Relaxed: nothing is read on the strength of either.
+                // Relaxed, both: they order nothing.
                 running.fetch_add(1, Ordering::Relaxed);
                 while !stop.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
@@ -270,7 +275,7 @@ fn one_point(allowed: &[usize], receivers: usize) -> Result<f64, Stop> {
             times
         });
         let times = initiator.join().map_err(|_| Stop::Failed("the measuring thread panicked".to_owned()))?;
-        let times = times.map_err(|error| Stop::usage(format!("membarrier is refused here: {error}")))?;
+        let times = times.map_err(refused)?;
         Ok(median(times.into_iter().map(|time| time.as_nanos() as f64).collect()))
     })
 }
@@ -350,11 +355,11 @@ mod tests {
             let message = fit(&seed(), points).unwrap_err().to_string();
             assert!(message.contains(part), "{message}");
         };
-        refused(&[], "two numbers of receivers at least, and there are 0");
-        refused(&[(4, 1e4)], "there are 1 (");
+        refused(&[], "at least two numbers of receivers, and has 0");
+        refused(&[(4, 1e4)], "and has 1 (");
         refused(&[(1, 1e4), (100, 1e3)], "do not grow with the receivers: 10.00 µs for 1, 1.00 µs for 100");
         refused(&[(1, 1e3), (2, 1e5), (143, 1.1e5)], "% from the points");
-        refused(&[(1, 1e3), (144, 1e5)], "has 144 CPUs");
+        refused(&[(1, 1e3), (144, 1e5)], "has only 144 CPUs");
     }
 
     #[test]

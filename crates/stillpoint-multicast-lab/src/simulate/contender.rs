@@ -19,7 +19,7 @@ pub(crate) struct Contender {
     pub(super) same_order: bool,
     /// Receivers count down one shared counter.
     pub(super) shared_counter: bool,
-    /// Every receiver is interrupted, also one that already has an interrupt on its way.
+    /// Every receiver is interrupted, even if an interrupt is already on its way to it.
     every: bool,
     /// Receivers flush translations: the call is mprotect.
     pub(super) flushes: bool,
@@ -59,10 +59,14 @@ pub(crate) const CONTENDERS: &[Contender] = &[
     },
     Contender {
         every: true,
-        ..plain("flat+every", Spread::Flat, "flat as kernels were that interrupt also whoever is about to be")
+        ..plain(
+            "flat+every",
+            Spread::Flat,
+            "flat, with an interrupt even to a CPU that already has one on its way",
+        )
     },
     plain("cluster", Spread::Cluster, "the kernel's, one interrupt command for each cluster of CPUs"),
-    plain("tree", Spread::Tree, "binomial tree, each initiator in an order of its own"),
+    plain("tree", Spread::Tree, "binomial tree, each initiator in its own order"),
     Contender { mutex: true, ..plain("tree+mutex", Spread::Tree, "the same under the mutex") },
     Contender {
         same_order: true,

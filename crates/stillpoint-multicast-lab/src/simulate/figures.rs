@@ -123,7 +123,7 @@ fn tick(value: &f64) -> String {
 /// When it cannot be drawn.
 pub(super) fn draw(machine: &Machine, rows: &[Row]) -> Result<Option<(&'static str, String)>, Stop> {
     let text = conclusions(machine, rows)
-        .map_err(|error| Stop::Failed(format!("{CONCLUSIONS} cannot be drawn: {error}")))?;
+        .map_err(|error| Stop::Failed(format!("cannot draw {CONCLUSIONS}: {error}")))?;
     Ok(text.map(|text| (CONCLUSIONS, text)))
 }
 

@@ -3,13 +3,13 @@
 use super::operation::{Message, Sending, Way};
 use super::world::{Step, World};
 
-/// The handler of one interrupt, which serves all messages that it finds.
+/// The handler of an interrupt, which serves all messages that it finds.
 #[derive(Debug)]
 pub(super) struct Handler {
     began: f64,
     messages: Vec<Message>,
     next: usize,
-    /// Cache lines of others that it touched.
+    /// The number of other CPUs' cache lines that it touched.
     pub(super) lines: u32,
     stage: Stage,
 }
@@ -121,7 +121,7 @@ impl World<'_> {
         }
     }
 
-    /// What the decrement takes that acknowledges this node.
+    /// The time of the decrement that acknowledges this node.
     pub(super) fn count(&mut self, cpu: usize, Message { initiator, node }: Message) -> f64 {
         match self.operations[initiator].way {
             Way::Tree { shared_counter: true, .. } => {
@@ -131,7 +131,7 @@ impl World<'_> {
         }
     }
 
-    /// The effect of the decrement: the node that is to be acknowledged next, if this was the last one below it.
+    /// The effect of the decrement: the node to acknowledge next, if this was the last one below it.
     pub(super) fn counted(&mut self, Message { initiator, node }: Message) -> Option<Message> {
         let operation = &mut self.operations[initiator];
         let root = operation.root();

@@ -13,7 +13,7 @@ pub(super) const BUILT_IN: &[(&str, &str)] =
 
 /// More CPUs than this are a mistake.
 const MOST_CPUS: usize = 4096;
-/// Longer than this is no time of an operation: one second.
+/// The longest time of an operation: one second.
 const LONGEST: f64 = 1e9;
 /// Every operation interrupts: if that took no time, there would be nothing to compare, and figures have their least
 /// digit here, at a nanosecond.
@@ -95,16 +95,17 @@ impl Machine {
     /// When the file cannot be read, or a field of it makes no sense: the message names file and field.
     pub(super) fn load(name: &str) -> Result<Self, Stop> {
         if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
-            return Self::parse(text).map_err(|reason| Stop::Failed(format!("machine {name}: {reason}")));
+            return Self::parse(text)
+                .map_err(|reason| Stop::Failed(format!("cannot use the machine {name}: {reason}")));
         }
         let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
         let text = fs::read_to_string(Path::new(name)).map_err(|error| {
             Stop::usage(format!(
-                "cannot read {name}: {error}; a machine is {} or a parameter file",
+                "cannot read {name}: {error}; --machine takes {}, this or a parameter file",
                 known.join(", ")
             ))
         })?;
-        Self::parse(&text).map_err(|reason| Stop::usage(format!("{name}: {reason}")))
+        Self::parse(&text).map_err(|reason| Stop::usage(format!("cannot use {name} as a machine: {reason}")))
     }
 
     /// Reads and checks a parameter file; the error is a line that names the field.
@@ -127,7 +128,7 @@ impl Machine {
     /// The parameter file of this machine.
     pub(super) fn text(&self) -> Result<String, Stop> {
         toml::to_string(self)
-            .map_err(|error| Stop::Failed(format!("the machine has no form in TOML: {error}")))
+            .map_err(|error| Stop::Failed(format!("the machine cannot be written as TOML: {error}")))
     }
 
     /// Logical CPUs.
@@ -141,7 +142,7 @@ impl Machine {
         Self { noise: Noise { jitter: 0.0, ..self.noise }, ..self.clone() }
     }
 
-    /// Refuses what makes no sense; the error names the field.
+    /// Refuses invalid values; the error names the field.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.name.chars().any(char::is_control) || self.name.chars().count() > LONGEST_NAME {
             return Err(format!(
@@ -221,7 +222,7 @@ impl Times {
     }
 }
 
-/// Refuses what lies outside, and what is no number at all.
+/// Refuses values outside the range, and NaN.
 fn within<T: PartialOrd + Display>(field: &str, value: T, least: T, most: T) -> Result<(), String> {
     if value >= least && value <= most {
         Ok(())

@@ -1,4 +1,4 @@
-//! The command `simulate`: multicasts on machines that are not here.
+//! The command `simulate`: multicasts on machines that you do not have.
 //!
 //! A model by discrete events of what an acknowledged multicast by inter-processor interrupts costs, in the manner of
 //! the postal model (Bar-Noy and Kipnis, 1992) and LogP (Culler et al., 1993), with interrupt handlers, hyperthreads and
@@ -42,7 +42,7 @@ pub use self::options::Options;
 use self::options::{Place, Subject};
 use self::sensitivity::Analysis;
 
-/// What the JSON says beside the rows.
+/// What the JSON holds beside the rows.
 #[derive(Debug, Serialize)]
 struct Extra<'a> {
     simulated: &'a Simulated,

@@ -37,11 +37,11 @@ pub struct Options {
     #[arg(long, value_name = "NAME|FILE", default_value = "seed", value_parser = parse_place)]
     pub(super) machine: Place,
 
-    /// Scale the machine's times to those in FILE: the JSON of `bench membarrier`, or of a run on `--machine this`
+    /// Scale the machine's times to those in FILE: the JSON of `bench membarrier`, or of `simulate --machine this`
     #[arg(long, value_name = "FILE")]
     pub(super) calibrate: Option<PathBuf>,
 
-    /// Scenarios; `sensitivity` computes what the model concludes again with its inputs changed [default: all]
+    /// Scenarios; `sensitivity` computes the model's conclusions again with changed inputs [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(rows::SCENARIOS))]
     pub(super) scenarios: Vec<String>,
@@ -59,7 +59,7 @@ pub struct Options {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) initiators: Vec<u32>,
 
-    /// Grace periods a second [default: 100 to 30000, and as many as there can be]
+    /// Grace periods a second [default: 100 to 30000, and as many as possible]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_frequency)]
     pub(super) frequencies: Vec<f64>,
 

@@ -56,7 +56,7 @@ impl Plan {
             }
             match asked.iter().find(|&&count| count as usize > most) {
                 Some(count) => Err(Stop::usage(format!(
-                    "{count} {scenario} are too many: {} has {cpus} CPUs, so at most {most}",
+                    "{count} {scenario} are too many: {} has {cpus} CPUs, so give at most {most}",
                     machine.name
                 ))),
                 None if asked.is_empty() => Ok(usual(most)),

@@ -17,7 +17,7 @@ use super::operation::{Message, Operation};
 use super::places::{Distance, Places};
 use super::task::{Measured, Task};
 
-/// Events between two looks at whether Ctrl-C was pressed.
+/// Events between two checks for Ctrl-C.
 const LOOKS_UP: u64 = 4096;
 
 /// What the next step of a process takes.
@@ -108,7 +108,7 @@ impl Line {
     }
 }
 
-/// The mutex that Linux holds during an expedited membarrier; who waits is served in order.
+/// The mutex that Linux holds during an expedited membarrier; waiters are served in order.
 #[derive(Debug, Default)]
 pub(super) struct Mutex {
     owner: Option<usize>,
@@ -177,7 +177,7 @@ impl<'a> World<'a> {
         self.after(delay, cpu, What::Wake);
     }
 
-    /// Runs until nothing is left to happen, or Ctrl-C: then what was measured is no result.
+    /// Runs until no event is left, or until Ctrl-C, after which the measurements are not a result.
     pub(super) fn run(&mut self) {
         self.run_until(usize::MAX);
         for (number, cpu) in self.cpus.iter().enumerate() {
@@ -264,7 +264,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Lets a CPU look again at what it waits for. One that does not wait looks by itself before it does.
+    /// Lets a CPU check again what it waits for. A CPU that does not wait checks by itself before it does.
     pub(super) fn wake(&mut self, cpu: usize) {
         if self.cpus[cpu].waits {
             self.after(0.0, cpu, What::Wake);

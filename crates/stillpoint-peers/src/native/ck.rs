@@ -56,12 +56,12 @@ struct Epoch {
 
 // SAFETY: threads share the epoch by joining it, which is thread-safe; all else happens on records.
 unsafe impl Send for Epoch {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: shared use is joining, which is thread-safe.
 unsafe impl Sync for Epoch {}
 
 impl Epoch {
     fn new(slots: &Arc<Slots>) -> Self {
-        // SAFETY: there is nothing to observe.
+        // SAFETY: the function has no precondition.
         let raw = or_out_of_memory(unsafe { stillpoint_ck_new() });
         Self { slots: Arc::clone(slots), raw }
     }
@@ -75,7 +75,7 @@ impl Epoch {
 
 impl Drop for Epoch {
     fn drop(&mut self) {
-        // SAFETY: records borrow the epoch, so that none is in use.
+        // SAFETY: records borrow the epoch, so none is in use.
         unsafe { stillpoint_ck_free(self.raw.as_ptr()) };
     }
 }
@@ -99,14 +99,14 @@ impl Contender for Epoch {
     }
 
     fn note(&self) -> &'static str {
-        "a locked instruction for each lookup; the writer polls after each delete and when it is idle"
+        "a locked instruction for each lookup; the writer polls after each delete and while it is idle"
     }
 
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let record = self.join();
         ready();
-        // SAFETY: the record is this thread's; the job borrows what it points to; replaced elements are freed
-        // through this epoch alone.
+        // SAFETY: the record is this thread's; the job borrows what it points to; replaced elements are freed only
+        // through this epoch.
         unsafe { stillpoint_ck_read(record.raw.as_ptr(), &RawJob::new(&self.slots, job)) }
     }
 

@@ -1,4 +1,4 @@
-//! DPDK's `rte_rcu_qsbr`: readers report quiescent states, the user keeps the queue of tokens.
+//! DPDK's `rte_rcu_qsbr`: readers report quiescent states, and the user keeps the queue of tokens.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -144,7 +144,7 @@ struct Background {
     ring: Ring,
     /// Held by the writer: the ring has one producer.
     producer: Mutex<()>,
-    /// Held by whoever takes from the ring: it has one consumer. Inside is the entry taken last, while its token
+    /// Held by the thread that takes from the ring: it has one consumer. Inside is the entry taken last, while its token
     /// is not complete.
     consumer: Mutex<Option<Pending>>,
     freed: AtomicUsize,
@@ -183,7 +183,7 @@ impl Background {
         }
     }
 
-    /// The writer's part while it waits: without a background thread it frees by itself.
+    /// The writer calls this while it waits: without a background thread, the writer frees.
     fn help(&self) {
         if let Ok(mut held) = self.consumer.try_lock()
             && self.step(&mut held)
@@ -217,7 +217,7 @@ impl Contender for Background {
 
     fn writer(&self) -> Box<dyn Writer + '_> {
         let producer = self.producer.try_lock().expect("dpdk/rcu+background has a writer already");
-        // Relaxed: the last writer has waited for the count that it left, and the mutex was its to unlock.
+        // Relaxed: the last writer waited for this count, and the mutex orders the writers.
         let pushed = self.freed.load(Ordering::Relaxed);
         Box::new(BackgroundWriter { background: self, pushed, _producer: producer })
     }

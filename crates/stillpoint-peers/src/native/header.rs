@@ -1,4 +1,4 @@
-//! stillpoint itself, through `stillpoint.h`: what a C program sees of it.
+//! stillpoint itself, through `stillpoint.h`, as a C program uses it.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -110,7 +110,7 @@ struct Header {
 
 // SAFETY: any number of threads may use a domain.
 unsafe impl Send for Header {}
-// SAFETY: as above.
+// SAFETY: any number of threads may use a domain at the same time.
 unsafe impl Sync for Header {}
 
 impl Header {
@@ -127,7 +127,7 @@ impl Header {
 
 impl Drop for Header {
     fn drop(&mut self) {
-        // SAFETY: readers and writers borrow `self`, so that none is left.
+        // SAFETY: readers and writers borrow `self`, so none is left.
         unsafe { stillpoint_c_free(self.domain) };
     }
 }
@@ -216,7 +216,7 @@ impl Writer for Polling<'_> {
     }
 
     fn drain(&mut self) {
-        // SAFETY: as above.
+        // SAFETY: the reclaimer is this writer's.
         unsafe { stillpoint_c_flush(self.reclaimer) };
     }
 }

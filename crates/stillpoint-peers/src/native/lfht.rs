@@ -31,7 +31,7 @@ struct Linked {
 
 const _: () = assert!(size_of::<Linked>() == 128 && offset_of!(Linked, element) == 64);
 
-/// What a flavour can do with its tables: functions of c/urcu_flavour.h.
+/// The table functions of a flavour, from c/urcu_flavour.h.
 #[derive(Clone, Copy)]
 pub(super) struct Functions {
     pub(super) new: unsafe extern "C" fn(u64) -> *mut RawTable,
@@ -53,7 +53,7 @@ pub(super) struct Lfht {
 
 // SAFETY: any registered thread may use a table.
 unsafe impl Send for Lfht {}
-// SAFETY: as above; contenders have one writer at a time.
+// SAFETY: registered threads may share a table, and contenders have one writer at a time.
 unsafe impl Sync for Lfht {}
 
 impl Lfht {
@@ -62,7 +62,7 @@ impl Lfht {
         let functions = flavour.tables.as_ref().expect("the flavour has tables");
         // SAFETY: the number of buckets is a power of two.
         let raw = NonNull::new(unsafe { (functions.new)(elements as u64) });
-        let raw = raw.ok_or("cds_lfht found no memory: give --elements a smaller number")?;
+        let raw = raw.ok_or("no memory for a table of cds_lfht: give --elements a smaller number")?;
         let table = Self { raw, flavour, functions, elements, recipe };
         let membership = Membership::new(flavour);
         for key in 0..elements as u64 {
@@ -71,14 +71,14 @@ impl Lfht {
         Ok(table)
     }
 
-    /// By the only writer; the key of the element is not linked.
+    /// Links an element. Only the writer calls this, for a key that is not linked.
     pub(super) fn link(&self, element: Element, _registered: &Membership) {
         let linked = Box::into_raw(Box::new(Linked { node: [0; 2], element }));
         // SAFETY: the table is alive, the thread is registered, and the table owns the element from here on.
         unsafe { (self.functions.link)(self.raw.as_ptr(), linked.cast()) };
     }
 
-    /// By the only writer: takes an element out. Readers may still hold it.
+    /// Takes an element out; readers may still hold it. Only the writer calls this.
     pub(super) fn unlink(&self, index: usize, _registered: &Membership) -> Option<*mut Element> {
         // SAFETY: the table is alive, and the thread is registered.
         let linked = unsafe { (self.functions.unlink)(self.raw.as_ptr(), index as u64) }.cast::<Linked>();
@@ -110,7 +110,7 @@ impl Drop for Lfht {
                 unsafe { free(element) };
             }
         }
-        // SAFETY: it is empty, and freed once.
+        // SAFETY: the table is empty, and freed once.
         unsafe { (self.functions.free)(self.raw.as_ptr()) };
     }
 }
@@ -120,7 +120,7 @@ impl Drop for Lfht {
 /// # Safety
 /// It came from [`Lfht::unlink`], is freed once, and no reader can hold it any more.
 pub(super) unsafe fn free(element: *mut Element) {
-    // SAFETY: the caller's promise; the element lies inside of a `Linked` in a box.
+    // SAFETY: the caller's promise; the element lies inside a `Linked` in a box.
     drop(unsafe { Box::from_raw(element.byte_sub(offset_of!(Linked, element)).cast::<Linked>()) });
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     with_tables.map(|kind| kind.name).chain([urcu_sync::NAME])
 }
 
-/// Those of them that are wanted; there is a table for each flavour.
+/// The contenders that are wanted; there is a table for each flavour.
 ///
 /// # Errors
 /// When there is no memory for it.

@@ -29,11 +29,11 @@ pub(super) struct Flavour {
     read_sections: unsafe extern "C" fn(*const RawSections<'_>) -> ReadOutcome,
     synchronize: unsafe extern "C" fn(),
     worker_cpu_ns: unsafe extern "C" fn(*mut Worker) -> u64,
-    /// What it can do with hash tables; the drop-in has none.
+    /// The functions of its hash tables; the drop-in has none.
     pub(super) tables: Option<Functions>,
 }
 
-/// A flavour, by what the names of its functions begin with.
+/// A flavour, by the prefix of its functions' names.
 macro_rules! flavour {
     ($prefix:literal) => {{
         unsafe extern "C" {
@@ -72,7 +72,7 @@ macro_rules! flavour {
     }};
 }
 
-/// The functions of a flavour for its tables, by what their names begin with.
+/// The table functions of a flavour, by the prefix of their names.
 macro_rules! tables {
     ($prefix:literal) => {{
         unsafe extern "C" {
@@ -110,7 +110,7 @@ macro_rules! micro {
     };
 }
 
-/// What a function of C has measured itself.
+/// An operation whose C function measures itself.
 macro_rules! timed {
     ($contender:expr, $operation:literal, $function:literal) => {
         Timed {
@@ -176,15 +176,11 @@ pub(super) static KINDS: [Kind; 7] = [
     kind(
         NAME_MB,
         &MB,
-        "call_rcu as in liburcu/qsbr; each lookup pays three full fences, and nobody is interrupted",
+        "call_rcu as in liburcu/qsbr; each lookup pays three full fences, and readers are not interrupted",
     ),
     kind(NAME_OUR_QSBR, &OUR_QSBR, "the same program as liburcu/qsbr, compiled against stillpoint's headers"),
     kind(NAME_OUR_MEMB, &OUR_MEMB, "the same program as liburcu/memb, compiled against stillpoint's headers"),
-    kind(
-        "drop-in/urcu-mb+boost",
-        &BOOSTED,
-        "flavour mb, whose preempted readers are raised to a real-time priority",
-    ),
+    kind("drop-in/urcu-mb+boost", &BOOSTED, "flavour mb, whose preempted readers get a real-time priority"),
 ];
 
 /// The entry of a kind over an array.
@@ -198,7 +194,7 @@ macro_rules! entry {
                 if std::ptr::eq(kind.flavour, &BOOSTED) {
                     static CONFIGURED: Once = Once::new();
                     CONFIGURED.call_once(|| {
-                        // Whoever offers this contender has asked whether this process may boost.
+                        // The caller has checked that this process may boost before it offers this contender.
                         stillpoint_drop_in_boosted_configure();
                     });
                 }
@@ -215,7 +211,7 @@ unsafe extern "C" {
     safe fn stillpoint_drop_in_boosted_configure() -> bool;
 }
 
-/// What is looked up in.
+/// The structure that readers look up in.
 pub(super) enum Field {
     Slots(Arc<Slots>),
     Table(Arc<Lfht>),
@@ -268,8 +264,8 @@ impl Field {
         }
     }
 
-    /// Links `new` at `index`, or nothing, and hands what was there over, stamped. In a table it is handed over before `new` is
-    /// linked.
+    /// Links `new` at `index`, or nothing, and hands over what was there, stamped. In a table, it is handed over before `new`
+    /// is linked.
     pub(super) fn publish(
         &self,
         index: usize,
@@ -305,7 +301,7 @@ impl Field {
         Box::new(recipe.element(index as u64))
     }
 
-    /// What frees an element that was handed over, by its head.
+    /// The function that frees an element that was handed over, given its head.
     fn release(&self) -> Release {
         match self {
             Self::Slots(_) => free_by_head,
@@ -357,7 +353,7 @@ impl Membership {
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        // SAFETY: pairs with the `join` of `new`.
+        // SAFETY: this thread registered in `new`.
         unsafe { (self.flavour.leave)() };
     }
 }
@@ -437,7 +433,7 @@ impl Drop for UrcuWriter<'_> {
     }
 }
 
-/// Broken ones, for tests of whoever measures.
+/// Broken flavours, to test that measurements detect them.
 static LEAKS: Flavour = Flavour { retire: forget, ..flavour_with_tables!("stillpoint_urcu_qsbr_") };
 pub(super) static LEAKING: Kind = kind("liburcu/qsbr", &LEAKS, "");
 static STAYS: Flavour = Flavour {
@@ -452,7 +448,7 @@ unsafe extern "C" fn forget(_worker: *mut Worker, _element: *mut RawElement, _re
 /// What a freed element looks like while its memory is still there.
 ///
 /// # Safety
-/// The element is alive, and nobody else writes it.
+/// The element is alive, and no other thread writes it.
 unsafe extern "C" fn poison(_worker: *mut Worker, element: *mut RawElement, _release: Release) {
     // SAFETY: the caller's promise; readers only look at words that are atomics, or stay as they are.
     unsafe { std::ptr::drop_in_place(element.cast::<Element>()) };
@@ -464,7 +460,7 @@ unsafe extern "C" fn poison(_worker: *mut Worker, element: *mut RawElement, _rel
 /// As for [`Functions::unlink`].
 unsafe extern "C" fn find(table: *mut RawTable, key: u64) -> *mut RawLinked {
     let functions = tables!("stillpoint_urcu_qsbr_");
-    // SAFETY: the caller's promise. Nobody has freed the element, so that a reader that comes from it finds its way.
+    // SAFETY: the caller's promise. The element is not freed, so a reader that is at it can go on.
     unsafe {
         let linked = (functions.unlink)(table, key);
         if !linked.is_null() {

@@ -1,6 +1,6 @@
 //! liburcu without `call_rcu`: a thread that is woken, calls `synchronize_rcu`, and frees.
 //!
-//! What a program writes whose objects are not to wait for the 10 ms between two batches of a `call_rcu` worker.
+//! A program does this if its objects must not wait for the 10 ms between two batches of a `call_rcu` worker.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ pub(super) fn over(field: Field) -> Box<dyn Contender> {
     Box::new(Synchronizing { field, queue: Mutex::default(), arrived: Condvar::new(), freed: Condvar::new() })
 }
 
-/// How long the thread sleeps before it looks for its end, of which nobody tells it.
+/// How long the thread sleeps before it checks whether to end: it is not woken for that.
 const LOOK_FOR_THE_END: Duration = Duration::from_millis(10);
 
 struct Synchronizing {
@@ -34,14 +34,14 @@ struct Synchronizing {
 #[derive(Default)]
 struct Queue {
     unlinked: Vec<Unlinked>,
-    /// Elements that somebody has taken and not freed yet.
+    /// Elements that a thread has taken but not freed yet.
     taken: usize,
 }
 
 /// An element that was unlinked just now, and that readers may still hold.
 struct Unlinked(*mut Element);
 
-// SAFETY: elements are `Send`, and whoever has this one frees it.
+// SAFETY: elements are `Send`, and the owner of this value frees the element.
 unsafe impl Send for Unlinked {}
 
 impl Synchronizing {
@@ -121,7 +121,7 @@ impl Contender for Synchronizing {
     }
 }
 
-/// Hands over, and is registered for the sections in which it writes a table; it is offline between them.
+/// The writer hands over. It is registered for the sections in which it writes a table, and offline between them.
 struct SynchronizingWriter<'a> {
     contender: &'a Synchronizing,
     membership: Membership,
@@ -139,7 +139,7 @@ impl Writer for SynchronizingWriter<'_> {
     /// Nothing to do: the background thread frees.
     fn poll(&mut self) {}
 
-    /// Frees by itself what the background thread has not taken, which may have ended.
+    /// Frees what the background thread has not taken: that thread may have ended.
     fn drain(&mut self) {
         let mut queue = self.contender.queue();
         if !queue.unlinked.is_empty() {

@@ -52,7 +52,7 @@ pub(super) struct Mempool {
 
 // SAFETY: the pool is for several threads.
 unsafe impl Send for Mempool {}
-// SAFETY: as above.
+// SAFETY: several threads may use the pool at the same time.
 unsafe impl Sync for Mempool {}
 
 /// The contender with a driver of this name, and DPDK's name for it.
@@ -92,7 +92,8 @@ pub fn mempool(
     let (count, bytes) = (in_32_bits(objects)?, in_32_bits(object)?);
     // SAFETY: two strings, which the pool copies.
     let pool = unsafe { stillpoint_mempool_new(label.as_ptr(), ops.as_ptr(), count, bytes, cache as u32) };
-    let pool = NonNull::new(pool).ok_or(format!("{name} found no memory: reserve more huge pages"))?;
+    let pool = NonNull::new(pool)
+        .ok_or(format!("no memory for {name}: reserve more huge pages in vm.nr_hugepages"))?;
     Ok(Box::new(Mempool { pool, name, cache, huge_pages }))
 }
 

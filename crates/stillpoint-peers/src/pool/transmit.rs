@@ -38,7 +38,7 @@ pub fn initialise_transmission(cpu: usize, threads: u16, huge_pages: bool) -> Re
     match stillpoint_transmit_begin(threads) {
         0 => Ok(()),
         error => Err(format!(
-            "DPDK's device net_null0 does not start: {}",
+            "cannot start DPDK's device net_null0: {}",
             std::io::Error::from_raw_os_error(-error)
         )),
     }
@@ -62,7 +62,7 @@ pub fn transmitter(
     let count = u32::try_from(packets).map_err(|_| "a mempool counts in 32 bits".to_owned())?;
     // SAFETY: two strings, which the pool copies.
     let pool = unsafe { stillpoint_transmit_pool(label.as_ptr(), ops.as_ptr(), count, cache as u32) };
-    let pool = NonNull::new(pool).ok_or(format!("{name} found no memory for packets"))?;
+    let pool = NonNull::new(pool).ok_or(format!("no memory for the packets of {name}"))?;
     let pool = Mempool { pool, name, cache, huge_pages };
     Ok(Box::new(Transmitter { pool, queues, next: AtomicU16::new(0) }))
 }

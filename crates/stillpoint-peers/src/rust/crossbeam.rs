@@ -53,7 +53,7 @@ impl Contender for Epoch {
     }
 
     fn note(&self) -> &'static str {
-        "readers pin for each lookup; every 128th pin collects garbage, on the reader's time"
+        "readers pin for each lookup; every 128th pin collects garbage, on the reader's thread"
     }
 
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
@@ -64,7 +64,7 @@ impl Contender for Epoch {
             let _guard = handle.pin();
             // Acquire pairs with the release half of the swap in `Slots::replace`.
             let element = slots[index].load(Ordering::Acquire);
-            // SAFETY: the element was linked after the pin, and replaced ones are freed by deferral alone.
+            // SAFETY: it was still linked after the pin, and replaced elements are freed only by deferral.
             unsafe { (*element).holds(index as u64) }
         })
     }
@@ -77,13 +77,13 @@ impl Contender for Epoch {
             let _guard = handle.pin();
             // Acquire pairs with the release half of the swap in `Slots::publish`.
             let element = slots[index].load(Ordering::Acquire);
-            // SAFETY: null, or linked after the pin; unlinked elements are freed by deferral alone.
+            // SAFETY: null, or still linked after the pin; unlinked elements are freed only by deferral.
             work.inside(unsafe { element.as_ref() }, index)
         })
     }
 
     fn writer(&self) -> Box<dyn Writer + '_> {
-        // Relaxed: the last writer has waited for the count that it left.
+        // Relaxed: the last writer waited for this count.
         let retired = self.freed.load(Ordering::Relaxed);
         Box::new(EpochWriter { epoch: self, handle: self.collector.register(), retired })
     }

@@ -48,7 +48,7 @@ impl Contender for Haphazard {
         ready();
         let slots = self.slots.as_slice();
         read_until_stopped(job, slots.len(), |index| {
-            // SAFETY: every slot holds a live element, and replaced ones are retired to this domain alone.
+            // SAFETY: every slot holds a live element, and replaced ones are retired only to this domain.
             let element: Option<&Element> = unsafe { hazard.protect(&slots[index]) };
             let holds = element.is_some_and(|element| element.holds(index as u64));
             hazard.reset_protection();
@@ -61,7 +61,7 @@ impl Contender for Haphazard {
         ready();
         let slots = self.slots.as_slice();
         read_sections(job, work, slots.len(), |index| {
-            // SAFETY: a slot is empty or holds a live element, and unlinked ones are retired to this domain alone.
+            // SAFETY: a slot is empty or holds a live element, and unlinked ones are retired only to this domain.
             let element: Option<&Element> = unsafe { hazard.protect(&slots[index]) };
             let whole = work.inside(element, index);
             hazard.reset_protection();
@@ -76,7 +76,7 @@ impl Contender for Haphazard {
 
 struct HaphazardWriter<'a> {
     haphazard: &'a Haphazard,
-    /// Retired and not yet freed. Only writers reclaim.
+    /// Elements that are retired and not yet freed. Only writers reclaim.
     pending: usize,
 }
 

@@ -4,7 +4,7 @@ pub(crate) mod crossbeam;
 pub(crate) mod haphazard;
 pub(crate) mod seize;
 
-/// What the micro benchmark retires: as large as the objects of the C peers.
+/// The object that the micro benchmark retires, as large as the objects of the C peers.
 type Object = [u64; 8];
 
 /// Objects that are freed together, where the peer lets us choose: as in c/peer.h.

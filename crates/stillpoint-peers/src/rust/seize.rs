@@ -1,4 +1,4 @@
-//! seize: readers enter a collector, retired batches count the readers that were inside.
+//! seize: readers enter a collector; retired batches count the readers that were inside.
 
 use std::hint::black_box;
 use std::ptr;
@@ -45,7 +45,7 @@ impl Contender for Seize {
             let guard = self.collector.enter();
             // Acquire pairs with the release half of the swap in `Slots::replace`.
             let element = guard.protect(&slots[index], Ordering::Acquire);
-            // SAFETY: loaded under the guard, and replaced elements are freed through this collector alone.
+            // SAFETY: loaded under the guard, and replaced elements are freed only through this collector.
             unsafe { (*element).holds(index as u64) }
         })
     }
@@ -57,7 +57,7 @@ impl Contender for Seize {
             let guard = self.collector.enter();
             // Acquire pairs with the release half of the swap in `Slots::publish`.
             let element = guard.protect(&slots[index], Ordering::Acquire);
-            // SAFETY: null, or loaded under the guard; unlinked elements are freed through this collector alone.
+            // SAFETY: null, or loaded under the guard; unlinked elements are freed only through this collector.
             work.inside(unsafe { element.as_ref() }, index)
         })
     }
@@ -74,7 +74,7 @@ struct SeizeWriter<'a> {
 impl SeizeWriter<'_> {
     /// Takes over an element that was unlinked just now.
     fn retire(&mut self, old: *mut Element) {
-        // SAFETY: `old` came from a `Box`, is unlinked, and this thread does not look at it any more.
+        // SAFETY: `old` came from a `Box`, is unlinked, and this thread does not read it any more.
         unsafe { self.seize.collector.retire(old, reclaim::boxed) };
     }
 }
@@ -143,7 +143,7 @@ pub(crate) const MICRO: &[Micro] = &[
             let collector = Collector::new();
             let guard = collector.enter();
             for _ in 0..iterations {
-                // The barrier comes before the look at the batch, which is empty here.
+                // The barrier comes before the check of the batch, which is empty here.
                 guard.flush();
             }
         },

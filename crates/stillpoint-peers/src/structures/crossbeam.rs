@@ -1,4 +1,4 @@
-//! What crossbeam has itself: a queue of blocks of 31 values, and a skip list.
+//! crossbeam's own structures: a queue of blocks of 31 values, and a skip list.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use crossbeam_skiplist::SkipMap;
 
 use super::{Ordered, OrderedThread, PushPop, PushPopThread, value_of};
 
-/// It frees a block when the last one has left it, without a scheme.
+/// It frees a block when the last thread has left it, without a scheme.
 #[derive(Default)]
 pub(super) struct Seg(SegQueue<u64>);
 
@@ -31,8 +31,8 @@ impl PushPopThread for SegThread<'_> {
     }
 }
 
-/// Over crossbeam-epoch's collector of the process. An insertion does not say whether the key was there: that is told by whose
-/// value it has then.
+/// Over crossbeam-epoch's collector of the process. An insertion does not return whether the key was there: the value of the
+/// entry shows it.
 #[derive(Default)]
 pub(super) struct Skip {
     map: SkipMap<u64, (u64, u64)>,
@@ -40,7 +40,7 @@ pub(super) struct Skip {
 }
 
 impl Drop for Skip {
-    /// What waits in the collector of the process is not to be taken for that of the next one.
+    /// Empties the collector of the process, so that its garbage does not count for the next structure.
     fn drop(&mut self) {
         self.map.clear();
         (0..1024).for_each(|_| crossbeam_epoch::pin().flush());
@@ -48,20 +48,20 @@ impl Drop for Skip {
 }
 
 impl Ordered for Skip {
-    /// With two threads there were more entries than were said to be inserted, and not removed since.
+    /// With two threads, there were more entries than insertions less removals had reported.
     fn is_exact(&self) -> bool {
         false
     }
 
     fn thread(&self) -> Box<dyn OrderedThread + '_> {
-        // Relaxed: a number of its own.
+        // Relaxed: the number only has to be unique.
         Box::new(SkipThread { map: &self.map, serial: self.threads.fetch_add(1, Ordering::Relaxed) << 40 })
     }
 }
 
 struct SkipThread<'s> {
     map: &'s SkipMap<u64, (u64, u64)>,
-    /// Of the last insertion.
+    /// The value of the last insertion.
     serial: u64,
 }
 
@@ -82,7 +82,7 @@ impl OrderedThread for SkipThread<'_> {
         self.map.remove(&key).is_some()
     }
 
-    /// An entry is counted, and holds up one node; a thread within a call is pinned.
+    /// An entry has a reference count, and keeps one node; a thread within a call is pinned.
     fn inside(&mut self, key: u64, meanwhile: &mut dyn FnMut()) -> bool {
         let _guard = crossbeam_epoch::pin();
         let entry = self.map.get(&key);

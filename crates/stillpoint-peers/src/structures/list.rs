@@ -9,7 +9,7 @@ use super::{Ordered, OrderedThread, value_of};
 struct Node {
     key: u64,
     value: u64,
-    /// With the mark when the node is removed; not changed any more then.
+    /// Has the mark when the node is removed, and does not change any more.
     next: AtomicPtr<Node>,
 }
 
@@ -34,14 +34,14 @@ struct ListThread<'s, S: Scheme> {
     thread: S::Thread<'s>,
 }
 
-/// The link to the first node whose key is not less than one that was looked for, and that node.
+/// The link to the first node whose key is not less than the requested one, and that node.
 struct Place<'l> {
     link: &'l AtomicPtr<Node>,
     current: *mut Node,
     is_found: bool,
 }
 
-/// Walks hand over hand to where `key` is or would be, and unlinks what is marked on the way.
+/// Walks hand over hand to the place of `key`, and unlinks marked nodes on the way.
 #[inline(always)]
 fn seek<'l>(head: &'l AtomicPtr<Node>, region: &mut impl Region, key: u64) -> Place<'l> {
     'restart: loop {
@@ -52,7 +52,7 @@ fn seek<'l>(head: &'l AtomicPtr<Node>, region: &mut impl Region, key: u64) -> Pl
             if is_marked(current) {
                 continue 'restart; // the node before is removed
             }
-            // SAFETY: null, or a node that an unmarked link led to, which the region keeps, as it does those before it.
+            // SAFETY: null, or a node that an unmarked link led to, which the region keeps, as it keeps the nodes before it.
             let Some(node) = (unsafe { current.as_ref() }) else {
                 return Place { link, current, is_found: false };
             };
@@ -80,7 +80,7 @@ fn seek<'l>(head: &'l AtomicPtr<Node>, region: &mut impl Region, key: u64) -> Pl
     }
 }
 
-/// The node of `key`, where a region keeps all that is removed: over nodes that are.
+/// The node of `key`, for schemes whose regions keep all removed nodes: the walk goes over them.
 #[inline(always)]
 fn walk(head: &AtomicPtr<Node>, region: &mut impl Region, key: u64) -> Option<u64> {
     let mut link = head;
@@ -177,7 +177,7 @@ impl<S> Drop for List<S> {
     fn drop(&mut self) {
         let mut next = *self.head.get_mut();
         while !next.is_null() {
-            // SAFETY: what is linked came from a box, and nobody else uses the list any more.
+            // SAFETY: what is linked came from a box, and no other thread uses the list any more.
             next = address(*unsafe { Box::from_raw(next) }.next.get_mut());
         }
     }

@@ -1,5 +1,5 @@
-//! A stack, a queue and an ordered list, for the experiment `structures`: the same code over crossbeam-epoch and over haphazard,
-//! so that only reclamation differs; and those that crossbeam has itself.
+//! A stack, a queue and an ordered list, for the experiment `structures`: the same code over crossbeam-epoch and over
+//! haphazard, so that only reclamation differs; and crossbeam's own structures.
 
 mod crossbeam;
 mod list;
@@ -24,8 +24,8 @@ pub trait PushPop: Send + Sync {
     fn thread(&self) -> Box<dyn PushPopThread + '_>;
 }
 
-/// One thread's access to a stack or a queue. The loop is the contender's own, so that it is compiled into one, as its users
-/// would have it.
+/// One thread's access to a stack or a queue. The loop is the contender's own, so that its calls are inlined, as in a user's
+/// program.
 pub trait PushPopThread {
     /// Puts a value there.
     fn push(&mut self, value: u64);
@@ -33,10 +33,10 @@ pub trait PushPopThread {
     /// Takes one away.
     fn pop(&mut self) -> Option<u64>;
 
-    /// Lets the scheme free what is ready, where that is the user's to say.
+    /// Lets the scheme free what is ready, if the user has to call it for that.
     fn poll(&mut self) {}
 
-    /// Pushes each value and pops one after it. Returns the sum of what was popped; `None` when there was nothing once.
+    /// Pushes each value and pops one after it. Returns the sum of the popped values; `None` if a pop found nothing.
     fn pairs(&mut self, values: Range<u64>) -> Option<u64> {
         let mut sum = 0_u64;
         for value in values {
@@ -52,7 +52,7 @@ pub trait PushPopThread {
 
 /// A map in the order of its keys.
 pub trait Ordered: Send + Sync {
-    /// Whether insertions and removals by several threads say exactly what they did.
+    /// Whether the results of insertions and removals are exact with several threads.
     fn is_exact(&self) -> bool {
         true
     }
@@ -61,7 +61,7 @@ pub trait Ordered: Send + Sync {
     fn thread(&self) -> Box<dyn OrderedThread + '_>;
 }
 
-/// What a thread does with a map.
+/// A call that a thread makes on a map.
 #[derive(Debug, Clone, Copy)]
 pub enum Call {
     /// Looks a key up.
@@ -72,7 +72,7 @@ pub enum Call {
     Remove(u64),
 }
 
-/// What came of some calls.
+/// The results of some calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Keys that were inserted.
@@ -93,20 +93,20 @@ pub trait OrderedThread {
     /// The value of a key.
     fn get(&mut self, key: u64) -> Option<u64>;
 
-    /// Inserts a key with [its value](value_of). Whether it was not there.
+    /// Inserts a key with [its value](value_of). Returns whether it was new.
     fn insert(&mut self, key: u64) -> bool;
 
-    /// Removes a key. Whether it was there.
+    /// Removes a key. Returns whether it was there.
     fn remove(&mut self, key: u64) -> bool;
 
     /// As for [`PushPopThread`].
     fn poll(&mut self) {}
 
-    /// Looks a key up, and does something else before the lookup has ended: what a thread holds that is preempted there, it
-    /// holds meanwhile. Whether the key was there.
+    /// Looks up a key, and calls `meanwhile` before the lookup ends: during that time the thread holds what it would hold if it
+    /// were preempted there. Returns whether the key was there.
     fn inside(&mut self, key: u64, meanwhile: &mut dyn FnMut()) -> bool;
 
-    /// Does one after the other.
+    /// Makes the calls one after the other.
     fn calls(&mut self, calls: &[Call]) -> Outcome {
         let mut outcome = Outcome::default();
         for calls in calls.chunks(BATCH) {

@@ -17,7 +17,7 @@ impl Node {
     }
 }
 
-/// On cache lines of its own.
+/// On separate cache lines.
 #[repr(align(128))]
 struct Root(AtomicPtr<Node>);
 
@@ -52,10 +52,10 @@ struct QueueThread<'s, T> {
 }
 
 impl Roots {
-    /// Moves the tail on, unless somebody has.
+    /// Moves the tail on, unless another thread has.
     #[inline(always)]
     fn move_tail(&self, from: *mut Node, to: *mut Node) {
-        // Release: pairs with the acquire in `Region::load`. An error says that somebody has moved it.
+        // Release: pairs with the acquire in `Region::load`. An error means that another thread has moved it.
         let _ = self.tail.0.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed);
     }
 }
@@ -94,7 +94,7 @@ impl<T: Thread> PushPopThread for QueueThread<'_, T> {
             // Relaxed: for comparison.
             let tail = self.roots.tail.0.load(Ordering::Relaxed);
             let next = region.load(1, &node.next);
-            // Relaxed: for comparison. The head is what says that the next node was linked.
+            // Relaxed: for comparison. If the head is unchanged, the next node was linked when it was loaded.
             if self.roots.head.0.load(Ordering::Relaxed) != head {
                 continue;
             }
@@ -107,7 +107,7 @@ impl<T: Thread> PushPopThread for QueueThread<'_, T> {
             let answer = self.roots.head.0.compare_exchange(head, next, Ordering::Release, Ordering::Relaxed);
             if answer.is_ok() {
                 let value = front.value;
-                // SAFETY: it came from a box; head and tail have left it, and it was unlinked just now.
+                // SAFETY: it came from a box; head and tail have moved past it, and it was unlinked just now.
                 unsafe { region.retire(head) };
                 return Some(value);
             }
@@ -119,7 +119,7 @@ impl<S> Drop for Queue<S> {
     fn drop(&mut self) {
         let mut next = *self.roots.head.0.get_mut();
         while !next.is_null() {
-            // SAFETY: what is linked came from a box, and nobody else uses the queue any more.
+            // SAFETY: what is linked came from a box, and no other thread uses the queue any more.
             next = *unsafe { Box::from_raw(next) }.next.get_mut();
         }
     }

@@ -1,4 +1,4 @@
-//! What the structures need of a scheme of reclamation, by the documented interfaces of two crates.
+//! What the structures need from a scheme of reclamation, by the documented interfaces of two crates.
 
 use std::array;
 use std::sync::atomic::{AtomicPtr, Ordering, fence};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicPtr, Ordering, fence};
 use crossbeam_epoch::{Collector, Guard, LocalHandle};
 use haphazard::{Domain, HazardPointer};
 
-/// The bit of a link whose node is removed.
+/// The bit of a link that marks its node as removed.
 pub(super) const MARK: usize = 1;
 
 /// The address in a link.
@@ -15,16 +15,16 @@ pub(super) fn address<N>(link: *mut N) -> *mut N {
     link.map_addr(|link| link & !MARK)
 }
 
-/// A scheme, and what is retired to it.
+/// A scheme, to which nodes are retired.
 pub(super) trait Scheme: Default + Send + Sync + 'static {
-    /// Whether a walk may go over nodes that are removed: a region keeps all of them.
+    /// Whether a walk may go over removed nodes: a region keeps all of them.
     const KEEPS_ALL: bool;
     type Thread<'s>: Thread;
 
     fn thread(&self) -> Self::Thread<'_>;
 }
 
-/// What a thread has as long as it uses a structure.
+/// The state of a thread while it uses a structure.
 pub(super) trait Thread {
     type Region<'t>: Region
     where
@@ -33,10 +33,10 @@ pub(super) trait Thread {
     fn enter(&mut self) -> Self::Region<'_>;
 }
 
-/// What a thread has during a call.
+/// The state of a thread during a call.
 pub(super) trait Region {
-    /// Loads a link. The node stays until the region ends or, at the latest, the place is used again. If the scheme keeps
-    /// nodes one by one, that holds if the node was linked at this moment.
+    /// Loads a link. The node stays until the region ends, or until the place is used again if that is earlier. If the scheme
+    /// keeps nodes one by one, this holds only if the node was linked at this moment.
     fn load<N>(&mut self, place: usize, link: &AtomicPtr<N>) -> *mut N;
 
     /// # Safety
@@ -85,7 +85,7 @@ impl Region for Guard {
 #[non_exhaustive]
 pub(super) struct Family;
 
-/// haphazard, with as many hazard pointers for each thread.
+/// haphazard, with `N` hazard pointers for each thread.
 pub(super) struct Hazards<const PLACES: usize>(Domain<Family>);
 
 impl<const PLACES: usize> Default for Hazards<PLACES> {
@@ -124,7 +124,7 @@ impl<'s, const PLACES: usize> Thread for HazardThread<'s, PLACES> {
 pub(super) struct HazardRegion<'t, 's, const PLACES: usize>(&'t mut HazardThread<'s, PLACES>);
 
 impl<const PLACES: usize> Region for HazardRegion<'_, '_, PLACES> {
-    /// As the crate's own `try_protect_ptr`, which knows no marks: the address is protected, and the whole word is compared.
+    /// As the crate's own `try_protect_ptr`, which does not know marks: the address is protected, and the whole word is compared.
     #[inline(always)]
     fn load<N>(&mut self, place: usize, link: &AtomicPtr<N>) -> *mut N {
         // Relaxed: this address is not followed.

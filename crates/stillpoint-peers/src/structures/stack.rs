@@ -10,7 +10,7 @@ struct Node {
     next: *mut Node,
 }
 
-// SAFETY: the link is read by whoever protects the node, and followed by nobody else.
+// SAFETY: only threads that protect the node read its link or follow it.
 unsafe impl Send for Node {}
 
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl<S> Drop for Stack<S> {
     fn drop(&mut self) {
         let mut next = *self.head.get_mut();
         while !next.is_null() {
-            // SAFETY: what is linked came from a box, and nobody else uses the stack any more.
+            // SAFETY: what is linked came from a box, and no other thread uses the stack any more.
             next = unsafe { Box::from_raw(next) }.next;
         }
     }

@@ -1,4 +1,4 @@
-//! Maps as the collections of `bustle`, a harness that others have written.
+//! Maps as the collections of the harness `bustle`.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub struct Collected<K, V, M> {
     pairs: PhantomData<fn(K, V)>,
 }
 
-/// What a thread of the harness has for the whole of its run.
+/// The state of a thread of the harness during its run.
 pub struct Handle<K, V, H> {
     map: H,
     pairs: PhantomData<fn(K, V)>,

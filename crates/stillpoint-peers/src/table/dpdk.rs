@@ -45,7 +45,7 @@ pub(crate) fn initialise_eal(
     cpu: usize,
 ) -> Result<(), String> {
     static ANSWER: OnceLock<bool> = OnceLock::new();
-    // Without huge pages, memory of the process alone cannot be asked for; no file is shared all the same.
+    // Without huge pages, --in-memory is refused; --no-shconf shares no files either.
     let pages: &[&str] =
         if huge_pages { &["--in-memory", "--single-file-segments"] } else { &["--no-huge", "--no-shconf"] };
     let answer = *ANSWER.get_or_init(|| {
@@ -61,14 +61,10 @@ pub(crate) fn initialise_eal(
         let count = arguments.len() as c_int;
         arguments.push(std::ptr::null_mut());
         // The layer keeps the arguments, which are leaked.
-        // SAFETY: as many strings as said, and a null behind them.
+        // SAFETY: `arguments` has this many strings, followed by a null.
         unsafe { stillpoint_eal_init(count, arguments.leak().as_mut_ptr()) }
     });
-    if answer {
-        Ok(())
-    } else {
-        Err("DPDK's environment abstraction layer could not be initialised".to_owned())
-    }
+    if answer { Ok(()) } else { Err("DPDK refuses to start, see its message above".to_owned()) }
 }
 
 /// `rte_hash` with lock-free readers, several writers, and `rte_hash_rcu_qsbr_add`.
@@ -80,10 +76,10 @@ struct RteHash<K> {
 
 // SAFETY: the table is for several threads (see the flags in c/rte_hash.c).
 unsafe impl<K> Send for RteHash<K> {}
-// SAFETY: as above.
+// SAFETY: several threads may use the table at the same time (see the flags in c/rte_hash.c).
 unsafe impl<K> Sync for RteHash<K> {}
 
-/// One of DPDK's own numbers of threads, which its writers expect to have.
+/// One of DPDK's own thread numbers, which its writers need.
 pub(crate) struct ThreadNumber(bool);
 
 impl ThreadNumber {
@@ -117,7 +113,7 @@ impl<'a, K: TableKey + Copy> Reading<'a, K> {
 
     /// The sum of the values. A report of a quiescent state follows each lookup.
     fn lookup(&self, keys: &[K]) -> u64 {
-        // SAFETY: as many keys of the right length as said, and this thread is registered.
+        // SAFETY: there are this many keys of the table's length, and this thread is registered.
         unsafe { stillpoint_hash_lookup(self.table.table.as_ptr(), keys.as_ptr().cast(), keys.len()) }
     }
 }
@@ -136,26 +132,27 @@ impl<K: TableKey + Copy> RteHash<K> {
     }
 
     fn churn_one(&self, (key, value): &(K, u64)) -> u64 {
-        // SAFETY: as above.
+        // SAFETY: the key has the length that the table was made for.
         let there = unsafe { stillpoint_hash_remove(self.table.as_ptr(), ptr::from_ref(key).cast()) };
         u64::from(there & self.insert(key, *value))
     }
 
     fn new(entries: usize) -> Result<Self, String> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        // Relaxed: any number that was not used before.
+        // Relaxed: the number only has to be unique.
         let name = CString::new(format!("table{}", NUMBER.fetch_add(1, Ordering::Relaxed))).expect("no zero");
         let before = stillpoint_eal_bytes();
         let entries =
             u32::try_from(entries + entries / 8).map_err(|_| "rte_hash counts in 32 bits".to_owned())?;
         // SAFETY: the name is a string, and the table copies it.
         let table = unsafe { stillpoint_hash_new(name.as_ptr(), entries, size_of::<K>() as u32) };
-        let table = NonNull::new(table).ok_or("rte_hash found no memory: reserve more huge pages")?;
+        let table = NonNull::new(table)
+            .ok_or("no memory for rte_hash: reserve more huge pages in vm.nr_hugepages")?;
         Ok(Self { table, bytes: stillpoint_eal_bytes() - before, key: PhantomData })
     }
 }
 
-/// `rte_hash` for that many entries and an eighth more, with lock-free readers, several writers, and
+/// `rte_hash` for `entries` entries and an eighth more, with lock-free readers, several writers, and
 /// `rte_hash_rcu_qsbr_add`. Its hash is CRC, which is not keyed.
 ///
 /// # Errors

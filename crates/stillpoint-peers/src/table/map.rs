@@ -1,4 +1,4 @@
-//! Maps of any keys and values, as a thread sees them, and the loops over them.
+//! Maps of any keys and values, as one thread uses them, and the loops over them.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -15,7 +15,7 @@ pub trait TableKey: Clone + Eq + Hash + Debug + Send + Sync + 'static {
 
 impl TableKey for u64 {
     fn of(number: u64) -> Self {
-        // Odd multiplication and shifts lose nothing: keys stay different.
+        // Multiplication by an odd number and shifts lose no bits: keys stay different.
         let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed ^ mixed >> 29
     }
@@ -28,7 +28,7 @@ impl TableKey for [u64; 2] {
     }
 }
 
-/// 16 characters, in memory of their own.
+/// 16 characters, in a separate allocation.
 impl TableKey for String {
     fn of(number: u64) -> Self {
         format!("{:016x}", u64::of(number))
@@ -67,14 +67,14 @@ impl TableValue for [u64; 8] {
 
 /// A concurrent map.
 pub trait Map<K: TableKey, V: TableValue>: Send + Sync + Sized + 'static {
-    /// What a thread keeps, to use any map with.
+    /// The state with which a thread uses any map.
     type Reader: 'static;
     /// This map, bound to a thread's reader.
     type Bound<'a>: Bound<K, V>;
-    /// This map, and what a thread needs to use it.
+    /// This map, with the state that a thread needs to use it.
     type Handle: Bound<K, V> + 'static;
 
-    /// A map for that many entries; 0 to let it grow from nothing.
+    /// A map for this many entries; 0 to let it grow from empty.
     fn with_capacity(entries: usize) -> Self;
 
     /// Once for each thread.
@@ -93,7 +93,7 @@ pub trait Map<K: TableKey, V: TableValue>: Send + Sync + Sized + 'static {
     }
 }
 
-/// A map in the hands of one thread.
+/// A map as one thread uses it.
 pub trait Bound<K, V> {
     /// The number in the value of a key.
     fn get(&mut self, key: &K) -> Option<u64>;
@@ -104,7 +104,7 @@ pub trait Bound<K, V> {
     /// Whether the key was there.
     fn remove(&mut self, key: &K) -> bool;
 
-    /// Whether the key was there, and has its new value now.
+    /// Gives the key a new value; whether it was there.
     fn update(&mut self, key: &K, value: impl Fn(&V) -> V) -> bool;
 
     /// The number in the value of a key, which is inserted if it is not there.

@@ -29,7 +29,7 @@ pub const HAS_DPDK: bool = cfg!(peer_dpdk);
 /// Keys per burst of [`TableContender::lookup_bursts`].
 pub const BURST: usize = 32;
 
-/// The loop of [`TableContender::mix`]: `look_up` gives a value, `write` how many keys were there.
+/// The loop of [`TableContender::mix`]: `look_up` returns a value, `write` how many keys were there.
 #[inline(always)]
 fn mixed<M, K>(
     map: &mut M,
@@ -49,8 +49,8 @@ fn mixed<M, K>(
 
 /// A table under test, with values of 64 bits.
 ///
-/// A thread's loop is one call, so that it is compiled into one piece, as the table's users would have it. A table that has
-/// no such call, or only another way to read what another contender has, answers `None`.
+/// A thread's loop is one call, so that the table's functions are inlined, as in a user's program. A table without such a
+/// call, or a contender that only reads another contender's table in a different way, returns `None`.
 pub trait TableContender<K>: Send + Sync {
     /// Inserts keys that are not in the table, each with its number as the value; how many were inserted.
     fn insert_all(&self, keys: &[K]) -> usize;
@@ -82,14 +82,14 @@ pub trait TableContender<K>: Send + Sync {
         None
     }
 
-    /// As [`churn`](TableContender::churn), with an equal share of the lookups before each key. Their values count for
-    /// nothing, since another thread may have removed a key for the moment.
+    /// As [`churn`](TableContender::churn), with an equal share of the lookups before each key. Their values are ignored, since
+    /// another thread may have removed a key for the moment.
     fn mix(&self, lookups: &[K], pairs: &[(K, u64)]) -> Option<u64> {
         let _ = (lookups, pairs);
         None
     }
 
-    /// Memory in bytes, where the resident set of the process does not tell.
+    /// Memory in bytes, if the resident set of the process does not include it.
     fn bytes(&self) -> Option<u64> {
         None
     }

@@ -1,4 +1,4 @@
-//! papaya, dashmap, scc; with the hasher that stillpoint's table has. None has a handle for a thread.
+//! papaya, dashmap and scc, with the hasher of stillpoint's table. None has a handle for a thread.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub struct Dash<K, V>(dashmap::DashMap<K, V, RandomState>);
 /// [`scc::HashMap`].
 pub struct Scc<K, V>(scc::HashMap<K, V, RandomState>);
 
-/// A map that several threads keep.
+/// A map that several threads own.
 pub struct Shared<M>(Arc<M>);
 
 impl<K, V, M> Bound<K, V> for Shared<M>
@@ -130,7 +130,7 @@ impl<K: TableKey, V: TableValue> Bound<K, V> for &Scc<K, V> {
         self.0.read_sync(key, |_, value| value.number())
     }
 
-    /// Its insertion refuses a key that is there, whose value the other maps replace.
+    /// Its insertion refuses a key that is there; the other maps replace the value.
     fn insert(&mut self, key: K, value: V) -> bool {
         let refused = self.0.insert_sync(key, value);
         refused.map_err(|(key, value)| self.0.upsert_sync(key, value)).is_ok()

@@ -11,7 +11,7 @@ use plotters::style::{FontStyle, register_font};
 use super::{Across, Bars, Chart, Content, Curve, number};
 use crate::error::Stop;
 
-/// What a picture is drawn on.
+/// The background of a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ground {
     /// White.
@@ -25,8 +25,8 @@ struct Colours {
     ground: RGBColor,
     text: RGBColor,
     faint: RGBColor,
-    /// By the place of a contender in the chart. People with any kind of colour vision can tell the first eight apart (Okabe and
-    /// Ito, 2008); the markers differ as well.
+    /// The colours of the contenders, in the order of the chart. People with any kind of colour vision can distinguish the first
+    /// eight (Okabe and Ito, 2008); the markers differ as well.
     contenders: [RGBColor; 8],
 }
 
@@ -73,11 +73,11 @@ impl Ground {
 
 const WIDTH: u32 = 960;
 const HEIGHT: u32 = 520;
-/// What the names of the contenders take at the right.
+/// The width of the contenders' names at the right.
 const LEGEND: u32 = 270;
 const LINE: i32 = 20;
 const FONT: &str = "sans-serif";
-/// A point of a PNG is that many pixels wide, for screens that have them.
+/// A point of a PNG is this many pixels wide, for screens with a high resolution.
 const DENSITY: u32 = 2;
 
 /// The chart as SVG.
@@ -106,18 +106,17 @@ pub fn png(chart: &Chart, ground: Ground) -> Result<Vec<u8>, Stop> {
     let mut encoder = png::Encoder::new(&mut file, width, height);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_compression(png::Compression::High);
-    let failed =
-        |error: png::EncodingError| Stop::Failed(format!("{} cannot be written: {error}", chart.file()));
+    let failed = |error: png::EncodingError| Stop::Failed(format!("cannot write {}: {error}", chart.file()));
     let mut writer = encoder.write_header().map_err(failed)?;
     writer.write_image_data(&pixels).map_err(failed)?;
     writer.finish().map_err(failed)?;
     Ok(file)
 }
 
-/// Brings letters of the font "sans-serif": a machine may have none of its own.
+/// Registers a font as "sans-serif": a machine may have no fonts.
 pub fn bring_letters() {
     static ONCE: Once = Once::new();
-    // It is refused only if it is no font, which the tests would see: then nothing is drawn.
+    // This fails only for a file that is not a font. The tests would notice: nothing would be drawn.
     ONCE.call_once(|| drop(register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT)));
 }
 
@@ -133,8 +132,7 @@ type Failure<D> = DrawingAreaErrorKind<<D as DrawingBackend>::ErrorType>;
 impl Picture<'_> {
     fn draw<D: DrawingBackend>(&self, area: &DrawingArea<D, Shift>) -> Result<(), Stop> {
         bring_letters();
-        let failed =
-            |error: Failure<D>| Stop::Failed(format!("{} cannot be drawn: {error}", self.chart.file()));
+        let failed = |error: Failure<D>| Stop::Failed(format!("cannot draw {}: {error}", self.chart.file()));
         area.fill(&self.colours.ground).map_err(failed)?;
         let area = area.titled(&self.chart.title(), self.text(17)).map_err(failed)?;
         let (plot, legend) = area.split_horizontally((WIDTH - LEGEND) * self.density);
@@ -183,7 +181,7 @@ impl Picture<'_> {
         let ends = curves.iter().flat_map(|curve| &curve.band).flat_map(|&(_, from, to)| [from, to]);
         let across = range(points().map(|point| point.0), logarithmic);
         let up = range(points().map(|point| point.1).chain(ends), figure.up.logarithmic);
-        // The axes have a type for each scale.
+        // Each kind of scale has its own type of axis.
         match (logarithmic, figure.up.logarithmic) {
             (true, true) => self.plot(area, title, curves, across.log_scale(), up.log_scale()),
             (true, false) => self.plot(area, title, curves, across.log_scale(), up),
@@ -245,7 +243,7 @@ impl Picture<'_> {
         Ok(())
     }
 
-    /// A point of a curve, at a place of the picture. Markers differ between those that have the same colour, too.
+    /// A marker at a point of a curve. Curves of the same colour have different markers.
     fn mark<D: DrawingBackend>(
         &self,
         area: &DrawingArea<D, Shift>,
@@ -310,7 +308,7 @@ impl Picture<'_> {
             .y_label_formatter(&|value| number(*value))
             .draw()?;
         let floor = chart.plotting_area().get_y_range().start;
-        // The bars of a name take four fifths of its place; who has none there takes nothing.
+        // The bars of a name take four fifths of its place; a contender without a bar there takes none.
         for name in 0..names.len() {
             let standing =
                 || bars.iter().enumerate().filter_map(|(at, bars)| Some((at, bars, bars.values[name]?)));
@@ -326,7 +324,7 @@ impl Picture<'_> {
         let label = self.text(11).pos(Pos::new(HPos::Center, VPos::Top));
         for (at, name) in names.iter().enumerate() {
             let (x, y) = chart.plotting_area().map_coordinate(&(at as f64 + 0.5, floor));
-            // Neighbours stand on lines of their own where there are many.
+            // If there are many names, neighbours are on different lines.
             let line = if names.len() > 4 { at as i32 % 3 } else { 0 };
             area.draw_text(name, &label, (x - base.0, y - base.1 + self.points(4 + 12 * line)))?;
         }

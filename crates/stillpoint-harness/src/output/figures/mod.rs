@@ -1,7 +1,7 @@
-//! Figures of rows: what is drawn of which rows, and beside which published figures.
+//! Figures of rows: which rows are drawn, how, and beside which published figures.
 //!
-//! A [`Figure`] says what to draw, for all runs. [`charts`] finds what a run has for it. A [`Chart`] is drawn as SVG or PNG
-//! on light or dark ground, and is also a table, and a verdict: who is ahead, and by how much.
+//! A [`Figure`] says what to draw, for all runs. [`charts`] finds the rows of a run for it. A [`Chart`] is drawn as SVG or PNG
+//! on a light or dark ground. It is also a table, and a verdict: who is ahead, and by how much.
 
 mod draw;
 mod verdict;
@@ -13,7 +13,7 @@ use super::json::Row;
 pub use self::draw::{Ground, bring_letters, png, svg};
 pub use self::verdict::Verdict;
 
-/// What is drawn, of which rows.
+/// What to draw, from which rows.
 #[derive(Debug)]
 pub struct Figure {
     /// The name of its files, to which the setting is added.
@@ -28,23 +28,23 @@ pub struct Figure {
     pub across: Across,
     /// Along the vertical one.
     pub up: Up,
-    /// Parameters that follow from the contender or from the setting, `scenario` among them. Each value of every other one has
-    /// a chart of its own.
+    /// Parameters that follow from the contender or from the setting, `scenario` among them. Every other parameter has a chart
+    /// for each of its values.
     pub beside: &'static [&'static str],
     /// Parameters that belong to a contender's name: it is drawn once for each of their values.
     pub named: &'static [&'static str],
-    /// Whether each contender has a chart of its own, whose curves have the names of what is `named`.
+    /// Whether each contender has its own chart, whose curves have the values of `named` as names.
     pub apart: bool,
-    /// Contenders that say nothing here.
+    /// Contenders that are not drawn.
     pub without: &'static [&'static str],
-    /// What its authors published.
+    /// The numbers that its authors published.
     pub published: &'static [Published],
-    /// What they said of it without a number, and what is different here.
+    /// What they said without numbers, and what is different here.
     pub words: &'static str,
 }
 
 impl Figure {
-    /// What most figures have: bars on a logarithmic scale, of which the lower ones are better, beside nothing published.
+    /// The defaults: bars on a logarithmic scale, lower is better, nothing published.
     pub const PLAIN: Self = Self {
         name: "",
         experiment: "",
@@ -62,17 +62,17 @@ impl Figure {
 }
 
 impl Up {
-    /// A metric on a logarithmic scale, of which less is better.
+    /// A metric on a logarithmic scale; less is better.
     pub const fn less(metric: &'static str, title: &'static str) -> Self {
         Self { metric, band: None, title, logarithmic: true, better: Better::Less }
     }
 
-    /// A metric on a scale that begins at 0, of which more is better.
+    /// A metric on a scale that begins at 0; more is better.
     pub const fn more(metric: &'static str, title: &'static str) -> Self {
         Self { metric, band: None, title, logarithmic: false, better: Better::More }
     }
 
-    /// The same, between two metrics.
+    /// The same, with a band between two metrics.
     pub const fn between(self, from: &'static str, to: &'static str) -> Self {
         Self { band: Some((from, to)), ..self }
     }
@@ -85,27 +85,27 @@ impl Across {
     }
 }
 
-/// What lies along the horizontal axis.
+/// The horizontal axis.
 #[derive(Debug)]
 pub enum Across {
-    /// Numbers, along which each contender has a curve.
+    /// Numbers; each contender has a curve.
     Numbers {
-        /// Where they are found.
+        /// The source of the numbers.
         of: Number,
         /// Their name.
         title: &'static str,
         /// Whether equal ratios have equal lengths.
         logarithmic: bool,
     },
-    /// Metrics, with what they are called: at each of them, each contender has a bar.
+    /// Metrics, with their titles: at each of them, each contender has a bar.
     Metrics(&'static [(&'static str, &'static str)]),
-    /// The same at each scenario.
+    /// Scenarios: a bar of each contender at each.
     Scenarios,
-    /// The same at each set of values of these parameters.
+    /// Sets of values of these parameters: a bar of each contender at each.
     Params(&'static [&'static str]),
 }
 
-/// Where a number is found.
+/// The source of a number.
 #[derive(Debug, Clone, Copy)]
 pub enum Number {
     /// A parameter of this name.
@@ -114,18 +114,18 @@ pub enum Number {
     Metric(&'static str),
 }
 
-/// What lies along the vertical axis.
+/// The vertical axis.
 #[derive(Debug)]
 pub struct Up {
-    /// The metric; of no meaning where metrics lie along the other axis.
+    /// The metric; ignored if metrics are along the other axis.
     pub metric: &'static str,
-    /// Metrics between which most of what was measured lies.
+    /// Two metrics between which most of the samples lie.
     pub band: Option<(&'static str, &'static str)>,
     /// What it is, with its unit.
     pub title: &'static str,
     /// Whether equal ratios have equal lengths.
     pub logarithmic: bool,
-    /// Which end of it is good.
+    /// Which of two values is better.
     pub better: Better,
 }
 
@@ -140,18 +140,18 @@ pub enum Better {
     Neither,
 }
 
-/// What the authors of an experiment published.
+/// Numbers that the authors of an experiment published.
 #[derive(Debug)]
 pub struct Published {
-    /// Who, and what.
+    /// The authors, and the contender.
     pub name: &'static str,
-    /// Values of parameters that a chart has to have: the others do not show it.
+    /// Parameters that a chart must have to show these numbers.
     pub setting: &'static [(&'static str, &'static str)],
     /// The numbers.
     pub points: Points,
 }
 
-/// Where published numbers lie.
+/// The places of published numbers.
 #[derive(Debug)]
 pub enum Points {
     /// Along numbers.
@@ -160,12 +160,12 @@ pub enum Points {
     Names(&'static [(&'static str, f64)]),
 }
 
-/// What a run has for a figure, in one setting.
+/// A figure of one run, in one setting.
 #[derive(Debug)]
 pub struct Chart {
     /// What is drawn.
     pub figure: &'static Figure,
-    /// Of which setting: parameters and their values.
+    /// The setting: parameters and their values.
     pub setting: Vec<(String, String)>,
     /// What it shows.
     pub content: Content,
@@ -188,11 +188,11 @@ pub enum Content {
 /// A curve.
 #[derive(Debug, PartialEq)]
 pub struct Curve {
-    /// Whose.
+    /// The contender.
     pub name: String,
     /// Its points.
     pub points: Vec<(f64, f64)>,
-    /// Between what most of it lies: at a point, from, to.
+    /// The band: at each point, from, to.
     pub band: Vec<(f64, f64, f64)>,
     /// Whether others have published it.
     pub published: bool,
@@ -201,7 +201,7 @@ pub struct Curve {
 /// The bars of a contender, at each name.
 #[derive(Debug, PartialEq)]
 pub struct Bars {
-    /// Whose.
+    /// The contender.
     pub name: String,
     /// Their heights.
     pub values: Vec<Option<f64>>,
@@ -210,7 +210,7 @@ pub struct Bars {
 }
 
 impl Chart {
-    /// The name of its files, without what follows the dot.
+    /// The name of its files, without the extension.
     pub fn file(&self) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
         let setting = self.setting.iter().map(|(name, value)| format!("-{name}-{value}"));
@@ -218,7 +218,7 @@ impl Chart {
             + &setting.flat_map(|part| part.chars().map(plain).collect::<Vec<_>>()).collect::<String>()
     }
 
-    /// What it shows, and in which setting.
+    /// The title, with the setting.
     pub fn title(&self) -> String {
         let setting = self.setting.iter().map(|(name, value)| format!("{} {value}", name.replace('_', " ")));
         let setting: Vec<String> = setting.collect();
@@ -260,7 +260,7 @@ impl Chart {
     }
 }
 
-/// A number for people: four significant digits, or all before the point.
+/// A number for people: four significant digits, or all digits before the point.
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         size if size == 0.0 || size >= 1e3 => 0,
@@ -278,7 +278,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// What the rows have for the figures. A figure whose rows are not there has no chart.
+/// The charts of the rows. A figure without rows has no chart.
 pub fn charts(figures: &[&'static Figure], rows: &[Row]) -> Vec<Chart> {
     figures.iter().flat_map(|figure| of_figure(figure, rows)).collect()
 }
@@ -302,7 +302,7 @@ fn of_figure(figure: &'static Figure, rows: &[Row]) -> Vec<Chart> {
             None => settings.push((setting, vec![row])),
         }
     }
-    // What is the same in all of them says nothing.
+    // A parameter that is the same in all of them is left out.
     let constant: Vec<String> = match settings.as_slice() {
         [(first, _), others @ ..] => {
             let same = |pair: &&(String, String)| others.iter().all(|(setting, _)| setting.contains(pair));
@@ -319,7 +319,7 @@ fn of_figure(figure: &'static Figure, rows: &[Row]) -> Vec<Chart> {
 }
 
 impl Figure {
-    /// The parameters of a row that make a chart of its own.
+    /// The parameters of a row that decide its chart.
     fn setting(&self, row: &Row) -> Setting {
         let is_across = |name: &str| match self.across {
             Across::Numbers { of: Number::Param(param), .. } => name == param,
@@ -403,7 +403,7 @@ impl Figure {
         }
     }
 
-    /// Curves of a point each: bars.
+    /// Draws curves of a single point as bars.
     fn as_bars(&self, curves: Vec<Curve>) -> Option<Content> {
         let Across::Numbers { title, .. } = self.across else { return None };
         let mut at: Vec<f64> = curves.iter().filter_map(|curve| Some(curve.points.first()?.0)).collect();
@@ -417,7 +417,7 @@ impl Figure {
         (!names.is_empty()).then(|| Content::Bars { names, bars: curves.into_iter().map(bars).collect() })
     }
 
-    /// The name of the one whose row it is.
+    /// The contender's name in the chart, for this row.
     fn name(&self, row: &Row) -> String {
         let value =
             |name: &&str| Some(format!(", {} {}", name.replace('_', " "), shown(row.params.get(*name)?)));
@@ -425,7 +425,7 @@ impl Figure {
         if self.apart { named.trim_start_matches(", ").to_owned() } else { row.contender.clone() + &named }
     }
 
-    /// The figures of a row that are bars, with the names at which they stand.
+    /// The bars of a row, with their names along the axis.
     fn named(&self, across: &Across, row: &Row) -> Vec<(String, f64)> {
         let name = match across {
             Across::Metrics(metrics) => {
@@ -460,7 +460,7 @@ impl Figure {
                 curves.push(Curve { name, points: Vec::new(), band: Vec::new(), published: false });
             }
             let curve = &mut curves[place];
-            // Asking for more than can be done reaches the same over and over.
+            // Beyond what can be reached, rows for higher requests have the same value.
             let again = |&(last, _): &(f64, f64)| matches!(of, Number::Metric(_)) && x < last * SAME;
             if curve.points.last().is_some_and(again) {
                 continue;
@@ -479,13 +479,13 @@ impl Figure {
     }
 }
 
-/// Parameters that say how a row was measured, and not of what.
+/// Parameters of how a row was measured, not of what was measured.
 const EFFORT: [&str; 5] = ["rounds", "iterations", "windows", "seed", "operations"];
 
-/// Metrics that lie closer together than this are the same number along an axis.
+/// Metrics whose ratio is below this count as the same number along an axis.
 const SAME: f64 = 1.01;
 
-/// Whether a number has a place: a logarithmic axis ends above 0.
+/// Whether a number has a place on the axis: a logarithmic axis has only numbers above 0.
 fn is_drawable(value: f64, logarithmic: bool) -> bool {
     value.is_finite() && (value > 0.0 || !logarithmic)
 }

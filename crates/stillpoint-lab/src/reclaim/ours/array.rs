@@ -157,7 +157,7 @@ struct PollingWriter<'a> {
 
 impl PollingWriter<'_> {
     fn retire(&mut self, old: Retired<Element>) {
-        self.reclaimer.retire(old).expect("a queue without a limit takes what is of its domain");
+        self.reclaimer.retire(old).expect("a queue without a limit takes every object of its domain");
     }
 }
 

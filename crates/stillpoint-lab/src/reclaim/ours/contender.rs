@@ -1,4 +1,4 @@
-//! The contenders over a structure of elements, whichever it is.
+//! The contenders over any structure of elements.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,16 +10,16 @@ use stillpoint_peers::{Contender, ReadJob, ReadOutcome, Work, Writer};
 
 use super::{BACKGROUND, CONTENDERS, Reading, boost_of};
 
-/// A structure of elements, and the domain that it belongs to. Contenders run one after the other, so that its readers are
-/// of one kind at any time.
+/// A structure of elements, and the domain that it belongs to. Contenders run one after the other, so all its readers are
+/// of the same kind at any time.
 pub(super) trait Field: Send + Sync + 'static {
     fn domain(&self) -> &Domain;
 
-    /// Looks elements up. Each loop is a function of its own, as each peer's is: loops that share one share its registers.
+    /// Looks up elements. Each loop is a separate function, as each peer's is: loops in one function would share registers.
     fn read(&self, reading: Reading, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome;
 
-    /// The same readers in sections that hold `work`. A burst of sections under one guard would be one section: there
-    /// is a guard for each here.
+    /// The same readers in sections that hold `work`. Each section has its own guard: a burst of sections under one guard
+    /// would be one section.
     fn read_sections(
         &self,
         reading: Reading,
@@ -35,7 +35,7 @@ pub(super) trait Field: Send + Sync + 'static {
     fn submitting(&self, handle: RetireHandle) -> Box<dyn Writer + '_>;
 }
 
-/// The contenders that are wanted. Those that share a way to boost share a structure.
+/// The contenders that are wanted. Those that boost in the same way share a structure.
 pub(super) fn over<F: Field>(
     make: impl Fn(Boost) -> F,
     wanted: impl Fn(&str) -> bool,
@@ -59,7 +59,7 @@ pub(super) fn over<F: Field>(
     CONTENDERS.into_iter().filter(|(name, _, _)| wanted(name)).map(contender).collect()
 }
 
-/// Contenders whose writer frees on its own calls, at each delete or while idle too.
+/// Contenders whose writer frees on its own thread, at each delete or also while idle.
 struct Polled<F> {
     name: &'static str,
     note: &'static str,
@@ -92,7 +92,7 @@ impl<F: Field> Contender for Polled<F> {
 /// The contender whose writer hands everything to a second thread.
 struct Background<F> {
     field: Arc<F>,
-    /// From the writer, which makes the reclaimer of its round, to the thread that runs it.
+    /// Carries the reclaimer of a round from the writer, which makes it, to the thread that runs it.
     hand_over: Sender<BackgroundReclaimer>,
     taken_over: Mutex<Receiver<BackgroundReclaimer>>,
 }
@@ -142,7 +142,7 @@ impl<F: Field> Contender for Background<F> {
     }
 }
 
-/// The same sections with nothing between two: readers that are offline meanwhile rest within their own loop.
+/// The same sections with no work between two: readers that are offline between sections do that work in their own loop.
 pub(super) fn without_rest(work: &Work) -> Work {
     Work { outside: 0, ..*work }
 }

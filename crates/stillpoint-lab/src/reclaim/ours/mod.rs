@@ -1,4 +1,4 @@
-//! stillpoint's own contenders, through its public and safe interface alone.
+//! stillpoint's own contenders, which use only its public and safe interface.
 
 mod array;
 mod contender;
@@ -47,7 +47,7 @@ pub(crate) fn contenders(
     over(|boost| Cells::new(boosting(boost), elements, filled(recipe), recipe), wanted)
 }
 
-/// The same, and all of them in this domain.
+/// The same, all of them in this domain.
 pub(crate) fn contenders_of(
     domain: &Domain,
     elements: usize,
@@ -84,7 +84,7 @@ fn filled(recipe: Recipe) -> impl Fn(usize) -> Option<Box<Element>> {
 }
 
 const FENCES: &str = "a heavy fence for each delete";
-/// Names, notes, and how they read.
+/// The contenders: names, notes, and how they read.
 pub(super) const CONTENDERS: [(&str, &str, Reading); 8] = [
     ("stillpoint/protected", FENCES, Reading::Protected),
     ("stillpoint/guard", FENCES, Reading::Guard),
@@ -96,7 +96,7 @@ pub(super) const CONTENDERS: [(&str, &str, Reading); 8] = [
     (BACKGROUND, "", Reading::Qsbr),
 ];
 
-/// A domain that boosts in this way.
+/// A domain with this way to boost.
 ///
 /// # Panics
 /// If this process may not: see [`refusal`].

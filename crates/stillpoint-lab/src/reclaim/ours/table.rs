@@ -19,7 +19,7 @@ pub(super) struct OfTable {
     recipe: Recipe,
 }
 
-/// A key that is removed for the moment is no mismatch.
+/// A key that is removed for the moment is not a mismatch.
 fn is_right(element: Option<&Element>, index: usize) -> bool {
     element.is_none_or(|element| element.holds(index as u64))
 }
@@ -36,10 +36,10 @@ impl OfTable {
         self.link(index, self.recipe.element(index as u64));
     }
 
-    /// The slot of a removed element may still be in use: the table takes another one then.
+    /// If the slot of a removed element is still in use, the table takes another one.
     fn link(&self, index: usize, element: Element) {
         let old = self.table.insert(index as u64, element);
-        assert!(old.is_ok(), "there is no memory for an element");
+        assert!(old.is_ok(), "no memory for an element");
     }
 
     /// Removes an element, and stamps it.

@@ -1,5 +1,5 @@
-//! `bench membarrier` with the module loaded, as anybody would start it: what its readers and its barriers did. Counts only:
-//! no time that passes there is worth anything.
+//! `bench membarrier` with the module loaded, as a user would start it: what its readers and its barriers did. Only counts are
+//! checked: times in the guest mean nothing.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ use stillpoint_multicast::{Share, Strategy};
 const ARGUMENTS: &str = "bench membarrier --scenarios readers,receivers,initiators --readers 4 --initiators 2 --quick \
                          --rounds 1 --duration 100ms --json --contenders module";
 
-/// Runs it, and says of each way what was counted.
+/// Runs it, and returns the counts of each way.
 pub(super) fn bench() -> Result<Vec<String>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let modes = Way::ALL.map(|way| format!(",mode/module-{}", way.name())).concat();
@@ -29,7 +29,7 @@ pub(super) fn bench() -> Result<Vec<String>, String> {
     Way::ALL.into_iter().map(|way| line(rows, way, cpus::online().len() as u32 - 1)).collect()
 }
 
-/// What the rows of a way come to, on a machine with that many other CPUs.
+/// The counts of the rows of a way, on a machine with this many other CPUs.
 fn line(rows: &[Value], way: Way, others: u32) -> Result<String, String> {
     let name = way.name();
     let of = |scenario: &'static str, name: String| {
@@ -68,7 +68,7 @@ fn line(rows: &[Value], way: Way, others: u32) -> Result<String, String> {
     );
     let is_whole = count > 0 && synchronizations > 0.0 && barriers >= synchronizations;
     let is_plausible = (0.0..=f64::from(others)).contains(&interrupts) && (0.0..=deepest).contains(&depth);
-    // Of three receivers, one is reached through another one.
+    // Of three receivers, one is reached through another.
     let is_deep = way != Way::Tree || others < 3 || depth > 1.0;
     let is_each = receivers > 0 && initiators > 0 && interrupts > 0.0 && depth > 0.0;
     if is_whole && is_plausible && is_deep && is_each { Ok(line) } else { Err(format!("readers: {line}")) }

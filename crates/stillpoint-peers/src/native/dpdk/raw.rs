@@ -46,7 +46,7 @@ unsafe extern "C" {
     safe fn stillpoint_drop_in_rcu_qsbr_micro_check(iterations: u64);
 }
 
-/// The same operations, compiled against stillpoint's header in the place of DPDK's.
+/// The same operations, compiled against stillpoint's header in place of DPDK's.
 const NAME_OURS: &str = "drop-in/rte_rcu_qsbr";
 
 pub(crate) const MICRO: &[Micro] = &[
@@ -72,7 +72,7 @@ const MEMORY: usize = 64;
 fn retire_by_defer_queue(iterations: u64) {
     let cpu = usize::try_from(stillpoint_dpdk_cpu()).unwrap_or_default();
     if let Err(error) = crate::table::initialise_dpdk(MEMORY, false, cpu) {
-        panic!("{error}: run without the contender dpdk/rcu");
+        panic!("{error}: leave out the contender dpdk/rcu");
     }
     // SAFETY: the layer is initialised.
     unsafe { stillpoint_dpdk_micro_retire(iterations) };
@@ -88,29 +88,29 @@ pub(super) struct Pending {
     token: u64,
 }
 
-// SAFETY: whoever has the value is the only one who frees the element, and any thread may.
+// SAFETY: only the owner of the value frees the element, and any thread may.
 unsafe impl Send for Pending {}
 
 /// A quiescent state variable.
 pub(super) struct Qsbr {
     raw: NonNull<RawQsbr>,
-    /// Which ids have a reader: the variable itself would let two threads report for one id.
+    /// The ids that have a reader: the variable itself would let two threads report for one id.
     taken: Box<[AtomicBool]>,
 }
 
-// SAFETY: the functions on a variable are thread-safe; what a reader's id demands, `reader` sees to.
+// SAFETY: the functions on a variable are thread-safe; `reader` checks that an id has one reader.
 unsafe impl Send for Qsbr {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: the functions are thread-safe.
 unsafe impl Sync for Qsbr {}
 
 impl Qsbr {
     pub(super) fn new(max_readers: usize) -> Self {
         let max_readers = max_readers.max(1);
         let ids = u32::try_from(max_readers).expect("the number of readers fits in 32 bits");
-        // SAFETY: any number of readers from 1 on will do.
+        // SAFETY: any number of readers from 1 on is allowed.
         let raw = unsafe { stillpoint_dpdk_new(ids) };
         let taken = (0..max_readers).map(|_| AtomicBool::new(false)).collect();
-        // One cache line for each reader is what the variable is made of.
+        // The variable has one cache line for each reader.
         Self { raw: or_out_of_memory(raw, 64 * max_readers), taken }
     }
 
@@ -121,7 +121,7 @@ impl Qsbr {
         let taken = self.taken[index].swap(true, Ordering::Acquire);
         assert!(!taken, "dpdk: reader {index} is registered already");
         let id = index as u32;
-        // SAFETY: the id is below the number that the variable was made for, and this thread's alone.
+        // SAFETY: the id is below the number that the variable was made for, and only this thread has it.
         let joined = unsafe { stillpoint_dpdk_join(self.raw.as_ptr(), id) };
         assert!(joined, "dpdk: rte_rcu_qsbr_thread_register refused id {id}");
         Reader { qsbr: self, id }
@@ -153,7 +153,7 @@ impl Qsbr {
 
 impl Drop for Qsbr {
     fn drop(&mut self) {
-        // SAFETY: readers borrow the variable, so that none is left.
+        // SAFETY: readers borrow the variable, so none is left.
         unsafe { stillpoint_dpdk_free(self.raw.as_ptr()) };
     }
 }
@@ -167,7 +167,7 @@ pub(super) struct Reader<'a> {
 impl Reader<'_> {
     /// Reads until told to stop.
     pub(super) fn read(&self, slots: &Slots, job: &ReadJob<'_>) -> ReadOutcome {
-        // SAFETY: the id is registered and this reader's alone; the job borrows what it points to.
+        // SAFETY: the id is registered, and only this reader has it; the job borrows what it points to.
         unsafe { stillpoint_dpdk_read(self.qsbr.raw.as_ptr(), self.id, &RawJob::new(slots, job)) }
     }
 
@@ -191,20 +191,20 @@ impl Drop for Reader<'_> {
 /// A ring of [`Pending`] with one producer and one consumer at a time.
 pub(super) struct Ring(NonNull<RawRing>);
 
-// SAFETY: the ring is memory; who may use it when, the unsafe functions say.
+// SAFETY: the ring is memory of no thread; the unsafe functions say which thread may use it when.
 unsafe impl Send for Ring {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: the unsafe functions say which thread may use it when.
 unsafe impl Sync for Ring {}
 
 impl Ring {
     /// `entries` is a power of two; one of them stays free.
     pub(super) fn new(entries: u32) -> Self {
-        // SAFETY: any number of entries will do.
+        // SAFETY: the function has no precondition.
         let raw = unsafe { stillpoint_dpdk_ring_new(entries) };
         Self(or_out_of_memory(raw, entries as usize * size_of::<Pending>()))
     }
 
-    /// Hands `pending` back when the ring is full.
+    /// Hands `pending` back if the ring is full.
     ///
     /// # Safety
     /// No other thread pushes at the same time.

@@ -6,7 +6,7 @@ mod rte_hash;
 
 use crate::{Contender, Recipe};
 
-/// The names of all that this build has.
+/// The names of all contenders that this build has.
 pub fn reclaiming() -> Vec<&'static str> {
     let names = std::iter::once(papaya::NAME);
     #[cfg(peer_urcu)]
@@ -16,8 +16,8 @@ pub fn reclaiming() -> Vec<&'static str> {
     names.collect()
 }
 
-/// Those of them that are wanted, over tables of `elements` elements, a power of two, for up to `max_readers` readers at the
-/// same time. Of DPDK, its environment abstraction layer has been initialised.
+/// The contenders that are wanted, over tables of `elements` elements, a power of two, for up to `max_readers` readers at the
+/// same time. For those of DPDK, its environment abstraction layer must be initialised.
 ///
 /// # Errors
 /// When there is no memory for them.
@@ -40,7 +40,7 @@ pub fn make_reclaiming(
     Ok(made)
 }
 
-/// What is wrong with a broken contender.
+/// The defect of a broken contender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     /// What was unlinked is never freed.
@@ -49,7 +49,7 @@ pub enum Broken {
     StaysLinked,
 }
 
-/// `liburcu/qsbr` over its table with a defect, to see that whoever measures notices it. The table is never freed.
+/// `liburcu/qsbr` over its table with a defect, to test that measurements detect it. The table is never freed.
 ///
 /// # Errors
 /// When there is no memory for it, or no liburcu in this build.

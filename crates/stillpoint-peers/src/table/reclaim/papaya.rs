@@ -18,7 +18,7 @@ pub(super) struct Papaya {
 impl Papaya {
     pub(super) fn new(elements: usize, recipe: Recipe) -> Self {
         let hasher = RandomState::default();
-        // A resize that is not finished keeps removed entries. With half of its room free, a large table has none in a run.
+        // An unfinished resize keeps removed entries. With half of its room free, a large table does not resize in a run.
         let map =
             HashMap::builder().capacity(elements).hasher(hasher).resize_mode(ResizeMode::Blocking).build();
         let pinned = map.pin();

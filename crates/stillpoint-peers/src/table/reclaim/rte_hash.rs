@@ -45,10 +45,10 @@ unsafe extern "C" {
     fn stillpoint_dpdk_check(qsbr: *mut RawQsbr, token: u64) -> bool;
 }
 
-/// `dpdk/rcu` frees through `rte_hash_rcu_qsbr_add` at later deletes, the others through a queue of the writer's own.
+/// `dpdk/rcu` frees through `rte_hash_rcu_qsbr_add` at later deletes, the others through the writer's own queue.
 pub(super) const NAMES: [&str; 3] = ["dpdk/rcu", "dpdk/rcu+poll", "dpdk/rcu+background"];
 
-/// Those that are wanted, each over a table of its own, with lock-free readers.
+/// The contenders that are wanted, each over its own table, with lock-free readers.
 pub(super) fn contenders(
     wanted: impl Fn(&str) -> bool,
     elements: usize,
@@ -65,7 +65,7 @@ pub(super) fn contenders(
 /// As [`free_element`], which it calls.
 ///
 /// # Safety
-/// As for that.
+/// As for [`free_element`].
 unsafe extern "C" fn free_raw(element: *mut RawElement) {
     // SAFETY: the caller's promise.
     unsafe { free_element(element.cast()) };
@@ -81,13 +81,13 @@ struct Map {
     kind: usize,
     elements: usize,
     recipe: Recipe,
-    /// Which ids have a reader.
+    /// The ids that have a reader.
     taken: Box<[AtomicBool]>,
     has_writer: AtomicBool,
-    /// From the writer to whoever frees; unused with a defer queue.
+    /// From the writer to the thread that frees; unused with a defer queue.
     queue: Sender<Pending>,
     waiting: Mutex<Waiting>,
-    /// What was freed through the queue.
+    /// The number of elements freed through the queue.
     freed: AtomicU64,
 }
 
@@ -97,16 +97,16 @@ struct Waiting {
     others: Receiver<Pending>,
 }
 
-// SAFETY: the table is for one writer and many readers; `writer` sees to the one.
+// SAFETY: the table is for one writer and many readers; `writer` ensures that there is one.
 unsafe impl Send for Map {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: many readers may share the table, and `writer` ensures that there is one writer.
 unsafe impl Sync for Map {}
 
 impl Map {
     fn new(kind: usize, elements: usize, recipe: Recipe, readers: usize) -> Result<Self, String> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let no_room = || "rte_hash found no memory: reserve more huge pages".to_owned();
-        // Relaxed: any number that was not used before.
+        let no_room = || "no memory for rte_hash: reserve more huge pages in vm.nr_hugepages".to_owned();
+        // Relaxed: the number only has to be unique.
         let name = format!("reclaim{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let name = CString::new(name).expect("no zero");
         let spare = elements / 8 + 1024;
@@ -159,7 +159,7 @@ impl Map {
         }
     }
 
-    /// Frees the oldest element that waits, if its token is complete. By a thread that has a number of DPDK's.
+    /// Frees the oldest element that waits, if its token is complete. The calling thread must have one of DPDK's numbers.
     fn step(&self, waiting: &mut Waiting) -> bool {
         let Some(oldest) = waiting.oldest.take().or_else(|| waiting.others.try_recv().ok()) else {
             return false;
@@ -180,7 +180,7 @@ impl Map {
         true
     }
 
-    /// Frees what is ready, unless another thread is at it.
+    /// Frees what is ready, unless another thread is doing so.
     fn free_ready(&self) {
         if let Ok(mut waiting) = self.waiting.try_lock() {
             while self.step(&mut waiting) {}
@@ -199,7 +199,7 @@ impl<'a> MapReader<'a> {
         // Acquire pairs with the release in the drop: the last reader of this id is gone.
         assert!(!map.taken[index].swap(true, Ordering::Acquire), "reader {index} is registered");
         let id = index as u32;
-        // SAFETY: the id is below the number that the map was made for, and this thread's alone.
+        // SAFETY: the id is below the number that the map was made for, and only this thread has it.
         assert!(unsafe { stillpoint_dpdk_join(map.qsbr(), id) }, "rte_rcu_qsbr refused id {id}");
         Self { map, id }
     }
@@ -281,7 +281,7 @@ impl Drop for Map {
                 }
             }
         }
-        // SAFETY: as above.
+        // SAFETY: no reader and no writer is left, and the elements are freed.
         unsafe { stillpoint_map_free(self.raw()) };
     }
 }
@@ -292,7 +292,7 @@ struct Pending {
     token: u64,
 }
 
-// SAFETY: elements are `Send`, and whoever has this one frees it.
+// SAFETY: elements are `Send`, and the owner of this value frees the element.
 unsafe impl Send for Pending {}
 
 struct MapWriter<'a> {
@@ -313,7 +313,7 @@ impl MapWriter<'_> {
         self.map.freed.load(Ordering::Acquire)
     }
 
-    /// The defer queue frees only at deletes: a key that nobody looks for is deleted, and has nothing to be freed.
+    /// The defer queue frees only at deletes: this adds and deletes a spare key without an element, which no reader looks up.
     fn press(&self) {
         let spare = self.map.elements as u64;
         // SAFETY: by the only writer; the data of the spare key is null.
@@ -331,7 +331,7 @@ impl MapWriter<'_> {
         }
     }
 
-    /// Deletes what is there, and hands it to whoever frees.
+    /// Deletes the element that is there, and hands it to the thread or queue that frees.
     fn delete(&mut self, key: u64) {
         let raw = self.map.raw();
         // SAFETY: by the only writer, so that the element stays where it is until it is deleted.
@@ -340,7 +340,7 @@ impl MapWriter<'_> {
             return;
         }
         if self.map.kind == AT_DELETE {
-            // The deletion may free it: stamped before.
+            // The deletion may free the element, so it is stamped before.
             // SAFETY: linked still.
             unsafe { (*element).stamp_unlinked() };
         }
@@ -384,7 +384,7 @@ impl Writer for MapWriter<'_> {
         }
     }
 
-    /// Frees by itself what a background thread has not taken, which may have ended.
+    /// Frees what a background thread has not taken: that thread may have ended.
     fn drain(&mut self) {
         while self.freed() - self.freed_before < self.deletes {
             self.free_some();
