@@ -296,7 +296,10 @@ pub struct Leaks(pub Vec<Leak>);
 
 impl fmt::Display for Leaks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} objects of the pool were never given back", self.0.len())
+        match self.0.len() {
+            1 => f.write_str("1 object of the pool was never given back"),
+            count => write!(f, "{count} objects of the pool were never given back"),
+        }
     }
 }
 
