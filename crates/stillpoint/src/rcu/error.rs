@@ -87,11 +87,13 @@ impl fmt::Display for SynchronizeError {
             Self::Stalled(stall) => write!(f, "the grace period is held up: {stall}"),
             Self::Pinned { domain, objects, owned } => write!(
                 f,
-                "{objects} retired objects of domain `{domain}` are held by protected loads, {owned} of which are owned"
+                "{objects} retired objects of domain `{domain}` are held by protected loads, {owned} of which are owned; drop \
+                 the protected loads, or wait longer"
             ),
             Self::Busy { domain } => write!(
                 f,
-                "other threads have not yet freed what was left to domain `{domain}`, and no reader holds them up"
+                "other threads have not yet freed what was left to domain `{domain}`, and no reader holds them up; wait \
+                 longer"
             ),
             Self::Fence(error) => write!(f, "no grace period can complete: {error}"),
         }
@@ -130,7 +132,7 @@ impl fmt::Display for BuildError {
             Self::Asymmetric(error) => write!(f, "the fence mode is unavailable: {error}"),
             Self::Boost { boost, errno } => write!(
                 f,
-                "preempted readers cannot be boosted: Boost::{boost:?} was refused ({}); it needs the capability \
+                "the kernel refused Boost::{boost:?} ({}), which boosts preempted readers; it needs the capability \
                  CAP_SYS_NICE, or a limit of real-time priorities of at least 1 (RLIMIT_RTPRIO, `ulimit -r`), and \
                  real-time tasks allowed in the control group; or declare another way with `boost_fallback`",
                 std::io::Error::from_raw_os_error(*errno)
@@ -339,7 +341,7 @@ pub struct CompareExchangeError<P, F = usize> {
 
 impl<P, F> fmt::Display for CompareExchangeError<P, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("what was found is not what was expected")
+        f.write_str("the link did not hold the expected pointer")
     }
 }
 

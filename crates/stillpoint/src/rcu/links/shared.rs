@@ -232,7 +232,7 @@ impl<'g, T: Pointee + ?Sized> Shared<'g, T> {
             // SAFETY: called once, with the object that was retired, when nothing uses it any more.
             unsafe { T::drop(object) };
         }
-        let object = self.object().expect("null is not retired");
+        let object = self.object().expect("a null pointer cannot be retired");
         // SAFETY: the object is not freed before it is retired here.
         let bytes = unsafe { T::bytes(object) };
         // SAFETY: the caller has unlinked the object and owns it. Any thread may drop it, and there is no context.
@@ -265,7 +265,7 @@ impl<T: Send + Sync + 'static> Shared<'_, T> {
     /// # Panics
     /// If the link is null.
     pub unsafe fn into_retired(self, domain: &Domain) -> Retired<T> {
-        let object = self.object().expect("null is not retired").cast();
+        let object = self.object().expect("a null pointer cannot be retired").cast();
         // SAFETY: the object came from a box (`Pointee::init`). The caller has unlinked and owns it, by its promise.
         unsafe { Retired::new(object, domain.core().reference) }
     }

@@ -17,7 +17,7 @@ fn an_exchange_succeeds_for_the_very_object_alone() {
     for current in [twin.load(&guard), Some(&1), None] {
         let error = cell.compare_exchange(current, Some(Box::new(2))).expect_err("equal, but not the same");
         assert_eq!(error.new, Some(Box::new(2)), "handed back");
-        assert_eq!(error.to_string(), "what was found is not what was expected");
+        assert_eq!(error.to_string(), "the link did not hold the expected pointer");
     }
     let old = cell.compare_exchange(cell.load(&guard), Some(Box::new(2))).expect("the very object");
     assert_eq!(old.as_deref(), Some(&1));
