@@ -503,21 +503,22 @@ fn a_collector_ends_within_a_function_that_an_end_runs() {
 /// Who defers the destruction of an object need not have followed a link to it: nothing is read there. Miri and ThreadSanitizer would see a race.
 #[test]
 fn an_object_whose_destruction_is_deferred_is_not_looked_at() {
-    let link = Atomic::<[MaybeUninit<u64>]>::null();
+    let (collector, link) = (Collector::new(), Atomic::<[MaybeUninit<u64>]>::null());
     let objects = rounds(1000, 20);
     thread::scope(|scope| {
         scope.spawn(|| {
+            let handle = collector.register();
             for _ in 0..objects {
-                let guard = epoch::pin();
+                let guard = handle.pin();
                 let new = Owned::<[MaybeUninit<u64>]>::init(3).into_shared(&guard);
                 while link.compare_exchange(Shared::null(), new, Relaxed, Relaxed, &guard).is_err() {
                     thread::yield_now();
                 }
             }
         });
-        let mut taken = 0;
+        let (handle, mut taken) = (collector.register(), 0);
         while taken < objects {
-            let guard = epoch::pin();
+            let guard = handle.pin();
             let old = link.swap(Shared::null(), Relaxed, &guard);
             if old.is_null() {
                 thread::yield_now();
