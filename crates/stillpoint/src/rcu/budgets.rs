@@ -512,6 +512,11 @@ fn a_poll_at_once_looks_at_what_was_left_and_at_its_own_queue() {
     assert!(freed == waiting && steps <= waiting + PASSES + 2 * wakers::SHARE, "{steps} of {freed}");
     let (steps, freed) = steps_of(|| own.poll_at_once(usize::MAX));
     assert!(freed == 0 && steps <= PASSES, "{steps} with nothing left");
+    // And no more than it is told.
+    (0..1000).for_each(|_| drop(old(&domain)));
+    let (steps, freed) = steps_of(|| own.poll_at_once(10));
+    assert!(freed == 10 && own.pending() == 0 && steps <= PASSES + SHARE, "{steps} of {freed}");
+    assert_eq!(own.poll_at_once(usize::MAX), 990);
     assert_eq!(domain.stats().pending, 5_000, "the others have theirs");
 }
 
