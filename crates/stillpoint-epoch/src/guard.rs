@@ -195,7 +195,7 @@ impl Guard {
     /// it, unless another thread is pinned.
     ///
     /// Does nothing if this guard is [`unprotected`]; within a deferred function, what is ready is left to the next region. Takes as long as
-    /// the functions that this thread has deferred lately, and as 4,096 functions of others, or twice its own, if that is more.
+    /// the functions that this thread has deferred lately, and as 32,768 functions of others, or twice its own, if that is more.
     ///
     /// ```
     /// use std::sync::mpsc;

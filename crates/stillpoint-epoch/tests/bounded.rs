@@ -18,7 +18,7 @@ const POLL: usize = 2 * (IDLE + 3) * ONE_READER + 3 * 64;
 /// Functions of others that a round runs, and that a list has which is no longer added to.
 const SHARE: usize = 512;
 /// The same for a flush.
-const FLUSH: usize = 8 * SHARE;
+const FLUSH: usize = 64 * SHARE;
 /// A look at a list is that part of a share.
 const LOOKS: usize = 8;
 

@@ -329,7 +329,7 @@ fn a_map_that_is_dropped_leaves_nothing() {
     let collector = Collector::new();
     let handle = collector.register();
     let _idle = collector.register();
-    let (count, nodes) = (Count::default(), rounds(10_000, 300));
+    let (count, nodes) = (Count::default(), rounds(40_000, 300));
     let guard = handle.pin();
     for _ in 0..nodes {
         let node = Owned::new(Dropped(count.clone())).into_shared(&guard);
