@@ -111,7 +111,7 @@ fn main() {
     if std::env::args().nth(1).as_deref() == Some(name) {
         #[cfg(feature = "stand-in")]
         {
-            use epoch::domain::{self, Boost};
+            use stillpoint_epoch::domain::{self, Boost};
             if let Err(error) = domain::build_default(domain::builder().boost(Boost::Realtime)) {
                 return println!("skipped: {name}: {error}");
             }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::thread;
 
-use crossbeam_epoch::domain::{self, Stats};
+use stillpoint_epoch::domain::{self, Stats};
 
 const THREADS: u64 = if cfg!(miri) { 2 } else { 4 };
 

@@ -1,6 +1,6 @@
 //! The default collector, and what each thread has in it.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
@@ -16,16 +16,17 @@ static DEFAULT: OnceLock<Collector> = OnceLock::new();
 thread_local! {
     /// The thread's local, as long as [`OWNER`] has its handle. Without a destructor, so that it costs a load.
     static LOCAL: Cell<*mut Local> = const { Cell::new(ptr::null_mut()) };
-    static OWNER: Owner = Owner::new();
+    static OWNER: OnceCell<Owner> = const { OnceCell::new() };
 }
 
-struct Owner(LocalHandle);
+struct Owner {
+    _handle: LocalHandle,
+}
 
 impl Owner {
-    fn new() -> Self {
-        let handle = default_collector().register();
+    fn new(handle: LocalHandle) -> Self {
         LOCAL.set(handle.address().as_ptr());
-        Self(handle)
+        Self { _handle: handle }
     }
 }
 
@@ -69,7 +70,17 @@ pub fn pin() -> Guard {
 #[cold]
 #[inline(never)]
 fn pin_first() -> Guard {
-    OWNER.try_with(|owner| owner.0.pin()).unwrap_or_else(|_| default_collector().register().pin())
+    let handle = default_collector().register();
+    // It may have called wakers, one of which has pinned this thread.
+    if present().is_some() {
+        return pin();
+    }
+    let guard = handle.pin();
+    // In destructors of thread-locals that run late, the guard is what keeps the local.
+    let _ = OWNER.try_with(|owner| {
+        owner.get_or_init(|| Owner::new(handle));
+    });
+    guard
 }
 
 /// Whether the calling thread is pinned in the [default collector](default_collector). Registers nothing.

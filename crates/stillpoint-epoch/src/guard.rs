@@ -183,19 +183,19 @@ impl Guard {
         let address = word::address::<T>(ptr.into_usize());
         debug_assert_ne!(address, 0, "there is nothing to destroy behind a null pointer");
         if let Some(object) = NonNull::new(ptr::with_exposed_provenance_mut(address)) {
-            // SAFETY: the caller's promise.
-            let bytes = unsafe { T::stillpoint_bytes(address) };
+            let bytes = T::STILLPOINT_BYTES;
             let object = Object { address: object, bytes, context: ptr::null(), destroy: destroy::<T> };
             // SAFETY: the caller's promise.
             unsafe { local.defer(object) };
         }
     }
 
-    /// Runs what is ready, of all threads; lets any thread run what this one has deferred; and does the same once more when the last guard is
-    /// dropped. So after a flush, and the end of the region, everything that this thread has deferred has run, unless another thread is pinned.
+    /// Runs what is ready: what this thread has deferred, and a share of what others have; does the same once more when the last guard is dropped,
+    /// and then lets any thread run what is left. So after a flush, and the end of the region, everything has run that this thread has deferred in
+    /// it, unless another thread is pinned.
     ///
     /// Does nothing if this guard is [`unprotected`]; within a deferred function, what is ready is left to the next region. Takes as long as
-    /// the functions that are ready.
+    /// the functions that this thread has deferred lately, and as 32,768 functions of others, or twice its own, if that is more.
     ///
     /// ```
     /// use std::sync::mpsc;

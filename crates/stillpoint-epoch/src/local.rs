@@ -21,8 +21,12 @@ const DUE: u32 = 128;
 const FUNCTION: u32 = 2;
 /// What is due after a `flush`.
 const FLUSHED: u32 = 1 << 30;
-/// Functions that one round runs, unless it is that of a `flush`.
+/// Functions of others that one round runs at the most, unless more than half as many have come here since the last one.
 const SHARE: usize = 512;
+/// The same for the round of a `flush`.
+const FLUSH_SHARE: usize = 64 * SHARE;
+/// Functions that a look at the readers counts as, for each list that is served.
+const LOOK: usize = 64;
 /// A list that has that many functions stays as it is when it is handed on, and is not added to.
 const FULL: usize = 512;
 
@@ -67,45 +71,73 @@ impl Shared {
         }
     }
 
-    /// Serves the lists that were handed on, the oldest first, up to one of which something is left.
-    fn serve(&self, way: Way, panic: &mut Option<Panic>) {
-        let number = self.handed().map_or(0, |lists| lists.len());
-        let mut freed = 0;
-        // No more than there are now: functions may defer themselves again.
+    /// How many lists were handed on.
+    fn number(&self) -> usize {
+        self.handed().map_or(0, |lists| lists.len())
+    }
+
+    /// Serves that many of the lists that were handed on, the oldest first, until the share is done, or nothing of one is ready.
+    fn serve(&self, number: usize, way: Way, panic: &mut Option<Panic>) {
+        let (mut done, mut left) = (0, 0);
         for _ in 0..number {
-            let Some(mut list) = self.handed().and_then(|mut lists| lists.pop_front()) else { return };
-            freed += way.poll(&mut list, panic);
+            let Some(mut list) = self.handed().and_then(|mut lists| lists.remove(left)) else { return };
+            let freed = way.poll(&mut list, way.share - done, panic);
+            done += freed.max(LOOK);
+            let is_held_up = freed == 0 && list.pending() > 0;
             if list.pending() > 0 {
                 match self.handed() {
-                    Some(mut lists) => lists.push_front(list),
+                    Some(mut lists) => {
+                        let place = left.min(lists.len());
+                        lists.insert(place, list);
+                    }
                     None => drop(list),
                 }
-                return;
+                left += 1;
             }
-            if way == Way::Share && freed >= SHARE {
+            if done >= way.share || is_held_up {
                 return;
             }
         }
     }
 }
 
-/// How much a round does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Share,
-    All,
+/// The last of the collector's handles, guards and clones runs what is left, in its own call: the domain would leave it to the
+/// call of a domain whose end runs the function that this is in (step 9).
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let handed = self.handed.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // They leave what they have to the domain.
+        handed.clear();
+        let mut panic = None;
+        Way { is_flush: true, share: usize::MAX }.poll(&mut self.list(), usize::MAX, &mut panic);
+        panics::resume(panic);
+    }
+}
+
+/// How a round polls lists.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    is_flush: bool,
+    /// Functions of lists that were handed on.
+    share: usize,
 }
 
 impl Way {
-    /// Runs what is ready of a list, and returns how much that was, or a share if something has panicked. The first panic of several is kept.
-    fn poll(self, list: &mut Reclaimer, panic: &mut Option<Panic>) -> usize {
-        let polled = panics::catch(|| match self {
-            Way::Share => list.poll_at_most(SHARE),
-            Way::All => list.poll_at_once(),
-        });
-        polled.unwrap_or_else(|payload| {
+    /// That of a round which is as much due as that.
+    fn of(due: u32) -> Self {
+        let is_flush = due >= FLUSHED;
+        let least = if is_flush { FLUSH_SHARE } else { SHARE };
+        // Twice the functions that came: faster than they come.
+        Self { is_flush, share: least.max((due % FLUSHED) as usize) }
+    }
+
+    /// Runs what is ready of a list, up to a limit, and returns how much that was, or the limit if something has panicked. The first
+    /// panic of several is kept.
+    fn poll(self, list: &mut Reclaimer, limit: usize, panic: &mut Option<Panic>) -> usize {
+        let poll = if self.is_flush { Reclaimer::poll_at_once } else { Reclaimer::poll_at_most };
+        panics::catch(|| poll(list, limit)).unwrap_or_else(|payload| {
             panics::keep_first(panic, payload);
-            SHARE
+            limit
         })
     }
 }
@@ -160,7 +192,8 @@ impl Local {
         let local = Self {
             guards: Cell::new(0),
             handles: Cell::new(1),
-            due: Cell::new(0),
+            // At the end of the first region: there may be no other one.
+            due: Cell::new(DUE - 1),
             reclaimer: Cell::new(None),
             cells: Cells::new(),
             token: parts.token().cast(),
@@ -203,21 +236,24 @@ impl Local {
         fence(Ordering::SeqCst);
     }
 
+    /// Whether somebody wants to be [answered](Local::answer).
     #[inline]
-    fn leave(&self) {
+    fn leave(&self) -> bool {
         // SAFETY: as in `enter`.
-        let (state, attention) = unsafe { (self.state.as_ref(), self.attention.as_ref()) };
+        let state = unsafe { self.state.as_ref() };
         // Release: what was done in the region comes before; pairs with the acquire load of a scan.
         state.store(0, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
-        // Relaxed: a request that is missed is noticed by those who made it.
-        if attention.load(Ordering::Relaxed) != 0 {
-            self.answer();
-        }
+        self.is_wanted()
     }
 
-    #[cold]
-    #[inline(never)]
+    #[inline]
+    fn is_wanted(&self) -> bool {
+        // SAFETY: as in `enter`. Relaxed: a request that is missed is noticed by those who made it.
+        unsafe { self.attention.as_ref() }.load(Ordering::Relaxed) != 0
+    }
+
+    /// Calls wakers, which may do anything, as functions may: somebody holds the local.
     fn answer(&self) {
         // SAFETY: a local stays on its thread.
         unsafe { Parts::of(&self.reader).answer() };
@@ -240,7 +276,7 @@ impl Local {
         }
     }
 
-    /// Whether there is more to do than to leave the region.
+    /// Whether there is more to do than to leave the region. Calls nothing of others, which might end the local.
     #[inline]
     fn give_guard_back(&self) -> bool {
         let guards = self.guards.get() - 1;
@@ -248,10 +284,10 @@ impl Local {
         if guards > 0 {
             return false;
         }
-        self.leave();
+        let is_wanted = self.leave();
         let due = self.due.get().saturating_add(1);
         self.due.set(due);
-        due >= DUE || self.handles.get() == 0
+        is_wanted || due >= DUE || self.handles.get() == 0
     }
 
     /// # Safety
@@ -262,10 +298,15 @@ impl Local {
         // Ends the local in the end, also after a panic, if nobody else holds it.
         // SAFETY: the caller's promise.
         let hold = unsafe { Hold::new(this) };
-        // SAFETY: it is held. A function that drops the handle does not end it.
+        // SAFETY: it is held. A function, or a waker, that drops the handle does not end it.
         let local = unsafe { hold.0.as_ref() };
+        if local.is_wanted() {
+            local.answer();
+        }
         if local.due.get() >= DUE {
-            local.round();
+            let panic = local.round();
+            local.hand_on();
+            panics::resume(panic);
         }
     }
 
@@ -344,32 +385,35 @@ impl Local {
         }
     }
 
-    /// Runs what is ready here, and what others have deferred before, and sees to it that any thread may run what is left. A round
-    /// that is within a deferred function runs nothing, and is still due afterwards.
+    /// A round now, and another one at the end of the region, when nothing of this thread is in the way.
     ///
     /// # Panics
     /// With the panic of a deferred function, or of a stall hook, the first one of several.
     pub(crate) fn flush(&self) {
-        self.due.set(FLUSHED);
-        self.round();
-        // At the end of the region, nothing of this thread is in the way.
-        self.due.set(FLUSHED);
+        let due = self.due.get() | FLUSHED;
+        self.due.set(due);
+        let panic = self.round();
+        // What this round has left of the list is a part of the share of the other one.
+        self.due.set(self.due.get().saturating_add(due));
+        panics::resume(panic);
     }
 
-    fn round(&self) {
+    /// Runs what is ready here, and a share of what others have deferred. Returns the first panic of several. Within a deferred function it runs
+    /// nothing, and is still due afterwards.
+    fn round(&self) -> Option<Panic> {
         if raw::is_within_destructor() || std::thread::panicking() {
-            return self.hand_on();
+            return None;
         }
-        let way = if self.due.get() >= FLUSHED { Way::All } else { Way::Share };
-        self.due.set(0);
+        let way = Way::of(self.due.replace(0));
         let shared = self.collector.shared();
+        // No more than there are now: functions may defer themselves again.
+        let number = shared.number();
         let mut list = self.reclaimer.take().unwrap_or_else(|| shared.list());
         let mut panic = None;
-        way.poll(&mut list, &mut panic);
-        shared.serve(way, &mut panic);
+        way.poll(&mut list, way.share, &mut panic);
+        shared.serve(number, way, &mut panic);
         self.keep(list);
-        self.hand_on();
-        panics::resume(panic);
+        panic
     }
 
     /// Lets any thread serve what is left here.
@@ -392,3 +436,22 @@ impl Drop for Local {
 }
 
 const _: () = assert!(FLUSHED > DUE);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_looks_at_few_lists_however_short_they_are() {
+        let shared = Shared::new(Domain::new());
+        for _ in 0..100 {
+            let mut list = shared.list();
+            list.defer(|| ());
+            shared.handed().expect("nobody has the lock").push_back(list);
+        }
+        shared.serve(shared.number(), Way::of(DUE), &mut None);
+        assert_eq!(shared.number(), 100 - SHARE / LOOK);
+        shared.serve(shared.number(), Way::of(FLUSHED), &mut None);
+        assert_eq!(shared.number(), 0);
+    }
+}

@@ -54,19 +54,16 @@ pub trait Pointable {
     /// [`init`](Pointable::init) returned the address, and the object was not destroyed. Nobody has a reference to it.
     unsafe fn drop(ptr: usize);
 
-    /// How many bytes the object takes up, for statistics: 0 if that is not known.
-    ///
-    /// # Safety
-    /// [`init`](Pointable::init) returned the address, and the object was not destroyed.
+    /// How many bytes each object takes up, for statistics: 0 if that is not known. No object is looked at for this: who defers the destruction
+    /// of one may have followed no link to it by an acquire.
     #[doc(hidden)]
-    unsafe fn stillpoint_bytes(ptr: usize) -> usize {
-        let _ = ptr;
-        0
-    }
+    const STILLPOINT_BYTES: usize = 0;
 }
 
 impl<T> Pointable for T {
     const ALIGN: usize = align_of::<T>();
+
+    const STILLPOINT_BYTES: usize = size_of::<T>();
 
     type Init = T;
 
@@ -87,10 +84,6 @@ impl<T> Pointable for T {
     unsafe fn drop(ptr: usize) {
         // SAFETY: it came from `Box::into_raw` in `init`, and the caller gives it up.
         drop(unsafe { Box::from_raw(ptr::with_exposed_provenance_mut::<T>(ptr)) });
-    }
-
-    unsafe fn stillpoint_bytes(_: usize) -> usize {
-        size_of::<T>()
     }
 }
 
@@ -156,11 +149,6 @@ impl<T> Pointable for [MaybeUninit<T>] {
     unsafe fn drop(ptr: usize) {
         // SAFETY: `init` has allocated it with this layout, and the caller gives it up.
         unsafe { dealloc(ptr::with_exposed_provenance_mut(ptr), layout_at::<T>(ptr)) };
-    }
-
-    unsafe fn stillpoint_bytes(ptr: usize) -> usize {
-        // SAFETY: the caller's promise.
-        unsafe { layout_at::<T>(ptr) }.size()
     }
 }
 

@@ -3,15 +3,19 @@
 
 mod common;
 
-use std::cell::RefCell;
-use std::mem;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::mem::{self, MaybeUninit};
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::pin::pin;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake};
 use std::thread;
 
 use common::{defer_destroy, pending, rounds, Count, Dropped};
-use stillpoint_epoch::{self as epoch, domain, Collector, Guard, LocalHandle};
+use stillpoint_epoch::{self as epoch, domain, Atomic, Collector, Guard, LocalHandle, Owned, Shared};
 
 /// Panics, and says that it was called.
 fn panicking(count: &Count) -> impl FnOnce() + Send + 'static {
@@ -145,6 +149,7 @@ fn a_panic_of_the_last_guard_ends_its_local() {
 fn a_panic_of_the_last_handle() {
     let count = Count::default();
     let handle = Collector::new().register();
+    drop(handle.pin()); // so that the end of the next region is not due
     let guard = handle.pin();
     (0..3).for_each(|_| guard.defer(panicking(&count)));
     drop(guard);
@@ -427,4 +432,101 @@ fn threads_come_and_go() {
     handle.pin().flush();
     handle.pin().flush();
     assert_eq!((count.get(), pending(&collector)), (threads * functions, 0));
+}
+
+/// A waker that the end of a region calls drops the handle whose region it was.
+#[test]
+fn a_waker_drops_the_handle_that_calls_it() {
+    thread_local!(static HANDLE: RefCell<Option<LocalHandle>> = const { RefCell::new(None) });
+
+    struct DropsTheHandle(Count);
+
+    impl Wake for DropsTheHandle {
+        fn wake(self: Arc<Self>) {
+            self.0.add();
+            drop(HANDLE.take());
+        }
+    }
+
+    for pins_again in [false, true] {
+        let (count, collector) = (Count::default(), Collector::new());
+        let handle = collector.register();
+        let mut guard = handle.pin();
+        HANDLE.set(Some(handle));
+        let domain = domain::of(&collector).clone();
+        let mut future = pin!(domain.grace_period(domain.start()));
+        let waker = Arc::new(DropsTheHandle(count.clone())).into();
+        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        if pins_again {
+            guard.repin();
+            assert_eq!((count.get(), domain.stats().readers), (1, 1));
+        }
+        drop(guard);
+        assert_eq!((count.get(), domain.stats().readers), (1, 0));
+    }
+}
+
+/// A collector whose functions borrow ends within a function that the end of another collector runs: they have run when it has gone.
+#[test]
+fn a_collector_ends_within_a_function_that_an_end_runs() {
+    fn inner(depth: usize, ends: &Count) {
+        let (text, ran) = (String::from("alive"), Cell::new(false));
+        {
+            let handle = Collector::new().register();
+            drop(handle.pin()); // so that the end of the next region is not due
+            let guard = handle.pin();
+            // SAFETY: the end of the collector calls it, at the end of this block.
+            unsafe {
+                guard.defer_unchecked(|| {
+                    assert_eq!(text, "alive");
+                    ran.set(true);
+                    if depth > 0 {
+                        inner(depth - 1, ends);
+                    }
+                });
+            }
+        }
+        assert!(ran.get());
+        ends.add();
+    }
+
+    let ends = Count::default();
+    let number = ends.clone();
+    let handle = Collector::new().register();
+    drop(handle.pin()); // likewise
+    handle.pin().defer(move || inner(3, &number));
+    assert_eq!(ends.get(), 0);
+    drop(handle);
+    assert_eq!(ends.get(), 4);
+}
+
+/// Who defers the destruction of an object need not have followed a link to it: nothing is read there. Miri and ThreadSanitizer would see a race.
+#[test]
+fn an_object_whose_destruction_is_deferred_is_not_looked_at() {
+    let (collector, link) = (Collector::new(), Atomic::<[MaybeUninit<u64>]>::null());
+    let objects = rounds(1000, 20);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let handle = collector.register();
+            for _ in 0..objects {
+                let guard = handle.pin();
+                let new = Owned::<[MaybeUninit<u64>]>::init(3).into_shared(&guard);
+                while link.compare_exchange(Shared::null(), new, Relaxed, Relaxed, &guard).is_err() {
+                    thread::yield_now();
+                }
+            }
+        });
+        let (handle, mut taken) = (collector.register(), 0);
+        while taken < objects {
+            let guard = handle.pin();
+            let old = link.swap(Shared::null(), Relaxed, &guard);
+            if old.is_null() {
+                thread::yield_now();
+                continue;
+            }
+            taken += 1;
+            // SAFETY: unlinked just now.
+            unsafe { guard.defer_destroy(old) };
+        }
+    });
 }

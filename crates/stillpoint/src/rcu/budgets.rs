@@ -500,18 +500,23 @@ fn a_poll_at_once_looks_at_what_was_left_and_at_its_own_queue() {
         (0..left).for_each(|_| drop(old(&domain)));
         (0..left).for_each(|_| own.retire(old(&domain)).expect("there is room"));
         // Each is taken, and turned round if it was on the stack.
-        let (steps, freed) = steps_of(|| own.poll_at_once());
+        let (steps, freed) = steps_of(|| own.poll_at_once(usize::MAX));
         assert!(freed == 0 && steps <= 2 * left + PASSES, "{steps} with {left} left");
-        let (steps, freed) = steps_of(|| own.poll_at_once());
+        let (steps, freed) = steps_of(|| own.poll_at_once(usize::MAX));
         assert!(freed == 0 && steps <= PASSES, "{steps} with nothing left");
     }
     let waiting = own.pending();
     assert_eq!(waiting, 2 * 110_001);
     drop(guard);
-    let (steps, freed) = steps_of(|| own.poll_at_once());
+    let (steps, freed) = steps_of(|| own.poll_at_once(usize::MAX));
     assert!(freed == waiting && steps <= waiting + PASSES + 2 * wakers::SHARE, "{steps} of {freed}");
-    let (steps, freed) = steps_of(|| own.poll_at_once());
+    let (steps, freed) = steps_of(|| own.poll_at_once(usize::MAX));
     assert!(freed == 0 && steps <= PASSES, "{steps} with nothing left");
+    // And no more than it is told.
+    (0..1000).for_each(|_| drop(old(&domain)));
+    let (steps, freed) = steps_of(|| own.poll_at_once(10));
+    assert!(freed == 10 && own.pending() == 0 && steps <= PASSES + SHARE, "{steps} of {freed}");
+    assert_eq!(own.poll_at_once(usize::MAX), 990);
     assert_eq!(domain.stats().pending, 5_000, "the others have theirs");
 }
 
@@ -527,7 +532,7 @@ fn a_reclaimer_that_takes_over_looks_at_what_it_gets() {
         let (steps, ()) = steps_of(|| own.take_over(&mut other));
         assert_eq!((steps, own.pending(), other.pending()), (1, number, 0));
     }
-    assert_eq!((domain.stats().pending, own.poll_at_once()), (10_000, 0));
+    assert_eq!((domain.stats().pending, own.poll_at_once(usize::MAX)), (10_000, 0));
     drop(guard);
-    assert_eq!((own.poll_at_once(), domain.stats().freed), (10_000, 10_000));
+    assert_eq!((own.poll_at_once(usize::MAX), domain.stats().freed), (10_000, 10_000));
 }

@@ -232,11 +232,12 @@ impl Reclaimer {
         freed
     }
 
-    /// As [`poll`](Reclaimer::poll), whatever the pace: at once, adopts everything that was left to the domain, starts a grace
-    /// period for everything that has none yet, and issues its fence. Never waits for a reader: what a reader holds up stays.
+    /// As [`poll_at_most`](Reclaimer::poll_at_most), whatever the pace: at once, adopts what was left to the domain, as far as
+    /// `limit` exceeds what waits here, starts a grace period for everything that has none yet, and issues its fence. Never waits
+    /// for a reader: what a reader holds up stays.
     ///
-    /// For occasional calls that need what is ready *now*: each may issue a heavy fence, and takes time in proportion to what
-    /// was left.
+    /// For occasional calls that need what is ready *now*: each may issue a heavy fence. Without a limit (`usize::MAX`), it takes
+    /// time in proportion to what was left.
     ///
     /// ```
     /// use std::time::Duration;
@@ -247,16 +248,16 @@ impl Reclaimer {
     /// let mut reclaimer = domain.reclaimer_builder().fence_interval(Duration::from_secs(3600)).build();
     /// for number in 2..10 {
     ///     drop(cell.replace(number)); // left to the domain
-    ///     assert_eq!(reclaimer.poll_at_once(), 1);
+    ///     assert_eq!(reclaimer.poll_at_once(usize::MAX), 1);
     /// }
     /// ```
     ///
     /// # Panics
     /// As [`poll`](Reclaimer::poll).
-    pub fn poll_at_once(&mut self) -> usize {
-        self.list.adopt(usize::MAX);
+    pub fn poll_at_once(&mut self, limit: usize) -> usize {
+        self.list.adopt(limit.saturating_sub(self.list.len()));
         self.list.close();
-        self.list.advance(NO_LIMIT)
+        self.list.advance(limit)
     }
 
     /// Waits until everything retired here so far is freed. Also adopts what had been left to the domain, and waits for that.
@@ -341,7 +342,7 @@ impl Reclaimer {
     /// other.retire(domain.cell(1).take().expect("it is not empty")).expect("there is room");
     /// one.take_over(&mut other);
     /// assert_eq!((one.pending(), other.pending()), (1, 0));
-    /// assert_eq!(one.poll_at_once(), 1);
+    /// assert_eq!(one.poll_at_once(usize::MAX), 1);
     /// ```
     ///
     /// # Panics

@@ -21,18 +21,18 @@ fn a_reclaimer_takes_over_what_another_one_has() {
     let (mut one, mut other) = (domain.reclaimer(), domain.reclaimer());
     other.retire(cell.take().expect("the cell is full")).expect("there is room");
     other.retire(retired(&domain)).expect("there is room");
-    assert_eq!(other.poll_at_once(), 1, "the other one is held");
+    assert_eq!(other.poll_at_once(usize::MAX), 1, "the other one is held");
     let guard = reader.pin();
     for reclaimer in [&mut one, &mut other] {
         reclaimer.retire(retired(&domain)).expect("there is room");
-        assert_eq!(reclaimer.poll_at_once(), 0);
+        assert_eq!(reclaimer.poll_at_once(usize::MAX), 0);
     }
     one.take_over(&mut other);
     assert_eq!((one.pending(), one.pending_bytes(), other.pending(), other.pending_bytes()), (3, 24, 0, 0));
     drop(guard);
-    assert_eq!((one.poll_at_once(), other.poll_at_once(), one.pending()), (2, 0, 1));
+    assert_eq!((one.poll_at_once(usize::MAX), other.poll_at_once(usize::MAX), one.pending()), (2, 0, 1));
     drop(held);
-    assert_eq!((one.poll_at_once(), domain.stats().pending, domain.stats().retired), (1, 0, 4));
+    assert_eq!((one.poll_at_once(usize::MAX), domain.stats().pending, domain.stats().retired), (1, 0, 4));
 }
 
 #[test]
