@@ -48,6 +48,7 @@
 //! All are on by default: `table`, `timer` and `pool`, the modules of these names; `boost`, the boosting of preempted
 //! readers; and `std`, which brings `rcu` and `fence`, and which `table`, `pool` and `boost` need. With
 //! `default-features = false` and `timer`, the crate has [`timer::Wheel`] and [`timer::Bitset`], which need only `alloc`.
+//! `serde` is not on by default: with it, tables and sets can be serialised.
 //!
 //! # Systems
 //!

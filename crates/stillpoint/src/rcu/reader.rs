@@ -206,6 +206,7 @@ impl Guard<'_> {
     /// Calls `function` after a grace period: when this guard, and every region that is open now, has ended. It does not wait for
     /// protected loads.
     ///
+    /// **Nothing calls it by itself:** a thread must poll a reclaimer of the domain, or run a background reclaimer.
     /// The function is left to the domain, as a [`Retired`](super::Retired) that is dropped is, and cannot be refused.
     /// `Retired` says which thread calls it, when, and what it counts as. It never runs within this call, or at the end of the
     /// guard. Bounded: one allocation for the function and one for its place; each 64th call moves what 64 calls have left. A

@@ -53,7 +53,10 @@ impl WeakDomain {
     #[cold]
     #[inline(never)]
     fn reject(&self, other: &Core) -> ! {
-        panic!("a reader of domain `{}` was used with a cell of domain `{self}`", other.name())
+        panic!(
+            "a reader of domain `{}` was used with a cell of domain `{self}`; name a reader of `{self}`",
+            other.name()
+        )
     }
 }
 

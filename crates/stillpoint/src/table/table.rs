@@ -541,7 +541,8 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> IntoIterator for
 #[cold]
 #[inline(never)]
 fn reject(own: &Core, other: &Core) -> ! {
-    panic!("a reader of domain `{}` was used with a table of domain `{}`", other.name(), own.name())
+    let (other, own) = (other.name(), own.name());
+    panic!("a reader of domain `{other}` was used with a table of domain `{own}`; name a reader of `{own}`")
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Table<K, V, S> {
