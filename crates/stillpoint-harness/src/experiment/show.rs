@@ -10,20 +10,26 @@ const DISTINCT: f64 = 0.03;
 
 /// Prints whether other programs ran on the CPUs.
 pub fn disturbed(rows: &[Row]) {
+    if let Some(line) = disturbance(rows) {
+        say(line);
+    }
+}
+
+/// Says whether other programs ran on the CPUs.
+pub fn disturbance(rows: &[Row]) -> Option<String> {
     let foreign: Vec<f64> = rows
         .iter()
         .filter_map(|row| Some((row.metric("foreign_cpus")?, row.params["round_s"].as_f64()?)))
         .filter(|&(cpus, seconds)| cpus > DISTURBANCE && cpus * seconds > DISTINCT)
         .map(|(cpus, _)| cpus)
         .collect();
-    if let Some(most) = foreign.iter().copied().max_by(f64::total_cmp) {
-        let disturbed = foreign.len();
-        say(format!(
-            "Other programs ran on these CPUs during {disturbed} of {} rows (up to {most:.2} CPUs): \
-             their figures are worse than they should be.",
-            rows.len()
-        ));
-    }
+    let most = foreign.iter().copied().max_by(f64::total_cmp)?;
+    let disturbed = foreign.len();
+    Some(format!(
+        "Other programs ran on these CPUs during {disturbed} of {} rows (up to {most:.2} CPUs): \
+         their figures are worse than they should be.",
+        rows.len()
+    ))
 }
 
 /// Prints why rows do not count.

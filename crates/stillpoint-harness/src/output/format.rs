@@ -41,14 +41,11 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// By how many percent `value` is below `base`, with more digits close to 100 %; above twice `base`, how many times as much it is.
-pub fn percent_below(value: f64, base: f64) -> String {
-    let percent = (1.0 - value / base) * 100.0;
-    match percent {
-        p if p >= 99.9 => format!("{p:.3} %"),
-        p if p >= 99.0 => format!("{p:.2} %"),
-        p if p >= -100.0 => format!("{p:.0} %"),
-        _ => format!("{}x as much", significant(value / base)),
+/// `value` in multiples of `base`; below a tenth of it, as a fraction.
+pub fn multiple(value: f64, base: f64) -> String {
+    match value / base {
+        ratio if ratio < 0.1 => format!("1/{:.0}", 1.0 / ratio),
+        ratio => format!("{}x", significant(ratio)),
     }
 }
 
@@ -75,11 +72,9 @@ mod tests {
     }
 
     #[test]
-    fn percentages_keep_the_digits_that_matter() {
-        assert_eq!(percent_below(13.4, 44_065.0), "99.970 %");
-        assert_eq!(percent_below(1_500.0, 6_600.0), "77 %");
-        assert_eq!(percent_below(12.0, 10.0), "-20 %");
-        assert_eq!(percent_below(300.0, 10.0), "30.0x as much");
-        assert_eq!(percent_below(21.0, 10.0), "2.10x as much");
+    fn multiples_below_a_tenth_are_fractions() {
+        assert_eq!(multiple(13.4, 44_065.0), "1/3288");
+        assert_eq!(multiple(1_500.0, 6_600.0), "0.23x");
+        assert_eq!(multiple(300.0, 10.0), "30.0x");
     }
 }

@@ -67,6 +67,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
     findings.extend(peer_findings(&machine));
     if !target.takes_stdout() {
         print(&machine, &findings);
+        say(
+            "To see whether preempted readers hold up memory here: stillpoint bench reclaim --scenarios one-core --report results",
+        );
     }
     target.write(&machine, &[], Findings { findings })
 }

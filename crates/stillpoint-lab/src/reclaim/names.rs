@@ -14,6 +14,8 @@ pub(crate) const SCENARIOS: &[&str] = &[OWN_CORE, ONE_CORE, SPREAD];
 
 /// The contender that all others are compared with.
 pub(crate) const BASELINE: &str = "liburcu/qsbr+sync";
+/// Our contender whose readers protect single entries.
+pub(crate) const PROTECTED: &str = "stillpoint/protected";
 
 /// How the writer spends the time until the next delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

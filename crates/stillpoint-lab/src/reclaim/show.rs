@@ -3,15 +3,16 @@
 use stillpoint_harness::experiment::show;
 use stillpoint_harness::machine::proc;
 use stillpoint_harness::output::chart::{self, Bar};
-use stillpoint_harness::output::format::{bytes, micros, percent_below, rate};
+use stillpoint_harness::output::format::{bytes, micros, multiple, rate};
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::table::{self, Column};
 use stillpoint_harness::output::{heading, say};
 use stillpoint_peers::Contender;
 
 use crate::experiment::Structure;
+use crate::peers;
 use crate::reclaim::Plan;
-use crate::reclaim::names::BASELINE;
+use crate::reclaim::names::{BASELINE, ONE_CORE, PROTECTED};
 use crate::reclaim::plan::is_ours;
 use crate::reclaim::setting::Setting;
 
@@ -36,14 +37,14 @@ const COLUMNS: &[Column<'_>] = &[
 pub(crate) fn part(setting: &Setting, structure: Structure, rows: &[Row]) {
     let mean = |row: &Row| row.metric("delay_us_mean");
     let baseline = rows.iter().find(|row| row.contender == BASELINE).and_then(mean);
-    let below_baseline = |row: &Row| match mean(row).zip(baseline) {
+    let beside_baseline = |row: &Row| match mean(row).zip(baseline) {
         Some(_) if row.contender == BASELINE => "–".to_owned(),
-        Some((mean, baseline)) => percent_below(mean, baseline),
+        Some((mean, baseline)) => multiple(mean, baseline),
         None => String::new(),
     };
     let mut columns = COLUMNS.to_vec();
     if baseline.is_some() {
-        columns.push(("vs liburcu", &below_baseline));
+        columns.push(("of liburcu's", &beside_baseline));
     }
     let on = match structure {
         Structure::Array => "",
@@ -65,6 +66,43 @@ pub(crate) fn part(setting: &Setting, structure: Structure, rows: &[Row]) {
         .collect();
     heading("Mean delay, logarithmic");
     say(chart::logarithmic(&bars, micros));
+    if let Some(answer) = answer(setting, rows) {
+        say(answer);
+    }
+}
+
+/// A mean delay that only the scheduler explains, in microseconds: its time slices take milliseconds.
+const HELD_UP: f64 = 1_000.0;
+
+/// What readers that share a core do on this machine, in words.
+fn answer(setting: &Setting, rows: &[Row]) -> Option<String> {
+    let least = |group: &str| {
+        let of_group = rows.iter().filter(|row| peers::group(&row.contender) == group);
+        of_group.filter_map(|row| row.metric("delay_us_mean")).min_by(f64::total_cmp)
+    };
+    let ours = rows.iter().find(|row| row.contender == PROTECTED)?.metric("delay_us_mean")?;
+    if setting.scenario != ONE_CORE || setting.readers() == 1 {
+        return None;
+    }
+    let mut others: Vec<(&str, f64)> = Vec::new();
+    for group in rows.iter().map(|row| peers::group(&row.contender)).filter(|group| *group != "stillpoint") {
+        if !others.iter().any(|(known, _)| *known == group) {
+            others.extend(least(group).map(|delay| (group, delay)));
+        }
+    }
+    let held_up = others.iter().any(|&(_, delay)| delay > HELD_UP);
+    let delays: Vec<String> =
+        others.iter().map(|(group, delay)| format!("{group} after {}", micros(*delay))).collect();
+    if delays.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "In words: with {} readers on one CPU, memory is freed by {}, at best; by stillpoint, with protected loads, after {}.{}",
+        setting.readers(),
+        delays.join(", by "),
+        micros(ours),
+        if held_up { " So preempted readers hold up memory on this machine." } else { "" }
+    ))
 }
 
 /// Prints the notes of the contenders.
@@ -86,11 +124,47 @@ pub(crate) fn notes(plan: &Plan, contenders: &[Box<dyn Contender>]) {
         );
     }
     say(
-        "vs liburcu: by how much the mean delay lies below that of liburcu/qsbr+sync. CPUs: CPU time over wall time.",
+        "of liburcu's: the mean delay in multiples of that of liburcu/qsbr+sync. CPUs: CPU time over wall time.",
     );
     for contender in contenders {
         if !contender.note().is_empty() {
             say(format!("{}: {}", contender.name(), contender.note()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(contender: &str, delay: f64) -> Row {
+        let mut row = Row::new("reclaim", ONE_CORE, contender);
+        row.put("delay_us_mean", delay, 3);
+        row
+    }
+
+    #[test]
+    fn the_answer_names_the_best_of_each_library() {
+        let setting =
+            |readers| Setting { scenario: ONE_CORE, reader_cpus: vec![0; readers], writer_cpu: 1, cores: 1 };
+        let rows = [
+            row(PROTECTED, 110.0),
+            row("dpdk/rcu", 27_600.0),
+            row("dpdk/rcu+background", 26_000.0),
+            row("papaya", 28_500.0),
+        ];
+        let held_up = answer(&setting(8), &rows).unwrap();
+        for part in [
+            "8 readers",
+            "dpdk after 26.0 ms, by papaya after 28.5 ms",
+            "loads, after 110 µs",
+            "hold up memory",
+        ] {
+            assert!(held_up.contains(part), "'{part}' is missing: {held_up}");
+        }
+        let quick = answer(&setting(2), &[row(PROTECTED, 110.0), row("papaya", 120.0)]).unwrap();
+        assert!(!quick.contains("hold up memory"), "{quick}");
+        assert_eq!(answer(&setting(1), &rows), None, "nobody preempts a reader by itself");
+        assert_eq!(answer(&setting(8), &rows[1..]), None, "ours was not measured");
     }
 }

@@ -3,6 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
 use stillpoint_harness::error::Stop;
+use stillpoint_harness::experiment::show::disturbance;
 use stillpoint_harness::output::figures::{Figure, Ground, Verdict, number, svg};
 use stillpoint_harness::output::json::Read;
 
@@ -38,6 +39,7 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> Result<String,
             body {
                 main {
                     h1 { "stillpoint beside others, on this machine" }
+                    @for line in read.iter().filter_map(|read| disturbance(&read.rows)) { p.behind { (line) } }
                     (verdicts(&sections))
                     @for section in drawn { (section) }
                     (machines(read))
@@ -66,10 +68,10 @@ fn verdicts(sections: &[Section<'_>]) -> Markup {
                 p { "No figure has both a contender of this library and another one." }
             } @else {
                 p {
-                    "Of " (all.len()) " figures with a contender of this library and another one, it is "
-                    strong.behind { "behind" } " somewhere in " (count(Standing::Behind)) ", "
-                    "even in " (count(Standing::Even)) ", and "
-                    strong.ahead { "ahead" } " in the other " (count(Standing::Ahead)) ". "
+                    "Figures that compare this library with others: " (all.len()) ". In " (count(Standing::Behind)) " of them it is "
+                    strong.behind { "behind" } " at some place, in " (count(Standing::Even)) " it is even, and in "
+                    (count(Standing::Ahead)) " it is " strong.ahead { "ahead" } " everywhere or even. "
+                    "Each place compares the best contender of this library with the best of the others. "
                     "A factor of 2 means twice as good as the best of the others; 0.5 half as good, and 1/20 a twentieth as good. "
                     "Figures within 5 % count as even."
                 }

@@ -37,7 +37,7 @@ fn the_verdict_names_what_is_behind_and_what_is_ahead() {
     ];
     let page = page(rows);
     for part in [
-        "somewhere in 1,",
+        "Figures that compare this library with others: 1.",
         "0.50x",
         "4.00x",
         "stillpoint/guard 2 beside crossbeam-epoch 8",

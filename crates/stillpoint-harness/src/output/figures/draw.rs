@@ -134,6 +134,7 @@ impl Picture<'_> {
         bring_letters();
         let failed = |error: Failure<D>| Stop::Failed(format!("cannot draw {}: {error}", self.chart.file()));
         area.fill(&self.colours.ground).map_err(failed)?;
+        let area = area.margin(self.points(6), 0, 0, 0);
         let area = area.titled(&self.chart.title(), self.text(17)).map_err(failed)?;
         let (plot, legend) = area.split_horizontally((WIDTH - LEGEND) * self.density);
         match &self.chart.content {
