@@ -499,8 +499,9 @@ STILL_NODISCARD static inline int still_is_pinned(const struct still_reader *rea
     return __atomic_load_n(still_state_(&reader->head_), __ATOMIC_RELAXED) != 0;
 }
 
-/* In the functions below, `link` is the address of a pointer, T **: a T * does not compile. In C they are macros over the functions
- * whose names end with an underscore, and return void *; in C++ they are templates, and return T *. */
+/* The calls that take a `link` are macros in C and templates in C++, over the functions below whose names end with an underscore.
+ * `link` is the address of a pointer, T **: a T * does not compile. What is loaded from it is a T *, and so is what is stored there or
+ * expected there: the compiler warns of a pointer to anything else. In C, `const T *` and `void *` may be stored as well. */
 
 /* Loads the pointer at `link`, in a region: under still_pin, or by a QSBR reader that is online. */
 STILL_NODISCARD static inline void *still_load_(const void *link)
@@ -646,13 +647,20 @@ STILL_NODISCARD static inline typename still_link_<L>::pointer still_hold_protec
         _Static_assert(__builtin_classify_type(*(link)) == 5, "this takes the address of a pointer: &p, not p");       \
         char unused_;                                                                                                  \
     }))
-#define still_load(link) (STILL_LINK_(link), still_load_(link))
-#define still_store(link, object) (STILL_LINK_(link), still_store_((link), (object)))
-#define still_exchange(link, object) (STILL_LINK_(link), still_exchange_((link), (object)))
+/* Evaluates nothing: the compiler compares the type of `object` with that of the pointer at `link`. */
+#define STILL_SUITS_(link, object) ((void)sizeof(__typeof__(1 ? (object) : *(link))))
+/* Gives `value` the type of the pointer at `link`; the comma leaves out that pointer's qualifiers. Clang does not warn of an unused cast
+ * that stands in a macro, but of one that is passed to a macro: STILL_SAME_. */
+#define STILL_AS_(link, value) STILL_SAME_((STILL_LINK_(link), (__typeof__(((void)0, *(link))))value))
+#define STILL_SAME_(...) __VA_ARGS__
+#define still_load(link) STILL_AS_(link, still_load_(link))
+#define still_store(link, object) (STILL_LINK_(link), STILL_SUITS_(link, object), still_store_((link), (object)))
+#define still_exchange(link, object) STILL_AS_(link, (STILL_SUITS_(link, object), still_exchange_((link), (object))))
 #define still_compare_exchange(link, expected, object)                                                                 \
-    (STILL_LINK_(link), still_compare_exchange_((link), (expected), (object)))
+    (STILL_LINK_(link), STILL_SUITS_(link, expected), STILL_SUITS_(link, object),                                      \
+     still_compare_exchange_((link), (expected), (object)))
 #define still_protect(reader, link) (STILL_LINK_(link), still_protect_((reader), (link)))
-#define still_hold_protect(hold, link) (STILL_LINK_(link), still_hold_protect_((hold), (link)))
+#define still_hold_protect(hold, link) STILL_AS_(link, still_hold_protect_((hold), (link)))
 #endif
 
 /* ------------------------------------------------------------------------------------------------------------------
