@@ -2,7 +2,8 @@
  *
  * stillpoint.h: read-copy-update that frees memory even while readers are preempted; a lock-free hash table, a timer wheel, a pool.
  *
- * A program in one screen: threads read a configuration, and one thread replaces it.
+ * A program in one screen: threads read a configuration, and one thread replaces it. In C++, see examples/configuration.cc in the
+ * sources.
  *
  *     #include <pthread.h>
  *     #include <stdio.h>
@@ -70,7 +71,7 @@
  *   Functions that return int or ssize_t return 0 or more, or a negative errno. Functions that return a pointer return NULL
  *   on failure, and set errno. still_error() gives the reason in words. Every function that takes a handle returns
  *     -EINVAL  for NULL, for a handle of another kind, and for a struct whose size is not set;
- *     -EBADF   for a handle that was freed, until its place is used again;
+ *     -EBADF   for a handle that was freed; later the same address may be a new handle, and the mistake goes unnoticed;
  *     -EBUSY   for a one-thread handle that a function further up the stack is using, for example when a destructor polls the
  *              reclaimer that runs it;
  *     -EPERM   for a reader of another thread, where the thread matters;
@@ -141,6 +142,8 @@
 #include <stdlib.h>
 #endif
 
+/* A program writes it after the parameters of the functions that it passes to this library, if they are compiled as C and as C++. In
+ * C++ such a function must be noexcept: that is part of its type, and another function does not convert. In C it is nothing. */
 #ifdef __cplusplus
 extern "C" {
 #define STILL_NOEXCEPT noexcept
@@ -510,7 +513,7 @@ STILL_NODISCARD static inline void *still_load_(const void *link)
     return __atomic_load_n((still_any_ const *)link, __ATOMIC_ACQUIRE);
 }
 
-/* Stores a pointer at `link`. The link must not be shared yet, or must hold no object that has to be retired. */
+/* Stores a pointer at `link`. For a link that is NULL, or that no other thread sees yet. Otherwise use still_exchange. */
 static inline void still_store_(void *link, const void *object)
 {
     /* Release: pairs with still_load and still_protect. */
@@ -794,7 +797,8 @@ int still_queue_free(struct still_queue *queue) STILL_NOEXCEPT;
 int still_queue_start(struct still_queue *queue, const struct still_thread_options *options) STILL_NOEXCEPT;
 
 /* Pushes a callback: function(callback) is called after a grace period, in the order of the pushes. The grace period waits for regions,
- * not for protected loads. Wait-free: an exchange and a store, and a system call if the thread that serves the queue sleeps. */
+ * not for protected loads. Nothing is called unless a thread serves the queue: start one with still_queue_start, or poll. Wait-free: an
+ * exchange and a store, and a system call if the thread that serves the queue sleeps. */
 int still_call(struct still_queue *queue, struct still_callback *callback, still_callback_fn *function) STILL_NOEXCEPT;
 
 /* As still_call, for an object that protected loads may hold. `object` is the address that they protect. In no particular order. */
@@ -855,7 +859,8 @@ struct still_table_options {
 #define STILL_TABLE_OPTIONS_INIT { sizeof(struct still_table_options), 0, 0, NULL, NULL }
 
 /* Makes a table for keys of `key_size` bytes, 65,535 at most. Keys of 4, 8, 16 and 40 bytes lie in the entries, others behind
- * a pointer. `options` may be NULL. errno: EINVAL, EBADF; ENOMEM: there is no memory for the capacity. */
+ * a pointer. Keys are compared byte by byte: set padding to zero (memset), or pack the struct. `options` may be NULL.
+ * errno: EINVAL, EBADF; ENOMEM: there is no memory for the capacity. */
 STILL_NODISCARD struct still_table *still_table_new(const struct still_domain *domain, size_t key_size,
                                                     const struct still_table_options *options) STILL_NOEXCEPT;
 
