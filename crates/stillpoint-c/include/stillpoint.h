@@ -2,7 +2,8 @@
  *
  * stillpoint.h: read-copy-update that frees memory even while readers are preempted; a lock-free hash table, a timer wheel, a pool.
  *
- * A program in one screen: threads read a configuration, and one thread replaces it.
+ * A program in one screen: threads read a configuration, and one thread replaces it. In C++, see examples/configuration.cc in the
+ * sources.
  *
  *     #include <pthread.h>
  *     #include <stdio.h>
@@ -70,7 +71,7 @@
  *   Functions that return int or ssize_t return 0 or more, or a negative errno. Functions that return a pointer return NULL
  *   on failure, and set errno. still_error() gives the reason in words. Every function that takes a handle returns
  *     -EINVAL  for NULL, for a handle of another kind, and for a struct whose size is not set;
- *     -EBADF   for a handle that was freed, until its place is used again;
+ *     -EBADF   for a handle that was freed; later the same address may be a new handle, and the mistake goes unnoticed;
  *     -EBUSY   for a one-thread handle that a function further up the stack is using, for example when a destructor polls the
  *              reclaimer that runs it;
  *     -EPERM   for a reader of another thread, where the thread matters;
@@ -141,6 +142,8 @@
 #include <stdlib.h>
 #endif
 
+/* A program writes it after the parameters of the functions that it passes to this library, if they are compiled as C and as C++. In
+ * C++ such a function must be noexcept: that is part of its type, and another function does not convert. In C it is nothing. */
 #ifdef __cplusplus
 extern "C" {
 #define STILL_NOEXCEPT noexcept
@@ -499,8 +502,9 @@ STILL_NODISCARD static inline int still_is_pinned(const struct still_reader *rea
     return __atomic_load_n(still_state_(&reader->head_), __ATOMIC_RELAXED) != 0;
 }
 
-/* In the functions below, `link` is the address of a pointer, T **: a T * does not compile. In C they are macros over the functions
- * whose names end with an underscore, and return void *; in C++ they are templates, and return T *. */
+/* The calls that take a `link` are macros in C and templates in C++, over the functions below whose names end with an underscore.
+ * `link` is the address of a pointer, T **: a T * does not compile. What is loaded from it is a T *, and so is what is stored there or
+ * expected there: the compiler warns of a pointer to anything else. In C, `const T *` and `void *` may be stored as well. */
 
 /* Loads the pointer at `link`, in a region: under still_pin, or by a QSBR reader that is online. */
 STILL_NODISCARD static inline void *still_load_(const void *link)
@@ -509,7 +513,7 @@ STILL_NODISCARD static inline void *still_load_(const void *link)
     return __atomic_load_n((still_any_ const *)link, __ATOMIC_ACQUIRE);
 }
 
-/* Stores a pointer at `link`. The link must not be shared yet, or must hold no object that has to be retired. */
+/* Stores a pointer at `link`. For a link that is NULL, or that no other thread sees yet. Otherwise use still_exchange. */
 static inline void still_store_(void *link, const void *object)
 {
     /* Release: pairs with still_load and still_protect. */
@@ -646,13 +650,20 @@ STILL_NODISCARD static inline typename still_link_<L>::pointer still_hold_protec
         _Static_assert(__builtin_classify_type(*(link)) == 5, "this takes the address of a pointer: &p, not p");       \
         char unused_;                                                                                                  \
     }))
-#define still_load(link) (STILL_LINK_(link), still_load_(link))
-#define still_store(link, object) (STILL_LINK_(link), still_store_((link), (object)))
-#define still_exchange(link, object) (STILL_LINK_(link), still_exchange_((link), (object)))
+/* Evaluates nothing: the compiler compares the type of `object` with that of the pointer at `link`. */
+#define STILL_SUITS_(link, object) ((void)sizeof(__typeof__(1 ? (object) : *(link))))
+/* Gives `value` the type of the pointer at `link`; the comma leaves out that pointer's qualifiers. Clang does not warn of an unused cast
+ * that stands in a macro, but of one that is passed to a macro: STILL_SAME_. */
+#define STILL_AS_(link, value) STILL_SAME_((STILL_LINK_(link), (__typeof__(((void)0, *(link))))value))
+#define STILL_SAME_(...) __VA_ARGS__
+#define still_load(link) STILL_AS_(link, still_load_(link))
+#define still_store(link, object) (STILL_LINK_(link), STILL_SUITS_(link, object), still_store_((link), (object)))
+#define still_exchange(link, object) STILL_AS_(link, (STILL_SUITS_(link, object), still_exchange_((link), (object))))
 #define still_compare_exchange(link, expected, object)                                                                 \
-    (STILL_LINK_(link), still_compare_exchange_((link), (expected), (object)))
+    (STILL_LINK_(link), STILL_SUITS_(link, expected), STILL_SUITS_(link, object),                                      \
+     still_compare_exchange_((link), (expected), (object)))
 #define still_protect(reader, link) (STILL_LINK_(link), still_protect_((reader), (link)))
-#define still_hold_protect(hold, link) (STILL_LINK_(link), still_hold_protect_((hold), (link)))
+#define still_hold_protect(hold, link) STILL_AS_(link, still_hold_protect_((hold), (link)))
 #endif
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -786,7 +797,8 @@ int still_queue_free(struct still_queue *queue) STILL_NOEXCEPT;
 int still_queue_start(struct still_queue *queue, const struct still_thread_options *options) STILL_NOEXCEPT;
 
 /* Pushes a callback: function(callback) is called after a grace period, in the order of the pushes. The grace period waits for regions,
- * not for protected loads. Wait-free: an exchange and a store, and a system call if the thread that serves the queue sleeps. */
+ * not for protected loads. Nothing is called unless a thread serves the queue: start one with still_queue_start, or poll. Wait-free: an
+ * exchange and a store, and a system call if the thread that serves the queue sleeps. */
 int still_call(struct still_queue *queue, struct still_callback *callback, still_callback_fn *function) STILL_NOEXCEPT;
 
 /* As still_call, for an object that protected loads may hold. `object` is the address that they protect. In no particular order. */
@@ -847,7 +859,8 @@ struct still_table_options {
 #define STILL_TABLE_OPTIONS_INIT { sizeof(struct still_table_options), 0, 0, NULL, NULL }
 
 /* Makes a table for keys of `key_size` bytes, 65,535 at most. Keys of 4, 8, 16 and 40 bytes lie in the entries, others behind
- * a pointer. `options` may be NULL. errno: EINVAL, EBADF; ENOMEM: there is no memory for the capacity. */
+ * a pointer. Keys are compared byte by byte: set padding to zero (memset), or pack the struct. `options` may be NULL.
+ * errno: EINVAL, EBADF; ENOMEM: there is no memory for the capacity. */
 STILL_NODISCARD struct still_table *still_table_new(const struct still_domain *domain, size_t key_size,
                                                     const struct still_table_options *options) STILL_NOEXCEPT;
 

@@ -51,6 +51,28 @@ fn runs(name: &str) {
     COMPILERS.into_iter().filter(|compiler| compiler.is_there()).for_each(|it| runs_by(it, name, &[]));
 }
 
+/// In old standards too, without warnings, and without DPDK.
+#[test]
+fn the_headers_compile_by_themselves() {
+    for compiler in COMPILERS.into_iter().filter(|compiler| compiler.is_there()) {
+        let standards: &[&str] = match compiler.language {
+            "c" => &["-std=c99", "-std=gnu99", "-std=c11", "-std=gnu17"],
+            _ => &["-std=c++17", "-std=c++20"],
+        };
+        for standard in standards {
+            for header in ["rte_rcu_qsbr.h", "rte_timer.h"] {
+                let source = place().join("header.h");
+                std::fs::write(&source, format!("#include <{header}>\n#include <{header}>\nint one = 1;\n"))
+                    .unwrap();
+                let mut command = compiler.command();
+                command.args([standard, "-Wredundant-decls", "-fsyntax-only", &drop_in()]).arg(&source);
+                let output = command.output().unwrap();
+                assert!(output.status.success(), "{} {standard} {header}:\n{}", compiler.name, said(&output));
+            }
+        }
+    }
+}
+
 #[test]
 fn qsbr() {
     runs("qsbr");

@@ -220,17 +220,18 @@ fn the_headers_compile_by_themselves() {
     ];
     for compiler in COMPILERS.into_iter().filter(|compiler| compiler.is_there()) {
         let standards: &[&str] = match compiler.language {
-            "c" => &["-std=c11", "-std=gnu17"],
+            "c" => &["-std=c11", "-std=gnu17", "-std=gnu99", "-std=c99"],
             _ => &["-std=c++17", "-std=c++20"],
         };
-        for (standard, way) in standards.iter().zip(["-D_LGPL_SOURCE", "-DSTILL_URCU_ALONE"]) {
+        let ways = ["-D_LGPL_SOURCE", "-DSTILL_URCU_ALONE"].into_iter().cycle();
+        for (standard, way) in standards.iter().zip(ways) {
             for header in headers {
                 let source = place().join("header.h");
                 std::fs::write(&source, format!("#include <{header}>\n#include <{header}>\nint one = 1;\n"))
                     .unwrap();
                 let output = compiler
                     .command()
-                    .args([standard, way, "-fsyntax-only", "-I"])
+                    .args([standard, way, "-Wredundant-decls", "-fsyntax-only", "-I"])
                     .arg(prefix().join("include/stillpoint/liburcu"))
                     .arg(&source)
                     .output()

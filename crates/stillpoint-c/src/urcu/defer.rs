@@ -140,9 +140,12 @@ pub unsafe extern "C" fn still_urcu_defer_(
     argument: *mut c_void,
 ) {
     call(|| {
-        let function = function.ok_or_else(|| Refusal::invalid("NULL was passed to defer_rcu"))?;
+        let flavour = of(flavour);
+        let function = function.ok_or_else(|| {
+            Refusal::invalid(format!("urcu-{}: NULL was passed to defer_rcu", flavour.name()))
+        })?;
         // SAFETY: the caller promises that it may be called.
-        unsafe { of(flavour).defer(function, argument) }
+        unsafe { flavour.defer(function, argument) }
     });
 }
 

@@ -1,4 +1,5 @@
-/* Links: calls take the address of a pointer. With WRONG set, one call gets the pointer itself, and must not compile. */
+/* Links: calls take the address of a pointer. With WRONG set, one call is wrong and must not compile: it gets the pointer itself, mixes
+ * pointers to different things, or ignores what it returns. */
 #include "check.h"
 
 #include <pthread.h>
@@ -33,6 +34,46 @@ static void *counts(void *unused)
     return unused;
 }
 
+/* Calls that are right. Each argument is evaluated once. */
+static void right(struct still_hold *hold, struct object *object)
+{
+    struct object *cells[2] = { NULL, NULL }, **cell = cells, *objects[2] = { object, NULL }, **next = objects;
+    still_store(cell++, *next++);
+    CHECK(cell == cells + 1 && next == objects + 1 && cells[0] == object);
+    struct object *found = still_load(--cell);
+    CHECK(cell == cells && found == object);
+    found = still_exchange(cell++, *next--);
+    CHECK(cell == cells + 1 && next == objects && found == object && cells[0] == NULL);
+    CHECK(still_compare_exchange(--cell, objects[1], *next++) && cell == cells && next == objects + 1 && cells[0] == object);
+    found = still_hold_protect(hold, cell++);
+    CHECK(cell == cells + 1 && found == object && still_hold_release(hold) == 0);
+    still_store(cells, NULL);
+    still_store(cells, 0);
+    CHECK(still_load(cells) == NULL && still_load(cells + 1) == NULL);
+    static struct opaque *opaque;
+    struct opaque *none = still_exchange(&opaque, NULL);
+    CHECK(none == NULL && still_compare_exchange(&opaque, none, NULL));
+    static const struct object *constant;
+    still_store(&constant, object);
+    const struct object *same = still_exchange(&constant, NULL);
+    CHECK(same == object);
+    static void *any;
+    still_store(&any, object);
+    CHECK(still_load(&any) == object);
+#ifndef __cplusplus
+    /* Conversions that C has and C++ does not. */
+    found = still_load(&any);
+    still_store(cells, any);
+    still_store(cells, same);
+    CHECK(still_compare_exchange(cells, same, any));
+    static _Atomic(struct object *) atomic;
+    still_store(&atomic, object);
+    CHECK(still_compare_exchange(&atomic, found, found) && still_hold_protect(hold, &atomic)->value == found->value);
+    found = still_exchange(&atomic, NULL);
+    CHECK(found == object && still_load(&atomic) == NULL && still_hold_release(hold) == 0);
+#endif
+}
+
 int main(void)
 {
     domain = still_domain_new(NULL);
@@ -50,6 +91,7 @@ int main(void)
     struct still_protected held = still_protect(reader, &current);
     CHECK(held.object == first);
     still_release(held);
+    right(hold, first);
     held = still_protect(reader, readable);
     still_release(held);
 #if WRONG == 1
@@ -67,6 +109,29 @@ int main(void)
 #elif WRONG == 7
     int number = 1;
     (void)!still_load(&number);
+#elif WRONG == 8
+    struct object **links = cells, *one = still_load(&links);
+    CHECK(one != NULL);
+#elif WRONG == 9
+    struct object **links = cells, *one = still_exchange(&links, NULL);
+    CHECK(one != NULL);
+#elif WRONG == 10
+    int *number = still_hold_protect(hold, &current);
+    CHECK(number != NULL);
+#elif WRONG == 11
+    still_store(&current, &current);
+#elif WRONG == 12
+    (void)!still_exchange(&current, &held);
+#elif WRONG == 13
+    (void)!still_compare_exchange(&current, &current, second);
+#elif WRONG == 14
+    (void)!still_compare_exchange(&current, first, &current);
+#elif WRONG == 15
+    still_load(&current);
+#elif WRONG == 16
+    still_exchange(&current, second);
+#elif WRONG == 17
+    still_hold_protect(hold, &current);
 #endif
     current->value = 0;
     free(second);

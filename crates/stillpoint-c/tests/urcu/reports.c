@@ -3,6 +3,16 @@
 
 #include <signal.h>
 
+#if defined(FLAVOUR_MB)
+#define NAME "urcu-mb"
+#elif defined(FLAVOUR_QSBR)
+#define NAME "urcu-qsbr"
+#elif defined(FLAVOUR_BP)
+#define NAME "urcu-bp"
+#else
+#define NAME "urcu-memb"
+#endif
+
 static int reports;
 static char last[512];
 
@@ -113,8 +123,8 @@ int main(void)
     rcu_defer_barrier();
     CHECK(LOAD(called) == 2);
 
-    REPORTED(call_rcu(NULL, misuses), "NULL was passed to call_rcu");
-    REPORTED(defer_rcu(NULL, NULL), "NULL was passed to defer_rcu");
+    REPORTED(call_rcu(NULL, misuses), NAME ": NULL was passed to call_rcu");
+    REPORTED(defer_rcu(NULL, NULL), NAME ": NULL was passed to defer_rcu");
     REPORTED(call_rcu_after_fork_parent(), "call_rcu_after_fork_parent without call_rcu_before_fork");
     REPORTED(call_rcu_after_fork_child(), "call_rcu_after_fork_child without call_rcu_before_fork");
     call_rcu_before_fork();

@@ -67,17 +67,17 @@ impl fmt::Display for SynchronizeError {
         match self {
             Self::WouldDeadlock { domain, reader: ReaderKind::Guard } => write!(
                 f,
-                "this thread holds a guard of domain `{domain}` and would wait for itself; drop the guard first"
+                "this thread is in a region (a guard) of domain `{domain}` and would wait for itself; leave the region first"
             ),
             Self::WouldDeadlock { domain, reader: ReaderKind::Qsbr } => write!(
                 f,
-                "this thread has an online QSBR reader of domain `{domain}` and would wait for itself; call \
-                 `synchronize` on the reader, or go offline first"
+                "this thread has an online QSBR reader of domain `{domain}` and would wait for itself; synchronize by this \
+                 reader, or go offline first"
             ),
             Self::WouldDeadlock { domain, reader: ReaderKind::ProtectedLoad } => write!(
                 f,
                 "this thread holds a protected load of a retired object of domain `{domain}` and would wait for itself; \
-                 drop the protected load first"
+                 release the protected object first"
             ),
             Self::Reentrant { domain } => write!(
                 f,
@@ -85,11 +85,14 @@ impl fmt::Display for SynchronizeError {
                  elsewhere"
             ),
             Self::Stalled(stall) => write!(f, "the grace period is held up: {stall}"),
-            Self::Pinned { domain, objects, owned } => write!(
-                f,
-                "{objects} retired objects of domain `{domain}` are held by protected loads, {owned} of which are owned; drop \
-                 the protected loads, or wait longer"
-            ),
+            Self::Pinned { domain, objects, owned } => {
+                let (noun, verb) = if *objects == 1 { ("object", "is") } else { ("objects", "are") };
+                write!(
+                    f,
+                    "{objects} retired {noun} of domain `{domain}` {verb} held by protected loads (the domain has {owned} that \
+                     no thread is bound to); release what they hold, or wait longer"
+                )
+            }
             Self::Busy { domain } => write!(
                 f,
                 "other threads have not yet freed what was left to domain `{domain}`, and no reader holds them up; wait \

@@ -135,10 +135,13 @@ impl fmt::Display for Stall {
             None if *activity == Activity::Ended => {}
             None => write!(f, " ({activity})")?,
         }
-        if *others > 0 {
-            write!(f, ", and {others} further readers are in the way")?;
+        match others {
+            0 => {}
+            1 => f.write_str(", and 1 further reader is in the way")?,
+            _ => write!(f, ", and {others} further readers are in the way")?,
         }
-        write!(f, "; after {waited:?}, {pending} objects ({pending_bytes} bytes) wait to be freed")
+        let (noun, verb) = if *pending == 1 { ("object", "waits") } else { ("objects", "wait") };
+        write!(f, "; after {waited:?}, {pending} {noun} ({pending_bytes} bytes) {verb} to be freed")
     }
 }
 

@@ -324,8 +324,10 @@ int rte_rcu_qsbr_dq_delete(struct rte_rcu_qsbr_dq *dq) __asm__("still_rte_rcu_qs
 /* The layout in docs/design/capi.md. The library asserts the same numbers. */
 #ifdef __cplusplus
 #define STILL_RTE_AT_(what, number) static_assert(what == number, "the layout of DPDK")
+#elif !defined(_Static_assert) /* in strict C99 it is a macro of glibc, which declares a function each time */
+#define STILL_RTE_AT_(what, number) __extension__ _Static_assert(what == number, "the layout of DPDK")
 #else
-#define STILL_RTE_AT_(what, number) _Static_assert(what == number, "the layout of DPDK")
+#define STILL_RTE_AT_(what, number) struct rte_rcu_qsbr
 #endif
 STILL_RTE_AT_(sizeof(struct rte_rcu_qsbr), 128);
 STILL_RTE_AT_(sizeof(struct rte_rcu_qsbr_cnt), 64);

@@ -254,8 +254,10 @@ static inline int rte_timer_dump_stats(FILE *f)
 
 #ifdef __cplusplus
 #define STILL_RTE_AT_(what, number) static_assert(what == number, "the layout of DPDK")
+#elif !defined(_Static_assert) /* in strict C99 it is a macro of glibc, which declares a function each time */
+#define STILL_RTE_AT_(what, number) __extension__ _Static_assert(what == number, "the layout of DPDK")
 #else
-#define STILL_RTE_AT_(what, number) _Static_assert(what == number, "the layout of DPDK")
+#define STILL_RTE_AT_(what, number) struct rte_timer
 #endif
 STILL_RTE_AT_(sizeof(struct rte_timer), 120);
 STILL_RTE_AT_(offsetof(struct rte_timer, still_node_), 8);

@@ -18,7 +18,10 @@ pub unsafe extern "C" fn still_urcu_call_(
 ) {
     briefly(|| {
         let (Some(head), Some(function)) = (NonNull::new(head), function) else {
-            return Err(Refusal::invalid("NULL was passed to call_rcu"));
+            return Err(Refusal::invalid(format!(
+                "urcu-{}: NULL was passed to call_rcu",
+                of(flavour).name()
+            )));
         };
         // SAFETY: the two types of function pointers have the same layout, and the queue never passes null.
         let function = unsafe {

@@ -25,7 +25,7 @@ fn a_wait_for_a_protected_load_of_the_caller_is_an_error() {
     replaced().free_timeout(LONG).expect("it is not held");
     let error = retired.free().expect_err("this thread holds it");
     assert!(is_own_load(error.cause()), "{error}");
-    assert!(error.to_string().contains("drop the protected load first"), "{error}");
+    assert!(error.to_string().contains("release the protected object first"), "{error}");
     let error = error.into_inner().free_timeout(LONG).expect_err("this thread holds it");
     assert!(is_own_load(error.cause()), "{error}");
 

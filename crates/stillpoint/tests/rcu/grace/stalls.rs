@@ -74,6 +74,17 @@ fn a_stall_report_reads_as_a_sentence() {
             let text = domain.synchronize_timeout(SHORT).expect_err("a reader is in the way").to_string();
             assert!(text.contains(expected) && text.contains(&format!("thread {thread_id} ")), "{text}");
             assert!(text.contains("0 objects (0 bytes)"), "{text}");
+            let Err(SynchronizeError::Stalled(mut stall)) = domain.synchronize_timeout(SHORT) else {
+                panic!("a reader is in the way")
+            };
+            for (count, others, objects) in [
+                (1, ", and 1 further reader is in the way; ", " 1 object (64 bytes) waits to be freed"),
+                (2, ", and 2 further readers are in the way; ", " 2 objects (64 bytes) wait to be freed"),
+            ] {
+                (stall.others, stall.pending, stall.pending_bytes) = (count, count as u64, 64);
+                let text = stall.to_string();
+                assert!(text.contains(others) && text.ends_with(objects), "{text}");
+            }
         });
     }
 }

@@ -35,7 +35,7 @@ fn the_error_tells_what_to_do() {
     let reader = domain.reader();
     let guard = reader.pin();
     let text = domain.synchronize().expect_err("a guard is held").to_string();
-    assert!(text.contains("`routes`") && text.contains("drop the guard"), "{text}");
+    assert!(text.contains("`routes`") && text.contains("leave the region"), "{text}");
     drop(guard);
     let _qsbr = domain.qsbr_reader();
     let text = domain.synchronize().expect_err("a reader is online").to_string();
@@ -141,6 +141,17 @@ fn flush_reports_objects_that_protected_loads_hold() {
 }
 
 #[test]
+fn the_message_about_held_objects_reads_for_one_and_for_several() {
+    for (objects, start) in [
+        (1, "1 retired object of domain `routes` is held by protected loads"),
+        (2, "2 retired objects of domain `routes` are held by protected loads"),
+    ] {
+        let text = SynchronizeError::Pinned { domain: "routes".to_owned(), objects, owned: 1 }.to_string();
+        assert!(text.starts_with(start) && text.contains("release what they hold"), "{text}");
+    }
+}
+
+#[test]
 fn a_retired_object_that_a_protected_load_holds_is_handed_back() {
     let (domain, census) = (Domain::new(), Census::default());
     let cell = domain.cell(census.object());
@@ -209,7 +220,7 @@ fn a_retirement_that_waits_for_its_own_thread_is_handed_back() {
     let guard = reader.pin();
     let error = cell.take().expect("never empty").free().expect_err("a guard is held");
     assert_eq!(Err(error.cause().clone()), would_deadlock(&domain, ReaderKind::Guard));
-    assert!(error.to_string().contains("drop the guard"), "{error}");
+    assert!(error.to_string().contains("leave the region"), "{error}");
     drop(guard);
     let error = error.into_inner().free_timeout(SHORT).expect_err("it is protected");
     assert_eq!(Err(error.cause().clone()), would_deadlock(&domain, ReaderKind::ProtectedLoad));
@@ -322,7 +333,10 @@ fn an_object_that_was_not_freed_comes_with_the_cause() {
     let guard = reader.pin();
     let error = cell.take().expect("never empty").free().expect_err("a guard is held");
     let text = error.to_string();
-    assert!(text.contains("free it later, or retire it") && text.contains("drop the guard first"), "{text}");
+    assert!(
+        text.contains("free it later, or retire it") && text.contains("leave the region first"),
+        "{text}"
+    );
     assert_eq!(error.source().expect("it has a cause").to_string(), error.cause().to_string());
     let (old, cause) = error.into_parts();
     assert_eq!((*old, Err(cause)), (7, would_deadlock(&domain, ReaderKind::Guard)));

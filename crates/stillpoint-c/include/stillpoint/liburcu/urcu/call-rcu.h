@@ -42,8 +42,8 @@ struct call_rcu_data;
 #ifdef __cplusplus
 }
 static_assert(sizeof(struct rcu_head) == 2 * sizeof(void *), "two words");
-#else
-_Static_assert(sizeof(struct rcu_head) == 2 * sizeof(void *), "two words");
+#elif !defined(_Static_assert) /* in strict C99 it is a macro of glibc, which declares a function each time */
+__extension__ _Static_assert(sizeof(struct rcu_head) == 2 * sizeof(void *), "two words");
 #endif
 
 #endif

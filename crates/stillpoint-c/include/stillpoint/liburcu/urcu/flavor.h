@@ -44,9 +44,9 @@ struct rcu_flavor_struct {
 #ifdef __cplusplus
 }
 static_assert(sizeof(struct rcu_flavor_struct) == 16 * sizeof(void *), "16 functions");
-#else
-_Static_assert(sizeof(struct urcu_atfork) == 4 * sizeof(void *), "4 words");
-_Static_assert(sizeof(struct rcu_flavor_struct) == 16 * sizeof(void *), "16 functions");
+#elif !defined(_Static_assert) /* in strict C99 it is a macro of glibc, which declares a function each time */
+__extension__ _Static_assert(sizeof(struct urcu_atfork) == 4 * sizeof(void *), "4 words");
+__extension__ _Static_assert(sizeof(struct rcu_flavor_struct) == 16 * sizeof(void *), "16 functions");
 #endif
 
 /* The table of functions for the names without a flavour. */
