@@ -78,7 +78,7 @@ mod runtime {
         }
     }
 
-    /// Ends one [`ignore`] on drop.
+    /// Ends one `ignore` on drop.
     #[must_use]
     #[derive(Debug)]
     pub struct Ignored(());
@@ -100,7 +100,7 @@ mod runtime {
         }
     }
 
-    /// Restores the earlier depth of [`ignore`] on drop.
+    /// Restores the earlier depth of `ignore` on drop.
     #[must_use]
     #[derive(Debug)]
     pub struct Heeded(u32);
