@@ -123,7 +123,7 @@ struct Way {
 }
 
 impl Way {
-    /// That of a round which is as much due as that.
+    /// The way of a round, by how much it is due.
     fn of(due: u32) -> Self {
         let is_flush = due >= FLUSHED;
         let least = if is_flush { FLUSH_SHARE } else { SHARE };
@@ -428,7 +428,7 @@ impl Local {
     }
 }
 
-/// What is left is handed on. Then the collector ends, and the reader: the last handle of the domain runs what is left.
+/// Hands on what is left. If this was the last of the collector's handles, guards and clones, the drop of [`Shared`] then runs it.
 impl Drop for Local {
     fn drop(&mut self) {
         self.hand_on();

@@ -19,7 +19,7 @@ pub fn disturbed(rows: &[Row]) {
 pub fn disturbance(rows: &[Row]) -> Option<String> {
     let foreign: Vec<f64> = rows
         .iter()
-        .filter_map(|row| Some((row.metric("foreign_cpus")?, row.params["round_s"].as_f64()?)))
+        .filter_map(|row| Some((row.metric("foreign_cpus")?, row.params.get("round_s")?.as_f64()?)))
         .filter(|&(cpus, seconds)| cpus > DISTURBANCE && cpus * seconds > DISTINCT)
         .map(|(cpus, _)| cpus)
         .collect();

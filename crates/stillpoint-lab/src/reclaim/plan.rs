@@ -226,7 +226,7 @@ mod tests {
     fn objects_have_the_size_that_is_asked_for_and_so_has_memory() {
         let plan = |line: &str| experiment::plan::<Plan>(&BenchArgs::read(line), &[0, 1]);
         let delays: &'static Delays = Box::leak(Box::new(Delays::new(1)));
-        let recipe = plan("reclaim --bytes 320").unwrap().unwrap().recipe(delays);
+        let recipe = plan("reclaim --bytes 320 --elements 65536").unwrap().unwrap().recipe(delays);
         assert_eq!(Element::bytes_with_body(recipe.words), 320);
         let reason = plan("reclaim --bytes 1048576").unwrap_err().to_string();
         assert!(reason.contains("are available: give --elements a smaller number"), "{reason}");

@@ -269,20 +269,32 @@ mod tests {
         {
             let delays: &'static Delays = Box::leak(Box::new(Delays::new(1)));
             let setting = Setting { scenario: "spread", reader_cpus: vec![], writer_cpu: 0, cores: 1 };
-            let (policy, duration) = (Policy::Poll, 20 * interval);
-            let round =
-                Round { policy, setting: &setting, elements: 1, deletes_per_s, duration, seed: 1, delays };
-            let begin = Instant::now();
-            let until = begin + 5 * interval;
-            let mut writer = HeldUp { begin, until, deletes: Vec::new(), waited: Vec::new() };
-            let written = write(&mut writer, &round, begin);
-            assert_eq!(written.deletes, writer.deletes.len());
-            assert!((6..=20).contains(&written.deletes), "{deletes_per_s}: {:?}", writer.deletes);
-            for (nth, at) in writer.deletes.iter().enumerate() {
-                assert!(*at >= nth as u32 * interval, "{deletes_per_s}: the {nth}th came after {at:?}");
-            }
-            let overdue = |before: &usize| (1..=5).contains(before);
-            assert!(!writer.waited.iter().any(overdue), "{deletes_per_s}: {:?}", writer.waited);
+            // A busy machine may take most of a round away: then a longer one follows.
+            let caught_up = (0..10).map(|doubled| 20 << doubled).any(|intervals| {
+                let (policy, duration) = (Policy::Poll, intervals * interval);
+                let round = Round {
+                    policy,
+                    setting: &setting,
+                    elements: 1,
+                    deletes_per_s,
+                    duration,
+                    seed: 1,
+                    delays,
+                };
+                let begin = Instant::now();
+                let until = begin + 5 * interval;
+                let mut writer = HeldUp { begin, until, deletes: Vec::new(), waited: Vec::new() };
+                let written = write(&mut writer, &round, begin);
+                assert_eq!(written.deletes, writer.deletes.len());
+                assert!(written.deletes <= intervals as usize, "{deletes_per_s}: {:?}", writer.deletes);
+                for (nth, at) in writer.deletes.iter().enumerate() {
+                    assert!(*at >= nth as u32 * interval, "{deletes_per_s}: the {nth}th came after {at:?}");
+                }
+                let overdue = |before: &usize| (1..=5).contains(before);
+                assert!(!writer.waited.iter().any(overdue), "{deletes_per_s}: {:?}", writer.waited);
+                written.deletes >= 6
+            });
+            assert!(caught_up, "{deletes_per_s}: those that were overdue did not come");
         }
     }
 

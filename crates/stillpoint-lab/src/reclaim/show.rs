@@ -76,26 +76,26 @@ const HELD_UP: f64 = 1_000.0;
 
 /// What readers that share a core do on this machine, in words.
 fn answer(setting: &Setting, rows: &[Row]) -> Option<String> {
-    let least = |group: &str| {
-        let of_group = rows.iter().filter(|row| peers::group(&row.contender) == group);
-        of_group.filter_map(|row| row.metric("delay_us_mean")).min_by(f64::total_cmp)
-    };
-    let ours = rows.iter().find(|row| row.contender == PROTECTED)?.metric("delay_us_mean")?;
     if setting.scenario != ONE_CORE || setting.readers() == 1 {
         return None;
     }
+    let mean = |row: &Row| row.metric("delay_us_mean");
+    let ours = mean(rows.iter().find(|row| row.contender == PROTECTED)?)?;
+    // The least of each library.
     let mut others: Vec<(&str, f64)> = Vec::new();
-    for group in rows.iter().map(|row| peers::group(&row.contender)).filter(|group| *group != "stillpoint") {
-        if !others.iter().any(|(known, _)| *known == group) {
-            others.extend(least(group).map(|delay| (group, delay)));
+    for row in rows.iter().filter(|row| !is_ours(&row.contender)) {
+        let (group, Some(delay)) = (peers::group(&row.contender), mean(row)) else { continue };
+        match others.iter_mut().find(|(known, _)| *known == group) {
+            Some((_, least)) => *least = least.min(delay),
+            None => others.push((group, delay)),
         }
+    }
+    if others.is_empty() {
+        return None;
     }
     let held_up = others.iter().any(|&(_, delay)| delay > HELD_UP);
     let delays: Vec<String> =
         others.iter().map(|(group, delay)| format!("{group} after {}", micros(*delay))).collect();
-    if delays.is_empty() {
-        return None;
-    }
     Some(format!(
         "In words: with {} readers on one CPU, memory is freed by {}, at best; by stillpoint, with protected loads, after {}.{}",
         setting.readers(),

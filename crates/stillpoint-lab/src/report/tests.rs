@@ -48,6 +48,20 @@ fn the_verdict_names_what_is_behind_and_what_is_ahead() {
 }
 
 #[test]
+fn the_page_says_what_disturbed_a_run() {
+    let foreign = |row: Row| {
+        let mut row = row;
+        row.put("foreign_cpus", 0.5, 3);
+        row
+    };
+    let disturbed = foreign(cost("pin", "stillpoint/guard", 2.0).with("round_s", 1.0));
+    assert!(page(vec![disturbed]).contains("Other programs ran on these CPUs during 1 of 1 rows"));
+    // Of another experiment, or another program: nothing is known.
+    let unknown = foreign(cost("pin", "stillpoint/guard", 2.0));
+    assert!(!page(vec![unknown]).contains("Other programs"));
+}
+
+#[test]
 fn nothing_in_the_results_becomes_markup() {
     let mut void = cost("pin", "<i>me</i>", 1.0);
     void.void = Some("<script>alert(1)</script>".to_owned());

@@ -117,7 +117,7 @@ pub struct RemoteSource<'t> {
     here: PhantomData<*mut ()>,
 }
 
-// SAFETY: of what is shared, `source` alone is called by other threads, and its calls are those that `rte_timer` and our header have for any
+// SAFETY: of what is shared, other threads call only `source`, and its calls are those that `rte_timer` and our header have for any
 // thread: they hold the lock of the timer's list, or send a message to its lcore.
 unsafe impl Sync for RemoteRteTimer {}
 
