@@ -10,6 +10,9 @@
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
+#[cfg(all(loom, not(feature = "loom")))]
+compile_error!("with `--cfg loom`, stillpoint's atomics are loom's: enable the feature `loom` of stillpoint");
+
 pub mod bits;
 #[cfg(feature = "std")]
 pub mod busted;
