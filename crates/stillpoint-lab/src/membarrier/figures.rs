@@ -13,7 +13,7 @@ pub(crate) const FIGURES: &[&Figure] = &[
         title: "Latency of a barrier, by receivers",
         across: Across::param("threads", "threads that receive it"),
         up: LATENCY,
-        words: "The poster, on 144 logical CPUs: flat grows linearly, with a jump where second hyperthreads begin; the tree grows roughly with the logarithm. Here the threads share the CPUs that there are, and messages are signals: what is comparable is the shape.",
+        words: "The poster, on 144 logical CPUs: flat grows linearly, with a jump where second hyperthreads begin; the tree grows roughly with the logarithm. Here the threads share the CPUs of the machine, and messages are signals, so only the shapes of the curves can be compared.",
         ..COMMON
     },
     &Figure {

@@ -46,7 +46,7 @@ pub(crate) const FIGURES: &[&Figure] = &[
     &Figure {
         name: "lookups",
         scenarios: &[OWN_CORE, ONE_CORE],
-        title: "What the readers get done meanwhile",
+        title: "Lookups of the readers meanwhile",
         across: READERS,
         up: LOOKUPS,
         words: "The talk does not show the throughput of readers.",
