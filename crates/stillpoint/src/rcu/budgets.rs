@@ -32,7 +32,7 @@ struct Woken(Mutex<Vec<usize>>);
 
 impl Woken {
     fn take(&self) -> Vec<usize> {
-        std::mem::take(&mut self.0.lock().expect("nothing panics with it"))
+        std::mem::take(&mut self.0.lock().expect("no thread panics while it holds the lock"))
     }
 }
 
@@ -40,7 +40,7 @@ struct Task(Arc<Woken>, usize);
 
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
-        self.0 .0.lock().expect("nothing panics with it").push(self.1);
+        self.0 .0.lock().expect("no thread panics while it holds the lock").push(self.1);
     }
 }
 

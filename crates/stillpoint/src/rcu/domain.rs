@@ -254,8 +254,8 @@ impl Domain {
 
     /// The grace period of `token` as a future, for any executor.
     ///
-    /// The reader in its way wakes it when that reader leaves its region, reports, goes offline or ends. The waker runs on the
-    /// reader's thread. No further thread is needed. A poll that asks a reader issues a heavy fence first, in
+    /// The reader in the way wakes the future when it leaves its region, reports, goes offline or ends. The waker runs on the
+    /// reader's thread. No further thread is needed. A poll that makes a request to a reader issues a heavy fence after it, in
     /// either mode and for every kind of reader, so that the reader cannot miss the request. Where the kernel refuses
     /// membarrier, the future asks its executor for further polls instead, for 100 µs after each request.
     ///

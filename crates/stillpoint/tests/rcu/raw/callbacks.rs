@@ -42,7 +42,7 @@ impl Items {
     }
 
     fn told(&self) -> Vec<usize> {
-        self.told.lock().expect("nothing panics with it").clone()
+        self.told.lock().expect("no thread panics while it holds the lock").clone()
     }
 }
 
@@ -50,7 +50,7 @@ unsafe extern "C-unwind" fn free(callback: NonNull<Callback>) {
     // SAFETY: it is the first field of an item that was leaked.
     let item = unsafe { Box::from_raw(callback.cast::<Item>().as_ptr()) };
     item.object.verify();
-    item.told.lock().expect("nothing panics with it").push(item.number);
+    item.told.lock().expect("no thread panics while it holds the lock").push(item.number);
 }
 
 #[test]

@@ -333,7 +333,7 @@ mod tests {
 
     impl Wake for Bell {
         fn wake(self: Arc<Self>) {
-            self.0.lock().expect("nothing panics with it").push(self.1);
+            self.0.lock().expect("no thread panics while it holds the lock").push(self.1);
         }
     }
 
@@ -357,7 +357,7 @@ mod tests {
         }
 
         fn woken(&self) -> Vec<usize> {
-            std::mem::take(&mut *self.woken.lock().expect("nothing panics with it"))
+            std::mem::take(&mut *self.woken.lock().expect("no thread panics while it holds the lock"))
         }
 
         fn end(mut self, wakers: &Wakers) {
