@@ -96,7 +96,11 @@ impl BackgroundReclaimer {
     pub fn run(&mut self) {
         let core = Arc::clone(self.list.core());
         if core.protocol.held_up_by_caller(u64::MAX).is_some() {
-            panic!("a thread that is a region reader of domain `{}` cannot reclaim for it", core.name());
+            panic!(
+                "this thread holds a guard or an online QSBR reader of domain `{}`, so it would wait for itself if it reclaimed for \
+                 the domain; drop the guard, or go offline first",
+                core.name()
+            );
         }
         self.list.set_served(true);
         let panic = Serving(self).0.serve(&core);

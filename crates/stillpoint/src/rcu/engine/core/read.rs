@@ -241,7 +241,7 @@ pub(crate) unsafe fn protect<'r, T>(
     object.map(|object| (object, slot))
 }
 
-/// Pins what `source` points to, which was `candidate` a moment ago, by a slot of the caller. `None`, with the slot clear,
+/// Protects what `source` points to, which was `candidate` a moment ago, by a slot of the caller. `None`, with the slot clear,
 /// if `source` holds null.
 #[inline(always)]
 pub(crate) fn protect_from<T>(
@@ -389,7 +389,7 @@ mod tests {
         assert!(readers.iter().all(|reader| !reader.record().fences()), "one of them has the same record");
     }
 
-    /// At the end of its thread, before it looks at requests.
+    /// At the end of its thread, a reader must fence before it looks at requests: the provider no longer reaches it.
     #[test]
     fn a_reader_fences_itself_from_the_moment_on_at_which_its_bits_are_set() {
         std::thread::spawn(|| {
@@ -424,7 +424,8 @@ mod tests {
         assert_eq!(error.raw_os_error(), libc::EPERM);
         assert_eq!(error.to_string(), format!("the tests refuse with {}", libc::EPERM));
     }
-    /// Threads that wait for a refused fence look again less and less often, as without a pace.
+
+    /// Threads that wait for a refused fence look again less and less often, as they do without a pace.
     #[test]
     fn nothing_gathers_for_a_fence_that_is_refused() {
         let (notes, domain) = provided();

@@ -430,7 +430,7 @@ impl Record {
             self.chain();
         }
         let mut hazards = self.hazards();
-        std::array::from_fn(|_| hazards.next().expect("there are as many"))
+        std::array::from_fn(|_| hazards.next().expect("there are at least N slots"))
     }
 
     #[cold]
@@ -701,7 +701,7 @@ mod tests {
         assert_eq!(record.hazards().count(), slots);
     }
 
-    /// Its thread is one that no provider reaches, also in the child of a `fork`.
+    /// If no provider reaches the reader's thread, none reaches it in the child of a `fork`, either.
     #[test]
     fn a_reset_forgets_requests_and_not_that_the_reader_fences_itself() {
         for is_unreached in [false, true] {
