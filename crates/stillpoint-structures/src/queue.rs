@@ -13,7 +13,7 @@ use crate::stack::Node;
 #[repr(align(128))]
 struct Padded<T>(T);
 
-/// A queue, first in first out, that any number of threads push to and pop from: M. Michael's and M. Scott's.
+/// A first-in, first-out queue that any number of threads push to and pop from: the queue of M. Michael and M. Scott.
 ///
 /// A call protects at most two nodes. A thread that is preempted within a call holds up only those. Lock-free; unbounded.
 /// A queue that is dropped drops what it holds.

@@ -193,7 +193,7 @@ fn slots_change_places_and_are_given_back() {
 
 #[test]
 fn any_pointee_is_retired_also_without_room() {
-    let domain = Domain::builder().max_pending(2).build().expect("it is there");
+    let domain = Domain::builder().max_pending(2).build().expect("the default mode is always available");
     let mut reclaimer = domain.reclaimer();
     let (counted, count) = counter();
     let shared = Arc::new(counted.clone());

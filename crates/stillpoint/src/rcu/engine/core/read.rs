@@ -358,7 +358,7 @@ mod tests {
         let notes: &Notes = Box::leak(Box::default());
         KEPT.lock().unwrap().push(notes);
         let mode = Mode::Provided(Provider::new(notes));
-        (notes, Domain::builder().fence(mode).build().expect("it is there"))
+        (notes, Domain::builder().fence(mode).build().expect("no fence mode is refused here"))
     }
 
     #[test]
