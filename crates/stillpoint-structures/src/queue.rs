@@ -77,7 +77,7 @@ impl<T: Send + 'static> Queue<T> {
     /// Moves the tail on, unless another thread has moved it: then the caller comes after that move.
     fn move_tail(&self, from: Shared<'_, Node<T>>, to: Shared<'_, Node<T>>) {
         let order = orders::queue_tail();
-        // Relaxed on failure: as in `pop`.
+        // Relaxed on failure: it is enough to have read the other tail (step 5).
         let _ = self.tail.0.compare_exchange(from, to, order, Ordering::Relaxed, &Unprotected);
     }
 

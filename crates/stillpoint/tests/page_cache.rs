@@ -154,7 +154,7 @@ fn a_cache_has_nothing_stale_and_gives_everything_back() {
             .map(|thread| {
                 let cache = &cache;
                 scope.spawn(move || {
-                    let local = POOL.local().expect("not that many threads");
+                    let local = POOL.local().expect("the pool has a local for each thread of the test");
                     // Some pages are popular, and there are more pages than the pool has room for.
                     let keys = (0..LOOKS).map(|look| (look * (thread + 1) % 397) * (look % 5) / 4);
                     keys.filter(|&key| cache.look(key, &local)).count() as u64

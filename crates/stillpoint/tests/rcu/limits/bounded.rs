@@ -77,7 +77,7 @@ fn parked_with_many_protected_objects_it_holds_up_those() {
     parked_with_protected_objects(40);
 }
 
-/// Wherever the signal stops the reader: before, within or after a protected load.
+/// The bound holds wherever the signal stops the reader: before, within or after a protected load.
 #[test]
 fn parked_anywhere_around_a_protected_load_it_holds_up_one_object_at_the_most() {
     in_each_mode(|domain| {

@@ -214,7 +214,7 @@ fn a_panicking_destructor_does_not_end_a_run() {
         let answer = catch_unwind(AssertUnwindSafe(|| background.run()));
         (
             background,
-            answer.expect_err("destructors panicked").downcast::<usize>().expect("with their number"),
+            answer.expect_err("destructors panicked").downcast::<usize>().expect("the payload is the number of the object"),
         )
     });
     for number in 0..10_usize {
@@ -296,7 +296,7 @@ fn nothing_is_lost_when_the_reclaimer_goes_while_others_submit() {
             for handle in [handle.clone(), handle.clone()] {
                 let (domain, census) = (&domain, &census);
                 scope.spawn(move || {
-                    // So many that the other threads have usually begun meanwhile.
+                    // Enough turns for the other threads to have begun, as a rule.
                     let _ = (0..500).try_for_each(|_| handle.retire(retired(domain, census)));
                 });
             }

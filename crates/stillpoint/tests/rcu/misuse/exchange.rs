@@ -30,7 +30,7 @@ fn an_exchange_fills_and_empties_a_cell() {
     let cell = RcuCell::<u32>::empty_in(&domain);
     let reader = domain.reader();
     let guard = reader.pin();
-    assert!(cell.compare_exchange(None, None).expect("nothing for nothing").is_none());
+    assert!(cell.compare_exchange(None, None).expect("an empty cell may be exchanged for an empty one").is_none());
     assert!(cell.compare_exchange(None, Some(Box::new(1))).expect("it is empty").is_none());
     assert!(cell.compare_exchange(None, Some(Box::new(2))).is_err(), "it is full");
     let old = cell.compare_exchange(cell.load(&guard), None).expect("the very object");
@@ -194,7 +194,7 @@ fn a_later_attempt_does_not_wait_for_later_readers() {
     drop(late);
 }
 
-/// This holds however often it is asked for, and whichever call asks first.
+/// The token is the same however often it is asked for, and whichever call asks first.
 #[test]
 fn a_retired_object_has_one_grace_period() {
     let domain = Domain::new();

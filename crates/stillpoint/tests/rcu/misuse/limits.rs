@@ -79,7 +79,7 @@ fn a_reclaimer_full_of_protected_objects_hands_the_next_one_back() {
     }
     let error = reclaimer.retire(cells[3].take().expect("the cell is full")).expect_err("the queue is full");
     held.swap_remove(1);
-    reclaimer.retire(error.into_inner()).expect("one was let go");
+    reclaimer.retire(error.into_inner()).expect("one object was released");
     assert_eq!((reclaimer.pending(), census.freed()), (3, 1));
 }
 
