@@ -217,7 +217,8 @@ fn message(function: impl FnOnce()) -> String {
 
 #[test]
 fn another_domain_is_a_panic_that_names_both() {
-    let named = |name: &str| Domain::builder().name(name).build().expect("the default mode is always available");
+    let named =
+        |name: &str| Domain::builder().name(name).build().expect("the default mode is always available");
     let (domain, other) = (named("here"), named("there"));
     let (reader, foreign, mut reclaimer) = (domain.reader(), other.reader(), other.reclaimer());
     let (stack, queue, list) =

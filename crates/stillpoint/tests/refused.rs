@@ -208,8 +208,9 @@ fn a_full_reclaimer_that_is_refused_hands_objects_back() {
         reclaimer.retire(retired()).expect("there is room");
         reclaimer.retire(retired()).expect("there is room");
         let error = reclaimer.retire(retired()).expect_err("nothing can be freed");
-        let error =
-            reclaimer.retire_timeout(error.into_inner(), Duration::from_millis(5)).expect_err("it is still refused");
+        let error = reclaimer
+            .retire_timeout(error.into_inner(), Duration::from_millis(5))
+            .expect_err("it is still refused");
         error.into_inner().verify();
         assert_eq!(census.freed(), 0);
     });

@@ -20,7 +20,7 @@ const BARRIER: libc::c_ulong = 0xc040_d701;
 const INFO: libc::c_ulong = 0x8038_d700;
 /// With up to this many receivers the library's barriers are flat, with more they use a tree.
 ///
-/// The threshold is not an optimum: nobody has measured with how many receivers the two take equally long. In the simulator,
+/// The threshold is not an optimum: it is not known with how many receivers the two take equally long. In the simulator,
 /// that number moves from 3 to 23 when the guessed inputs are halved and doubled. Of the thresholds that the simulator compares,
 /// this one loses least in the worst of those cases: it is 37 % slower there than the better order. A test compares it with
 /// `docs/guide/simulate.md`.

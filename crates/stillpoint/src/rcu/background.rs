@@ -453,7 +453,7 @@ impl RetireHandle {
     /// handle.abandon();
     /// std::thread::spawn(move || background.run()).join().unwrap(); // returns, and leaves the session to the domain
     /// drop(guard);
-    /// domain.barrier().expect("nobody is in the way now");
+    /// domain.barrier().expect("no reader is in the way now");
     /// assert_eq!(domain.stats().freed, 1);
     /// # Ok::<(), stillpoint::rcu::RetireError<&str>>(())
     /// ```

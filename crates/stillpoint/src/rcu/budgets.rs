@@ -310,7 +310,7 @@ fn a_protected_load_costs_the_same_however_many_the_reader_holds() {
         let mut held = Vec::new();
         let mut protect = |number: usize| {
             let (steps, object) = steps_of(|| cells[number].protect(&reader).expect("it is not empty"));
-            assert!(steps <= 10, "{steps} with {number} held: more than one new block of slots");
+            assert!(steps <= 10, "{steps} steps with {number} held: more than one new block of slots");
             object
         };
         held.extend((0..1000).map(&mut protect));
@@ -366,7 +366,10 @@ fn a_queue_of_callbacks_does_what_it_is_told_to() {
     for limit in [1, 2, 64] {
         for _ in 0..200 {
             let (steps, called) = steps_of(|| queue.poll(limit));
-            assert!(called <= limit && steps <= limit + scans + PASSES, "{steps} with a limit of {limit}");
+            assert!(
+                called <= limit && steps <= limit + scans + PASSES,
+                "{steps} steps with a limit of {limit}"
+            );
         }
         let (steps, pause) = steps_of(|| queue.pause());
         assert_eq!((steps, queue.poll(limit)), (0, 0));
@@ -502,21 +505,27 @@ fn a_poll_at_once_looks_at_what_was_left_and_at_its_own_queue() {
         (0..left).for_each(|_| own.retire(old(&domain)).expect("there is room"));
         // Each object is taken, and reversed if it was on the stack.
         let (steps, freed) = steps_of(|| own.poll_at_once(usize::MAX));
-        assert!(freed == 0 && steps <= 2 * left + PASSES, "{steps} with {left} left");
+        assert!(freed == 0 && steps <= 2 * left + PASSES, "{steps} steps with {left} left");
         let (steps, freed) = steps_of(|| own.poll_at_once(usize::MAX));
-        assert!(freed == 0 && steps <= PASSES, "{steps} with nothing left");
+        assert!(freed == 0 && steps <= PASSES, "{steps} steps with nothing left");
     }
     let waiting = own.pending();
     assert_eq!(waiting, 2 * 110_001);
     drop(guard);
     let (steps, freed) = steps_of(|| own.poll_at_once(usize::MAX));
-    assert!(freed == waiting && steps <= waiting + PASSES + 2 * wakers::SHARE, "{steps} of {freed}");
+    assert!(
+        freed == waiting && steps <= waiting + PASSES + 2 * wakers::SHARE,
+        "{steps} steps for {freed} objects"
+    );
     let (steps, freed) = steps_of(|| own.poll_at_once(usize::MAX));
-    assert!(freed == 0 && steps <= PASSES, "{steps} with nothing left");
+    assert!(freed == 0 && steps <= PASSES, "{steps} steps with nothing left");
     // A poll with a limit takes no more than the limit.
     (0..1000).for_each(|_| drop(old(&domain)));
     let (steps, freed) = steps_of(|| own.poll_at_once(10));
-    assert!(freed == 10 && own.pending() == 0 && steps <= PASSES + SHARE, "{steps} of {freed}");
+    assert!(
+        freed == 10 && own.pending() == 0 && steps <= PASSES + SHARE,
+        "{steps} steps for {freed} objects"
+    );
     assert_eq!(own.poll_at_once(usize::MAX), 990);
     assert_eq!(domain.stats().pending, 5_000, "the others have theirs");
 }

@@ -377,7 +377,7 @@ impl Domain {
     /// let domain = Domain::new();
     /// let reader = domain.reader();
     /// let guard = reader.pin();
-    /// assert_eq!(domain.stall(), None); // nobody waits for it
+    /// assert_eq!(domain.stall(), None); // no writer waits for it
     /// domain.start();
     /// let stall = domain.stall().expect("the guard is in the way");
     /// # if stall.activity != Activity::Unknown {

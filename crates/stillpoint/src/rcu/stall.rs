@@ -84,7 +84,7 @@ pub struct Stall {
     pub cpu: Option<u32>,
     /// How long the reader has been waited for. In a report to the hook, this is how long the call that reports it has waited.
     /// Otherwise, it is the time since the start of the oldest grace period that the reader is in the way of, among those of
-    /// reclaimers, waits and futures; zero if there is only a token that was started by hand.
+    /// reclaimers, waits and futures. It is zero if there is none of these, but a token was started by hand.
     pub waited: Duration,
     /// Number of further region readers in the way of the newest grace period.
     pub others: usize,

@@ -197,7 +197,10 @@ fn the_end_of_a_collection_wakes_those_who_would_adopt() {
     let collection = core.collect_orphans(|| false).expect("no other collection runs");
     drop(retired(&domain));
     assert!(core.has_orphans() && !core.has_adoptable());
-    assert!(!is_notified_by(&domain, || assert_eq!(reclaimer.poll(), 0)), "it may not adopt during a collection");
+    assert!(
+        !is_notified_by(&domain, || assert_eq!(reclaimer.poll(), 0)),
+        "it may not adopt during a collection"
+    );
     let mut collection = Some(collection);
     assert!(is_notified_by(&domain, || drop(collection.take())));
     assert!(core.has_adoptable());

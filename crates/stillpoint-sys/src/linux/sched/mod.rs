@@ -33,6 +33,6 @@ pub enum Finding {
     NoNeed,
     /// The thread waits for the caller's own CPU: if it were raised there, the caller would lose the CPU to it.
     GiveWay,
-    /// The thread waits for a CPU. The scheduling that is to be restored after the boost.
+    /// The thread waits for a CPU. Contains the scheduling that the end of the boost restores.
     Boost(Before),
 }

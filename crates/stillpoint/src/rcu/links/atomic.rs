@@ -68,8 +68,8 @@ use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 ///
 /// 5. **Marked before it is unlinked.** Each link of an object gets a tag permanently before the object is unlinked, and does
 ///    not change from then on. A walker that meets a mark does not follow this link: it starts again at the root, or unlinks the
-///    object itself. (Or, after it has protected the object, it looks at another link that shows that the object is still linked,
-///    as dequeuers of a queue look at its head again.)
+///    object itself. (Instead of a mark, another link may show that the object is still linked: the walker looks at that link after
+///    it has protected the object, as dequeuers of a queue look at its head again.)
 pub struct Atomic<T: Pointee + ?Sized> {
     word: AtomicPtr<()>,
     _object: PhantomData<*mut T>,

@@ -178,8 +178,11 @@ fn the_third_is_woken(next: fn(std::pin::Pin<&mut Option<GracePeriod>>, &Waker))
         let _ = first.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         let (second_parker, second_waker) = parker();
         let mut second = pin!(Some(domain.grace_period(token)));
-        let poll =
-            second.as_mut().as_pin_mut().expect("the future was not dropped").poll(&mut Context::from_waker(&second_waker));
+        let poll = second
+            .as_mut()
+            .as_pin_mut()
+            .expect("the future was not dropped")
+            .poll(&mut Context::from_waker(&second_waker));
         let is_pending = poll.is_pending();
         let (third_parker, third_waker) = parker();
         let mut third = pin!(domain.grace_period(token));

@@ -90,7 +90,11 @@ fn the_last_handle_goes() {
         second.retire(shared.cells[1].replace(Object::new()).unwrap()).unwrap();
         drop(second);
         background.run();
-        assert_eq!(shared.domain.stats().freed, 2, "{UNORDERED}: what the other handle submitted was not seen");
+        assert_eq!(
+            shared.domain.stats().freed,
+            2,
+            "{UNORDERED}: what the other handle submitted was not seen"
+        );
         writer.join().unwrap();
     });
 }

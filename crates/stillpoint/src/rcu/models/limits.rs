@@ -95,8 +95,11 @@ fn room_is_charged_beyond_the_limit() {
 #[test]
 fn an_object_has_its_room_until_it_is_freed() {
     explore(3, || {
-        let domain =
-            Domain::builder().fence(MODE.get()).max_pending(1).build().expect("no fence mode is refused in a model");
+        let domain = Domain::builder()
+            .fence(MODE.get())
+            .max_pending(1)
+            .build()
+            .expect("no fence mode is refused in a model");
         let place = Place::new();
         let retired = |place: &Arc<Place>| -> Retired<Tenant> {
             domain.cell(Tenant(Arc::clone(place))).take().expect("the cell is full")

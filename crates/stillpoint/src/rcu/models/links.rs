@@ -31,7 +31,8 @@ struct List {
 
 impl List {
     fn new(nodes: usize) -> Arc<Self> {
-        let domain = Domain::builder().fence(MODE.get()).build().expect("no fence mode is refused in a model");
+        let domain =
+            Domain::builder().fence(MODE.get()).build().expect("no fence mode is refused in a model");
         let head = (0..nodes).fold(Atomic::null(), |next, _| Atomic::new(Node::before(next)));
         Arc::new(Self { head, domain })
     }

@@ -214,7 +214,10 @@ fn a_panicking_destructor_does_not_end_a_run() {
         let answer = catch_unwind(AssertUnwindSafe(|| background.run()));
         (
             background,
-            answer.expect_err("destructors panicked").downcast::<usize>().expect("the payload is the number of the object"),
+            answer
+                .expect_err("destructors panicked")
+                .downcast::<usize>()
+                .expect("the payload is the number of the object"),
         )
     });
     for number in 0..10_usize {

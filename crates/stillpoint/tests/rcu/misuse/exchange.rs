@@ -30,7 +30,10 @@ fn an_exchange_fills_and_empties_a_cell() {
     let cell = RcuCell::<u32>::empty_in(&domain);
     let reader = domain.reader();
     let guard = reader.pin();
-    assert!(cell.compare_exchange(None, None).expect("an empty cell may be exchanged for an empty one").is_none());
+    assert!(cell
+        .compare_exchange(None, None)
+        .expect("an empty cell may be exchanged for an empty one")
+        .is_none());
     assert!(cell.compare_exchange(None, Some(Box::new(1))).expect("it is empty").is_none());
     assert!(cell.compare_exchange(None, Some(Box::new(2))).is_err(), "it is full");
     let old = cell.compare_exchange(cell.load(&guard), None).expect("the very object");

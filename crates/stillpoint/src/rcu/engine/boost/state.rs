@@ -162,7 +162,7 @@ impl BoostState {
         self.subject.with(subject).ok_or(())?.map_err(drop)
     }
 
-    /// Raises or moves the thread, on behalf of a section of the record at this address. `tell` tells the reader first.
+    /// Raises or moves the thread, on behalf of a section of the record at this address. Before that, `tell` notifies the reader.
     /// Returns whether the boost is under way, and whether the kernel refused.
     ///
     /// # Safety
@@ -211,7 +211,7 @@ impl BoostState {
             if unsafe { self.restore() } {
                 self.finish(ENDING);
             } else {
-                // The thread itself may still restore, at the end of its section: it has been told.
+                // The thread itself may still restore, at the end of its section: it was notified.
                 self.until.store(u64::MAX, RELAXED);
                 if self.word.fetch_or(ACTIVE, Ordering::AcqRel) & ACTIVE == 0 {
                     UNDER_WAY.fetch_add(1, RELAXED);

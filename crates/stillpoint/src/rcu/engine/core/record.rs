@@ -360,7 +360,7 @@ impl Record {
             && self.attention.fetch_and(!(AWAITED | FUTURE), Ordering::Relaxed) & (AWAITED | FUTURE) != 0
     }
 
-    /// Takes the notice: whether the reader was told that it is boosted.
+    /// Takes the notice: whether the reader was notified of a boost.
     pub(crate) fn take_told(&self) -> bool {
         // Acquire: pairs with the release in `tell_boosted`. The boost state's word is at least as new.
         self.has(BOOSTED) && self.attention.fetch_and(!BOOSTED, Ordering::Acquire) & BOOSTED != 0
@@ -598,7 +598,7 @@ impl Record {
         self.attention.fetch_or(AWAITED, Ordering::Relaxed);
     }
 
-    /// Tells the reader to look at its boost state when its state changes.
+    /// Notifies the reader of a boost: it looks at its boost state when its state changes.
     pub(crate) fn tell_boosted(&self) {
         // Release: pairs with the acquire in `take_told`.
         self.attention.fetch_or(BOOSTED, Ordering::Release);

@@ -1,7 +1,7 @@
 //! The objects of one owner that wait for their grace period, in the order in which they were retired.
 //!
 //! ```text
-//!   queue:   [ batch: token 7 | batch: token 9 | open ]      held: objects that a hazard slot pinned
+//!   queue:   [ batch: token 7 | batch: token 9 | open ]      held: objects that a hazard slot holds
 //! ```
 //!
 //! New objects join the *open* end. A poll starts a token for all open objects, unless the last start was too

@@ -48,7 +48,8 @@ fn move_for(boost_state: &BoostState, record: usize, until: u64) -> u64 {
 #[test]
 fn boost_is_counted_and_ends_once() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (boost_state, was_allowed) = (opened(), sched_getaffinity(None).expect("a thread may read its own CPU mask"));
+    let (boost_state, was_allowed) =
+        (opened(), sched_getaffinity(None).expect("a thread may read its own CPU mask"));
     for by_itself in [false, true, false] {
         boost_state.not_before.store(0, RELAXED);
         let counts = (given(), under_way());

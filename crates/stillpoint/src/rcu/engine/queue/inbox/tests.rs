@@ -20,7 +20,7 @@ fn numbered(number: usize, freed: &Freed) -> Garbage {
         std::hint::black_box(&padding);
         freed.lock().expect("no thread panics while it holds the lock").push(number);
     });
-    assert!((SIZE - 16..=SIZE).contains(&garbage.bytes()), "{}", garbage.bytes());
+    assert!((SIZE - 16..=SIZE).contains(&garbage.bytes()), "an object of {} bytes", garbage.bytes());
     garbage
 }
 

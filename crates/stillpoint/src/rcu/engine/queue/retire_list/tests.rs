@@ -102,7 +102,11 @@ fn full_batches_gather_for_one_heavy_fence_and_not_without_end() {
     domain.core().protocol.put_off_heavy();
     assert_eq!(retire(&mut list), 0);
     list.close();
-    assert_eq!((list.poll(usize::MAX), fences()), (batch, before + 3), "a closed list does not wait for more batches");
+    assert_eq!(
+        (list.poll(usize::MAX), fences()),
+        (batch, before + 3),
+        "a closed list does not wait for more batches"
+    );
     domain.core().protocol.put_off_heavy();
     assert_eq!(retire(&mut list), 0);
     domain.synchronize().expect("no reader is in the way");
@@ -217,11 +221,7 @@ fn what_a_served_list_held_is_gone_when_nothing_is_pinned_that_was_there() {
     retire(&mut list, Some(1));
     assert_eq!(is_over(), (false, true));
     retire(&mut list, None);
-    assert_eq!(
-        is_over(),
-        (false, true),
-        "enough objects have been freed, but the first one is still pinned"
-    );
+    assert_eq!(is_over(), (false, true), "enough objects have been freed, but the first one is still pinned");
     // Both are pinned when the first goes; one of them only since then.
     retire(&mut list, Some(2));
     protected[0] = None;
