@@ -173,7 +173,7 @@ fn a_cache_has_nothing_stale_and_gives_everything_back() {
         sweeper.join().expect("it does not panic");
         hits
     });
-    assert!(hits > 0 && hits < THREADS * LOOKS, "{hits}");
+    assert!(hits > 0 && hits < THREADS * LOOKS, "{hits} hits");
     assert!(cache.evicted.load(Ordering::Relaxed) > 0, "there was room for all of them: {:?}", POOL.stats());
     let timers = cache.timers.lock().unwrap_or_else(PoisonError::into_inner).len();
     assert_eq!(cache.pages.len(), timers);

@@ -76,7 +76,7 @@ impl fmt::Display for Backend {
 static USED: AtomicPtr<Backend> = AtomicPtr::new(ptr::null_mut());
 
 /// Returns the back end in use. If there is none yet, it is the result of `find` from now on; of several threads, the first
-/// decides. No thread waits for another, so the child of a `fork` during this call does not wait for ever.
+/// decides. It has no lock, which the child of a `fork` during this call would find held.
 #[cfg(not(any(loom, miri)))]
 fn used(find: impl FnOnce() -> Backend) -> Backend {
     // Acquire, here and where the exchange below fails: pairs with the release of the exchange.

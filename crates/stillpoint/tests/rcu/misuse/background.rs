@@ -98,9 +98,9 @@ fn a_closed_background_reclaimer_hands_the_object_back() {
     let background = domain.background();
     let handle = background.retire_handle();
     drop(background);
-    let error = handle.retire(retired(&domain, &census)).expect_err("it is gone");
+    let error = handle.retire(retired(&domain, &census)).expect_err("the reclaimer is gone");
     assert_eq!(error.kind(), RetireErrorKind::Closed);
-    let error = handle.retire_timeout(error.into_inner(), LONG).expect_err("it is gone");
+    let error = handle.retire_timeout(error.into_inner(), LONG).expect_err("the reclaimer is gone");
     assert_eq!(error.kind(), RetireErrorKind::Closed);
     assert!(error.to_string().contains("gone"), "{error}");
     domain.reclaimer().retire(error.into_inner()).expect("it was handed back");

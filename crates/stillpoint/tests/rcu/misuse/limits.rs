@@ -178,7 +178,7 @@ fn a_poll_adopts_a_bounded_share_of_what_was_left_to_the_domain() {
     }
     let mut reclaimer = domain.reclaimer();
     let freed = reclaimer.poll();
-    assert!((1..=100).contains(&freed), "{freed} are no bounded share");
+    assert!((1..=100).contains(&freed), "one poll has freed {freed} objects");
     while reclaimer.poll() > 0 {}
     assert_eq!(census.freed(), LEFT);
 }
