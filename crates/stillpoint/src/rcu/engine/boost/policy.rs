@@ -35,8 +35,8 @@ pub(crate) struct Boosting {
     pub(crate) way: Way,
     /// How long a token is held up before readers are boosted.
     after: Duration,
-    /// Most threads of the process that are boosted at a time: one fewer than there are CPUs, but at least one. So long
-    /// sections of raised threads do not keep all other threads from running, and from ending the boost.
+    /// Most threads of the process that are boosted at a time: one fewer than there are CPUs, but at least one. With more, long
+    /// sections of raised threads could keep all other threads from running, and from ending the boost.
     most: u32,
     boosted: AtomicU64,
     refused: AtomicU64,

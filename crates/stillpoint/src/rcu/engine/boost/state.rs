@@ -162,7 +162,8 @@ impl BoostState {
         self.subject.with(subject).ok_or(())?.map_err(drop)
     }
 
-    /// Raises or moves the thread, on behalf of a section of the record at this address. Before that, `tell` notifies the reader.
+    /// Raises or moves the thread, on behalf of a section of the record that `boost` names. Before the system call, `tell` notifies
+    /// the reader.
     /// Returns whether the boost is under way, and whether the kernel refused.
     ///
     /// # Safety
