@@ -41,8 +41,8 @@ impl<K, V> Link for Node<K, V> {
     }
 }
 
-/// A map in the order of its keys, as a linked list: T. Harris's and M. Michael's. Every call takes as many steps as there are
-/// smaller keys. It is meant for few keys, and for learning.
+/// A map in the order of its keys: the linked list of T. Harris and M. Michael. Every call takes a step for each smaller key. So
+/// it is meant for few keys, and for learning.
 ///
 /// It is read in two ways. [`get_in`](List::get_in) and [`iter_in`](List::iter_in) walk in a region, over nodes that are removed
 /// meanwhile: a reader on an unlinked node goes on to the next node. They never start again, and hold up everything that is
@@ -278,7 +278,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
                 return None;
             }
             // SAFETY: the node was read from a link without a mark.
-            let node = unsafe { current.as_ref() }.expect("what is found is no null");
+            let node = unsafe { current.as_ref() }.expect("a key that was found has a node");
             // Protected, so that the pointer that is written below was made from the current next node.
             next.load(&node.next);
             let marked = next.shared().with_tag(MARK);

@@ -60,7 +60,7 @@ fn explore(preemptions: usize, model: impl Fn(Domain) + Send + Sync + 'static) {
         let model = Arc::clone(&model);
         builder.check(move || {
             MODE.set(mode);
-            model(Domain::builder().fence(MODE.get()).build().expect("a model may do what it likes"));
+            model(Domain::builder().fence(MODE.get()).build().expect("no fence mode is refused in a model"));
         });
     }
 }
@@ -120,7 +120,7 @@ fn one_pushes_to_a_queue_and_one_pops() {
         let (reader, mut reclaimer) = (domain.reader(), domain.reclaimer());
         for expected in 1..=2 {
             let Some(value) = queue.pop(&reader, &mut reclaimer) else { break };
-            assert_eq!(value.read(), expected, "the order of the queue");
+            assert_eq!(value.read(), expected, "values came out of the queue in the wrong order");
             reclaimer.poll();
         }
         other.join().unwrap();
@@ -216,7 +216,7 @@ fn list(domain: &Domain, keys: &[u32]) -> Arc<List<u32, Value>> {
 /// Removes the keys one after the other, with a poll after each.
 fn remove_each(list: &List<u32, Value>, keys: &[u32], reader: &Reader, reclaimer: &mut Reclaimer) {
     for key in keys {
-        list.remove(key, reader, reclaimer).expect("it is there").read();
+        list.remove(key, reader, reclaimer).expect("the key is in the list").read();
         reclaimer.poll();
     }
 }
@@ -294,7 +294,7 @@ fn two_remove_neighbours() {
         let (reader, mut reclaimer) = (domain.reader(), domain.reclaimer());
         remove_each(&list, &[2], &reader, &mut reclaimer);
         other.join().unwrap();
-        assert_eq!(list.iter_in(&reader.pin()).count(), 0, "what was removed is there");
+        assert_eq!(list.iter_in(&reader.pin()).count(), 0, "the list still has a removed entry");
     });
 }
 
@@ -336,6 +336,6 @@ const CAUGHT: &[(Variant, &str)] = &[
 #[cfg(stillpoint_busted)]
 #[test]
 fn every_variant_is_caught_by_its_model() {
-    let signs = || vec![UNORDERED, "an entry is lost", "it is there"];
+    let signs = || vec![UNORDERED, "an entry is lost", "the key is in the list"];
     busted::assert_caught("models", CAUGHT.iter().map(|&(variant, model)| (variant, model, signs())));
 }

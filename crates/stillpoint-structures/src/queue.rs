@@ -13,7 +13,7 @@ use crate::stack::Node;
 #[repr(align(128))]
 struct Padded<T>(T);
 
-/// A queue, first in first out, that any number of threads push to and pop from: M. Michael's and M. Scott's.
+/// A first-in, first-out queue that any number of threads push to and pop from: the queue of M. Michael and M. Scott.
 ///
 /// A call protects at most two nodes. A thread that is preempted within a call holds up only those. Lock-free; unbounded.
 /// A queue that is dropped drops what it holds.
@@ -77,7 +77,7 @@ impl<T: Send + 'static> Queue<T> {
     /// Moves the tail on, unless another thread has moved it: then the caller comes after that move.
     fn move_tail(&self, from: Shared<'_, Node<T>>, to: Shared<'_, Node<T>>) {
         let order = orders::queue_tail();
-        // Relaxed on failure: as in `pop`.
+        // Relaxed on failure: it is enough to have read the other tail (step 5).
         let _ = self.tail.0.compare_exchange(from, to, order, Ordering::Relaxed, &Unprotected);
     }
 

@@ -49,7 +49,7 @@ impl<T> Link for Node<T> {
     }
 }
 
-/// A stack that any number of threads push to and pop from: R. K. Treiber's.
+/// A stack that any number of threads push to and pop from: the stack of R. K. Treiber.
 ///
 /// A pop protects the first node, so that the node is neither freed nor pushed again meanwhile: there is no ABA problem. A thread
 /// that is preempted within a pop holds up only that node. Lock-free. A stack that is dropped drops what it holds.
@@ -67,7 +67,7 @@ impl<T> Link for Node<T> {
 /// assert_eq!(stack.pop(&reader, &mut reclaimer), Some("first"));
 /// assert_eq!(stack.pop(&reader, &mut reclaimer), None);
 /// assert!(stack.is_empty());
-/// assert_eq!(reclaimer.flush(), Ok(())); // the nodes
+/// assert_eq!(reclaimer.flush(), Ok(())); // frees the nodes
 /// ```
 ///
 /// Values that cannot be sent to another thread are refused:

@@ -217,7 +217,8 @@ fn message(function: impl FnOnce()) -> String {
 
 #[test]
 fn another_domain_is_a_panic_that_names_both() {
-    let named = |name: &str| Domain::builder().name(name).build().expect("it is there");
+    let named =
+        |name: &str| Domain::builder().name(name).build().expect("the default mode is always available");
     let (domain, other) = (named("here"), named("there"));
     let (reader, foreign, mut reclaimer) = (domain.reader(), other.reader(), other.reclaimer());
     let (stack, queue, list) =
@@ -238,7 +239,7 @@ fn another_domain_is_a_panic_that_names_both() {
     }
 }
 
-/// Whatever the test forgets, and in whatever order the rest is dropped.
+/// Values are neither freed early nor leaked, whatever the test forgets, and in whatever order it drops the rest.
 #[test]
 fn entries_and_guards_may_be_forgotten() {
     let (domain, alive) = (Domain::new(), Arc::default());
@@ -249,7 +250,7 @@ fn entries_and_guards_may_be_forgotten() {
     }
     std::mem::forget(list.get(&0, &reader));
     std::mem::forget(reader.pin());
-    let removed = list.remove(&1, &reader, &mut reclaimer).expect("it is there");
+    let removed = list.remove(&1, &reader, &mut reclaimer).expect("the key is in the list");
     assert_eq!((reclaimer.poll(), removed.read()), (0, 1));
     drop(reclaimer);
     assert_eq!(removed.read(), 1);
@@ -267,7 +268,7 @@ fn a_value_whose_drop_panics_leaves_the_others() {
 
     impl Drop for Panics {
         fn drop(&mut self) {
-            assert_ne!(self.0.number, 1, "as the test asks for");
+            assert_ne!(self.0.number, 1, "the test lets this destructor panic");
         }
     }
 

@@ -98,8 +98,8 @@ pub struct Order {
 }
 
 /// Declares the orderings of a module. Each gets a function that returns the ordering, or a weaker one if the variant that
-/// breaks it is chosen. A test checks the whole table against its page in `docs/design`. They are functions, since programs
-/// choose variants at run time.
+/// breaks it is chosen: a program chooses its variant at run time, so a constant is not enough. A test checks the whole table
+/// against its page in `docs/design`.
 ///
 /// A row: `access: Ordering, [partners], "step of the argument", [broken variants];` A variant makes the access
 /// relaxed, or, with `=> Ordering`, weakens it to that.
@@ -142,8 +142,8 @@ macro_rules! orders {
     (@weak $weak:ident) => { $crate::sync::atomic::Ordering::$weak };
 }
 
-/// Finds the faults of a table of orderings: partners that do not pair back, two accesses of a kind that pair, steps that
-/// `page` does not have, and variants that relax an ordering and are not in the table.
+/// Finds the faults of a table of orderings: partners that do not name each other, orderings that cannot pair, steps that `page`
+/// does not have, and variants that relax an ordering and are not in the table.
 pub fn find_faults(table: &[Order], variants: &[String], page: &str) -> Vec<String> {
     use crate::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
@@ -151,18 +151,21 @@ pub fn find_faults(table: &[Order], variants: &[String], page: &str) -> Vec<Stri
     for row in table {
         for pair in row.pairs.iter().filter(|pair| !pair.starts_with('"')) {
             match table.iter().find(|other| other.name == *pair) {
-                None => faults.push(format!("{}: there is no `{pair}`", row.name)),
+                None => faults.push(format!("{}: its partner `{pair}` is not in the table", row.name)),
                 Some(other) if !other.pairs.contains(&row.name) => {
-                    faults.push(format!("{}: `{pair}` does not pair with it", row.name));
+                    faults.push(format!("{}: its partner `{pair}` does not name it as a partner", row.name));
                 }
                 Some(other) => match (row.ordering, other.ordering) {
                     (Acquire, Release | AcqRel) | (Release, Acquire | AcqRel) | (AcqRel, _) => {}
-                    (mine, its) => faults.push(format!("{} is {mine:?}, `{pair}` {its:?}", row.name)),
+                    (mine, its) => faults.push(format!(
+                        "{} is {mine:?} and its partner `{pair}` is {its:?}: these do not pair",
+                        row.name
+                    )),
                 },
             }
         }
         if row.pairs.is_empty() {
-            faults.push(format!("{} pairs with nothing", row.name));
+            faults.push(format!("{} names no partner", row.name));
         }
         let is_there = |line: &str| {
             let line = line.trim_start_matches("- ").trim_start_matches("**");
@@ -176,7 +179,7 @@ pub fn find_faults(table: &[Order], variants: &[String], page: &str) -> Vec<Stri
     }
     for variant in variants.iter().filter(|variant| variant.ends_with("Relaxed")) {
         if !table.iter().any(|row| row.shown_by.contains(&variant.as_str())) {
-            faults.push(format!("`{variant}` has no ordering"));
+            faults.push(format!("no ordering of the table names the variant `{variant}`"));
         }
     }
     faults
@@ -185,7 +188,7 @@ pub fn find_faults(table: &[Order], variants: &[String], page: &str) -> Vec<Stri
 /// Runs one model with the variant in another process, and looks for a sign in its output.
 #[cfg(all(loom, stillpoint_busted))]
 pub fn is_caught(variable: &str, variant: &str, model: &str, signs: &[&str]) -> bool {
-    let output = std::process::Command::new(std::env::current_exe().expect("a test knows its program"))
+    let output = std::process::Command::new(std::env::current_exe().expect("the test program has a path"))
         .args(["--exact", model, "--nocapture"])
         .env(variable, variant)
         .output()

@@ -199,7 +199,7 @@ pub fn heed() -> Heeded {
     runtime::heed()
 }
 
-/// An address that stands for a word of the program, which may be a number.
+/// An address that stands for a word of the program. The word may be a number instead of an address.
 pub fn place_of(word: usize) -> *const u8 {
     static PLACES: [std::sync::atomic::AtomicU64; 1 << 13] =
         [const { std::sync::atomic::AtomicU64::new(0) }; 1 << 13];

@@ -4,7 +4,7 @@
 //! use stillpoint::{rcu, rcu::RcuCell, table::Table};
 //!
 //! let config = RcuCell::new(String::from("first"));
-//! println!("{}", *config.get().expect("never empty here")); // holds up only this string, however long it takes
+//! println!("{}", *config.get().expect("never empty here")); // holds up only this string, however long it is held
 //! config.set(String::from("second")); // the old string is freed when no reader can hold it
 //!
 //! let hits: Table<&str, u64> = Table::new();
@@ -19,7 +19,7 @@
 //! - [`pool`]: objects in contiguous buckets, handed out singly or as blocks. Any thread may free them.
 //! - [`fence`]: light and heavy fences, the asymmetric pair that spares readers a fence.
 //!
-//! The lines above use the default domain: each thread becomes a reader of it at its first use. A library, or a program that
+//! The example above uses the default domain. A thread becomes a reader of it at its first use. A library, or a program that
 //! needs limits or several groups of readers, names its domain, readers and reclaimers:
 //!
 //! ```
@@ -45,16 +45,16 @@
 //!
 //! # Features
 //!
-//! All are on by default: `table`, `timer` and `pool`, the modules of these names; `boost`, the boosting of preempted
+//! These are on by default: `table`, `timer` and `pool`, the modules of these names; `boost`, the boosting of preempted
 //! readers; and `std`, which brings `rcu` and `fence`, and which `table`, `pool` and `boost` need. With
 //! `default-features = false` and `timer`, the crate has [`timer::Wheel`] and [`timer::Bitset`], which need only `alloc`.
-//! `serde` is not on by default: with it, tables and sets can be serialised.
+//! The feature `serde`, which serialises tables and sets, is off by default.
 //!
 //! # Systems
 //!
-//! The library is written for Linux, where its tests run (x86-64; aarch64 in an emulation). It also compiles on other systems that
-//! have the standard library. This is checked for macOS and Windows, but the library has not been run there. On these systems,
-//! what only Linux has is missing:
+//! The library is written for Linux, where its tests run (x86-64; aarch64 under emulation). It also compiles on other systems that
+//! have the standard library. This is checked for macOS and Windows, but the library has not been run there. Other systems lack
+//! some of what Linux provides:
 //!
 //! | what | on systems other than Linux |
 //! |---|---|
@@ -63,7 +63,7 @@
 //! | `reset_after_fork` | missing |
 //! | sleeping threads | use a table of locks instead of futexes: waking takes a lock, and sometimes wakes threads needlessly |
 //! | guards in signal handlers | not allowed: see [`rcu::try_pin`] |
-//! | the end of a thread | on Windows, [earlier than some thread-locals'](rcu::pin) |
+//! | the end of a thread | on Windows, a thread's readers end [before some of its thread-locals](rcu::pin) |
 //! | reports of stalls | name no thread, and do not say what it is doing: [`rcu::Activity::Unknown`] |
 //! | growth of a table | takes as long as clearing the new buckets, if the allocator clears memory itself |
 //! | [`timer::Clock`] | reads the system's clock |
@@ -74,7 +74,7 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 // The documentation of each item names the feature that it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Code that serves only modules that are left out.
+// Some code serves only modules that such a build leaves out.
 #![cfg_attr(
     any(
         loom,

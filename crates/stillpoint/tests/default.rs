@@ -125,7 +125,7 @@ fn what_is_of_another_domain_is_refused_and_both_are_named() {
     let reader = domain.reader();
     assert_eq!(cell.protect(&reader).as_deref(), Some(&1), "nothing was replaced");
     assert_eq!(array.protect(0, &reader).as_deref(), Some(&1), "nothing was replaced");
-    // And the other way round.
+    // A named domain refuses what is of the default domain, too.
     let message = message_of(|| drop(RcuCell::new(1).protect(&reader)));
     assert!(message.contains("`routes`") && message.contains("`default`"), "{message}");
     // A guard of this thread is one of the default domain.
@@ -389,7 +389,7 @@ fn a_barrier_waits_for_the_background() {
     let census = Census::default();
     for _ in 0..MANY / 10 {
         for _ in 0..10 {
-            drop(RcuCell::new(census.object()).take()); // which wakes it
+            drop(RcuCell::new(census.object()).take()); // wakes the background thread
         }
         rcu::barrier().expect("nothing is in the way");
         assert_eq!(census.alive(), 0);
@@ -398,7 +398,7 @@ fn a_barrier_waits_for_the_background() {
     thread.join().expect("no destructor panics");
 }
 
-/// A table takes over no objects but its own entries: it may never be written to again.
+/// A table adopts no orphans: it may never be written to again.
 #[test]
 fn a_barrier_finds_what_was_left_while_others_wrote_to_tables() {
     let _own = own();
@@ -776,7 +776,7 @@ fn a_child_of_a_fork_does_not_wait_for_what_others_served() {
     forked::in_fork(|| {
         // SAFETY: this is the only thread, and nothing was lent by another one.
         unsafe { rcu::reset_after_fork() };
-        rcu::barrier().expect("nobody looks after it");
+        rcu::barrier().expect("the barrier does not wait for a run of the parent");
     });
     drop(held);
     handle.stop();

@@ -48,8 +48,8 @@ fn boosting() -> Domain {
     Domain::builder().boost(Boost::Migrate).build().expect("every process may move its threads")
 }
 
-/// Runs `body` on `THREADS` threads. Asserts that as much memory is allocated afterwards as was after the first
-/// threads, except for slots, of which there are as many as were ever used at a time.
+/// Runs `body` on `THREADS` threads. Asserts that no more memory is allocated afterwards than was after the first threads,
+/// except for slots: there are as many of them as were ever used at a time.
 fn assert_no_leak(body: impl Fn() + Sync) {
     let crowd = || {
         // All threads have started before the first one ends.

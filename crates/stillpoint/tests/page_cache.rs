@@ -154,7 +154,7 @@ fn a_cache_has_nothing_stale_and_gives_everything_back() {
             .map(|thread| {
                 let cache = &cache;
                 scope.spawn(move || {
-                    let local = POOL.local().expect("not that many threads");
+                    let local = POOL.local().expect("the pool has a local for each thread of the test");
                     // Some pages are popular, and there are more pages than the pool has room for.
                     let keys = (0..LOOKS).map(|look| (look * (thread + 1) % 397) * (look % 5) / 4);
                     keys.filter(|&key| cache.look(key, &local)).count() as u64
@@ -173,7 +173,7 @@ fn a_cache_has_nothing_stale_and_gives_everything_back() {
         sweeper.join().expect("it does not panic");
         hits
     });
-    assert!(hits > 0 && hits < THREADS * LOOKS, "{hits}");
+    assert!(hits > 0 && hits < THREADS * LOOKS, "{hits} hits");
     assert!(cache.evicted.load(Ordering::Relaxed) > 0, "there was room for all of them: {:?}", POOL.stats());
     let timers = cache.timers.lock().unwrap_or_else(PoisonError::into_inner).len();
     assert_eq!(cache.pages.len(), timers);

@@ -32,7 +32,7 @@ fn refuse_membarrier(errno: i32) {
     refuse(libc::SYS_membarrier, errno);
 }
 
-/// The same for any system call.
+/// As `refuse_membarrier`, for any system call.
 fn refuse(call: i64, errno: i32) {
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let mut program = [
@@ -208,8 +208,9 @@ fn a_full_reclaimer_that_is_refused_hands_objects_back() {
         reclaimer.retire(retired()).expect("there is room");
         reclaimer.retire(retired()).expect("there is room");
         let error = reclaimer.retire(retired()).expect_err("nothing can be freed");
-        let error =
-            reclaimer.retire_timeout(error.into_inner(), Duration::from_millis(5)).expect_err("as before");
+        let error = reclaimer
+            .retire_timeout(error.into_inner(), Duration::from_millis(5))
+            .expect_err("it is still refused");
         error.into_inner().verify();
         assert_eq!(census.freed(), 0);
     });
@@ -406,7 +407,7 @@ fn a_process_that_is_refused_can_fence_by_signals() {
             reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
             assert_eq!(reclaimer.poll(), 0, "it is held");
             assert!(domain.stats().heavy_fences > 0);
-            assert_eq!(domain.synchronize(), Ok(()), "no region is");
+            assert_eq!(domain.synchronize(), Ok(()), "no region is in the way");
             done.wait();
             while reclaimer.poll() == 0 {
                 thread::yield_now();
@@ -503,7 +504,7 @@ fn a_back_end_that_is_not_to_be_had_or_comes_too_late_is_refused() {
         assert_eq!(late, ChooseError::InUse(next));
         assert!(late.to_string().contains(&next.to_string()) && std::error::Error::source(&late).is_none());
         assert_eq!(fence::choose(next), Ok(()));
-        let refused = fence::choose(Backend::Membarrier).expect_err("as before");
+        let refused = fence::choose(Backend::Membarrier).expect_err("it is still refused");
         let source = std::error::Error::source(&refused).expect("it has a cause").to_string();
         assert!(refused.to_string().contains(&source) && source.contains("seccomp"), "{refused}");
     });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::sync::atomic::AtomicU32;
 
 /// Sleeps until woken, for at most `limit`. Does not sleep if `word` no longer holds `seen`. May return
-/// early for no reason.
+/// early without a wake-up.
 #[cfg(not(any(loom, miri)))]
 pub fn wait(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
     use rustix::thread::futex;
@@ -23,8 +23,8 @@ pub fn wake_all(word: &AtomicU32) {
     wake(word, i32::MAX as u32);
 }
 
-/// Wakes at most `most` threads that sleep on `word`. Among threads of one priority, it wakes those first that have slept
-/// longest.
+/// Wakes at most `most` threads that sleep on `word`. Among threads of the same priority, those that have slept longest are woken
+/// first.
 #[cfg(not(any(loom, miri)))]
 pub fn wake(word: &AtomicU32, most: u32) {
     use rustix::thread::futex;

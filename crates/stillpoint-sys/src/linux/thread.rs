@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::portable::{Doing, Sighting};
 
-/// The kernel's id of the calling thread. A system call.
+/// The kernel's id of the calling thread. Costs a system call.
 pub fn thread_id() -> u32 {
     #[cfg(not(any(loom, miri)))]
     return rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_name_may_look_like_other_fields() {
-        let stat = Stat::parse(LINE).expect("it is as the manual says");
+        let stat = Stat::parse(LINE).expect("the line has the format of proc_pid_stat(5)");
         assert_eq!((stat.name.as_str(), stat.state), ("a) R (b) ", 'S'));
         assert_eq!((stat.started, stat.cpu), (12345, Some(5)));
         assert_eq!(Stat::parse("71 (a"), None);
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_started_later_is_another_one() {
-        let stat = Stat::parse(LINE).expect("it is as the manual says");
+        let stat = Stat::parse(LINE).expect("the line has the format of proc_pid_stat(5)");
         assert!(stat.started_after(Duration::from_secs(120), 100));
         assert!(!stat.started_after(Duration::from_millis(123_450), 100));
         assert!(!stat.started_after(Duration::from_secs(124), 100));

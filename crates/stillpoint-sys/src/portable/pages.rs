@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::ptr::NonNull;
 
-/// No allocation has the alignment of a page.
+/// Zero: no allocation is aligned to a page.
 pub const SMALL: usize = 0;
 
 /// Has no values.

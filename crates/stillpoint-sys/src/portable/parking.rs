@@ -48,7 +48,7 @@ fn locked(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
 }
 
 /// Sleeps until woken, for at most `limit`. Does not sleep if `word` no longer holds `seen`. May return
-/// early for no reason.
+/// early without a wake-up.
 pub fn wait(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
     // No time passes in a model.
     if cfg!(loom) && limit.is_some() {
@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    /// More words than locks, and all threads asleep at once.
+    /// There are more words than locks, and all threads sleep at once.
     #[test]
     fn those_that_sleep_on_one_word_are_woken_and_no_other_word_is_in_the_way() {
         const WORDS: usize = if cfg!(miri) { 4 } else { 100 };
@@ -177,7 +177,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "it only counts")]
     #[test]
     fn words_are_spread_over_the_locks() {
-        // As words lie in objects of one size, one after the other.
+        // The words lie as in an array of objects of this size.
         for size in [4, 16, 64, 192, 4096] {
             let words: Vec<AtomicU32> = (0..BUCKETS.len() * size / 4).map(|_| AtomicU32::new(0)).collect();
             let mut locks: Vec<_> = words

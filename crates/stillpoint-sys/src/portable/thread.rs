@@ -1,4 +1,4 @@
-//! Numbers of threads, and what the library knows of threads without the system. `pthread_t pthread_self(void)`
+//! Numbers of threads, and what the library knows about threads without help from the system. `pthread_t pthread_self(void)`
 
 use std::time::Duration;
 

@@ -38,7 +38,7 @@ impl ThreadEnd {
     }
 
     /// Arranges that the function is called with `value`, which is not null, at the end of the calling thread. Returns false if that
-    /// is impossible. A process has 1,024 keys; without keys, there are five rounds.
+    /// is impossible. A process has 1,024 keys. Without POSIX threads no keys are needed, and there are five rounds.
     ///
     /// # Safety
     /// The function may be called with `value` whenever the thread ends.

@@ -104,7 +104,7 @@ impl Door {
         self.0.load(Ordering::Acquire) & CLOSED != 0
     }
 
-    /// In the child of a `fork`, which has no other thread: empties the space behind the door.
+    /// In the child of a `fork`, which has no other thread: no thread is behind the door any more.
     pub fn reset(&self, is_closed: bool) {
         // Relaxed: there is no other thread.
         self.0.store(u32::from(is_closed) * CLOSED, Ordering::Relaxed);

@@ -27,7 +27,8 @@ impl Backend {
     /// Every back end that needs no provider, in order of preference.
     pub const ALL: [Backend; 3] = [Backend::Membarrier, Backend::Module, Backend::Plain];
 
-    /// Whether this process may use the back end. Issues a fence by it, except for a provider.
+    /// Whether this process may use the back end. For membarrier and the module, the first probe of the process issues a fence, and
+    /// later probes return the same answer. A provider [answers itself](super::FenceProvider::probe).
     ///
     /// # Errors
     /// Why the process may not use it.
@@ -74,11 +75,11 @@ impl fmt::Display for Backend {
 #[cfg(not(any(loom, miri)))]
 static USED: AtomicPtr<Backend> = AtomicPtr::new(ptr::null_mut());
 
-/// The back end in use from now on. The result of `find` counts only if no other thread was first. No thread waits, so
-/// a child of a `fork` during this call does not wait for ever.
+/// Returns the back end in use. If there is none yet, it is the result of `find` from now on; of several threads, the first
+/// decides. It has no lock, which the child of a `fork` during this call would find held.
 #[cfg(not(any(loom, miri)))]
 fn used(find: impl FnOnce() -> Backend) -> Backend {
-    // Acquire, both: pair with the release below.
+    // Acquire, here and where the exchange below fails: pairs with the release of the exchange.
     let used = USED.load(Ordering::Acquire);
     // SAFETY: null, or from the box below, which is leaked.
     if let Some(used) = unsafe { used.as_ref() } {
@@ -99,9 +100,9 @@ fn used(find: impl FnOnce() -> Backend) -> Backend {
 }
 
 /// The back end of this process: the one that was [chosen](choose); otherwise membarrier; otherwise the module; otherwise
-/// `Plain`. The first call of this function, or of any other that depends on it, finds it out. Later calls return the same.
+/// `Plain`. The first call of this function, or of any other that depends on it, decides. Later calls return the same.
 ///
-/// A provider is used only if the program has asked for it.
+/// A provider is used only if the program has chosen it.
 ///
 /// ```
 /// use stillpoint::fence;
@@ -119,7 +120,7 @@ pub fn backend() -> Backend {
     Backend::Membarrier
 }
 
-/// Chooses the back end, before anything depends on it. The back end decides what [`Mode::best`] is, and how
+/// Chooses the back end. Call it before anything depends on the back end, which decides what [`Mode::best`] is, and how
 /// [`heavy`](super::heavy) fences.
 ///
 /// # Errors

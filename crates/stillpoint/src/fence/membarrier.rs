@@ -18,8 +18,8 @@ impl From<Errno> for FenceError {
     }
 }
 
-/// Registers the process and tries one barrier, and keeps the kernel's answer. Threads that do so at the same time get the same
-/// answer. No thread waits, so a child of a `fork` during this call does not wait for ever.
+/// Registers the process, tries one barrier, and keeps the kernel's answer. Threads that do so at the same time get the same
+/// answer. No thread waits for another, so the child of a `fork` during this call does not wait for ever.
 pub(super) fn register() -> Result<(), FenceError> {
     /// The answer: `UNKNOWN`, an errno, or 0.
     static ANSWER: AtomicI32 = AtomicI32::new(UNKNOWN);

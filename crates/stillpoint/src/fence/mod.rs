@@ -61,9 +61,9 @@
 //! `Documentation/scheduler/membarrier.rst`. They are cumulative: what was read before one is visible to a thread that comes
 //! after another.
 //!
-//! Miri has no such system call. There, both are sequentially consistent fences, which keep the same promise by the
-//! C++20 memory model (their total order agrees with the order in which atomics change), but cost the reader more.
-//! So do the fences of [`Mode::Symmetric`]. For loom, see `fence/model.rs`.
+//! Miri has no such system call. There, both are sequentially consistent fences. These keep the same promise by the C++20
+//! memory model (their total order agrees with the order in which atomics change), but cost the reader more. The same is true
+//! of the fences of [`Mode::Symmetric`]. For loom, see `fence/model.rs`.
 //!
 //! # Other means
 //!
@@ -73,9 +73,9 @@
 //! - the kernel module of this project sends the same interrupts along a tree, to the processors that run the process;
 //! - a [provider](FenceProvider) fences from outside. The crate `stillpoint-multicast` does so by signals, which interrupt
 //!   threads instead of processors. The handler executes the barrier at some point in the instruction stream of the thread,
-//!   before the thread goes on, so the argument is the same. But it holds only for threads that are registered, so [`heavy`]
-//!   never fences by a provider. A domain that is built with [`Mode::Provided`] registers the thread of each reader that it
-//!   makes, as long as the reader lives, and fences those threads.
+//!   before the thread goes on, so the argument is the same. It holds only for registered threads, so [`heavy`] never uses a
+//!   provider. A domain that is built with [`Mode::Provided`] registers the thread of each of its readers for as long as the
+//!   reader lives, and fences those threads.
 //!
 //! # Costs
 //!
@@ -121,10 +121,10 @@ pub enum Mode {
     ///
     /// A thread that the provider cannot register when it becomes a reader pays a full fence itself.
     ///
-    /// By signals, a fence waits until each of these threads has run its handler. So in this mode, calls that elsewhere "never
-    /// wait for a reader" (polls, checks, futures) wait until the readers' threads have had a processor: the longer, the more
-    /// of them share one. A thread that blocks the signal makes fences fail, after some tenths of a second, with an error that
-    /// says so. Nothing is freed then.
+    /// If the provider fences by signals, a fence waits until each of these threads has run its handler. So in this mode, calls
+    /// that otherwise never wait for a reader (polls, checks, futures) wait until each reader's thread has had a processor. The
+    /// more threads share a processor, the longer this takes. A thread that blocks the signal makes fences fail after some
+    /// tenths of a second, with an error that says so. Nothing is freed until a fence succeeds.
     Provided(Provider),
 }
 
@@ -232,7 +232,7 @@ impl ReaderFence {
         }
     }
 
-    /// A separate function, out of the way of readers that need less.
+    /// Not inlined: readers that need only [`light`] do not carry this code.
     #[inline(never)]
     fn issue_more(self) {
         light();
@@ -273,7 +273,7 @@ pub fn light() {
 /// start and the return of this call.
 ///
 /// It is also a sequentially consistent fence for the calling thread. It interrupts every core that runs the
-/// process: batch what needs it. It uses membarrier, or the module if that is the [back end](backend) of the process.
+/// process, so batch the work that needs it. It uses membarrier, or the module if that is the [back end](backend) of the process.
 ///
 /// # Errors
 /// If the kernel refuses: it has no membarrier (Linux before 4.14, and every other system), or a seccomp filter forbids it.
@@ -298,8 +298,8 @@ pub fn heavy() -> Result<(), FenceError> {
     Ok(())
 }
 
-/// Whether readers may be asked for attention by requests that rely on [`heavy`]. Always true, except in models without futures,
-/// where a light fence at the end of each section would only order more than is promised.
+/// Whether readers may get requests from futures, which rely on [`heavy`]. Always true, except in models without futures: there,
+/// a light fence at the end of each section would order more than the library promises.
 #[inline(always)]
 pub(crate) fn has_requests() -> bool {
     #[cfg(not(loom))]
@@ -308,7 +308,7 @@ pub(crate) fn has_requests() -> bool {
     return model::HAS_REQUESTS.get();
 }
 
-/// Whether this process may use [`heavy`]. The first call finds it out; later calls return the same.
+/// Whether this process may use [`heavy`]. The first call probes; later calls return the same answer.
 ///
 /// # Errors
 /// The kernel's answer to the probe; on systems other than Linux, always a refusal. Only [`heavy`] detects a filter that is

@@ -20,11 +20,12 @@ const BARRIER: libc::c_ulong = 0xc040_d701;
 const INFO: libc::c_ulong = 0x8038_d700;
 /// With up to this many receivers the library's barriers are flat, with more they use a tree.
 ///
-/// This is not an optimum: it is not known where the two take equally long. In the simulator that point moves from 3 to 23
-/// receivers when its guessed inputs are halved and doubled. Of the thresholds that the simulator compares, this one loses least
-/// to the better order in the worst of those cases: 37 % (`docs/guide/simulate.md`, with which a test compares it).
+/// The threshold is not an optimum: it is not known with how many receivers the two take equally long. In the simulator,
+/// that number moves from 3 to 23 when the guessed inputs are halved and doubled. Of the thresholds that the simulator compares,
+/// this one loses least in the worst of those cases: it is 37 % slower there than the better order. A test compares it with
+/// `docs/guide/simulate.md`.
 pub const THRESHOLD: u32 = 12;
-/// The share that a sender of `Way::Split` hands out, in percent: that of the simulator.
+/// The share of its receivers that a sender of `Way::Split` delegates, in percent. The simulator uses the same share.
 pub const PERCENT: u32 = 30;
 
 /// `enum still_mb_strategy`
@@ -39,7 +40,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// All ways; each has its number as its index.
+    /// All ways, each at the index that is its number.
     pub const ALL: [Way; 5] = [Way::SmpCall, Way::Flat, Way::Tree, Way::Split, Way::Hybrid];
 
     /// The name, as used in all programs.
@@ -135,7 +136,7 @@ impl Device {
     /// The counts of the module since it was loaded, for all its users.
     ///
     /// # Errors
-    /// If it is another device.
+    /// If the device refuses the request.
     pub fn info(&self) -> Result<Info, FenceError> {
         let mut info = Info::default();
         // SAFETY: the kernel writes the information, whose size is in the number.

@@ -20,14 +20,14 @@ use std::sync::atomic::AtomicU32;
 /// - T is bound after H has started, and what the caller did before H happens before what T does once it is bound.
 ///
 /// A thread that ends without being unbound is *released*. First, [`end_light_fences`] is called on it. Then the bits are set in
-/// each word that it is bound with, by an atomic or. Only then does the provider cease to reach it. Words are changed in no other
-/// way, and not accessed after they were unbound.
+/// each word that it is bound with, by an atomic or. The provider reaches the thread until then. It changes words in no other
+/// way, and does not access a word that was unbound.
 ///
 /// In the child of a `fork`, the calling thread is bound as before, with the same words, and no other thread is.
 ///
 /// No method unwinds.
 ///
-/// The least provider binds no thread, so that each reader fences itself:
+/// The smallest provider binds no thread, so that each reader fences itself:
 ///
 /// ```
 /// use std::sync::atomic::{fence, AtomicU32, Ordering};
@@ -52,7 +52,7 @@ use std::sync::atomic::AtomicU32;
 /// # Ok::<(), stillpoint::rcu::BuildError>(())
 /// ```
 pub unsafe trait FenceProvider: Send + Sync + RefUnwindSafe {
-    /// The provider's name. [`choose`](super::choose) takes two providers with one name for the same.
+    /// The provider's name. Two providers with the same name count as the same provider.
     fn name(&self) -> &'static str;
 
     /// Whether this process may use the provider.
@@ -79,7 +79,8 @@ pub unsafe trait FenceProvider: Send + Sync + RefUnwindSafe {
     /// nothing for any other word: one that was refused, or whose thread was released.
     fn unbind(&self, word: &AtomicU32);
 
-    /// Explains such an error, and what can be done about it.
+    /// Explains an error number that [`probe`](FenceProvider::probe) or [`heavy`](FenceProvider::heavy) has returned, and says what
+    /// can be done about it.
     fn explain(&self, errno: i32) -> String;
 }
 
@@ -146,11 +147,12 @@ impl fmt::Debug for Provider {
 }
 
 std::thread_local! {
-    /// Without a destructor, so that it can be read until the end of the thread.
+    /// Has no destructor, so it can be read until the end of the thread.
     static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// For providers: the calling thread ends, and no provider reaches it from here on. Its readers fence themselves.
+/// Declares that the calling thread ends, and that no provider reaches it from now on: its readers fence themselves. Only a
+/// provider calls this.
 ///
 /// ```
 /// use stillpoint::fence;
@@ -159,7 +161,7 @@ std::thread_local! {
 ///     fence::end_light_fences(); // a provider does this in the destructor of a thread-local
 ///     assert!(fence::light_fences_have_ended());
 /// }).join().unwrap();
-/// assert!(!fence::light_fences_have_ended()); // each thread by itself
+/// assert!(!fence::light_fences_have_ended()); // other threads are not affected
 /// ```
 pub fn end_light_fences() {
     HAS_ENDED.set(true);

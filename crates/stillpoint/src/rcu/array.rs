@@ -33,13 +33,13 @@ use crate::fence::ReaderFence;
 /// # Ok::<(), stillpoint::rcu::RetireError<String>>(())
 /// ```
 ///
-/// Of several writers, one fills a slot. Who has the array exclusively needs no reader:
+/// Of several writers that fill an empty slot, one succeeds. Exclusive access to the array needs no reader:
 ///
 /// ```
 /// use stillpoint::rcu::RcuArray;
 ///
 /// let mut routes = RcuArray::new(256, |_prefix| None);
-/// assert!(!routes.is_empty()); // it has slots, whatever is in them
+/// assert!(!routes.is_empty()); // it has slots, even if nothing is in them
 /// assert!(routes.compare_exchange(10, None, Some(Box::new("eth0"))).is_ok());
 /// let error = routes.compare_exchange(10, None, Some(Box::new("eth1"))).unwrap_err();
 /// assert_eq!(error.new.as_deref(), Some(&"eth1")); // handed back
@@ -71,7 +71,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
         Self::new_in(default_domain::default_domain(), len, object)
     }
 
-    /// Loads and pins the object at `index`, as [`RcuCell::get`](super::RcuCell::get) does.
+    /// Loads and protects the object at `index`, as [`RcuCell::get`](super::RcuCell::get) does.
     ///
     /// # Panics
     /// If `index` is out of bounds, or the array is not of the default domain; the message names both.
@@ -120,7 +120,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
         self.links.is_empty()
     }
 
-    /// Loads and pins the object at `index`, as [`RcuCell::protect`](super::RcuCell::protect) does.
+    /// Loads and protects the object at `index`, as [`RcuCell::protect`](super::RcuCell::protect) does.
     ///
     /// # Panics
     /// If `index` is out of bounds, or `reader` belongs to another domain.
@@ -244,11 +244,11 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
         self.links[index].compare_exchange(&self.domain, current, new)
     }
 
-    /// As [`compare_exchange`](RcuArray::compare_exchange), within a region: the error lends what was found, as
-    /// [`RcuCell::compare_exchange_in`](super::RcuCell::compare_exchange_in) does.
+    /// As [`compare_exchange`](RcuArray::compare_exchange), within a region: see
+    /// [`RcuCell::compare_exchange_in`](super::RcuCell::compare_exchange_in).
     ///
     /// # Errors
-    /// If something else is linked. The error hands back `new`, and lends what was found, as [`load`](RcuArray::load) does.
+    /// If something else is linked. The error hands back `new`, and has a reference to what was found.
     ///
     /// # Panics
     /// If `index` is out of bounds, or `region` belongs to another domain.

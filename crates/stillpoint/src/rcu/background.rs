@@ -17,7 +17,7 @@ use super::retired::Retired;
 use crate::busted::{self, Variant};
 use stillpoint_sys::panics::{self, Panic};
 
-/// Reclaims on a thread of its own. Any thread hands it objects through a [`RetireHandle`].
+/// Reclaims on a separate thread. Any thread may hand it objects, through a [`RetireHandle`].
 ///
 /// The caller provides the thread: nothing runs until [`run`](BackgroundReclaimer::run) is called. The thread sleeps on a
 /// futex when there is nothing to do, and while it waits for a reader; the reader wakes it. When the reclaimer is
@@ -42,12 +42,12 @@ use stillpoint_sys::panics::{self, Panic};
 pub struct BackgroundReclaimer {
     list: RetireList,
     inbox: Arc<Inbox>,
-    /// The choice that its retire handles begin with.
+    /// What its retire handles do when there is no room, unless they are set otherwise.
     when_full: WhenFull,
 }
 
 impl BackgroundReclaimer {
-    /// A million objects: threads that submit do not wait for readers, so the default is roomy.
+    /// A million objects. The limit is high because it should not make threads that submit wait for readers.
     pub(super) const DEFAULT_MAX_PENDING: usize = 1 << 20;
 
     pub(super) fn new(core: Arc<Core>, pace: Pace, limits: Limits, when_full: WhenFull) -> Self {
@@ -62,8 +62,8 @@ impl BackgroundReclaimer {
 
     /// Reclaims on the calling thread. Returns when everything is freed and either [`RetireHandle::stop`] was called or no retire
     /// handle is left. Returns soon after [`RetireHandle::abandon`] was called. It does not wait for objects that protected
-    /// loads of the calling thread hold. What the run has taken in and not freed is left to the domain at its end. Another run
-    /// frees it, or another reclaimer of the domain does.
+    /// loads of the calling thread hold. At its end, the run leaves what it has taken in and not freed to the domain. Another run,
+    /// or another reclaimer of the domain, frees it.
     ///
     /// `stop` and `abandon` are permanent: a later run returns as soon as it can. The lack of retire handles is not permanent.
     /// While there is none, a run frees what there is and returns, since no thread could hand it anything or stop it. After
@@ -96,7 +96,11 @@ impl BackgroundReclaimer {
     pub fn run(&mut self) {
         let core = Arc::clone(self.list.core());
         if core.protocol.held_up_by_caller(u64::MAX).is_some() {
-            panic!("a thread that is a region reader of domain `{}` cannot reclaim for it", core.name());
+            panic!(
+                "this thread holds a guard or an online QSBR reader of domain `{}`, so it would wait for itself if it reclaimed for \
+                 the domain; drop the guard, or go offline first",
+                core.name()
+            );
         }
         self.list.set_served(true);
         let panic = Serving(self).0.serve(&core);
@@ -107,8 +111,8 @@ impl BackgroundReclaimer {
     /// and the thread. The thread ends after a call of [`stop`](RetireHandle::stop), or when no retire handle is left: keep the
     /// handle as long as the thread should run. Joining the thread returns the panic of a destructor, if there was one.
     ///
-    /// Such a thread frees what is retired in a domain in which no other reclaimer is polled: what is left to the domain, and
-    /// what threads that do not write again replaced by [`set`](super::RcuCell::set).
+    /// Such a thread is needed if no other reclaimer of the domain is polled. It frees what is left to the domain, and what was
+    /// replaced by [`set`](super::RcuCell::set) in threads that do not write again.
     ///
     /// # Errors
     /// If the system refuses to start a thread. The pending objects then pass to the domain.
@@ -204,8 +208,8 @@ impl BackgroundReclaimer {
             inbox.set_enough(1);
         };
         match self.list.obstacle() {
-            // Sleeps without a limit only while no retire handle reclaims, and not in a run that returns when they have finished:
-            // the end of a turn notifies no thread.
+            // The end of a turn notifies no thread. So this sleep without a limit is only for times in which no retire handle
+            // reclaims, and not for a run that returns when they have finished.
             Ok(Obstacle::Nothing) if is_idle() => {
                 event.sleep_unless(None, || has_work(1) || !inbox.is_empty() || inbox.core().has_shelved());
             }
@@ -290,8 +294,8 @@ impl RetireHandle {
         Self { inbox, when_full }
     }
 
-    /// Sets what this retire handle, and its later clones, do when there is no room. Without this call, the handle does what the
-    /// [builder](super::ReclaimerBuilder::when_full) was told.
+    /// Sets what this retire handle, and its later clones, do when there is no room. Without this call, the choice of the
+    /// [builder](super::ReclaimerBuilder::when_full) holds.
     ///
     /// ```
     /// use stillpoint::rcu::{Domain, WhenFull};
@@ -308,7 +312,7 @@ impl RetireHandle {
 
     /// Hands an object in, and wakes the reclaimer if it sleeps. Lock-free; allocates a node.
     ///
-    /// If the reclaimer or the domain has reached its limit, it does what was chosen by [`WhenFull`].
+    /// If the reclaimer or the domain has reached its limit, the handle does what its [`WhenFull`] says.
     ///
     /// # Errors
     /// If there is still no room, if the object is of another domain, or if the reclaimer is gone. The error hands the
@@ -449,7 +453,7 @@ impl RetireHandle {
     /// handle.abandon();
     /// std::thread::spawn(move || background.run()).join().unwrap(); // returns, and leaves the session to the domain
     /// drop(guard);
-    /// domain.barrier().expect("nobody is in the way now");
+    /// domain.barrier().expect("no reader is in the way now");
     /// assert_eq!(domain.stats().freed, 1);
     /// # Ok::<(), stillpoint::rcu::RetireError<&str>>(())
     /// ```

@@ -69,8 +69,8 @@ impl Core {
         if !self.take_shelved(list, &mut pause) {
             return Err(self.busy());
         }
-        // Comes before the orphans are taken. A served list announces what it passes on after this look. What it passed on
-        // earlier is among the orphans.
+        // This look comes before the orphans are taken. What a served list passes on after the look, it announces. What it passed
+        // on before the look is among the orphans.
         let served = self.all_counters().filter_map(|counters| counters.served(list.counters())).collect();
         collection.adopt(|garbage| {
             self.hand_on(&garbage);

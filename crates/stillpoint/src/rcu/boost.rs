@@ -22,17 +22,17 @@ use stillpoint_sys::linux::sched::{self, Way};
 /// - A reclaimer that is dropped or has nothing left to wait for ends it at once, as does a wait that gives up.
 /// - The end of the thread and `fork` end it.
 ///
-/// **A reclaimer that has given a boost must be polled, or dropped**: no other thread watches the 2 ms. Changes
-/// that others make to the thread's scheduling meanwhile stay. A reader that is boosted pays some system calls at the end of
-/// the section; other readers pay nothing. Registering a thread's first reader opens a file in `/proc`. If that fails, the
+/// **A reclaimer that has given a boost must be polled, or dropped**: the library has no thread that would watch the 2 ms. If
+/// other code changes the thread's scheduling meanwhile, that change stays. A reader that is boosted pays some system calls at the
+/// end of the section; other readers pay nothing. Registering a thread's first reader opens a file in `/proc`. If that fails, the
 /// thread's readers are not boosted, which [`Stats::boost_refused`](super::Stats::boost_refused) counts.
 ///
 /// Only on Linux. On other systems, and without the feature `boost`, [`Off`](Boost::Off) is the only choice.
 ///
-/// Threads and programs that a thread starts inside a section inherit its state of that moment. Those of a moved thread are
-/// confined to one CPU. Those of a raised thread are ordinary: a raised thread has the flag `SCHED_RESET_ON_FORK`
-/// (and keeps it after the boost if it lacks the capability `CAP_SYS_NICE`). Start threads and programs outside sections: drop
-/// the guard, or go offline. After a boost, a thread's CPU mask is the one it had, set explicitly.
+/// Threads and programs that a thread starts inside a section inherit the thread's scheduling at that moment. If the thread was
+/// moved, they are confined to one CPU. If it was raised, they are ordinary, because a raised thread has the flag
+/// `SCHED_RESET_ON_FORK` (and keeps it after the boost if it lacks the capability `CAP_SYS_NICE`). Start threads and programs
+/// outside sections: drop the guard, or go offline. After a boost, a thread's CPU mask is the one it had, set explicitly.
 ///
 #[cfg_attr(all(feature = "boost", target_os = "linux"), doc = "```")]
 #[cfg_attr(not(all(feature = "boost", target_os = "linux")), doc = "```compile_fail")]
@@ -57,7 +57,7 @@ pub enum Boost {
     ///
     /// Needs the capability `CAP_SYS_NICE`, or a limit of real-time priorities (`RLIMIT_RTPRIO`) of at least 1. A reader
     /// that waits for the booster's own CPU is not raised, because it would take the CPU from its booster: the booster
-    /// yields. At most one thread fewer than there are CPUs is raised at a time.
+    /// yields. In a process that may use n CPUs, at most n - 1 threads are raised at a time, or one if n is 1.
     #[cfg(all(feature = "boost", target_os = "linux"))]
     Realtime,
     /// Moves the reader to the CPU of the thread that waits for it, until the end of its section. The waiting thread yields.

@@ -28,7 +28,7 @@ pub struct BoundArray<'a, T: Send + Sync + 'static, R = Reader> {
 }
 
 impl<T: Send + Sync + 'static> BoundArray<'_, T> {
-    /// Loads and pins the object at `index`, as [`RcuCell::protect`](super::RcuCell::protect) does.
+    /// Loads and protects the object at `index`, as [`RcuCell::protect`](super::RcuCell::protect) does.
     ///
     /// # Panics
     /// If `index` is out of bounds.
@@ -61,7 +61,7 @@ pub struct ArrayGuard<'g, T: Send + Sync + 'static> {
 }
 
 impl<T: Send + Sync + 'static> ArrayGuard<'_, T> {
-    /// Loads the object at `index`. One acquire load.
+    /// Loads the object at `index`. Costs one acquire load.
     ///
     /// # Panics
     /// If `index` is out of bounds.
@@ -97,7 +97,7 @@ impl<T: Send + Sync + 'static> fmt::Debug for ArrayGuard<'_, T> {
 }
 
 impl<T: Send + Sync + 'static> BoundArray<'_, T, QsbrReader> {
-    /// Loads the object at `index`. One acquire load.
+    /// Loads the object at `index`. Costs one acquire load.
     ///
     /// # Panics
     /// If `index` is out of bounds.

@@ -13,9 +13,9 @@ use super::raw::{self, Callback, CallbackQueue, ObjectCallback};
 use crate::rcu::{self, Domain, GracePeriod, RcuCell, Reclaimer, Retired};
 use stillpoint_sys::work::steps_of;
 
-/// Region readers and hazard slots of one reader, and the words of the registry on the way to it.
+/// Steps of a look at one reader: at its state, at its hazard slots, and at the words of the registry on the way to it.
 const ONE_READER: usize = 16;
-/// Most steps of a call beyond its own queue, in a domain with one or two readers: some passes over the readers.
+/// The most steps that a call does beyond its own queue, in a domain with one or two readers: some passes over the readers.
 const PASSES: usize = 4 * ONE_READER;
 
 fn eager(domain: &Domain) -> Reclaimer {
@@ -32,7 +32,7 @@ struct Woken(Mutex<Vec<usize>>);
 
 impl Woken {
     fn take(&self) -> Vec<usize> {
-        std::mem::take(&mut self.0.lock().expect("nothing panics with it"))
+        std::mem::take(&mut self.0.lock().expect("no thread panics while it holds the lock"))
     }
 }
 
@@ -40,7 +40,7 @@ struct Task(Arc<Woken>, usize);
 
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
-        self.0 .0.lock().expect("nothing panics with it").push(self.1);
+        self.0 .0.lock().expect("no thread panics while it holds the lock").push(self.1);
     }
 }
 
@@ -51,14 +51,14 @@ struct Futures {
 }
 
 impl Futures {
-    /// Futures, this many, that a reader holds up.
+    /// Makes `number` futures that a reader holds up.
     fn waiting(domain: &Domain, number: usize) -> Self {
         let mut futures = Self { woken: Arc::default(), all: Vec::new() };
         let token = domain.start();
         for task in 0..number {
             futures.all.push(Some(Box::pin(domain.grace_period(token))));
             let (steps, answer) = steps_of(|| futures.poll(task));
-            assert!(answer.is_pending() && steps <= PASSES, "{steps}");
+            assert!(answer.is_pending() && steps <= PASSES, "{steps} steps");
         }
         futures.settle();
         futures
@@ -96,24 +96,24 @@ fn a_poll_costs_its_own_queue_whatever_else_the_domain_holds() {
     for other in &mut others {
         other.retire(old(&domain)).expect("there is room");
         let (steps, freed) = steps_of(|| other.poll());
-        assert!(freed == 0 && steps <= PASSES, "{steps}");
+        assert!(freed == 0 && steps <= PASSES, "{steps} steps");
     }
     let mut futures = Futures::waiting(&domain, 200_000);
     for _ in 0..1_000_000 {
         let (steps, ()) = steps_of(|| drop(old(&domain)));
-        assert!(steps <= SHARE, "{steps}");
+        assert!(steps <= SHARE, "{steps} steps");
     }
     let mut own = eager(&domain);
     for _ in 0..100 {
         let (steps, answer) = steps_of(|| own.retire(old(&domain)));
-        assert!(answer.is_ok() && steps == 0, "{steps}");
+        assert!(answer.is_ok() && steps == 0, "{steps} steps");
         // A share of the orphans is adopted, and the reversal of the stack may fall to this poll.
         let (steps, freed) = steps_of(|| own.poll());
-        assert!(freed == 0 && steps <= PASSES + 2 * SHARE, "{steps}");
+        assert!(freed == 0 && steps <= PASSES + 2 * SHARE, "{steps} steps");
     }
     assert_eq!(told.load(Ordering::Relaxed), 1, "one section was in the way");
     let (steps, ()) = steps_of(|| drop(guard));
-    assert!(steps <= wakers::SHARE, "{steps}");
+    assert!(steps <= wakers::SHARE, "{steps} steps");
     assert_eq!(futures.woken.take().len(), wakers::SHARE);
     // Its own objects and those that it has adopted go at once.
     let (pending, (steps, freed)) = (own.pending(), steps_of(|| own.poll()));
@@ -121,7 +121,7 @@ fn a_poll_costs_its_own_queue_whatever_else_the_domain_holds() {
     let (steps, _guard) = steps_of(|| reader.pin());
     assert_eq!(steps, 0);
     let (steps, answer) = steps_of(|| futures.poll(0));
-    assert!(answer.is_ready() && steps <= PASSES + 2 * wakers::SHARE, "{steps}");
+    assert!(answer.is_ready() && steps <= PASSES + 2 * wakers::SHARE, "{steps} steps");
 }
 
 #[test]
@@ -130,15 +130,15 @@ fn a_report_wakes_a_share_and_those_that_are_woken_wake_the_others() {
     let mut reader = domain.qsbr_reader();
     let mut futures = Futures::waiting(&domain, 100_000);
     let (steps, stall) = steps_of(|| domain.stall());
-    assert!(stall.is_some() && steps <= PASSES, "{steps}");
+    assert!(stall.is_some() && steps <= PASSES, "{steps} steps");
     let (steps, ()) = steps_of(|| reader.quiescent());
-    assert!(steps <= wakers::SHARE, "{steps}");
+    assert!(steps <= wakers::SHARE, "{steps} steps");
     let mut seen = 0;
     let mut queue = futures.woken.take();
     while let Some(task) = queue.pop() {
         seen += 1;
         let (steps, answer) = steps_of(|| futures.poll(task));
-        assert!(answer.is_ready() && steps <= PASSES + 2 * wakers::SHARE, "{steps}");
+        assert!(answer.is_ready() && steps <= PASSES + 2 * wakers::SHARE, "{steps} steps");
         queue.extend(futures.woken.take());
     }
     assert_eq!(seen, 100_000);
@@ -185,7 +185,7 @@ fn dropped_futures_cost_those_that_stay_nothing() {
         }
     }
     let (steps, ()) = steps_of(|| drop(guard));
-    assert!(steps <= 1, "{steps}");
+    assert!(steps <= 1, "{steps} steps");
     assert_eq!(futures.woken.take(), [99_000]);
 }
 
@@ -209,7 +209,7 @@ fn futures_that_wait_for_another_reader_let_each_other_sleep() {
         queue.extend(futures.woken.take());
     }
     // The test does not depend on which of the two was asked.
-    assert!(polls == 0 || polls == 100, "{polls}");
+    assert!(polls == 0 || polls == 100, "{polls} polls");
     drop(second);
     while let Some(task) = futures.woken.take().pop() {
         assert!(futures.poll(task).is_ready());
@@ -239,7 +239,7 @@ fn a_poll_with_a_limit_looks_at_that_many_objects() {
         let mut polls = 0;
         while own.pending() > held {
             let (steps, freed) = steps_of(|| own.poll_at_most(limit));
-            assert!(freed <= limit && steps <= limit + slots, "{steps}");
+            assert!(freed <= limit && steps <= limit + slots, "{steps} steps");
             polls += 1;
         }
         let shares = if held > 0 { 2 } else { 1 };
@@ -294,11 +294,11 @@ fn a_retirement_that_finds_no_room_does_a_bounded_part() {
     drop(guard);
     let mut retired = Some(old(&domain));
     let (steps, answer) = steps_of(|| own.retire(retired.take().expect("it was not given away")));
-    assert!(answer.is_ok() && steps <= PASSES + 5 * SHARE, "{steps}");
+    assert!(answer.is_ok() && steps <= PASSES + 5 * SHARE, "{steps} steps");
     assert_eq!(domain.stats().freed, SHARE as u64);
 }
 
-/// Also if the reader holds many objects, and whichever it releases first.
+/// The cost depends neither on the number of objects that the reader holds, nor on the order in which it releases them.
 #[test]
 fn a_protected_load_costs_the_same_however_many_the_reader_holds() {
     let domain = Domain::new();
@@ -310,7 +310,7 @@ fn a_protected_load_costs_the_same_however_many_the_reader_holds() {
         let mut held = Vec::new();
         let mut protect = |number: usize| {
             let (steps, object) = steps_of(|| cells[number].protect(&reader).expect("it is not empty"));
-            assert!(steps <= 10, "{steps} with {number} held: more than one new block of slots");
+            assert!(steps <= 10, "{steps} steps with {number} held: more than one new block of slots");
             object
         };
         held.extend((0..1000).map(&mut protect));
@@ -327,7 +327,7 @@ fn a_protected_load_costs_the_same_however_many_the_reader_holds() {
 
 unsafe extern "C-unwind" fn nothing(_: std::ptr::NonNull<Callback>) {}
 
-/// Pushes, polls with a limit, and pauses, whatever else waits in the queue and in the domain.
+/// Pushes, polls with a limit, and pauses have bounded costs, whatever else waits in the queue and in the domain.
 #[test]
 fn a_queue_of_callbacks_does_what_it_is_told_to() {
     let domain = Domain::new();
@@ -355,10 +355,10 @@ fn a_queue_of_callbacks_does_what_it_is_told_to() {
         });
         assert_eq!(steps, 0);
         if number % 1_000 == 999 {
-            // There are more grace periods than places.
+            // So that there are more grace periods than places for segments.
             std::thread::sleep(Duration::from_micros(60));
             let (steps, called) = steps_of(|| queue.poll(usize::MAX));
-            assert!(called == 0 && steps <= PASSES, "{steps}");
+            assert!(called == 0 && steps <= PASSES, "{steps} steps");
         }
     }
     drop(guard);
@@ -366,7 +366,10 @@ fn a_queue_of_callbacks_does_what_it_is_told_to() {
     for limit in [1, 2, 64] {
         for _ in 0..200 {
             let (steps, called) = steps_of(|| queue.poll(limit));
-            assert!(called <= limit && steps <= limit + scans + PASSES, "{steps} with a limit of {limit}");
+            assert!(
+                called <= limit && steps <= limit + scans + PASSES,
+                "{steps} steps with a limit of {limit}"
+            );
         }
         let (steps, pause) = steps_of(|| queue.pause());
         assert_eq!((steps, queue.poll(limit)), (0, 0));
@@ -382,7 +385,7 @@ fn a_queue_of_callbacks_does_what_it_is_told_to() {
     }
 }
 
-/// What a guard defers moves what others have left, share by share.
+/// A deferred call moves at most one share of what other calls have left.
 #[test]
 fn a_deferred_call_does_a_share_at_the_most() {
     let domain = Domain::new();
@@ -390,11 +393,11 @@ fn a_deferred_call_does_a_share_at_the_most() {
     let guard = reader.pin();
     for _ in 0..10_000 {
         let (steps, ()) = steps_of(|| guard.defer(|| ()));
-        assert!(steps <= SHARE, "{steps}");
+        assert!(steps <= SHARE, "{steps} steps");
     }
 }
 
-/// Other threads that have retired as many objects, and have not written since.
+/// Other threads, which have each retired a number of objects and have not written since.
 struct Silent(Arc<Barrier>, Vec<std::thread::JoinHandle<()>>);
 
 impl Silent {
@@ -422,8 +425,8 @@ impl Silent {
     }
 }
 
-/// Whatever waits in the thread's list, in the lists of others, and in the domain. No other test of this program uses the default
-/// domain.
+/// The cost of a write does not depend on what waits in the thread's list, in the lists of others, and in the domain. No other test
+/// of this program uses the default domain.
 #[test]
 fn a_write_to_the_default_domain_looks_at_a_few_shares() {
     const MANY: usize = 100_000;
@@ -431,7 +434,7 @@ fn a_write_to_the_default_domain_looks_at_a_few_shares() {
     let cell = RcuCell::new(0);
     let write = || {
         let (steps, ()) = steps_of(|| cell.set(0));
-        assert!(steps <= bound, "{steps} of {bound}");
+        assert!(steps <= bound, "{steps} steps, and at most {bound} are allowed");
     };
     let read = || {
         let (steps, guard) = steps_of(rcu::pin);
@@ -463,7 +466,7 @@ fn a_write_to_the_default_domain_looks_at_a_few_shares() {
     assert_eq!(stats().pending, 0);
 }
 
-/// Whatever waits elsewhere, for example in reclaimers.
+/// A barrier does not look at objects that wait elsewhere, for example in reclaimers.
 #[test]
 fn a_barrier_looks_at_what_it_frees_and_once_at_each_reclaimer() {
     let domain = Domain::new();
@@ -479,12 +482,13 @@ fn a_barrier_looks_at_what_it_frees_and_once_at_each_reclaimer() {
         let (steps, answer) = steps_of(|| domain.barrier());
         // Each object is taken, looked at once, and reversed if it was on the stack.
         let bound = 3 * objects + slots + PASSES + slots / 8;
-        assert!(answer.is_ok() && steps <= bound, "{steps} of {bound}");
+        assert!(answer.is_ok() && steps <= bound, "{steps} steps, and at most {bound} are allowed");
     }
     assert_eq!(domain.stats().pending, 100_000, "the others have theirs");
 }
 
-/// Whatever else the domain holds: what was left to it is taken once, and looked at again only when readers have gone.
+/// What was left to the domain is taken once, and looked at again only when readers have gone. Nothing else that the domain holds
+/// adds to the cost.
 #[test]
 fn a_poll_at_once_looks_at_what_was_left_and_at_its_own_queue() {
     let domain = Domain::new();
@@ -499,28 +503,34 @@ fn a_poll_at_once_looks_at_what_was_left_and_at_its_own_queue() {
     for left in [0, 1, 10_000, 100_000] {
         (0..left).for_each(|_| drop(old(&domain)));
         (0..left).for_each(|_| own.retire(old(&domain)).expect("there is room"));
-        // Each is taken, and turned round if it was on the stack.
+        // Each object is taken, and reversed if it was on the stack.
         let (steps, freed) = steps_of(|| own.poll_at_once(usize::MAX));
-        assert!(freed == 0 && steps <= 2 * left + PASSES, "{steps} with {left} left");
+        assert!(freed == 0 && steps <= 2 * left + PASSES, "{steps} steps with {left} left");
         let (steps, freed) = steps_of(|| own.poll_at_once(usize::MAX));
-        assert!(freed == 0 && steps <= PASSES, "{steps} with nothing left");
+        assert!(freed == 0 && steps <= PASSES, "{steps} steps with nothing left");
     }
     let waiting = own.pending();
     assert_eq!(waiting, 2 * 110_001);
     drop(guard);
     let (steps, freed) = steps_of(|| own.poll_at_once(usize::MAX));
-    assert!(freed == waiting && steps <= waiting + PASSES + 2 * wakers::SHARE, "{steps} of {freed}");
+    assert!(
+        freed == waiting && steps <= waiting + PASSES + 2 * wakers::SHARE,
+        "{steps} steps for {freed} objects"
+    );
     let (steps, freed) = steps_of(|| own.poll_at_once(usize::MAX));
-    assert!(freed == 0 && steps <= PASSES, "{steps} with nothing left");
-    // And no more than it is told.
+    assert!(freed == 0 && steps <= PASSES, "{steps} steps with nothing left");
+    // A poll with a limit takes no more than the limit.
     (0..1000).for_each(|_| drop(old(&domain)));
     let (steps, freed) = steps_of(|| own.poll_at_once(10));
-    assert!(freed == 10 && own.pending() == 0 && steps <= PASSES + SHARE, "{steps} of {freed}");
+    assert!(
+        freed == 10 && own.pending() == 0 && steps <= PASSES + SHARE,
+        "{steps} steps for {freed} objects"
+    );
     assert_eq!(own.poll_at_once(usize::MAX), 990);
     assert_eq!(domain.stats().pending, 5_000, "the others have theirs");
 }
 
-/// However much there is on the other side.
+/// The cost does not depend on how much the other reclaimer holds.
 #[test]
 fn a_reclaimer_that_takes_over_looks_at_what_it_gets() {
     let domain = Domain::new();

@@ -15,8 +15,8 @@ use super::weak_domain::WeakDomain;
 /// `Send + Sync + 'static`: a replaced object is freed later, by whichever thread reclaims. A cell takes two words.
 /// Objects of size zero share one address: protecting one of them holds up all of them in the domain.
 ///
-/// A cell that is dropped drops its object at once, as a `Box` does: before the fields that follow the cell in its owner. An
-/// exception holds for objects that own cells whose objects own cells, and so on. Objects nested deeper than 32 cells are dropped
+/// A cell that is dropped drops its object at once, as a `Box` does: before the fields that follow the cell in its owner. Long
+/// chains, of objects that own cells whose objects own cells, are an exception. Objects nested deeper than 32 cells are dropped
 /// one after the other, so that a long list needs little stack. There, the fields that follow a cell are dropped before what the
 /// cell held. Everything is dropped before the drop of the outermost cell returns.
 ///
@@ -94,7 +94,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// let cell = RcuCell::new(1);
     /// let object = cell.get().expect("never empty here");
     /// cell.set(2);
-    /// assert_eq!(*object, 1); // as long as it is held
+    /// assert_eq!(*object, 1); // not freed as long as it is held
     /// ```
     #[inline]
     pub fn get(&self) -> Option<Protected<'_, T>> {
@@ -220,7 +220,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         Self { link: Link::new(object), domain: WeakDomain::new(domain.core()) }
     }
 
-    /// Loads the object and pins it: it is not freed as long as the returned value exists. That value holds up nothing else.
+    /// Loads the object and protects it: it is not freed as long as the returned value exists. That value holds up nothing else.
     /// `None` if the cell is empty.
     ///
     /// Lock-free: repeats only if a writer has replaced the object meanwhile. Costs a load, a store, a second load and a compare;
@@ -262,7 +262,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         self.link.protect(&self.domain, reader)
     }
 
-    /// Loads the object within a region; `None` if the cell is empty. One acquire load.
+    /// Loads the object within a region; `None` if the cell is empty. Costs one acquire load.
     ///
     /// # Panics
     /// If `region` belongs to another domain.
@@ -368,7 +368,8 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// reference to what it holds, so that the caller need not load it again.
     ///
     /// # Errors
-    /// If the cell holds something else. The error hands back `new`, and lends what was found, as [`load`](RcuCell::load) does.
+    /// If the cell holds something else. The error hands back `new`, and has a reference to what was found, as
+    /// [`load`](RcuCell::load) returns it.
     ///
     /// # Panics
     /// If `region` belongs to another domain.
@@ -420,7 +421,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// ```
     /// let domain = stillpoint::rcu::Domain::new();
     /// let mut mtu = domain.cell(1500);
-    /// *mtu.get_mut().expect("never empty here") += 4; // nobody else has the cell
+    /// *mtu.get_mut().expect("never empty here") += 4; // no other thread can reach the cell
     /// assert_eq!(mtu.into_inner(), Some(Box::new(1504)));
     /// ```
     pub fn into_inner(mut self) -> Option<Box<T>> {

@@ -38,7 +38,7 @@ use crate::fence::Mode;
 /// An object that owns a handle of the domain that it is retired to keeps the domain alive until a reclaimer frees the
 /// object. Let objects own cells instead: cells are not handles.
 ///
-/// What a domain tells of itself:
+/// The properties and figures of a domain:
 ///
 /// ```
 /// use stillpoint::{fence::Mode, rcu::Domain};
@@ -123,13 +123,13 @@ impl Domain {
         RcuCell::new_in(self, value)
     }
 
-    /// Registers the calling thread as a reader of objects and of regions. Lock-free; there is no upper limit.
+    /// Registers the calling thread as a reader of objects and of regions. Lock-free; the number of readers has no limit.
     pub fn reader(&self) -> Reader {
         Reader::new(Arc::clone(&self.core))
     }
 
     /// Registers the calling thread as a reader that reports quiescent states. It is online at once.
-    /// Lock-free; there is no upper limit.
+    /// Lock-free; the number of readers has no limit.
     pub fn qsbr_reader(&self) -> QsbrReader {
         QsbrReader::new(Arc::clone(&self.core))
     }
@@ -150,12 +150,12 @@ impl Domain {
         ReclaimerBuilder::new(Arc::clone(&self.core))
     }
 
-    /// A reclaimer to be run by a thread of its own, fed from any thread, with the default limits.
+    /// A reclaimer for a separate thread to run, with the default limits. Any thread may hand it objects.
     pub fn background(&self) -> BackgroundReclaimer {
         self.background_builder().build()
     }
 
-    /// A reclaimer to be run by a thread of its own, with limits and pace to be chosen.
+    /// A reclaimer for a separate thread to run, with limits and pace to be chosen.
     ///
     /// ```
     /// use stillpoint::rcu::WhenFull;
@@ -168,7 +168,7 @@ impl Domain {
         ReclaimerBuilder::new(Arc::clone(&self.core))
     }
 
-    /// Starts a grace period and returns at once. One atomic addition.
+    /// Starts a grace period and returns at once. Costs one atomic addition.
     ///
     /// The grace period is over when every region reader has passed: no guard and no QSBR reader holds anything
     /// that was unlinked before this call, by this thread or by one that it has synchronized with. The token covers
@@ -254,8 +254,8 @@ impl Domain {
 
     /// The grace period of `token` as a future, for any executor.
     ///
-    /// The reader in its way wakes it when that reader leaves its region, reports, goes offline or ends. The waker runs on the
-    /// reader's thread. No further thread is needed. A poll that asks a reader issues a heavy fence first, in
+    /// The reader in the way wakes the future when it leaves its region, reports, goes offline or ends. The waker runs on the
+    /// reader's thread. No further thread is needed. A poll that makes a request to a reader issues a heavy fence after it, in
     /// either mode and for every kind of reader, so that the reader cannot miss the request. Where the kernel refuses
     /// membarrier, the future asks its executor for further polls instead, for 100 µs after each request.
     ///
@@ -294,9 +294,9 @@ impl Domain {
     /// Spins for some microseconds, then sleeps until the reader in the way wakes it.
     ///
     /// # Errors
-    /// [`WouldDeadlock`](SynchronizeError::WouldDeadlock) when the calling thread itself is in the way,
     /// [`WouldDeadlock`](SynchronizeError::WouldDeadlock) if the calling thread itself is in the way,
     /// [`Fence`](SynchronizeError::Fence) if the kernel refuses the fence. Both are returned at once.
+    ///
     /// # Panics
     /// With the first panic of a destructor; everything else that was ready has been freed.
     ///
@@ -329,8 +329,8 @@ impl Domain {
     /// was handed to a reclaimer, or what a [`Reclaimer`] has adopted: only that reclaimer frees it, when its owner polls. Nor
     /// does it include entries of tables, which the table frees.
     ///
-    /// For the end of a program or of a test, and before code that contains destructors is unloaded. Looks at every thread that has
-    /// written. Meanwhile no other thread adopts what is left to the domain.
+    /// Call it at the end of a program or of a test, and before code that contains destructors is unloaded. It looks at every
+    /// thread that has written. Meanwhile no other thread adopts what is left to the domain.
     ///
     /// # Errors
     /// As [`synchronize`](Domain::synchronize); [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also if a protected load of
@@ -368,16 +368,16 @@ impl Domain {
     /// The region reader that is in the way of the oldest grace period, if there is one, however short the wait has been
     /// so far.
     ///
-    /// Looks at every reader. If one is in the way, also looks at every reclaimer, and at the reader's thread in `/proc`: for
-    /// reports, not for loops. The number of waiting futures makes no difference. Issues no fence, so it may miss a reader that
-    /// has entered within the last microseconds.
+    /// Looks at every reader. If one is in the way, also looks at every reclaimer, and at the reader's thread in `/proc`. So it
+    /// suits reports, not loops. The cost does not depend on the number of waiting futures. Issues no fence, so it may miss a
+    /// reader that has entered within the last microseconds.
     ///
     /// ```
     /// # use stillpoint::rcu::{Activity, Domain};
     /// let domain = Domain::new();
     /// let reader = domain.reader();
     /// let guard = reader.pin();
-    /// assert_eq!(domain.stall(), None); // nobody waits for it
+    /// assert_eq!(domain.stall(), None); // no writer waits for it
     /// domain.start();
     /// let stall = domain.stall().expect("the guard is in the way");
     /// # if stall.activity != Activity::Unknown {
@@ -523,21 +523,21 @@ impl DomainBuilder {
         self
     }
 
-    /// What to do about region readers that hold up a grace period because they wait for a CPU: see [`Boost`]. Without this
+    /// Sets what to do about region readers that hold up a grace period because they wait for a CPU: see [`Boost`]. Without this
     /// call: nothing.
     pub fn boost(mut self, boost: Boost) -> Self {
         self.boost = boost;
         self
     }
 
-    /// The boost to use if this process may not use the one that [`boost`](DomainBuilder::boost) asks for. Without this call,
+    /// Sets the boost to use if this process may not use the one that [`boost`](DomainBuilder::boost) asks for. Without this call,
     /// [`build`](DomainBuilder::build) then fails. [`Domain::boost`] returns the one in use.
     pub fn boost_fallback(mut self, boost: Boost) -> Self {
         self.boost_fallback = Some(boost);
         self
     }
 
-    /// How long a grace period is held up before readers are boosted; 50 µs by default.
+    /// Sets how long a grace period is held up before readers are boosted; 50 µs by default.
     pub fn boost_after(mut self, threshold: Duration) -> Self {
         self.boost_after = threshold;
         self
@@ -550,12 +550,13 @@ impl DomainBuilder {
     /// exceed the limit together. What cannot be refused (a [`Retired`](super::Retired) that is dropped, a deferred
     /// call, an entry of a table) is taken in beyond the limit: [`Stats::beyond_limits`](super::Stats::beyond_limits) counts it.
     ///
-    /// An object's room is free again when its destructor has run. The next reservation of this room happens after that.
+    /// An object's room is given back when its destructor has run. What the destructor did happens before the next reservation of
+    /// this room.
     ///
     /// Reclaimers draw room for 64 objects at a time, and keep up to 127 unused places as long as objects wait in them.
-    /// If there is room for fewer than 1,024 more, they draw one by one and keep none. So the limit is never exceeded. It
-    /// is reached exactly if it is at most 1,024. Above that, each reclaimer that is not polled, and in which something waits,
-    /// may hold 127 places back. Through a retire handle, each object is counted by itself.
+    /// If there is room for fewer than 1,024 more, they draw one by one and keep none. So the limit is never exceeded. A limit
+    /// of at most 1,024 is reached exactly. With a higher limit, each reclaimer that is not polled, and in which something
+    /// waits, may hold 127 places back. A retire handle draws room for one object at a time.
     ///
     /// ```
     /// use stillpoint::rcu::{Domain, RetireErrorKind};
@@ -598,8 +599,8 @@ impl DomainBuilder {
     /// Several threads may call the hook at a time, each for another section. The hook may use the domain; a call from
     /// within it can be reported only for another section. If the hook waits for a grace period, it waits for the reported
     /// reader; [`barrier`](Domain::barrier) is refused. **A panic** of the hook becomes a panic of the call that noticed the
-    /// stall. That call has done its work as far as it goes: everything that was ready is freed. The hook must own no handle of
-    /// the domain: the handle would keep the domain alive for ever.
+    /// stall. Before it panics, that call frees everything that was ready. The hook must own no handle of the domain: the handle
+    /// would keep the domain alive for ever.
     ///
     /// Without a stall, a poll with a grace period under way reads the clock once. Without a hook, the poll does not read it.
     ///

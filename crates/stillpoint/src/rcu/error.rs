@@ -89,8 +89,8 @@ impl fmt::Display for SynchronizeError {
                 let (noun, verb) = if *objects == 1 { ("object", "is") } else { ("objects", "are") };
                 write!(
                     f,
-                    "{objects} retired {noun} of domain `{domain}` {verb} held by protected loads (the domain has {owned} that \
-                     no thread is bound to); release what they hold, or wait longer"
+                    "{objects} retired {noun} of domain `{domain}` {verb} held by protected loads ({owned} of the domain's \
+                     protected loads are bound to no thread); release what they hold, or wait longer"
                 )
             }
             Self::Busy { domain } => write!(
@@ -168,8 +168,8 @@ pub enum RetireErrorKind {
     ForeignDomain,
     /// The background reclaimer is gone.
     Closed,
-    /// There is no room, and the calling thread is itself in the way of the wait without a limit that was asked for: it is in a
-    /// region of the domain, or its protected loads hold everything that waits.
+    /// There is no room, and a wait without a limit would be a wait for the calling thread itself: it is in a region of the domain,
+    /// or its protected loads hold everything that waits.
     WouldDeadlock,
 }
 
@@ -286,8 +286,8 @@ impl<T: Send + Sync + 'static> fmt::Display for RetireError<T> {
             ),
             RetireErrorKind::WouldDeadlock => write!(
                 f,
-                "this thread itself holds up what the reclaimer of domain `{domain}` is full of, and would wait for itself: \
-                 drop its guards and protected loads, or take its reader offline, and retire the object again"
+                "the reclaimer of domain `{domain}` is full of objects that this thread itself holds up, so it would wait for \
+                 itself: drop its guards and protected loads, or take its reader offline, and retire the object again"
             ),
             RetireErrorKind::Closed => write!(
                 f,

@@ -2,11 +2,11 @@ use std::time::Duration;
 
 /// What a retirement does if it finds no room in its reclaimer or in its domain.
 ///
-/// With every choice, a [`Reclaimer`](super::Reclaimer) first frees what is ready of its own, as its polls do. In a full domain
-/// it also frees a share of what was left to the domain.
+/// With every choice, a [`Reclaimer`](super::Reclaimer) first frees what is ready in its own queue, as its polls do. In a full
+/// domain it also frees a share of what was left to the domain.
 ///
-/// Chosen by [`ReclaimerBuilder::when_full`](super::ReclaimerBuilder::when_full) and
-/// [`RetireHandle::when_full`](super::RetireHandle::when_full). Nothing is ever lost: an object that is not taken in is
+/// [`ReclaimerBuilder::when_full`](super::ReclaimerBuilder::when_full) and
+/// [`RetireHandle::when_full`](super::RetireHandle::when_full) choose it. Nothing is ever lost: an object that is not taken in is
 /// handed back.
 ///
 /// ```

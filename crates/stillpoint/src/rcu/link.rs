@@ -49,12 +49,12 @@ impl<T: Send + Sync + 'static> Link<T> {
         Some(unsafe { Protected::new(object, slot) })
     }
 
-    /// Pins the object by a new record in `core`, which is the link's domain.
+    /// Protects the object by a new record in `core`, which is the link's domain.
     pub(super) fn protect_owned(&self, core: &Core) -> Option<(NonNull<T>, Claim<Record>)> {
         core.protocol.protect_owned(&self.0)
     }
 
-    /// For models: pins the object by this slot.
+    /// For models: protects the object by this slot.
     #[cfg(all(test, loom))]
     pub(super) fn protect_by(
         &self,
@@ -87,7 +87,8 @@ impl<T: Send + Sync + 'static> Link<T> {
     }
 
     pub(super) fn swap(&self, domain: &WeakDomain, new: Option<Box<T>>) -> Option<Retired<T>> {
-        // Release: publishes the new object to acquire loads. Acquire: the old object is read by its owner.
+        // Release: publishes the new object to acquire loads. Acquire: pairs with the release by which the old object was linked,
+        // for its new owner.
         retired(domain, self.0.swap(into_raw(new), Ordering::AcqRel))
     }
 

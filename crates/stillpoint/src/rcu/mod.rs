@@ -21,7 +21,7 @@
 //! |---|---|---|---|
 //! | [`Protected`], from [`RcuCell::get`] or [`RcuCell::protect`] | store, reload and compare, store | the objects that it holds, nothing else | the default: any code, for any length of time |
 //! | [`Guard`], from [`pin`] or [`Reader::pin`] | a store on entry, a store on exit | everything retired since it entered, until it leaves | traversals, bursts of loads |
-//! | [`QsbrReader`] | nothing; three loads for each quiescent state, and a store if a writer has started a grace period | everything retired since its last quiescent state | run-to-completion loops on cores of their own |
+//! | [`QsbrReader`] | nothing; three loads for each quiescent state, and a store if a writer has started a grace period | everything retired since its last quiescent state | run-to-completion loops on dedicated cores |
 //!
 //! A [`Domain`] may have readers of all kinds. Everything that is retired in it waits for the slowest region reader (guard or QSBR
 //! reader). Each object also waits for the protected loads that hold it.
@@ -30,10 +30,10 @@
 //!
 //! - [`RcuCell::set`], in the default domain: one call replaces the object and retires it. Later calls free it.
 //! - [`Reclaimer`]: a bounded queue that its owner polls; it needs no thread.
-//! - [`BackgroundReclaimer`]: a thread that the user creates, fed from any thread.
+//! - [`BackgroundReclaimer`]: a queue that a separate thread serves, and that any thread fills. The user creates the thread.
 //! - [`raw`]: for bindings and data structures. Objects need not come from `Box`, and callbacks can lie in the objects
 //!   themselves.
-//! - [`Domain::start`] and [`Domain::check`]: the token itself, for writers that keep track of their objects on their own.
+//! - [`Domain::start`] and [`Domain::check`]: the token itself, for writers that keep track of their objects themselves.
 //! - [`Domain::synchronize`] and [`Domain::wait`], which wait, and [`Domain::grace_period`], a future.
 //!
 //! Each reclaimer limits how much may wait to be freed, and so does a domain that was built with a limit

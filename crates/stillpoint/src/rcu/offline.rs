@@ -41,7 +41,7 @@ impl OfflineReader {
         Self { reader }
     }
 
-    /// Comes back online. A full fence.
+    /// Comes back online. Costs a full fence.
     pub fn go_online(self) -> QsbrReader {
         self.reader.come_online();
         self.reader

@@ -12,7 +12,7 @@ stillpoint_sys::orders! {
     enter_token: Acquire, [start], "2", [PinTokenRelaxed];
     /// A guard's entry store. A scan may read this entry instead of the exit of the section before.
     enter: Release, [observe], "4", [EnterRelaxed];
-    /// A guard's exit store: what the section has read happens before what a thread does that sees the section over.
+    /// A guard's exit store: the reads of the section happen before what a thread does after it has seen the section over.
     leave: Release, [observe], "4", [LeaveRelaxed];
 
     // QSBR readers.
@@ -41,7 +41,7 @@ stillpoint_sys::orders! {
     claim: Acquire, [release], "9", [ClaimRelaxed];
     /// The operation that gives a slot of a registry back, after everything that its holder did.
     release: Release, [claim, claimed], "4", [UnregisterRelaxed];
-    /// A scan's load that tells which slots are claimed: the holder of a slot that no longer is has given everything up.
+    /// A scan's load that tells which slots are claimed: if a slot is no longer claimed, its last holder has given everything up.
     claimed: Acquire, [release], "4", [UnregisterRelaxed];
     /// The stores by which a reader gives up everything.
     give_up: Release, [observe, hazards], "4", [UnregisterRelaxed];
@@ -80,7 +80,7 @@ stillpoint_sys::orders! {
     join_line: Release, [take_line], "13", [LineRelaxed];
     /// Takes the line. Release: a thread that finds it empty sees what the taker did before.
     take_line: AcqRel, [join_line, "the acquire in `Orphans::is_empty`"], "13", [LineRelaxed];
-    /// Counts a mover out, after it has put its objects somewhere.
+    /// Counts a mover out, after it has put its objects in their new place.
     moved: Release, [movers], "34", [MovedRelaxed];
     /// A collector's load of the number of movers: it looks at all places, and at the lists of others, after they have finished.
     movers: Acquire, [moved], "34", [MovedRelaxed];
@@ -111,7 +111,8 @@ stillpoint_sys::orders! {
     reserve: Acquire, [give_back], "20", [RoomRelaxed];
     /// Gives room back, after the destructor. The reservations in between continue the release sequence.
     give_back: Release, [reserve], "20", [RoomRelaxed];
-    /// Adds an object to the count of a place: a thread that no longer sees another object there sees it where it went.
+    /// Adds an object to the count of a place: a thread that no longer finds another object in this count finds it in the count of
+    /// the place where it went.
     add: Acquire, [subtract, set_counted], "21", [TallyRelaxed];
     /// Takes objects out of the count of a place.
     subtract: Release, [add, counted], "21", [TallyRelaxed];

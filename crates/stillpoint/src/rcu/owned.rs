@@ -63,7 +63,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// As [`protect`](RcuCell::protect), without a reader: the result is bound to no thread. `None` if the cell is empty.
     ///
     /// Claims a record of the domain, and issues a full fence. Lock-free. Allocates only if the domain has
-    /// more readers and owned protections than ever before.
+    /// more readers and values of this kind than ever before.
     ///
     /// # Panics
     /// If the last handle of the domain is gone.

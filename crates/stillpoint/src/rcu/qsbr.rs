@@ -17,7 +17,7 @@ use super::region::{sealed::Sealed, Region};
 /// A reader whose loads cost nothing extra. From time to time it reports that it holds no reference: quiescent-state-based
 /// reclamation.
 ///
-/// For run-to-completion loops on cores of their own. Everything retired waits for the *next* quiescent state
+/// For run-to-completion loops on dedicated cores. Everything retired waits for the *next* quiescent state
 /// of every such reader, even if the reader is preempted meanwhile. A reader that blocks must do so
 /// [`offline`](QsbrReader::offline).
 ///
@@ -79,7 +79,7 @@ impl QsbrReader {
         unsafe { self.record.as_ref() }
     }
 
-    /// Reports a quiescent state: the thread holds no reference. Three loads, and a store if a grace period was started
+    /// Reports a quiescent state: the thread holds no reference. Costs three loads, and a store if a grace period was started
     /// since the last report; no fence.
     #[inline(always)]
     pub fn quiescent(&mut self) {

@@ -18,10 +18,10 @@ use super::region::{sealed::Sealed, Region};
 use crate::busted::{self, Variant};
 use crate::fence::ReaderFence;
 
-/// A thread's right to read a domain: protected loads of single objects, and guards for regions.
+/// A thread's registration in a domain. It protects single objects, and begins regions.
 ///
 /// Made by [`Domain::reader`](super::Domain::reader), on the thread that uses it; it cannot be sent to another.
-/// Keep one for the life of the thread: making one claims a slot and issues a full fence (some 50 ns).
+/// Keep it for the life of the thread: making a reader claims a slot and issues a full fence (some 50 ns).
 ///
 /// ```
 /// use stillpoint::rcu::Domain;
@@ -75,8 +75,8 @@ impl Reader {
 
     /// Begins a region: until the guard is dropped, nothing is freed that was linked when the region began or later.
     ///
-    /// A preempted thread that holds a guard holds up everything retired since. For single objects, or where
-    /// it may take long, prefer [`RcuCell::protect`](super::RcuCell::protect). Guards nest, and may be dropped in any order;
+    /// A preempted thread that holds a guard holds up everything retired since the region began. For single objects, or where
+    /// reading may take long, prefer [`RcuCell::protect`](super::RcuCell::protect). Guards nest, and may be dropped in any order;
     /// the region ends with the last one. A guard that is forgotten (`mem::forget`) holds everything
     /// up until the reader is dropped.
     ///
@@ -111,8 +111,8 @@ impl Reader {
         if record.state() == PASSIVE {
             self.core.enter(self.fence, record);
         } else {
-            // A guard is held already, and its token covers this one: nothing was freed since. Checking the state
-            // instead of counting all guards keeps a dependency through the counter out of the common case.
+            // A guard is held already, and its token covers this one: nothing that was linked since then has been freed. Checking
+            // the state instead of counting all guards keeps a dependency through the counter out of the common case.
             // Relaxed, both: only this thread uses the counter. A signal handler that runs in between restores it.
             let nested = self.nested.load(Ordering::Relaxed);
             let more = nested.checked_add(1).expect("fewer than 2^32 guards at a time");
@@ -209,8 +209,9 @@ impl Guard<'_> {
     /// **Nothing calls it by itself:** a thread must poll a reclaimer of the domain, or run a background reclaimer.
     /// The function is left to the domain, as a [`Retired`](super::Retired) that is dropped is, and cannot be refused.
     /// `Retired` says which thread calls it, when, and what it counts as. It never runs within this call, or at the end of the
-    /// guard. Bounded: one allocation for the function and one for its place; each 64th call moves what 64 calls have left. A
-    /// structure that defers much, or must know when functions run, should have its own [`Reclaimer`](super::Reclaimer).
+    /// guard. The cost is bounded: one allocation for the function and one for its place; each 64th call also moves what 64 calls
+    /// have left. A structure that defers much, or must know when functions run, should have its own
+    /// [`Reclaimer`](super::Reclaimer).
     ///
     /// ```
     /// use std::sync::{Arc, atomic::{AtomicBool, Ordering}};

@@ -49,7 +49,7 @@ const NO_LIMIT: usize = usize::MAX;
 /// # Ok::<(), stillpoint::rcu::RetireError<i32>>(())
 /// ```
 ///
-/// With a limit, the writer learns that readers hold too much up, and has its object back:
+/// With a limit, a retirement fails if readers hold up too much, and hands the object back:
 ///
 /// ```
 /// use stillpoint::rcu::Domain;
@@ -76,13 +76,13 @@ pub struct Reclaimer {
 }
 
 impl Reclaimer {
-    /// 65,536 objects: a writer of 5,000 objects a second may be held up for 13 seconds.
+    /// 65,536 objects: what a writer retires in 13 seconds, at 5,000 objects a second.
     const DEFAULT_MAX_PENDING: usize = 1 << 16;
 
     /// Takes an object in. Constant time, amortised. If the queue or the domain is full, it starts a grace period for
     /// the objects that have none yet, whatever the pace. Then it frees what is ready, batch by batch, until there is room, or
     /// protected loads hold a whole batch. In a full domain, it also adopts and frees 64 of the objects that were left
-    /// to the domain, the oldest first. If there is still no room, it does what was chosen by [`WhenFull`].
+    /// to the domain, the oldest first. If there is still no room, it does what its [`WhenFull`] says.
     ///
     /// # Errors
     /// If there is no room after that, or the object is of another domain. The error hands the object back.
@@ -232,9 +232,9 @@ impl Reclaimer {
         freed
     }
 
-    /// As [`poll_at_most`](Reclaimer::poll_at_most), whatever the pace: at once, adopts what was left to the domain, as far as
-    /// `limit` exceeds what waits here, starts a grace period for everything that has none yet, and issues its fence. Never waits
-    /// for a reader: what a reader holds up stays.
+    /// As [`poll_at_most`](Reclaimer::poll_at_most), but ignores the pace. Adopts what was left to the domain, as far as `limit`
+    /// exceeds what waits here. Then starts a grace period for everything that has none yet, and issues its fence. Never waits for a
+    /// reader: what a reader holds up stays.
     ///
     /// For occasional calls that need what is ready *now*: each may issue a heavy fence. Without a limit (`usize::MAX`), it takes
     /// time in proportion to what was left.
@@ -333,8 +333,8 @@ impl Reclaimer {
         }
     }
 
-    /// Takes over everything that waits in `other`, whose grace periods begin anew. In constant time for each object; neither asks for room nor
-    /// gives any back, so that this one may have more than its limits then.
+    /// Takes over everything that waits in `other`. The grace periods of these objects begin anew. Takes constant time for each
+    /// object. Checks no limit, so this reclaimer may hold more than its limits afterwards.
     ///
     /// ```
     /// # let domain = stillpoint::rcu::Domain::new();
@@ -351,7 +351,7 @@ impl Reclaimer {
         let (own, its) = (self.list.core(), other.list.core());
         assert!(
             Arc::ptr_eq(own, its),
-            "a reclaimer of domain `{}` was to take over what waits in domain `{}`",
+            "a reclaimer of domain `{}` cannot take over from a reclaimer of domain `{}`",
             own.name(),
             its.name()
         );
@@ -516,7 +516,7 @@ impl ReclaimerBuilder<Reclaimer> {
 }
 
 impl ReclaimerBuilder<BackgroundReclaimer> {
-    /// Makes a reclaimer for a thread of its own. No setting makes this fail.
+    /// Makes a reclaimer for a separate thread. No setting makes this fail.
     pub fn build(self) -> BackgroundReclaimer {
         let limits = self.limits(BackgroundReclaimer::DEFAULT_MAX_PENDING);
         BackgroundReclaimer::new(self.core, self.pace, limits, self.when_full)

@@ -15,7 +15,7 @@ use super::retired::{Parts, Retired};
 pub(super) trait Queue {
     fn core(&self) -> &Arc<Core>;
 
-    /// Whether no thread looks after what is handed in any more.
+    /// Whether the reclaimer is gone, so that no thread would free what is handed in.
     fn is_closed(&self) -> bool;
 
     /// Takes up room for one object. If there is none, first does what can make room at once.
@@ -34,13 +34,13 @@ pub(super) trait Queue {
 
     fn count_wait(&self);
 
-    /// Whether the calling thread holds up the obstacle, so that it could wait for itself if it waited without a limit.
+    /// Whether the calling thread itself is in the way, so that a wait without a limit could be a wait for itself.
     fn is_held_up_by_caller(&self) -> bool;
 
     fn count_handed_back(&self);
 }
 
-/// Retires an object that was not taken in at once: waits for room as long as the queue is set to.
+/// Retires an object that was not taken in at once: waits for room as long as the queue's [`WhenFull`] says.
 #[cold]
 #[inline(never)]
 pub(super) fn retire<T: Send + Sync + 'static>(
@@ -75,7 +75,7 @@ fn retire_within<T: Send + Sync + 'static>(
     }
 }
 
-/// Takes up room for one object, and waits for room for at most `limit`; without a limit, as long as the queue is set to.
+/// Takes up room for one object. Waits for it for at most `limit`; without a limit, as long as the queue's [`WhenFull`] says.
 ///
 /// # Panics
 /// With the panic of a destructor; then no room is taken up.

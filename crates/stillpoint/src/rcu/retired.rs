@@ -42,7 +42,7 @@ pub struct Retired<T: Send + Sync + 'static> {
     parts: Parts<T>,
 }
 
-/// The fields of a [`Retired`]. A value is taken apart where it is handed on: its address is not taken then, so it stays in
+/// The fields of a [`Retired`]. A value that is handed on is taken apart first. Then no code takes its address, so it stays in
 /// registers from the exchange to the queue.
 pub(super) struct Parts<T> {
     object: NonNull<T>,
@@ -102,7 +102,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
     }
 
     /// The token of the grace period that the object waits for, for [`Domain::grace_period`]. The first call of this or of
-    /// [`try_free`](Retired::try_free) starts it. When it is over, `try_free` fails only for protected loads.
+    /// [`try_free`](Retired::try_free) starts it. When it is over, `try_free` fails only if a protected load holds the object.
     ///
     /// # Panics
     /// If the object is of another domain.
@@ -139,6 +139,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// # Errors
     /// As [`Domain::synchronize`](super::Domain::synchronize); [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also if
     /// a protected load of the calling thread holds the object. The error hands the object back.
+    ///
     /// # Panics
     /// With the panic of the object's destructor.
     ///
@@ -240,7 +241,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
         is_free(&core, token, self.parts.object.as_ptr().addr())
     }
 
-    /// The object; [`is_free`](Retired::is_free) was true.
+    /// Returns the object, after [`is_free`](Retired::is_free) was true.
     fn take_object(self) -> Box<T> {
         let Parts { object, domain, .. } = self.into_parts();
         // SAFETY: it came from `Box::into_raw` (see `new`), and no reader can hold it any more.

@@ -25,9 +25,9 @@ pub enum Activity {
     /// It was stopped by a debugger or a tracer. (A stop signal stops all threads of a process, including those that would
     /// report the stall.)
     Stopped,
-    /// It has ended without dropping its reader, or its guard, which was forgotten or leaked: this stall does not
-    /// end. Also reported if a thread that was started after the wait began has the id of the ended thread. A thread that
-    /// was started before that is taken for the ended one.
+    /// It has ended, and its reader or its guard was forgotten or leaked: this stall never ends. Also reported if a thread that
+    /// was started after the wait began has the id of the ended thread. A thread with this id that was started earlier is taken
+    /// for the ended one.
     Ended,
     /// Unknown: `/proc` is not mounted, or the system is not Linux.
     Unknown,
@@ -82,14 +82,14 @@ pub struct Stall {
     pub activity: Activity,
     /// The processor on which the reader's thread runs, or ran last.
     pub cpu: Option<u32>,
-    /// How long the reader has been waited for. In a report to the hook: by the call that reports it. Otherwise: since the
-    /// start of the oldest grace period that it is in the way of, among those that reclaimers, waits and futures have under
-    /// way. Zero if there is none, but a token was started by hand.
+    /// How long the reader has been waited for. In a report to the hook, this is how long the call that reports it has waited.
+    /// Otherwise, it is the time since the start of the oldest grace period that the reader is in the way of, among those of
+    /// reclaimers, waits and futures. It is zero if there is none of these, but a token was started by hand.
     pub waited: Duration,
     /// Number of further region readers in the way of the newest grace period.
     pub others: usize,
-    /// Objects that wait to be freed. In a report to the hook by a reclaimer: those of this reclaimer, so that its poll need
-    /// not visit all others. In a report by a future: 0. Otherwise: those of the whole domain.
+    /// Objects that wait to be freed. A report to the hook by a reclaimer counts only the objects of this reclaimer, so that its
+    /// poll need not visit all others. A report by a future counts none. Otherwise, these are the objects of the whole domain.
     pub pending: u64,
     /// Size in bytes of these objects.
     pub pending_bytes: u64,

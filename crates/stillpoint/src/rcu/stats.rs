@@ -17,12 +17,12 @@ pub struct Stats {
     pub retired: u64,
     /// Objects freed and callbacks called.
     pub freed: u64,
-    /// Objects that wait to be freed. In a domain with a [limit](super::DomainBuilder::max_pending) of objects: what counts
-    /// against the limit, exact at any time. Far below the limit, this is up to 127 more for each reclaimer in which objects
-    /// wait.
+    /// Objects that wait to be freed. In a domain with a [limit](super::DomainBuilder::max_pending) of objects, this is the number
+    /// that counts against the limit, exact at any time. Far below the limit, it includes up to 127 unused places for each
+    /// reclaimer in which objects wait.
     pub pending: u64,
-    /// Size in bytes of the objects that wait, without what they own elsewhere. In a domain with a limit of bytes: what counts
-    /// against that limit.
+    /// Size in bytes of the objects that wait, without what they own elsewhere. In a domain with a limit of bytes, this is the
+    /// number that counts against the limit.
     pub pending_bytes: u64,
     /// The domain's limit of objects, if it has one.
     pub max_pending: Option<usize>,

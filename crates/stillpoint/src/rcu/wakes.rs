@@ -60,7 +60,7 @@ fn each_phase_and_the_last_handle_wake_the_reclaimer() {
         assert_eq!((inbox.phase(), inbox.aim()), (phase, phase));
     }
     inbox.advance(STOPPING);
-    assert_eq!(inbox.phase(), CLOSED, "there is no way back");
+    assert_eq!(inbox.phase(), CLOSED, "a phase never goes back to an earlier one");
 }
 
 /// A background reclaimer may be asleep without a limit.
@@ -82,7 +82,7 @@ fn what_is_left_to_the_domain_wakes_reclaimers() {
     assert!(is_notified_by(&domain, || drop(background)));
 }
 
-/// Wakes the threads that wait for room in the domain.
+/// In a domain with a limit, a poll that frees wakes the threads that wait for room in the domain.
 #[test]
 fn what_is_freed_in_a_domain_with_a_limit_wakes_those_who_wait_for_room() {
     let limited = Domain::builder().max_pending(100).build().expect("a limit is no reason to fail");
@@ -98,7 +98,7 @@ fn what_is_freed_in_a_domain_with_a_limit_wakes_those_who_wait_for_room() {
     }
 }
 
-/// Wakes the threads that wait for room in the queue, also if a destructor panicked.
+/// A run that frees wakes the threads that wait for room in the queue, also if a destructor panicked.
 #[test]
 fn what_a_background_reclaimer_frees_wakes_those_who_wait_for_room() {
     let domain = Domain::new();
@@ -136,7 +136,7 @@ fn what_a_handle_frees_wakes_those_who_wait_for_room() {
     submit(&inbox);
     let mut reader = domain.qsbr_reader();
     assert!(!is_notified_by(&domain, || assert_eq!(inbox.assist(Full::Queue), 0)), "a reader is in the way");
-    assert!(inbox.has_work(9) && !inbox.is_empty(), "an assistant has left something");
+    assert!(inbox.has_work(9) && !inbox.is_empty(), "the handle has left an object in the shared list");
     assert_eq!(inbox.pending(), 1);
     reader.quiescent();
     assert!(is_notified_by(&domain, || assert_eq!(inbox.assist(Full::Queue), 1)));
@@ -148,7 +148,7 @@ fn what_a_handle_frees_wakes_those_who_wait_for_room() {
     let handle = background.retire_handle();
     handle.retire(retired(&domain)).expect("there is room");
     reader.quiescent();
-    // The reader was quiescent before the assistant started its grace period.
+    // The reader was quiescent before the retirement started its grace period.
     let error = handle.retire(retired(&domain)).expect_err("the reader is in the way");
     reader.quiescent();
     assert!(is_notified_by(&domain, || handle.retire(error.into_inner()).expect("the first one is freed")));
@@ -197,7 +197,10 @@ fn the_end_of_a_collection_wakes_those_who_would_adopt() {
     let collection = core.collect_orphans(|| false).expect("no other collection runs");
     drop(retired(&domain));
     assert!(core.has_orphans() && !core.has_adoptable());
-    assert!(!is_notified_by(&domain, || assert_eq!(reclaimer.poll(), 0)), "it is not allowed to");
+    assert!(
+        !is_notified_by(&domain, || assert_eq!(reclaimer.poll(), 0)),
+        "it may not adopt during a collection"
+    );
     let mut collection = Some(collection);
     assert!(is_notified_by(&domain, || drop(collection.take())));
     assert!(core.has_adoptable());
@@ -227,5 +230,5 @@ fn a_background_reclaimer_sleeps_while_a_barrier_collects() {
     handle.stop();
     let used = run.join().expect("no destructor panics");
     assert_eq!(domain.stats().freed, 1);
-    assert!(used < Duration::from_millis(30), "{used:?}");
+    assert!(used < Duration::from_millis(30), "the idle reclaimer used {used:?} of processor time");
 }

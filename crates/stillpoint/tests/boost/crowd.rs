@@ -18,10 +18,10 @@ pub(crate) struct Scheduling {
 }
 
 impl Scheduling {
-    /// Of an ordinary thread in the crowd.
+    /// The scheduling of an ordinary thread in the crowd.
     pub(crate) const ORDINARY: Self = Self { policy: libc::SCHED_OTHER, cpus: 1 };
 
-    /// Of the thread with this id. 0 stands for the caller.
+    /// The scheduling of the thread with this id. 0 stands for the caller.
     pub(crate) fn of(tid: i32) -> Self {
         // SAFETY: no pointers are passed.
         let policy = unsafe { libc::sched_getscheduler(tid) } & !libc::SCHED_RESET_ON_FORK;
@@ -69,7 +69,7 @@ impl Stage {
     }
 }
 
-/// One section after the other until told to go on.
+/// Enters one section after the other until told to go on.
 pub(crate) fn read(domain: &Domain, stage: &Stage) {
     let reader = domain.reader();
     while !stage.go_on.load(Ordering::Relaxed) {
@@ -86,9 +86,9 @@ pub(crate) fn work() {
     }
 }
 
-/// Runs `read` on a crowded CPU, and `test` on the others, or says that it is skipped when there is only one CPU.
+/// Runs `read` on a crowded CPU, and `test` on the others. With only one CPU, says that the test is skipped.
 ///
-/// `read` is called with the CPU; when it has returned, and `test` as well, no thread may be boosted any more.
+/// `read` is called with the CPU. When both functions have returned, no thread may be boosted any more.
 pub(crate) fn beside(
     domain: &Domain,
     read: impl FnOnce(&Domain, &Stage, usize) + Send,

@@ -92,7 +92,7 @@ fn a_reader_that_sleeps_is_not_boosted() {
                 let _ = sleep.into_iter().next();
             });
             is_inside.recv().unwrap();
-            // On its way into the sleep it may be boosted.
+            // The reader may be boosted on its way into the sleep.
             thread::sleep(Duration::from_millis(50));
             let before = domain.stats().boosted;
             let answer = domain.synchronize_timeout(Duration::from_millis(20));

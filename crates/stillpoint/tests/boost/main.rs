@@ -23,7 +23,7 @@ use skip::skipped;
 /// The limit for everything that must happen eventually.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A domain that boosts in this way, and at once. If this process may not boost so, says that, and returns `None`.
+/// A domain that boosts in this way, and at once. `None`, after a message, if this process may not boost in this way.
 fn domain(boost: Boost) -> Option<Domain> {
     match Domain::builder().boost(boost).boost_after(Duration::ZERO).build() {
         Ok(domain) => Some(domain),

@@ -1,6 +1,6 @@
 use stillpoint::rcu::Domain;
 
-/// Shared freely, but dropped on its own thread alone.
+/// May be shared freely, but must be dropped on its own thread.
 struct Local(std::marker::PhantomData<std::sync::MutexGuard<'static, ()>>);
 
 fn main() {

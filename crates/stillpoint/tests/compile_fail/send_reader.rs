@@ -1,6 +1,6 @@
 use stillpoint::rcu::Domain;
 
-/// For whatever can be sent to another thread.
+/// Accepts whatever can be sent to another thread.
 trait Sent {
     fn sent(&self) {}
 }

@@ -1,6 +1,6 @@
 use stillpoint::rcu::Protected;
 
-/// A shorter one does no harm: it can be read, and nothing else.
+/// A shorter lifetime does no harm: the value can only be read.
 fn shorten<'s>(object: Protected<'static, i32>) -> Protected<'s, i32> {
     object
 }

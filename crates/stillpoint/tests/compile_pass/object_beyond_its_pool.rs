@@ -2,7 +2,7 @@ use stillpoint::pool::Pool;
 
 fn main() {
     let pool = Pool::new(1, || 7u64).unwrap();
-    // Beyond its local.
+    // The object may outlive its local.
     let object = pool.local().unwrap().alloc().unwrap();
     assert_eq!(*object, 7);
     drop(object);

@@ -1,6 +1,6 @@
 use stillpoint::rcu::{Domain, Guard, QsbrReader, Region};
 
-/// The trait serves as a bound.
+/// The trait may still be used as a bound.
 struct Holds<R: Region>(R);
 
 fn main() {

@@ -92,7 +92,7 @@ fn looks<R: Region>(world: &World, region: &R, random: &mut Random, meanwhile: i
     pooled.into_iter().for_each(crate::world::Pooled::verify);
 }
 
-/// Entries of the table, one at a time and under its own guard.
+/// Reads entries of the table, each under its own guard.
 fn looks_up(world: &World, reader: &mut stillpoint::rcu::Reader, hands: &mut Hands, random: &mut Random) {
     let mut lookup = world.table.reader(reader);
     for _ in 0..random.below(4) {
@@ -128,7 +128,7 @@ fn reports(world: &World, hands: &mut Hands, random: &mut Random, depth: usize) 
     }
 }
 
-/// The array bound to a reader of either kind.
+/// Reads the array, bound to a reader of either kind.
 fn binds(world: &World, hands: &mut Hands, random: &mut Random) {
     let (mut reader, mut qsbr) = (world.domain.reader(), world.domain.qsbr_reader());
     let mut bound = world.array.bind(&mut reader);

@@ -87,7 +87,7 @@ impl World {
     }
 }
 
-/// Now and then a node with others in it.
+/// A node, which in one of three cases has another node in it.
 fn node(domain: &Domain, census: &Census, random: &mut Random) -> Node {
     let next = if random.below(3) == 0 {
         RcuCell::new_in(domain, node(domain, census, random))

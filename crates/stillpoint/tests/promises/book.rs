@@ -108,7 +108,7 @@ fn every_link_leads_somewhere() {
     assert!(wrongs.is_empty(), "{wrongs:#?}");
 }
 
-/// It is compiled with the documentation of the library, or of the crate that the page is about.
+/// The programs of a page are compiled with the documentation of the library, or of the crate that the page is about.
 #[test]
 fn every_program_in_rust_is_compiled() {
     let crates =

@@ -113,7 +113,7 @@ fn nouns(glossary: &str, section: &str) -> BTreeSet<String> {
     first_cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
 }
 
-/// Each type has one sentence there. And `rcu` stays small enough to learn.
+/// Each type has one sentence in the glossary. The limit on the nouns of `rcu` keeps it small enough to learn.
 #[test]
 fn each_public_type_is_in_the_glossary() {
     let glossary = fs::read_to_string(folder("../../docs/design/glossary.md")).expect("it is there");

@@ -74,7 +74,7 @@ fn many_domains_are_held_up_one_by_one() {
     let census = Census::default();
     let modes = [Mode::best(), Mode::Symmetric];
     let domains: Vec<_> = (0..count)
-        .map(|number| Domain::builder().fence(modes[number % 2]).build().expect("the mode is to be had"))
+        .map(|number| Domain::builder().fence(modes[number % 2]).build().expect("the mode was probed"))
         .collect();
     let cells: Vec<_> = domains.iter().map(|domain| domain.cell(census.object())).collect();
     let readers: Vec<_> = domains.iter().map(Domain::reader).collect();

@@ -36,7 +36,7 @@ fn a_reclaimer_takes_over_what_another_one_has() {
 }
 
 #[test]
-#[should_panic(expected = "a reclaimer of domain `one` was to take over what waits in domain `other`")]
+#[should_panic(expected = "a reclaimer of domain `one` cannot take over from a reclaimer of domain `other`")]
 fn a_reclaimer_does_not_take_over_from_another_domain() {
     let named = |name| Domain::builder().name(name).build().expect("the default mode is always available");
     named("one").reclaimer().take_over(&mut named("other").reclaimer());

@@ -1,8 +1,8 @@
 //! Address space that is reserved as a whole and filled with memory piece by piece: `mmap(2)`, `mprotect(2)`,
 //! `madvise(2)`, `mbind(2)`.
 //!
-//! A mapping at a fixed address first unmaps what is there, and may fail after that. Another thread's mapping may then
-//! come to lie there. So huge pages are first requested elsewhere, and ordinary pages need no new mapping. Addresses
+//! A mapping at a fixed address first unmaps what is there, and may fail after that. The kernel may then place another thread's
+//! mapping there. So huge pages are first requested elsewhere, and ordinary pages need no new mapping. Addresses
 //! that may have been lost nevertheless are never accessed again.
 
 use std::io;

@@ -3,7 +3,7 @@
 #[cfg(not(any(loom, miri)))]
 mod kernel;
 #[cfg(any(loom, miri))]
-#[allow(missing_docs, reason = "as the real one")]
+#[allow(missing_docs, reason = "`kernel` documents the same interface")]
 mod model;
 
 use std::io;

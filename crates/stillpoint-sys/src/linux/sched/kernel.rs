@@ -18,7 +18,8 @@ const PRIORITY: i32 = 1;
 /// Children of a raised thread are ordinary.
 const RAISED: i32 = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
 
-/// What to restore, and what must be there for that: a change that others made meanwhile is left alone.
+/// What to restore after a boost. It is restored only if the thread still has what the boost has set: a change that others made
+/// meanwhile is left alone.
 #[derive(Debug, Clone)]
 pub enum Before {
     /// A policy, with `SCHED_RESET_ON_FORK` if it was set. Nice value and slice stay unchanged throughout.

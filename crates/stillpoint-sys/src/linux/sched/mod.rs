@@ -3,7 +3,11 @@
 #[cfg(not(any(loom, miri)))]
 mod kernel;
 #[cfg(any(loom, miri))]
-#[allow(missing_docs, dead_code, reason = "as the real one; no thread is boosted under Miri")]
+#[allow(
+    missing_docs,
+    dead_code,
+    reason = "`kernel` documents the same interface; no thread is boosted under Miri"
+)]
 mod model;
 
 #[cfg(not(any(loom, miri)))]
@@ -29,6 +33,6 @@ pub enum Finding {
     NoNeed,
     /// The thread waits for the caller's own CPU: if it were raised there, the caller would lose the CPU to it.
     GiveWay,
-    /// The thread waits for a CPU. This must be restored after the boost.
+    /// The thread waits for a CPU. Contains the scheduling that the end of the boost restores.
     Boost(Before),
 }

@@ -1,4 +1,4 @@
-//! The readers' calls, with what a reader does whose record wants attention: it wakes the threads and futures that wait for it,
+//! The readers' calls. At the end of each, a reader whose record wants attention wakes the threads and futures that wait for it,
 //! and ends its boost.
 
 use super::boost::{self, BoostState};
@@ -31,7 +31,7 @@ impl Core {
         self.protocol.unregister(claim).inspect(|boost_state: &&BoostState| boost_state.remove_holder());
     }
 
-    /// Ends a slot that belongs to no thread.
+    /// Gives back a slot that belongs to no thread.
     #[cfg(not(loom))]
     pub(crate) fn give_slot_back(&self, claim: &Claim<Record>) {
         // SAFETY: the registry is alive.

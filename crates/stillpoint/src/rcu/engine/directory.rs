@@ -34,13 +34,13 @@ const CLEARED: u64 = 1 << 62;
 
 /// A place for one domain at a time.
 pub(crate) struct Entry {
-    /// The number of threads that look at what is listed, and the bits above.
+    /// The number of threads that look at what is listed, and above it the bits [`ENDED`] and [`CLEARED`].
     word: AtomicU64,
     /// Written by the thread that lists and by the thread that clears.
     listed: UnsafeCell<Option<Listed>>,
     #[cfg(not(loom))]
     claim: Cell<Option<Claim<Entry>>>,
-    /// Replaces the claim.
+    /// In models: replaces the claim.
     #[cfg(loom)]
     is_free: AtomicBool,
 }
@@ -101,7 +101,8 @@ impl Entry {
         self.word.fetch_and(!(ENDED | CLEARED), orders::list());
     }
 
-    /// The domain with this number, unless its last handle is gone. If it is gone, the caller comes after all its handles.
+    /// The domain with this number, unless its last handle is gone. If it is gone, everything that was done through its handles
+    /// happens before the return.
     pub(crate) fn find(&self, number: u64) -> Option<Arc<Core>> {
         let before = self.word.fetch_add(1, orders::look());
         let found = if before & ENDED == 0 || busted::is(Variant::EndedUnseen) {

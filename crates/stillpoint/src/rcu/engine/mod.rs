@@ -22,9 +22,9 @@
 //! | `queue/inbox` | what retire handles and a background reclaimer share |
 //! | `wait/` | waiting for a reader, and being woken by it |
 //! | `wait/park` | how a thread waits for a reader |
-//! | `wait/tasks`, `wait/wakers` | how a future waits for a reader, and who wakes it |
+//! | `wait/tasks`, `wait/wakers` | how a future waits for a reader, and what wakes it |
 //! | `wait/stall` | which stalls are reported, and when |
-//! | `wait/counters` | what is counted |
+//! | `wait/counters` | what is counted for statistics, and for waits |
 //! | `boost/policy` | which preempted readers are boosted, and until when |
 //! | `boost/state` | what a thread keeps for its boosters |
 
@@ -187,7 +187,8 @@ impl Core {
         self.tell_of_orphans();
     }
 
-    /// Keeps others from adopting, from the end of the moves under way until the result is dropped. `None` if `pause` gives up.
+    /// Waits for the end of the moves under way. From then on no other thread adopts until the result is dropped. `None` if `pause`
+    /// gives up.
     pub(crate) fn collect_orphans(&self, pause: impl FnMut() -> bool) -> Option<Collection<'_>> {
         self.orphans.collect(&self.event, pause)
     }
@@ -201,8 +202,8 @@ impl Core {
         !self.orphans.is_empty()
     }
 
-    /// Hands the oldest orphans to `adopt`, at most `limit`, and no longer counts
-    /// them as orphans. Hands out none while a barrier collects them.
+    /// Hands the oldest orphans to `adopt`, at most `limit`, and no longer counts them as orphans. Hands out none while a barrier
+    /// collects them.
     pub(crate) fn adopt_orphans(&self, limit: usize, mut adopt: impl FnMut(Garbage)) {
         let is_allowed = self.orphans.adopt(limit, |garbage| {
             self.hand_on(&garbage);

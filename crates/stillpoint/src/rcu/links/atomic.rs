@@ -28,7 +28,7 @@ use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 /// let reader = domain.reader();
 /// let guard = reader.pin();
 /// let (mut sum, mut link) = (0, &root);
-/// // SAFETY: the nodes are not retired before the guard ends, and were linked by the thread itself.
+/// // SAFETY: the nodes are not retired before the guard ends, and this thread has linked them.
 /// while let Some(node) = unsafe { link.load(Ordering::Acquire, &guard).as_ref() } {
 ///     sum += node.value;
 ///     link = &node.next;
@@ -38,13 +38,13 @@ use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 /// // SAFETY: no other thread uses the structure any more.
 /// let mut next = unsafe { root.into_owned() };
 /// while let Some(node) = next {
-///     // SAFETY: nor this part of it.
+///     // SAFETY: no other thread uses the rest of it, either.
 ///     next = unsafe { node.into_box().next.into_owned() };
 /// }
 /// ```
 ///
-/// A link owns nothing: the object is freed by the code that retires it, and dropping a link does not drop the object. It knows no
-/// domain. Methods take the orderings of atomics, and a [`Scope`]: the region in which the result may be followed, or
+/// A link owns nothing: the object is freed by the code that retires it, and dropping a link does not drop the object. A link does
+/// not know its domain. Methods take the orderings of atomics, and a [`Scope`]: the region in which the result may be followed, or
 /// [`Unprotected`](super::Unprotected).
 ///
 /// # The contract
@@ -68,8 +68,8 @@ use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 ///
 /// 5. **Marked before it is unlinked.** Each link of an object gets a tag permanently before the object is unlinked, and does
 ///    not change from then on. A walker that meets a mark does not follow this link: it starts again at the root, or unlinks the
-///    object itself. (Or, after it has protected the object, it looks at another link that shows that the object is still linked,
-///    as dequeuers of a queue look at its head again.)
+///    object itself. (Instead of a mark, another link may show that the object is still linked: the walker looks at that link after
+///    it has protected the object, as dequeuers of a queue look at its head again.)
 pub struct Atomic<T: Pointee + ?Sized> {
     word: AtomicPtr<()>,
     _object: PhantomData<*mut T>,

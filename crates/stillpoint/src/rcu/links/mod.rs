@@ -1,7 +1,7 @@
 //! Typed links, for authors of data structures: [`Atomic`], [`Owned`], [`Shared`], and [`ProtectedLink`].
 //!
-//! Unlike a cell, a link owns nothing and knows no domain: the structure decides when an object is unlinked, and to which domain
-//! the object is retired. So it is `unsafe` to follow a link, and to retire what it pointed to. The contract is in the
+//! Unlike a cell, a link owns nothing and does not know its domain: the structure decides when an object is unlinked, and to which
+//! domain the object is retired. So it is `unsafe` to follow a link, and to retire what it pointed to. The contract is in the
 //! documentation of [`Atomic`]; its argument is in `docs/design/rcu.md`.
 
 mod atomic;

@@ -67,7 +67,7 @@ impl<T: Pointee + ?Sized> Owned<T> {
     }
 
     fn object(&self) -> NonNull<()> {
-        // SAFETY: it is not null.
+        // SAFETY: the address of an owned object is not null.
         unsafe { NonNull::new_unchecked(untagged::<T>(self.word)) }
     }
 

@@ -138,8 +138,8 @@ impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
     /// let found = link.protect(&reader);
     /// assert!(!found.is_null());
     /// let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
-    /// link.compare_exchange(found.shared(), Shared::null(), release, relaxed, &Unprotected).expect("nobody else is there");
-    /// # // SAFETY: nobody else had it, and it is no longer linked.
+    /// link.compare_exchange(found.shared(), Shared::null(), release, relaxed, &Unprotected).expect("no other thread writes");
+    /// # // SAFETY: no other thread has the object, and it is no longer linked.
     /// # let object = unsafe { found.shared().into_owned() };
     /// # drop(found);
     /// # drop(object);

@@ -219,8 +219,8 @@ impl<'g, T: Pointee + ?Sized> Shared<'g, T> {
     /// ```
     ///
     /// # Safety
-    /// Not null. The object was unlinked before, so that no later load finds it. It is retired once, and nothing else frees
-    /// it. Every thread that follows links to it uses a reader of the reclaimer's domain.
+    /// The pointer is not null. The object was unlinked before, so that no later load finds it. It is retired once, and nothing
+    /// else frees it. Every thread that follows links to it uses a reader of the reclaimer's domain.
     ///
     /// # Panics
     /// As [`Reclaimer::retire`], with the panic of another object's destructor; this object is then left to the domain.

@@ -72,7 +72,7 @@ fn elements_are_dropped_once_also_when_one_panics() {
 
     impl Drop for Panics {
         fn drop(&mut self) {
-            assert!(!self.panics, "as the test asks for");
+            assert!(!self.panics, "the test lets this destructor panic");
         }
     }
 
@@ -164,7 +164,7 @@ fn a_slot_holds_the_address_without_the_tag() {
     assert_eq!((protected.tag(), protected.is_null()), (3, true));
 }
 
-/// Hand over hand: as many slots are in use as values, and each is free again at the end.
+/// In a walk hand over hand, each value that is not null uses one slot, and gives it back.
 #[test]
 fn slots_change_places_and_are_given_back() {
     fn slots(reader: &Reader) -> usize {
@@ -193,7 +193,7 @@ fn slots_change_places_and_are_given_back() {
 
 #[test]
 fn any_pointee_is_retired_also_without_room() {
-    let domain = Domain::builder().max_pending(2).build().expect("it is there");
+    let domain = Domain::builder().max_pending(2).build().expect("the default mode is always available");
     let mut reclaimer = domain.reclaimer();
     let (counted, count) = counter();
     let shared = Arc::new(counted.clone());

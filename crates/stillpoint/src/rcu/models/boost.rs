@@ -15,7 +15,7 @@ pub(super) const RAISED: &str = "the thread was left raised";
 
 fn domain() -> Domain {
     let builder = Domain::builder().fence(MODE.get()).boost(Boost::Realtime).boost_after(Duration::ZERO);
-    builder.build().expect("a model may do what it likes")
+    builder.build().expect("no fence mode is refused in a model")
 }
 
 /// Starts a token and boosts the readers that hold it up.
@@ -97,7 +97,7 @@ fn two_boost() {
     });
 }
 
-/// Sections follow each other, while a third thread ends all boosts at any time, as when their time is over.
+/// Sections follow each other, while another thread boosts twice.
 #[test]
 fn sections_follow_each_other() {
     explore(3, || {
@@ -134,8 +134,8 @@ fn the_time_is_over() {
     });
 }
 
-/// Outside any section. The reader is lowered at the end of each section even if its booster is stuck in the system call
-/// that raises. The model runs only the reader's thread.
+/// A reader does not wait for a booster that is stuck in the system call that raises. Among the executions are those in which only
+/// the reader's thread runs until the reader is gone.
 #[test]
 fn nobody_waits_for_a_booster() {
     explore(3, || {

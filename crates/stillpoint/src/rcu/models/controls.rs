@@ -104,7 +104,7 @@ fn sign(variant: Variant, model: &str) -> &'static str {
         }
         Some("boost") => RAISED,
         Some("futures") => "deadlock",
-        Some("stalls") => "a section was not told of once",
+        Some("stalls") => "a section was not reported exactly once",
         _ => UNORDERED,
     }
 }

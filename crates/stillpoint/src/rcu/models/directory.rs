@@ -8,7 +8,7 @@ use crate::rcu::engine::directory::Entry;
 use crate::rcu::Domain;
 
 fn domain() -> Domain {
-    Domain::builder().fence(MODE.get()).build().expect("a model may do what it likes")
+    Domain::builder().fence(MODE.get()).build().expect("no fence mode is refused in a model")
 }
 
 /// An entry that lists the domain under this number.

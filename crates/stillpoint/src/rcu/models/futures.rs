@@ -60,7 +60,7 @@ fn explore_requests(preemptions: usize, model: impl Fn() + Send + Sync + 'static
 
 fn domain() -> Domain {
     let mode = super::MODE.with(Cell::get);
-    Domain::builder().fence(mode).build().expect("a model may do what it likes")
+    Domain::builder().fence(mode).build().expect("no fence mode is refused in a model")
 }
 
 fn wait(domain: &Domain, token: Token) {
@@ -160,7 +160,7 @@ fn a_dropped_future_leaves_the_others_alone() {
     });
 }
 
-/// A task that has been woken, or not.
+/// A thread that waits for its task to be woken, and the task's waker.
 fn parker() -> (Arc<Parker>, Waker) {
     let parker = Arc::new(Parker { woken: Mutex::new(false), changed: Condvar::new() });
     (Arc::clone(&parker), Waker::from(parker))
@@ -178,8 +178,11 @@ fn the_third_is_woken(next: fn(std::pin::Pin<&mut Option<GracePeriod>>, &Waker))
         let _ = first.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         let (second_parker, second_waker) = parker();
         let mut second = pin!(Some(domain.grace_period(token)));
-        let poll =
-            second.as_mut().as_pin_mut().expect("it is here").poll(&mut Context::from_waker(&second_waker));
+        let poll = second
+            .as_mut()
+            .as_pin_mut()
+            .expect("the future was not dropped")
+            .poll(&mut Context::from_waker(&second_waker));
         let is_pending = poll.is_pending();
         let (third_parker, third_waker) = parker();
         let mut third = pin!(domain.grace_period(token));
@@ -199,7 +202,7 @@ fn the_third_is_woken(next: fn(std::pin::Pin<&mut Option<GracePeriod>>, &Waker))
 #[test]
 fn a_woken_future_that_is_polled_passes_on_its_share() {
     the_third_is_woken(|second, waker| {
-        let mut second = second.as_pin_mut().expect("it is here");
+        let mut second = second.as_pin_mut().expect("the future was not dropped");
         let _ = second.as_mut().poll(&mut Context::from_waker(waker));
     });
 }

@@ -90,7 +90,11 @@ fn the_last_handle_goes() {
         second.retire(shared.cells[1].replace(Object::new()).unwrap()).unwrap();
         drop(second);
         background.run();
-        assert_eq!(shared.domain.stats().freed, 2, "{UNORDERED}: what the other one handed in was not seen");
+        assert_eq!(
+            shared.domain.stats().freed,
+            2,
+            "{UNORDERED}: what the other handle submitted was not seen"
+        );
         writer.join().unwrap();
     });
 }
@@ -150,7 +154,7 @@ impl Drop for Told {
 fn a_barrier_finds_what_others_move() {
     explore(3, || {
         let domain =
-            Domain::builder().fence(super::MODE.get()).build().expect("a model may do what it likes");
+            Domain::builder().fence(super::MODE.get()).build().expect("no fence mode is refused in a model");
         let is_freed = LoomArc::new(LoomAtomicBool::new(false));
         let cell = domain.cell(Told(is_freed.clone()));
         drop(cell.take());
@@ -162,12 +166,12 @@ fn a_barrier_finds_what_others_move() {
     });
 }
 
-/// The same with a list that passes its objects on.
+/// A barrier also finds the objects of a list that passes them on.
 #[test]
 fn a_barrier_finds_what_others_leave() {
     explore(3, || {
         let domain =
-            Domain::builder().fence(super::MODE.get()).build().expect("a model may do what it likes");
+            Domain::builder().fence(super::MODE.get()).build().expect("no fence mode is refused in a model");
         let is_freed = LoomArc::new(LoomAtomicBool::new(false));
         let cell = domain.cell(Told(is_freed.clone()));
         let mut background = domain.background();
@@ -185,13 +189,13 @@ fn a_barrier_finds_what_others_leave() {
     });
 }
 
-/// The same with a load that is bound to no thread, and that pins what `moves` has taken to its list.
+/// A barrier also waits for an object that `moves` has taken into a list, and that an owned protected load holds.
 fn a_barrier_waits_for_a_pinned_object_that_others_have<R: 'static>(
     moves: impl Fn(&Domain) -> R + Send + Sync + Copy + 'static,
 ) {
     explore(2, move || {
         let domain =
-            Domain::builder().fence(super::MODE.get()).build().expect("a model may do what it likes");
+            Domain::builder().fence(super::MODE.get()).build().expect("no fence mode is refused in a model");
         let is_freed = LoomArc::new(LoomAtomicBool::new(false));
         let cell = std::sync::Arc::new(domain.cell(Told(is_freed.clone())));
         let held = RcuCell::protect_arc(&cell);
@@ -215,7 +219,7 @@ fn a_barrier_waits_for_what_a_wait_could_not_free() {
     });
 }
 
-/// The reclaimer is kept.
+/// The reclaimer is not dropped before the barrier has returned.
 #[test]
 fn a_barrier_waits_for_what_a_run_could_not_free() {
     a_barrier_waits_for_a_pinned_object_that_others_have(|domain| {

@@ -95,8 +95,11 @@ fn room_is_charged_beyond_the_limit() {
 #[test]
 fn an_object_has_its_room_until_it_is_freed() {
     explore(3, || {
-        let domain =
-            Domain::builder().fence(MODE.get()).max_pending(1).build().expect("a model may do what it likes");
+        let domain = Domain::builder()
+            .fence(MODE.get())
+            .max_pending(1)
+            .build()
+            .expect("no fence mode is refused in a model");
         let place = Place::new();
         let retired = |place: &Arc<Place>| -> Retired<Tenant> {
             domain.cell(Tenant(Arc::clone(place))).take().expect("the cell is full")
@@ -156,13 +159,13 @@ fn a_handle_assists_while_the_reclaimer_stops() {
         handle.stop();
         background.run();
         let freed = shared.domain.stats().freed;
-        assert!(freed >= 1, "{UNORDERED}: an assistant still has it");
+        assert!(freed >= 1, "{UNORDERED}: the run has ended, and a handle still has the object");
         submits.join().unwrap();
     });
 }
 
-/// What a destructor submits in the turn of an assistant is not overlooked, even if another turn takes it: otherwise `run`
-/// would return.
+/// What a destructor submits in the turn of a handle that assists is not overlooked, even if another turn takes it: otherwise
+/// `run` would return.
 #[test]
 fn a_destructor_submits_while_somebody_looks_for_what_is_left() {
     explore(5, || {
@@ -190,7 +193,7 @@ fn a_destructor_submits_while_somebody_looks_for_what_is_left() {
     });
 }
 
-/// What an assistant could not free when the reclaimer is dropped is left to the domain, not to the assistant.
+/// What a handle that assists could not free when the reclaimer is dropped is left to the domain, not kept by the handle.
 #[test]
 fn a_handle_assists_while_the_reclaimer_is_dropped() {
     explore(3, || {
@@ -209,7 +212,7 @@ fn a_handle_assists_while_the_reclaimer_is_dropped() {
         submits.join().unwrap();
         drop(reader);
         let freed = shared.domain.reclaimer().poll();
-        assert_eq!(freed, 2, "{UNORDERED}: the assistant keeps what is left");
+        assert_eq!(freed, 2, "{UNORDERED}: the handle keeps an object that should be left to the domain");
         drop(handle);
     });
 }

@@ -11,7 +11,7 @@ use crate::rcu::{Atomic, Domain, Shared, Unprotected};
 /// The tag of a node that is about to be unlinked.
 const MARK: usize = 1;
 
-/// It has the alignment of the object, so the memory of nodes is not reused for a while.
+/// A node has the alignment of its object, so the quarantine keeps its memory from being reused for a while.
 struct Node {
     object: Object,
     next: Atomic<Node>,
@@ -31,7 +31,8 @@ struct List {
 
 impl List {
     fn new(nodes: usize) -> Arc<Self> {
-        let domain = Domain::builder().fence(MODE.get()).build().expect("a model may do what it likes");
+        let domain =
+            Domain::builder().fence(MODE.get()).build().expect("no fence mode is refused in a model");
         let head = (0..nodes).fold(Atomic::null(), |next, _| Atomic::new(Node::before(next)));
         Arc::new(Self { head, domain })
     }
@@ -42,7 +43,7 @@ impl List {
         for _ in 0..nodes {
             let first = self.head.load(Relaxed, &Unprotected);
             // SAFETY: only this thread unlinks.
-            let node = unsafe { first.as_ref() }.expect("there are as many");
+            let node = unsafe { first.as_ref() }.expect("the list has this many nodes");
             let next = node.next.fetch_or(MARK, AcqRel, &Unprotected);
             self.head.store(next, Release);
             // SAFETY: it was unlinked above, and no other thread retires it.

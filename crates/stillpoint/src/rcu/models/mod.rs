@@ -107,7 +107,8 @@ struct Shared<const CELLS: usize> {
 
 impl<const CELLS: usize> Shared<CELLS> {
     fn new() -> Arc<Self> {
-        let domain = Domain::builder().fence(MODE.get()).build().expect("a model may do what it likes");
+        let domain =
+            Domain::builder().fence(MODE.get()).build().expect("no fence mode is refused in a model");
         Arc::new(Self { cells: std::array::from_fn(|_| domain.cell(Object::new())), domain })
     }
 

@@ -138,7 +138,7 @@ fn a_block_is_chained() {
     });
 }
 
-/// As the crate's own data structures do: an object reached under a guard is pinned before the guard ends.
+/// An object that was reached under a guard is protected before the guard ends, as in the crate's own data structures.
 #[test]
 fn a_guard_is_exchanged_for_a_slot() {
     explore(5, || {

@@ -19,7 +19,7 @@ fn a_section_is_told_of_once() {
         let domain = Domain::builder().fence(MODE.get()).stall_hook(Duration::ZERO, move |_| {
             counter.fetch_add(1, Ordering::Relaxed);
         });
-        let domain = domain.build().expect("a model may do what it likes");
+        let domain = domain.build().expect("no fence mode is refused in a model");
         let reader = domain.reader();
         let guard = reader.pin();
         let token = domain.core().protocol.start();
@@ -34,7 +34,7 @@ fn a_section_is_told_of_once() {
         let thread = loom::thread::spawn(move || finds(&other));
         finds(&domain);
         thread.join().unwrap();
-        assert_eq!(told.load(Ordering::Relaxed), 1, "a section was not told of once");
+        assert_eq!(told.load(Ordering::Relaxed), 1, "a section was not reported exactly once");
         drop(guard);
     });
 }

@@ -78,8 +78,8 @@ impl CallbackQueue {
         Self { callbacks: Arc::new(Callbacks::new(Arc::clone(domain.core()), Some(frame))) }
     }
 
-    /// Calls `function` with `callback` after a grace period. Wait-free: an exchange and a store. If a serving thread sleeps
-    /// for lack of work, also a system call that wakes it.
+    /// Calls `function` with `callback` after a grace period. Wait-free: costs an exchange and a store. If a serving thread sleeps
+    /// for lack of work, it also costs a system call that wakes the thread.
     ///
     /// May be called from any thread, registered or not, and from callbacks. A thread that is preempted within this call holds up
     /// what is pushed after it. The previous content of the node's memory does not matter.
@@ -138,8 +138,8 @@ impl CallbackQueue {
         unsafe { self.callbacks.push_object(callback, object, function) };
     }
 
-    /// Calls the callbacks whose grace period is over, `limit` at most, and returns how many it called. Never waits. Returns 0 also
-    /// while another thread serves the queue, while the queue is paused, and from a callback of the queue.
+    /// Calls the callbacks whose grace period is over, `limit` at most, and returns how many it called. Never waits. Also returns 0
+    /// while another thread serves the queue, while the queue is paused, and if a callback of the queue makes the call.
     ///
     /// Looks at `limit` callbacks, and scans the domain's readers at most nine times. The more callbacks it calls, the fewer
     /// scans it does per callback.
@@ -156,8 +156,10 @@ impl CallbackQueue {
     /// hold. A reader that a thread waits for wakes the thread.
     ///
     /// # Panics
-    /// If the calling thread holds a guard of the domain, or an online QSBR reader: it would wait for itself. When it returns, with
-    /// the first panic of a callback or of the stall hook; the other callbacks are called first.
+    /// If the calling thread holds a guard of the domain, or an online QSBR reader: it would wait for itself.
+    ///
+    /// At the end of the run, with the first panic of a callback or of the stall hook, if there was one; the other callbacks are
+    /// called first.
     ///
     /// ```
     /// # use std::ptr::NonNull;
@@ -199,7 +201,11 @@ impl CallbackQueue {
     pub fn run_while(&self, goes_on: impl Fn() -> bool) {
         let core = self.callbacks.core();
         if core.protocol.held_up_by_caller(u64::MAX).is_some() {
-            panic!("a thread that is a region reader of domain `{}` cannot serve its callbacks", core.name());
+            panic!(
+                "this thread holds a guard or an online QSBR reader of domain `{}`, so it would wait for itself if it served the \
+                 domain's callbacks; drop the guard, or go offline first",
+                core.name()
+            );
         }
         panics::resume(self.callbacks.run_while(goes_on));
     }

@@ -1,6 +1,6 @@
 //! The engine without types and lifetimes: for bindings to other languages, and for authors of data structures.
 //!
-//! What the borrow checker ensures elsewhere, the caller promises here; each function says what. The pieces work together with
+//! Here the caller promises what the borrow checker ensures elsewhere; each function says what. The pieces work together with
 //! the rest of [`rcu`](super), in the same domains.
 //!
 //! | for | use |

@@ -76,7 +76,7 @@ impl fmt::Display for Refused {
                 "the domain is full of objects that wait to be freed: retire it later"
             }
             RetireErrorKind::WouldDeadlock => {
-                "this thread itself holds up what the reclaimer is full of, and would wait for itself"
+                "the reclaimer is full of objects that this thread itself holds up, so it would wait for itself"
             }
             RetireErrorKind::ForeignDomain => "the object belongs to another domain",
             RetireErrorKind::Closed => "the background reclaimer is gone: retire it to another one",

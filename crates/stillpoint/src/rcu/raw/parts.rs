@@ -172,7 +172,7 @@ impl<'r> Parts<'r> {
         }
     }
 
-    /// Brings a reader with quiescent states back online; a full fence. Idempotent.
+    /// Brings a reader with quiescent states back online. Costs a full fence. Idempotent.
     ///
     /// # Safety
     /// As for [`offline`](Parts::offline).
@@ -224,7 +224,7 @@ pub fn is_within_destructor() -> bool {
 }
 
 /// Refuses a call that would wait for itself: the calling thread has a reader of the domain that holds a guard, or an online
-/// [`QsbrReader`]. Looks only at the readers; one system call.
+/// [`QsbrReader`]. Looks only at the readers. Costs one system call.
 ///
 /// ```
 /// use stillpoint::rcu::{raw, Domain};

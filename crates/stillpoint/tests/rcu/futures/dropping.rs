@@ -33,7 +33,7 @@ fn a_dropped_future_drops_its_waker() {
     });
 }
 
-/// Like `select!` with a timer in a loop.
+/// A loop around `select!` with a timer drops a future in each turn.
 #[test]
 fn a_thousand_dropped_futures_cost_one_fence_and_no_memory() {
     in_each_mode(|domain| {

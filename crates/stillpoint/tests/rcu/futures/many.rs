@@ -21,7 +21,7 @@ fn one_reader_wakes_all_and_one_fence_serves_all() {
             for (alarm, future) in &mut waiting {
                 assert!(poll(future.as_mut(), alarm).is_pending());
             }
-            // A symmetric domain has one only where the system has one.
+            // A symmetric domain issues a heavy fence only where the system has one.
             let fences = u64::from(domain.fence_mode() != Mode::Symmetric || asymmetric_supported().is_ok());
             assert_eq!(domain.stats().heavy_fences, before + fences);
             drop(leave);

@@ -141,7 +141,7 @@ fn sections_that_begin_later_do_not_wake_it() {
     });
 }
 
-/// Would find a lost wake-up: the reader leaves while the future asks it, and never comes back.
+/// The reader leaves while the future makes its request, and never comes back, so a lost wake-up would end the test.
 #[test]
 fn a_reader_that_leaves_meanwhile_is_not_missed() {
     let rounds = if cfg!(miri) { 20 } else { 2000 };

@@ -121,7 +121,7 @@ fn a_forgotten_protected_load_does_no_harm_to_a_bound_array() {
     });
 }
 
-/// They may hold objects until the end of the reader, but never too few.
+/// Forgotten guards may hold objects up until the end of the reader. They must not let an object be freed too early.
 #[test]
 fn forgotten_guards_do_no_harm_to_a_bound_array() {
     in_each_mode(|domain| {

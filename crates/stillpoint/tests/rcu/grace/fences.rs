@@ -1,4 +1,4 @@
-//! Heavy fences interrupt every core. How many are issued, and when there are none.
+//! Heavy fences interrupt every core: how many of them are issued, and when none is.
 
 use std::thread;
 use std::time::{Duration, Instant};

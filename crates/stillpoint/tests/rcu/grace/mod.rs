@@ -25,7 +25,7 @@ use crate::census::{Census, Object};
 fn noticing(mode: Mode) -> (Domain, Receiver<()>) {
     let (noticed, is_noticed) = mpsc::channel();
     let hook = move |_: &Stall| {
-        let _ = noticed.send(()); // nobody may want to know
+        let _ = noticed.send(()); // the test may not listen any more
     };
     let domain = Domain::builder().fence(mode).stall_hook(Duration::ZERO, hook).build();
     (domain.expect("the mode was probed"), is_noticed)

@@ -60,7 +60,7 @@ fn parked_with_protected_objects(count: u64) {
             assert!(reclaimer.flush_timeout(crate::SHORT).is_err());
             assert_eq!(domain.stats().pending, count, "what it holds and nothing else");
             go_on(parked);
-            reclaimer.flush_timeout(LONG).expect("it goes on");
+            reclaimer.flush_timeout(LONG).expect("the parked reader goes on");
             assert_eq!(domain.stats().pending, 0);
         });
     });
@@ -77,7 +77,7 @@ fn parked_with_many_protected_objects_it_holds_up_those() {
     parked_with_protected_objects(40);
 }
 
-/// Wherever the signal stops the reader: before, within or after a protected load.
+/// The bound holds wherever the signal stops the reader: before, within or after a protected load.
 #[test]
 fn parked_anywhere_around_a_protected_load_it_holds_up_one_object_at_the_most() {
     in_each_mode(|domain| {
@@ -121,7 +121,7 @@ fn held_up_to_the_limit(domain: &Domain, parked: &Parked<'_>) {
 
     go_on(parked);
     reclaimer.retire_timeout(kept.expect("the queue was full"), LONG).expect("there is room again");
-    reclaimer.flush_timeout(LONG).expect("it goes on");
+    reclaimer.flush_timeout(LONG).expect("the parked reader goes on");
     assert_eq!(domain.stats().pending, 0);
 }
 
@@ -213,8 +213,8 @@ fn parked_in_a_guard_it_holds_everything_up_to_the_limit_of_the_domain() {
             go_on(parked);
             handle.stop();
             background.run();
-            first.flush_timeout(LONG).expect("it goes on");
-            second.flush_timeout(LONG).expect("it goes on");
+            first.flush_timeout(LONG).expect("the parked reader goes on");
+            second.flush_timeout(LONG).expect("the parked reader goes on");
             assert_eq!(domain.stats().pending, 0);
         });
     });
@@ -238,7 +238,7 @@ fn parked_in_a_guard_it_holds_up_what_is_dropped_beyond_any_limit() {
         let stats = domain.stats();
         assert_eq!((stats.pending, stats.beyond_limits), (3 * CAPACITY as u64, 2 * CAPACITY as u64));
         go_on(parked);
-        domain.synchronize_timeout(LONG).expect("it goes on");
+        domain.synchronize_timeout(LONG).expect("the parked reader goes on");
         assert_eq!(domain.stats().pending, 0);
     });
 }

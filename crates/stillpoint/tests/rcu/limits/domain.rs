@@ -257,7 +257,7 @@ fn a_large_object_finds_the_room_of_small_ones() {
     assert_eq!(first.poll(), 100);
     let error = second.retire(large()).expect_err("one waits");
     first.poll();
-    assert_eq!(domain.stats().pending_bytes, 8, "what it kept was given back");
+    assert_eq!(domain.stats().pending_bytes, 8, "the reclaimer has given back the room that it kept");
     drop(held);
     assert_eq!(first.poll(), 1);
     second.retire(error.into_inner()).expect("nothing waits");

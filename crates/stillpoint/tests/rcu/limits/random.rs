@@ -12,7 +12,7 @@ const SIZE: usize = size_of::<Object>();
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// To one of the two reclaimers.
+    /// Retires an object to one of the two reclaimers.
     Retire(usize),
     Submit,
     Drop,

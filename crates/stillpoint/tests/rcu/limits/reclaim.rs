@@ -180,7 +180,7 @@ fn a_handle_frees_what_no_hazard_slot_holds() {
     assert_eq!(census.alive(), 0);
 }
 
-/// Objects that a helping handle could not free go back to the background reclaimer.
+/// Objects that a retirement took over and could not free go back to the background reclaimer.
 #[test]
 fn the_background_reclaimer_takes_over_what_is_left() {
     let (domain, census) = (Domain::new(), Census::default());
@@ -199,7 +199,7 @@ fn the_background_reclaimer_takes_over_what_is_left() {
     assert_eq!((census.alive(), domain.stats().pending), (0, 0));
 }
 
-/// ... or to the domain, if the reclaimer is dropped.
+/// If the background reclaimer is dropped, these objects go to the domain.
 #[test]
 fn a_dropped_background_reclaimer_leaves_to_the_domain_what_assistants_left() {
     let (domain, census) = (limited(20), Census::default());

@@ -218,7 +218,7 @@ fn children_live_as_long_as_a_reader_holds_their_parent() {
     }
     for mode in [Mode::best(), Mode::Symmetric] {
         let census = Census::default();
-        let domain = Domain::builder().fence(mode).build().expect("the mode is to be had");
+        let domain = Domain::builder().fence(mode).build().expect("the mode was probed");
         let parent = Parent { object: census.object(), child: domain.cell(census.object()) };
         let cell = Arc::new(domain.cell(parent));
         let reader = domain.reader();

@@ -98,9 +98,9 @@ fn a_closed_background_reclaimer_hands_the_object_back() {
     let background = domain.background();
     let handle = background.retire_handle();
     drop(background);
-    let error = handle.retire(retired(&domain, &census)).expect_err("it is gone");
+    let error = handle.retire(retired(&domain, &census)).expect_err("the reclaimer is gone");
     assert_eq!(error.kind(), RetireErrorKind::Closed);
-    let error = handle.retire_timeout(error.into_inner(), LONG).expect_err("it is gone");
+    let error = handle.retire_timeout(error.into_inner(), LONG).expect_err("the reclaimer is gone");
     assert_eq!(error.kind(), RetireErrorKind::Closed);
     assert!(error.to_string().contains("gone"), "{error}");
     domain.reclaimer().retire(error.into_inner()).expect("it was handed back");
@@ -214,7 +214,10 @@ fn a_panicking_destructor_does_not_end_a_run() {
         let answer = catch_unwind(AssertUnwindSafe(|| background.run()));
         (
             background,
-            answer.expect_err("destructors panicked").downcast::<usize>().expect("with their number"),
+            answer
+                .expect_err("destructors panicked")
+                .downcast::<usize>()
+                .expect("the payload is the number of the object"),
         )
     });
     for number in 0..10_usize {
@@ -296,7 +299,7 @@ fn nothing_is_lost_when_the_reclaimer_goes_while_others_submit() {
             for handle in [handle.clone(), handle.clone()] {
                 let (domain, census) = (&domain, &census);
                 scope.spawn(move || {
-                    // So many that the other threads have usually begun meanwhile.
+                    // Enough turns for the other threads to have begun, as a rule.
                     let _ = (0..500).try_for_each(|_| handle.retire(retired(domain, census)));
                 });
             }

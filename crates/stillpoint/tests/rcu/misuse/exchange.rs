@@ -19,7 +19,8 @@ fn an_exchange_succeeds_for_the_very_object_alone() {
         assert_eq!(error.new, Some(Box::new(2)), "handed back");
         assert_eq!(error.to_string(), "the link did not hold the expected pointer");
     }
-    let old = cell.compare_exchange(cell.load(&guard), Some(Box::new(2))).expect("the very object");
+    let old =
+        cell.compare_exchange(cell.load(&guard), Some(Box::new(2))).expect("it holds the expected object");
     assert_eq!(old.as_deref(), Some(&1));
     assert_eq!(cell.load(&guard), Some(&2));
 }
@@ -30,10 +31,13 @@ fn an_exchange_fills_and_empties_a_cell() {
     let cell = RcuCell::<u32>::empty_in(&domain);
     let reader = domain.reader();
     let guard = reader.pin();
-    assert!(cell.compare_exchange(None, None).expect("nothing for nothing").is_none());
+    assert!(cell
+        .compare_exchange(None, None)
+        .expect("an empty cell may be exchanged for an empty one")
+        .is_none());
     assert!(cell.compare_exchange(None, Some(Box::new(1))).expect("it is empty").is_none());
     assert!(cell.compare_exchange(None, Some(Box::new(2))).is_err(), "it is full");
-    let old = cell.compare_exchange(cell.load(&guard), None).expect("the very object");
+    let old = cell.compare_exchange(cell.load(&guard), None).expect("it holds the expected object");
     assert_eq!(old.as_deref(), Some(&1));
     assert!(cell.load(&guard).is_none());
 }
@@ -44,7 +48,7 @@ fn a_protected_object_serves_as_the_expected_one() {
     let array = RcuArray::new_in(&domain, 2, |index| Some(Box::new(index)));
     let reader = domain.reader();
     let object = array.protect(1, &reader);
-    let old = array.compare_exchange(1, object.as_deref(), None).expect("the very object");
+    let old = array.compare_exchange(1, object.as_deref(), None).expect("it holds the expected object");
     assert_eq!(old.as_deref(), Some(&1));
     assert!(array.compare_exchange(1, object.as_deref(), None).is_err(), "it is no longer linked");
     assert!(array.compare_exchange(0, object.as_deref(), None).is_err(), "it never was linked here");
@@ -79,7 +83,8 @@ fn an_exchange_that_fails_tells_what_it_found() {
     assert_eq!(error.found, Some(&5));
 
     let found = error.found;
-    let old = array.compare_exchange_in(1, &guard, found, Some(Box::new(6))).expect("the very object");
+    let old =
+        array.compare_exchange_in(1, &guard, found, Some(Box::new(6))).expect("it holds the expected object");
     assert_eq!((old.as_deref(), array.load(1, &guard), found), (Some(&5), Some(&6), Some(&5)));
     assert!(empty.compare_exchange_in(&guard, None, Some(Box::new(7))).expect("it is empty").is_none());
     assert_eq!(empty.load(&guard), Some(&7));
@@ -194,7 +199,7 @@ fn a_later_attempt_does_not_wait_for_later_readers() {
     drop(late);
 }
 
-/// This holds however often it is asked for, and whichever call asks first.
+/// The token is the same however often it is asked for, and whichever call asks first.
 #[test]
 fn a_retired_object_has_one_grace_period() {
     let domain = Domain::new();

@@ -79,7 +79,7 @@ fn a_reclaimer_full_of_protected_objects_hands_the_next_one_back() {
     }
     let error = reclaimer.retire(cells[3].take().expect("the cell is full")).expect_err("the queue is full");
     held.swap_remove(1);
-    reclaimer.retire(error.into_inner()).expect("one was let go");
+    reclaimer.retire(error.into_inner()).expect("one object was released");
     assert_eq!((reclaimer.pending(), census.freed()), (3, 1));
 }
 
@@ -178,7 +178,7 @@ fn a_poll_adopts_a_bounded_share_of_what_was_left_to_the_domain() {
     }
     let mut reclaimer = domain.reclaimer();
     let freed = reclaimer.poll();
-    assert!((1..=100).contains(&freed), "{freed} are no bounded share");
+    assert!((1..=100).contains(&freed), "one poll has freed {freed} objects");
     while reclaimer.poll() > 0 {}
     assert_eq!(census.freed(), LEFT);
 }

@@ -11,9 +11,9 @@ use crate::then::Then;
 use crate::{eager, panic_of};
 
 const DEPTHS: [usize; 2] = if cfg!(miri) { [40, 300] } else { [300_000, 1_000_000] };
-/// Deeper than drops are nested.
+/// Deeper than the library nests drops.
 const DEEP: usize = 200;
-/// Not deeper than drops are nested.
+/// Not deeper than the library nests drops.
 const SHALLOW: usize = 30;
 
 /// One element of a list.

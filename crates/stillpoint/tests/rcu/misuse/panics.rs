@@ -211,7 +211,7 @@ fn a_panicking_constructor_leaves_nothing_behind() {
     let (domain, census) = (Domain::new(), Census::default());
     panic_of(|| {
         RcuArray::new_in(&domain, 8, |index| {
-            assert!(index < 5, "no more");
+            assert!(index < 5, "the test lets the constructor of the sixth object panic");
             Some(Box::new(census.object()))
         })
     });

@@ -120,7 +120,7 @@ impl Program<'_> {
 
 fn run(seed: u64, mode: Mode) {
     let freed: Arc<[AtomicBool]> = (0..STEPS + CELLS).map(|_| AtomicBool::new(false)).collect();
-    let domain = Domain::builder().fence(mode).build().expect("the mode is to be had");
+    let domain = Domain::builder().fence(mode).build().expect("the mode was probed");
     let made = {
         let array = RcuArray::new_in(&domain, CELLS, |_| None);
         let readers: Vec<_> = (0..3).map(|_| domain.reader()).collect();

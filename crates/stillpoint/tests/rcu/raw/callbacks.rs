@@ -15,7 +15,7 @@ use crate::modes::in_each_mode;
 /// An object whose callback records its number, and frees it.
 #[repr(C)]
 struct Item {
-    /// As large as the larger one of the two.
+    /// Large enough for either kind of callback.
     callback: ObjectCallback,
     number: usize,
     object: Object,
@@ -42,7 +42,7 @@ impl Items {
     }
 
     fn told(&self) -> Vec<usize> {
-        self.told.lock().expect("nothing panics with it").clone()
+        self.told.lock().expect("no thread panics while it holds the lock").clone()
     }
 }
 
@@ -50,7 +50,7 @@ unsafe extern "C-unwind" fn free(callback: NonNull<Callback>) {
     // SAFETY: it is the first field of an item that was leaked.
     let item = unsafe { Box::from_raw(callback.cast::<Item>().as_ptr()) };
     item.object.verify();
-    item.told.lock().expect("nothing panics with it").push(item.number);
+    item.told.lock().expect("no thread panics while it holds the lock").push(item.number);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_callback_that_panics_keeps_nobody_back() {
     assert!(catch_unwind(AssertUnwindSafe(|| queue.poll(usize::MAX))).is_err());
     assert_eq!((count.load(Ordering::Relaxed), queue.pending(), items.census.alive()), (3, 0, 0));
     assert_eq!(domain.stats().freed, 7);
-    // And the panic ends a run.
+    // The panic reaches the caller of a run, too.
     let loud = Box::leak(Box::new(Loud(Callback::new(), Arc::clone(&count))));
     // SAFETY: as above.
     unsafe { queue.push(NonNull::from(loud).cast(), panics) };
@@ -330,7 +330,7 @@ fn a_server_that_sleeps_is_woken() {
     drop(guard);
 }
 
-/// They are called in their order, before callbacks that are pushed to the other queue later. Callbacks that waited for
+/// The callbacks are called in their order, before those that are pushed to the other queue later. Callbacks that waited for
 /// a grace period in the first queue wait for one in the other queue, too.
 #[test]
 fn a_queue_passes_on_what_it_has() {

@@ -87,7 +87,7 @@ fn what_no_thread_protects_wanders() {
     }
 }
 
-/// Made by one thread, set by a second one, given back by a third one, and used again meanwhile.
+/// The slot is made by one thread, set by a second one, given back by a third one, and used again meanwhile.
 #[test]
 fn a_slot_of_nobody_wanders_while_it_holds() {
     for mode in modes() {

@@ -85,7 +85,7 @@ fn a_thread_that_shares_its_processor_is_running_or_preempted() {
         while_holding(&domain, spin, |_| {
             until(|| (stall(&domain).activity == Activity::Runnable).then_some(()));
             if thread::available_parallelism().map_or(1, usize::from) > 1 {
-                // Not with a single processor: there, only the thread that looks can be running.
+                // With a single processor, only the thread that looks could be running.
                 until(|| (stall(&domain).activity == Activity::Running).then_some(()));
             }
             done.store(true, Ordering::Relaxed);
@@ -113,7 +113,7 @@ fn a_thread_that_has_ended_is_told_from_one_that_sleeps() {
     assert_eq!(stall.activity, Activity::Ended);
 }
 
-/// What is read, and what is written to.
+/// The end that is read, and the end that is written to.
 fn pipe() -> (UnixStream, UnixStream) {
     UnixStream::pair().expect("there are descriptors")
 }

@@ -31,7 +31,7 @@ fn the_wait_of_another_thread_is_known() {
         synchronizes(&domain);
         let stall = until(|| domain.stall().filter(|stall| stall.waited >= SHORT));
         assert_eq!(stall.thread_name.as_deref(), Some("sleepy"));
-        // So is it to a wait that began later.
+        // A wait that began later reports the time of the longer wait, too.
         let answer = domain.synchronize_timeout(Duration::from_millis(1));
         let Err(SynchronizeError::Stalled(later)) = answer else { panic!("{answer:?}") };
         assert!(later.waited >= stall.waited);

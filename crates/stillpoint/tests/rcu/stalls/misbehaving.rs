@@ -58,7 +58,7 @@ fn a_hook_that_would_wait_for_its_own_call_is_told_so() {
     *domain.lock().expect("no call panics") = None;
     let answers = answers.lock().expect("no call panics");
     assert!(matches!(answers[..], [Err(SynchronizeError::Reentrant { .. })]), "{answers:?}");
-    own.barrier().expect("outside it may");
+    own.barrier().expect("outside the hook, a barrier is allowed");
 }
 
 #[test]

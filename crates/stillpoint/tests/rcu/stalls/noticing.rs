@@ -1,4 +1,4 @@
-//! Who calls the hook: every caller with an unfinished grace period.
+//! Which calls report a stall to the hook: every call whose grace period is under way.
 
 use std::future::Future;
 use std::pin::pin;

@@ -2,10 +2,15 @@
 //!
 //! A booster makes the scheduler run the reader: it raises the reader to a real-time policy, or moves it to the booster's CPU.
 //! The reader ends the boost at the end of its section, where it reads a word of its own cache line anyway. Everything else
-//! keeps one promise: *no thread stays raised or moved*. The first of these to come ends the boost: the reader at the end of its
-//! section, the booster that finds the section over, any reclaimer or waiting thread of the domain when the time limit
-//! has passed, the drop of the reclaimer that gave the boost, or the end of the thread. `state.rs` describes how they exclude
-//! each other; the argument is in `docs/design/rcu.md`.
+//! keeps one promise: *no thread stays raised or moved*. The first of these to come ends the boost:
+//!
+//! - the reader, at the end of its section;
+//! - the booster, if it finds the section over;
+//! - any reclaimer or waiting thread of the domain, when the time limit has passed;
+//! - the drop of the reclaimer that gave the boost;
+//! - the end of the thread.
+//!
+//! `state.rs` describes how these exclude each other; the argument is in `docs/design/rcu.md`.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -30,8 +35,8 @@ pub(crate) struct Boosting {
     pub(crate) way: Way,
     /// How long a token is held up before readers are boosted.
     after: Duration,
-    /// Most threads of the process that are boosted at a time: one fewer than there are CPUs, so that long
-    /// sections of raised threads do not keep all other threads from running, and from ending the boost.
+    /// Most threads of the process that are boosted at a time: one fewer than there are CPUs, but at least one. With more, long
+    /// sections of raised threads could keep all other threads from running, and from ending the boost.
     most: u32,
     boosted: AtomicU64,
     refused: AtomicU64,
@@ -214,7 +219,7 @@ impl Core {
         }
     }
 
-    /// Called at the end of a reader's section: restores its thread, if the reader was told that it is boosted.
+    /// Called at the end of a reader's section: restores its thread, if the reader was notified of a boost.
     pub(crate) fn end_own_boost(&self, record: &Record) {
         if !record.take_told() {
             return;

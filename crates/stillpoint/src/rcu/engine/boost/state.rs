@@ -62,8 +62,8 @@ const RELAXED: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Relaxe
 
 /// Threads of the process whose word is not idle because of a boost.
 static GIVEN: PlainU32 = PlainU32::new(0);
-/// Those of them whose boost no thread has begun to end. The others may be preempted in the middle of ending it, the
-/// moment that they are lowered; they keep no other thread from being boosted.
+/// Of these threads, those whose boost no thread has begun to end. The others may be preempted as soon as they are lowered, before
+/// they have ended the boost. They must not keep other threads from being boosted.
 static UNDER_WAY: PlainU32 = PlainU32::new(0);
 
 /// How many threads of the process are being boosted. A hint, which models ignore, since several models run at a time.
@@ -162,7 +162,8 @@ impl BoostState {
         self.subject.with(subject).ok_or(())?.map_err(drop)
     }
 
-    /// Raises or moves the thread, on behalf of a section of the record at this address. `tell` tells the reader first.
+    /// Raises or moves the thread, on behalf of a section of the record that `boost` names. Before the system call, `tell` notifies
+    /// the reader.
     /// Returns whether the boost is under way, and whether the kernel refused.
     ///
     /// # Safety
@@ -211,7 +212,7 @@ impl BoostState {
             if unsafe { self.restore() } {
                 self.finish(ENDING);
             } else {
-                // The thread itself may still restore, at the end of its section: it has been told.
+                // The thread itself may still restore, at the end of its section: it was notified.
                 self.until.store(u64::MAX, RELAXED);
                 if self.word.fetch_or(ACTIVE, Ordering::AcqRel) & ACTIVE == 0 {
                     UNDER_WAY.fetch_add(1, RELAXED);
@@ -281,7 +282,7 @@ impl BoostState {
         })
     }
 
-    /// Restores the thread. Returns whether it is as it was, or another program has changed it.
+    /// Restores the thread. Returns whether the thread is as it was before the boost, or another program has changed it.
     ///
     /// # Safety
     /// As for [`with_both`](BoostState::with_both).
@@ -384,7 +385,7 @@ impl BoostState {
         // In a model, no other thread takes it again.
         let _claim = self.claim.take();
         #[cfg(not(loom))]
-        _claim.inspect(|claim| AIDS.release(claim));
+        _claim.inspect(|claim| STATES.release(claim));
     }
 }
 
@@ -397,7 +398,7 @@ pub(crate) fn own() -> Option<&'static BoostState> {
         // fork may stay raised.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) };
     });
-    OWN_AID.try_with(|own| own.0.get().unwrap_or_else(|| own.take_one())).ok()
+    OWN_STATE.try_with(|own| own.0.get().unwrap_or_else(|| own.take_one())).ok()
 }
 
 /// In a model, each thread has one reader.
@@ -410,12 +411,12 @@ pub(crate) fn own() -> Option<&'static BoostState> {
 
 #[cfg(not(loom))]
 std::thread_local! {
-    static OWN_AID: OwnState = const { OwnState(Cell::new(None)) };
+    static OWN_STATE: OwnState = const { OwnState(Cell::new(None)) };
 }
 
 /// The boost states of all threads. It has no lock, which the child of a fork might find held.
 #[cfg(not(loom))]
-static AIDS: Registry<BoostState> = Registry::new();
+static STATES: Registry<BoostState> = Registry::new();
 
 #[cfg(not(loom))]
 struct OwnState(Cell<Option<&'static BoostState>>);
@@ -423,7 +424,7 @@ struct OwnState(Cell<Option<&'static BoostState>>);
 #[cfg(not(loom))]
 impl OwnState {
     fn take_one(&self) -> &'static BoostState {
-        let claim = AIDS.claim();
+        let claim = STATES.claim();
         // SAFETY: the registry lives for ever.
         let boost_state: &'static BoostState = unsafe { claim.slot() };
         boost_state.claim.set(Some(claim));
@@ -448,7 +449,7 @@ impl Drop for OwnState {
 /// Calls `function` with the boost state of the calling thread, if it has one.
 #[cfg(not(loom))]
 fn with_own(function: impl FnOnce(&BoostState)) {
-    let _ = OWN_AID.try_with(|own| own.0.get().map(function));
+    let _ = OWN_STATE.try_with(|own| own.0.get().map(function));
 }
 
 #[cfg(not(loom))]
@@ -467,8 +468,8 @@ extern "C" fn after_fork() {
 extern "C" fn after_fork_in_child() {
     GIVEN.store(0, RELAXED);
     UNDER_WAY.store(0, RELAXED);
-    let own = OWN_AID.try_with(|own| own.0.get()).unwrap_or(None);
-    for (boost_state, claim) in AIDS.claims() {
+    let own = OWN_STATE.try_with(|own| own.0.get()).unwrap_or(None);
+    for (boost_state, claim) in STATES.claims() {
         if own.is_some_and(|own| std::ptr::eq(own, boost_state)) {
             boost_state.open();
         } else {

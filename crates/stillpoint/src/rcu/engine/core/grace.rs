@@ -18,7 +18,7 @@ use stillpoint_sys::{tsan, work};
 
 /// After a heavy fence, writers with full batches wait this many times as long as it took, and share the next one.
 const BETWEEN_HEAVY: u32 = 32;
-/// The limit of that wait: a thread that is preempted in its fence measures a long one.
+/// The limit of that wait: a thread that is preempted in its fence measures a long fence.
 const LONGEST_BETWEEN: Duration = Duration::from_millis(1);
 
 /// How far the domain has come. The tokens only increase.
@@ -87,7 +87,8 @@ impl Protocol {
         self.token.load(Ordering::Relaxed) - FIRST_TOKEN
     }
 
-    /// Ensures that a fence has been issued since `token` was started.
+    /// Ensures that a fence has been issued since `token` was started. Returns a token, this one or a later one, up to which the same
+    /// is true.
     pub(crate) fn ensure_fenced(&self, token: u64) -> Result<u64, FenceError> {
         let fenced = self.progress.fenced.load(orders::fenced());
         if fenced >= token || (busted::is(Variant::FenceFromBefore) && fenced > FIRST_TOKEN) {
@@ -179,7 +180,7 @@ impl Protocol {
     /// Collects the addresses in all hazard slots that are set into `addresses`, sorted.
     ///
     /// Must be called after [`check`](Protocol::check) has found the objects' token over. The fence of the
-    /// check orders their unlinks with the slots' stores. A reader that pinned an object under a guard is
+    /// check orders their unlinks with the slots' stores. A reader that protected an object under a guard is
     /// seen here if the check saw its guard end.
     pub(crate) fn gather_hazards(&self, addresses: &mut Vec<usize>) {
         addresses.clear();
@@ -270,8 +271,8 @@ impl Protocol {
         numbers
     }
 
-    /// The age of the domain at which to look at a full batch that waits for `token`, if that needs a heavy fence. `None` if the
-    /// kernel refuses the fence: callers that wait handle the refusal.
+    /// The age of the domain at which to look again at a full batch that waits for `token`, if the token still needs a heavy fence.
+    /// `None` if the kernel refuses the fence: callers that wait handle the refusal.
     pub(crate) fn due(&self, token: u64) -> Option<Duration> {
         // Relaxed, all: the next look at the batch finds out.
         let is_fenced = self.progress.fenced.load(Ordering::Relaxed) >= token;
@@ -293,9 +294,9 @@ impl Protocol {
     }
 }
 
-/// Raises a number to `value`, unless another thread has raised it as far. It uses exchanges in place of `fetch_max`, which on
-/// most processors is a loop of exchanges, too, and which ThreadSanitizer does not see. A single step in models, whose switches
-/// are bounded.
+/// Raises a number to `value`, unless another thread has raised it as far. It uses exchanges in place of `fetch_max`: on most
+/// processors `fetch_max` is a loop of exchanges, too, and ThreadSanitizer does not see it. In models, whose thread switches are
+/// bounded, this is a single step.
 fn raise(number: &AtomicU64, value: u64, order: Ordering) {
     if cfg!(loom) {
         number.fetch_max(value, order);

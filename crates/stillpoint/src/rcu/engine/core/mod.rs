@@ -1,6 +1,6 @@
 //! The protocol: readers announce themselves; the writer starts tokens, fences, and looks at the readers.
 //!
-//! All that correctness needs is here. A call that changes a reader's state tells the reader if its record wants attention.
+//! All that correctness needs is here. A call that changes a reader's state returns whether the reader's record wants attention.
 //! The layers above decide what the reader does then.
 
 pub(crate) mod garbage;
@@ -26,7 +26,7 @@ use stillpoint_sys::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub(crate) struct Protocol {
     mode: Mode,
     made: Instant,
-    /// Whether readers may be boosted, and be told of it.
+    /// Whether readers may be boosted, and notified of it.
     boosts: bool,
     /// The current token. Changed only by read-modify-writes: see `start`.
     token: CachePadded<AtomicU64>,

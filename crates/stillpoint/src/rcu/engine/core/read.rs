@@ -11,8 +11,8 @@ use crate::rcu::engine::boost::BoostState;
 use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{fence as atomic_fence, AtomicPtr, Ordering};
 
-/// A call that changes a reader's state returns whether its record wants attention: because a thread or future waits for the
-/// change, or has boosted the reader. Then the reader has to answer.
+/// A call that changes a reader's state returns whether its record wants attention: because a thread or a future waits for the
+/// change, or because the reader was boosted. Then the reader has to answer.
 impl Protocol {
     /// Registers the calling thread as a reader, with what it keeps for boosters. Returns how the reader must fence, and
     /// whether its record wants attention.
@@ -85,7 +85,7 @@ impl Protocol {
         boost_state
     }
 
-    /// Pins what `source` points to, by a record that is bound to no thread. The object is not freed until the record is
+    /// Protects what `source` points to, by a record that is bound to no thread. The object is not freed until the record is
     /// [released](Protocol::release_owned). `None` if `source` holds null.
     pub(crate) fn protect_owned<T>(&self, source: &AtomicPtr<T>) -> Option<(NonNull<T>, Claim<Record>)> {
         // Relaxed: this address is not followed.
@@ -103,7 +103,7 @@ impl Protocol {
         object.map(|object| (object, claim))
     }
 
-    /// Releases what [`protect_owned`](Protocol::protect_owned) has pinned. Any thread may call this.
+    /// Releases what [`protect_owned`](Protocol::protect_owned) has protected. Any thread may call this.
     pub(crate) fn release_owned(&self, claim: &Claim<Record>) {
         // SAFETY: the registry is alive.
         let record: &Record = unsafe { claim.slot() };
@@ -168,7 +168,7 @@ impl Protocol {
 
     /// Reports a quiescent state of a QSBR reader, or the first state of a reader that comes online.
     ///
-    /// No fence is needed: a state that a scan finds passed carries a token of an acquire load, so the reader has
+    /// No fence is needed: a state that a scan lets pass carries a token that the reader got by an acquire load, so the reader has
     /// seen the unlink. Until then the old state blocks. Does nothing while the token has not moved: the section then goes
     /// on in the same state, and a thread that asked for attention waits for its end.
     #[inline(always)]
@@ -219,11 +219,11 @@ impl Protocol {
 #[inline]
 fn rare() {}
 
-/// Loads `source` and pins what it points to, by a free slot: the object is not freed until the slot is given back.
+/// Loads `source` and protects what it points to, by a free slot: the object is not freed until the slot is given back.
 /// `None` if `source` holds null.
 ///
 /// # Safety
-/// The caller owns the record of the slot, which nothing else uses, and which may be [released](Slot::release).
+/// The caller owns the record of the slot. Nothing else uses the slot, and it may be [released](Slot::release).
 #[inline(always)]
 pub(crate) unsafe fn protect<'r, T>(
     fence: ReaderFence,
@@ -241,7 +241,7 @@ pub(crate) unsafe fn protect<'r, T>(
     object.map(|object| (object, slot))
 }
 
-/// Pins what `source` points to, which was `candidate` a moment ago, by a slot of the caller. `None`, with the slot clear,
+/// Protects what `source` points to, which was `candidate` a moment ago, by a slot of the caller. `None`, with the slot clear,
 /// if `source` holds null.
 #[inline(always)]
 pub(crate) fn protect_from<T>(
@@ -358,7 +358,7 @@ mod tests {
         let notes: &Notes = Box::leak(Box::default());
         KEPT.lock().unwrap().push(notes);
         let mode = Mode::Provided(Provider::new(notes));
-        (notes, Domain::builder().fence(mode).build().expect("it is there"))
+        (notes, Domain::builder().fence(mode).build().expect("no fence mode is refused here"))
     }
 
     #[test]
@@ -389,7 +389,7 @@ mod tests {
         assert!(readers.iter().all(|reader| !reader.record().fences()), "one of them has the same record");
     }
 
-    /// At the end of its thread, before it looks at requests.
+    /// At the end of its thread, a reader must fence before it looks at requests: the provider no longer reaches it.
     #[test]
     fn a_reader_fences_itself_from_the_moment_on_at_which_its_bits_are_set() {
         std::thread::spawn(|| {
@@ -424,7 +424,8 @@ mod tests {
         assert_eq!(error.raw_os_error(), libc::EPERM);
         assert_eq!(error.to_string(), format!("the tests refuse with {}", libc::EPERM));
     }
-    /// Threads that wait for a refused fence look again less and less often, as without a pace.
+
+    /// Threads that wait for a refused fence look again less and less often, as they do without a pace.
     #[test]
     fn nothing_gathers_for_a_fence_that_is_refused() {
         let (notes, domain) = provided();

@@ -360,7 +360,7 @@ impl Record {
             && self.attention.fetch_and(!(AWAITED | FUTURE), Ordering::Relaxed) & (AWAITED | FUTURE) != 0
     }
 
-    /// Takes the notice: whether the reader was told that it is boosted.
+    /// Takes the notice: whether the reader was notified of a boost.
     pub(crate) fn take_told(&self) -> bool {
         // Acquire: pairs with the release in `tell_boosted`. The boost state's word is at least as new.
         self.has(BOOSTED) && self.attention.fetch_and(!BOOSTED, Ordering::Acquire) & BOOSTED != 0
@@ -430,7 +430,7 @@ impl Record {
             self.chain();
         }
         let mut hazards = self.hazards();
-        std::array::from_fn(|_| hazards.next().expect("there are as many"))
+        std::array::from_fn(|_| hazards.next().expect("there are at least N slots"))
     }
 
     #[cold]
@@ -598,7 +598,7 @@ impl Record {
         self.attention.fetch_or(AWAITED, Ordering::Relaxed);
     }
 
-    /// Tells the reader to look at its boost state when its state changes.
+    /// Notifies the reader of a boost: it looks at its boost state when its state changes.
     pub(crate) fn tell_boosted(&self) {
         // Release: pairs with the acquire in `take_told`.
         self.attention.fetch_or(BOOSTED, Ordering::Release);
@@ -701,7 +701,7 @@ mod tests {
         assert_eq!(record.hazards().count(), slots);
     }
 
-    /// Its thread is one that no provider reaches, also in the child of a `fork`.
+    /// If no provider reaches the reader's thread, none reaches it in the child of a `fork`, either.
     #[test]
     fn a_reset_forgets_requests_and_not_that_the_reader_fences_itself() {
         for is_unreached in [false, true] {

@@ -14,7 +14,7 @@ use stillpoint_sys::bits::bits;
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use stillpoint_sys::work;
 
-/// Slots of the first chunk. Each further chunk has twice as many, up to the bits of a word.
+/// Slots of the first chunk. Each further chunk has twice as many, up to the number of bits in a word.
 const FIRST_CHUNK: usize = if cfg!(loom) { 2 } else { 8 };
 const LARGEST_CHUNK: usize = 64;
 

@@ -197,7 +197,8 @@ impl Inbox {
 
 /// The reclaimer's side.
 impl Inbox {
-    /// Moves what was submitted, and what assistants left, to the reclaimer's retire list. Returns whether anything was moved.
+    /// Moves what was submitted, and what handles left in the shared list, to the reclaimer's retire list. Returns whether anything
+    /// was moved.
     pub(crate) fn take_in(&self, list: &mut RetireList) -> bool {
         let before = list.len();
         if let Some(mut turn) = self.begin_on_leftovers() {
@@ -319,7 +320,7 @@ struct Turn<'i> {
 
 impl Turn<'_> {
     fn shared(&mut self) -> &mut Shared {
-        self.shared.as_mut().expect("it ends with the drop")
+        self.shared.as_mut().expect("a turn has the lock until its drop")
     }
 
     /// The retire list. Its pace does not matter: the thread that has the turn starts the grace periods.
@@ -333,7 +334,7 @@ impl Turn<'_> {
     /// would not find it there. The next share waits until that reader has passed.
     fn reclaim_orphans(&mut self, limit: usize) -> usize {
         let core = &self.inbox.core;
-        let shared = self.shared.as_mut().expect("it ends with the drop");
+        let shared = self.shared.as_mut().expect("a turn has the lock until its drop");
         let is_over = matches!(core.protocol.check(shared.orphans), Ok(Grace::Over));
         if limit == 0 || !core.has_orphans() || !is_over {
             return 0;

@@ -327,7 +327,7 @@ mod tests {
     /// More than any call looks at.
     const MANY: usize = if cfg!(miri) { 1_000 } else { 100_000 };
 
-    /// Objects that differ in size.
+    /// An object that the tests recognise by its size.
     fn object(bytes: usize) -> Garbage {
         unsafe extern "C-unwind" fn nothing(_: NonNull<()>, _: *const ()) {}
         // SAFETY: the object has no memory, its destructor does nothing, and the context is not used.
@@ -366,7 +366,7 @@ mod tests {
         let mut next = 0;
         while !orphans.is_empty() {
             let (steps, sizes) = work::steps_of(|| adopted(&orphans, SHARE));
-            assert!(steps <= SHARE + SETTLED, "{steps}");
+            assert!(steps <= SHARE + SETTLED, "{steps} steps");
             assert!(sizes.iter().copied().eq(next..next + sizes.len()));
             next += sizes.len();
         }
@@ -390,10 +390,10 @@ mod tests {
         let (orphans, event) = (Orphans::new(), Event::new(std::time::Duration::ZERO));
         let collection = orphans.collect(&event, || false).expect("no other collection runs");
         (0..MANY).for_each(|bytes| orphans.push(object(bytes)));
-        assert!(adopted(&orphans, 1).is_empty(), "it is not allowed");
+        assert!(adopted(&orphans, 1).is_empty(), "no other thread adopts during a collection");
         drop(collection);
         let (steps, sizes) = work::steps_of(|| adopted(&orphans, SHARE));
-        assert!(steps <= SHARE, "{steps}");
+        assert!(steps <= SHARE, "{steps} steps");
         assert!(sizes.into_iter().eq(0..SHARE));
         assert!(adopted(&orphans, usize::MAX).into_iter().eq(SHARE..MANY));
     }

@@ -1,7 +1,7 @@
 //! The objects of one owner that wait for their grace period, in the order in which they were retired.
 //!
 //! ```text
-//!   queue:   [ batch: token 7 | batch: token 9 | open ]      held: objects that a hazard slot pinned
+//!   queue:   [ batch: token 7 | batch: token 9 | open ]      held: objects that a hazard slot holds
 //! ```
 //!
 //! New objects join the *open* end. A poll starts a token for all open objects, unless the last start was too
@@ -74,10 +74,11 @@ pub(crate) struct RetireList {
     counters: Claim<Counters>,
     pace: Pace,
     limits: Limits,
-    /// Up to this many objects, room need not be asked of the domain: 0 if the domain has limits of its own.
+    /// While fewer objects than this wait, a retirement need not ask the domain for room: 0 if the domain has limits of its own.
     at_once: usize,
-    /// In a domain with limits: the room that the list keeps, and whether objects that are taken in here reserve their room.
+    /// In a domain with limits: the room that the list keeps.
     credit: Credit,
+    /// Whether objects that are taken in here reserve their room.
     reserves: bool,
     queue: VecDeque<Garbage>,
     /// The front of the queue, in groups with one token each.
@@ -87,13 +88,13 @@ pub(crate) struct RetireList {
     /// Whether the queue was [closed](RetireList::close) since the last look: then full batches do not gather.
     hurries: bool,
     held: Vec<Held>,
-    /// The index in `held` of the next object to be compared; polls go round.
+    /// The index in `held` of the next object to be compared. After the last one, polls begin again with the first.
     next_held: usize,
     /// No held object has waited since before this age of the domain.
     held_since: Option<Duration>,
     /// The same for the objects that were found pinned in this round.
     round_since: Option<Duration>,
-    /// Whether the odd one of a limit is for held objects.
+    /// Whether the next odd limit allows one more held object than objects of the queue.
     favours_held: bool,
     bytes: usize,
     /// Age of the domain when a token was last started.
@@ -161,8 +162,7 @@ impl RetireList {
         }
     }
 
-    /// A list that a barrier sees, with at most `limit` orphans, the oldest ones. What is not freed goes
-    /// back with the list at its drop.
+    /// A list that a barrier sees, with at most `limit` orphans, the oldest ones. Its drop gives back what was not freed.
     pub(crate) fn of_orphans(core: &Arc<Core>, limit: usize) -> Self {
         let mut list = Self::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
         list.set_served(true);
@@ -600,8 +600,8 @@ impl RetireList {
         unsafe { self.destroy::<ROOM>(garbage, freed) };
     }
 
-    /// Runs the destructor, then gives the object's room back (if it may have any: `ROOM`). The order matters: the thread that
-    /// gets the room comes after the destructor.
+    /// Runs the destructor, then gives the object's room back (if it may have any: `ROOM`). The order matters: the destructor
+    /// happens before whatever the next owner of the room does.
     ///
     /// # Safety
     /// No reader can hold the object any more.

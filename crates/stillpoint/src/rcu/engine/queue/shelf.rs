@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// However many of its objects are pinned for ever, and however many others have left.
+    /// This holds however many objects of the list are pinned for ever, and however many orphans other threads have left.
     #[test]
     fn a_list_shrinks_beside_pinned_objects_and_takes_in_no_more_than_it_frees() {
         let mut scene = Scene::new();
@@ -318,13 +318,13 @@ mod tests {
         while scene.pending() > cells.len() + 2 * GATHERED * Pace::DEFAULT.batch {
             scene.write();
             writes += 1;
-            assert!(scene.len() <= longest, "{} of {longest}", scene.len());
+            assert!(scene.len() <= longest, "the list has {} objects, and may have {longest}", scene.len());
             assert!(writes <= 4 * MANY, "{} are left", scene.pending());
         }
         drop(protected);
     }
 
-    /// However much waits. The next thread goes on with the list.
+    /// The end takes no longer if more waits. The next thread goes on with the list.
     #[test]
     fn the_end_of_a_thread_takes_as_long_as_ever() {
         let mut scene = Scene::new();
@@ -341,7 +341,8 @@ mod tests {
         assert_eq!(scene.len(), scene.pending(), "there is one list");
     }
 
-    /// In the child of a `fork`. The thread that forks may have one of the turns, whose end takes this back.
+    /// The child of a `fork` gives up lists that are locked. If the thread that forks has the turn at a list, the end of that turn
+    /// takes this back.
     #[test]
     fn a_list_that_is_locked_is_given_up_until_its_turn_ends() {
         let mut scene = Scene::new();

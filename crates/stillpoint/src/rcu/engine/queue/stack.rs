@@ -65,7 +65,8 @@ impl Stack {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        // Acquire: a following `take` also sees an object that is seen here. Pairs with the release in `take`, too.
+        // Acquire: pairs with the release in `push`, so that a following `take` also sees an object that is seen here, and with
+        // the release in `take`.
         self.newest.load(Ordering::Acquire).is_null()
     }
 
@@ -147,7 +148,7 @@ unsafe impl Send for Taken {}
 mod tests {
     use super::*;
 
-    /// Objects that differ in size.
+    /// An object that the test recognises by its size.
     fn object(bytes: usize) -> Garbage {
         unsafe extern "C-unwind" fn nothing(_: NonNull<()>, _: *const ()) {}
         // SAFETY: the object has no memory, its destructor does nothing, and the context is not used.

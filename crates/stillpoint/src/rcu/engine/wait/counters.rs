@@ -95,7 +95,7 @@ impl Counters {
         self.pending_bytes.store(bytes as u64, RELAXED);
     }
 
-    /// Counts that the objects were left elsewhere. Called after that, and before the counts say that nothing waits.
+    /// Counts that the objects were left elsewhere. Called after they were left, and before the counts say that nothing waits.
     pub(crate) fn count_left(&self) {
         // Release: pairs with the acquire loads in `served` and in `Served::is_left`.
         self.left.store(self.left.load(RELAXED) + 1, Ordering::Release);
@@ -223,8 +223,8 @@ impl Counters {
         // Comes first: what is passed on after this is announced. Acquire: pairs with the release in `count_left`, so that what
         // was passed on before is found where it was left.
         let left = self.left.load(Ordering::Acquire);
-        // The order matters: objects that are freed in between are counted twice, and the list is waited for until it is empty.
-        // Acquire: pairs with the release in `set_pending`: the second count is at least as new as the first.
+        // The order matters: objects that are freed between the two loads are counted twice, so that the caller waits longer, and
+        // not too briefly. Acquire: pairs with the release in `set_pending`: the second count is at least as new as the first.
         let pending = self.pending.load(Ordering::Acquire);
         let freed = self.freed.load(RELAXED) + pending;
         let is_another = self.is_served.load(Ordering::Acquire) && !std::ptr::eq(self, own);

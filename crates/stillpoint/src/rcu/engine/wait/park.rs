@@ -115,7 +115,7 @@ pub(crate) enum Next<'r> {
     News,
 }
 
-/// How patiently a thread waits.
+/// How long a thread spins and sleeps in one wait.
 #[derive(Debug)]
 pub(crate) struct Patience {
     spin: Backoff,

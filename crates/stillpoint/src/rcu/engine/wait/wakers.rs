@@ -7,7 +7,7 @@
 //! A reader that leaves its section makes all waiting wakers *due*, in constant time, and wakes a share. The next thread at the
 //! lists wakes the next share: a woken future, in its next poll or when it is dropped, or any other future. So a leave
 //! wakes a fixed number of wakers however many futures there are, and the others follow without another reader or
-//! reclaimer. All but one of the woken futures of a share may never be polled.
+//! reclaimer. It is enough that one of the woken futures of each share is polled or dropped.
 //!
 //! A reader that finds the lists locked sets a bit, and goes on; the holder of the lock checks the bit when it has
 //! unlocked. Futures do wait for the lock. It is held for a few instructions per waker of a share, and no user code
@@ -56,11 +56,10 @@ struct List {
     last: *mut Node,
 }
 
-/// Used only by the holder of the lock.
-/// Some while the node is in a list of its epoch.
+/// Used only by the holder of the lock. The node is in a list if it has a waker and its epoch is that of the lists; otherwise it is
+/// in none.
 #[derive(Debug)]
 struct Node {
-    /// In a list of this epoch if it has a waker, and in none otherwise.
     waker: Option<Waker>,
     epoch: u32,
     before: *mut Node,
@@ -171,7 +170,7 @@ impl Wakers {
             // Release: pairs with the acquire of the next holder. Acquire: pairs with the release in `wake_all`, as above.
             let word = self.word.fetch_and(!LOCKED, Ordering::AcqRel);
             let is_asked = word & LEFT != 0 && !busted::is(Variant::WordLost);
-            // The woken futures see to the rest. If no future waits, the next one to come finds `LEFT`.
+            // The woken futures wake the rest. If no future waits, the next one to come finds `LEFT`.
             if !is_asked || woken.is_full() || is_empty || !self.try_lock() {
                 break;
             }
@@ -193,7 +192,7 @@ impl Wakers {
         })
     }
 
-    /// In the child of a `fork`: unlocks, and empties the lists. Places are given back as ever.
+    /// In the child of a `fork`: unlocks, and empties the lists. Places must still be given back.
     ///
     /// # Safety
     /// The calling thread is the only one of the process.
@@ -333,7 +332,7 @@ mod tests {
 
     impl Wake for Bell {
         fn wake(self: Arc<Self>) {
-            self.0.lock().expect("nothing panics with it").push(self.1);
+            self.0.lock().expect("no thread panics while it holds the lock").push(self.1);
         }
     }
 
@@ -357,7 +356,7 @@ mod tests {
         }
 
         fn woken(&self) -> Vec<usize> {
-            std::mem::take(&mut *self.woken.lock().expect("nothing panics with it"))
+            std::mem::take(&mut *self.woken.lock().expect("no thread panics while it holds the lock"))
         }
 
         fn end(mut self, wakers: &Wakers) {
@@ -369,7 +368,7 @@ mod tests {
         }
     }
 
-    /// From the list that it is in, at either end.
+    /// A due future leaves the list of due ones from any place, also from either end.
     #[test]
     fn whoever_is_due_leaves_from_any_place() {
         for due in 1..4 {
@@ -419,7 +418,7 @@ mod tests {
         }
     }
 
-    /// Also if those that wait longest are due, and have not been woken yet.
+    /// This holds also while the futures that have waited longest are due and not woken yet.
     #[test]
     fn the_one_that_waits_longest_is_known() {
         let (wakers, mut scene) = (Wakers::new(), Scene::default());
@@ -438,7 +437,7 @@ mod tests {
         scene.end(&wakers);
     }
 
-    /// Wherever they were in a list of the parent, they are in no list of the child until they wait again.
+    /// Nodes that were in a list of the parent are in no list of the child until their futures wait again.
     #[test]
     fn those_who_waited_in_the_parent_disturb_nobody_in_the_child() {
         for again in 0..3 {

@@ -35,7 +35,7 @@ fn one_booster_looks_at_a_time_and_not_too_soon() {
 
 /// Moves the calling thread, as a booster would, on behalf of this record. Returns when the boost began.
 fn move_for(boost_state: &BoostState, record: usize, until: u64) -> u64 {
-    let allowed = sched_getaffinity(None).expect("it is always told");
+    let allowed = sched_getaffinity(None).expect("a thread may read its own CPU mask");
     let moved_to = (0..).find(|&cpu| allowed.is_set(cpu)).expect("the thread runs somewhere");
     let given = Given { record, booster: 5, begun: now(), until };
     assert!(boost_state.start(now()));
@@ -48,7 +48,8 @@ fn move_for(boost_state: &BoostState, record: usize, until: u64) -> u64 {
 #[test]
 fn boost_is_counted_and_ends_once() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (boost_state, was_allowed) = (opened(), sched_getaffinity(None).expect("it is always told"));
+    let (boost_state, was_allowed) =
+        (opened(), sched_getaffinity(None).expect("a thread may read its own CPU mask"));
     for by_itself in [false, true, false] {
         boost_state.not_before.store(0, RELAXED);
         let counts = (given(), under_way());
@@ -69,7 +70,7 @@ fn boost_is_counted_and_ends_once() {
         }
         assert_eq!((given(), under_way()), counts);
         assert!(!boost_state.is_given_by(5) && !boost_state.is_overdue(u64::MAX));
-        assert_eq!(sched_getaffinity(None).expect("it is always told"), was_allowed);
+        assert_eq!(sched_getaffinity(None).expect("a thread may read its own CPU mask"), was_allowed);
         // A section that is boosted often is a long one: it is not inspected for five times as long as the boost lasted.
         let (latest, again) = (now(), boost_state.not_before.load(RELAXED));
         let pause = |end| end + 5 * (end - begun);
@@ -78,7 +79,7 @@ fn boost_is_counted_and_ends_once() {
         boost_state.abandon(0);
     }
     move_for_then_close(&boost_state);
-    assert_eq!(sched_getaffinity(None).expect("it is always told"), was_allowed);
+    assert_eq!(sched_getaffinity(None).expect("a thread may read its own CPU mask"), was_allowed);
 }
 
 fn move_for_then_close(boost_state: &BoostState) {
@@ -127,7 +128,7 @@ fn a_thread_has_one_aid_and_shares_it_with_nobody() {
 fn a_thread_that_has_forked_may_be_boosted_again() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let boost_state = own().expect("the thread does not end");
-    let was_allowed = sched_getaffinity(None).expect("it is always told");
+    let was_allowed = sched_getaffinity(None).expect("a thread may read its own CPU mask");
     boost_state.not_before.store(0, RELAXED);
     let _ = move_for(boost_state, 1, 1000);
     // SAFETY: the child makes system calls, and accesses only what belongs to this thread.

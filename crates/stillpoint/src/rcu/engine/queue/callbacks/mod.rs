@@ -50,7 +50,7 @@ pub(crate) struct Callbacks {
     turn: Turn,
     /// Used only by the thread that has the turn.
     state: UnsafeCell<State>,
-    /// Threads sleep on it that serve and have nothing to do, and threads that wait for the end of a turn.
+    /// Serving threads that have nothing to do sleep on it, and so do threads that wait for the end of a turn.
     event: Event,
     /// Number of threads that serve until they are stopped.
     servers: AtomicUsize,
@@ -72,7 +72,7 @@ struct State {
     /// Callbacks past their grace period that a hazard slot held when they were last looked at.
     held: Option<Chain>,
     number_held: usize,
-    /// Whether, of an odd limit, the odd one is for held callbacks.
+    /// Whether the next odd limit allows one more held callback.
     favours_held: bool,
     booster: Booster,
     /// Scratch memory of a poll.
@@ -112,7 +112,7 @@ pub(crate) struct Outcome<'c> {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Hindrance<'c> {
-    /// The limit.
+    /// The call has reached its limit.
     Limit,
     /// There is nothing left.
     Empty,

@@ -245,7 +245,7 @@ impl Lane {
         // Relaxed: comes before the exchange, which the next thread that finds the lane empty acquires.
         self.first.store(ptr::null_mut(), Ordering::Relaxed);
         let last = self.tail.swap(ptr::null_mut(), orders::take_callbacks());
-        let last = NonNull::new(last).map(Node).expect("what is first has a last one");
+        let last = NonNull::new(last).map(Node).expect("a lane with a first node has a last one");
         Some(Chain { first, last })
     }
 }
@@ -301,7 +301,7 @@ impl Chain {
         self.first == self.last
     }
 
-    /// The chain from the node before the first gap on; from the last node, if there is no gap.
+    /// The rest of the chain from the node before the first gap. If there is no gap, the last node.
     pub(crate) fn up_to_gap(mut self) -> Self {
         while !self.is_single() {
             let Some(next) = self.first.next() else { break };

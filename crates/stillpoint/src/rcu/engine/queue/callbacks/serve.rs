@@ -107,7 +107,7 @@ impl Callbacks {
         patience.wait(event, next, earliest(due, deadline), changed);
     }
 
-    /// Lets every current and later [run](Callbacks::run) return when everything was called.
+    /// Lets every current and later [run](Callbacks::run_while) return when everything was called.
     pub(crate) fn stop(&self) {
         // Release: pairs with the acquire loads in `run_while`.
         self.is_stopped.store(true, Ordering::Release);
@@ -135,7 +135,7 @@ impl Callbacks {
                     self.pass_all(state, other)
                 });
                 drop(serving);
-                // Also for what was moved before a gap.
+                // What was moved before a gap also needs a serving thread.
                 other.event.notify();
                 if is_empty {
                     return;

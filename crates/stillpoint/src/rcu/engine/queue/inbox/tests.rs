@@ -18,13 +18,13 @@ fn numbered(number: usize, freed: &Freed) -> Garbage {
     let padding = [0_u8; SIZE - 16];
     let garbage = Garbage::callback(move || {
         std::hint::black_box(&padding);
-        freed.lock().expect("no thread panics with it").push(number);
+        freed.lock().expect("no thread panics while it holds the lock").push(number);
     });
-    assert!((SIZE - 16..=SIZE).contains(&garbage.bytes()), "{}", garbage.bytes());
+    assert!((SIZE - 16..=SIZE).contains(&garbage.bytes()), "an object of {} bytes", garbage.bytes());
     garbage
 }
 
-/// The bytes that are counted for each of them.
+/// The bytes that are counted for each numbered object.
 fn bytes_of_each() -> usize {
     let garbage = numbered(0, &Freed::default());
     let bytes = garbage.bytes();
@@ -57,7 +57,7 @@ impl Scene {
     }
 
     fn freed(&self) -> Vec<usize> {
-        self.freed.lock().expect("no thread panics with it").clone()
+        self.freed.lock().expect("no thread panics while it holds the lock").clone()
     }
 }
 
@@ -131,7 +131,7 @@ fn an_object_that_is_refused_is_not_counted() {
     scene.inbox.submitted.subtract(1, 7);
 }
 
-/// In the order in which they were handed in.
+/// Objects are freed in the order in which they were handed in.
 #[test]
 fn what_is_taken_in_is_freed_in_order() {
     let mut scene = Scene::new(Domain::new(), Limits::NONE);
@@ -144,7 +144,7 @@ fn what_is_taken_in_is_freed_in_order() {
     assert!(scene.freed().into_iter().eq(0..300));
 }
 
-/// It frees one share at a time, and none while a reader is in the way of the last one.
+/// A handle that assists frees one share at a time, and none while a reader is in the way of the last share.
 #[test]
 fn an_assistant_frees_one_share() {
     let scene = Scene::new(Domain::new(), Limits::NONE);
@@ -154,7 +154,7 @@ fn an_assistant_frees_one_share() {
     let mut reader = scene.domain.qsbr_reader();
     for _ in 0..3 {
         assert_eq!(scene.inbox.assist(Full::Queue), 0);
-        assert_eq!(scene.inbox.assisted.objects(), SHARE, "no more than that");
+        assert_eq!(scene.inbox.assisted.objects(), SHARE, "the handle takes no second share");
     }
     let started = scene.domain.stats().grace_periods;
     assert_eq!(scene.inbox.assist(Full::Queue), 0);
@@ -201,7 +201,7 @@ fn what_a_closed_inbox_holds_passes_to_the_domain() {
     assert_eq!((heir.flush(), scene.freed().len()), (Ok(()), 21));
 }
 
-/// Whether or not anything was handed in since.
+/// This holds whether or not anything was handed in since.
 #[test]
 fn what_is_taken_over_from_an_assistant_is_counted_at_once() {
     for handed_in in [0, 5] {
@@ -219,15 +219,15 @@ fn what_is_taken_over_from_an_assistant_is_counted_at_once() {
     }
 }
 
-/// The rest of what an assistant took goes back to the stack. If the reclaimer is gone, it passes to the domain, even if a
-/// destructor panics.
+/// A handle that assists puts the rest of what it took back on the stack. If the reclaimer is gone, the rest passes to the domain,
+/// even if a destructor panics.
 #[test]
 fn what_an_assistant_puts_back_into_a_closed_inbox_passes_to_the_domain() {
     let domain = Domain::new();
     let inbox = Arc::new(Inbox::new(Arc::clone(domain.core()), Limits::NONE));
     let other = Arc::clone(&inbox);
     let closes = Garbage::callback(move || {
-        // Stands for a drop of the reclaimer while the assistant holds the stack's objects.
+        // Stands for a drop of the reclaimer while the handle holds the stack's objects.
         other.phase.fetch_max(CLOSED, Ordering::Release);
         panic!("in a destructor");
     });
@@ -241,7 +241,7 @@ fn what_an_assistant_puts_back_into_a_closed_inbox_passes_to_the_domain() {
     assert_eq!(domain.reclaimer().poll(), SHARE);
 }
 
-/// A destructor may drop the reclaimer. That drop does not find what the assistant holds.
+/// A destructor may drop the reclaimer. That drop does not find what the handle that assists holds.
 #[test]
 fn what_an_assistant_leaves_to_a_closed_inbox_passes_to_the_domain() {
     let domain = Domain::new();

@@ -40,7 +40,7 @@ fn a_poll_adopts_as_much_as_there_is_room_for() {
     assert_eq!((list.len(), list.bytes()), (SHARE, 8 * SHARE));
 }
 
-/// Also if the domain is full.
+/// The list's own limit of objects holds also if the domain is full.
 #[test]
 fn a_retirement_adopts_as_much_as_there_is_room_for() {
     let domain = Domain::builder().max_pending(100).build().expect("a limit is no reason to fail");
@@ -53,7 +53,7 @@ fn a_retirement_adopts_as_much_as_there_is_room_for() {
     domain.core().give_room_back(8);
 }
 
-/// Used by a background reclaimer, which sleeps until this many objects have come.
+/// A background reclaimer sleeps until the missing objects have come.
 #[test]
 fn the_open_batch_lacks_what_is_not_there() {
     let domain = Domain::new();
@@ -68,7 +68,7 @@ fn the_open_batch_lacks_what_is_not_there() {
     list.advance(usize::MAX);
 }
 
-/// As long as a heavy fence would come too soon after the last one.
+/// Full batches gather as long as a heavy fence would come too soon after the last one.
 #[test]
 fn full_batches_gather_for_one_heavy_fence_and_not_without_end() {
     let domain = Domain::new();
@@ -97,12 +97,16 @@ fn full_batches_gather_for_one_heavy_fence_and_not_without_end() {
     assert_eq!(
         (list.advance(usize::MAX), fences()),
         (batch, before + 2),
-        "a retirer without room does not wait"
+        "a retirement without room does not wait for more batches"
     );
     domain.core().protocol.put_off_heavy();
     assert_eq!(retire(&mut list), 0);
     list.close();
-    assert_eq!((list.poll(usize::MAX), fences()), (batch, before + 3), "nor does a closed list");
+    assert_eq!(
+        (list.poll(usize::MAX), fences()),
+        (batch, before + 3),
+        "a closed list does not wait for more batches"
+    );
     domain.core().protocol.put_off_heavy();
     assert_eq!(retire(&mut list), 0);
     domain.synchronize().expect("no reader is in the way");
@@ -144,7 +148,7 @@ fn what_is_taken_over_is_told_of_by_the_one_who_has_it() {
     assert_eq!((domain.stats().pending, domain.stats().oldest), (0, None));
 }
 
-/// Not since the last batch, which would hide how long a reader has been in the way.
+/// The start of the last batch would hide how long a reader has been in the way.
 #[test]
 fn a_reader_is_waited_for_since_the_oldest_batch() {
     let domain = Domain::new();
@@ -164,7 +168,7 @@ fn a_reader_is_waited_for_since_the_oldest_batch() {
     assert_eq!(waited_since(&domain, state), None);
 }
 
-/// Whichever of the lists has it.
+/// The statistics report the oldest grace period, whichever list it belongs to.
 #[test]
 fn the_oldest_grace_period_of_several_retire_lists_is_told() {
     let domain = Domain::new();
@@ -185,7 +189,7 @@ fn the_oldest_grace_period_of_several_retire_lists_is_told() {
     lists.iter_mut().for_each(|list| assert_eq!(list.poll(usize::MAX), 1));
 }
 
-/// Whatever is pinned later.
+/// Objects that are pinned later do not matter.
 #[test]
 fn what_a_served_list_held_is_gone_when_nothing_is_pinned_that_was_there() {
     let domain = Domain::new();
@@ -217,11 +221,7 @@ fn what_a_served_list_held_is_gone_when_nothing_is_pinned_that_was_there() {
     retire(&mut list, Some(1));
     assert_eq!(is_over(), (false, true));
     retire(&mut list, None);
-    assert_eq!(
-        is_over(),
-        (false, true),
-        "as many as there were have been freed, and the first one is pinned"
-    );
+    assert_eq!(is_over(), (false, true), "enough objects have been freed, but the first one is still pinned");
     // Both are pinned when the first goes; one of them only since then.
     retire(&mut list, Some(2));
     protected[0] = None;
