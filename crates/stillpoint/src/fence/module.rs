@@ -6,8 +6,8 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::OnceLock;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use super::{Backend, FenceError};
 
@@ -164,15 +164,29 @@ pub fn prefer(way: Way) {
     PREFERRED.store(way as usize, Ordering::Relaxed);
 }
 
-/// Opens the device and tries one barrier, once; later calls return the same answer.
+/// Opens the device, tries one barrier, and keeps the answer. Threads that do so at the same time get the same answer. No thread
+/// waits for another, so the child of a `fork` during this call does not wait for ever.
 pub(super) fn open() -> Result<&'static Device, FenceError> {
-    static OPENED: OnceLock<Result<Device, FenceError>> = OnceLock::new();
-    let answer = OPENED.get_or_init(|| {
-        let device = Device::open()?;
-        device.barrier(Way::Hybrid)?;
-        Ok(device)
-    });
-    answer.as_ref().map_err(|error| *error)
+    /// Null until a thread has the answer. Never freed.
+    static ANSWER: AtomicPtr<Result<Device, FenceError>> = AtomicPtr::new(ptr::null_mut());
+
+    // Acquire: pairs with the release of the exchange below.
+    let mut answer = ANSWER.load(Ordering::Acquire);
+    if answer.is_null() {
+        let device = Device::open().and_then(|device| device.barrier(Way::Hybrid).map(|_| device));
+        let own = Box::into_raw(Box::new(device));
+        // Release on success: pairs with both acquires. Acquire on failure: pairs with the release of the thread that was first.
+        answer = match ANSWER.compare_exchange(ptr::null_mut(), own, Ordering::Release, Ordering::Acquire) {
+            Ok(_) => own,
+            Err(first) => {
+                // SAFETY: comes from `Box::into_raw`, and was not published.
+                drop(unsafe { Box::from_raw(own) });
+                first
+            }
+        };
+    }
+    // SAFETY: published from a box that is never freed or changed.
+    unsafe { &*answer }.as_ref().map_err(|error| *error)
 }
 
 /// A full barrier on every processor that runs a thread of the process.
