@@ -42,7 +42,8 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableReader<'a, 
     /// As [`new`](TableReader::new), with an array that stays pinned from one reader to the next.
     ///
     /// # Safety
-    /// As long as `home` exists, the reader is used for nothing else, and `home` only with this reader and this table.
+    /// The reader is of the table's domain. As long as `home` exists, the reader is used for nothing else, and `home` only
+    /// with this reader and this table.
     #[inline(always)]
     pub(super) unsafe fn resume(
         inner: &'a Inner<K, V, S>,
@@ -50,7 +51,8 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableReader<'a, 
         home: &'a mut Home,
     ) -> Self {
         let reader = &*reader;
-        // SAFETY: as in `new`, and the caller's promise.
+        // SAFETY: by the caller's promise, the reader is of the table's domain, and `home` belongs to both. This value
+        // borrows all three.
         let pins = unsafe { Pins::resume(inner, reader.record(), reader.fence(), home) };
         Self { inner, lens: inner.lens(), pins, reader, exclusive: PhantomData }
     }

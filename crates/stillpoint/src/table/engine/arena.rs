@@ -2,8 +2,8 @@
 //!
 //! A free slot holds the index of the next free one in its own memory. Each list has a lock that is held for a short
 //! time; a thread that finds it taken tries the next list. Each list also has a run of fresh slots, which were never
-//! used, so that threads seldom contend for the counter of fresh slots. A list that has become empty takes over another
-//! list, or takes a new run.
+//! used, so that threads seldom contend for the counter of fresh slots. When a list becomes empty, it takes over all
+//! slots of another list, or a new run.
 
 use std::cell::UnsafeCell;
 #[cfg(not(loom))]
@@ -54,7 +54,7 @@ unsafe impl<K, V> Zeroed for Slot<K, V> {
 
 // SAFETY: a slot is plain memory. The table decides which thread uses its contents, and demands `Send + Sync` of them.
 unsafe impl<K: Send, V: Send> Send for Slot<K, V> {}
-// SAFETY: as above.
+// SAFETY: a shared slot is plain memory, too. The table synchronizes every use of its contents.
 unsafe impl<K: Send + Sync, V: Send + Sync> Sync for Slot<K, V> {}
 
 /// The part of an arena that a lookup needs, small enough for registers.
@@ -455,7 +455,7 @@ mod tests {
                 assert!(arena.allocate(0).is_none(), "the freed slot became a spare one");
             }
         }
-        // SAFETY: as above.
+        // SAFETY: the slots were allocated above, and each is given back once.
         taken.iter().for_each(|&slot| unsafe { arena.free(slot, 1) });
         assert_eq!((0..4).filter_map(|hint| arena.allocate(hint)).count(), 3);
     }

@@ -263,7 +263,7 @@ where
             if !condition(&pair.key, &pair.value) {
                 return None;
             }
-            // SAFETY: as in `update`.
+            // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
             if unsafe { self.remove_entry(hash, kept.entry(), kept.found()) } {
                 return Some(kept.entry());
             }
@@ -289,7 +289,7 @@ where
                 (Operation::Keep, present) => return Ok(Computed::Kept(present)),
                 (Operation::Remove, None) => return Ok(Computed::Kept(None)),
                 (Operation::Remove, Some(kept)) => {
-                    // SAFETY: as in `update`.
+                    // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
                     if unsafe { self.remove_entry(hash, kept.entry(), kept.found()) } {
                         return Ok(Computed::Removed(kept.entry()));
                     }
@@ -298,12 +298,13 @@ where
                 (Operation::Insert(value), Some(kept)) => {
                     let new = Unlinked::replacing(self, key, value)?;
                     let (old, fresh) = (kept.entry(), new.entry);
-                    // SAFETY: as in `update`.
+                    // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
                     match unsafe { self.replace_entry(hash, old, kept.found(), new, finder.hazard()) } {
                         Ok(()) => {
                             // The caller owns the old entry; the hazard slot holds the new one.
                             mem::forget(kept);
-                            // SAFETY: as in `get_or_insert`.
+                            // SAFETY: `replace_entry` has put the new entry's address into the hazard slot, under the
+                            // lock.
                             return Ok(Computed::Updated { old, new: unsafe { finder.keep(fresh) } });
                         }
                         Err(late) => late,
@@ -315,7 +316,7 @@ where
                     let fresh = new.entry;
                     match self.insert(hash, new, Only::New, finder.hazard()) {
                         Insertion::Done(_) => {
-                            // SAFETY: as in `get_or_insert`.
+                            // SAFETY: `insert` has put the entry's address into the hazard slot, under the lock.
                             let kept = unsafe { finder.keep(fresh) };
                             self.poll();
                             return Ok(Computed::Inserted(kept));

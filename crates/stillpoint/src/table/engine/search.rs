@@ -330,7 +330,7 @@ pub(crate) struct Home(Option<(NonNull<Array>, [NonNull<Hazard>; 3])>);
 
 // SAFETY: arrays and hazard slots are `Sync`. They are used only through a reader, which stays on its thread.
 unsafe impl Send for Home {}
-// SAFETY: as above.
+// SAFETY: a shared `Home` gives access to nothing: it is used only by `&mut`.
 unsafe impl Sync for Home {}
 
 impl<'a> Pins<'a> {

@@ -11,7 +11,7 @@ fn a_place_whose_generations_are_used_up_is_never_used_again() {
     let mut wheel = Wheel::with_max_len(0, 2);
     let first = wheel.add(10, "first").unwrap();
     let last = wheel.core.store.wear_out(first);
-    assert_eq!(wheel.cancel(first), None, "the key has another generation");
+    assert_eq!(wheel.cancel(first), None, "a stale key cancels nothing");
     assert_eq!(wheel.cancel(last), Some("first"));
     wheel.add(20, "second").unwrap();
     let third = wheel.add(30, "third").unwrap();
@@ -110,7 +110,7 @@ fn a_wheel_that_is_shrunk_keeps_nothing() {
     let _ = wheel.poll(10, Limit::NONE, |_, _| {});
     wheel.shrink();
     assert_eq!(wheel.core.store.memory(), [0, 0, 0]);
-    // The same places come again, with other keys.
+    // The same places are used again, with other keys.
     let again: Vec<Key> = (0..1_000).map(|number| wheel.add(20, number).unwrap()).collect();
     for (old, new) in keys.iter().zip(&again) {
         assert_eq!(old.index(), new.index());
@@ -248,7 +248,7 @@ mod work {
         let node = |number: u64| {
             let node = NonNull::from(Box::leak(Box::new(Node::new())));
             let delay = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (number % 60);
-            // SAFETY: leaked until `free`, and used only by the wheel.
+            // SAFETY: the node is leaked until `free`, and only the wheel uses it.
             unsafe { wheel.add(node, Schedule::at(delay.max(1_000_000))) };
             node
         };
@@ -258,7 +258,7 @@ mod work {
 
     fn free(wheel: NodeWheel, nodes: Vec<NonNull<Node>>) {
         drop(wheel);
-        // SAFETY: leaked in `nodes`, and the wheel is gone.
+        // SAFETY: the node was leaked in `nodes`, and the wheel is gone.
         nodes.into_iter().for_each(|node| drop(unsafe { Box::from_raw(node.as_ptr()) }));
     }
 
@@ -269,18 +269,18 @@ mod work {
             let node = NonNull::from(Box::leak(Box::new(Node::new())));
             all.push(node);
             for delay in [0, 1, 63, 64, 1 << 20, 1 << 50] {
-                // SAFETY: valid until `free`, and in this wheel or in none.
+                // SAFETY: the node is valid until `free`, and in this wheel or in none.
                 let (work, ()) = of(|| unsafe { wheel.add(node, Schedule::at(delay)) });
                 assert!(work <= 6, "add: {work}");
-                // SAFETY: valid until `free`, and in this wheel or in none.
+                // SAFETY: the node is valid until `free`, and in this wheel or in none.
                 let (work, was_in) = of(|| unsafe { wheel.reset(node, delay + 3) });
                 assert!(work <= 9 && was_in, "reset: {work}");
                 let (work, next) = of(|| (wheel.next_deadline(), wheel.stats(), wheel.len()));
                 assert!(work == 0 && next.0.is_some(), "look: {work}");
-                // SAFETY: valid until `free`, and in this wheel or in none.
+                // SAFETY: the node is valid until `free`, and in this wheel or in none.
                 let (work, was_in) = of(|| unsafe { wheel.cancel(node) });
                 assert!(work <= 5 && was_in, "cancel: {work}");
-                // SAFETY: valid until `free`, and in this wheel or in none.
+                // SAFETY: the node is valid until `free`, and in this wheel or in none.
                 let (work, was_in) = of(|| unsafe { wheel.cancel(node) });
                 assert!(work == 0 && !was_in, "cancel again: {work}");
             }
