@@ -1,4 +1,4 @@
-//! Several threads at once. Every object is filled with a pattern, which is checked before it is freed.
+//! Several threads at once. Every object is filled with a pattern, which is checked before the object is freed.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -64,13 +64,13 @@ fn give(local: &RawLocal<'_>, objects: &[NonNull<u8>], choice: usize) {
         // SAFETY: allocated, checked, and freed once.
         unsafe { local.free_many(objects) }.unwrap();
     } else {
-        // SAFETY: as above.
+        // SAFETY: allocated, checked, and freed once.
         objects.iter().for_each(|&object| unsafe { local.free(object) }.unwrap());
     }
 }
 
-/// One of the threads: allocates, frees, hands objects to the next thread, frees objects of others, parks, makes a new
-/// local.
+/// The work of one thread: it allocates, frees, hands objects to the next thread, frees objects of other threads,
+/// parks, and makes new locals.
 fn work(pool: &RawPool, seed: u64, to: &SyncSender<Handed>, from: &Mutex<Receiver<Handed>>) {
     let mut state = seed * 0x9e37_79b9 + 1;
     let mut local = pool.local().unwrap();

@@ -44,7 +44,7 @@ fn a_table_shrinks_and_grows_again() {
         }
         assert!(!lookup.contains_key(&FEW));
     }
-    // Later growths find the keys.
+    // Keys are still found after a later growth.
     while table.pending() > 0 {
         lookup.contains_key(&0);
         table.poll();
@@ -106,7 +106,7 @@ fn readers_see_each_entry_once_while_a_table_shrinks_and_grows() {
                             std::thread::yield_now();
                         }
                     }
-                    assert!(seen.iter().all(|times| *times == 1), "missed, or seen twice");
+                    assert!(seen.iter().all(|times| *times == 1), "an entry was missed, or seen twice");
                 }
             });
         }
@@ -195,8 +195,8 @@ impl Hash for Key {
     }
 }
 
-/// At any size, shrinking neither hashes nor compares keys, since all bits that a smaller array keeps are known. A
-/// writer meanwhile moves at most its three chains.
+/// At any size, shrinking neither hashes nor compares keys, since all bits that a smaller array keeps are known.
+/// Meanwhile, a writer moves at most three chains.
 #[test]
 fn to_shrink_hashes_nothing() {
     let domain = Domain::new();
@@ -243,6 +243,6 @@ fn a_panic_of_hash_around_a_shrink_leaves_the_table_valid() {
     let found = seen.len();
     seen.sort_unstable();
     seen.dedup();
-    assert_eq!(seen.len(), found, "none is seen twice");
+    assert_eq!(seen.len(), found, "no entry is seen twice");
     assert!((0..FEW).all(|key| view.contains_key(&Key(key))));
 }
