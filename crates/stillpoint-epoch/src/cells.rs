@@ -78,7 +78,10 @@ impl Cells {
         let is_last = taken + 1 == CELLS;
         self.block.set((!is_last).then_some(block));
         self.taken.set(if is_last { 0 } else { taken + 1 });
-        Place { address: NonNull::new(cell.cast()).expect("a cell is in a block"), block: block.as_ptr().cast() }
+        Place {
+            address: NonNull::new(cell.cast()).expect("a cell is in a block"),
+            block: block.as_ptr().cast(),
+        }
     }
 }
 

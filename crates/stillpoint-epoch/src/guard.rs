@@ -35,7 +35,7 @@ use crate::word;
 /// let guard = epoch::pin();
 /// let shared = link.load(Acquire, &guard);
 /// drop(guard);
-/// shared.is_null(); // error: used after the guard
+/// shared.is_null(); // used after the guard
 /// ```
 ///
 /// # Panics
@@ -65,8 +65,8 @@ impl Guard {
     ///
     /// Any thread of the collector may call `f`, when it drops its last guard or [flushes](Guard::flush). If none has
     /// done so, `f` is called when the last handle, guard or clone of the collector is dropped. There is no promise
-    /// about the time. This call neither waits nor fails. For a closure of three words or less, it allocates at most a
-    /// block, which 63 such closures share.
+    /// about the time. This call neither waits nor fails. For a closure of three words or less, it allocates only when
+    /// the thread's list of deferred functions begins or grows, and a block for each 63 such closures.
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -151,7 +151,7 @@ impl Guard {
     }
 
     /// Destroys the object when every guard that exists now has been dropped. If this guard is [`unprotected`],
-    /// destroys it at once. Allocates nothing.
+    /// destroys it at once. Allocates only when the thread's list of deferred functions begins or grows.
     ///
     /// ```
     /// use std::sync::atomic::Ordering::AcqRel;
@@ -236,7 +236,7 @@ impl Guard {
     /// let mut guard = epoch::pin();
     /// let shared = link.load(Acquire, &guard);
     /// guard.repin();
-    /// shared.is_null(); // error: loaded in the region before
+    /// shared.is_null(); // loaded in the region before
     /// ```
     /// ```
     /// # use std::sync::atomic::Ordering::Acquire;

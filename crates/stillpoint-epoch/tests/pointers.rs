@@ -14,15 +14,15 @@ fn free<T: ?Sized + Pointable>(link: Atomic<T>) {
     drop(unsafe { link.try_into_owned() });
 }
 
-/// A guard for links that no other thread knows.
+/// A guard for links that no other thread has.
 fn alone() -> &'static Guard {
-    // SAFETY: no other thread knows the links of these tests.
+    // SAFETY: no other thread has the links of these tests.
     unsafe { epoch::unprotected() }
 }
 
 /// The number that a link points to.
 fn number(link: &Atomic<u64>) -> Option<u64> {
-    // SAFETY: no other thread knows the links of these tests.
+    // SAFETY: no other thread has the links of these tests.
     unsafe { link.load(Acquire, alone()).as_ref() }.copied()
 }
 
@@ -78,7 +78,11 @@ fn an_exchange_compares_address_and_tag() {
     let first = link.load(Acquire, alone());
     let error =
         link.compare_exchange(first.with_tag(0), Owned::new(8), AcqRel, Acquire, alone()).unwrap_err();
-    assert_eq!((error.current, *error.new), (first, 8), "the error has the linked pointer, and hands the new one back");
+    assert_eq!(
+        (error.current, *error.new),
+        (first, 8),
+        "the error has the linked pointer, and hands the new one back"
+    );
     let linked = link.compare_exchange(first, error.new.with_tag(2), AcqRel, Acquire, alone()).unwrap();
     assert_eq!((number(&link), linked.tag()), (Some(8), 2));
     assert_eq!(link.load(Acquire, alone()), linked);

@@ -546,7 +546,10 @@ fn the_outermost_pin_is_a_sequentially_consistent_fence() {
                     seen[own].store(found, Ordering::Relaxed);
                     meet(arrived, 2 * round);
                     let both = [0, 1].map(|index: usize| seen[index].load(Ordering::Relaxed));
-                    assert!(both.contains(&round), "in round {round}, neither thread has seen the other's store: {both:?}");
+                    assert!(
+                        both.contains(&round),
+                        "in round {round}, neither thread has seen the other's store: {both:?}"
+                    );
                 }
             });
         }

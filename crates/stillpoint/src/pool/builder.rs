@@ -136,7 +136,7 @@ impl<T> Objects<T> {
     ///
     /// let buffers = Objects::new(|| Vec::<u8>::with_capacity(1500)).validate(|buffer| buffer.capacity() == 1500);
     /// let pool = Pool::builder(100, buffers).hardening(Hardening::Verify).build()?;
-    /// let mut buffer = pool.local()?.alloc().expect("nobody has one");
+    /// let mut buffer = pool.local()?.alloc().expect("an object is free");
     /// buffer.shrink_to_fit(); // the next user would lack the capacity
     /// drop(buffer);
     /// assert!(matches!(pool.misuses()[..], [Misuse::Invalid { .. }]));
@@ -310,7 +310,7 @@ impl<P> PoolBuilder<P> {
     /// // SAFETY: the memory was leaked, and nothing else uses it.
     /// let pool = unsafe { RawPool::builder(100, 256, 8).memory(start, bytes, || {}) }.build()?;
     /// assert_eq!(pool.info().memory[0].backing, Backing::Given);
-    /// let object = pool.local()?.alloc().expect("nobody has one");
+    /// let object = pool.local()?.alloc().expect("an object is free");
     /// assert!(object.addr() >= start.addr());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -447,7 +447,7 @@ impl<T: Send + 'static> PoolBuilder<Pool<T>> {
     ///
     /// let pool = Pool::builder(100, || Vec::<u8>::with_capacity(1500)).build()?;
     /// let local = pool.local()?;
-    /// let mut buffer = local.alloc().expect("nobody has one");
+    /// let mut buffer = local.alloc().expect("an object is free");
     /// buffer.push(1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

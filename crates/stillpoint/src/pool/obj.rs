@@ -16,7 +16,7 @@ use super::engine::{Core, Shard};
 /// use stillpoint::pool::Pool;
 ///
 /// let pool = Pool::new(100, || [0u8; 1500])?;
-/// let mut packet = pool.local()?.alloc().expect("nobody has one");
+/// let mut packet = pool.local()?.alloc().expect("an object is free");
 /// packet[0] = 0x45;
 ///
 /// let address = packet.into_raw(); // goes through a ring of addresses, for example

@@ -24,7 +24,7 @@ use crate::rcu::Reclaimer;
 ///
 /// let pool: Pool<String> = Pool::new(100, String::new)?;
 /// let local = pool.local()?;
-/// let mut name = local.alloc().expect("nobody has one");
+/// let mut name = local.alloc().expect("an object is free");
 /// name.push_str("kept until the next user resets it");
 /// drop(name); // back in the pool
 /// assert_eq!(pool.stats().in_use, 0);

@@ -19,7 +19,7 @@ use super::PoolBuilder;
 ///
 /// let pool = RawPool::builder(1_000, 2048, 64).build()?;
 /// let local = pool.local()?;
-/// let buffer = local.alloc().expect("nobody has one");
+/// let buffer = local.alloc().expect("an object is free");
 /// // SAFETY: the object has 2048 bytes, which only this caller has.
 /// unsafe { buffer.as_ptr().write_bytes(0, 2048) };
 /// // SAFETY: the object came from this pool, and is not used any more.
@@ -108,7 +108,7 @@ impl fmt::Debug for RawPool {
 ///
 /// let pool = RawPool::builder(512, 2048, 64).build()?;
 /// let local = pool.local()?;
-/// let block = local.alloc_block().expect("nobody has one");
+/// let block = local.alloc_block().expect("an object is free");
 /// let last = block.get(block.len() - 1).expect("the last one");
 /// assert_eq!(last.addr().get(), block.start().addr().get() + (block.len() - 1) * block.stride());
 /// assert!(pool.owns(last.as_ptr()));
@@ -212,7 +212,7 @@ impl RawLocal<'_> {
     /// ```
     /// # let pool = stillpoint::pool::RawPool::builder(512, 64, 64).build()?;
     /// let local = pool.local()?;
-    /// let block = local.alloc_block().expect("nobody has one");
+    /// let block = local.alloc_block().expect("an object is free");
     /// assert_eq!(local.block_at(block.start()), block);
     /// # // SAFETY: allocated just now, and not used any more.
     /// # unsafe { local.free_block(block) }?;

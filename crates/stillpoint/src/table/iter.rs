@@ -44,8 +44,8 @@ unsafe fn hash_of<K: Hash, V, S: BuildHasher>(inner: *const (), entry: u32) -> u
 struct Chain<'g> {
     array: &'g Array,
     index: usize,
-    /// If set, only entries that were in this chain of this larger array are taken: the others come with their own
-    /// chains.
+    /// If set, a larger array and the index of one of its chains. Only entries that were in that chain are taken; the
+    /// others come with their own chains.
     of: Option<(&'g Array, usize)>,
 }
 

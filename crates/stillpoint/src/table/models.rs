@@ -139,7 +139,7 @@ fn get_guarded(shared: &Shared, key: u64) -> Option<u64> {
     guard.get(&Object::new(key)).map(Object::read)
 }
 
-/// Runs `read` on a second thread, beside `write` and then a poll on this one.
+/// Runs `read` on a second thread, while this thread runs `write` and then polls.
 fn explore(
     preemptions: usize,
     keys: u64,
@@ -159,7 +159,7 @@ fn explore(
     });
 }
 
-/// As [`explore`], for key 1 in an array of two chains, beside a move to an array of one chain.
+/// As [`explore`], for key 1 in an array of two chains, while this thread moves the table to an array of one chain.
 fn explore_shrinking(preemptions: usize, read: impl Fn(&Shared) + Send + Sync + Copy + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);

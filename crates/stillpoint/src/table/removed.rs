@@ -102,7 +102,7 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// let removed = table.remove("a").unwrap();
     /// let removed = removed.try_into_entry().expect_err("the reader holds it");
     /// drop(entry);
-    /// let (_, value) = removed.try_into_entry().expect("nobody holds it");
+    /// let (_, value) = removed.try_into_entry().expect("no reader holds it");
     /// assert_eq!(value, "kept");
     /// ```
     pub fn try_into_entry(mut self) -> Result<(K, V), Self> {

@@ -241,7 +241,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// use stillpoint::{rcu::Domain, table::Table};
     ///
     /// let (first, second) = (Table::<u64, u64>::new_in(&Domain::new()), Table::<u64, u64>::new_in(&Domain::new()));
-    /// assert_ne!(first.hasher().hash_one(1), second.hasher().hash_one(1)); // each has a key of its own
+    /// assert_ne!(first.hasher().hash_one(1), second.hasher().hash_one(1)); // each table's hasher has another key
     /// ```
     pub fn hasher(&self) -> &S {
         self.inner().hasher()
@@ -454,7 +454,7 @@ where
     /// use stillpoint::table::Table;
     ///
     /// let routes: Table<u32, &str> = Table::new();
-    /// routes.reserve(10_000)?; // a peer is about to send that many
+    /// routes.reserve(10_000)?; // a peer is about to send 10,000 routes
     /// let capacity = routes.capacity();
     /// (&routes).extend((0..10_000).map(|prefix| (prefix, "eth0")));
     /// assert_eq!((routes.len(), routes.capacity()), (10_000, capacity)); // it has not grown

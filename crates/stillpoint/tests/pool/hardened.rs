@@ -177,7 +177,8 @@ fn a_validation_sees_no_object_that_is_free() {
 fn a_validation_sees_no_object_that_a_panic_has_freed() {
     let (shown, asked) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
     let (counter, panics) = (Arc::clone(&shown), Arc::clone(&asked));
-    let objects = Objects::new(|| 0u64).reset(move |_| assert!(!panics.load(Ordering::Relaxed), "on purpose"));
+    let objects =
+        Objects::new(|| 0u64).reset(move |_| assert!(!panics.load(Ordering::Relaxed), "on purpose"));
     let objects = objects.validate(move |_| counter.fetch_add(1, Ordering::Relaxed) < usize::MAX);
     let pool = hardened(Pool::builder(8, objects), Hardening::Verify).build().unwrap();
     let local = pool.local().unwrap();

@@ -101,7 +101,8 @@ fn a_constructor_that_panics_leaves_nothing_behind() {
 fn a_reset_that_panics_gives_the_object_back() {
     let fails = Arc::new(AtomicBool::new(true));
     let failing = Arc::clone(&fails);
-    let objects = Objects::new(|| 0u64).reset(move |_| assert!(!failing.load(Ordering::Relaxed), "on purpose"));
+    let objects =
+        Objects::new(|| 0u64).reset(move |_| assert!(!failing.load(Ordering::Relaxed), "on purpose"));
     let pool = Pool::builder(1_000, objects).build().unwrap();
     let local = pool.local().unwrap();
     let mut some = Vec::new();
@@ -369,7 +370,11 @@ fn a_growth_that_panics_loses_no_object() {
         let mut many = Vec::new();
         let all = pool.stats().capacity;
         assert!(catch_unwind(AssertUnwindSafe(|| local.alloc_many(all, &mut many).is_ok())).is_err());
-        assert_eq!((many.len(), pool.stats().in_use), (0, 1), "no object was allocated, although some were free");
+        assert_eq!(
+            (many.len(), pool.stats().in_use),
+            (0, 1),
+            "no object was allocated, although some were free"
+        );
         drop((one, many));
         pool.audit().unwrap();
         fails.store(false, Ordering::Relaxed);

@@ -391,7 +391,11 @@ fn settings_that_were_not_made_follow_the_capacity() {
     let pool = growing.build().unwrap();
     let local = pool.local().unwrap();
     assert_eq!(std::iter::from_fn(|| local.alloc()).count(), pool.info().max_objects);
-    assert_eq!((pool.info().cache, pool.info().high_water), (32, 2), "the high-water mark grows with the pool");
+    assert_eq!(
+        (pool.info().cache, pool.info().high_water),
+        (32, 2),
+        "the high-water mark grows with the pool"
+    );
     let tiny = RawPool::builder(1, 8, 8)
         .bucket_bytes(8)
         .max_objects(20)

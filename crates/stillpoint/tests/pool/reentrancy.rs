@@ -134,7 +134,11 @@ fn what_a_reset_parks_the_local_for_goes_back_to_its_shard() {
             drop(local.alloc());
             drop(objects);
             let census = pool.audit().unwrap();
-            assert_eq!((census.objects_out, census.objects_on_their_way), (0, 0), "the objects are back in the shard at once");
+            assert_eq!(
+                (census.objects_out, census.objects_on_their_way),
+                (0, 0),
+                "the objects are back in the shard at once"
+            );
         });
     }
 }

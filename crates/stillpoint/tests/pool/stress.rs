@@ -158,7 +158,7 @@ fn four_threads_in_a_hardened_pool() {
     stress(4, RawPool::builder(1_000, BYTES, 32).bucket_bytes(1024).hardening(Hardening::Trace));
 }
 
-/// An audit beside other threads may find inconsistencies, but never panics; the last audit finds none.
+/// An audit during the calls of other threads may find inconsistencies, but never panics. The last audit finds none.
 #[test]
 fn an_audit_during_traffic_is_an_answer() {
     let pool = Pool::builder(62 * 4, || [0u8; 64]).bucket_bytes(4096).cache(0).pages(Pages::Small);

@@ -181,7 +181,7 @@ fn a_growth_ends_within_half_as_many_writes_as_there_are_chains() {
     }
 }
 
-/// `clear` and `retain` hash each entry at most once, also in the middle of a growth, and move none twice.
+/// `clear` and `retain` hash each entry at most once, even in the middle of a growth, and move none twice.
 #[test]
 fn clear_hashes_each_entry_once_at_the_most() {
     let domain = Domain::new();
@@ -277,7 +277,7 @@ fn a_call_runs_few_destructors() {
     }
 }
 
-/// An iteration sees every entry that stays exactly once, beside insertions, removals and growths.
+/// An iteration sees every entry that stays exactly once, while others are inserted and removed, and the table grows.
 #[test]
 fn an_iteration_beside_writers_sees_what_stays_once() {
     const STAY: u64 = if cfg!(miri) { 60 } else { 700 };

@@ -291,7 +291,7 @@ fn a_function_that_panics_has_done_nothing() {
     assert_eq!(census.alive(), 0);
 }
 
-/// Several threads compute on one key, beside replacements: each call adds one, and no addition is lost.
+/// Several threads compute on one key, while its entry is also replaced. Each call adds one, and no addition is lost.
 #[test]
 fn no_step_of_several_threads_is_lost() {
     const THREADS: u64 = 4;

@@ -1,4 +1,4 @@
-//! Tables that shrink, beside every kind of reader, writers, and iterations.
+//! Tables that shrink, while there are readers of every kind, writers, and iterations.
 
 use std::cell::Cell;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -155,7 +155,7 @@ fn an_iteration_is_shrunk_and_grown_under() {
     }
 }
 
-/// `clear` and `retain` beside a table that shrinks and grows leave nothing behind.
+/// `clear` and `retain` leave nothing behind, even if the table shrinks and grows meanwhile.
 #[test]
 fn what_was_there_is_cleared_whatever_moves() {
     let rounds = if cfg!(miri) { 2 } else { 200 };

@@ -134,7 +134,7 @@ fn a_wheel_over_nodes_does_what_the_other_one_does() {
     }
 }
 
-/// Each callback frees the memory of its own timer, and of others that are due and were not popped.
+/// Each callback frees the memory of its own timer, and of other timers that are due and were not popped.
 #[test]
 fn memory_may_be_gone_as_soon_as_a_timer_is_stopped() {
     let mut wheel = NodeWheel::new(0);

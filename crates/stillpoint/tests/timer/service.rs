@@ -98,7 +98,11 @@ fn a_bounded_wheel_leaves_in_the_mailbox_what_it_has_no_room_for() {
     mailbox.add(&second, 20, "second").unwrap();
     assert_eq!(service.process(9, |_, _| {}), Progress::Done(0));
     assert_eq!(first.cancel(), Outcome::Cancelled("first"), "cancelled while its message is in the mailbox");
-    assert_eq!(service.process(9, |_, _| {}), Progress::Done(2), "the hint, and the cancelled timer's message");
+    assert_eq!(
+        service.process(9, |_, _| {}),
+        Progress::Done(2),
+        "the hint, and the cancelled timer's message"
+    );
     assert_eq!(service.cancel(key), Some("own"));
     assert_eq!(run(&mut service, 20), ["second"]);
 }

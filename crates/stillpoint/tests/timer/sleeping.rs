@@ -313,7 +313,9 @@ fn an_owner_that_parks_gets_every_message() {
                 Sleep::Not => {}
                 // Without a time limit: a lost wake-up hangs the test.
                 Sleep::Forever => thread::park(),
-                Sleep::Until(time) => panic!("everything due has fired, but the owner may sleep only until {time}"),
+                Sleep::Until(time) => {
+                    panic!("everything due has fired, but the owner may sleep only until {time}")
+                }
             }
             got += fired(&mut service, 2).len() as u64;
         }

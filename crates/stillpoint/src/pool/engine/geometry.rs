@@ -29,7 +29,8 @@ pub(crate) enum Misfit {
     },
 }
 
-/// The layout of a pool: object `i` of bucket `b` begins at byte `b * bucket + i * stride`.
+/// The layout of a pool: object `i` of bucket `b` begins at byte `b * bucket + i * stride`, and in every other bucket
+/// [`colour`](Geometry::colour) bytes later.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Geometry {
     stride: usize,

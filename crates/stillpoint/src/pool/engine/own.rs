@@ -17,8 +17,8 @@ macro_rules! own {
 
             #[inline(always)]
             pub(crate) fn get(&self) -> $value {
-                // Relaxed: the holder reads what it, or the holder before it, has stored; for other threads see the
-                // module's documentation.
+                // Relaxed: the holder reads a value that it, or the holder before it, has stored. For other threads,
+                // see the module's documentation.
                 self.0.load(std::sync::atomic::Ordering::Relaxed)
             }
 

@@ -439,7 +439,7 @@ mod tests {
         assert_eq!((arena.allocate(1), arena.allocate(1)), (Some(first + 2), None));
     }
 
-    /// There are `SPARE` slots beside the limit, and freed slots fill them up first.
+    /// There are `SPARE` slots besides the limit, and freed slots fill them up first.
     #[test]
     fn spare_slots_are_filled_up_first() {
         let arena = Arena::<u64, u64>::new(2, Some(3), Touch::Lazily).unwrap();

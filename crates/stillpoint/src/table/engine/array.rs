@@ -109,7 +109,7 @@ impl Array {
         std::iter::once(buckets).chain(overflow)
     }
 
-    /// Tells the model that the buckets are gone.
+    /// Reports to the model that the buckets were freed.
     #[cfg(loom)]
     pub(crate) fn end(&self) {
         self.witness.end();

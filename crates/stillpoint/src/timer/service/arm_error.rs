@@ -70,7 +70,7 @@ impl<T> From<(Occupied, T)> for ArmError<T> {
 impl fmt::Display for ArmErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Full => "the mailbox or the wheel is full: let the service's thread process its mailboxes, or make one of them larger",
+            Self::Full => "the mailbox or the wheel is full: run the service more often, or make one of them larger",
             Self::Armed => "the timer is armed already: cancel it first",
             Self::Busy => {
                 "the timer's callback is running, or another thread is arming or cancelling it: try again later"

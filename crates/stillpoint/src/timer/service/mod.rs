@@ -42,9 +42,9 @@ const DELAYED: u64 = 1 << 63;
 
 /// A [`Wheel`] for one thread, with timers that other threads can add and cancel.
 ///
-/// The thread calls [`run`](Self::run) often. Or it calls separately [`process`](Self::process), which takes messages
-/// of other threads, and [`manage`](Self::manage), which fires due timers. No other call does any work, and no clock is
-/// read. A thread may have several services.
+/// The thread is the *owner* of the service. It calls [`run`](Self::run) often, or calls separately
+/// [`process`](Self::process), which takes messages of other threads, and [`manage`](Self::manage), which fires due
+/// timers. No other call does any work, and no clock is read. A thread may have several services.
 ///
 /// Timers of the thread itself are as cheap as those of a bare wheel. Timers that another thread adds or cancels are
 /// [`SharedTimer`]s.

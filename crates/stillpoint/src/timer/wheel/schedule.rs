@@ -63,8 +63,8 @@ impl Schedule {
         Self { deadline: now.saturating_add(self.deadline), flags: self.flags & !RELATIVE, ..self }
     }
 
-    /// Makes the timer periodic: it fires again after each `period`. Periods count from the deadline, so that beats do
-    /// not drift. Missed beats are skipped, and [counted](super::Expired::missed).
+    /// Makes the timer periodic: it fires again after each `period`. Each firing is a *beat*. Periods count from the
+    /// deadline, so beats do not drift. Missed beats are skipped, and [counted](super::Expired::missed).
     #[inline]
     pub fn every(self, period: NonZeroU64) -> Self {
         Self { period: Some(period), flags: self.flags | PERIODIC, ..self }

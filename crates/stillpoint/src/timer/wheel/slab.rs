@@ -17,7 +17,7 @@ use super::schedule::{Schedule, LENT};
 
 /// The end of the free list: the index of a list head.
 const NONE: u32 = 0;
-/// The number of timers that 32-bit indices can name beside the list heads.
+/// The number of timers that 32-bit indices can name besides the list heads.
 const INDICES: usize = (u32::MAX - SENTINELS) as usize;
 /// The highest generation of a place that may be freed. Places that are allocated later in its stead have 2³⁰
 /// generations left.
