@@ -200,8 +200,8 @@ impl Guard {
     /// unless another thread is pinned.
     ///
     /// Does nothing if this guard is [`unprotected`]. Within a deferred function, leaves what is ready to the next
-    /// region. Takes as long as the functions that this thread has deferred since its last round, and as 32,768
-    /// functions of other threads, or twice the number of its own if that is greater.
+    /// region. Each time, it runs at most the functions that this thread has deferred since its last round, and a share
+    /// of those of other threads: 32,768, or twice the number of its own if that is greater.
     ///
     /// ```
     /// use std::sync::mpsc;

@@ -116,7 +116,8 @@ impl Cache {
         let pages = self.pages.pin();
         let deadline = |entry: &Entry| entry.deadline.load(Ordering::Relaxed);
         if let Some((key, entry)) = pages.iter().min_by_key(|(_, entry)| deadline(entry)) {
-            let timer = Key::from_bits(entry.timer.load(Ordering::Relaxed)).expect("the number is that of a key");
+            let timer =
+                Key::from_bits(entry.timer.load(Ordering::Relaxed)).expect("the number is that of a key");
             assert_eq!(wheel.cancel(timer), Some(*key), "an entry has a timer as long as it is in the table");
             assert!(pages.remove_if(key, |_, _| true).is_some());
             self.evicted.fetch_add(1, Ordering::Relaxed);

@@ -272,7 +272,7 @@ impl<P> PoolBuilder<P> {
     }
 
     /// Bytes from one object to the next: a multiple of the alignment, at least the size of an object. The default is
-    /// an odd number of cache lines, which spreads the first lines of objects over all sets of a cache; a power of two
+    /// an odd number of cache lines, which spreads the first lines of objects over all sets of a cache. A power of two
     /// would put them into a few sets. Set this when something else determines the layout.
     ///
     /// ```

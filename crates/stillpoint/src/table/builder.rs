@@ -74,9 +74,10 @@ impl<K, V, S> TableBuilder<K, V, S> {
     /// The most entries, including removed ones that readers still hold up; at least 1. By default, memory is the only
     /// limit.
     ///
-    /// A table has 64 more slots, for replacements only ([`Table::insert`] of a key that is in the table,
-    /// [`TableReader::update`](super::TableReader::update)): the old entry keeps its slot until no reader can hold it.
-    /// When 64 replaced entries wait for readers, a full table refuses the next replacement, too.
+    /// A table has 64 more slots, which are only for replacements ([`Table::insert`] of a key that is in the table,
+    /// [`TableReader::update`](super::TableReader::update)). A replacement needs another slot, because the old entry
+    /// keeps its own until no reader can hold it. When 64 replaced entries wait for readers, a full table refuses the
+    /// next replacement, too.
     pub fn max_len(mut self, entries: usize) -> Self {
         self.max_len = Some(entries.max(1));
         self

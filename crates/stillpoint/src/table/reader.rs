@@ -19,7 +19,7 @@ use crate::rcu::Reader;
 /// [`TableHandle::reader`](super::TableHandle::reader).
 ///
 /// It borrows the reader exclusively, and hands out one entry, or one guard, at a time. As long as it exists, it pins
-/// the array of buckets that its last lookup saw: after the table has grown, a `TableReader` that is no longer used
+/// the array of buckets that its last lookup saw. So after the table has grown, a `TableReader` that is no longer used
 /// holds up the memory of an old array. Drop it when the thread stops reading for a long time.
 pub struct TableReader<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
     inner: &'a Inner<K, V, S>,

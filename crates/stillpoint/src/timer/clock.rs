@@ -35,8 +35,8 @@ const TRIES: usize = 16;
 ///   the counter has the value that it had then, and go on from there. Cycles and ticks go back with the counter. A
 ///   wheel counts such polls, and nothing fires until the time has caught up with that of the wheel.
 ///
-/// A program that detects the resumption before its next poll can make a new clock: the nanoseconds of a new clock are
-/// those of `CLOCK_MONOTONIC`, so its wheels go on where they were.
+/// A program that detects the resumption before its next poll can make a new clock. The nanoseconds of a new clock are
+/// those of `CLOCK_MONOTONIC`, so the program's wheels go on where they were.
 ///
 /// A clone shows the same time. It is a copy of a few words, or, for a [mock](Self::mock) clock, a reference. One clock
 /// serves all threads.

@@ -93,12 +93,12 @@ use slab::Slab;
 /// - at most *n* timers are due in any *P* ticks, and
 /// - no slot of *P* ticks or more has more timers than *n* times the number of polls within its width.
 ///
-/// After a longer gap, or beyond these conditions, the number of polls until due timers fire is at most the number of
-/// due timers divided by *n*, and the number of timers in overdue slots divided by *n*. The slots of a level are 32
-/// times as wide as those of the level below; those of the lowest level are one tick wide. Timers with a delay between
-/// 2⁵ᵏ⁺¹ and 2⁵ᵏ⁺⁶ ticks are in slots of 2⁵ᵏ ticks. So a million timers of 300 s in nanoseconds, added at a steady
-/// rate, fill slots of 2³⁵ ticks with 115,000 each: with a poll each millisecond, *n* = 4 is enough. The 3.4 expiries
-/// in a millisecond need *n* = 4, too.
+/// After a longer gap, or beyond these conditions, the due timers fire within a number of polls that is at most the
+/// number of due timers plus the number of timers in overdue slots, divided by *n*. The slots of a level are 32 times
+/// as wide as those of the level below; those of the lowest level are one tick wide. Timers with a delay between 2⁵ᵏ⁺¹
+/// and 2⁵ᵏ⁺⁶ ticks are in slots of 2⁵ᵏ ticks. So a million timers of 300 s in nanoseconds, added at a steady rate, fill
+/// slots of 2³⁵ ticks with 115,000 each: with a poll each millisecond, *n* = 4 is enough. The 3.4 expiries in a
+/// millisecond need *n* = 4, too.
 ///
 /// The structure is that of G. Varghese and T. Lauck, "Hashed and hierarchical timing wheels", SOSP 1987, scheme 7,
 /// with a bitset for each level, and with 64 slots in each level, which cover two slots of the level above.

@@ -1,7 +1,7 @@
 //! The wheel over nodes in the user's own structures.
 //!
 //! Nodes are accessed through the pointers that were passed to [`NodeWheel::add`], never through references. **Every
-//! pointer in a link is that of a head or of a node in the wheel:** heads live as long as the wheel, and the caller of
+//! pointer in a link is that of a head or of a node in the wheel.** Heads live as long as the wheel, and the caller of
 //! `add` promises that the node stays in place until it is taken out. Afterwards, no pointer to it is left.
 
 use alloc::boxed::Box;
