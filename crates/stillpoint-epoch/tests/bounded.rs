@@ -63,7 +63,7 @@ fn defer(handle: &LocalHandle, count: &Count, functions: usize) -> Guard {
             guard.defer(move || number.add());
         }
     });
-    assert!(steps <= ONE_READER, "{steps}");
+    assert!(steps <= ONE_READER, "{steps} steps");
     guard
 }
 
@@ -92,7 +92,7 @@ fn what_is_deferred_in_a_full_domain_looks_at_a_part() {
         let guard = handle.pin();
         for _ in 0..functions {
             let (steps, ()) = steps_of(|| defer_destroy(&handle, &count));
-            assert!(steps <= 2 * POLL, "{steps}");
+            assert!(steps <= 2 * POLL, "{steps} steps of a deferral");
         }
         drop(guard);
         pinned = None;
@@ -110,7 +110,7 @@ fn the_end_of_a_region_looks_at_a_share() {
     let end_region = || {
         let guard = handle.pin();
         let (steps, ()) = steps_of(|| drop(guard));
-        assert!(steps <= round(SHARE, REGION), "{steps}");
+        assert!(steps <= round(SHARE, REGION), "{steps} steps at the end of a region");
     };
     let pinned = other.pin();
     defer_elsewhere(&collector, &count, functions);
@@ -147,10 +147,10 @@ fn the_end_of_a_region_looks_at_a_share_when_functions_panic() {
     while pending(&collector) > 0 {
         let guard = handle.pin();
         let (steps, ended) = steps_of(|| catch_unwind(AssertUnwindSafe(|| drop(guard))));
-        assert!(steps <= round(SHARE, REGION), "{steps}");
+        assert!(steps <= round(SHARE, REGION), "{steps} steps at the end of a region");
         panics += usize::from(ended.is_err());
     }
-    assert!(panics >= functions / SHARE / 3, "{panics}");
+    assert!(panics >= functions / SHARE / 3, "only {panics} panics");
 }
 
 /// A flush does more, but not everything that other threads have left, however much that is.
@@ -210,7 +210,7 @@ fn lists_that_are_handed_on_are_few() {
     while pending(&collector) > 0 {
         let guard = handle.pin();
         let (steps, ()) = steps_of(|| drop(guard));
-        assert!(steps <= round(SHARE, REGION), "{steps}");
+        assert!(steps <= round(SHARE, REGION), "{steps} steps at the end of a region");
         regions += 1;
         assert!(regions <= 128 * (handles / SHARE + 2), "{} wait", pending(&collector));
     }

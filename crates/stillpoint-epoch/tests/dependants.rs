@@ -31,7 +31,7 @@ fn is_fetched(workspace: &str) -> bool {
             ["failed to download", "failed to get", "Could not resolve", "spurious network", "offline"]
                 .iter()
                 .any(|words| error.contains(words));
-        assert!(is_away, "{error}");
+        assert!(is_away, "the dependencies of {workspace} cannot be fetched:\n{error}");
         skip::skipped(&format!(
             "the registry is away: {}",
             error.lines().find(|line| line.starts_with("error")).unwrap_or_default()
@@ -51,7 +51,10 @@ fn models_are_told_that_they_need_the_original() {
         cargo(WORKSPACE, "--cfg crossbeam_loom", &["check", "--quiet", "--offline", "--features", "loom"]);
     let error = String::from_utf8_lossy(&built.stderr);
     let errors: Vec<&str> = error.lines().filter(|line| line.starts_with("error")).collect();
-    assert!(!built.status.success() && errors.len() == 2, "{error}");
+    assert!(
+        !built.status.success() && errors.len() == 2,
+        "not just the message and the end of the build:\n{error}"
+    );
     assert!(
         errors[0].contains("take the [patch] entry out") && errors[1].contains("could not compile"),
         "{error}"

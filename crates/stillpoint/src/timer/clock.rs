@@ -405,10 +405,13 @@ mod tests {
     #[test]
     fn without_a_steady_counter_time_is_the_system_s() {
         for clock in without_counter() {
-            assert!(!clock.has_counter(), "{clock:?}");
+            assert!(!clock.has_counter(), "a counter is used: {clock:?}");
             let (before, now, after) = (nanoseconds(), clock.now(), nanoseconds());
             let shift = if matches!(clock.unit, Unit::Cycles { shift: 10 }) { 10 } else { 0 };
-            assert!(before >> shift <= now && now <= after >> shift, "{before} {clock:?} {now} {after}");
+            assert!(
+                before >> shift <= now && now <= after >> shift,
+                "{now} is not from {before} to {after}: {clock:?}"
+            );
         }
     }
 
@@ -452,7 +455,10 @@ mod tests {
                 let (cycles, right) = (seconds * hertz, 5_000 + seconds * 1_000_000_000);
                 let time = unit.time(7 + cycles);
                 // Each cycle is counted too short by less than 2^-32 ns.
-                assert!(time <= right && right - time <= 1 + (cycles >> 32), "{hertz} {seconds}: {time}");
+                assert!(
+                    time <= right && right - time <= 1 + (cycles >> 32),
+                    "after {seconds} s at {hertz} Hz: {time} in place of {right}"
+                );
             }
         }
     }

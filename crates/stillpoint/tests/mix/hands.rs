@@ -72,7 +72,10 @@ impl Hands {
             _ => {
                 let _ = world.domain.synchronize_timeout(SHORT);
                 let stats = world.domain.stats();
-                assert!(stats.freed <= stats.retired + stats.pending, "{stats:?}");
+                assert!(
+                    stats.freed <= stats.retired + stats.pending,
+                    "more were freed than retired: {stats:?}"
+                );
             }
         }
     }

@@ -58,7 +58,7 @@ fn no_thread_hoards_whole_buckets() {
     // SAFETY: allocated above, and freed once.
     blocks.into_iter().for_each(|block| unsafe { hoarder.free_block(block) }.unwrap());
     let census = pool.audit().unwrap();
-    assert!(census.buckets_whole <= 8, "{census:?}");
+    assert!(census.buckets_whole <= 8, "a thread keeps too many buckets: {census:?}");
     let other = pool.local().unwrap();
     let got = std::iter::from_fn(|| other.alloc_block()).count();
     assert!(got >= 92, "the other thread got {got} of 100 buckets");

@@ -203,7 +203,7 @@ fn each_cache_counts_what_has_passed_it() {
     let stats = pool.cache_stats()[0];
     // 601 were allocated, and 501 freed.
     assert_eq!(stats.drawn - stats.given - stats.cached, 100);
-    assert!(stats.drawn >= 601 && stats.given > 0, "{stats:?}");
+    assert!(stats.drawn >= 601 && stats.given > 0, "too few were counted: {stats:?}");
     assert_eq!((stats.blocks_got, stats.blocks_put, stats.failures), (1 + all.len(), 0, 2));
     for block in all.into_iter().chain([block]) {
         // SAFETY: allocated above, and freed once.

@@ -36,7 +36,7 @@ fn reserved_pages_stay_where_they_are() {
     let (first, within) = (memory.start().as_ptr(), memory.start().as_ptr().wrapping_add(12345));
     // The kernel may hide frame numbers.
     if let (Some(first), Some(within)) = (memory.iova(first), memory.iova(within)) {
-        assert!(first.0 > 0 && first.0 % (2 << 20) == 0, "{first:?}");
+        assert!(first.0 > 0 && first.0 % (2 << 20) == 0, "not the address of a huge page: {first:?}");
         assert_eq!(within.0, first.0 + 12345);
         // The last huge page extends beyond the memory.
         assert!(memory.iova(memory.start().as_ptr().wrapping_add((3 << 20) - 1)).is_some());
@@ -79,7 +79,10 @@ fn the_objects_of_a_block_in_one_piece_follow_each_other_for_devices() {
         // If the block is in two physical pieces, the last object is in the second piece.
         assert_eq!(pool.physically_contiguous(&block), Some(follows(block.len() - 1)));
         if pool.physically_contiguous(&block) == Some(true) {
-            assert!((0..block.len()).all(follows), "{size}, {stride:?}, {bucket}");
+            assert!(
+                (0..block.len()).all(follows),
+                "objects of {size}, stride {stride:?}, buckets of {bucket}"
+            );
             shown += 1;
         }
         // SAFETY: allocated above, and not used any more.
@@ -115,7 +118,10 @@ fn objects_are_aligned() {
         let local = pool.local().unwrap();
         let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
         assert!(objects.len() >= 20);
-        assert!(objects.iter().all(|object| object.as_ptr().addr() % align == 0), "{size}, {align}");
+        assert!(
+            objects.iter().all(|object| object.as_ptr().addr() % align == 0),
+            "objects of {size} bytes are not aligned to {align}"
+        );
     }
 }
 

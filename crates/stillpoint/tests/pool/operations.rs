@@ -226,7 +226,10 @@ fn large_pieces_grow_at_huge_pages() {
         assert_eq!(count, pool.info().max_objects);
         let pieces = pool.info().memory;
         let large: Vec<_> = pieces.iter().filter(|piece| piece.bytes >= 2 << 20).collect();
-        assert!(large.len() > 1 && large.iter().all(|piece| piece.start % (2 << 20) == 0), "{pieces:?}");
+        assert!(
+            large.len() > 1 && large.iter().all(|piece| piece.start % (2 << 20) == 0),
+            "a large piece does not begin at a huge page: {pieces:?}"
+        );
         assert_eq!(pool.audit().unwrap().objects_out, count);
     }
 }
@@ -263,7 +266,7 @@ fn buckets_come_back_whole_whatever_the_bulks() {
         }
         let census = pool.audit().unwrap();
         assert_eq!(census.objects_out, 0);
-        assert!(census.buckets_partial <= 8, "{get}, {put}: {census:?}");
+        assert!(census.buckets_partial <= 8, "partial buckets, with bulks of {get} and {put}: {census:?}");
     }
 }
 

@@ -20,7 +20,10 @@ fn what_a_cache_has_no_room_for_is_for_every_thread() {
             unsafe { giver.free_many(part) }.unwrap();
         }
         let census = pool.audit().unwrap();
-        assert!(census.objects_deposited > 300 && census.objects_cached <= 32, "{census:?}");
+        assert!(
+            census.objects_deposited > 300 && census.objects_cached <= 32,
+            "the cache has not handed objects over: {census:?}"
+        );
         assert_eq!((census.objects_out, census.objects_cached + census.objects_deposited), (0, 400));
         if blocks {
             giver.park();
@@ -127,7 +130,7 @@ fn what_comes_back_to_a_local_that_has_ended_can_be_had_whatever_the_high_water_
             assert_eq!(std::iter::from_fn(|| other.alloc_block()).collect::<Vec<_>>().len(), 100);
         }
         let census = pool.audit().unwrap();
-        assert!(census.buckets_whole <= high_water as usize, "{census:?}");
+        assert!(census.buckets_whole <= high_water as usize, "above the high-water mark: {census:?}");
     }
 }
 
@@ -174,11 +177,17 @@ fn any_number_of_objects_fits_into_a_cache_of_any_fill() {
             // SAFETY: allocated above, and freed once.
             unsafe { local.free_many(&objects[filled..]) }.unwrap();
             let census = pool.audit().unwrap();
-            assert!(census.objects_cached <= 32, "{filled}, {count}: {census:?}");
+            assert!(
+                census.objects_cached <= 32,
+                "above the limit, with {filled} and then {count}: {census:?}"
+            );
             if filled + count <= 32 {
                 assert_eq!(census.objects_cached, filled + count);
             } else if count <= 32 {
-                assert!(census.objects_cached >= count.max(16), "{filled}, {count}: {census:?}");
+                assert!(
+                    census.objects_cached >= count.max(16),
+                    "emptied too far, with {filled} and then {count}: {census:?}"
+                );
             }
             assert_eq!((census.objects_out, pool.misuse_count()), (0, 0));
         }

@@ -148,7 +148,10 @@ fn a_change_hashes_its_key_once_and_moves_three_chains_at_the_most() {
             });
             let moved = hashed - 1;
             assert!(moved <= 3 * chain, "{moved} moved by {kind}, chains of {chain}: {before:?}");
-            assert!(before.growing && before.buckets == HASHED_AT || moved == 0, "{kind}: {before:?}");
+            assert!(
+                before.growing && before.buckets == HASHED_AT || moved == 0,
+                "{kind} has moved {moved}: {before:?}"
+            );
             // The key is looked up without the lock, and again by an insertion under the lock.
             assert!(compared <= 4 * (chain + 1), "{compared} compared by {kind}: {before:?}");
         }

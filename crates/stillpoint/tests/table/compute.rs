@@ -273,7 +273,7 @@ fn a_function_that_panics_has_done_nothing() {
             Box::new(move || view.retain(|_, _| bang().value == 0)),
         ];
         for (number, call) in calls.iter_mut().enumerate() {
-            assert!(catch_unwind(AssertUnwindSafe(call)).is_err(), "{number}");
+            assert!(catch_unwind(AssertUnwindSafe(call)).is_err(), "call {number} passed no panic on");
             assert_eq!((table.len(), census.alive()), (1, 1), "{number}");
             assert_eq!(lookup.borrow_mut().get(&1).map(|value| value.value), Some(1), "{number}");
         }

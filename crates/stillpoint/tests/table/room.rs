@@ -68,9 +68,15 @@ fn a_full_table_replaces_as_often_as_it_has_spare_slots() {
         let guard = holder.pin();
         for number in 0..SPARE {
             if number % 2 == 0 {
-                assert!(table.insert(number % 10, number).unwrap().is_some(), "{number}");
+                assert!(
+                    table.insert(number % 10, number).unwrap().is_some(),
+                    "insertion {number} replaced nothing"
+                );
             } else {
-                assert!(lookup.update(&(number % 10), |_| number).unwrap().is_some(), "{number}");
+                assert!(
+                    lookup.update(&(number % 10), |_| number).unwrap().is_some(),
+                    "update {number} replaced nothing"
+                );
             }
         }
         let Err(Full(1, 77)) = table.insert(1, 77) else {
@@ -179,7 +185,10 @@ fn a_reservation_during_a_growth_makes_all_the_room() {
     }
     table.reserve(MORE as usize).unwrap();
     let before = table.stats();
-    assert!(!before.growing && table.capacity() as u64 >= there + MORE, "{before:?}");
+    assert!(
+        !before.growing && table.capacity() as u64 >= there + MORE,
+        "the reservation made too little room: {before:?}"
+    );
     for key in there..there + MORE {
         table.insert(key, key).unwrap();
     }

@@ -33,7 +33,7 @@ fn a_table_shrinks_and_grows_again() {
         let value = value.get(&5).unwrap();
         table.shrink_to_fit();
         let small = table.stats();
-        assert!(small.buckets < large.buckets && !small.growing, "{small:?}");
+        assert!(small.buckets < large.buckets && !small.growing, "the table has not shrunk: {small:?}");
         assert_eq!((small.shrinks, table.len() as u64), (round, FEW));
         assert!(table.capacity() as u64 >= FEW);
         assert_eq!((held.value, value.value), (3, 5));

@@ -145,7 +145,7 @@ fn overdue_timers_are_served_in_the_order_of_their_slots() {
             order.extend(expired.into_value());
         });
     }
-    assert!(order.is_sorted(), "{order:?}");
+    assert!(order.is_sorted(), "not in the order of the slots: {order:?}");
     assert_eq!(wheel.len(), 100);
 }
 
@@ -165,7 +165,7 @@ fn what_is_overdue_comes_before_what_is_not() {
     assert_eq!(poll((5 << 20) + 100), Progress::More(8));
     // Now the other slot has begun.
     while !poll((6 << 20) + 100).is_done() {}
-    assert!(order.is_sorted() && order.len() == 40, "{order:?}");
+    assert!(order.is_sorted() && order.len() == 40, "not all in order: {order:?}");
 }
 
 /// The moves of a level with nothing to move go to overdue timers, once.
@@ -284,7 +284,7 @@ fn a_timer_is_moved_once_a_level() {
             let _ = wheel.poll(next, Limit::NONE, |_, _| {});
         }
         let moved = wheel.stats().moved;
-        assert!(moved >= 1 && moved <= u64::from((bits - 1) / 5), "{bits}: {moved}");
+        assert!(moved >= 1 && moved <= u64::from((bits - 1) / 5), "a delay of 2^{bits}: {moved} moves");
     }
 }
 
@@ -366,7 +366,7 @@ fn a_call_that_has_not_reached_its_limit_is_done() {
     let mut revoke = || others.next().is_some_and(|timer| timer.revoke().is_cancelled());
     assert!(revoke());
     let first = service.process(usize::MAX, |_, _| _ = revoke());
-    assert!(first.is_done() && first.expired() < 3, "{first:?}");
+    assert!(first.is_done() && first.expired() < 3, "the first call: {first:?}");
     assert_eq!(service.process(usize::MAX, |_, _| {}), Progress::Done(3 - first.expired()));
 }
 
@@ -421,7 +421,7 @@ fn a_flood_of_hints_takes_no_mailbox_s_turn() {
         }
         assert_eq!(service.process(1, |_, _| {}), Progress::More(1));
     }
-    assert!(added[0].abs_diff(added[1]) <= 1, "{added:?}");
+    assert!(added[0].abs_diff(added[1]) <= 1, "the mailboxes had no equal turns: {added:?}");
 }
 
 /// With a limit, a mailbox that is always full does not starve the others.

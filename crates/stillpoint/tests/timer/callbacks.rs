@@ -276,7 +276,7 @@ impl Shared {
             panic!("the timer was not armed: {state:?}");
         };
         assert_eq!((event.deadline(), value), (deadline, armed));
-        assert!(deadline <= service.now() && poll < self.poll, "{state:?}");
+        assert!(deadline <= service.now() && poll < self.poll, "fired too early: {state:?}");
         self.states[which] = State::Running { stopped: false };
         for _ in 0..self.random.below(4) {
             self.act(service);

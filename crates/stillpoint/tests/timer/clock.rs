@@ -93,11 +93,14 @@ fn ticks_of_any_size_are_turned_into_durations() {
         let clock = Clock::of_ticks(shift);
         let one = clock.duration_of(1);
         let thousand = clock.duration_of(1_000);
-        assert!(thousand >= one * 1_000 && thousand <= (one + Duration::from_nanos(1)) * 1_000, "{shift}");
+        assert!(
+            thousand >= one * 1_000 && thousand <= (one + Duration::from_nanos(1)) * 1_000,
+            "1,000 ticks of 2^{shift} cycles take {thousand:?}"
+        );
         assert!(clock.duration_of(u64::MAX) >= clock.duration_of(u64::MAX - 1));
     }
     assert_eq!(Clock::of_ticks(63).duration_of(u64::MAX), Duration::MAX);
     // 2^83 cycles are longer than 2^64.
     let (long, short) = (Clock::of_ticks(20).duration_of(1 << 63), Clock::of_ticks(0).duration_of(u64::MAX));
-    assert!(long > short, "{long:?} {short:?}");
+    assert!(long > short, "{long:?} is not longer than {short:?}");
 }

@@ -263,13 +263,16 @@ impl Pair {
         assert!(fired.len() <= limit.expiries.saturating_mul(2));
         // Timers that were armed in the first poll may be in any of the twelve levels.
         let moved = self.wheel.stats().moved - before.moved;
-        assert!(moved <= (limit.moves as u64).saturating_mul(2 * 12), "{moved}");
+        assert!(moved <= (limit.moves as u64).saturating_mul(2 * 12), "two polls have moved {moved}");
         self.check(&fired, progress.is_done());
     }
 
     fn check_moves(&self, before: WheelStats, each: usize) {
         let moved = self.wheel.stats().moved - before.moved;
-        assert!(moved <= (each as u64).saturating_mul(u64::from(before.levels)), "{moved}");
+        assert!(
+            moved <= (each as u64).saturating_mul(u64::from(before.levels)),
+            "a poll has moved {moved}: {before:?}"
+        );
     }
 
     fn set_time(&mut self, now: u64) {
@@ -312,7 +315,10 @@ impl Pair {
             // Timers with the same deadline fire in the order in which they were armed, if polls finish.
             if !promise.coarse && !promise.beaten && self.in_order {
                 let before = turns.insert(deadline, promise.turn);
-                assert!(before.is_none_or(|before| before < promise.turn), "{promise:?}");
+                assert!(
+                    before.is_none_or(|before| before < promise.turn),
+                    "armed before one that has fired already: {promise:?}"
+                );
             }
             if !periodic {
                 self.gone.push(promise.key);

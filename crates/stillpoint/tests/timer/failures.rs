@@ -48,7 +48,10 @@ fn the_end_of_every_level_is_passed() {
             for delay in [1, 2, 63, 64, 65, 4_095, 4_096, 4_097, 1 << 20] {
                 let mut wheel = Wheel::new(begin);
                 wheel.add_after(delay, 7).unwrap();
-                assert!(fired(&mut wheel, begin + delay - 1).is_empty(), "{begin} {delay}");
+                assert!(
+                    fired(&mut wheel, begin + delay - 1).is_empty(),
+                    "early: begun at {begin}, delay {delay}"
+                );
                 assert_eq!(fired(&mut wheel, begin + delay), [7], "{begin} {delay}");
             }
         }
@@ -110,7 +113,10 @@ fn a_coarse_timer_is_an_eighth_late_at_most_and_never_moved() {
                 let mut wheel = Wheel::new(begin);
                 wheel.add_with(Schedule::at(begin + delay).coarse(), 7).unwrap();
                 let at = wheel.next_deadline().unwrap();
-                assert!(at >= begin + delay && at - (begin + delay) <= delay * 8 / 63, "{delay}");
+                assert!(
+                    at >= begin + delay && at - (begin + delay) <= delay * 8 / 63,
+                    "a delay of {delay} from {begin} has fired at {at}"
+                );
                 assert!(fired(&mut wheel, at - 1).is_empty());
                 assert_eq!(fired(&mut wheel, at), [7]);
                 assert_eq!(wheel.stats().moved, 0);

@@ -336,7 +336,11 @@ fn hints_and_messages_share_a_limit() {
         while !service.process(limit, |_, _| {}).is_done() {
             calls += 1;
             // The number of timers taken in and the number taken out differ by at most one.
-            assert!(calls <= 40 && service.stats().timers.abs_diff(20) <= 1, "{limit} {calls}");
+            assert!(
+                calls <= 40 && service.stats().timers.abs_diff(20) <= 1,
+                "after {calls} calls with limit {limit}: {:?}",
+                service.stats()
+            );
         }
         assert_eq!(service.stats().timers, 20);
     }

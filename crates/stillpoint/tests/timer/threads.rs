@@ -151,7 +151,7 @@ fn of_many_cancellations_one_succeeds() {
         let cancelled = outcomes.iter().filter(|outcome| **outcome == Outcome::Cancelled(round)).count();
         let fired = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Running | Outcome::Fired));
         assert!(cancelled <= 1 && progress.is_done());
-        assert!(cancelled == 0 || fired.count() == 0, "{outcomes:?}");
+        assert!(cancelled == 0 || fired.count() == 0, "more than one end: {outcomes:?}");
         assert_eq!(timer.cancel(), if cancelled == 1 { Outcome::Gone } else { Outcome::Fired });
     }
 }

@@ -471,7 +471,10 @@ mod tests {
         for (number, slot) in taken.into_iter().enumerate() {
             // SAFETY: allocated above, and given back once.
             unsafe { arena.free(slot, number) };
-            assert!(arena.reserve(number + 1) && !arena.reserve(number + 2), "{number}");
+            assert!(
+                arena.reserve(number + 1) && !arena.reserve(number + 2),
+                "after {number} slots were given back"
+            );
         }
         assert_eq!(arena.bytes(), bytes);
         assert!(arena.allocate(3).is_some() && arena.reserve(MOST - 1) && !arena.reserve(MOST));

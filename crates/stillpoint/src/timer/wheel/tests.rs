@@ -38,7 +38,10 @@ fn wheels_begin_with_generations_far_apart() {
     let generations: Vec<u32> =
         (0..8).map(|_| Wheel::new(0).add(1, ()).map(Key::generation).unwrap()).collect();
     for (at, one) in generations.iter().enumerate() {
-        assert!(generations[..at].iter().all(|other| one.abs_diff(*other) > 1 << 10), "{generations:?}");
+        assert!(
+            generations[..at].iter().all(|other| one.abs_diff(*other) > 1 << 10),
+            "first generations are too close: {generations:?}"
+        );
         assert!((1..1 << 31).contains(one), "each wheel has half of the generations left, and 0 is not used");
     }
 }
@@ -67,16 +70,20 @@ fn a_place_is_reached_when_it_begins_and_not_before() {
                     .find(|further| level::head(row, level::index(row, now).wrapping_add(*further)) == head);
                 let index = level::index(row, now) + further.expect("one of the next 64");
                 let start = level::start(row, index);
-                assert!(start > now && due >= now, "{now} {deadline}");
+                assert!(start > now && due >= now, "at {now}, for {deadline}");
                 // The slot is neither the present one nor the next one, whose timers are being moved.
-                assert!(!is_moved || level::index(row, now) + 2 <= index, "{now} {deadline}");
+                assert!(!is_moved || level::index(row, now) + 2 <= index, "at {now}, for {deadline}");
                 let next = level::next_due(row, 1 << slot, now);
                 assert!(due <= next && next - due <= u64::from(row == 0), "{now} {deadline} row {row}");
                 assert!(!is_moved || next == level::start(row, index - 1));
                 let at = index - level::index(row, now) - 1;
-                assert_eq!(level::reached(row, 1 << slot, now, start), 1 << at, "{now} {deadline}");
-                assert_eq!(level::reached(row, 1 << slot, now, start - 1), 0, "{now} {deadline}");
-                assert_eq!(level::reached(row, 1 << slot, now, u64::MAX), 1 << at, "{now} {deadline}");
+                assert_eq!(level::reached(row, 1 << slot, now, start), 1 << at, "at {now}, for {deadline}");
+                assert_eq!(level::reached(row, 1 << slot, now, start - 1), 0, "at {now}, for {deadline}");
+                assert_eq!(
+                    level::reached(row, 1 << slot, now, u64::MAX),
+                    1 << at,
+                    "at {now}, for {deadline}"
+                );
                 let is_coarse = level::coarse_rows(1 << row) != 0;
                 let late = deadline.saturating_sub(now) / 63 * 8 + 8;
                 assert!(if is_coarse {
@@ -85,7 +92,7 @@ fn a_place_is_reached_when_it_begins_and_not_before() {
                     start <= deadline
                 });
                 assert!(is_moved || start >= deadline, "{now} {deadline}: early");
-                assert!(!is_moved || level::index(row, deadline) == index, "{now} {deadline}");
+                assert!(!is_moved || level::index(row, deadline) == index, "at {now}, for {deadline}");
             }
         }
     }
@@ -316,12 +323,15 @@ mod work {
         (0..1_000).for_each(|more| assert!(wheel.add((5 << 15) + more, 0).is_ok()));
         let (work, earliest) = of(|| wheel.earliest_deadline());
         assert_eq!(earliest, Some(100));
-        assert!(work <= 10 * 3 + 4, "{work}");
+        assert!(work <= 10 * 3 + 4, "{work} accesses");
         // If all are in one slot, all are read.
         let mut wheel = Wheel::new(0);
         (0..1_000).for_each(|more| assert!(wheel.add((5 << 15) + more, 0).is_ok()));
         let (work, earliest) = of(|| wheel.earliest_deadline());
-        assert!(earliest == Some(5 << 15) && (1_000..=3_010).contains(&work), "{work}");
+        assert!(
+            earliest == Some(5 << 15) && (1_000..=3_010).contains(&work),
+            "{work} accesses; {earliest:?}"
+        );
     }
 
     #[test]
