@@ -1,5 +1,8 @@
-//! Prints a line for each measure, or each whose name contains the argument: its name, and the nanoseconds of one operation, the best of several repetitions in this process. For
-//! `peak-garbage` it is objects, the most that waited at a time.
+//! Measures crossbeam-epoch and programs on it. Prints a line for each measure: its name, and the nanoseconds of one
+//! operation, which is the best of several repetitions in this process. With an argument, only measures whose names
+//! contain it are made.
+//!
+//! The number of `peak-garbage` is that of objects: the most that waited at a time.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,12 +16,12 @@ use crossbeam_skiplist::SkipMap;
 
 const REPETITIONS: usize = 5;
 
-/// Whether the measure was asked for.
+/// Whether this measure is to be made.
 fn is_chosen(name: &str) -> bool {
     std::env::args().nth(1).is_none_or(|part| name.contains(&part))
 }
 
-/// Nanoseconds of one of `operations` in a call.
+/// Measures the nanoseconds of one operation. Each call makes `operations` operations.
 fn measure(name: &str, operations: u64, mut call: impl FnMut()) {
     if !is_chosen(name) {
         return;
@@ -33,7 +36,7 @@ fn measure(name: &str, operations: u64, mut call: impl FnMut()) {
     println!("{name} {best:.2}");
 }
 
-/// Counts those that wait to be dropped.
+/// An object that is counted until it is dropped.
 struct Waiting;
 
 static WAITING: AtomicUsize = AtomicUsize::new(0);
@@ -53,8 +56,8 @@ fn run_on(cpu: usize) {
     }
 }
 
-/// A thread that is pinned nearly always shares its processor with eight that are busy; on another one, a thread defers 100,000
-/// objects a second. Returns the most that waited in two seconds.
+/// A thread that is nearly always pinned shares its processor with eight busy threads. On another processor, a thread
+/// defers 100,000 objects a second. Returns the most objects that waited, within two seconds.
 fn peak_garbage() -> usize {
     let is_done = AtomicBool::new(false);
     let mut peak = 0;
@@ -77,7 +80,7 @@ fn peak_garbage() -> usize {
         let begun = Instant::now();
         let mut last = begun;
         while begun.elapsed() < Duration::from_secs(2) {
-            // Nothing is made up for after a pause.
+            // Objects that were missed in a pause are not made up for.
             if last.elapsed() < Duration::from_micros(10) {
                 continue;
             }
@@ -85,7 +88,7 @@ fn peak_garbage() -> usize {
             let guard = epoch::pin();
             let object = Owned::new([Waiting; 1]).into_shared(&guard);
             peak = peak.max(WAITING.fetch_add(1, Ordering::Relaxed) + 1);
-            // SAFETY: nobody else knows it.
+            // SAFETY: no other thread has the object.
             unsafe { guard.defer_destroy(object) };
         }
         is_done.store(true, Ordering::Relaxed);
@@ -107,7 +110,7 @@ fn sum(numbers: &[u64]) -> u64 {
 
 fn main() {
     let name = "peak-garbage";
-    // In a process of its own, since the rest is measured without boosting.
+    // Measured in a separate process, since the rest is measured without boosting.
     if std::env::args().nth(1).as_deref() == Some(name) {
         #[cfg(feature = "stand-in")]
         {
@@ -128,7 +131,7 @@ fn main() {
         for number in 0..500_000_u64 {
             let guard = epoch::pin();
             let object = Owned::new([number; 4]).into_shared(&guard);
-            // SAFETY: nobody else knows it.
+            // SAFETY: no other thread has the object.
             unsafe { guard.defer_destroy(object) };
         }
     });
@@ -139,7 +142,7 @@ fn main() {
                     for number in 0..250_000_u64 {
                         let guard = epoch::pin();
                         let object = Owned::new([number; 4]).into_shared(&guard);
-                        // SAFETY: nobody else knows it.
+                        // SAFETY: no other thread has the object.
                         unsafe { guard.defer_destroy(object) };
                     }
                 });

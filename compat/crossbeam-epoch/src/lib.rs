@@ -1,8 +1,8 @@
-//! [`stillpoint_epoch`], under the name that dependants of crossbeam-epoch look for. Its module `domain` is not here: the original has none, and those
-//! who import all of it may have one of their own.
+//! [`stillpoint_epoch`] under the name `crossbeam_epoch`, for the programs that depend on that. The module `domain` is
+//! left out: the original has none, and a program that imports everything may have a module of that name.
 
 #[cfg(crossbeam_loom)]
-compile_error!("stillpoint stands in for crossbeam-epoch in programs, not in models: take the [patch] entry out for `--cfg crossbeam_loom`");
+compile_error!("stillpoint replaces crossbeam-epoch in programs, but not in models: take the [patch] entry out for `--cfg crossbeam_loom`");
 
 #[cfg(not(crossbeam_loom))]
 pub use stillpoint_epoch::{

@@ -1,5 +1,6 @@
-//! Runs real programs on crates from the registry (all, or those whose names are arguments), and prints a line for each: its name, and how many
-//! functions have run in the default collector of the stand-in. Two flushes after each program, nothing may be left.
+//! Runs programs that use crates from the registry: all, or those of the crates that the arguments name. Prints a line
+//! for each: its name, and the number of functions that have run in the default collector of the stand-in. Two flushes
+//! after each program, no function may be left.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use stillpoint_epoch::domain::{self, Stats};
 
 const THREADS: u64 = if cfg!(miri) { 2 } else { 4 };
 
-/// How many rounds a program has: Miri is slow.
+/// The number of rounds of a program. Miri is slow.
 const fn rounds(full: u64) -> u64 {
     if cfg!(miri) {
         full / 250
@@ -22,7 +23,7 @@ fn stats() -> Stats {
     domain::of(crossbeam_epoch::default_collector()).stats()
 }
 
-/// Counts those that are alive.
+/// A value that counts itself as long as it is alive.
 struct Counted(Arc<AtomicUsize>, u64);
 
 impl Counted {
@@ -38,7 +39,8 @@ impl Drop for Counted {
     }
 }
 
-/// Runs the function on several threads, which have ended when this returns: their thread-locals, too.
+/// Runs the function on several threads. When this returns, the threads have ended, and their thread-locals were
+/// dropped.
 fn threads(function: impl Fn(u64) + Send + Sync + 'static) {
     let function = Arc::new(function);
     let spawn = |number| {
@@ -46,10 +48,10 @@ fn threads(function: impl Fn(u64) + Send + Sync + 'static) {
         thread::spawn(move || function(number))
     };
     let all: Vec<_> = (0..THREADS).map(spawn).collect();
-    all.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
+    all.into_iter().for_each(|thread| thread.join().expect("the thread does not panic"));
 }
 
-/// Work stealing: everything that was pushed is popped or stolen once, over buffers that grow.
+/// Work stealing. Everything that was pushed is popped or stolen once, while the buffers grow.
 fn deque() {
     use crossbeam_deque::{Injector, Steal, Worker};
 
@@ -86,7 +88,7 @@ fn deque() {
         }
     }
     is_done.store(true, Ordering::Release);
-    sum += thieves.into_iter().map(|thief| thief.join().expect("it does not panic")).sum::<u64>();
+    sum += thieves.into_iter().map(|thief| thief.join().expect("the thread does not panic")).sum::<u64>();
     sum += std::iter::from_fn(|| worker.pop()).map(|item| item.1).sum::<u64>();
     while let Steal::Success(item) = injector.steal() {
         sum += item.1;
@@ -94,7 +96,7 @@ fn deque() {
     assert_eq!((sum, alive.load(Ordering::SeqCst)), (items * (items - 1), 0));
 }
 
-/// A map that threads fill and empty at the same places, and that is dropped with entries in it.
+/// A map. Threads insert and remove the same keys, and the map is dropped with entries in it.
 fn skiplist() {
     use crossbeam_skiplist::SkipMap;
 
@@ -103,7 +105,8 @@ fn skiplist() {
     let (of_threads, of_map) = (Arc::clone(&alive), Arc::clone(&map));
     threads(move |thread| {
         for round in 0..rounds(10_000) {
-            // The map's reference counts are ordered by fences, which ThreadSanitizer does not know. Under a guard, the guard orders them, too.
+            // Fences order the map's reference counts, and ThreadSanitizer does not understand fences. Here the guard
+            // orders the counts, too.
             let _guard = crossbeam_epoch::pin();
             let key = (round * (thread + 1)) % 500;
             of_map.insert(key, Counted::new(&of_threads, key));
@@ -118,13 +121,13 @@ fn skiplist() {
     assert!(map.iter().map(|entry| *entry.key()).is_sorted());
     assert!(alive.load(Ordering::SeqCst) >= map.len());
     drop(map);
-    // The two of which its own tests are made.
+    // Two flushes, as in the map's own tests.
     crossbeam_epoch::pin().flush();
     crossbeam_epoch::pin().flush();
     assert_eq!(alive.load(Ordering::SeqCst), 0);
 }
 
-/// Fork and join, and a sort, in a pool of its own, so that its threads end.
+/// Fork and join, and a sort. They run in a separate pool, so that its threads end.
 fn rayon() {
     use ::rayon::prelude::*;
 
@@ -148,7 +151,7 @@ fn rayon() {
         let mut mixed: Vec<u64> = numbers.iter().map(|number| (number * 7919) % 100_003).collect();
         mixed.par_sort();
         assert!(mixed.is_sorted());
-        // A deep queue, whose buffer grows.
+        // This makes a deep queue, whose buffer grows.
         let total = AtomicUsize::new(0);
         ::rayon::scope(|scope| {
             (0..20_000).for_each(|_| scope.spawn(|_| _ = total.fetch_add(1, Ordering::Relaxed)))
@@ -157,7 +160,7 @@ fn rayon() {
     });
 }
 
-/// A cache that evicts, and that is dropped full.
+/// A cache that evicts entries, and that is dropped while it is full.
 fn moka() {
     let alive = Arc::new(AtomicUsize::new(0));
     let cache = ::moka::sync::Cache::builder().max_capacity(1000).build();
@@ -248,7 +251,7 @@ fn main() {
         crossbeam_epoch::pin().flush();
         crossbeam_epoch::pin().flush();
         let after = stats();
-        assert_eq!(after.pending, 0, "{name} has left something");
+        assert_eq!(after.pending, 0, "{name} has left deferred functions");
         println!("{name} {}", after.freed - before.freed);
     }
 }

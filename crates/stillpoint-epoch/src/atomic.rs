@@ -8,10 +8,10 @@ use crate::pointable::{Pointable, Pointer};
 use crate::shared::Shared;
 use crate::word;
 
-/// A link: an atomic pointer with a tag, which threads share.
+/// A link: an atomic pointer with a tag, shared by threads.
 ///
-/// A link owns nothing. To drop it leaks what it points to, unless somebody [owns](Atomic::into_owned) or
-/// [destroys](Guard::defer_destroy) that.
+/// A link owns nothing. If a link is dropped, its object is leaked, unless the object is [owned](Atomic::into_owned) or
+/// [destroyed](Guard::defer_destroy) in another way.
 ///
 /// ```
 /// use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -20,23 +20,25 @@ use crate::word;
 /// let link = Atomic::null();
 /// let guard = &epoch::pin();
 /// link.compare_exchange(Shared::null(), Owned::new(7), AcqRel, Acquire, guard).expect("it was null");
-/// // SAFETY: it is not null any more, and is destroyed after the guard at the earliest.
+/// // SAFETY: the link is not null any more, and its object is not destroyed before the guard is dropped.
 /// assert_eq!(unsafe { link.load(Acquire, guard).deref() }, &7);
 /// let old = link.swap(Shared::null(), AcqRel, guard);
-/// // SAFETY: unlinked just now.
+/// // SAFETY: the object was unlinked just now.
 /// unsafe { guard.defer_destroy(old) };
 /// ```
 ///
-/// Each operation has the ordering that the caller names, as with the atomics of the standard library, and panics for those that such an
-/// operation does not have (a load with `Release`). The tag is in the bits of the address that the object's alignment leaves free.
+/// The caller names the ordering of each operation, as with the atomics of the standard library. An operation panics if
+/// it cannot have that ordering (a load with `Release`). The tag is in the bits of the address that the object's
+/// alignment leaves free.
 pub struct Atomic<T: ?Sized + Pointable> {
     word: AtomicUsize,
     _object: PhantomData<*mut T>,
 }
 
-// SAFETY: the thread that gets the link may read the object together with others, and destroy it.
+// SAFETY: a thread that gets the link may read the object while other threads read it, and may destroy it. So the
+// object must be `Send` and `Sync`.
 unsafe impl<T: ?Sized + Pointable + Send + Sync> Send for Atomic<T> {}
-// SAFETY: as for `Send`.
+// SAFETY: a thread that shares the link may do the same as one that gets it.
 unsafe impl<T: ?Sized + Pointable + Send + Sync> Sync for Atomic<T> {}
 
 impl<T> Atomic<T> {
@@ -71,7 +73,7 @@ impl<T: ?Sized + Pointable> Atomic<T> {
         Self { word: AtomicUsize::new(word), _object: PhantomData }
     }
 
-    /// A link to nothing.
+    /// A null link.
     ///
     /// ```
     /// use stillpoint_epoch::Atomic;
@@ -82,7 +84,7 @@ impl<T: ?Sized + Pointable> Atomic<T> {
         Self { word: AtomicUsize::new(0), _object: PhantomData }
     }
 
-    /// What the link points to.
+    /// Loads the pointer in the link.
     ///
     /// ```
     /// use std::sync::atomic::Ordering::Acquire;
@@ -97,14 +99,14 @@ impl<T: ?Sized + Pointable> Atomic<T> {
         shared(self.word.load(ord))
     }
 
-    /// As [`load`](Atomic::load), ordered for what is reached through the pointer. An acquire load here.
+    /// As [`load`](Atomic::load), but ordered before accesses through the pointer. Here this is an acquire load.
     ///
     /// ```
     /// use stillpoint_epoch::{self as epoch, Atomic};
     ///
     /// let link = Atomic::new(7);
     /// let guard = &epoch::pin();
-    /// // SAFETY: it is never null, and nobody destroys it meanwhile.
+    /// // SAFETY: the link is never null, and its object is not destroyed meanwhile.
     /// assert_eq!(unsafe { link.load_consume(guard).deref() }, &7);
     /// # drop(unsafe { link.into_owned() });
     /// ```
@@ -113,7 +115,7 @@ impl<T: ?Sized + Pointable> Atomic<T> {
         shared(self.word.load(Ordering::Acquire))
     }
 
-    /// Links `new`. What was linked before is leaked, unless the caller knows it otherwise.
+    /// Links `new`. The object that was linked before is leaked, unless the caller has another pointer to it.
     ///
     /// ```
     /// use std::sync::atomic::Ordering::Release;
@@ -128,7 +130,7 @@ impl<T: ?Sized + Pointable> Atomic<T> {
         self.word.store(new.into_usize(), ord);
     }
 
-    /// Links `new`, and returns what was linked before.
+    /// Links `new`, and returns the pointer that was in the link before.
     ///
     /// ```
     /// use std::sync::atomic::Ordering::AcqRel;
@@ -137,14 +139,14 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// let link = Atomic::new(7);
     /// let guard = &epoch::pin();
     /// let old = link.swap(Shared::null(), AcqRel, guard);
-    /// // SAFETY: unlinked just now.
+    /// // SAFETY: the object was unlinked just now.
     /// unsafe { guard.defer_destroy(old) };
     /// ```
     pub fn swap<'g, P: Pointer<T>>(&self, new: P, ord: Ordering, _: &'g Guard) -> Shared<'g, T> {
         shared(self.word.swap(new.into_usize(), ord))
     }
 
-    /// Links `new` if the link is `current`, address and tag, and returns what is linked then: `new`, as a [`Shared`].
+    /// Links `new` if the address and the tag in the link are those of `current`. Returns `new` as a [`Shared`].
     ///
     /// ```
     /// use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -159,7 +161,8 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// ```
     ///
     /// # Errors
-    /// What was found instead, by a load with the ordering `failure`; and `new`, which the caller has again.
+    /// If the link is not `current`: the pointer in the link, loaded with the ordering `failure`, and `new`, which is
+    /// handed back.
     ///
     /// # Panics
     /// If `failure` is `Release` or `AcqRel`.
@@ -175,12 +178,12 @@ impl<T: ?Sized + Pointable> Atomic<T> {
         P: Pointer<T>,
     {
         let new = new.into_usize();
-        // SAFETY: it came from a pointer of this type.
+        // SAFETY: `new` came from a pointer of this type.
         unsafe { answer(new, self.word.compare_exchange(current.into_usize(), new, success, failure)) }
     }
 
-    /// As [`compare_exchange`](Atomic::compare_exchange), for loops: it may fail although the link is `current`, and is cheaper on
-    /// some processors.
+    /// As [`compare_exchange`](Atomic::compare_exchange), for loops: it may fail even if the link is `current`, and is
+    /// cheaper on some processors.
     ///
     /// ```
     /// use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -192,7 +195,7 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// while let Err(error) = link.compare_exchange_weak(old, new, AcqRel, Acquire, guard) {
     ///     (old, new) = (error.current, error.new);
     /// }
-    /// // SAFETY: unlinked just now.
+    /// // SAFETY: the object was unlinked just now.
     /// unsafe { guard.defer_destroy(old) };
     /// # drop(unsafe { link.into_owned() });
     /// ```
@@ -214,12 +217,12 @@ impl<T: ?Sized + Pointable> Atomic<T> {
         P: Pointer<T>,
     {
         let new = new.into_usize();
-        // SAFETY: it came from a pointer of this type.
+        // SAFETY: `new` came from a pointer of this type.
         unsafe { answer(new, self.word.compare_exchange_weak(current.into_usize(), new, success, failure)) }
     }
 
-    /// Links what `func` makes of what is linked, and returns what was linked before. `func` is called again whenever another thread
-    /// has changed the link meanwhile.
+    /// Calls `func` with the pointer in the link, and links the result. Returns the pointer that was in the link
+    /// before. If another thread changes the link meanwhile, `func` is called again.
     ///
     /// ```
     /// use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -234,7 +237,7 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// ```
     ///
     /// # Errors
-    /// What is linked, if `func` returned `None`.
+    /// If `func` returned `None`: the pointer in the link.
     ///
     /// # Panics
     /// If `fail_order` is `Release` or `AcqRel`.
@@ -260,8 +263,8 @@ impl<T: ?Sized + Pointable> Atomic<T> {
 
     /// As [`compare_exchange`](Atomic::compare_exchange), with one ordering or two.
     ///
-    /// One ordering is for success, and gives that of failure: `Relaxed` for `Relaxed` and `Release`, `Acquire` for `Acquire` and
-    /// `AcqRel`, `SeqCst` for `SeqCst`.
+    /// A single ordering is that of success. The ordering of failure follows from it: `Relaxed` for `Relaxed` and
+    /// `Release`, `Acquire` for `Acquire` and `AcqRel`, `SeqCst` for `SeqCst`.
     ///
     /// ```
     /// # #![allow(deprecated)]
@@ -278,7 +281,7 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// # Panics
     /// As [`compare_exchange`](Atomic::compare_exchange).
     #[deprecated(note = "use `compare_exchange`, which has two orderings")]
-    #[expect(deprecated, reason = "they go together")]
+    #[expect(deprecated, reason = "both are deprecated")]
     pub fn compare_and_set<'g, O, P>(
         &self,
         current: Shared<'_, T>,
@@ -311,7 +314,7 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// # Panics
     /// As [`compare_exchange`](Atomic::compare_exchange).
     #[deprecated(note = "use `compare_exchange_weak`, which has two orderings")]
-    #[expect(deprecated, reason = "they go together")]
+    #[expect(deprecated, reason = "both are deprecated")]
     pub fn compare_and_set_weak<'g, O, P>(
         &self,
         current: Shared<'_, T>,
@@ -326,7 +329,8 @@ impl<T: ?Sized + Pointable> Atomic<T> {
         self.compare_exchange_weak(current, new, ord.success(), ord.failure(), guard)
     }
 
-    /// Keeps those bits of the tag that `val` has, and returns what was linked before.
+    /// Keeps the bits of the tag that are set in `val`, and clears the others. Returns the pointer that was in the link
+    /// before.
     ///
     /// ```
     /// use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -337,11 +341,11 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// assert_eq!(link.load(Acquire, guard).tag(), 2);
     /// ```
     pub fn fetch_and<'g>(&self, val: usize, ord: Ordering, _: &'g Guard) -> Shared<'g, T> {
-        // All bits of the address stay.
+        // This keeps all bits of the address.
         shared(self.word.fetch_and(word::with_tag::<T>(usize::MAX, val), ord))
     }
 
-    /// Sets those bits of the tag that `val` has, and returns what was linked before.
+    /// Sets the bits of the tag that are set in `val`. Returns the pointer that was in the link before.
     ///
     /// ```
     /// use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -355,7 +359,7 @@ impl<T: ?Sized + Pointable> Atomic<T> {
         shared(self.word.fetch_or(word::tag::<T>(val), ord))
     }
 
-    /// Flips those bits of the tag that `val` has, and returns what was linked before.
+    /// Flips the bits of the tag that are set in `val`. Returns the pointer that was in the link before.
     ///
     /// ```
     /// use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -369,7 +373,7 @@ impl<T: ?Sized + Pointable> Atomic<T> {
         shared(self.word.fetch_xor(word::tag::<T>(val), ord))
     }
 
-    /// Owns what is linked. For destructors of structures: a link does not destroy its object.
+    /// Takes ownership of the linked object. For destructors of structures: a link does not destroy its object.
     ///
     /// ```
     /// use stillpoint_epoch::Atomic;
@@ -379,7 +383,7 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// impl Drop for Settings {
     ///     fn drop(&mut self) {
     ///         let link = std::mem::replace(&mut self.0, Atomic::null());
-    ///         // SAFETY: it is never null, and whoever drops the settings is the only one who has them.
+    ///         // SAFETY: the link is never null, and the thread that drops the settings is the only one that has them.
     ///         drop(unsafe { link.into_owned() });
     ///     }
     /// }
@@ -390,7 +394,8 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// With debug assertions, if the link is null.
     ///
     /// # Safety
-    /// The link is not null, its object is alive, and nobody else owns it, has a reference to it, or will get one.
+    /// The link is not null, and its object is alive. Nothing else owns the object, has a reference to it, or will get
+    /// one.
     pub unsafe fn into_owned(self) -> Owned<T> {
         // SAFETY: the caller's promise.
         unsafe { Owned::from_usize(self.word.into_inner()) }
@@ -401,7 +406,7 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// ```
     /// use stillpoint_epoch::Atomic;
     ///
-    /// // SAFETY: nobody else knows the links.
+    /// // SAFETY: no other thread has the links.
     /// unsafe {
     ///     assert!(Atomic::<u64>::null().try_into_owned().is_none());
     ///     assert_eq!(Atomic::new(7).try_into_owned().as_deref(), Some(&7));
@@ -419,33 +424,33 @@ impl<T: ?Sized + Pointable> Atomic<T> {
 /// The pointer in a word of a link.
 #[inline]
 fn shared<'g, T: ?Sized + Pointable>(word: usize) -> Shared<'g, T> {
-    // SAFETY: a word of a pointer to this type.
+    // SAFETY: the word is that of a pointer to this type.
     unsafe { Shared::from_usize(word) }
 }
 
 /// # Safety
-/// `new` came from `into_usize` of a `P`, and is owned here.
+/// `new` came from `into_usize` of a `P`, and this call owns it.
 #[inline]
 unsafe fn answer<'g, T: ?Sized + Pointable, P: Pointer<T>>(
     new: usize,
     exchanged: Result<usize, usize>,
 ) -> Result<Shared<'g, T>, CompareExchangeError<'g, T, P>> {
     exchanged.map(|_| shared(new)).map_err(|found| {
-        // SAFETY: the caller's promise; it was not stored.
+        // SAFETY: the caller's promise; `new` was not stored.
         let new = unsafe { P::from_usize(new) };
         CompareExchangeError { current: shared(found), new }
     })
 }
 
-/// A copy of the link, by a relaxed load: it owns the object no more than the link does.
+/// A copy of the link, made by a relaxed load. Like the link, it does not own the object.
 impl<T: ?Sized + Pointable> Clone for Atomic<T> {
     fn clone(&self) -> Self {
-        // Relaxed: as promised.
+        // Relaxed: as documented.
         Self::of_word(self.word.load(Ordering::Relaxed))
     }
 }
 
-/// Null.
+/// A null link.
 impl<T: ?Sized + Pointable> Default for Atomic<T> {
     fn default() -> Self {
         Self::null()
@@ -479,7 +484,7 @@ impl<T> From<T> for Atomic<T> {
 }
 
 impl<'g, T: ?Sized + Pointable> From<Shared<'g, T>> for Atomic<T> {
-    /// A link to what another one points to.
+    /// A link with the address and the tag of `ptr`.
     ///
     /// ```
     /// use stillpoint_epoch::{Atomic, Shared};
@@ -492,7 +497,7 @@ impl<'g, T: ?Sized + Pointable> From<Shared<'g, T>> for Atomic<T> {
 }
 
 impl<T> From<*const T> for Atomic<T> {
-    /// A link to what a raw pointer points to. Whatever is in the bits of the tag becomes the tag.
+    /// A link with the address of a raw pointer. The bits of the pointer that have the place of the tag become the tag.
     ///
     /// ```
     /// use std::ptr;
@@ -520,12 +525,12 @@ impl<T: ?Sized + Pointable> fmt::Pointer for Atomic<T> {
     }
 }
 
-/// A link was not what was expected: see [`Atomic::compare_exchange`].
+/// A link did not have the expected address and tag: see [`Atomic::compare_exchange`].
 pub struct CompareExchangeError<'g, T: ?Sized + Pointable, P: Pointer<T>> {
-    /// What is linked.
+    /// The pointer in the link.
     pub current: Shared<'g, T>,
 
-    /// What was to be linked, and is the caller's again.
+    /// The pointer that was to be linked, which is handed back.
     pub new: P,
 }
 
@@ -539,16 +544,16 @@ impl<T, P: Pointer<T> + fmt::Debug> fmt::Debug for CompareExchangeError<'_, T, P
 }
 
 /// The error of [`Atomic::compare_and_set`].
-#[deprecated(note = "it is `CompareExchangeError`")]
+#[deprecated(note = "use `CompareExchangeError`")]
 pub type CompareAndSetError<'g, T, P> = CompareExchangeError<'g, T, P>;
 
 /// One ordering or two: see [`Atomic::compare_and_set`].
 #[deprecated(note = "`compare_exchange` and `compare_exchange_weak` have two orderings")]
 pub trait CompareAndSetOrdering {
-    /// That of the exchange, if it succeeds.
+    /// The ordering of the exchange, if it succeeds.
     fn success(&self) -> Ordering;
 
-    /// That of the load, if it does not. Neither `Release` nor `AcqRel`.
+    /// The ordering of the load, if the exchange fails. Neither `Release` nor `AcqRel`.
     fn failure(&self) -> Ordering;
 }
 
@@ -559,7 +564,7 @@ impl CompareAndSetOrdering for Ordering {
         *self
     }
 
-    /// The strongest one that such an exchange allows.
+    /// The strongest ordering of failure that goes with this ordering of success.
     #[inline]
     fn failure(&self) -> Ordering {
         match self {

@@ -1,19 +1,20 @@
-//! Memory for small closures: 63 of them share one allocation.
+//! Memory for small closures. One allocation holds 63.
 
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Words of a closure that has room in a cell.
+/// The most words of a closure that a cell has room for.
 const WORDS: usize = 3;
-/// With their count, just below 1.5 KiB.
+/// Cells of a block. With the count of cells, a block is just below 1.5 KiB.
 const CELLS: usize = 63;
 
 type Memory = UnsafeCell<MaybeUninit<[usize; WORDS]>>;
 
 struct Block {
-    /// Cells that have not been given up: by the one who has read their closure, or by the local that ends.
+    /// Cells that were not given up yet. A cell is given up by the thread that has taken its closure, or, if it is
+    /// free, by the drop of the local.
     left: AtomicUsize,
     cells: [Memory; CELLS],
 }
@@ -21,22 +22,22 @@ struct Block {
 impl Block {
     fn new() -> NonNull<Self> {
         let block = Box::into_raw(Box::<Self>::new_uninit()).cast::<Self>();
-        // SAFETY: it was allocated just now; the cells need no contents.
+        // SAFETY: the block was allocated just now, and the cells need no contents.
         unsafe { (&raw mut (*block).left).write(AtomicUsize::new(CELLS)) };
         NonNull::new(block).expect("a box is not null")
     }
 
-    /// Gives up that many cells, and frees the block after the last one.
+    /// Gives up `cells` cells, and frees the block after its last one.
     ///
     /// # Safety
-    /// The block is alive, and the caller gives up cells of its own, which it does not use any more.
+    /// The block is alive. The caller owns the cells, and does not use them any more.
     unsafe fn give_up(block: NonNull<Self>, cells: usize) {
-        // SAFETY: it is alive until the count is 0.
+        // SAFETY: the block is alive until the count is 0.
         let left = unsafe { &(*block.as_ptr()).left };
-        // Release: what was read from the cells comes before the decrement. Acquire: pairs with the release of the
-        // others, all of which the last one reads from the sequence of decrements.
+        // Release: the decrement comes after all reads of the cells. Acquire: pairs with the releases of all other
+        // decrements, which the last decrement reads as one release sequence.
         if left.fetch_sub(cells, Ordering::AcqRel) == cells {
-            // SAFETY: it came from a box of the same layout, and nobody has a cell any more.
+            // SAFETY: the block came from a box of the same layout, and no thread has a cell of it any more.
             drop(unsafe { Box::from_raw(block.as_ptr().cast::<MaybeUninit<Self>>()) });
         }
     }
@@ -45,11 +46,11 @@ impl Block {
 /// The cells of a local.
 pub(crate) struct Cells {
     block: Cell<Option<NonNull<Block>>>,
-    /// Those of the block that were taken.
+    /// Number of cells of the block that were taken.
     taken: Cell<usize>,
 }
 
-/// Where a closure lies.
+/// The place of a closure.
 pub(crate) struct Place {
     pub(crate) address: NonNull<()>,
     pub(crate) block: *const (),
@@ -70,14 +71,17 @@ impl Cells {
         assert!(Self::fits::<F>(), "the closure is too large for a cell");
         let block = self.block.get().unwrap_or_else(Block::new);
         let taken = self.taken.get();
-        // SAFETY: the block is alive, as this cell was not given up, and nobody else has it.
+        // SAFETY: the block is alive, since this cell was not given up. No other thread has the cell.
         let cell = unsafe { (&raw mut (*block.as_ptr()).cells[taken]).cast::<F>() };
-        // SAFETY: it has the room, by the assertion.
+        // SAFETY: the cell has room for the closure, by the assertion.
         unsafe { cell.write(function) };
         let is_last = taken + 1 == CELLS;
         self.block.set((!is_last).then_some(block));
         self.taken.set(if is_last { 0 } else { taken + 1 });
-        Place { address: NonNull::new(cell.cast()).expect("it is in a block"), block: block.as_ptr().cast() }
+        Place {
+            address: NonNull::new(cell.cast()).expect("a cell is in a block"),
+            block: block.as_ptr().cast(),
+        }
     }
 }
 
@@ -85,7 +89,8 @@ impl Cells {
 impl Drop for Cells {
     fn drop(&mut self) {
         if let Some(block) = self.block.take() {
-            // SAFETY: they are this value's, and some are left, or there would be no block.
+            // SAFETY: this value owns the cells that were not taken. There is at least one, since a full block is not
+            // kept.
             unsafe { Block::give_up(block, CELLS - self.taken.get()) };
         }
     }
@@ -99,7 +104,7 @@ pub(crate) unsafe fn take<F>(address: NonNull<()>, block: *const ()) -> F {
     // SAFETY: the caller's promise.
     let function = unsafe { ptr::read(address.cast::<F>().as_ptr()) };
     let block = NonNull::new(block.cast::<Block>().cast_mut()).expect("a cell has a block");
-    // SAFETY: the cell's contents were read, and nobody else has it.
+    // SAFETY: the closure was read, and no other thread has the cell.
     unsafe { Block::give_up(block, 1) };
     function
 }
@@ -110,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// What was put there, a number.
+    /// Takes a number out of its cell.
     fn number_at(place: &Place) -> usize {
         // SAFETY: the tests put numbers there, and take each once.
         unsafe { take(place.address, place.block) }
@@ -120,7 +125,7 @@ mod tests {
     fn what_was_put_into_cells_comes_out() {
         let cells = Cells::new();
         let places: Vec<Place> = (0..4 * CELLS + 5).map(|number| cells.put(number)).collect();
-        // The local may end first.
+        // The local may be dropped first.
         drop(cells);
         for (number, place) in places.iter().enumerate().rev() {
             assert_eq!(number_at(place), number);
@@ -145,7 +150,7 @@ mod tests {
         assert!(!Cells::fits::<Wide>());
     }
 
-    /// Under the checkers: closures with padding, and threads that give up cells of the same block.
+    /// For Miri and the sanitizers: closures with padding, and threads that give up cells of the same block.
     #[test]
     fn cells_are_given_up_by_any_thread() {
         let cells = Cells::new();
@@ -164,7 +169,7 @@ mod tests {
                 scope.spawn(move || {
                     for &(address, block) in share {
                         let address = NonNull::new(ptr::with_exposed_provenance_mut(address)).unwrap();
-                        // SAFETY: each is taken once, as what was put there.
+                        // SAFETY: each closure is taken once, with the type that was put there.
                         drop(unsafe { take::<(Arc<()>, u8)>(address, ptr::with_exposed_provenance(block)) });
                     }
                 });

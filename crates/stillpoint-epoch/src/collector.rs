@@ -6,18 +6,19 @@ use crate::domain;
 use crate::guard::Guard;
 use crate::local::{Local, Shared};
 
-/// What guards and deferred functions belong to: a function waits for the guards of its own collector.
+/// The guards and the deferred functions that belong together: a function waits only for guards of its collector.
 ///
-/// Clones are the same collector. Handles and guards keep it; when the last of all has gone, what is still deferred is run.
+/// A clone is the same collector. Handles and guards keep the collector alive. When the last clone, handle and guard
+/// has been dropped, the functions that are still deferred run.
 ///
 /// ```
 /// use stillpoint_epoch::Collector;
 ///
 /// let collector = Collector::new();
 /// let handle = collector.register();
-/// drop(collector); // the handle keeps it
+/// drop(collector); // the handle keeps the collector alive
 /// let guard = handle.pin();
-/// drop(handle); // the guard keeps it
+/// drop(handle); // the guard keeps the collector alive
 /// guard.defer(|| println!("runs at the latest when the guard is dropped: it is the last one"));
 /// ```
 #[derive(Clone)]
@@ -45,8 +46,8 @@ impl Collector {
         &self.shared
     }
 
-    /// Registers the calling thread, once more if it was registered before. Lock-free; there is no upper limit. Keep the handle: to make one
-    /// costs an allocation and a fence.
+    /// Registers the calling thread, even if it was registered before. Lock-free. There is no limit to the number of
+    /// handles. Keep the handle: making one costs an allocation and a fence.
     ///
     /// ```
     /// use stillpoint_epoch::Collector;
@@ -67,7 +68,7 @@ impl Default for Collector {
     }
 }
 
-/// Whether they are the same collector.
+/// Whether both are the same collector.
 impl PartialEq for Collector {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
@@ -94,17 +95,17 @@ impl fmt::Debug for Collector {
 /// ```
 /// # use stillpoint_epoch::Collector;
 /// let collector = Collector::new();
-/// std::thread::spawn(move || drop(collector.register())); // made where it is used
+/// std::thread::spawn(move || drop(collector.register())); // make the handle on the thread that uses it
 /// ```
 pub struct LocalHandle {
     local: NonNull<Local>,
 }
 
 impl LocalHandle {
-    /// The local, which stays alive for this borrow at least.
+    /// The local, which stays alive at least as long as this borrow.
     #[inline]
     fn local(&self) -> &Local {
-        // SAFETY: this value owns one of its handles.
+        // SAFETY: this value owns one of the local's handles.
         unsafe { self.local.as_ref() }
     }
 
@@ -113,8 +114,8 @@ impl LocalHandle {
         self.local
     }
 
-    /// Pins: what is unlinked from now on is not destroyed before the guard is dropped. The guard may outlive the handle. Guards
-    /// nest; the outermost one costs a sequentially consistent fence.
+    /// Pins the thread: objects that are unlinked from now on are not destroyed before the guard is dropped. The guard
+    /// may outlive the handle. Guards nest. The outermost guard costs a sequentially consistent fence.
     ///
     /// ```
     /// use stillpoint_epoch::Collector;
@@ -128,11 +129,11 @@ impl LocalHandle {
     /// ```
     ///
     /// # Panics
-    /// If there are as many guards as addresses.
+    /// If the number of guards overflows a `usize`.
     #[inline]
     pub fn pin(&self) -> Guard {
         self.local().pin();
-        // SAFETY: the guard was counted for it.
+        // SAFETY: `Local::pin` has counted the guard.
         unsafe { Guard::of(self.local) }
     }
 
@@ -148,7 +149,7 @@ impl LocalHandle {
         self.local().is_pinned()
     }
 
-    /// The collector in which it was registered.
+    /// The collector that the handle is registered in.
     ///
     /// ```
     /// use stillpoint_epoch::Collector;
@@ -164,7 +165,7 @@ impl LocalHandle {
 
 impl Drop for LocalHandle {
     fn drop(&mut self) {
-        // SAFETY: this value owns one of its handles, and is on its thread.
+        // SAFETY: this value owns one of the local's handles, and is on the local's thread.
         unsafe { Local::release(self.local) };
     }
 }

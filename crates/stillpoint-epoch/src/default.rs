@@ -14,7 +14,8 @@ use crate::local::{Local, Shared};
 static DEFAULT: OnceLock<Collector> = OnceLock::new();
 
 thread_local! {
-    /// The thread's local, as long as [`OWNER`] has its handle. Without a destructor, so that it costs a load.
+    /// The thread's local, as long as [`OWNER`] has its handle; otherwise null. It has no destructor, so that an access
+    /// costs one load.
     static LOCAL: Cell<*mut Local> = const { Cell::new(ptr::null_mut()) };
     static OWNER: OnceCell<Owner> = const { OnceCell::new() };
 }
@@ -30,14 +31,14 @@ impl Owner {
     }
 }
 
-/// The handle goes after this.
+/// Clears `LOCAL` before the handle is dropped.
 impl Drop for Owner {
     fn drop(&mut self) {
         LOCAL.set(ptr::null_mut());
     }
 }
 
-/// The local of this thread, whose handle `OWNER` has: it is alive as long as nothing of others runs.
+/// The local of this thread, whose handle `OWNER` has. It is alive until code of the user runs, which may end it.
 #[inline]
 fn present() -> Option<NonNull<Local>> {
     NonNull::new(LOCAL.get())
@@ -45,8 +46,9 @@ fn present() -> Option<NonNull<Local>> {
 
 /// Pins the calling thread in the [default collector](default_collector). See [`Guard`].
 ///
-/// The outermost guard of a thread is a sequentially consistent fence, and costs little more; nested ones cost a few instructions. The
-/// first call registers the thread. In destructors of thread-locals that run late, each call does.
+/// The outermost guard of a thread is a sequentially consistent fence, and costs little more. A nested guard costs a
+/// few instructions. The first call registers the thread. In destructors of thread-locals that run late, each call
+/// registers the thread anew.
 ///
 /// ```
 /// use stillpoint_epoch as epoch;
@@ -58,9 +60,9 @@ fn present() -> Option<NonNull<Local>> {
 pub fn pin() -> Guard {
     match present() {
         Some(local) => {
-            // SAFETY: it is alive.
+            // SAFETY: the local is alive, since no code of the user has run since `present`.
             unsafe { local.as_ref() }.pin();
-            // SAFETY: the guard was counted for it just now.
+            // SAFETY: the guard was counted just now.
             unsafe { Guard::of(local) }
         }
         None => pin_first(),
@@ -71,12 +73,12 @@ pub fn pin() -> Guard {
 #[inline(never)]
 fn pin_first() -> Guard {
     let handle = default_collector().register();
-    // It may have called wakers, one of which has pinned this thread.
+    // The registration may have called wakers, one of which may have pinned this thread.
     if present().is_some() {
         return pin();
     }
     let guard = handle.pin();
-    // In destructors of thread-locals that run late, the guard is what keeps the local.
+    // In destructors of thread-locals that run late, `OWNER` is gone, and only the guard keeps the local alive.
     let _ = OWNER.try_with(|owner| {
         owner.get_or_init(|| Owner::new(handle));
     });
@@ -90,11 +92,11 @@ fn pin_first() -> Guard {
 /// ```
 #[inline]
 pub fn is_pinned() -> bool {
-    // SAFETY: it is alive.
+    // SAFETY: the local is alive, since no code of the user has run since `present`.
     present().is_some_and(|local| unsafe { local.as_ref() }.is_pinned())
 }
 
-/// The collector that [`pin`] uses, of the whole process. It is made by its first use, and never ends.
+/// The collector of the whole process, which [`pin`] uses. Its first use makes it, and it is never dropped.
 ///
 /// ```
 /// use stillpoint_epoch as epoch;

@@ -1,4 +1,5 @@
-//! The domain behind a collector: how much waits, who holds it up, and what is done about that. The original has nothing like it.
+//! The domain behind a collector: how much waits, which threads hold it up, and what is done about that. The original
+//! has no counterpart.
 //!
 //! ```
 //! use stillpoint_epoch::{domain, Collector};
@@ -15,7 +16,7 @@
 //! assert_eq!(domain::of(&collector).stats().freed, 1);
 //! ```
 //!
-//! What the numbers mean in terms of guards and deferred functions is told in `docs/guide/epoch.md` of the repository.
+//! `docs/guide/epoch.md` of the repository says what the numbers mean for guards and deferred functions.
 
 use stillpoint::fence::Mode;
 pub use stillpoint::rcu::{Activity, Boost, BuildError, Domain, DomainBuilder, Stall, Stats};
@@ -35,7 +36,8 @@ pub fn of(collector: &Collector) -> &Domain {
     collector.shared().domain()
 }
 
-/// What collectors are made from: a domain whose readers fence, since [`pin`](crate::pin) is a fence anyway. No writer interrupts them.
+/// A builder for the domain of a collector. The domain's readers fence, since [`pin`](crate::pin) is a fence anyway. So
+/// no writer interrupts them.
 ///
 /// ```
 /// use stillpoint_epoch::domain::{self, Boost};
@@ -48,7 +50,8 @@ pub fn builder() -> DomainBuilder {
     Domain::builder().fence(Mode::Symmetric)
 }
 
-/// A collector over a domain. The domain may have cells, readers and reclaimers of its own; each collector over it is another one.
+/// Makes a collector over a domain. The domain may also have cells, readers and reclaimers. Each call makes another
+/// collector.
 ///
 /// ```
 /// use stillpoint_epoch::domain::{self, Domain};
@@ -68,7 +71,7 @@ pub fn collector(domain: Domain) -> Collector {
 ///
 /// let builder = domain::builder().boost(Boost::Realtime).boost_fallback(Boost::Migrate);
 /// domain::build_default(builder)?;
-/// drop(stillpoint_epoch::pin()); // if its thread is preempted here, others let it run
+/// drop(stillpoint_epoch::pin()); // if this thread is preempted here, other threads boost it
 /// assert_eq!(domain::build_default(domain::builder()).unwrap_err(), BuildError::DefaultInUse);
 /// # Ok::<(), BuildError>(())
 /// ```

@@ -10,10 +10,10 @@ use crate::pointable::{Pointable, Pointer};
 use crate::shared::Shared;
 use crate::word;
 
-/// Keeps its thread pinned: no object is destroyed that may have been reached under it.
+/// Keeps its thread pinned: an object that the thread may have reached under the guard is not destroyed.
 ///
-/// Made by [`pin`](crate::pin), or by [`LocalHandle::pin`](crate::LocalHandle::pin). A thread is pinned from its first guard to its last
-/// one, in whichever order they are dropped:
+/// Made by [`pin`](crate::pin), or by [`LocalHandle::pin`](crate::LocalHandle::pin). A thread is pinned as long as it
+/// has a guard, whatever the order in which guards are dropped:
 ///
 /// ```
 /// use stillpoint_epoch as epoch;
@@ -25,8 +25,8 @@ use crate::word;
 /// assert!(!epoch::is_pinned());
 /// ```
 ///
-/// A guard lends its lifetime to what is loaded under it, stays on its thread, and holds up everything that is deferred meanwhile. If it
-/// is forgotten (`mem::forget`), it does so for ever.
+/// A guard gives its lifetime to the pointers that are loaded under it, stays on its thread, and holds up everything
+/// that is deferred meanwhile. A guard that is forgotten (`mem::forget`) holds it up for ever.
 ///
 /// ```compile_fail,E0505
 /// # use std::sync::atomic::Ordering::Acquire;
@@ -39,15 +39,16 @@ use crate::word;
 /// ```
 ///
 /// # Panics
-/// The drop of a thread's last guard may run deferred functions, and panics with the first panic of one, after the others have run.
+/// The drop of a thread's last guard may run deferred functions. If functions panic, it panics with the first of these
+/// panics, after the other functions have run.
 pub struct Guard {
-    /// `None` for that of [`unprotected`].
+    /// `None` for the guard of [`unprotected`].
     local: Option<NonNull<Local>>,
 }
 
 impl Guard {
     /// # Safety
-    /// The guard was counted for it: [`Local::pin`].
+    /// [`Local::pin`] has counted the guard.
     #[inline]
     pub(crate) unsafe fn of(local: NonNull<Local>) -> Self {
         Self { local: Some(local) }
@@ -55,15 +56,17 @@ impl Guard {
 
     #[inline]
     fn local(&self) -> Option<&Local> {
-        // SAFETY: it is alive as long as it has guards.
+        // SAFETY: a local is alive as long as it has guards.
         self.local.map(|local| unsafe { local.as_ref() })
     }
 
-    /// Calls `f` when every guard has gone that exists now, this one included: at once, if this guard is [`unprotected`].
+    /// Calls `f` when every guard that exists now has been dropped, including this one. If this guard is
+    /// [`unprotected`], calls `f` at once.
     ///
-    /// Some thread of the collector calls it, when it drops its last guard or [flushes](Guard::flush); or whoever drops the last handle, guard
-    /// or clone of the collector. Nothing is said about when. This call neither waits nor fails, and allocates nothing for closures of
-    /// three words or less, but for a block that 63 of them share.
+    /// Any thread of the collector may call `f`, when it drops its last guard or [flushes](Guard::flush). If none has
+    /// done so, `f` is called when the last handle, guard or clone of the collector is dropped. There is no promise
+    /// about the time. This call neither waits nor fails. For a closure of three words or less, it allocates only when
+    /// the thread's list of deferred functions begins or grows, and a block for each 63 such closures.
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -75,24 +78,24 @@ impl Guard {
     /// guard.defer(move || sender.send(7));
     /// assert!(receiver.try_recv().is_err());
     /// drop(guard);
-    /// drop(handle); // the last one
+    /// drop(handle); // nothing else keeps the collector alive
     /// assert_eq!(receiver.recv(), Ok(7));
     /// ```
     ///
     /// # Panics
-    /// With a panic of `f`, if it is called at once. In a domain that has limits, with the panic of another function that is ready; `f` was
-    /// deferred then.
+    /// With a panic of `f`, if it is called at once. In a domain with limits, with the panic of another function that
+    /// is ready; `f` is then deferred nevertheless.
     pub fn defer<F, R>(&self, f: F)
     where
         F: FnOnce() -> R,
         F: Send + 'static,
     {
-        // SAFETY: any thread may call it, at any time.
+        // SAFETY: `f` is `Send` and `'static`, so any thread may call it at any time.
         unsafe { self.defer_unchecked(f) };
     }
 
-    /// As [`defer`](Guard::defer), for a function that the compiler would not let another thread call later: [`Shared`] is not `Send`,
-    /// and lives no longer than its guard.
+    /// As [`defer`](Guard::defer), for a function that is not `Send` or not `'static`, for example because it has a
+    /// [`Shared`].
     ///
     /// ```
     /// use std::sync::atomic::Ordering::AcqRel;
@@ -101,7 +104,7 @@ impl Guard {
     /// let link = Atomic::new(String::from("first"));
     /// let guard = &epoch::pin();
     /// let old = link.swap(Owned::new(String::from("second")), AcqRel, guard);
-    /// // SAFETY: unlinked just now, so nobody can reach it when all guards have gone.
+    /// // SAFETY: the object was unlinked just now, so no thread can reach it once all these guards are dropped.
     /// unsafe { guard.defer_unchecked(move || println!("{} goes", *old.into_owned())) };
     /// # drop(unsafe { link.into_owned() });
     /// ```
@@ -110,14 +113,14 @@ impl Guard {
     /// As [`defer`](Guard::defer).
     ///
     /// # Safety
-    /// Any thread may call `f` at any time from when the guards have gone: it borrows nothing that ends before, and what it owns or uses may be
-    /// used by another thread.
+    /// Any thread may call `f` at any time after the guards have been dropped. So `f` borrows nothing that ends before
+    /// it is called, and another thread may use what `f` owns or borrows.
     pub unsafe fn defer_unchecked<F, R>(&self, f: F)
     where
         F: FnOnce() -> R,
     {
         /// # Safety
-        /// The place is that of such a function, which is called once.
+        /// `cell` and `block` are the place of a function of this type, which is called once.
         unsafe extern "C-unwind" fn of_cell<F: FnOnce() -> R, R>(cell: NonNull<()>, block: *const ()) {
             // SAFETY: the caller's promise.
             let function = unsafe { cells::take::<F>(cell, block) };
@@ -126,7 +129,7 @@ impl Guard {
         /// # Safety
         /// As for `of_cell`.
         unsafe extern "C-unwind" fn of_box<F: FnOnce() -> R, R>(function: NonNull<()>, _: *const ()) {
-            // SAFETY: it came from `Box::into_raw` below.
+            // SAFETY: the address came from `Box::into_raw` below.
             let function = unsafe { Box::from_raw(function.cast::<F>().as_ptr()) };
             function();
         }
@@ -143,11 +146,12 @@ impl Guard {
             let address = NonNull::from(Box::leak(Box::new(f))).cast();
             Object { address, bytes, context: ptr::null(), destroy: of_box::<F, R> }
         };
-        // SAFETY: the function is called once. What it uses is alive then, by the caller's promise.
+        // SAFETY: the function is called once. By the caller's promise, what it uses is alive then.
         unsafe { local.defer(object) };
     }
 
-    /// Destroys the object when every guard has gone that exists now: at once, if this guard is [`unprotected`]. Allocates nothing.
+    /// Destroys the object when every guard that exists now has been dropped. If this guard is [`unprotected`],
+    /// destroys it at once. Allocates only when the thread's list of deferred functions begins or grows.
     ///
     /// ```
     /// use std::sync::atomic::Ordering::AcqRel;
@@ -156,7 +160,7 @@ impl Guard {
     /// let link = Atomic::new(7);
     /// let guard = &epoch::pin();
     /// let old = link.swap(Shared::null(), AcqRel, guard);
-    /// // SAFETY: unlinked just now, by this thread.
+    /// // SAFETY: this thread has just unlinked the object.
     /// unsafe { guard.defer_destroy(old) };
     /// ```
     ///
@@ -164,12 +168,12 @@ impl Guard {
     /// As [`defer`](Guard::defer). With debug assertions, if the pointer is null.
     ///
     /// # Safety
-    /// - The pointer is not null, and the object is alive, and owned by the caller.
+    /// - The pointer is not null. The object is alive, and the caller owns it.
     /// - No thread that pins itself from now on can reach the object.
     /// - Any thread may drop the object.
     pub unsafe fn defer_destroy<T: ?Sized + Pointable>(&self, ptr: Shared<'_, T>) {
         /// # Safety
-        /// The address is that of such an object, which is destroyed once.
+        /// The address is that of an object of this type, which is destroyed once.
         unsafe extern "C-unwind" fn destroy<T: ?Sized + Pointable>(object: NonNull<()>, _: *const ()) {
             // SAFETY: the caller's promise.
             unsafe { T::drop(object.as_ptr().expose_provenance()) };
@@ -181,7 +185,7 @@ impl Guard {
             return;
         };
         let address = word::address::<T>(ptr.into_usize());
-        debug_assert_ne!(address, 0, "there is nothing to destroy behind a null pointer");
+        debug_assert_ne!(address, 0, "a null pointer has no object that could be destroyed");
         if let Some(object) = NonNull::new(ptr::with_exposed_provenance_mut(address)) {
             let bytes = T::STILLPOINT_BYTES;
             let object = Object { address: object, bytes, context: ptr::null(), destroy: destroy::<T> };
@@ -190,12 +194,14 @@ impl Guard {
         }
     }
 
-    /// Runs what is ready: what this thread has deferred, and a share of what others have; does the same once more when the last guard is dropped,
-    /// and then lets any thread run what is left. So after a flush, and the end of the region, everything has run that this thread has deferred in
-    /// it, unless another thread is pinned.
+    /// Runs the functions that are ready: those that this thread has deferred, and a share of those of other threads.
+    /// Does the same once more when the thread's last guard is dropped, and then lets any thread run what is left. So
+    /// after a flush and the end of the region, all functions that this thread has deferred in the region have run,
+    /// unless another thread is pinned.
     ///
-    /// Does nothing if this guard is [`unprotected`]; within a deferred function, what is ready is left to the next region. Takes as long as
-    /// the functions that this thread has deferred lately, and as 32,768 functions of others, or twice its own, if that is more.
+    /// Does nothing if this guard is [`unprotected`]. Within a deferred function, leaves what is ready to the next
+    /// region. Each time, it runs at most the functions that this thread has deferred since its last round, and a share
+    /// of those of other threads: 32,768, or twice the number of its own if that is greater.
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -211,17 +217,17 @@ impl Guard {
     /// ```
     ///
     /// # Panics
-    /// With the first panic of a function, after the others have run.
+    /// With the first panic of a function, after the other functions have run.
     pub fn flush(&self) {
         if let Some(local) = self.local() {
             local.flush();
         }
     }
 
-    /// Ends the region and begins another one at once, so that what was deferred before need not wait for this guard. Does nothing if the thread
-    /// has another guard, or this one is [`unprotected`].
+    /// Ends the region and begins another one at once, so that what was deferred before need not wait for this guard.
+    /// Does nothing if the thread has another guard, or if this guard is [`unprotected`].
     ///
-    /// What was loaded under the guard cannot be used afterwards:
+    /// Pointers that were loaded under the guard cannot be used afterwards:
     ///
     /// ```compile_fail,E0502
     /// # use std::sync::atomic::Ordering::Acquire;
@@ -245,41 +251,42 @@ impl Guard {
     /// ```
     ///
     /// # Panics
-    /// As the drop of a guard; the thread is pinned then.
+    /// As the drop of a guard. The thread is then pinned.
     pub fn repin(&mut self) {
         if self.local().is_some_and(Local::has_one_guard) {
             self.repin_after(|| ());
         }
     }
 
-    /// Calls `f` without this guard: if it is the thread's only one, the thread is not pinned meanwhile. It is pinned again afterwards, also if `f`
-    /// panics. Only calls `f` if this guard is [`unprotected`].
+    /// Calls `f` without this guard: if it is the thread's only guard, the thread is not pinned meanwhile. Afterwards
+    /// the thread is pinned again, even if `f` panics. If this guard is [`unprotected`], only calls `f`.
     ///
     /// ```
     /// use stillpoint_epoch as epoch;
     ///
     /// let mut guard = epoch::pin();
     /// let sum = guard.repin_after(|| {
-    ///     assert!(!epoch::is_pinned()); // time for something that takes long
+    ///     assert!(!epoch::is_pinned()); // do something here that takes a long time
     ///     (1..=10).sum::<u64>()
     /// });
     /// assert!(sum == 55 && epoch::is_pinned());
     /// ```
     ///
     /// # Panics
-    /// As `f` does, and as the drop of a guard; the thread is pinned then.
+    /// As `f`, and as the drop of a guard. The thread is then pinned.
     pub fn repin_after<F, R>(&mut self, f: F) -> R
     where
         F: FnOnce() -> R,
     {
         match self.local {
-            // SAFETY: this value owns a guard, and is borrowed exclusively.
+            // SAFETY: this value owns one of the local's guards, and is borrowed exclusively.
             Some(local) => unsafe { Local::repin_after(local, f) },
             None => f(),
         }
     }
 
-    /// The collector; `None` if this guard is [`unprotected`]. For structures that check whether a guard is one of theirs.
+    /// The collector; `None` if this guard is [`unprotected`]. For structures that check whether a guard belongs to
+    /// their collector.
     ///
     /// ```
     /// use stillpoint_epoch as epoch;
@@ -295,7 +302,7 @@ impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
         if let Some(local) = self.local {
-            // SAFETY: this value owns a guard, and is on its thread.
+            // SAFETY: this value owns one of the local's guards, and is on the local's thread.
             unsafe { Local::unpin(local) };
         }
     }
@@ -307,8 +314,8 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// A guard that protects nothing: for loads where no other thread has the structure, as in its destructor. What is deferred under it is
-/// done at once.
+/// A guard that protects nothing, for loads while no other thread uses the structure, as in its destructor. Functions
+/// that are deferred under it run at once.
 ///
 /// ```
 /// use std::sync::atomic::Ordering::Relaxed;
@@ -324,7 +331,7 @@ impl fmt::Debug for Guard {
 ///
 /// impl Drop for Stack {
 ///     fn drop(&mut self) {
-///         // SAFETY: whoever drops the stack is the only one who has it.
+///         // SAFETY: the thread that drops the stack is the only one that has it.
 ///         unsafe {
 ///             let guard = epoch::unprotected();
 ///             let mut top = self.top.load(Relaxed, guard);
@@ -339,12 +346,13 @@ impl fmt::Debug for Guard {
 /// ```
 ///
 /// # Safety
-/// What is loaded under it is dereferenced only while no other thread changes the links that lead there, nor destroys what they lead to.
+/// A pointer that was loaded under it is dereferenced only while no other thread changes the links that lead to the
+/// object, or destroys the object.
 #[inline]
 pub unsafe fn unprotected() -> &'static Guard {
     struct Everywhere(Guard);
 
-    // SAFETY: without a local, its methods touch nothing that belongs to a thread.
+    // SAFETY: the guard has no local, so its methods touch nothing that belongs to a thread.
     unsafe impl Sync for Everywhere {}
 
     static UNPROTECTED: Everywhere = Everywhere(Guard { local: None });

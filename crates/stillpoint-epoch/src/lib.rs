@@ -1,7 +1,8 @@
 //! crossbeam-epoch's interface, version 0.9, over [`stillpoint::rcu`].
 //!
 //! A lock-free structure unlinks an object while other threads may still read it. A thread that reads is *pinned*: it holds a
-//! [`Guard`]. What was unlinked is *deferred*, and destroyed when all guards have gone that existed then.
+//! [`Guard`]. The destruction of an unlinked object is *deferred* until every guard that existed at that time has been
+//! dropped.
 //!
 //! ```
 //! use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -9,22 +10,24 @@
 //!
 //! let current = Atomic::new(10);
 //! let guard = epoch::pin();
-//! // SAFETY: it is never null, and is destroyed after this guard at the earliest.
+//! // SAFETY: the link is never null, and its object is not destroyed before this guard is dropped.
 //! assert_eq!(unsafe { current.load(Acquire, &guard).deref() }, &10);
 //! let old = current.swap(Owned::new(20), AcqRel, &guard);
-//! // SAFETY: unlinked just now, by this thread.
+//! // SAFETY: this thread has just unlinked the object.
 //! unsafe { guard.defer_destroy(old) };
 //! # drop(unsafe { current.into_owned() });
 //! ```
 //!
-//! [`Atomic`] is a link, [`Owned`] what is not linked yet, and [`Shared`] what was loaded under a guard. [`pin`] uses the
-//! [default collector](default_collector); a structure that wants a [`Collector`] of its own registers a [`LocalHandle`] for each
-//! thread. Programs that depend on the package `crossbeam-epoch` get this crate by one entry in their manifest, unchanged.
+//! An [`Atomic`] is a link, an [`Owned`] is an object that is not linked yet, and a [`Shared`] is a pointer that was
+//! loaded under a guard. [`pin`] uses the [default collector](default_collector). A structure with a separate
+//! [`Collector`] registers a [`LocalHandle`] for each thread. A program that depends on the package `crossbeam-epoch`
+//! uses this crate instead, without a change to its code, if its manifest has one more entry.
 //!
-//! What the original does not have is in the module [`domain`]: how much waits to be destroyed, who holds it up, and boosting of
-//! guards whose threads were preempted.
+//! The module [`domain`] has what the original does not: how much waits to be destroyed, which threads hold it up, and
+//! boosting of preempted threads that are pinned.
 //!
-//! The argument is in `docs/design/epoch.md` of the repository, and a table of what differs in `docs/guide/epoch.md`.
+//! The argument for the crate's correctness is in `docs/design/epoch.md` of the repository. A table of the differences
+//! to the original is in `docs/guide/epoch.md`.
 
 mod atomic;
 mod cells;

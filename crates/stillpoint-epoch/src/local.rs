@@ -1,6 +1,6 @@
-//! What a thread, or a handle, has in a collector: its region, and what was deferred in it.
+//! The part of a collector that belongs to a thread or a handle: its region, and what was deferred in it.
 //!
-//! The steps that comments name are those of `docs/design/epoch.md`.
+//! Steps in comments are those of `docs/design/epoch.md`.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -15,27 +15,30 @@ use stillpoint_sys::panics::{self, Panic};
 use crate::cells::Cells;
 use crate::collector::Collector;
 
-/// When a round is due: after that many regions, or half as many functions, or some of each.
+/// A round is due when a local has counted up to this: one for each region, and [`FUNCTION`] for each deferred
+/// function.
 const DUE: u32 = 128;
-/// A function counts that often, and a region once.
+/// What a deferred function adds to the count; a region adds 1.
 const FUNCTION: u32 = 2;
-/// What is due after a `flush`.
+/// A `flush` sets this bit of the count.
 const FLUSHED: u32 = 1 << 30;
-/// Functions of others that one round runs at the most, unless more than half as many have come here since the last one.
+/// The most functions of other threads that one round runs, unless this local has deferred more than half as many since
+/// its last round.
 const SHARE: usize = 512;
-/// The same for the round of a `flush`.
+/// As [`SHARE`], for a round of a `flush`.
 const FLUSH_SHARE: usize = 64 * SHARE;
-/// Functions that a look at the readers counts as, for each list that is served.
+/// A list that is served counts as at least this number of functions, since its poll scans the readers.
 const LOOK: usize = 64;
-/// A list that has that many functions stays as it is when it is handed on, and is not added to.
+/// A list with this number of functions is handed on by itself: no other list is appended to it.
 const FULL: usize = 512;
 
 type List = Box<Reclaimer>;
 
-/// What the handles, guards and clones of a collector share.
+/// The state that the handles, guards and clones of a collector share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Lists that any thread may serve, the oldest first. Before the domain: they leave what they have to it.
+    /// Lists that any thread may serve, the oldest first. Dropped before the domain, since a dropped list leaves its
+    /// functions to the domain.
     handed: Mutex<VecDeque<List>>,
     domain: Domain,
 }
@@ -53,7 +56,7 @@ impl Shared {
         Box::new(self.domain.reclaimer_builder().max_pending(usize::MAX).build())
     }
 
-    /// The lists that were handed on, unless another thread is just looking at them: nobody waits for it.
+    /// The lists that were handed on; `None` if another thread has the lock. Never waits.
     fn handed(&self) -> Option<MutexGuard<'_, VecDeque<List>>> {
         match self.handed.try_lock() {
             Ok(lists) => Some(lists),
@@ -62,7 +65,7 @@ impl Shared {
         }
     }
 
-    /// Lets any thread serve what a list has. It is left to the domain if the other lists cannot be reached.
+    /// Lets any thread serve a list. If another thread has the lock, the list leaves its functions to the domain.
     fn hand_on(&self, mut list: List) {
         let Some(mut lists) = self.handed() else { return };
         match lists.back_mut() {
@@ -71,12 +74,13 @@ impl Shared {
         }
     }
 
-    /// How many lists were handed on.
+    /// The number of lists that were handed on.
     fn number(&self) -> usize {
         self.handed().map_or(0, |lists| lists.len())
     }
 
-    /// Serves that many of the lists that were handed on, the oldest first, until the share is done, or nothing of one is ready.
+    /// Serves up to `number` of the lists that were handed on, the oldest first, until the share is done, or nothing in
+    /// a list is ready.
     fn serve(&self, number: usize, way: Way, panic: &mut Option<Panic>) {
         let (mut done, mut left) = (0, 0);
         for _ in 0..number {
@@ -101,12 +105,12 @@ impl Shared {
     }
 }
 
-/// The last of the collector's handles, guards and clones runs what is left, in its own call: the domain would leave it to the
-/// call of a domain whose end runs the function that this is in (step 9).
+/// The drop of the last handle, guard or clone of the collector runs what is left. The domain could not: if this drop
+/// is in a function that the drop of another domain runs, it would leave its functions to that drop (step 9).
 impl Drop for Shared {
     fn drop(&mut self) {
         let handed = self.handed.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // They leave what they have to the domain.
+        // Dropped lists leave their functions to the domain.
         handed.clear();
         let mut panic = None;
         Way { is_flush: true, share: usize::MAX }.poll(&mut self.list(), usize::MAX, &mut panic);
@@ -118,21 +122,21 @@ impl Drop for Shared {
 #[derive(Debug, Clone, Copy)]
 struct Way {
     is_flush: bool,
-    /// Functions of lists that were handed on.
+    /// The most functions to run of the lists that were handed on.
     share: usize,
 }
 
 impl Way {
-    /// The way of a round, by how much it is due.
+    /// The way of a round, by the count of its local.
     fn of(due: u32) -> Self {
         let is_flush = due >= FLUSHED;
         let least = if is_flush { FLUSH_SHARE } else { SHARE };
-        // Twice the functions that came: faster than they come.
+        // Each function counts twice, so rounds run functions faster than they are deferred.
         Self { is_flush, share: least.max((due % FLUSHED) as usize) }
     }
 
-    /// Runs what is ready of a list, up to a limit, and returns how much that was, or the limit if something has panicked. The first
-    /// panic of several is kept.
+    /// Runs the functions of a list that are ready, up to a limit. Returns their number, or the limit if one has
+    /// panicked. Keeps the first panic.
     fn poll(self, list: &mut Reclaimer, limit: usize, panic: &mut Option<Panic>) -> usize {
         let poll = if self.is_flush { Reclaimer::poll_at_once } else { Reclaimer::poll_at_most };
         panics::catch(|| poll(list, limit)).unwrap_or_else(|payload| {
@@ -142,30 +146,30 @@ impl Way {
     }
 }
 
-/// What each pin and each deferred function uses comes first, in one line of the cache.
+/// The fields that each pin and each deferred function use come first, in one cache line.
 #[repr(C, align(64))]
 pub(crate) struct Local {
-    /// Guards that exist, but for one whose `repin_after` runs.
+    /// The number of guards, except those whose `repin_after` is running.
     guards: Cell<usize>,
-    /// 1 until the handle is dropped, and 1 more for each call that needs the local.
+    /// 1 until the handle is dropped, and 1 more for each call that keeps the local alive.
     handles: Cell<usize>,
     due: Cell<u32>,
     token: NonNull<AtomicU64>,
     state: NonNull<AtomicU64>,
     attention: NonNull<AtomicU32>,
-    /// None before the first round or function, and during a round.
+    /// `None` before the first round or function, and during a round.
     reclaimer: Cell<Option<List>>,
     collector: Collector,
     cells: Cells,
     reader: Reader,
 }
 
-/// Owns one of a local's `handles`. The last one ends the local, unless there are guards.
+/// Owns one of a local's `handles`. The drop of the last handle ends the local, unless there are guards.
 struct Hold(NonNull<Local>);
 
 impl Hold {
     /// # Safety
-    /// The local is alive, and the caller's thread is its own.
+    /// The local is alive, and the caller is on its thread.
     unsafe fn new(local: NonNull<Local>) -> Self {
         // SAFETY: the caller's promise.
         let handles = unsafe { &(*local.as_ptr()).handles };
@@ -176,13 +180,13 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // SAFETY: this value owns one of the handles.
+        // SAFETY: this value owns one of the local's handles.
         unsafe { Local::release(self.0) };
     }
 }
 
 impl Local {
-    /// Registers the calling thread. The caller owns one of the handles.
+    /// Registers the calling thread. The caller owns the local's first handle.
     pub(crate) fn register(collector: &Collector) -> NonNull<Self> {
         let reader = collector.shared().domain().reader();
         let parts = Parts::of(&reader);
@@ -192,7 +196,7 @@ impl Local {
         let local = Self {
             guards: Cell::new(0),
             handles: Cell::new(1),
-            // At the end of the first region: there may be no other one.
+            // A round is due at the end of the first region, since there may be no other.
             due: Cell::new(DUE - 1),
             reclaimer: Cell::new(None),
             cells: Cells::new(),
@@ -214,11 +218,11 @@ impl Local {
         self.guards.get() > 0
     }
 
-    /// One guard more, which the caller owns.
+    /// Counts one more guard, which the caller owns.
     #[inline]
     pub(crate) fn pin(&self) {
         let guards = self.guards.get();
-        self.guards.set(guards.checked_add(1).expect("there are fewer guards than addresses"));
+        self.guards.set(guards.checked_add(1).expect("the number of guards overflows"));
         if guards == 0 {
             self.enter();
         }
@@ -226,22 +230,22 @@ impl Local {
 
     #[inline]
     fn enter(&self) {
-        // SAFETY: both are there as long as the domain, which the reader keeps alive.
+        // SAFETY: both words are valid as long as the domain, which the reader keeps alive.
         let (token, state) = unsafe { (self.token.as_ref(), self.state.as_ref()) };
-        // Acquire: pairs with the release by which a token is started (step 5). Release: pairs with the acquire load of a
-        // scan, which may read this state in place of the one that ended the region before.
+        // Acquire: pairs with the release that starts a token (step 5). Release: pairs with the acquire load of a scan,
+        // which may read this state instead of the one that ended the region before.
         state.store(token.load(Ordering::Acquire), Ordering::Release);
-        // SeqCst: pairs with the fence of a writer between its unlink and its scan, and with the fences of those who
-        // rely on `pin` for one of their own (step 4).
+        // SeqCst: pairs with the fence of a writer between its unlink and its scan, and with the fences of callers that
+        // rely on `pin` as a fence (step 4).
         fence(Ordering::SeqCst);
     }
 
-    /// Whether somebody wants to be [answered](Local::answer).
+    /// Ends the region. Returns whether a request has to be [answered](Local::answer).
     #[inline]
     fn leave(&self) -> bool {
-        // SAFETY: as in `enter`.
+        // SAFETY: the word is valid as long as the domain, which the reader keeps alive.
         let state = unsafe { self.state.as_ref() };
-        // Release: what was done in the region comes before; pairs with the acquire load of a scan.
+        // Release: everything in the region comes before this store. Pairs with the acquire load of a scan.
         state.store(0, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
         self.is_wanted()
@@ -249,26 +253,27 @@ impl Local {
 
     #[inline]
     fn is_wanted(&self) -> bool {
-        // SAFETY: as in `enter`. Relaxed: a request that is missed is noticed by those who made it.
+        // SAFETY: the word is valid as long as the domain, which the reader keeps alive. Relaxed: a thread that makes a
+        // request finds out itself if the request was missed.
         unsafe { self.attention.as_ref() }.load(Ordering::Relaxed) != 0
     }
 
-    /// Calls wakers, which may do anything, as functions may: somebody holds the local.
+    /// Calls wakers, which may do anything, as deferred functions may. The caller has a [`Hold`] of the local.
     fn answer(&self) {
         // SAFETY: a local stays on its thread.
         unsafe { Parts::of(&self.reader).answer() };
     }
 
-    /// One guard less. The last one ends the region, and the local if its handle has gone.
+    /// Gives up a guard. The last guard ends the region, and also the local if its handle was dropped.
     ///
     /// # Panics
-    /// With the panic of a deferred function. The guard has gone then.
+    /// With the panic of a deferred function. The guard was then given up.
     ///
     /// # Safety
-    /// The local is alive, and the caller owns a guard, on the local's thread. It does not use the local any more.
+    /// The local is alive. The caller is on its thread, owns a guard, and does not use the local any more.
     #[inline]
     pub(crate) unsafe fn unpin(this: NonNull<Self>) {
-        // SAFETY: the caller's promise. The reference is not used below, where the local may end.
+        // SAFETY: the caller's promise. The reference ends here; the call below may end the local.
         let is_due = unsafe { this.as_ref() }.give_guard_back();
         if is_due {
             // SAFETY: the caller's promise.
@@ -276,7 +281,8 @@ impl Local {
         }
     }
 
-    /// Whether there is more to do than to leave the region. Calls nothing of others, which might end the local.
+    /// Gives up a guard. Returns whether there is more to do than to end the region. Calls no code of the user, which
+    /// might end the local.
     #[inline]
     fn give_guard_back(&self) -> bool {
         let guards = self.guards.get() - 1;
@@ -291,14 +297,15 @@ impl Local {
     }
 
     /// # Safety
-    /// The local is alive and not used any more, unless somebody holds it. Its thread calls.
+    /// The local is alive, and the caller is on its thread. Unless it has a [`Hold`], the caller does not use the local
+    /// any more.
     #[cold]
     #[inline(never)]
     unsafe fn after_region(this: NonNull<Self>) {
-        // Ends the local in the end, also after a panic, if nobody else holds it.
-        // SAFETY: the caller's promise.
+        // At the end, even after a panic, its drop ends the local if nothing else holds it. SAFETY: the caller's
+        // promise.
         let hold = unsafe { Hold::new(this) };
-        // SAFETY: it is held. A function, or a waker, that drops the handle does not end it.
+        // SAFETY: `hold` keeps the local alive, even if a function or a waker drops the handle.
         let local = unsafe { hold.0.as_ref() };
         if local.is_wanted() {
             local.answer();
@@ -310,38 +317,38 @@ impl Local {
         }
     }
 
-    /// Gives one of the handles back.
+    /// Gives up one of the handles.
     ///
     /// # Safety
-    /// The local is alive, and the caller owns one of its handles, on the local's thread. It does not use the local any more.
+    /// The local is alive. The caller is on its thread, owns one of its handles, and does not use the local any more.
     pub(crate) unsafe fn release(this: NonNull<Self>) {
         // SAFETY: the caller's promise.
         let local = unsafe { this.as_ref() };
         local.handles.set(local.handles.get() - 1);
         if local.handles.get() == 0 && local.guards.get() == 0 {
-            // SAFETY: it came from a box, and nobody owns a guard or a handle any more (step 1).
+            // SAFETY: the local came from a box, and nothing owns a guard or a handle of it any more (step 1).
             drop(unsafe { Box::from_raw(this.as_ptr()) });
         }
     }
 
-    /// Gives a guard back for the time of a call, and then takes it again, also if the function panics. Before the function is called,
-    /// deferred ones may run, if they are due.
+    /// Gives up a guard during a call, and then takes it again, even if the function panics. Before the function is
+    /// called, deferred functions may run, if a round is due.
     ///
     /// # Safety
-    /// The local is alive, and the caller owns a guard, on the local's thread, which nobody uses meanwhile.
+    /// The local is alive. The caller is on its thread, and owns a guard that is not used meanwhile.
     pub(crate) unsafe fn repin_after<R>(this: NonNull<Self>, function: impl FnOnce() -> R) -> R {
         struct Repin(Hold);
 
         impl Drop for Repin {
             fn drop(&mut self) {
-                // SAFETY: it is held.
+                // SAFETY: the hold keeps the local alive.
                 unsafe { self.0 .0.as_ref() }.pin();
             }
         }
 
         // SAFETY: the caller's promise.
         let hold = Repin(unsafe { Hold::new(this) });
-        // SAFETY: it is held, and gets its guard back when `hold` is dropped.
+        // SAFETY: `hold` keeps the local alive, and takes the guard again when it is dropped.
         unsafe { Self::unpin(hold.0 .0) };
         function()
     }
@@ -359,11 +366,12 @@ impl Local {
     /// Takes an object in, to be destroyed after a grace period.
     ///
     /// # Panics
-    /// In a domain that has limits, with the panic of another function. The object was taken in then.
+    /// In a domain with limits, with the panic of another function. The object was then taken in.
     ///
     /// # Safety
     /// As for [`Reclaimer::retire_raw`].
-    // Inlined, so that the object is not written to memory by words and read back by halves, which stalls.
+    // Inlined. Otherwise the object would be written to memory in words and read back in wider pieces, which stalls the
+    // processor.
     #[inline(always)]
     pub(crate) unsafe fn defer(&self, object: Object) {
         self.due.set(self.due.get().saturating_add(FUNCTION));
@@ -372,12 +380,13 @@ impl Local {
         let answer = unsafe { list.retire_raw(object) };
         self.keep(list);
         if let Err(refused) = answer {
-            // SAFETY: the caller's promise, for the object that came back.
+            // SAFETY: the caller's promise holds for the object that was handed back.
             unsafe { raw::leave(self.collector.shared().domain(), refused.object) };
         }
     }
 
-    /// Puts the list back. Another one was begun, if functions have run meanwhile that deferred others.
+    /// Puts the list back. If functions that ran meanwhile have deferred others, these are in another list, which is
+    /// handed on.
     #[inline]
     fn keep(&self, list: List) {
         if let Some(newer) = self.reclaimer.replace(Some(list)) {
@@ -385,28 +394,30 @@ impl Local {
         }
     }
 
-    /// A round now, and another one at the end of the region, when nothing of this thread is in the way.
+    /// Makes a round now. Another one is due at the end of the region, when this thread's own region is not in the way
+    /// any more.
     ///
     /// # Panics
-    /// With the panic of a deferred function, or of a stall hook, the first one of several.
+    /// With the first panic of a deferred function or of a stall hook.
     pub(crate) fn flush(&self) {
         let due = self.due.get() | FLUSHED;
         self.due.set(due);
         let panic = self.round();
-        // What this round has left of the list is a part of the share of the other one.
+        // The count is added again: what this round has left of the list belongs to the share of the next round.
         self.due.set(self.due.get().saturating_add(due));
         panics::resume(panic);
     }
 
-    /// Runs what is ready here, and a share of what others have deferred. Returns the first panic of several. Within a deferred function it runs
-    /// nothing, and is still due afterwards.
+    /// Runs the functions of this local that are ready, and a share of those that were handed on. Returns the first
+    /// panic. Within a deferred function, and while the thread unwinds, it runs nothing, and the round is still due
+    /// afterwards.
     fn round(&self) -> Option<Panic> {
         if raw::is_within_destructor() || std::thread::panicking() {
             return None;
         }
         let way = Way::of(self.due.replace(0));
         let shared = self.collector.shared();
-        // No more than there are now: functions may defer themselves again.
+        // Only the lists that exist now: functions may defer themselves again.
         let number = shared.number();
         let mut list = self.reclaimer.take().unwrap_or_else(|| shared.list());
         let mut panic = None;
@@ -416,7 +427,7 @@ impl Local {
         panic
     }
 
-    /// Lets any thread serve what is left here.
+    /// Lets any thread serve what is left in this local's list.
     fn hand_on(&self) {
         if let Some(list) = self.reclaimer.take() {
             if list.pending() > 0 {
@@ -428,7 +439,7 @@ impl Local {
     }
 }
 
-/// Hands on what is left. If this was the last of the collector's handles, guards and clones, the drop of [`Shared`] then runs it.
+/// Hands on what is left. If this local was the last to keep the collector alive, the drop of [`Shared`] then runs it.
 impl Drop for Local {
     fn drop(&mut self) {
         self.hand_on();
@@ -447,7 +458,7 @@ mod tests {
         for _ in 0..100 {
             let mut list = shared.list();
             list.defer(|| ());
-            shared.handed().expect("nobody has the lock").push_back(list);
+            shared.handed().expect("no other thread has the lock").push_back(list);
         }
         shared.serve(shared.number(), Way::of(DUE), &mut None);
         assert_eq!(shared.number(), 100 - SHARE / LOOK);

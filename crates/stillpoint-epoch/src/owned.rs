@@ -19,7 +19,7 @@ use crate::word;
 /// assert_eq!((list.len(), list.tag()), (3, 1));
 /// ```
 ///
-/// The address is aligned for the object, and the tag is in the bits that are 0 for that reason.
+/// The address is aligned for the object, so its lower bits are 0. The tag is in these bits.
 pub struct Owned<T: ?Sized + Pointable> {
     word: usize,
     _object: PhantomData<Box<T>>,
@@ -35,7 +35,7 @@ impl<T: ?Sized + Pointable> Pointer<T> for Owned<T> {
     /// With debug assertions, if the word is 0.
     #[inline]
     unsafe fn from_usize(data: usize) -> Self {
-        debug_assert_ne!(data, 0, "nobody owns what a null pointer points to");
+        debug_assert_ne!(data, 0, "a null pointer has no object to own");
         Self { word: data, _object: PhantomData }
     }
 }
@@ -52,13 +52,13 @@ impl<T> Owned<T> {
         Self::init(init)
     }
 
-    /// Owns the object behind a raw pointer. The tag is 0.
+    /// Takes ownership of the object behind a raw pointer. The tag is 0.
     ///
     /// ```
     /// use stillpoint_epoch::Owned;
     ///
     /// let raw = Box::into_raw(Box::new(7));
-    /// // SAFETY: it came from a box, and is owned once.
+    /// // SAFETY: the pointer came from a box, and is owned once.
     /// assert_eq!(*unsafe { Owned::from_raw(raw) }, 7);
     /// ```
     ///
@@ -66,7 +66,7 @@ impl<T> Owned<T> {
     /// If the pointer is not aligned.
     ///
     /// # Safety
-    /// The pointer is that of a `Box`, or of an `Owned`, that was given up. Nobody else owns the object.
+    /// The pointer came from a `Box` or an `Owned` that has given up its object. Nothing else owns the object.
     pub unsafe fn from_raw(raw: *mut T) -> Owned<T> {
         let word = word::of_pointer(raw);
         // SAFETY: the caller's promise.
@@ -89,7 +89,7 @@ impl<T> Owned<T> {
 }
 
 impl<T: ?Sized + Pointable> Owned<T> {
-    /// Makes an object on the heap from what its type is made from: see [`Pointable::Init`].
+    /// Makes an object on the heap. The argument is what the type is made from: see [`Pointable::Init`].
     ///
     /// ```
     /// use std::mem::MaybeUninit;
@@ -99,11 +99,11 @@ impl<T: ?Sized + Pointable> Owned<T> {
     /// assert_eq!(Owned::<[MaybeUninit<u64>]>::init(7).len(), 7);
     /// ```
     pub fn init(init: T::Init) -> Owned<T> {
-        // SAFETY: the object is owned by what is returned, and by nobody else.
+        // SAFETY: only the returned value owns the object.
         unsafe { Self::from_usize(T::init(init)) }
     }
 
-    /// Gives the object up, to be linked. It is leaked unless somebody owns or destroys it later.
+    /// Gives the object up, to be linked. The object is leaked, unless it is owned again or destroyed later.
     ///
     /// ```
     /// use stillpoint_epoch::{self as epoch, Owned};
@@ -111,11 +111,11 @@ impl<T: ?Sized + Pointable> Owned<T> {
     /// let guard = &epoch::pin();
     /// let shared = Owned::new(7).with_tag(1).into_shared(guard);
     /// assert_eq!(shared.tag(), 1);
-    /// // SAFETY: it was not linked.
+    /// // SAFETY: the object was not linked.
     /// drop(unsafe { shared.into_owned() });
     /// ```
     pub fn into_shared<'g>(self, _: &'g Guard) -> Shared<'g, T> {
-        // SAFETY: a word of a pointer to this type.
+        // SAFETY: the word is that of a pointer to this type.
         unsafe { Shared::from_usize(self.into_usize()) }
     }
 
@@ -130,7 +130,7 @@ impl<T: ?Sized + Pointable> Owned<T> {
         word::tag::<T>(self.word)
     }
 
-    /// The same object with another tag. Bits for which the alignment leaves no room are dropped.
+    /// The same object with another tag. Bits of the tag that the alignment leaves no room for are dropped.
     ///
     /// ```
     /// use stillpoint_epoch::Owned;
@@ -141,7 +141,7 @@ impl<T: ?Sized + Pointable> Owned<T> {
     /// ```
     pub fn with_tag(self, tag: usize) -> Owned<T> {
         let word = word::with_tag::<T>(self.into_usize(), tag);
-        // SAFETY: the same object, which was given up.
+        // SAFETY: the word is that of the same object, which `self` has given up.
         unsafe { Self::from_usize(word) }
     }
 }
@@ -183,7 +183,7 @@ impl<T> From<T> for Owned<T> {
 }
 
 impl<T> From<Box<T>> for Owned<T> {
-    /// The object in a `Box`, which is not moved.
+    /// The object of a `Box`. It stays at its address.
     ///
     /// ```
     /// use stillpoint_epoch::Owned;
@@ -192,7 +192,7 @@ impl<T> From<Box<T>> for Owned<T> {
     /// assert_eq!(*owned, 7);
     /// ```
     fn from(b: Box<T>) -> Self {
-        // SAFETY: the box has given it up.
+        // SAFETY: the box has given up its object.
         unsafe { Self::from_raw(Box::into_raw(b)) }
     }
 }

@@ -4,8 +4,8 @@ use std::{ptr, slice};
 
 /// Types that one word can point to.
 ///
-/// Every sized type is one: the word is the address of a `Box`. So are slices of [`MaybeUninit`], whose length lies in front of
-/// their elements:
+/// These are all sized types, for which the word is the address of a `Box`, and slices of [`MaybeUninit`], whose length
+/// lies in front of their elements:
 ///
 /// ```
 /// use std::mem::MaybeUninit;
@@ -15,7 +15,7 @@ use std::{ptr, slice};
 /// for (number, place) in (0..).zip(squares.iter_mut()) {
 ///     place.write(number * number);
 /// }
-/// // SAFETY: all ten have been written.
+/// // SAFETY: all ten elements were written.
 /// assert_eq!(unsafe { squares[9].assume_init() }, 81);
 /// ```
 ///
@@ -30,32 +30,33 @@ pub trait Pointable {
     /// Makes an object, and returns its address.
     ///
     /// # Safety
-    /// The caller destroys the object by [`drop`](Pointable::drop), or leaks it. An implementation returns a multiple of
-    /// [`ALIGN`](Pointable::ALIGN) that is not 0.
+    /// The caller destroys the object with [`drop`](Pointable::drop), or leaks it. An implementation returns a multiple
+    /// of [`ALIGN`](Pointable::ALIGN) that is not 0.
     unsafe fn init(init: Self::Init) -> usize;
 
     /// The object at this address.
     ///
     /// # Safety
-    /// [`init`](Pointable::init) returned the address, and the object was not destroyed. Nobody has a mutable reference to it as
-    /// long as the reference is used.
+    /// [`init`](Pointable::init) returned the address, and the object was not destroyed. As long as the reference is
+    /// used, there is no mutable reference to the object.
     unsafe fn deref<'a>(ptr: usize) -> &'a Self;
 
     /// The object at this address, to be changed.
     ///
     /// # Safety
-    /// [`init`](Pointable::init) returned the address, and the object was not destroyed. Nobody has another reference to it as
-    /// long as the reference is used.
+    /// [`init`](Pointable::init) returned the address, and the object was not destroyed. As long as the reference is
+    /// used, there is no other reference to the object.
     unsafe fn deref_mut<'a>(ptr: usize) -> &'a mut Self;
 
     /// Destroys the object at this address.
     ///
     /// # Safety
-    /// [`init`](Pointable::init) returned the address, and the object was not destroyed. Nobody has a reference to it.
+    /// [`init`](Pointable::init) returned the address, and the object was not destroyed. There is no reference to the
+    /// object.
     unsafe fn drop(ptr: usize);
 
-    /// How many bytes each object takes up, for statistics: 0 if that is not known. No object is looked at for this: who defers the destruction
-    /// of one may have followed no link to it by an acquire.
+    /// Bytes of each object, for statistics; 0 if they are not known. The size cannot depend on the object: a thread
+    /// that defers its destruction may not have loaded the link with acquire, and so must not read the object.
     #[doc(hidden)]
     const STILLPOINT_BYTES: usize = 0;
 }
@@ -77,18 +78,18 @@ impl<T> Pointable for T {
     }
 
     unsafe fn deref_mut<'a>(ptr: usize) -> &'a mut Self {
-        // SAFETY: as in `deref`.
+        // SAFETY: the caller's promise; `init` has exposed the pointer.
         unsafe { &mut *ptr::with_exposed_provenance_mut(ptr) }
     }
 
     unsafe fn drop(ptr: usize) {
-        // SAFETY: it came from `Box::into_raw` in `init`, and the caller gives it up.
+        // SAFETY: the address came from `Box::into_raw` in `init`, and the caller gives the object up.
         drop(unsafe { Box::from_raw(ptr::with_exposed_provenance_mut::<T>(ptr)) });
     }
 }
 
-/// What lies in front of the elements of a slice. Aligned for both, so that the elements follow without a gap that depends on
-/// their number.
+/// The part in front of the elements of a slice. It is aligned for its length and for the elements, so the elements
+/// follow at an offset that does not depend on their number.
 #[repr(C)]
 struct Head<T> {
     len: usize,
@@ -108,7 +109,8 @@ impl<T> Head<T> {
     /// The slice at this address is alive.
     unsafe fn slice(ptr: usize) -> *mut [MaybeUninit<T>] {
         let head = ptr::with_exposed_provenance_mut::<Self>(ptr);
-        // SAFETY: the caller's promise. The head is only pointed to: a reference to it would not reach the elements.
+        // SAFETY: the caller's promise. The head is accessed through a pointer: a reference to it would not cover the
+        // elements.
         let (len, first) = unsafe { ((*head).len, (&raw mut (*head).elements).cast()) };
         ptr::slice_from_raw_parts_mut(first, len)
     }
@@ -123,12 +125,12 @@ impl<T> Pointable for [MaybeUninit<T>] {
     /// If that many elements are larger than any memory.
     unsafe fn init(len: Self::Init) -> usize {
         let layout = Head::<T>::layout(len).expect("that many elements are larger than any memory");
-        // SAFETY: the layout has room for the length at least.
+        // SAFETY: the layout has a size above 0, since it has room for the length.
         let head = unsafe { alloc(layout) }.cast::<Head<T>>();
         if head.is_null() {
             handle_alloc_error(layout);
         }
-        // SAFETY: it was allocated just now.
+        // SAFETY: the head was allocated just now.
         unsafe { (&raw mut (*head).len).write(len) };
         head.expose_provenance()
     }
@@ -147,7 +149,7 @@ impl<T> Pointable for [MaybeUninit<T>] {
     }
 
     unsafe fn drop(ptr: usize) {
-        // SAFETY: `init` has allocated it with this layout, and the caller gives it up.
+        // SAFETY: `init` has allocated the slice with this layout, and the caller gives it up.
         unsafe { dealloc(ptr::with_exposed_provenance_mut(ptr), layout_at::<T>(ptr)) };
     }
 }
@@ -159,10 +161,11 @@ impl<T> Pointable for [MaybeUninit<T>] {
 unsafe fn layout_at<T>(ptr: usize) -> Layout {
     // SAFETY: the caller's promise.
     let len = unsafe { Head::<T>::slice(ptr) }.len();
-    Head::<T>::layout(len).expect("it was allocated with this layout")
+    Head::<T>::layout(len).expect("the slice was allocated with this layout")
 }
 
-/// An [`Owned`](crate::Owned) or a [`Shared`](crate::Shared): what can be put into an [`Atomic`](crate::Atomic).
+/// An [`Owned`](crate::Owned) or a [`Shared`](crate::Shared): a pointer that can be put into an
+/// [`Atomic`](crate::Atomic).
 ///
 /// ```
 /// use std::sync::atomic::Ordering::Release;
@@ -179,10 +182,10 @@ pub trait Pointer<T: ?Sized + Pointable> {
     /// The word: an address with a tag. An `Owned` gives its object up.
     fn into_usize(self) -> usize;
 
-    /// The pointer that a word stands for.
+    /// The pointer with this word.
     ///
     /// # Safety
-    /// The word came from [`into_usize`](Pointer::into_usize) of a pointer of this type, and comes back once, if that
-    /// owned its object.
+    /// The word came from [`into_usize`](Pointer::into_usize) of a pointer of this type. If that pointer owned its
+    /// object, the word is passed here only once.
     unsafe fn from_usize(data: usize) -> Self;
 }

@@ -6,8 +6,8 @@ use crate::owned::Owned;
 use crate::pointable::{Pointable, Pointer};
 use crate::word;
 
-/// What was loaded from an [`Atomic`](crate::Atomic) under a guard: a pointer with a tag, null or to an object that the guard
-/// keeps from being destroyed.
+/// A pointer with a tag that was loaded from an [`Atomic`](crate::Atomic) under a guard. It is null, or points to an
+/// object that the guard keeps from being destroyed.
 ///
 /// ```
 /// use std::sync::atomic::Ordering::Acquire;
@@ -21,7 +21,8 @@ use crate::word;
 /// # drop(unsafe { link.into_owned() });
 /// ```
 ///
-/// It may be used as long as `'g`, the borrow of the guard. Two are equal if both address and tag are.
+/// It may be used during `'g`, the borrow of the guard. Two pointers are equal if both their addresses and their tags
+/// are.
 pub struct Shared<'g, T: 'g + ?Sized + Pointable> {
     word: usize,
     _object: PhantomData<(&'g (), *const T)>,
@@ -78,7 +79,7 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
         Shared { word: 0, _object: PhantomData }
     }
 
-    /// Whether the address is null, whatever the tag is.
+    /// Whether the pointer is null. The tag does not matter.
     ///
     /// ```
     /// use std::sync::atomic::Ordering::{Acquire, Release};
@@ -109,11 +110,11 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// ```
     ///
     /// # Safety
-    /// - The pointer is not null, and its object is one that the guard keeps: it is destroyed by
+    /// - The pointer is not null, and the guard protects its object: the object is destroyed only by
     ///   [`defer_destroy`](crate::Guard::defer_destroy), or in another way that the caller knows to come later.
-    /// - What the writer did to the object comes before this. A relaxed load of a link, or of a word that was stored with
-    ///   `Relaxed`, does not see to that: load with `Acquire` what was stored with `Release`.
-    /// - Nobody has a mutable reference to the object as long as the reference is used.
+    /// - The writes to the object happen before this call. A relaxed load of a link does not ensure that, and neither
+    ///   does a load of a link that was stored with `Relaxed`: store with `Release`, and load with `Acquire`.
+    /// - As long as the reference is used, there is no mutable reference to the object.
     pub unsafe fn deref(&self) -> &'g T {
         // SAFETY: the caller's promise.
         unsafe { T::deref(word::address::<T>(self.word)) }
@@ -128,15 +129,15 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// let link = Atomic::new(vec![1]);
     /// let guard = &epoch::pin();
     /// let mut shared = link.load(Acquire, guard);
-    /// // SAFETY: no other thread knows the link.
+    /// // SAFETY: no other thread has the link.
     /// unsafe { shared.deref_mut() }.push(2);
     /// assert_eq!(unsafe { shared.deref() }, &[1, 2]);
     /// # drop(unsafe { link.into_owned() });
     /// ```
     ///
     /// # Safety
-    /// As for [`deref`](Shared::deref), and nobody has another reference to the object as long as the reference is used. A guard
-    /// does not see to that.
+    /// As for [`deref`](Shared::deref). Also, as long as the reference is used, there is no other reference to the
+    /// object. A guard does not ensure that.
     pub unsafe fn deref_mut(&mut self) -> &'g mut T {
         // SAFETY: the caller's promise.
         unsafe { T::deref_mut(word::address::<T>(self.word)) }
@@ -147,7 +148,7 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// ```
     /// use stillpoint_epoch::Shared;
     ///
-    /// // SAFETY: it is null.
+    /// // SAFETY: the pointer is null.
     /// assert_eq!(unsafe { Shared::<u64>::null().as_ref() }, None);
     /// ```
     ///
@@ -158,14 +159,14 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
         (!self.is_null()).then(|| unsafe { self.deref() })
     }
 
-    /// Owns the object, with the tag.
+    /// Takes ownership of the object. The tag stays.
     ///
     /// ```
     /// use std::sync::atomic::Ordering::Relaxed;
     /// use stillpoint_epoch::{self as epoch, Atomic};
     ///
     /// let link = Atomic::new(7);
-    /// // SAFETY: no other thread knows the link.
+    /// // SAFETY: no other thread has the link.
     /// let owned = unsafe { link.load(Relaxed, epoch::unprotected()).into_owned() };
     /// assert_eq!(*owned, 7);
     /// ```
@@ -174,9 +175,10 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// With debug assertions, if the pointer is null.
     ///
     /// # Safety
-    /// The pointer is not null, its object is alive, and nobody else owns it, has a reference to it, or will get one.
+    /// The pointer is not null, and its object is alive. Nothing else owns the object, has a reference to it, or will
+    /// get one.
     pub unsafe fn into_owned(self) -> Owned<T> {
-        debug_assert!(!self.is_null(), "nobody owns what a null pointer points to");
+        debug_assert!(!self.is_null(), "a null pointer has no object to own");
         // SAFETY: the caller's promise.
         unsafe { Owned::from_usize(self.word) }
     }
@@ -186,7 +188,7 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// ```
     /// use stillpoint_epoch::Shared;
     ///
-    /// // SAFETY: it is null.
+    /// // SAFETY: the pointer is null.
     /// assert!(unsafe { Shared::<u64>::null().try_into_owned() }.is_none());
     /// ```
     ///
@@ -208,7 +210,7 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
         word::tag::<T>(self.word)
     }
 
-    /// The same pointer with another tag. Bits for which the alignment leaves no room are dropped.
+    /// The same pointer with another tag. Bits of the tag that the alignment leaves no room for are dropped.
     ///
     /// ```
     /// use stillpoint_epoch::Shared;
@@ -253,14 +255,14 @@ impl<'g, T: ?Sized + Pointable> PartialOrd<Shared<'g, T>> for Shared<'g, T> {
     }
 }
 
-/// By address, then by tag.
+/// Ordered by address, then by tag.
 impl<T: ?Sized + Pointable> Ord for Shared<'_, T> {
     fn cmp(&self, other: &Self) -> cmp::Ordering {
         self.word.cmp(&other.word)
     }
 }
 
-/// Null.
+/// The null pointer, with the tag 0.
 impl<T: ?Sized + Pointable> Default for Shared<'_, T> {
     fn default() -> Self {
         Self::null()

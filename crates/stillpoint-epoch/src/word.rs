@@ -1,4 +1,4 @@
-//! Words: an address, with a tag in the bits that the alignment leaves free.
+//! Words. A word is an address with a tag, which is in the bits that the alignment leaves free.
 
 use std::{fmt, ptr};
 
@@ -6,7 +6,8 @@ use crate::pointable::Pointable;
 
 /// The bits of a word that are its tag.
 const fn mask<T: ?Sized + Pointable>() -> usize {
-    // As many bits as the alignment has zeros at its end: an implementation of the trait may name any number.
+    // The tag has as many bits as the alignment has trailing zeros: an implementation of the trait may name an
+    // alignment that is not a power of two.
     (1 << T::ALIGN.trailing_zeros()) - 1
 }
 
@@ -22,7 +23,7 @@ pub(crate) fn tag<T: ?Sized + Pointable>(word: usize) -> usize {
     word & mask::<T>()
 }
 
-/// The word with another tag, of which the bits that have no room are dropped.
+/// The word with another tag. Bits of the tag that have no room are dropped.
 #[inline]
 pub(crate) fn with_tag<T: ?Sized + Pointable>(word: usize, tag: usize) -> usize {
     address::<T>(word) | self::tag::<T>(tag)
@@ -31,7 +32,7 @@ pub(crate) fn with_tag<T: ?Sized + Pointable>(word: usize, tag: usize) -> usize 
 /// The word for a pointer without a tag. Exposes its provenance.
 ///
 /// # Panics
-/// If it is not aligned.
+/// If the pointer is not aligned.
 #[inline]
 pub(crate) fn of_pointer<T>(pointer: *const T) -> usize {
     let word = pointer.expose_provenance();
@@ -45,7 +46,7 @@ pub(crate) fn pointer<T>(word: usize) -> *mut T {
     ptr::with_exposed_provenance_mut(address::<T>(word))
 }
 
-/// How a link or a pointer that has this word shows itself.
+/// The debug output of a link or a pointer with this word.
 pub(crate) fn debug<T: ?Sized + Pointable>(
     name: &str,
     word: usize,
@@ -54,7 +55,7 @@ pub(crate) fn debug<T: ?Sized + Pointable>(
     f.debug_struct(name).field("raw", &address::<T>(word)).field("tag", &tag::<T>(word)).finish()
 }
 
-/// The address in a word, as that of a pointer: nothing is followed.
+/// Writes the address in a word as that of a pointer. Nothing is dereferenced.
 pub(crate) fn show_address<T: ?Sized + Pointable>(word: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     fmt::Pointer::fmt(&ptr::without_provenance::<()>(address::<T>(word)), f)
 }

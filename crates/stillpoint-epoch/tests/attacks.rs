@@ -1,5 +1,5 @@
-//! What safe code may do to break it: guards that outlive everything, thread-locals in every order, functions that panic, pin, defer and
-//! drop what they run in.
+//! Attempts of safe code to break the crate: guards that outlive everything, thread-locals in every order, and
+//! functions that panic, pin, defer, and drop what they run in.
 
 mod common;
 
@@ -17,7 +17,7 @@ use std::thread;
 use common::{defer_destroy, pending, rounds, Count, Dropped};
 use stillpoint_epoch::{self as epoch, domain, Atomic, Collector, Guard, LocalHandle, Owned, Shared};
 
-/// Panics, and says that it was called.
+/// A function that counts its call, and panics.
 fn panicking(count: &Count) -> impl FnOnce() + Send + 'static {
     let number = count.clone();
     move || {
@@ -57,7 +57,7 @@ fn a_guard_outlives_its_handle_and_its_collector() {
     assert_eq!(count.get(), 3);
 }
 
-/// The function drops the last handle while the guard is given back.
+/// The function drops the last handle while `repin_after` has given the guard up.
 #[test]
 fn a_handle_may_go_within_repin_after() {
     let count = Count::default();
@@ -81,12 +81,12 @@ fn repin_after_pins_again_when_its_function_panics() {
     let count = Count::default();
     defer_destroy(&other, &count);
     other.pin().flush();
-    assert_eq!(count.get(), 0, "the region is there");
+    assert_eq!(count.get(), 0, "the thread is pinned again");
     drop(guard);
     assert!(!handle.is_pinned());
 }
 
-/// Guards of the inner calls may outlive the outer one, and other calls of `repin_after`.
+/// Guards of the inner calls may outlive the outer call, and other calls of `repin_after`.
 #[test]
 fn repin_after_nests() {
     let handle = Collector::new().register();
@@ -102,7 +102,7 @@ fn repin_after_nests() {
     assert!(!handle.is_pinned());
 }
 
-/// What a function panics with comes out of the call that ran it, after the others have run.
+/// The call that runs a function panics with that function's panic, after the other functions have run.
 #[test]
 fn a_function_that_panics_keeps_no_other_one() {
     let collector = Collector::new();
@@ -126,13 +126,13 @@ fn a_function_that_panics_keeps_no_other_one() {
         assert!(!handle.is_pinned());
         assert_eq!((count.get(), pending(&collector)), (20 * (round + 1), 0));
     }
-    // Usable as before.
+    // The handle can be used as before.
     defer_destroy(&handle, &count);
     handle.pin().flush();
     assert_eq!(count.get(), 41);
 }
 
-/// A guard that ends its local runs a function that panics: the local has gone.
+/// A guard that ends its local runs a function that panics. The local ends nevertheless.
 #[test]
 fn a_panic_of_the_last_guard_ends_its_local() {
     let collector = Collector::new();
@@ -144,12 +144,12 @@ fn a_panic_of_the_last_guard_ends_its_local() {
     assert_eq!((count.get(), domain::of(&collector).stats().readers), (1, 0));
 }
 
-/// The end of the last handle runs functions that panic: all run, and one panic comes out.
+/// The drop of the last handle runs functions that panic. All of them run, and one panic is propagated.
 #[test]
 fn a_panic_of_the_last_handle() {
     let count = Count::default();
     let handle = Collector::new().register();
-    drop(handle.pin()); // so that the end of the next region is not due
+    drop(handle.pin()); // so that no round is due at the end of the next region
     let guard = handle.pin();
     (0..3).for_each(|_| guard.defer(panicking(&count)));
     drop(guard);
@@ -157,7 +157,7 @@ fn a_panic_of_the_last_handle() {
     assert_eq!(count.get(), 3);
 }
 
-/// While a thread unwinds nothing runs: a second panic would abort.
+/// While a thread unwinds, no function runs: a second panic would abort.
 #[test]
 fn nothing_runs_while_a_thread_unwinds() {
     let collector = Collector::new();
@@ -173,7 +173,8 @@ fn nothing_runs_while_a_thread_unwinds() {
     assert_eq!(count.get(), 1);
 }
 
-/// Functions pin, defer, flush and repin, through the handle that runs them, through others, and in other collectors.
+/// Functions pin, defer, flush and repin: through the handle that runs them, through other handles, and in other
+/// collectors.
 #[test]
 fn functions_do_everything() {
     thread_local!(static HANDLE: RefCell<Option<LocalHandle>> = const { RefCell::new(None) });
@@ -201,7 +202,7 @@ fn functions_do_everything() {
     let count = Count::default();
     let (of_function, number) = (collector.clone(), count.clone());
     pin().defer(move || deeper(of_function, number, 2));
-    // 1, 4 and 16 of them; those in the collectors of their own run first.
+    // There are 1, 4 and 16 functions. Those in separate collectors run first.
     while count.get() < 21 {
         pin().flush();
         epoch::pin().flush();
@@ -211,7 +212,7 @@ fn functions_do_everything() {
     HANDLE.set(None);
 }
 
-/// A function drops the handle whose guard has run it, and, in the end, the collector.
+/// A function drops the handle whose guard runs it, and finally the collector.
 #[test]
 fn a_function_drops_the_handle_that_runs_it() {
     thread_local!(static HANDLE: RefCell<Option<LocalHandle>> = const { RefCell::new(None) });
@@ -236,7 +237,7 @@ fn a_function_drops_the_handle_that_runs_it() {
     }
 }
 
-/// Each function defers the next one: no stack overflows.
+/// Each function defers the next one. The stack does not overflow.
 #[test]
 fn a_long_chain_of_functions_does_not_recurse() {
     struct Next(Collector, usize, Count);
@@ -265,7 +266,7 @@ fn a_long_chain_of_functions_does_not_recurse() {
     assert!(flushes <= length + 1);
 }
 
-/// A function that defers itself again does not keep a flush from returning.
+/// A flush returns even if a function defers itself again.
 #[test]
 fn a_function_that_defers_itself_ends_no_flush() {
     fn again(collector: Collector, count: Count, end: usize) {
@@ -288,7 +289,7 @@ fn a_function_that_defers_itself_ends_no_flush() {
     }
 }
 
-/// Pins, and asks, when it is dropped.
+/// A value that pins its thread, and calls `is_pinned`, when it is dropped.
 struct PinsAtTheEnd(Count);
 
 impl Drop for PinsAtTheEnd {
@@ -302,7 +303,7 @@ impl Drop for PinsAtTheEnd {
     }
 }
 
-/// Thread-locals that were made before the thread's local, and after it, pin in their destructors.
+/// Thread-locals that were made before the thread's local, and after it, pin the thread in their destructors.
 #[test]
 fn pin_works_after_the_thread_local_is_destroyed() {
     thread_local! {
@@ -326,7 +327,7 @@ fn pin_works_after_the_thread_local_is_destroyed() {
     }
 }
 
-/// A guard in a thread-local outlives the thread's handle, and pins until it goes.
+/// A guard in a thread-local outlives the thread's handle, and keeps the thread pinned until it is dropped.
 #[test]
 fn a_guard_may_lie_in_a_thread_local() {
     thread_local! {
@@ -351,7 +352,7 @@ fn a_guard_may_lie_in_a_thread_local() {
     }
 }
 
-/// A guard that is forgotten pins for ever, and nothing worse.
+/// A guard that is forgotten pins its thread for ever. Nothing worse happens.
 #[cfg(not(miri))] // which reports what is leaked
 #[test]
 fn a_forgotten_guard_holds_everything_up() {
@@ -366,7 +367,7 @@ fn a_forgotten_guard_holds_everything_up() {
     assert!(domain::of(&collector).stall().is_some());
 }
 
-/// The orders in which guards, handles and clones go.
+/// Guards, handles and clones are dropped in every order.
 #[test]
 fn drop_orders() {
     enum One {
@@ -386,7 +387,7 @@ fn drop_orders() {
         }
         let mut all = vec![One::Collector(collector), One::Handle(handle), One::Handle(other)];
         all.extend(guards.map(One::Guard));
-        // The digits of the order, in the number system of factorials.
+        // The digits of `order` in the factorial number system select a permutation.
         let mut digits = order;
         for choices in (1..=5).rev() {
             drop(all.remove(digits % choices));
@@ -396,7 +397,7 @@ fn drop_orders() {
     }
 }
 
-/// Threads that join and leave, defer under guards of each other's making, and end in the middle.
+/// Threads register, defer, repin and flush, and end. Some drop their handle before their guard.
 #[test]
 fn threads_come_and_go() {
     let collector = Collector::new();
@@ -434,7 +435,7 @@ fn threads_come_and_go() {
     assert_eq!((count.get(), pending(&collector)), (threads * functions, 0));
 }
 
-/// A waker that the end of a region calls drops the handle whose region it was.
+/// The end of a region calls a waker that drops the handle of that region.
 #[test]
 fn a_waker_drops_the_handle_that_calls_it() {
     thread_local!(static HANDLE: RefCell<Option<LocalHandle>> = const { RefCell::new(None) });
@@ -466,16 +467,17 @@ fn a_waker_drops_the_handle_that_calls_it() {
     }
 }
 
-/// A collector whose functions borrow ends within a function that the end of another collector runs: they have run when it has gone.
+/// The end of one collector runs a function in which another collector ends. The functions of the latter, which borrow,
+/// have run when it has ended.
 #[test]
 fn a_collector_ends_within_a_function_that_an_end_runs() {
     fn inner(depth: usize, ends: &Count) {
         let (text, ran) = (String::from("alive"), Cell::new(false));
         {
             let handle = Collector::new().register();
-            drop(handle.pin()); // so that the end of the next region is not due
+            drop(handle.pin()); // so that no round is due at the end of the next region
             let guard = handle.pin();
-            // SAFETY: the end of the collector calls it, at the end of this block.
+            // SAFETY: the end of the collector calls the function, at the end of this block.
             unsafe {
                 guard.defer_unchecked(|| {
                     assert_eq!(text, "alive");
@@ -493,14 +495,15 @@ fn a_collector_ends_within_a_function_that_an_end_runs() {
     let ends = Count::default();
     let number = ends.clone();
     let handle = Collector::new().register();
-    drop(handle.pin()); // likewise
+    drop(handle.pin()); // for the same reason
     handle.pin().defer(move || inner(3, &number));
     assert_eq!(ends.get(), 0);
     drop(handle);
     assert_eq!(ends.get(), 4);
 }
 
-/// Who defers the destruction of an object need not have followed a link to it: nothing is read there. Miri and ThreadSanitizer would see a race.
+/// A thread that defers the destruction of an object may not have synchronized with its writer, so nothing reads the
+/// object. Miri and ThreadSanitizer would see a race.
 #[test]
 fn an_object_whose_destruction_is_deferred_is_not_looked_at() {
     let (collector, link) = (Collector::new(), Atomic::<[MaybeUninit<u64>]>::null());
@@ -525,7 +528,7 @@ fn an_object_whose_destruction_is_deferred_is_not_looked_at() {
                 continue;
             }
             taken += 1;
-            // SAFETY: unlinked just now.
+            // SAFETY: the object was unlinked just now.
             unsafe { guard.defer_destroy(old) };
         }
     });

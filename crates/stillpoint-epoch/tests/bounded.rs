@@ -1,4 +1,5 @@
-//! What each call does at the most, whatever else there is: objects, readers and lists that it looks at are counted, not time.
+//! The most that each call does, whatever else there is. The tests count the objects, readers and lists that it looks
+//! at, not time.
 
 mod common;
 
@@ -9,29 +10,33 @@ use common::{defer_destroy, pending, rounds, Count};
 use stillpoint_epoch::{domain, Collector, Guard, LocalHandle};
 use stillpoint_sys::work::steps_of;
 
-/// Hazard slots of one reader, and the words of the registry on the way to it.
+/// Steps for one reader: its hazard slots, and the words of the registry on the way to it.
 const ONE_READER: usize = 8;
-/// Readers that are idle, beside three that are not.
+/// Number of idle readers. There are three others.
 const IDLE: usize = if cfg!(miri) { 5 } else { 61 };
-/// What a poll of one list does beside the objects that it frees: two passes over the readers, and 64 objects adopted.
+/// Steps of a poll of one list, besides those for the objects that it frees: for two passes over the readers, and for
+/// 64 objects that it adopts.
 const POLL: usize = 2 * (IDLE + 3) * ONE_READER + 3 * 64;
-/// Functions of others that a round runs, and that a list has which is no longer added to.
+/// The most functions of other threads that a round runs. Also the number of functions in a list to which no other list
+/// is appended any more.
 const SHARE: usize = 512;
-/// The same for a flush.
+/// As [`SHARE`], for a flush.
 const FLUSH: usize = 64 * SHARE;
-/// A look at a list is that part of a share.
+/// The number of lists that are looked at, without functions that run, before a share is done.
 const LOOKS: usize = 8;
 
-/// What a round does after that many functions have come: its own list, and others until a share is done. What is left of its own is handed on.
+/// The most steps of a round after this number of functions was deferred. A round polls its own list, then others until
+/// a share is done. What is left of its own list is handed on.
 fn round(least: usize, functions: usize) -> usize {
     let share = least.max(2 * functions + 128);
     functions + 2 * share + (share / SHARE * LOOKS + 3) * POLL
 }
 
-/// What the end of a region does, of those that are due without many functions.
+/// The most functions that make a round due at the end of a region.
 const REGION: usize = 64;
 
-/// That many functions, which wait in lists that were handed on: half of them in lists that one region has filled.
+/// Defers this number of functions, which then wait in lists that were handed on. Half of them are in lists that one
+/// region each has filled.
 fn defer_elsewhere(collector: &Collector, count: &Count, functions: usize) {
     let (collector, count) = (collector.clone(), count.clone());
     let thread = thread::spawn(move || {
@@ -46,8 +51,8 @@ fn defer_elsewhere(collector: &Collector, count: &Count, functions: usize) {
     thread.join().unwrap();
 }
 
-/// Pins, and defers that many functions of each kind, none of which looks at anything. Only the first one does, at who has lists: it begins
-/// one.
+/// Pins, and defers this number of functions of each kind. None of these calls looks at anything, except the first,
+/// which begins a list.
 fn defer(handle: &LocalHandle, count: &Count, functions: usize) -> Guard {
     let (steps, guard) = steps_of(|| handle.pin());
     assert_eq!(steps, 0);
@@ -58,7 +63,7 @@ fn defer(handle: &LocalHandle, count: &Count, functions: usize) -> Guard {
             guard.defer(move || number.add());
         }
     });
-    assert!(steps <= ONE_READER, "{steps}");
+    assert!(steps <= ONE_READER, "{steps} steps");
     guard
 }
 
@@ -74,7 +79,7 @@ fn pins_and_what_they_defer_look_at_nothing() {
     drop(defer(&handle, &count, functions));
 }
 
-/// In a domain that has limits, and is full, they make room for one object, or leave theirs to the domain.
+/// In a full domain with limits, each call makes room for one object, or leaves its own object to the domain.
 #[test]
 fn what_is_deferred_in_a_full_domain_looks_at_a_part() {
     let limited = domain::builder().max_pending(rounds(1000, 100)).build().unwrap();
@@ -87,7 +92,7 @@ fn what_is_deferred_in_a_full_domain_looks_at_a_part() {
         let guard = handle.pin();
         for _ in 0..functions {
             let (steps, ()) = steps_of(|| defer_destroy(&handle, &count));
-            assert!(steps <= 2 * POLL, "{steps}");
+            assert!(steps <= 2 * POLL, "{steps} steps of a deferral");
         }
         drop(guard);
         pinned = None;
@@ -95,7 +100,7 @@ fn what_is_deferred_in_a_full_domain_looks_at_a_part() {
     assert!(pinned.is_none() && count.get() > 0 && domain::of(&collector).stats().beyond_limits > 0);
 }
 
-/// The end of a region does a share, whether readers are in the way or not, until nothing is left.
+/// The end of a region does a share, whether or not readers are in the way, until nothing is left.
 #[test]
 fn the_end_of_a_region_looks_at_a_share() {
     let collector = Collector::new();
@@ -105,7 +110,7 @@ fn the_end_of_a_region_looks_at_a_share() {
     let end_region = || {
         let guard = handle.pin();
         let (steps, ()) = steps_of(|| drop(guard));
-        assert!(steps <= round(SHARE, REGION), "{steps}");
+        assert!(steps <= round(SHARE, REGION), "{steps} steps at the end of a region");
     };
     let pinned = other.pin();
     defer_elsewhere(&collector, &count, functions);
@@ -124,7 +129,7 @@ fn the_end_of_a_region_looks_at_a_share() {
     assert_eq!(count.get(), 3 * functions);
 }
 
-/// However many panic: what a list has run then is taken for a share.
+/// This holds for any number of panics: if a function panics, its list counts as a whole share.
 #[test]
 fn the_end_of_a_region_looks_at_a_share_when_functions_panic() {
     let collector = Collector::new();
@@ -142,13 +147,13 @@ fn the_end_of_a_region_looks_at_a_share_when_functions_panic() {
     while pending(&collector) > 0 {
         let guard = handle.pin();
         let (steps, ended) = steps_of(|| catch_unwind(AssertUnwindSafe(|| drop(guard))));
-        assert!(steps <= round(SHARE, REGION), "{steps}");
+        assert!(steps <= round(SHARE, REGION), "{steps} steps at the end of a region");
         panics += usize::from(ended.is_err());
     }
-    assert!(panics >= functions / SHARE / 3, "{panics}");
+    assert!(panics >= functions / SHARE / 3, "only {panics} panics");
 }
 
-/// A flush does more, but not everything that others have left, however much that is.
+/// A flush does more, but not everything that other threads have left, however much that is.
 #[test]
 fn a_flush_looks_at_what_came_here_and_a_share() {
     let collector = Collector::new();
@@ -166,13 +171,13 @@ fn a_flush_looks_at_what_came_here_and_a_share() {
         let pinned = other.pin();
         defer_elsewhere(&collector, &count, functions);
         let guard = defer(&handle, &count, functions);
-        // Held up: nothing is looked at but the reader in the way.
+        // Everything is held up, so only the reader in the way is looked at.
         let steps = flush(guard);
         assert!(count.get() == before && steps <= 4 * POLL, "{steps} with {functions} functions");
         let steps = flush(handle.pin());
         assert!(count.get() == before && steps <= 4 * POLL, "{steps} with {functions} functions");
         drop(pinned);
-        // What came lately runs, and some of the rest; there are two rounds.
+        // What this thread has deferred runs, and some of the rest, in two rounds.
         let guard = defer(&handle, &count, functions);
         let steps = flush(guard);
         assert!(steps <= 2 * round(FLUSH, 2 * functions), "{steps} with {functions} functions");
@@ -190,7 +195,7 @@ fn a_flush_looks_at_what_came_here_and_a_share() {
     assert_eq!(domain::of(&collector).stats().pending, 0);
 }
 
-/// However many handles there were, each of which has left a list.
+/// This holds for any number of handles, each of which has left a list.
 #[test]
 fn lists_that_are_handed_on_are_few() {
     let collector = Collector::new();
@@ -205,14 +210,15 @@ fn lists_that_are_handed_on_are_few() {
     while pending(&collector) > 0 {
         let guard = handle.pin();
         let (steps, ()) = steps_of(|| drop(guard));
-        assert!(steps <= round(SHARE, REGION), "{steps}");
+        assert!(steps <= round(SHARE, REGION), "{steps} steps at the end of a region");
         regions += 1;
         assert!(regions <= 128 * (handles / SHARE + 2), "{} wait", pending(&collector));
     }
     assert_eq!(count.get(), handles);
 }
 
-/// Regions with more functions than a share: rounds run more than come, also of what had to wait.
+/// In regions with more functions than a share, rounds run more functions than are deferred, and so catch up with those
+/// that had to wait.
 #[test]
 fn rounds_run_more_than_comes() {
     let collector = Collector::new();
@@ -238,7 +244,7 @@ fn rounds_run_more_than_comes() {
     }
 }
 
-/// What is left to the domain again and again, and adopted, does not keep those waiting who come behind.
+/// Functions that are left to the domain again and again, and adopted, do not keep later functions waiting.
 #[test]
 fn nothing_waits_behind_what_others_leave() {
     let collector = Collector::new();
@@ -246,7 +252,7 @@ fn nothing_waits_behind_what_others_leave() {
     let (one, another) = (collector.register(), collector.register());
     let reader = domain::of(&collector).reader();
     let mut pinned = one.pin();
-    // Lists that are not added to.
+    // These lists are full, so no other list is appended to them.
     for _ in 0..3 {
         let _region = handle.pin();
         (0..SHARE).for_each(|_| defer_destroy(&handle, &count));
@@ -254,7 +260,7 @@ fn nothing_waits_behind_what_others_leave() {
     let mut turns = 0;
     while count.get() < 3 * SHARE {
         (0..rounds(1000, 200)).for_each(|_| reader.pin().defer(|| ()));
-        // There is always somebody pinned, and nobody for long.
+        // At any time a thread is pinned, but none for long.
         let next = if turns % 2 == 0 { another.pin() } else { one.pin() };
         drop(std::mem::replace(&mut pinned, next));
         (0..128).for_each(|_| drop(handle.pin()));

@@ -8,30 +8,30 @@ mod skip;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Cargo in one of the workspaces of `compat`, which are built apart.
+/// Runs cargo in one of the workspaces of `compat`, which are built separately.
 fn cargo(workspace: &str, flags: &str, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO"))
         .args(arguments)
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compat").join(workspace))
         .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join(workspace))
-        // They are not the subject of broken variants and models.
+        // Broken variants and models do not concern these programs.
         .env("RUSTFLAGS", flags)
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .output()
-        .expect("cargo is there: it has built this")
+        .expect("cargo can be run: it has built this test")
 }
 
-/// Whether what a workspace depends on is there, and else says that the test is skipped.
+/// Whether the dependencies of a workspace can be had. If not, says that the test is skipped.
 fn is_fetched(workspace: &str) -> bool {
     let fetched = cargo(workspace, "", &["fetch"]);
     if !fetched.status.success() {
         let error = String::from_utf8_lossy(&fetched.stderr);
-        // Versions that nobody has published, and manifests that are wrong, are no reason.
+        // A version that was never published, or a wrong manifest, fails the test.
         let is_away =
             ["failed to download", "failed to get", "Could not resolve", "spurious network", "offline"]
                 .iter()
                 .any(|words| error.contains(words));
-        assert!(is_away, "{error}");
+        assert!(is_away, "the dependencies of {workspace} cannot be fetched:\n{error}");
         skip::skipped(&format!(
             "the registry is away: {}",
             error.lines().find(|line| line.starts_with("error")).unwrap_or_default()
@@ -40,7 +40,7 @@ fn is_fetched(workspace: &str) -> bool {
     fetched.status.success()
 }
 
-/// One message, in place of those of crates further down.
+/// Models get one message, before any error of a dependency.
 #[test]
 fn models_are_told_that_they_need_the_original() {
     const WORKSPACE: &str = "crossbeam-epoch";
@@ -51,7 +51,10 @@ fn models_are_told_that_they_need_the_original() {
         cargo(WORKSPACE, "--cfg crossbeam_loom", &["check", "--quiet", "--offline", "--features", "loom"]);
     let error = String::from_utf8_lossy(&built.stderr);
     let errors: Vec<&str> = error.lines().filter(|line| line.starts_with("error")).collect();
-    assert!(!built.status.success() && errors.len() == 2, "{error}");
+    assert!(
+        !built.status.success() && errors.len() == 2,
+        "not just the message and the end of the build:\n{error}"
+    );
     assert!(
         errors[0].contains("take the [patch] entry out") && errors[1].contains("could not compile"),
         "{error}"
@@ -77,7 +80,7 @@ fn crates_from_the_registry_run_on_the_stand_in() {
     let expected =
         ["crossbeam-deque", "crossbeam-skiplist", "rayon", "moka", "congee", "lockfree-cuckoohash"];
     assert_eq!(names, expected);
-    // They have run on the stand-in, and what they have deferred has run.
+    // The programs have run on the stand-in, and the functions that they deferred have run.
     for (name, freed) in lines {
         assert!(freed > 0 || name == "rayon", "{name} has deferred nothing: {output}");
     }

@@ -1,4 +1,4 @@
-//! What the original's documentation says of links and pointers, sentence by sentence.
+//! The promises of the original's documentation about links and pointers, sentence by sentence.
 
 use std::borrow::{Borrow, BorrowMut};
 use std::mem::MaybeUninit;
@@ -8,21 +8,21 @@ use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCs
 
 use stillpoint_epoch::{self as epoch, Atomic, Collector, Guard, Owned, Pointable, Pointer, Shared};
 
-/// Frees what a link points to.
+/// Frees the object of a link.
 fn free<T: ?Sized + Pointable>(link: Atomic<T>) {
     // SAFETY: these tests own what their links point to.
     drop(unsafe { link.try_into_owned() });
 }
 
-/// A guard for links that no other thread knows.
+/// A guard for links that no other thread has.
 fn alone() -> &'static Guard {
-    // SAFETY: no other thread knows the links of these tests.
+    // SAFETY: no other thread has the links of these tests.
     unsafe { epoch::unprotected() }
 }
 
-/// What a link to a number points to.
+/// The number that a link points to.
 fn number(link: &Atomic<u64>) -> Option<u64> {
-    // SAFETY: no other thread knows the links of these tests.
+    // SAFETY: no other thread has the links of these tests.
     unsafe { link.load(Acquire, alone()).as_ref() }.copied()
 }
 
@@ -54,7 +54,7 @@ fn a_clone_of_a_link_points_to_the_same_object() {
     let clone = link.clone();
     assert_eq!(link.load(SeqCst, alone()), clone.load_consume(alone()));
     clone.store(Shared::null(), SeqCst);
-    assert_eq!(number(&link), Some(7), "it is another link");
+    assert_eq!(number(&link), Some(7), "the clone is a separate link");
     free(link);
 }
 
@@ -78,11 +78,15 @@ fn an_exchange_compares_address_and_tag() {
     let first = link.load(Acquire, alone());
     let error =
         link.compare_exchange(first.with_tag(0), Owned::new(8), AcqRel, Acquire, alone()).unwrap_err();
-    assert_eq!((error.current, *error.new), (first, 8), "what is linked, and what is the caller's again");
+    assert_eq!(
+        (error.current, *error.new),
+        (first, 8),
+        "the error has the linked pointer, and hands the new one back"
+    );
     let linked = link.compare_exchange(first, error.new.with_tag(2), AcqRel, Acquire, alone()).unwrap();
     assert_eq!((number(&link), linked.tag()), (Some(8), 2));
     assert_eq!(link.load(Acquire, alone()), linked);
-    // With a shared pointer as the new one.
+    // The new pointer may be a shared one.
     let error = link.compare_exchange(first, Shared::null(), SeqCst, SeqCst, alone()).unwrap_err();
     assert_eq!((error.current, error.new), (linked, Shared::null()));
     assert_eq!(link.compare_exchange(linked, first, SeqCst, SeqCst, alone()).unwrap(), first);
@@ -157,7 +161,7 @@ fn bits_of_the_tag_are_changed_without_those_of_the_address() {
     free(link);
 }
 
-/// A tag is cut to what the alignment leaves free.
+/// A tag keeps only the bits that the alignment leaves free.
 #[test]
 fn tags_have_the_room_that_the_alignment_leaves() {
     #[repr(align(64))]
@@ -167,7 +171,7 @@ fn tags_have_the_room_that_the_alignment_leaves() {
     assert_eq!(Shared::<u64>::null().with_tag(15).tag(), 7);
     assert_eq!(Shared::<Line>::null().with_tag(usize::MAX).tag(), 63);
     assert_eq!(Shared::<[MaybeUninit<u8>]>::null().with_tag(usize::MAX).tag(), align_of::<usize>() - 1);
-    assert!(Shared::<u64>::null().with_tag(7).is_null(), "whatever the tag is");
+    assert!(Shared::<u64>::null().with_tag(7).is_null(), "a pointer with a tag may be null");
     assert_eq!(Owned::new(7_u64).with_tag(9).tag(), 1);
     assert_eq!(Owned::new(7_u64).tag(), 0);
 }
@@ -181,12 +185,12 @@ fn an_owned_pointer_is_a_box() {
     assert_eq!(Borrow::<Vec<i32>>::borrow(&owned), &[1, 2, 3, 4]);
     let clone = owned.clone();
     assert_eq!((clone.tag(), AsRef::<Vec<i32>>::as_ref(&clone)), (1, &vec![1, 2, 3, 4]));
-    assert_ne!(clone.as_ptr(), owned.as_ptr(), "a copy of the object");
+    assert_ne!(clone.as_ptr(), owned.as_ptr(), "a clone is a copy of the object");
     let boxed: Box<Vec<i32>> = owned.into_box();
     let address = ptr::from_ref(&*boxed);
     let owned: Owned<Vec<i32>> = boxed.into();
     assert_eq!(ptr::from_ref(&*owned), address);
-    // SAFETY: it came from a box, and is owned once.
+    // SAFETY: the pointer came from a box, and is owned once.
     let owned = unsafe { Owned::from_raw(Box::into_raw(owned.into_box())) };
     assert_eq!(owned.tag(), 0);
     let owned = Owned::<u64>::from(7);
@@ -197,7 +201,7 @@ fn an_owned_pointer_is_a_box() {
 fn a_shared_pointer_is_read_changed_and_owned() {
     let shared = Owned::new(vec![1]).with_tag(2).into_shared(alone());
     let mut copy = shared;
-    // SAFETY: no other thread knows it.
+    // SAFETY: no other thread has the object.
     unsafe {
         copy.deref_mut().push(2);
         assert_eq!((shared.deref(), shared.as_ref()), (&vec![1, 2], Some(&vec![1, 2])));
@@ -223,11 +227,11 @@ fn shared_pointers_are_ordered_by_address_and_tag() {
 #[test]
 fn a_word_is_the_same_pointer_again() {
     let word = Owned::new(7_u64).with_tag(3).into_usize();
-    // SAFETY: it came from an `Owned`, and comes back once.
+    // SAFETY: the word came from an `Owned`, and is used once.
     let owned = unsafe { Owned::<u64>::from_usize(word) };
     assert_eq!((*owned, owned.tag(), word % 8), (7, 3, 3));
     let shared = owned.into_shared(alone());
-    // SAFETY: it came from a `Shared`.
+    // SAFETY: the word came from a `Shared`.
     assert_eq!(unsafe { Shared::<u64>::from_usize(shared.into_usize()) }, shared);
     free(Atomic::<u64>::from(shared));
 }
@@ -242,7 +246,7 @@ fn arrays_have_the_length_that_they_were_made_with() {
         }
         let link = Atomic::<[MaybeUninit<u16>]>::from(array.with_tag(1));
         let shared = link.load(Acquire, alone());
-        // SAFETY: no other thread knows it, and all elements have been written.
+        // SAFETY: no other thread has the slice, and all elements were written.
         let sum: usize = unsafe { shared.deref().iter().map(|place| usize::from(place.assume_init())).sum() };
         assert_eq!((sum, shared.tag()), (len * len.saturating_sub(1) / 2, 1));
         free(link);
@@ -251,12 +255,12 @@ fn arrays_have_the_length_that_they_were_made_with() {
     struct Wide(u8);
     let mut wide = Owned::<[MaybeUninit<Wide>]>::init(3);
     assert!(wide.iter_mut().all(|place| ptr::from_ref(place.write(Wide(7))).is_aligned()));
-    // SAFETY: all have been written.
+    // SAFETY: all elements were written.
     assert!(wide.iter().all(|place| unsafe { place.assume_init_ref() }.0 == 7));
     assert_eq!(Owned::<[MaybeUninit<()>]>::init(5).len(), 5);
 }
 
-/// Implementations of others are pointed to like ours.
+/// A link may point to a type for which the user implements `Pointable`.
 #[test]
 fn anybody_may_implement_pointable() {
     struct Text(str);
@@ -278,7 +282,7 @@ fn anybody_may_implement_pointable() {
         }
 
         unsafe fn deref_mut<'a>(ptr: usize) -> &'a mut Self {
-            // SAFETY: as in `deref`.
+            // SAFETY: the caller's promise; the layouts are the same.
             unsafe {
                 let text: &mut str = &mut *ptr::with_exposed_provenance_mut::<String>(ptr);
                 &mut *(ptr::from_mut(text) as *mut Self)
@@ -286,7 +290,7 @@ fn anybody_may_implement_pointable() {
         }
 
         unsafe fn drop(ptr: usize) {
-            // SAFETY: it came from a box.
+            // SAFETY: the address came from a box.
             drop(unsafe { Box::from_raw(ptr::with_exposed_provenance_mut::<String>(ptr)) });
         }
     }
@@ -294,12 +298,12 @@ fn anybody_may_implement_pointable() {
     let guard = Collector::new().register().pin();
     let link = Atomic::<Text>::init("first");
     let old = link.swap(Owned::<Text>::init("second").with_tag(3), AcqRel, &guard);
-    // SAFETY: unlinked just now, and not destroyed before the guard is dropped.
+    // SAFETY: the object was unlinked just now, and is not destroyed before the guard is dropped.
     unsafe {
         guard.defer_destroy(old);
         assert_eq!((&old.deref().0, &link.load(Acquire, &guard).deref().0), ("first", "second"));
     }
-    // SAFETY: no other thread knows it.
+    // SAFETY: no other thread has the object.
     let mut owned = unsafe { link.into_owned() };
     owned.0.make_ascii_uppercase();
     assert_eq!((&owned.0, owned.tag()), ("SECOND", 3));
@@ -315,9 +319,9 @@ fn pointers_that_are_not_aligned_are_refused() {
     let bytes = [0_u64; 2];
     let odd = (&raw const bytes).wrapping_byte_add(1).cast::<u64>();
     assert!(panics(|| Shared::from(odd)));
-    // SAFETY: it panics before anything is owned.
+    // SAFETY: the call panics before anything is owned.
     assert!(panics(|| unsafe { Owned::from_raw(odd.cast_mut()) }));
-    // A link takes the bits for a tag.
+    // A link takes the lower bits as a tag.
     let link = Atomic::<u64>::from(odd);
     assert_eq!(
         (link.load(Relaxed, alone()).tag(), link.load(Relaxed, alone()).as_raw()),
@@ -328,7 +332,7 @@ fn pointers_that_are_not_aligned_are_refused() {
 #[cfg(debug_assertions)]
 #[test]
 fn nobody_owns_null_in_debug_builds() {
-    // SAFETY: they panic before anything is owned.
+    // SAFETY: the calls panic before anything is owned.
     unsafe {
         assert!(panics(|| Shared::<u64>::null().into_owned()));
         assert!(panics(|| Atomic::<u64>::null().into_owned()));

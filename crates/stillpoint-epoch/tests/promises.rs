@@ -1,5 +1,5 @@
-//! What the original's documentation says, sentence by sentence, of collectors, handles, guards and deferred functions. What it says of
-//! pointers is in `pointers.rs`.
+//! The promises of the original's documentation about collectors, handles, guards and deferred functions, sentence by
+//! sentence. Those about pointers are in `pointers.rs`.
 
 mod common;
 
@@ -12,7 +12,8 @@ use std::thread;
 use common::{defer_destroy, pending, rounds, Count, Dropped};
 use stillpoint_epoch::{self as epoch, domain, Atomic, Collector, Owned, Shared};
 
-/// A removed element is destructed when no thread can hold a reference to it any more: not before, under any guard.
+/// A removed object is destroyed when no thread can hold a reference to it any more. While any guard may hold one, it
+/// is not.
 #[test]
 fn an_object_is_destroyed_after_the_guards_that_may_hold_it() {
     let collector = Collector::new();
@@ -29,15 +30,15 @@ fn an_object_is_destroyed_after_the_guards_that_may_hold_it() {
             pinned.send(()).unwrap();
             may_unpin.recv().unwrap();
             assert_eq!(count.get(), 0);
-            // SAFETY: it was linked when the guard was made.
-            assert_eq!(unsafe { found.deref() }.0.get(), 0, "it is alive");
+            // SAFETY: the object was linked when the guard was made.
+            assert_eq!(unsafe { found.deref() }.0.get(), 0, "the object was not destroyed");
         })
     };
     is_pinned.recv().unwrap();
     let handle = collector.register();
     let guard = handle.pin();
     let old = link.swap(Shared::null(), AcqRel, &guard);
-    // SAFETY: unlinked just now.
+    // SAFETY: the object was unlinked just now.
     unsafe { guard.defer_destroy(old) };
     drop(guard);
     for _ in 0..rounds(1000, 150) {
@@ -50,7 +51,7 @@ fn an_object_is_destroyed_after_the_guards_that_may_hold_it() {
     assert_eq!(count.get(), 1);
 }
 
-/// Only those that are pinned now are waited for, not those that pin themselves later.
+/// A function waits only for threads that are pinned now, not for those that pin themselves later.
 #[test]
 fn a_guard_that_came_later_is_not_waited_for() {
     let collector = Collector::new();
@@ -86,7 +87,8 @@ fn clones_are_the_same_collector() {
     assert!(epoch::pin().collector() == Some(epoch::default_collector()));
 }
 
-/// Pinning is reentrant; a thread is pinned from the first guard to the last one, in whichever order they go.
+/// Pinning is reentrant. A thread is pinned from its first guard to its last, whatever the order in which they are
+/// dropped.
 #[test]
 fn guards_nest() {
     let handle = Collector::new().register();
@@ -115,7 +117,8 @@ fn handles_of_a_thread_are_pinned_one_by_one() {
     assert!(one.is_pinned() && !another.is_pinned() && !epoch::is_pinned());
 }
 
-/// A function is not executed until all currently pinned threads get unpinned: that of the guard itself, too.
+/// A function does not run until all threads that are pinned now are unpinned, including the thread of the guard
+/// itself.
 #[test]
 fn a_function_does_not_run_before_its_own_guard_is_dropped() {
     let handle = Collector::new().register();
@@ -132,7 +135,7 @@ fn a_function_does_not_run_before_its_own_guard_is_dropped() {
     assert_eq!(count.get(), rounds(1000, 200));
 }
 
-/// An effort is made to execute it reasonably soon: without a flush, after a bounded number of regions.
+/// Functions run reasonably soon: without a flush, after a bounded number of regions.
 #[test]
 fn functions_run_without_a_flush() {
     let handle = Collector::new().register();
@@ -144,7 +147,7 @@ fn functions_run_without_a_flush() {
         regions += 1;
         assert!(regions <= 128);
     }
-    // And many functions do not wait for many regions.
+    // With many functions, fewer regions are enough.
     let guard = handle.pin();
     for _ in 0..128 {
         let number = count.clone();
@@ -154,7 +157,7 @@ fn functions_run_without_a_flush() {
     assert_eq!(count.get(), 129);
 }
 
-/// However short threads and handles live: each has collected once before it goes.
+/// However short a thread or a handle lives, it makes a round at least once.
 #[test]
 fn what_is_deferred_in_one_region_is_not_left_for_ever() {
     let (collector, count) = (Collector::new(), Count::default());
@@ -162,7 +165,7 @@ fn what_is_deferred_in_one_region_is_not_left_for_ever() {
         match lives % 3 {
             0 => defer_destroy(&collector.register(), &count),
             1 => {
-                let guard = collector.register().pin(); // outlives its handle
+                let guard = collector.register().pin(); // this guard outlives its handle
                 let number = count.clone();
                 guard.defer(move || number.add());
             }
@@ -177,13 +180,13 @@ fn what_is_deferred_in_one_region_is_not_left_for_ever() {
     }
 }
 
-/// By any thread: one that has only read runs what another one, which has ended, has deferred.
+/// Any thread may run them: a thread that only reads runs the functions of a thread that has ended.
 #[test]
 fn functions_of_a_thread_that_has_ended_are_run_by_others() {
     let collector = Collector::new();
     let (handle, count) = (collector.register(), Count::default());
     let functions = rounds(400, 100);
-    drop(handle.pin()); // so that the end of the next region is not due
+    drop(handle.pin()); // so that no round is due at the end of the next region
     let pinned = handle.pin();
     {
         let (collector, count) = (collector.clone(), count.clone());
@@ -205,25 +208,25 @@ fn functions_of_a_thread_that_has_ended_are_run_by_others() {
     assert_eq!(count.get(), functions);
 }
 
-/// After a flush, any thread has a chance of executing what this one has deferred: this one may sleep for ever.
+/// After a flush, any thread may run what this thread has deferred, so this thread may sleep for ever.
 #[test]
 fn what_was_flushed_is_run_by_others() {
     let collector = Collector::new();
     let count = Count::default();
     let (handle, other) = (collector.register(), collector.register());
-    drop(other.pin()); // so that the end of the next region is not due
+    drop(other.pin()); // so that no round is due at the end of the next region
     let pinned = other.pin();
     defer_destroy(&handle, &count);
     handle.pin().flush();
     drop(pinned);
     assert_eq!(count.get(), 0);
-    // `handle` is not used any more.
+    // From here on, `handle` is not used.
     other.pin().flush();
     assert_eq!(count.get(), 1);
 }
 
-/// Fewer than 64 functions stay with a thread that never pins itself again, as in the original, however many it has deferred, and in
-/// however many regions, while others were in the way.
+/// As in the original, a thread that never pins itself again keeps fewer than 64 functions. This holds however many
+/// functions it has deferred, in however many regions, while other threads were in the way.
 #[test]
 fn an_idle_thread_keeps_fewer_than_64_functions() {
     for functions in (0..rounds(300, 0)).chain([63, 64, 127, 128, rounds(700, 130), rounds(1500, 200)]) {
@@ -236,7 +239,7 @@ fn an_idle_thread_keeps_fewer_than_64_functions() {
             drop(region);
             drop(pinned);
             other.pin().flush();
-            // `handle` is there, and is not used any more.
+            // `handle` still exists, but is not used any more.
             assert!(count.get() + 64 > functions, "{} of {functions} have run", count.get());
             assert_eq!(pending(&collector), (functions - count.get()) as u64);
             drop(handle);
@@ -244,7 +247,8 @@ fn an_idle_thread_keeps_fewer_than_64_functions() {
     }
 }
 
-/// Nor of those that were deferred by functions, which the thread has run itself, for the same collector or for another one.
+/// This also holds for functions that were deferred by functions which the thread has run itself, in the same collector
+/// or in another.
 #[test]
 fn an_idle_thread_keeps_fewer_than_64_functions_of_functions() {
     for is_same in [true, false] {
@@ -253,7 +257,7 @@ fn an_idle_thread_keeps_fewer_than_64_functions_of_functions() {
         let (own, number) = (Rc::clone(&handle), count.clone());
         let runner = if is_same { Rc::clone(&handle) } else { Rc::new(Collector::new().register()) };
         let guard = runner.pin();
-        // SAFETY: this thread calls it, below.
+        // SAFETY: this thread calls the function, below.
         unsafe { guard.defer_unchecked(move || (0..200).for_each(|_| defer_destroy(&own, &number))) };
         guard.flush();
         drop(guard);
@@ -263,8 +267,8 @@ fn an_idle_thread_keeps_fewer_than_64_functions_of_functions() {
     }
 }
 
-/// What the skip list of crossbeam relies on: two flushes in a row, with nobody else pinned, and everything has run that was deferred
-/// before; by handles and threads that have ended as well.
+/// The skip list of crossbeam relies on this: after two flushes in a row, while no other thread is pinned, everything
+/// that was deferred before has run, even what was deferred by handles and threads that have ended.
 #[test]
 fn two_flushes_run_everything() {
     let collector = Collector::new();
@@ -283,7 +287,7 @@ fn two_flushes_run_everything() {
     for _ in 0..per_thread {
         defer_destroy(&handle, &count);
     }
-    // What a function defers counts as deferred when it has run.
+    // A function that is deferred by a function counts as deferred when the latter has run.
     let (nested, number) = (collector.clone(), count.clone());
     handle.pin().defer(move || defer_destroy(&nested.register(), &number));
     handle.pin().flush();
@@ -292,7 +296,7 @@ fn two_flushes_run_everything() {
     assert_eq!(pending(&collector), 0);
 }
 
-/// The pace of heavy fences has no part in that.
+/// The pace of heavy fences does not delay that.
 #[test]
 fn two_flushes_run_everything_in_an_asymmetric_domain() {
     let collector = domain::collector(domain::Domain::new());
@@ -306,7 +310,7 @@ fn two_flushes_run_everything_in_an_asymmetric_domain() {
     }
 }
 
-/// A thread that only ever flushes frees what it has deferred, without a pin of another one (moka#383).
+/// A thread that only flushes frees what it has deferred, without a pin of another thread (moka#383).
 #[test]
 fn a_thread_that_only_flushes_leaves_nothing() {
     let collector = Collector::new();
@@ -323,7 +327,7 @@ fn a_thread_that_only_flushes_leaves_nothing() {
     }
 }
 
-/// So does whoever drops a map under one guard (congee#20).
+/// So does a thread that drops a map under one guard (congee#20).
 #[test]
 fn a_map_that_is_dropped_leaves_nothing() {
     let collector = Collector::new();
@@ -333,7 +337,7 @@ fn a_map_that_is_dropped_leaves_nothing() {
     let guard = handle.pin();
     for _ in 0..nodes {
         let node = Owned::new(Dropped(count.clone())).into_shared(&guard);
-        // SAFETY: nobody else knows it.
+        // SAFETY: no other thread has the object.
         unsafe { guard.defer_destroy(node) };
     }
     guard.flush();
@@ -341,14 +345,14 @@ fn a_map_that_is_dropped_leaves_nothing() {
     assert_eq!((count.get(), pending(&collector)), (nodes, 0));
 }
 
-/// Dropping the last handle, guard and collector runs everything that is left, whichever of them is the last.
+/// The drop of the last of all handles, guards and collectors runs everything that is left, whichever kind it is.
 #[test]
 fn the_last_one_runs_what_is_left() {
     for last in 0..3 {
         let count = Count::default();
         let collector = Collector::new();
         let handle = collector.register();
-        drop(handle.pin()); // so that the end of the next region is not due
+        drop(handle.pin()); // so that no round is due at the end of the next region
         for _ in 0..10 {
             defer_destroy(&handle, &count);
         }
@@ -395,7 +399,7 @@ fn a_function_may_return_anything_and_own_what_it_likes() {
     assert_eq!(count.get(), 2);
 }
 
-/// Closures of each size and alignment come to where they are called as they were.
+/// Closures of each size and alignment are called unchanged.
 #[test]
 fn closures_of_all_sizes_are_called() {
     #[repr(align(64))]
@@ -414,7 +418,7 @@ fn closures_of_all_sizes_are_called() {
     let handle = Collector::new().register();
     let count = Count::default();
     let guard = handle.pin();
-    guard.defer(|| CALLED.fetch_add(1, Ordering::SeqCst)); // of no size
+    guard.defer(|| CALLED.fetch_add(1, Ordering::SeqCst)); // a closure of size 0
     defer::<0>(&guard, &count);
     defer::<1>(&guard, &count);
     defer::<2>(&guard, &count);
@@ -447,11 +451,11 @@ fn repin_lets_others_go_on() {
     assert_eq!(count.get(), 0);
     guard.repin();
     other.pin().flush();
-    assert_eq!(count.get(), 1, "it did not wait for the guard");
+    assert_eq!(count.get(), 1, "the function did not wait for the repinned guard");
     assert!(handle.is_pinned());
 }
 
-/// The thread is only repinned if this is its only active guard.
+/// The thread is repinned only if this is its only guard.
 #[test]
 fn repin_does_nothing_beside_another_guard() {
     let collector = Collector::new();
@@ -487,21 +491,21 @@ fn repin_after_unpins_for_the_time_of_a_call() {
     assert!(!handle.is_pinned());
 }
 
-/// With the guard of `unprotected`: functions run at once, nothing else happens.
+/// Under the guard of `unprotected`, functions run at once, and nothing else happens.
 #[test]
 fn an_unprotected_guard_does_everything_at_once() {
-    // SAFETY: no other thread knows the link.
+    // SAFETY: no other thread has the link.
     let guard = unsafe { epoch::unprotected() };
     let count = Count::default();
     let number = count.clone();
     guard.defer(move || number.add());
     assert_eq!(count.get(), 1);
     let number = count.clone();
-    // SAFETY: it is called at once.
+    // SAFETY: the function is called at once.
     unsafe { guard.defer_unchecked(|| number.add()) };
     assert_eq!(count.get(), 2);
     let link = Atomic::new(Dropped(count.clone()));
-    // SAFETY: unlinked, and nobody else knows it.
+    // SAFETY: the object is unlinked, and no other thread has it.
     unsafe { guard.defer_destroy(link.swap(Shared::null(), AcqRel, guard)) };
     assert_eq!(count.get(), 3);
     guard.flush();
@@ -509,11 +513,11 @@ fn an_unprotected_guard_does_everything_at_once() {
     assert_eq!(format!("{guard:?}"), "Guard { .. }");
 }
 
-/// crossbeam-deque leaves a fence of its own out where it pins. Of two threads that each store, pin, and load what the other stores,
-/// one sees the other's.
+/// Where crossbeam-deque pins, it omits its own fence. Two threads each store, pin, and load what the other stores: at
+/// least one of them sees the other's store.
 #[test]
 fn the_outermost_pin_is_a_sequentially_consistent_fence() {
-    /// Waits until both threads have arrived so many times. They go on within nanoseconds of each other.
+    /// Waits until both threads together have arrived `times` times. They then go on within nanoseconds of each other.
     fn meet(arrived: &AtomicUsize, times: usize) {
         arrived.fetch_add(1, Ordering::AcqRel);
         let mut looks = 0;
@@ -542,14 +546,17 @@ fn the_outermost_pin_is_a_sequentially_consistent_fence() {
                     seen[own].store(found, Ordering::Relaxed);
                     meet(arrived, 2 * round);
                     let both = [0, 1].map(|index: usize| seen[index].load(Ordering::Relaxed));
-                    assert!(both.contains(&round), "in round {round} each has missed the other: {both:?}");
+                    assert!(
+                        both.contains(&round),
+                        "in round {round}, neither thread has seen the other's store: {both:?}"
+                    );
                 }
             });
         }
     });
 }
 
-/// The stack of the original's documentation, by many threads.
+/// The stack of the original's documentation, used by many threads.
 #[test]
 fn a_stack() {
     struct Node {
@@ -576,7 +583,7 @@ fn a_stack() {
                     }
                     loop {
                         let top = link.load(Acquire, &guard);
-                        // SAFETY: it was linked under the guard.
+                        // SAFETY: the node was linked when it was loaded under the guard.
                         let Some(node) = (unsafe { top.as_ref() }) else { break };
                         assert!(node.value.0.get() < threads * pushes);
                         let next = node.next.load(Ordering::Relaxed, &guard);
@@ -584,7 +591,7 @@ fn a_stack() {
                             .compare_exchange(top, next, Ordering::Relaxed, Ordering::Relaxed, &guard)
                             .is_ok()
                         {
-                            // SAFETY: unlinked just now.
+                            // SAFETY: the object was unlinked just now.
                             unsafe { guard.defer_destroy(top) };
                             break;
                         }
@@ -601,14 +608,14 @@ fn a_stack() {
             top = node.next.load(Ordering::Relaxed, guard);
         }
     }
-    // Threads of a scope may not have ended yet, so what they have deferred may not have been passed on yet.
+    // Threads of a scope may still be ending, so their functions may not have been handed on yet.
     while count.get() < threads * pushes {
         epoch::pin().flush();
         thread::yield_now();
     }
 }
 
-/// Counted garbage, and who holds it up.
+/// The domain counts the garbage, and names the reader that holds it up.
 #[test]
 fn the_domain_tells_what_waits_and_for_whom() {
     let collector = Collector::new();
@@ -616,13 +623,13 @@ fn the_domain_tells_what_waits_and_for_whom() {
     let (handle, count) = (collector.register(), Count::default());
     let guard = handle.pin();
     let object = Owned::new([0_u64; 10]).into_shared(&guard);
-    // SAFETY: nobody else knows it.
+    // SAFETY: no other thread has the object.
     unsafe { guard.defer_destroy(object) };
     let number = count.clone();
     guard.defer(move || number.add());
-    // Nobody looks at its length.
+    // The length of this slice is not read, so it counts as 0 bytes.
     let array = Owned::<[std::mem::MaybeUninit<u64>]>::init(20).into_shared(&guard);
-    // SAFETY: nobody else knows it.
+    // SAFETY: no other thread has the object.
     unsafe { guard.defer_destroy(array) };
     let stats = domain.stats();
     assert_eq!((stats.retired, stats.pending, stats.freed, stats.readers), (3, 3, 0, 1));

@@ -1,7 +1,7 @@
-//! What a type promises beside its methods is what the original's promises: who may send and share it, whether it may be used after a
-//! panic, and which traits it has.
+//! Besides its methods, each type promises what the original's type does: whether it may be sent and shared, whether it
+//! may be used after a panic, and which traits it has.
 
-// Miri has something to say about the original.
+// Miri reports errors in the original.
 #![cfg(not(miri))]
 
 use std::cell::Cell;
@@ -13,16 +13,16 @@ use std::rc::Rc;
 /// Whether a type has a trait, as an expression.
 macro_rules! has {
     ($type:ty: $($trait:tt)+) => {{
-        #[allow(dead_code, reason = "not of a type with the trait")]
+        #[allow(dead_code, reason = "unused for a type with the trait")]
         trait Otherwise {
             const HAS: bool = false;
         }
         impl<T: ?Sized> Otherwise for T {}
         #[allow(dead_code, reason = "never constructed")]
         struct Ask<T: ?Sized>(std::marker::PhantomData<T>);
-        #[allow(dead_code, reason = "not of a type without the trait")]
+        #[allow(dead_code, reason = "unused for a type without the trait")]
         impl<T: ?Sized + $($trait)+> Ask<T> {
-            // An inherent constant goes before that of the trait.
+            // An inherent constant takes precedence over that of the trait.
             const HAS: bool = true;
         }
         <Ask<$type>>::HAS
@@ -51,7 +51,7 @@ macro_rules! traits {
     };
 }
 
-/// The traits of types here and in the original.
+/// Compares the traits of types here and in the original.
 macro_rules! compare {
     ($($type:ident [$($argument:tt)*];)*) => {{
         let mut rows = Vec::new();
@@ -112,14 +112,14 @@ fn the_error_has_the_traits_of_the_original() {
     assert_eq!(error!(stillpoint_epoch, Slice), error!(crossbeam_epoch, Slice));
 }
 
-/// Tests that the macro can tell.
+/// The macro tells types with a trait from those without it.
 #[test]
 fn traits_are_told_apart() {
     assert!(has!(stillpoint_epoch::Collector: Send) && !has!(stillpoint_epoch::Guard: Send));
     assert!(has!(Rc<u64>: Clone) && !has!(Rc<u64>: Sync));
 }
 
-/// The lifetimes and the object may become shorter where the original lets them: it compiles.
+/// Lifetimes may be shortened where the original allows it. That this compiles is the test.
 #[test]
 fn variance_is_that_of_the_original() {
     fn shared<'short, 'long: 'short>(
@@ -136,7 +136,7 @@ fn variance_is_that_of_the_original() {
     assert_eq!(**owned(stillpoint_epoch::Owned::new(&7)), 7);
 }
 
-/// As in the original, a word is all that they are, and a word that is not null is an object of somebody.
+/// Links, pointers, guards and handles have the sizes of the original's.
 #[test]
 fn pointers_are_words() {
     assert_eq!(size_of::<stillpoint_epoch::Shared<'_, u64>>(), size_of::<crossbeam_epoch::Shared<'_, u64>>());
@@ -146,7 +146,7 @@ fn pointers_are_words() {
     assert_eq!(size_of::<stillpoint_epoch::LocalHandle>(), size_of::<crossbeam_epoch::LocalHandle>());
 }
 
-/// They show themselves as the original's do.
+/// The debug output is that of the original.
 #[test]
 fn debug_and_pointer_are_those_of_the_original() {
     let (ours, theirs) = (stillpoint_epoch::Collector::new(), crossbeam_epoch::Collector::new());
@@ -174,13 +174,13 @@ fn debug_and_pointer_are_those_of_the_original() {
 fn each_public_type_is_in_the_glossary() {
     let (_, text) = include_str!("../../../docs/design/glossary.md")
         .split_once("\n## epoch\n")
-        .expect("it has a section");
-    let section = text.split("\n## ").next().expect("there is a first one");
+        .expect("the glossary has a section `epoch`");
+    let section = text.split("\n## ").next().expect("a split has a first part");
     let exports = include_str!("../src/lib.rs").lines().filter(|line| line.starts_with("pub use "));
     let words = exports.flat_map(|line| line.split(|character: char| !character.is_alphanumeric()));
     let types: Vec<&str> = words.filter(|word| word.starts_with(char::is_uppercase)).collect();
     assert_eq!(types.len(), 11, "{types:?}");
     for name in types {
-        assert!(section.contains(&format!("`{name}`")), "{name} has no row");
+        assert!(section.contains(&format!("`{name}`")), "`{name}` has no row in the glossary");
     }
 }

@@ -42,7 +42,7 @@ struct Cache {
     timers: Mutex<Wheel<u64>>,
     /// A clock, which each access advances.
     now: AtomicU64,
-    /// Everything that expired by this time has been removed.
+    /// All pages that expired by this time were removed.
     swept: AtomicU64,
     evicted: AtomicU64,
 }
@@ -57,7 +57,7 @@ fn compute(key: u64, page: &mut Page) {
 fn verify(key: u64, page: &Page) {
     let mut expected = [0; WORDS];
     compute(key, &mut expected);
-    assert!(*page == expected, "another page than that of {key}: it was used again too early");
+    assert!(*page == expected, "the page is not that of key {key}: its memory was used again too early");
 }
 
 impl Cache {
@@ -76,7 +76,7 @@ impl Cache {
         let now = self.now.fetch_add(1, Ordering::Relaxed);
         let swept = self.swept.load(Ordering::Acquire);
         let hit = self.pages.pin().get(&key).is_some_and(|entry| {
-            assert!(entry.deadline.load(Ordering::Relaxed) > swept, "it has expired");
+            assert!(entry.deadline.load(Ordering::Relaxed) > swept, "the page has expired");
             if now % 4 == 0 {
                 thread::yield_now(); // the page is used for a while
             }
@@ -116,8 +116,9 @@ impl Cache {
         let pages = self.pages.pin();
         let deadline = |entry: &Entry| entry.deadline.load(Ordering::Relaxed);
         if let Some((key, entry)) = pages.iter().min_by_key(|(_, entry)| deadline(entry)) {
-            let timer = Key::from_bits(entry.timer.load(Ordering::Relaxed)).expect("it was one");
-            assert_eq!(wheel.cancel(timer), Some(*key), "an entry has a timer as long as it is there");
+            let timer =
+                Key::from_bits(entry.timer.load(Ordering::Relaxed)).expect("the number is that of a key");
+            assert_eq!(wheel.cancel(timer), Some(*key), "an entry has a timer as long as it is in the table");
             assert!(pages.remove_if(key, |_, _| true).is_some());
             self.evicted.fetch_add(1, Ordering::Relaxed);
         }
@@ -132,7 +133,7 @@ impl Cache {
             let key = expired.into_value().expect("it fires once");
             let is_over = |entry: &Entry| entry.deadline.load(Ordering::Relaxed) <= now;
             if pages.remove_if(&key, |_, entry| is_over(entry)).is_none() {
-                let entry = pages.get(&key).expect("an entry is there as long as it has a timer");
+                let entry = pages.get(&key).expect("an entry is in the table as long as it has a timer");
                 let timer = wheel.add(entry.deadline.load(Ordering::Relaxed), key).expect("there is memory");
                 entry.timer.store(timer.to_bits(), Ordering::Relaxed); // under the lock
             }
@@ -169,12 +170,12 @@ fn a_cache_has_nothing_stale_and_gives_everything_back() {
         });
         let answers: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         done.store(true, Ordering::Relaxed);
-        let hits = answers.into_iter().map(|answer| answer.expect("it does not panic")).sum();
-        sweeper.join().expect("it does not panic");
+        let hits = answers.into_iter().map(|answer| answer.expect("the thread does not panic")).sum();
+        sweeper.join().expect("the thread does not panic");
         hits
     });
     assert!(hits > 0 && hits < THREADS * LOOKS, "{hits} hits");
-    assert!(cache.evicted.load(Ordering::Relaxed) > 0, "there was room for all of them: {:?}", POOL.stats());
+    assert!(cache.evicted.load(Ordering::Relaxed) > 0, "no page was evicted: {:?}", POOL.stats());
     let timers = cache.timers.lock().unwrap_or_else(PoisonError::into_inner).len();
     assert_eq!(cache.pages.len(), timers);
 

@@ -1,13 +1,13 @@
-//! What the tests of deferred functions share.
+//! Shared by the tests of deferred functions.
 
-#![allow(dead_code, reason = "each of them uses a part")]
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use stillpoint_epoch::{domain, Collector, LocalHandle, Owned};
 
-/// Counts what has happened.
+/// A counter.
 #[derive(Clone, Default)]
 pub(crate) struct Count(Arc<AtomicUsize>);
 
@@ -34,16 +34,16 @@ impl Drop for Dropped {
 pub(crate) fn defer_destroy(handle: &LocalHandle, count: &Count) {
     let guard = handle.pin();
     let object = Owned::new(Dropped(count.clone())).into_shared(&guard);
-    // SAFETY: nobody else knows it.
+    // SAFETY: no other thread has the object.
     unsafe { guard.defer_destroy(object) };
 }
 
-/// How many functions wait in a collector.
+/// The number of functions that wait in a collector.
 pub(crate) fn pending(collector: &Collector) -> u64 {
     domain::of(collector).stats().pending
 }
 
-/// How many rounds a test has: Miri is slow.
+/// The number of rounds of a test. Miri is slow.
 pub(crate) fn rounds(full: usize, under_miri: usize) -> usize {
     if cfg!(miri) {
         under_miri

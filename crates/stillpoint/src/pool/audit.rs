@@ -24,8 +24,8 @@ use super::memory::{self, Backing, Iova};
 /// show("packets", &packets);
 /// # Ok::<(), stillpoint::pool::BuildError>(())
 /// ```
-// Users get no mutable reference to this, also not by `DerefMut`: with two of them, pools of different types could be
-// swapped.
+// Users never get a mutable reference to this, not even by `DerefMut`: with two such references, they could swap pools
+// of different types.
 pub struct AnyPool {
     core: Arc<Core>,
     leak_hook: Option<LeakHook>,
@@ -70,10 +70,10 @@ impl AnyPool {
 
     /// Counts of each cache since the pool was made. A cache that a thread leaves goes to the next thread, so its
     /// counts are those of all its owners. Only the current owner changes a count, by a plain store. Allocations and
-    /// frees that the cache serves are not counted one by one, which would make them a tenth slower; their difference
-    /// is `drawn` less `given` and `cached`. Objects and blocks that are freed without a local of the calling thread,
-    /// or while its local is parked, are not counted. Takes time in proportion to the number of threads that have used
-    /// the pool.
+    /// frees that the cache serves are not counted one by one, because counting would make them a tenth slower. The
+    /// difference between their numbers is `drawn` less `given` and `cached`. Objects and blocks that are freed without
+    /// a local of the calling thread, or while its local is parked, are not counted. Takes time in proportion to the
+    /// number of threads that have used the pool.
     ///
     /// ```
     /// use stillpoint::pool::Pool;
@@ -82,7 +82,7 @@ impl AnyPool {
     /// let local = pool.local()?;
     /// drop((local.alloc(), local.alloc()));
     /// let stats = pool.cache_stats()[0];
-    /// assert_eq!((stats.drawn - stats.given, stats.failures), (stats.cached, 0)); // nothing is out
+    /// assert_eq!((stats.drawn - stats.given, stats.failures), (stats.cached, 0)); // no object is in use
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cache_stats(&self) -> Vec<CacheStats> {
@@ -106,13 +106,14 @@ impl AnyPool {
         self.core.audit().map_err(AuditError)
     }
 
-    /// The first 64 cases of misuse that were found after the guilty call had returned.
-    /// See the [example](super::Objects::validate).
+    /// The first 64 cases of misuse that were found after the faulty call had returned. See the
+    /// [example](super::Objects::validate).
     pub fn misuses(&self) -> Vec<Misuse> {
         self.core.ledger.first()
     }
 
-    /// The number of all these cases. See [`misuses`](AnyPool::misuses).
+    /// The number of all cases of misuse that were found after the faulty call had returned. See
+    /// [`misuses`](AnyPool::misuses).
     pub fn misuse_count(&self) -> usize {
         self.core.ledger.count()
     }
@@ -144,7 +145,8 @@ impl AnyPool {
         Leaks(unsafe { self.core.out() })
     }
 
-    /// As [`leaks`](AnyPool::leaks), as an error, for a pool that is being dropped. Its hook is not called any more.
+    /// The result of [`leaks`](AnyPool::leaks) as an error, for a pool that is being dropped. Its hook is not called
+    /// any more.
     pub(super) fn close(&mut self) -> Result<(), Leaks> {
         self.leak_hook = None;
         match self.leaks() {
@@ -206,7 +208,7 @@ pub struct MemoryInfo {
     pub bytes: usize,
     /// Number of buckets.
     pub buckets: usize,
-    /// The kind of its pages.
+    /// The kind of the piece's pages.
     pub backing: Backing,
     /// The NUMA node that was requested.
     pub node: Option<u32>,
@@ -280,7 +282,7 @@ impl fmt::Display for AuditError {
 
 impl std::error::Error for AuditError {}
 
-/// An object that is allocated, and that no thread can free any more. See [`Pool::close`](super::Pool::close).
+/// An object that was never given back. See [`Pool::close`](super::Pool::close).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leak {
@@ -305,7 +307,7 @@ impl fmt::Display for Leaks {
 
 impl std::error::Error for Leaks {}
 
-/// Misuse that was found after the guilty call had returned. See [`AnyPool::misuses`].
+/// Misuse that was found after the faulty call had returned. See [`AnyPool::misuses`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Misuse {
@@ -314,12 +316,12 @@ pub enum Misuse {
         /// Its address.
         address: usize,
     },
-    /// An address was freed that is not that of an object of the pool.
+    /// No object of the pool begins at an address that was freed.
     NotAnObject {
         /// Its address.
         address: usize,
     },
-    /// The object was written to while it was free. It has been allocated again.
+    /// The object was written to while it was free. This was found when it was allocated again.
     WrittenAfterFree {
         /// Its address.
         address: usize,

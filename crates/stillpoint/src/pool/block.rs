@@ -23,11 +23,11 @@ use super::obj::{Obj, Owns};
 ///     *first = 8;
 /// }
 /// assert_eq!((block.get(0), block.get(1), block.get(block.len())), (Some(&8), Some(&7), None));
-/// assert!(block.as_ptr().is_aligned()); // of the first one; for a device, say
+/// assert!(block.as_ptr().is_aligned()); // the address of the first object, for a device, say
 ///
 /// assert_eq!(block.iter().sum::<u64>(), 8 + 7 * (block.len() as u64 - 1));
 /// let mut objects = block.into_iter();
-/// assert_eq!(objects.next().as_deref(), Some(&8)); // by itself now
+/// assert_eq!(objects.next().as_deref(), Some(&8)); // now an object by itself
 /// assert!(objects.all(|object| *object == 7));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -37,9 +37,9 @@ pub struct Block<'p, T: Send + 'static> {
     owns: Owns<T>,
 }
 
-// SAFETY: as for `Obj`.
+// SAFETY: a block owns its objects, which are `Send`, and a shard is `Sync`.
 unsafe impl<T: Send + 'static> Send for Block<'_, T> {}
-// SAFETY: as for `Obj`.
+// SAFETY: a shared reference gives only shared access to the objects.
 unsafe impl<T: Send + Sync + 'static> Sync for Block<'_, T> {}
 
 impl<'p, T: Send + 'static> Block<'p, T> {
@@ -127,7 +127,7 @@ impl<'p, T: Send + 'static> Iterator for BlockObjects<'p, T> {
         }
         let object = self.block.at(self.next);
         self.next += 1;
-        // SAFETY: an object of the block, which is not dropped. Each is returned once.
+        // SAFETY: the object belongs to the block, which is not dropped as a whole. Each is returned once.
         Some(unsafe { Obj::new(object, self.block.shard) })
     }
 

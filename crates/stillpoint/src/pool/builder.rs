@@ -11,7 +11,7 @@ use super::memory::{refused, Pages};
 use super::pool::Pool;
 use super::raw::RawPool;
 
-/// Additional checks of a pool. Every pool refuses pointers of other memory, and detects a double free when the object
+/// Additional checks of a pool. Every pool refuses pointers to other memory, and detects a double free when the object
 /// comes back to its bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Hardening {
@@ -85,15 +85,15 @@ pub struct PoolBuilder<P> {
     leak_hook: Option<LeakHook>,
     stride: Option<usize>,
     given: Option<Given>,
-    /// The pool whose objects `life` makes. `P` cannot become another type, since pools are invariant in the type of
-    /// their objects.
+    /// The type of the pool whose objects `life` makes. A subtype cannot take its place, since pools are invariant in
+    /// the type of their objects.
     pool: PhantomData<fn() -> P>,
 }
 
 /// How the objects of a [`Pool`] are made, reset and validated.
 ///
-/// An object is made once, with its memory, and dropped once, with the pool. In between it keeps its state from one
-/// user to the next, except for what [`reset`](Objects::reset) changes. A function that makes an object converts to an
+/// An object is made once, with its memory, and dropped once, with the pool. From one user to the next, it keeps its
+/// state, except for what [`reset`](Objects::reset) changes. A function that makes an object can be converted into an
 /// `Objects`.
 ///
 /// ```
@@ -128,7 +128,7 @@ impl<T> Objects<T> {
 
     /// `validate` is called for each object that comes back to a hardened pool ([`Hardening::Verify`] or more). An
     /// invalid object is replaced with a new one, and [`AnyPool::misuses`] reports it. If `validate` panics, the object
-    /// stays allocated; the others of the same call are freed, the later ones without being validated. A panic while
+    /// stays allocated. The other objects of the same call are freed; those after it are not validated. A panic while
     /// the thread is already panicking aborts the process, as in any destructor.
     ///
     /// ```
@@ -136,8 +136,8 @@ impl<T> Objects<T> {
     ///
     /// let buffers = Objects::new(|| Vec::<u8>::with_capacity(1500)).validate(|buffer| buffer.capacity() == 1500);
     /// let pool = Pool::builder(100, buffers).hardening(Hardening::Verify).build()?;
-    /// let mut buffer = pool.local()?.alloc().expect("nobody has one");
-    /// buffer.shrink_to_fit(); // the next user would miss the room
+    /// let mut buffer = pool.local()?.alloc().expect("an object is free");
+    /// buffer.shrink_to_fit(); // the next user would lack the capacity
     /// drop(buffer);
     /// assert!(matches!(pool.misuses()[..], [Misuse::Invalid { .. }]));
     /// assert_eq!(pool.misuse_count(), 1);
@@ -173,7 +173,7 @@ impl<T: 'static> Objects<T> {
             }),
             validate: self.validate.map(|validate| -> Box<dyn Fn(*mut u8) -> bool + Send + Sync> {
                 Box::new(move |object| {
-                    // SAFETY: as above.
+                    // SAFETY: the pool passes an object that only the caller has.
                     let object = unsafe { &mut *object.cast::<T>() };
                     let valid = validate(object);
                     if !valid {
@@ -193,10 +193,10 @@ impl<T> fmt::Debug for Objects<T> {
 }
 
 impl<P> PoolBuilder<P> {
-    /// Default for [`cache`](PoolBuilder::cache), at most.
+    /// The largest default for [`cache`](PoolBuilder::cache).
     const CACHE: usize = 512;
 
-    /// Steps in which a pool grows to its limit, at most, by default.
+    /// By default, the most steps in which a pool grows to its limit.
     const STEPS: usize = 8;
 
     fn new(capacity: usize, size: usize, align: usize, life: Life) -> Self {
@@ -243,8 +243,8 @@ impl<P> PoolBuilder<P> {
     }
 
     /// The number of objects that a pool with [`max_objects`](PoolBuilder::max_objects) grows by at a time, rounded up
-    /// to whole buckets. 0 is one bucket; `usize::MAX` adds everything at once. The default is an eighth of what may be
-    /// added. Has no effect on a pool that never grows.
+    /// to whole buckets. 0 means one bucket; with `usize::MAX`, the pool grows to its limit at once. The default is an
+    /// eighth of the objects that may be added. Has no effect on a pool that never grows.
     ///
     /// With reserved huge pages, make the pool and its steps multiples of 2 MiB: after a smaller piece, the pool may
     /// not be able to grow. Steps of less than 64 KiB waste headers.
@@ -263,8 +263,8 @@ impl<P> PoolBuilder<P> {
         self
     }
 
-    /// Bytes of a bucket, a power of two. The default is the largest size with at most 64 objects. But above 64 KiB, a
-    /// bucket is at most twice as large as the objects of the capacity: a pool of one object of 4 MiB takes 8 MiB. Set
+    /// Bytes of a bucket, a power of two. The default is the largest size for at most 64 objects. If that is above 64
+    /// KiB, it is at most twice the size of all objects of the capacity: a pool of one object of 4 MiB takes 8 MiB. Set
     /// a size for a pool that begins with few objects and grows.
     pub fn bucket_bytes(mut self, bytes: usize) -> Self {
         self.bucket_bytes = Some(bytes);
@@ -272,8 +272,8 @@ impl<P> PoolBuilder<P> {
     }
 
     /// Bytes from one object to the next: a multiple of the alignment, at least the size of an object. The default is
-    /// an odd number of cache lines, which spreads the first lines of objects over all sets of a cache; a power of two
-    /// would put them into a few sets. Set it when the layout is given from outside.
+    /// an odd number of cache lines, which spreads the first lines of objects over all sets of a cache. A power of two
+    /// would put them into a few sets. Set this when something else determines the layout.
     ///
     /// ```
     /// use stillpoint::pool::{BuildError, RawPool};
@@ -289,10 +289,10 @@ impl<P> PoolBuilder<P> {
         self
     }
 
-    /// Uses the caller's memory for the objects: `bytes` bytes from `start` on, which is a multiple of the alignment of
-    /// the objects. `release` is called when the pool does not use the memory any more: when the pool is dropped and no
-    /// object waits in a reclaimer, or when the pool could not be built. Headers and caches still come from the
-    /// allocator.
+    /// Uses the caller's memory for the objects: `bytes` bytes from `start` on. `start` is a multiple of the alignment
+    /// of the objects. `release` is called when the pool does not use the memory any more: when the pool has been
+    /// dropped and no object waits in a reclaimer, or when the pool could not be built. Headers and caches still come
+    /// from the allocator.
     ///
     /// The pool uses the buckets that the capacity needs, from `start` on, and does not grow; [`BuildError::Given`]
     /// says how many bytes that takes. [`pages`](Self::pages) and [`node`](Self::node) have no effect. The pool gives
@@ -307,10 +307,10 @@ impl<P> PoolBuilder<P> {
     ///
     /// let memory: &'static mut [u64] = vec![0u64; 1 << 16].leak();
     /// let (start, bytes) = (NonNull::from(&mut *memory).cast(), size_of_val(memory));
-    /// // SAFETY: leaked, and not used otherwise.
+    /// // SAFETY: the memory was leaked, and nothing else uses it.
     /// let pool = unsafe { RawPool::builder(100, 256, 8).memory(start, bytes, || {}) }.build()?;
     /// assert_eq!(pool.info().memory[0].backing, Backing::Given);
-    /// let object = pool.local()?.alloc().expect("nobody has one");
+    /// let object = pool.local()?.alloc().expect("an object is free");
     /// assert!(object.addr() >= start.addr());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -437,7 +437,7 @@ impl<T: Send + 'static> PoolBuilder<Pool<T>> {
     /// Makes the pool, and all its objects.
     ///
     /// # Errors
-    /// [`BuildError`] says what to do.
+    /// When the pool cannot be made as requested. The [`BuildError`] says why, and what to do.
     ///
     /// # Panics
     /// With the panic of a function that makes an object. The objects made before are dropped.
@@ -447,7 +447,7 @@ impl<T: Send + 'static> PoolBuilder<Pool<T>> {
     ///
     /// let pool = Pool::builder(100, || Vec::<u8>::with_capacity(1500)).build()?;
     /// let local = pool.local()?;
-    /// let mut buffer = local.alloc().expect("nobody has one");
+    /// let mut buffer = local.alloc().expect("an object is free");
     /// buffer.push(1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -464,7 +464,7 @@ impl PoolBuilder<RawPool> {
     /// Makes the pool.
     ///
     /// # Errors
-    /// [`BuildError`] says what to do.
+    /// When the pool cannot be made as requested. The [`BuildError`] says why, and what to do.
     ///
     /// ```
     /// use stillpoint::pool::RawPool;

@@ -5,11 +5,12 @@ use std::ptr::NonNull;
 use super::engine::{Core, Shard};
 use super::obj::{Obj, Owns};
 
-/// Allocated objects of one pool, eight bytes each. They cost as little to allocate and free as the memory of a
-/// [`RawPool`](super::RawPool); an [`Obj`] takes sixteen bytes, and a check of its pool.
+/// Allocated objects of one pool, held by address. To allocate and free them costs as little as in a
+/// [`RawPool`](super::RawPool). An object takes eight bytes here; an [`Obj`] takes sixteen, and is checked for its pool
+/// when it is freed.
 ///
-/// Filled by [`Local::alloc_bulk`](super::Local::alloc_bulk), emptied by [`Local::free_bulk`](super::Local::free_bulk).
-/// Objects that are left when it is dropped are freed one by one, as each [`Obj`] is.
+/// [`Local::alloc_bulk`](super::Local::alloc_bulk) fills a bulk, and [`Local::free_bulk`](super::Local::free_bulk)
+/// empties it. When a bulk is dropped, the objects left in it are freed one by one, as each [`Obj`] is.
 ///
 /// ```
 /// use stillpoint::pool::Pool;
@@ -31,20 +32,20 @@ use super::obj::{Obj, Owns};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Bulk<'p, T: Send + 'static> {
-    /// This value owns them. They are initialised, and belong to the shard's pool.
+    /// Owned by this value. The objects are initialised, and belong to the shard's pool.
     objects: Vec<NonNull<T>>,
     /// The shard of the local that made it.
     shard: &'p Shard,
     owns: Owns<T>,
 }
 
-// SAFETY: as for `Obj`.
+// SAFETY: a bulk owns its objects, which are `Send`, and a shard is `Sync`.
 unsafe impl<T: Send + 'static> Send for Bulk<'_, T> {}
-// SAFETY: as for `Obj`.
+// SAFETY: a shared reference gives only shared access to the objects.
 unsafe impl<T: Send + Sync + 'static> Sync for Bulk<'_, T> {}
 
 impl<'p, T: Send + 'static> Bulk<'p, T> {
-    /// An empty one.
+    /// An empty bulk.
     pub(super) fn new(shard: &'p Shard, room: usize) -> Self {
         Self { objects: Vec::with_capacity(room), shard, owns: PhantomData }
     }
@@ -100,7 +101,7 @@ impl<'p, T: Send + 'static> Bulk<'p, T> {
 
     /// The object at a position, mutably.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
-        // SAFETY: as in `get`, and borrowed exclusively.
+        // SAFETY: this value owns the object, which is initialised, and is borrowed exclusively.
         self.objects.get_mut(index).map(|object| unsafe { object.as_mut() })
     }
 
@@ -112,13 +113,14 @@ impl<'p, T: Send + 'static> Bulk<'p, T> {
 
     /// The objects, mutably.
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut T> + DoubleEndedIterator {
-        // SAFETY: as in `iter`, and borrowed exclusively. Each is returned once.
+        // SAFETY: this value owns the objects, which are initialised, and is borrowed exclusively. Each object is
+        // returned once.
         self.objects.iter_mut().map(|object| unsafe { object.as_mut() })
     }
 
     /// Takes the newest object out.
     pub fn pop(&mut self) -> Option<Obj<'p, T>> {
-        // SAFETY: an object of the shard's pool, which this value does not own any more.
+        // SAFETY: the object belongs to the shard's pool, and this value does not own it any more.
         self.objects.pop().map(|object| unsafe { Obj::new(object, self.shard) })
     }
 }

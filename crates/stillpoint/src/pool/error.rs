@@ -35,8 +35,7 @@ pub enum BuildError {
         /// The smallest possible distance.
         least: usize,
     },
-    /// The caller's memory is too small for the capacity or not aligned for the objects; or the pool was also asked to
-    /// grow.
+    /// The caller's memory is too small for the capacity, or not aligned for the objects, or the pool is also to grow.
     Given {
         /// Its size in bytes.
         bytes: usize,
@@ -87,7 +86,7 @@ impl fmt::Display for BuildError {
                 )
             }
             Self::BucketSmall { bytes, least } => {
-                write!(f, "a bucket of {bytes} bytes has no room for one object: it needs {least} or more")
+                write!(f, "a bucket of {bytes} bytes has no room for one object: use {least} bytes or more")
             }
             Self::Stride { bytes, least } => {
                 write!(
@@ -165,8 +164,8 @@ impl fmt::Display for Exhausted {
 
 impl std::error::Error for Exhausted {}
 
-/// An object was not freed. In a call for several objects, those before it were freed; those after it were not, and
-/// still belong to the caller. Of a block, no object was freed.
+/// An object was not freed. In a call for several objects, those before it were freed. Those after it were not, and
+/// still belong to the caller. In a call for a block, no object was freed.
 ///
 /// The error does not hand the object back: the caller has its address.
 ///
@@ -176,7 +175,7 @@ impl std::error::Error for Exhausted {}
 /// let (pool, other) = (RawPool::builder(10, 64, 64).build()?, RawPool::builder(10, 64, 64).build()?);
 /// let (local, other) = (pool.local()?, other.local()?);
 /// let objects = [local.alloc().unwrap(), other.alloc().unwrap()];
-/// // SAFETY: nobody uses them any more.
+/// // SAFETY: nothing uses the objects any more.
 /// let error = unsafe { local.free_many(&objects) }.unwrap_err();
 /// assert_eq!((error.index(), error.kind()), (1, FreeErrorKind::Foreign));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -220,7 +219,7 @@ impl fmt::Display for FreeError {
             FreeErrorKind::NotAnObject => {
                 "no object begins at its address: free the address that was allocated"
             }
-            FreeErrorKind::AlreadyFree => "it is free already: it was freed twice",
+            FreeErrorKind::AlreadyFree => "it is free already: find the call that freed it before",
         };
         write!(f, "object {} of this call was not freed: {reason}", self.index)
     }

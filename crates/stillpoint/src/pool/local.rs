@@ -14,8 +14,8 @@ const CHUNK: usize = 64;
 
 /// One thread's access to a [`Pool`](super::Pool). It stays on its thread.
 ///
-/// When dropped, it leaves its free objects and buckets to other threads. Objects still in use come back to these
-/// buckets.
+/// When dropped, it leaves its free objects and buckets to other threads. Objects that are still in use come back to
+/// these buckets.
 ///
 /// ```
 /// use stillpoint::pool::Pool;
@@ -89,11 +89,11 @@ impl<'p, T: Send + 'static> Local<'p, T> {
         }
         // Read before user code runs, which may park the handle.
         let shard = self.handle.shard();
-        // SAFETY: written above, and not overwritten before the loop below.
+        // SAFETY: the addresses were written above, and are not overwritten before the loop below.
         self.reset(unsafe { std::slice::from_raw_parts(addresses, count) }.iter().copied());
         // From the last to the first: an `Obj` overwrites its own address and later ones, which have been read already.
         for index in (0..count).rev() {
-            // SAFETY: written above, and not overwritten yet; addresses of objects are not null.
+            // SAFETY: the address was written above, and is not overwritten yet; addresses of objects are not null.
             let object = unsafe { NonNull::new_unchecked(addresses.add(index).read().cast()) };
             // SAFETY: allocated by this call; the objects are of this type (see `new`). `reserve` made the room.
             unsafe { room.add(index).write(MaybeUninit::new(Obj::new(object, shard))) };
@@ -129,7 +129,7 @@ impl<'p, T: Send + 'static> Local<'p, T> {
         if !unsafe { self.handle.alloc_many(addresses, count) } {
             return Err(Exhausted { wanted: count });
         }
-        // SAFETY: written above.
+        // SAFETY: the addresses were written above.
         self.reset(unsafe { std::slice::from_raw_parts(addresses, count) }.iter().copied());
         // SAFETY: allocated by this call; the objects are of this type (see `new`).
         unsafe { to.grew(count) };
@@ -188,7 +188,7 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn alloc_blocks(&self, count: usize, to: &mut Vec<Block<'p, T>>) -> Result<(), Exhausted> {
-        /// Truncates a vector to its old length, also after a panic.
+        /// Truncates a vector to its old length when dropped, even by a panic.
         struct Undo<'v, B>(&'v mut Vec<B>, usize);
         impl<B> Drop for Undo<'_, B> {
             fn drop(&mut self) {
@@ -232,9 +232,9 @@ impl<'p, T: Send + 'static> Local<'p, T> {
         }
     }
 
-    /// Releases everything that this thread keeps, when it will not use the pool for a while. The next call takes a
-    /// shard again; if other threads hold all shards then, allocations fail, and frees are slower. Takes time in
-    /// proportion to what the thread keeps, and to what other threads have freed of its buckets.
+    /// Releases everything that this thread keeps. For a thread that will not use the pool for a while. The next call
+    /// takes a shard again. If other threads hold all shards by then, allocations fail, and frees are slower. Takes
+    /// time in proportion to what the thread keeps, and to what other threads have freed of its buckets.
     ///
     /// ```
     /// use stillpoint::pool::Pool;
@@ -257,7 +257,7 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     }
 }
 
-/// Objects that will be freed together, also if their iterator panics.
+/// Objects that will be freed together, even if their iterator panics.
 struct Chunk<'l, 'p> {
     handle: &'l Handle<'p>,
     objects: [MaybeUninit<*mut u8>; CHUNK],
@@ -267,7 +267,8 @@ struct Chunk<'l, 'p> {
 impl Chunk<'_, '_> {
     fn flush(&mut self) {
         let filled = std::mem::take(&mut self.filled);
-        // SAFETY: `filled` addresses were written: objects of this pool, which were given up.
+        // SAFETY: `filled` addresses were written. They are those of objects of this pool, which their owner has given
+        // up.
         let answer = unsafe {
             self.handle.free_many(std::slice::from_raw_parts(self.objects.as_ptr().cast(), filled))
         };

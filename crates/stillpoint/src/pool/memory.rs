@@ -9,12 +9,12 @@ use stillpoint_sys::linux::region::{Made, Refusal, Reservation, Want, HUGE};
 /// The kinds of pages that memory may consist of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pages {
-    /// Reserved huge pages; if there are too few, transparent huge pages; if there are none, small pages.
+    /// Reserved huge pages. If there are too few, transparent huge pages; if there are none of these, small pages.
     #[default]
     Best,
-    /// Reserved huge pages (`vm.nr_hugepages`) or nothing.
+    /// Only reserved huge pages (`vm.nr_hugepages`).
     Reserved,
-    /// Transparent huge pages, or small ones.
+    /// Transparent huge pages, or small pages.
     Transparent,
     /// Small pages.
     Small,
@@ -61,7 +61,7 @@ impl fmt::Display for Backing {
             Self::Reserved => "reserved huge pages",
             Self::Transparent => "transparent huge pages",
             Self::Small => "small pages",
-            Self::Given => "memory that was given",
+            Self::Given => "the caller's memory",
         })
     }
 }
@@ -72,14 +72,14 @@ pub struct Iova(pub u64);
 
 /// A separate mapping: zeroed memory whose pages are all allocated, on one NUMA node if requested.
 ///
-/// Pools map their own memory. This is for rings and descriptors beside them.
+/// Pools map their own memory. Use this type for rings and descriptors.
 ///
 /// ```
 /// use stillpoint::pool::{Backing, Pages, Memory};
 ///
 /// let memory = Memory::new(1 << 20, Pages::Best, None)?;
 /// println!("{} bytes of {}", memory.bytes(), memory.backing());
-/// assert_eq!(memory.node(), None); // wherever the kernel likes
+/// assert_eq!(memory.node(), None); // on any node
 /// let first = memory.start().as_ptr();
 /// // Only reserved huge pages have device addresses, and only if the kernel shows frame numbers.
 /// assert!(memory.iova(first).is_none() || memory.backing() == Backing::Reserved);

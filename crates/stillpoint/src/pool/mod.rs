@@ -23,7 +23,7 @@
 //!
 //! A pool keeps its memory until it is dropped. Its objects lie in *buckets*: contiguous memory whose size is a power
 //! of two. A thread allocates one object, several at a time, or a [`Block`], which is a whole bucket. Any thread may
-//! free any of them, also the objects of a block one by one. Freed objects return to their buckets, until these are
+//! free any of them, even the objects of a block one by one. Freed objects return to their buckets, until these are
 //! whole again.
 //!
 //! # Which pool, which call
@@ -52,23 +52,24 @@
 //! # Work
 //!
 //! The cost of a call does not depend on what other threads have done since the last one: it collects a limited number
-//! of the objects that they have freed, and moves buckets in batches. The exceptions are: calls that grow the pool; an
-//! [`Local::alloc_block`] that finds no whole bucket, which goes through all objects that other threads have freed and
-//! that are not collected yet, and through those that caches have handed over; [`Local::park`] and the drop of a local,
-//! which give back everything it holds; and [`AnyPool::audit`], [`Pool::leaks`] and [`Pool::close`], which read every
+//! of the objects that they have freed, and moves buckets in batches. There are four exceptions. Some calls grow the
+//! pool. If [`Local::alloc_block`] finds no whole bucket, it goes through all objects that other threads have freed and
+//! that are not collected yet, and through those that caches have handed over. [`Local::park`] and the drop of a local
+//! give back everything that the local holds. [`AnyPool::audit`], [`Pool::leaks`] and [`Pool::close`] read every
 //! bucket.
 //!
 //! # Consistency
 //!
 //! The counts of [`AnyPool::stats`] always add up. They are exact when no thread is in a call of the pool; otherwise
 //! the objects that a call moves may or may not be counted. An allocation fails only if no object is free, apart from
-//! those that other threads keep as said above, and those that they are moving at this moment.
+//! those that other threads keep (see above), and those that they are moving at that moment.
 //!
 //! # Correctness
 //!
 //! The argument is in `docs/design/pool.md` of the repository. Models check the engine under loom, with a broken
-//! variant for each step. After A. Rybchenko and A. Andreev, "Bucket mempool driver", DPDK, 2018; the stacks of whole
-//! buckets after J. Bonwick and J. Adams, "Magazines and Vmem", USENIX 2001.
+//! variant for each step. The design of the buckets is after A. Rybchenko and A. Andreev, "Bucket mempool driver",
+//! DPDK, 2018. The magazines are after J. Bonwick and J. Adams, "Magazines and Vmem", USENIX 2001. The stack of whole
+//! buckets is after R. K. Treiber, "Systems Programming: Coping with Parallelism", IBM RJ 5118, 1986.
 
 mod audit;
 mod block;

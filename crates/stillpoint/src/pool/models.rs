@@ -38,7 +38,7 @@ struct World {
 
 // SAFETY: the models check that accesses to `out` are ordered.
 unsafe impl Sync for World {}
-// SAFETY: as above.
+// SAFETY: the models check that accesses to `out` are ordered.
 unsafe impl Send for World {}
 
 impl World {
@@ -74,13 +74,15 @@ impl World {
 
     /// Records that an object was allocated.
     fn got(&self, object: *mut u8) {
-        // SAFETY: the protocol under test gives the object only to this thread; loom reports it where it does not.
+        // SAFETY: the protocol under test gives the object to this thread only; loom reports it if another thread has
+        // it, too.
         let before = self.cell(object).with_mut(|out| unsafe { std::mem::replace(&mut *out, true) });
         assert!(!before, "{LOST}");
     }
 
     fn gives_up(&self, object: *mut u8) {
-        // SAFETY: as above.
+        // SAFETY: the protocol under test lets only this thread give the object up; loom reports it if another thread
+        // does, too.
         let before = self.cell(object).with_mut(|out| unsafe { std::mem::replace(&mut *out, false) });
         assert!(before, "{LOST}");
     }
@@ -238,7 +240,7 @@ fn buckets_go_through_the_store() {
     });
 }
 
-/// An owner holds its shard while another thread frees all its objects: a thread that needs objects gets them.
+/// An owner holds its shard while another thread frees all its objects. A thread that needs an object gets one.
 #[test]
 fn a_bucket_is_rescued_from_its_owner() {
     explore(2, || {

@@ -9,35 +9,37 @@ use super::engine::{Core, Shard};
 /// An allocated object. Dropping it frees it, on any thread.
 ///
 /// On the thread whose [`Local`](super::Local) allocated it, a drop is as cheap as [`Local::free`](super::Local::free).
-/// On another thread it takes an atomic exchange on a shared word: there, free many at a time through a local.
+/// On another thread, it takes an atomic exchange on a shared word. To free many objects there, use a local: see
+/// [`Local::free_many`](super::Local::free_many).
 ///
 /// ```
 /// use stillpoint::pool::Pool;
 ///
 /// let pool = Pool::new(100, || [0u8; 1500])?;
-/// let mut packet = pool.local()?.alloc().expect("nobody has one");
+/// let mut packet = pool.local()?.alloc().expect("an object is free");
 /// packet[0] = 0x45;
 ///
-/// let address = packet.into_raw(); // goes through a ring of addresses, say
-/// // SAFETY: it came from `into_raw`, once, and nobody else uses the packet.
+/// let address = packet.into_raw(); // goes through a ring of addresses, for example
+/// // SAFETY: the address came from `into_raw`, once, and nothing else uses the packet.
 /// let packet = unsafe { pool.from_raw(address.as_ptr()) }.expect("one of this pool");
 /// assert_eq!(packet[0], 0x45);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Obj<'p, T: Send + 'static> {
     object: NonNull<T>,
-    /// The shard that it came from.
+    /// The shard that the object came from.
     shard: &'p Shard,
     owns: Owns<T>,
 }
 
-/// Marker for a type that owns objects of the pool. Such a type does not drop them, and it writes to memory that others
-/// will read as a `T`. So it is invariant, as the pool is: if it were covariant, a `for<'a> fn(&'a str)` of the pool
-/// could become a `fn(&'static str)`, be overwritten, and be handed out again as the former. `NonNull<T>` alone is
-/// covariant. The first `T` gives the marker the auto traits and the drop check of a `T`.
+/// Marker for a type that owns objects of the pool. Such a type does not drop the objects, and it writes to memory that
+/// later users will read as a `T`. So it is invariant in `T`, as the pool is. If it were covariant, a
+/// `for<'a> fn(&'a str)` of the pool could be treated as a `fn(&'static str)`, be overwritten with one, and be
+/// allocated again as the former type. A `NonNull<T>` would be covariant. The first `T` gives the marker the auto
+/// traits and the drop check of a `T`.
 pub(super) type Owns<T> = PhantomData<(T, fn(T) -> T)>;
 
-// SAFETY: it owns its object, which is `Send`; and a shard is `Sync`.
+// SAFETY: an `Obj` owns its object, which is `Send`, and a shard is `Sync`.
 unsafe impl<T: Send + 'static> Send for Obj<'_, T> {}
 // SAFETY: a shared reference gives only shared access to the object.
 unsafe impl<T: Send + Sync + 'static> Sync for Obj<'_, T> {}
@@ -80,7 +82,7 @@ impl<T: Send + 'static> Deref for Obj<'_, T> {
 impl<T: Send + 'static> DerefMut for Obj<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above.
+        // SAFETY: this value owns the object, which is initialised, and is borrowed exclusively.
         unsafe { self.object.as_mut() }
     }
 }

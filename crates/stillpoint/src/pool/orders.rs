@@ -8,7 +8,8 @@ stillpoint_sys::orders! {
     /// A remote free. Release: what the freeing thread did with the objects happens before what their next user does.
     /// Acquire: the row's link is not overwritten before the collector has read it.
     free: AcqRel, [collect], "1", [FreeRelaxed];
-    /// Takes the remote word.
+    /// Takes the remote word of a row. Acquire: see `free`. Release: the row's link was read before the row can be
+    /// posted again.
     collect: AcqRel, [free], "1", [CollectRelaxed];
     /// Posts rows to an inbox. Publishes their links.
     post: Release, [take_inbox], "4", [PostRelaxed];

@@ -24,15 +24,15 @@ use crate::rcu::Reclaimer;
 ///
 /// let pool: Pool<String> = Pool::new(100, String::new)?;
 /// let local = pool.local()?;
-/// let mut name = local.alloc().expect("nobody has one");
+/// let mut name = local.alloc().expect("an object is free");
 /// name.push_str("kept until the next user resets it");
 /// drop(name); // back in the pool
 /// assert_eq!(pool.stats().in_use, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// When the pool is dropped, all its objects are dropped, including those that were never given back; no thread can
-/// still have one of these.
+/// When the pool is dropped, all its objects are dropped, including those that were never given back. No thread can
+/// still hold an object then, since each [`Obj`] borrows the pool.
 pub struct Pool<T: Send + 'static> {
     any: AnyPool,
     objects: PhantomData<fn(T) -> T>,
@@ -45,7 +45,7 @@ impl<T: Send + 'static> Pool<T> {
     /// As [`PoolBuilder::build`].
     ///
     /// # Panics
-    /// As `make`; the objects that were made are dropped.
+    /// With a panic of `make`. The objects made before are dropped.
     pub fn new(capacity: usize, make: impl Fn() -> T + Send + Sync + 'static) -> Result<Self, BuildError> {
         Self::builder(capacity, make).build()
     }
@@ -84,8 +84,8 @@ impl<T: Send + 'static> Pool<T> {
         self.any.iova(object.address())
     }
 
-    /// Hands an object to a reclaimer: it comes back to the pool when no reader of the domain can hold it any more.
-    /// Until then it counts as in use, and is not changed.
+    /// Hands an object to a reclaimer. The object comes back to the pool when no reader of the domain can hold it any
+    /// more. Until then, it counts as in use, and is not changed.
     ///
     /// Use it for objects that were published by their address ([`Obj::into_raw`]) and have been unlinked. An object
     /// that waits in the reclaimer keeps the memory of the pool.
@@ -94,8 +94,7 @@ impl<T: Send + 'static> Pool<T> {
     /// When the reclaimer is full, and readers hold its objects up: the object is handed back.
     ///
     /// # Panics
-    /// If the object belongs to another pool (which takes it back); and as [`Reclaimer::retire`], if the reclaimer was
-    /// full.
+    /// If the object belongs to another pool, which takes it back. If the reclaimer was full, as [`Reclaimer::retire`].
     ///
     /// ```
     /// use std::sync::atomic::{AtomicPtr, Ordering};
@@ -108,11 +107,11 @@ impl<T: Send + 'static> Pool<T> {
     ///
     /// let reader = domain.reader();
     /// let guard = reader.pin();
-    /// // SAFETY: what is unlinked is retired, and this guard is older.
+    /// // SAFETY: an unlinked object is retired, and this guard is older than the unlinking.
     /// let seen = unsafe { &*current.load(Ordering::Acquire) };
     ///
     /// let old = current.swap(local.alloc().unwrap().into_raw().as_ptr(), Ordering::AcqRel);
-    /// // SAFETY: it came from `into_raw`, and is linked no more.
+    /// // SAFETY: the address came from `into_raw`, and is not linked any more.
     /// let old = unsafe { pool.from_raw(old) }.expect("one of this pool");
     /// pool.retire(old, &mut reclaimer).expect("there is room");
     /// reclaimer.poll();
@@ -145,8 +144,8 @@ impl<T: Send + 'static> Pool<T> {
     /// The object at an address that [`Obj::into_raw`] returned; `None` if no object of this pool is there.
     ///
     /// # Safety
-    /// The address came from `into_raw` of one of this pool's objects, once for each call. Nothing else uses the
-    /// object, except readers that only read it.
+    /// The address came from [`Obj::into_raw`] of one of this pool's objects, and is passed to this function once.
+    /// Nothing else uses the object, except readers that only read it.
     pub unsafe fn from_raw(&self, object: *mut T) -> Option<Obj<'_, T>> {
         let object = NonNull::new(object)?;
         let shard = self.any.core().owner_of(object.as_ptr().cast())?;
@@ -183,7 +182,7 @@ impl<T: Send + 'static> Pool<T> {
     /// let pool = Pool::builder(100, || [0u8; 1500]).hardening(Hardening::Trace).build()?;
     /// let local = pool.local()?;
     /// local.set_tag(6); // the protocol whose code runs now
-    /// std::mem::forget(local.alloc()); // a packet that nobody gives back
+    /// std::mem::forget(local.alloc()); // a packet that is never given back
     /// drop(local);
     /// let leaks = pool.close().expect_err("a packet is missing");
     /// assert_eq!((leaks.0.len(), leaks.0[0].tag), (1, Some(6)));

@@ -12,17 +12,17 @@ use super::PoolBuilder;
 /// A pool of bare memory: the size and the alignment of objects are set at run time.
 ///
 /// An allocation returns an address. The caller owns the memory until it frees it; the contents are not kept. No object
-/// may be used after the pool was dropped.
+/// may be used after the pool has been dropped.
 ///
 /// ```
 /// use stillpoint::pool::RawPool;
 ///
 /// let pool = RawPool::builder(1_000, 2048, 64).build()?;
 /// let local = pool.local()?;
-/// let buffer = local.alloc().expect("nobody has one");
-/// // SAFETY: 2048 bytes, which only this caller has.
+/// let buffer = local.alloc().expect("an object is free");
+/// // SAFETY: the object has 2048 bytes, which only this caller has.
 /// unsafe { buffer.as_ptr().write_bytes(0, 2048) };
-/// // SAFETY: handed out by this pool, and not used any more.
+/// // SAFETY: the object came from this pool, and is not used any more.
 /// unsafe { local.free(buffer) }?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -108,14 +108,14 @@ impl fmt::Debug for RawPool {
 ///
 /// let pool = RawPool::builder(512, 2048, 64).build()?;
 /// let local = pool.local()?;
-/// let block = local.alloc_block().expect("nobody has one");
+/// let block = local.alloc_block().expect("an object is free");
 /// let last = block.get(block.len() - 1).expect("the last one");
 /// assert_eq!(last.addr().get(), block.start().addr().get() + (block.len() - 1) * block.stride());
 /// assert!(pool.owns(last.as_ptr()));
 /// if pool.physically_contiguous(&block) == Some(true) {
 ///     // A device can take the block as one buffer.
 /// }
-/// // SAFETY: handed out just now, and not used any more.
+/// // SAFETY: allocated just now, and not used any more.
 /// unsafe { local.free_block(block) }?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -126,9 +126,9 @@ pub struct RawBlock {
     stride: usize,
 }
 
-// SAFETY: an address and two numbers. Only unsafe code uses the memory.
+// SAFETY: a block consists of an address and two numbers. Only unsafe code uses the memory.
 unsafe impl Send for RawBlock {}
-// SAFETY: as above.
+// SAFETY: a block consists of an address and two numbers. Only unsafe code uses the memory.
 unsafe impl Sync for RawBlock {}
 
 impl RawBlock {
@@ -148,7 +148,7 @@ impl RawBlock {
         self.stride
     }
 
-    /// Address of the object at a position. It may be freed by itself.
+    /// Address of the object at a position. The object may be freed by itself.
     #[inline(always)]
     pub fn get(&self, index: usize) -> Option<NonNull<u8>> {
         // `wrapping_add`, since the pool and its memory may be gone by now.
@@ -181,7 +181,7 @@ impl RawLocal<'_> {
     /// let local = pool.local()?;
     /// let mut burst = [const { MaybeUninit::uninit() }; 32];
     /// let burst = local.alloc_many(&mut burst)?;
-    /// // SAFETY: handed out just now, and not used any more.
+    /// // SAFETY: allocated just now, and not used any more.
     /// unsafe { local.free_many(burst) }?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -206,15 +206,15 @@ impl RawLocal<'_> {
         Some(self.block_at(self.handle.alloc_block()?))
     }
 
-    /// The block whose first object is at this address, for callers that store only addresses. An address that is not
-    /// that of a block is refused when it is freed.
+    /// The block whose first object is at this address, for callers that store only addresses. If no block begins at
+    /// the address, its free is refused.
     ///
     /// ```
     /// # let pool = stillpoint::pool::RawPool::builder(512, 64, 64).build()?;
     /// let local = pool.local()?;
-    /// let block = local.alloc_block().expect("nobody has one");
+    /// let block = local.alloc_block().expect("an object is free");
     /// assert_eq!(local.block_at(block.start()), block);
-    /// # // SAFETY: handed out just now, and not used any more.
+    /// # // SAFETY: allocated just now, and not used any more.
     /// # unsafe { local.free_block(block) }?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -236,7 +236,7 @@ impl RawLocal<'_> {
     /// let local = pool.local()?;
     /// let mut blocks = [const { MaybeUninit::uninit() }; 4];
     /// for block in local.alloc_blocks(&mut blocks)? {
-    ///     // SAFETY: handed out just now, and not used any more.
+    ///     // SAFETY: allocated just now, and not used any more.
     ///     unsafe { local.free_block(*block) }?;
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -265,7 +265,7 @@ impl RawLocal<'_> {
     /// Frees an object, which any thread may have allocated.
     ///
     /// # Errors
-    /// When the address is not that of an object of this pool; or, in a hardened pool, when the object is free already.
+    /// When no object of this pool begins at the address. In a hardened pool, also when the object is free already.
     /// Other pools detect a double free when the object comes back to its bucket, unless it was allocated again before:
     /// see [`AnyPool::misuses`].
     ///
@@ -280,7 +280,8 @@ impl RawLocal<'_> {
     /// Frees objects. Consecutive objects of one bucket are freed together.
     ///
     /// # Errors
-    /// As [`free`](RawLocal::free). The error has the index of the object; those before it were freed.
+    /// As [`free`](RawLocal::free). The error has the index of the object that was not freed. Those before it were
+    /// freed, and those after it were not.
     ///
     /// # Safety
     /// As [`free`](RawLocal::free), for each of them.

@@ -17,7 +17,7 @@ use crate::rcu::{Domain, RetireHandle};
 /// let sessions: Table<u32, String> = Table::builder_in(&domain).capacity(1_000).max_len(10_000).build()?;
 /// assert!(sessions.capacity() >= 1_000);
 ///
-/// let hasher = std::hash::RandomState::new(); // that of the standard library, as any other
+/// let hasher = std::hash::RandomState::new(); // the standard library's; any other hasher works, too
 /// let names: Table<String, u32, _> = Table::builder_in(&domain).hasher(hasher).build()?;
 /// assert!(names.is_empty());
 /// # Ok::<(), stillpoint::table::OutOfMemory>(())
@@ -74,25 +74,29 @@ impl<K, V, S> TableBuilder<K, V, S> {
     /// The most entries, including removed ones that readers still hold up; at least 1. By default, memory is the only
     /// limit.
     ///
-    /// A table has 64 more slots, for replacements only ([`Table::insert`] of a key that is in the table,
-    /// [`TableReader::update`](super::TableReader::update)): the old entry keeps its slot until no reader can hold it.
-    /// When 64 replaced entries wait for readers, a full table refuses the next replacement, too.
+    /// A table has 64 more slots, which are only for replacements ([`Table::insert`] of a key that is in the table,
+    /// [`TableReader::update`](super::TableReader::update)). A replacement needs another slot, because the old entry
+    /// keeps its own until no reader can hold it. When 64 replaced entries wait for readers, a full table refuses the
+    /// next replacement, too.
     pub fn max_len(mut self, entries: usize) -> Self {
         self.max_len = Some(entries.max(1));
         self
     }
 
-    /// Another hasher. The lower bits and the upper 16 bits of its result have to be well distributed.
+    /// The hasher, in place of [`RandomState`]. The lower bits and the upper 16 bits of its results have to be well
+    /// distributed.
     pub fn hasher<T>(self, hasher: T) -> TableBuilder<K, V, T> {
         let Self { domain, capacity, max_len, handle, entries, .. } = self;
         TableBuilder { domain, capacity, max_len, hasher, handle, entries }
     }
 
-    /// Sends removed entries to a background reclaimer, so that no destructor runs during the writers' calls. Writers
-    /// still free the entries that the reclaimer has no room for, those removed after it is gone, and all old arrays.
+    /// Sends removed entries to a background reclaimer, which frees them in place of the writers. Writers still free
+    /// the old arrays, the entries that the reclaimer has no room for, and the entries that are removed after it is
+    /// gone.
     ///
-    /// Entries that wait there count towards the [limit](TableBuilder::max_len), and keep the memory of the table's
-    /// entries after the table is dropped. The table counts as a retire handle until it is dropped.
+    /// An entry that waits there counts towards the [limit](TableBuilder::max_len). It also keeps the memory of all the
+    /// table's entries allocated, even after the table is dropped. The table counts as a retire handle until it is
+    /// dropped.
     ///
     /// ```
     /// use stillpoint::{rcu::Domain, table::Table};

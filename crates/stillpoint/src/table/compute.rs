@@ -32,8 +32,8 @@ pub enum Compute<E, R, T = ()> {
     },
     /// The entry was removed.
     Removed(R),
-    /// Nothing was changed. Holds the entry, if the key is in the table. Also the result of [`Operation::Remove`] if it
-    /// is not.
+    /// Nothing was changed. Holds the entry, if the key is in the table. Also the result of [`Operation::Remove`] if
+    /// the key is not in the table.
     Kept(Option<E>),
     /// Nothing was changed: the function returned [`Operation::Abort`] with this value.
     Aborted(T),
@@ -65,7 +65,7 @@ pub enum TryInsertError<E, K, V, U = V> {
         current: E,
         /// The key that was to be inserted.
         key: K,
-        /// The value that was to be inserted. `try_insert_with` gives an option: the value may not have been made.
+        /// The value that was to be inserted. From `try_insert_with`, an `Option`: `None` if the value was not made.
         value: U,
     },
     /// The table is full.
@@ -86,7 +86,7 @@ impl<E, K, V> TryInsertError<E, K, V, Option<V>> {
     pub(super) fn with(self, unused: Option<V>) -> TryInsertError<E, K, V> {
         match self {
             Self::Occupied { current, key, value } => {
-                let value = value.or(unused).expect("it was made, or was not used");
+                let value = value.or(unused).expect("a value that was not handed back is still unused");
                 TryInsertError::Occupied { current, key, value }
             }
             Self::Full(full) => TryInsertError::Full(full),
@@ -107,7 +107,7 @@ impl<E, K, V, U> fmt::Display for TryInsertError<E, K, V, U> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Occupied { .. } => {
-                f.write_str("the key is in the table already: see the entry that is there")
+                f.write_str("the key is in the table already: the error holds the present entry")
             }
             Self::Full(full) => full.fmt(f),
         }

@@ -1,10 +1,10 @@
 use std::fmt;
 
-/// The table is full: hands the key and the value back.
+/// The table is full. The key and the value are handed back.
 ///
 /// A table with a [limit](super::TableBuilder::max_len) is full when its entries, and removed ones that readers still
-/// hold up, reach the limit. It then still replaces entries, until replaced entries that wait for readers take its 64
-/// spare slots, too. A table without a limit is full when there is no memory.
+/// hold up, reach the limit. A full table still replaces entries, until replaced entries that wait for readers also
+/// take its 64 spare slots. A table without a limit is full when there is no memory.
 ///
 /// ```
 /// use stillpoint::{rcu::Domain, table::{Full, Table}};

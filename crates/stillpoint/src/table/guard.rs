@@ -16,9 +16,9 @@ use crate::rcu::engine::Core;
 use crate::rcu::region::sealed::Sealed;
 use crate::rcu::{Guard, Region};
 
-/// Access to a table in a region, in which plain references to its entries are valid: made by
-/// [`TableReader::pin`](super::TableReader::pin), which begins a region, or by [`Table::within`](super::Table::within),
-/// which uses a region of the caller. It is also a region for cells of the domain.
+/// Access to a table in a region. Plain references to entries are valid as long as the guard.
+/// [`TableReader::pin`](super::TableReader::pin) begins a region for it; [`Table::within`](super::Table::within) uses a
+/// region of the caller. The guard is also a region for cells of the domain.
 ///
 /// A thread that is preempted in a region holds up everything retired since. Functions that are passed to its methods
 /// run in the region.
@@ -99,7 +99,7 @@ where
     where
         K: Borrow<Q>,
     {
-        // SAFETY: as in `get`.
+        // SAFETY: the view was taken in this region.
         let pair = unsafe { search(self.lens, self.view, self.inner.hash(key), key) }?;
         Some((&pair.key, &pair.value))
     }
@@ -113,24 +113,24 @@ where
         self.get(key).is_some()
     }
 
-    /// Looks up several keys at once, so that their cache misses overlap. In a large table, 32 keys take a third to a
-    /// half of the time of 32 single lookups.
+    /// Looks up several keys at once, so that their cache misses overlap. In a large table, 32 keys take between a
+    /// third and a half of the time of 32 single lookups.
     #[inline]
     pub fn get_many<Q: Hash + Eq, const N: usize>(&self, keys: &[Q; N]) -> [Option<&V>; N]
     where
         K: Borrow<Q>,
     {
         let hashes = self.inner.hashes(keys);
-        // SAFETY: as in `get`.
+        // SAFETY: the view was taken in this region.
         unsafe { search_many(self.lens, self.view, hashes, |at| &keys[at]) }.map(|pair| Some(&pair?.value))
     }
 
-    /// Every entry, in no order.
+    /// Every entry, in arbitrary order.
     ///
     /// An entry that is in the table from beginning to end is seen exactly once. An entry that is inserted, removed or
     /// replaced meanwhile may or may not be seen. A key that is removed and inserted again may be seen twice.
     pub fn iter(&self) -> Iter<'_, K, V, S> {
-        // SAFETY: as in `get`; the result borrows the guard.
+        // SAFETY: the guard's region lasts as long as the result, which borrows the guard.
         unsafe { Iter::new(self.inner) }
     }
 
@@ -144,18 +144,20 @@ where
         self.iter().map(|(_, value)| value)
     }
 
-    /// Removes the entries for which `keep` returns false. As with [`iter`](TableGuard::iter), `keep` may not be called for entries
-    /// that are inserted meanwhile. An entry that is replaced between the call of `keep` and its removal stays.
+    /// Removes the entries for which `keep` returns false. As with [`iter`](TableGuard::iter), an entry that is
+    /// inserted meanwhile may or may not be passed to `keep`. An entry that is replaced between the call of `keep` and
+    /// its removal stays.
     pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) {
         let mut entries = self.iter();
         while let Some(entry) = entries.next_entry() {
-            // SAFETY: it was linked during the region, so it is alive, and its index is not used again.
+            // SAFETY: the entry was linked during the region. Until the region ends, it is alive, and its index is not
+            // used again.
             let pair = unsafe { self.lens.pair(entry).as_ref() };
             if keep(&pair.key, &pair.value) {
                 continue;
             }
             let hash = self.inner.hash(&pair.key);
-            // SAFETY: during the region, the index is not used again.
+            // SAFETY: the index is not used again before the region ends.
             if unsafe { self.inner.remove_entry(hash, entry, None) } {
                 drop(Removed::new(self.inner, entry));
             }
@@ -291,7 +293,7 @@ where
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, R: Region> Region for TableGuard<'_, K, V, S, R> {}
 
-// SAFETY: it owns or borrows a region, which protects what it covers as long as the guard exists.
+// SAFETY: the guard owns or borrows a region, which keeps this promise as long as the guard exists.
 unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S, R: Region> Sealed
     for TableGuard<'_, K, V, S, R>
 {

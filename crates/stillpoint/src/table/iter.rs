@@ -11,7 +11,7 @@ use super::engine::Inner;
 use super::table::Table;
 use super::RandomState;
 
-/// Every entry of a table, in no order: see [`TableGuard::iter`](super::TableGuard::iter).
+/// Every entry of a table, in arbitrary order: see [`TableGuard::iter`](super::TableGuard::iter).
 ///
 /// A chain of buckets is read as a whole, and again in the next array if it moves meanwhile. So an entry that is in the
 /// table from beginning to end is seen exactly once, even while the table grows or shrinks.
@@ -36,7 +36,7 @@ pub struct Iter<'g, K, V, S = RandomState> {
 unsafe fn hash_of<K: Hash, V, S: BuildHasher>(inner: *const (), entry: u32) -> u64 {
     // SAFETY: the caller's promise.
     let inner = unsafe { &*inner.cast::<Inner<K, V, S>>() };
-    // SAFETY: it was linked during the region, so it is alive until the region ends.
+    // SAFETY: the entry was linked during the region, so it is alive until the region ends.
     inner.hash(unsafe { &inner.arena().pair(entry).as_ref().key })
 }
 
@@ -44,8 +44,8 @@ unsafe fn hash_of<K: Hash, V, S: BuildHasher>(inner: *const (), entry: u32) -> u
 struct Chain<'g> {
     array: &'g Array,
     index: usize,
-    /// If set, only entries that were in this chain of this larger array are taken: the others come with their own
-    /// chains.
+    /// If set, a larger array and the index of one of its chains. Only entries that were in that chain are taken; the
+    /// others come with their own chains.
     of: Option<(&'g Array, usize)>,
 }
 
@@ -72,8 +72,8 @@ impl<'g, K, V, S> Iter<'g, K, V, S> {
         };
         for bucket in array.chain(index) {
             self.entries.extend(bucket.entries().map(|(_, entry)| entry));
-            // A mover marks a bucket before it clears the first word. The words above are acquire loads, so this load
-            // of the link is not earlier: if it finds no mark, none of the words had been cleared.
+            // A mover marks a bucket before it clears the first word. The loads of the words above are acquire, so this
+            // load of the link comes after them. If it finds no mark, none of the words had been cleared.
             if bucket.link() == MOVED {
                 self.entries.clear();
                 // The region covers the buckets of the next array, too.
@@ -117,7 +117,7 @@ impl<'g, K, V, S> Iterator for Iter<'g, K, V, S> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let entry = self.next_entry()?;
-        // SAFETY: it was linked during the region, which lasts for `'g`.
+        // SAFETY: the entry was linked during the region, which lasts for `'g`.
         let pair = unsafe { self.inner.arena().pair(entry).as_ref() };
         Some((&pair.key, &pair.value))
     }
@@ -129,7 +129,7 @@ impl<K, V, S> fmt::Debug for Iter<'_, K, V, S> {
     }
 }
 
-/// Every entry of a table that is borrowed exclusively, in no order: see [`Table::iter_mut`].
+/// Every entry of a table that is borrowed exclusively, in arbitrary order: see [`Table::iter_mut`].
 pub struct IterMut<'a, K, V, S = RandomState> {
     inner: &'a Inner<K, V, S>,
     cursor: Cursor,
@@ -160,7 +160,7 @@ impl<K, V, S> fmt::Debug for IterMut<'_, K, V, S> {
     }
 }
 
-/// The entries of a table that is taken apart, in no order: see [`Table::into_iter`]. Entries that are left are dropped
+/// The entries of a table that is taken apart, in arbitrary order: see [`Table::into_iter`]. Entries that are left are dropped
 /// with the iterator.
 ///
 /// ```

@@ -1,8 +1,8 @@
 //! A lock-free hash table that frees its entries through [`rcu`](crate::rcu).
 //!
-//! Lookups take no lock and write nothing that is shared; writers lock one stripe of the buckets. The table grows a
-//! few buckets with each write, and never stops a reader. Removed entries and old arrays are freed during the writers'
-//! own calls, once no reader can hold them any more. The caller writes no code for that.
+//! Lookups take no lock and write nothing that is shared; writers lock one stripe of the buckets. While the table
+//! grows, each write moves a few buckets, and readers go on. Removed entries and old arrays are freed during the
+//! writers' own calls, once no reader can hold them any more. The caller writes no code for that.
 //!
 //! ```
 //! use stillpoint::table::Table;
@@ -78,9 +78,9 @@
 //! A [`Ref`] keeps one entry alive. References from a [`TableGuard`] are valid as long as the guard. A [`Removed`]
 //! entry belongs to the caller, who can read it, retire it by dropping it, or [take it apart](Removed::try_into_entry)
 //! once no reader can hold it any more. An entry is freed only when no reader can hold it. A `Ref` that is never
-//! dropped holds up the memory of its entry; a guard that is forgotten holds up all memory. Key and value are
-//! `'static`, since their destructors may run later, on any thread. When the drop of the table returns, they have run
-//! for every entry that was not handed to a reclaimer.
+//! dropped holds up the memory of its entry; a guard that is never dropped holds up everything that is retired after it
+//! began. Key and value are `'static`, since their destructors may run later, on any thread. When the table has been
+//! dropped, they have run for every entry that was not handed to a reclaimer.
 //!
 //! With exclusive access to the table, no reader is needed: [`iter_mut`](Table::iter_mut), [`get_mut`](Table::get_mut),
 //! and `into_iter`.
@@ -142,7 +142,8 @@ pub use table::{Table, TableStats};
 /// The default hasher of a table. It is keyed with random numbers: an attacker who does not know them cannot choose
 /// keys that collide.
 ///
-/// It is the `quality` hasher of the crate `foldhash`: two multiplications for a short key. Its lower bits choose the
-/// bucket, and its upper 16 make the tag. The crate's `fast` hasher, the default of `hashbrown`, has one multiplication
-/// less, but some seeds spread its lower bits badly: keys in steps of a power of two then crowd into few buckets.
+/// It is the `quality` hasher of the crate `foldhash`, which takes two multiplications for a short key. Its lower bits
+/// choose the bucket, and its upper 16 make the tag. The crate's `fast` hasher, the default of `hashbrown`, takes one
+/// multiplication less. But some of its seeds spread the lower bits badly: keys in steps of a power of two then crowd
+/// into a few buckets.
 pub type RandomState = foldhash::quality::RandomState;

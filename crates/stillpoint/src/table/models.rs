@@ -31,7 +31,7 @@ struct Object(UnsafeCell<u64>);
 
 // SAFETY: written only by `new` and `drop`; the models check that both are ordered with every read.
 unsafe impl Sync for Object {}
-// SAFETY: as above.
+// SAFETY: the value is a number; the models check that its accesses are ordered.
 unsafe impl Send for Object {}
 
 const FREED: u64 = 13;
@@ -54,7 +54,7 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // SAFETY: as in `read`.
+        // SAFETY: under the protocol under test, no reader is left; loom reports it if one is.
         self.0.with_mut(|place| unsafe { *place = FREED });
     }
 }
@@ -74,8 +74,8 @@ impl Hash for Object {
     }
 }
 
-/// Every key is in the same chain, before and after each growth; or each key in the chain with its number. All have the
-/// same tag.
+/// Which chain a key is in: the same chain for all keys, before and after each growth, or the chain with the key's
+/// number. All keys have the same tag.
 #[derive(Clone, Copy)]
 enum Chains {
     Same,
@@ -139,7 +139,7 @@ fn get_guarded(shared: &Shared, key: u64) -> Option<u64> {
     guard.get(&Object::new(key)).map(Object::read)
 }
 
-/// Runs `read` on a second thread, beside `write` and then a poll on this one.
+/// Runs `read` on a second thread, while this thread runs `write` and then polls.
 fn explore(
     preemptions: usize,
     keys: u64,
@@ -159,7 +159,7 @@ fn explore(
     });
 }
 
-/// As [`explore`], for key 1 in an array of two chains, beside a move to an array of one chain.
+/// As [`explore`], for key 1 in an array of two chains, while this thread moves the table to an array of one chain.
 fn explore_shrinking(preemptions: usize, read: impl Fn(&Shared) + Send + Sync + Copy + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -287,8 +287,8 @@ fn get_guarded_against_insert() {
     explore(4, 0, |shared| assert!(matches!(get_guarded(shared, 0), None | Some(100))), write);
 }
 
-/// A thread that has an index of a chunk need not see the chunks before it: it has synchronized only with the maker of
-/// this one.
+/// A thread that has an index of a chunk may not see the earlier chunks: it has synchronized only with the thread that
+/// made this chunk.
 #[test]
 fn an_index_is_found_whoever_made_the_chunks_before() {
     use super::engine::chunks::Chunks;
@@ -301,10 +301,10 @@ fn an_index_is_found_whoever_made_the_chunks_before() {
         let other = Arc::clone(&shared);
         let maker = loom::thread::spawn(move || {
             assert!(other.0.ensure(2));
-            // Relaxed: as `Arena::take_fresh` counts.
+            // Relaxed, as `Arena::take_run` counts.
             other.1.store(4, Ordering::Relaxed);
         });
-        // Relaxed: as above.
+        // Relaxed, as in `Arena::take_run`.
         let fresh = shared.1.load(Ordering::Relaxed);
         if fresh == 4 {
             assert!(shared.0.ensure(fresh));

@@ -1,5 +1,5 @@
-//! The orderings that the argument in `docs/design/table.md` relies on. [`crate::rcu`] has such a table in its
-//! `orders`, too.
+//! The orderings that the argument in `docs/design/table.md` relies on. The module `orders` of [`crate::rcu`] has the
+//! same form.
 
 use super::busted::{self, Variant};
 

@@ -19,8 +19,8 @@ use crate::rcu::Reader;
 /// [`TableHandle::reader`](super::TableHandle::reader).
 ///
 /// It borrows the reader exclusively, and hands out one entry, or one guard, at a time. As long as it exists, it pins
-/// the array of buckets that its last lookup saw: after the table has grown, a `TableReader` that is no longer used
-/// holds up the memory of an old array. Drop it when the thread stops reading for long.
+/// the array of buckets that its last lookup saw. So after the table has grown, a `TableReader` that is no longer used
+/// holds up the memory of an old array. Drop it when the thread stops reading for a long time.
 pub struct TableReader<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
     inner: &'a Inner<K, V, S>,
     lens: Lens<'a, K, V>,
@@ -42,7 +42,8 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableReader<'a, 
     /// As [`new`](TableReader::new), with an array that stays pinned from one reader to the next.
     ///
     /// # Safety
-    /// As long as `home` exists, the reader is used for nothing else, and `home` only with this reader and this table.
+    /// The reader is of the table's domain. As long as `home` exists, the reader is used for nothing else, and `home` only
+    /// with this reader and this table.
     #[inline(always)]
     pub(super) unsafe fn resume(
         inner: &'a Inner<K, V, S>,
@@ -50,7 +51,8 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableReader<'a, 
         home: &'a mut Home,
     ) -> Self {
         let reader = &*reader;
-        // SAFETY: as in `new`, and the caller's promise.
+        // SAFETY: by the caller's promise, the reader is of the table's domain, and `home` belongs to both. This value
+        // borrows all three.
         let pins = unsafe { Pins::resume(inner, reader.record(), reader.fence(), home) };
         Self { inner, lens: inner.lens(), pins, reader, exclusive: PhantomData }
     }
@@ -83,10 +85,10 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Looks a key up, and pins its entry: it is not freed as long as the result exists. A preempted thread holds up
-    /// only this entry.
+    /// Looks a key up, and pins its entry: the entry is not freed as long as the result exists. A preempted thread
+    /// holds up only this entry.
     ///
-    /// Two cache misses in a large table: the bucket and the entry.
+    /// In a large table, a lookup has two cache misses: the bucket and the entry.
     #[inline(always)]
     pub fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<Ref<'_, K, V>>
     where
@@ -339,7 +341,8 @@ where
         Ok(Ref::new(inner.update_or_insert(&mut finder, key, update, value)?))
     }
 
-    /// Calls `function` with the entry of a key, if there is one, and does what it returns.
+    /// Calls `function` with the entry of a key, or with `None` if there is none, and carries out the operation that it
+    /// returns.
     ///
     /// Atomic: if another thread changes the entry meanwhile, `function` is called again with the new entry. It runs
     /// without a lock, on a protected entry: it may take long, and may use the table. If it panics, the table is
@@ -383,7 +386,7 @@ where
         Ok(Compute::of(computed, Ref::new, |entry| Removed::new(inner, entry)))
     }
 
-    /// Removes the entry of a key if `condition` holds for it, and returns it.
+    /// Removes and returns the entry of a key if `condition` holds for it.
     ///
     /// Atomic: if another thread changes the entry meanwhile, `condition` is called again with the new entry.
     ///

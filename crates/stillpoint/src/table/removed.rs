@@ -19,8 +19,8 @@ pub type Replaced<'t, K, V, S = RandomState> = Result<Option<Removed<'t, K, V, S
 
 /// An entry that was unlinked from its table, and that readers may still hold. It dereferences to the value.
 ///
-/// When dropped, it is retired: the table frees it when no reader can hold it any more. When forgotten
-/// (`mem::forget`), its key and value are leaked, and its memory comes back with the table.
+/// When dropped, it is retired: the table frees it when no reader can hold it any more. When forgotten (`mem::forget`),
+/// its key and value are leaked, and its memory is freed with the table.
 ///
 /// ```
 /// use stillpoint::table::Table;
@@ -36,7 +36,7 @@ pub type Replaced<'t, K, V, S = RandomState> = Result<Option<Removed<'t, K, V, S
 pub struct Removed<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
     inner: &'t Inner<K, V, S>,
     entry: u32,
-    /// Of the grace period that the first call of `token` or `try_into_entry` started.
+    /// The token of the grace period that the first call of `token` or `try_into_entry` started.
     token: Option<NonZero<u64>>,
 }
 
@@ -102,7 +102,7 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// let removed = table.remove("a").unwrap();
     /// let removed = removed.try_into_entry().expect_err("the reader holds it");
     /// drop(entry);
-    /// let (_, value) = removed.try_into_entry().expect("nobody holds it");
+    /// let (_, value) = removed.try_into_entry().expect("no reader holds it");
     /// assert_eq!(value, "kept");
     /// ```
     pub fn try_into_entry(mut self) -> Result<(K, V), Self> {
@@ -112,19 +112,20 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
             return Err(self);
         }
         let entry = ManuallyDrop::new(self).entry;
-        // SAFETY: it is unlinked, this value owned it, and no reader can hold it any more.
+        // SAFETY: the entry is unlinked, this value owned it, and no reader can hold it any more.
         Ok(unsafe { inner.take_pair(entry) })
     }
 
-    /// Hands the entry to a reclaimer of the calling thread, which frees it in its polls. They take no lock, and run no
-    /// destructor of another writer's entries. An entry that waits there keeps the memory of the table's entries.
+    /// Hands the entry to a reclaimer of the calling thread, which frees it in its polls. These polls take no lock, and
+    /// run no destructors of other writers' entries. An entry that waits there keeps the memory of all the table's
+    /// entries allocated.
     ///
     /// # Errors
     /// When the reclaimer is full, and readers hold its objects up: the entry is handed back.
     ///
     /// # Panics
-    /// If the reclaimer belongs to another domain; and as [`Reclaimer::retire`], if it was full. The table then retires
-    /// the entry.
+    /// If the reclaimer belongs to another domain, and, if it was full, as [`Reclaimer::retire`]. The table then
+    /// retires the entry.
     ///
     /// ```
     /// use stillpoint::{rcu::Domain, table::Table};
@@ -145,8 +146,8 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
         self.hand_over(|bytes, garbage| reclaimer.offer(bytes, garbage))
     }
 
-    /// Hands the entry to a background reclaimer, also to one that the table is not attached to. An entry that waits
-    /// there keeps the memory of the table's entries.
+    /// Hands the entry to a background reclaimer; the table need not be attached to it. An entry that waits there keeps
+    /// the memory of all the table's entries allocated.
     ///
     /// # Errors
     /// When the reclaimer is full, or gone: the entry is handed back.

@@ -186,7 +186,7 @@ where
 {
 }
 
-/// The keys, in no order. Not a snapshot.
+/// The keys, in arbitrary order. Not a snapshot.
 impl<K, S> fmt::Debug for Set<K, S>
 where
     K: Hash + Eq + fmt::Debug + Send + Sync + 'static,

@@ -29,7 +29,7 @@ use crate::rcu::{self, Domain, Guard, Reader, Region};
 ///
 /// let sessions: Table<u64, String> = Table::new(); // in the default domain
 /// sessions.insert(7, "login".into())?;
-/// let guard = sessions.pin(); // a region, in which lookups lend plain references
+/// let guard = sessions.pin(); // in this region, lookups return plain references
 /// assert_eq!(guard.get(&7).map(String::as_str), Some("login"));
 ///
 /// sessions.insert(7, "order".into())?; // replaces; the old entry is freed when no reader can hold it
@@ -38,8 +38,9 @@ use crate::rcu::{self, Domain, Guard, Reader, Region};
 /// # Ok::<(), stillpoint::table::Full<u64, String>>(())
 /// ```
 pub struct Table<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
-    /// From a box, and freed by the drop of the table. Raw, because readers refer to it. It makes this type, and that
-    /// of each reader, guard, iterator and removed entry, invariant in `K` and `V`: see `Inner::entries`.
+    /// Made from a box, and freed by the drop of the table. A raw pointer, because readers refer to the `Inner`. The
+    /// pointer makes this type, and that of each reader, guard, iterator and removed entry, invariant in `K` and `V`:
+    /// see `Inner::entries`.
     inner: NonNull<Inner<K, V, S>>,
 }
 
@@ -89,7 +90,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Default for Table<K, V>
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
-    /// An empty table of `domain`. It takes 40 KiB or so until it grows.
+    /// An empty table of `domain`. It takes about 40 KiB until it grows.
     ///
     /// # Panics
     /// If there is no memory: see [`builder_in`](Table::builder_in).
@@ -145,7 +146,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
 
     #[inline(always)]
     pub(super) fn inner(&self) -> &Inner<K, V, S> {
-        // SAFETY: freed only by the drop of the table.
+        // SAFETY: the `Inner` is freed only by the drop of the table.
         unsafe { self.inner.as_ref() }
     }
 
@@ -240,13 +241,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// use stillpoint::{rcu::Domain, table::Table};
     ///
     /// let (first, second) = (Table::<u64, u64>::new_in(&Domain::new()), Table::<u64, u64>::new_in(&Domain::new()));
-    /// assert_ne!(first.hasher().hash_one(1), second.hasher().hash_one(1)); // each has a key of its own
+    /// assert_ne!(first.hasher().hash_one(1), second.hasher().hash_one(1)); // each table's hasher has another key
     /// ```
     pub fn hasher(&self) -> &S {
         self.inner().hasher()
     }
 
-    /// Every entry, in no order, with a mutable reference to its value. No thread reads meanwhile: the table is
+    /// Every entry, in arbitrary order, with a mutable reference to its value. No thread reads meanwhile: the table is
     /// borrowed exclusively.
     ///
     /// ```
@@ -281,8 +282,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     }
 
     /// Frees the removed entries and old arrays that no reader can hold any more, and returns their number. Never
-    /// waits. Begins a grace period for what was removed since the last one began, once 200 µs have passed since then
-    /// or 128 entries wait; up to 32 grace periods share a heavy fence.
+    /// waits. Once 200 µs have passed since the last grace period began, or 128 entries wait, it begins one for what
+    /// was removed since. Up to 32 grace periods share a heavy fence.
     ///
     /// Writers do a share of this work with each removal. Call it from a thread that has time, or after the last
     /// removal. A thread that calls it now and then serves as a background reclaimer.
@@ -345,14 +346,15 @@ where
         Some(unsafe { &mut inner.arena().pair(entry).as_mut().value })
     }
 
-    /// Inserts an entry, in place of the one with the same key, which is returned.
+    /// Inserts an entry. If the table has an entry with the same key, the new one replaces it, and the old one is
+    /// returned.
     ///
     /// # Errors
     /// When the table is full: the pair is handed back. A full table still replaces entries, unless too many replaced
     /// ones wait for readers: see [`TableBuilder::max_len`].
     ///
     /// # Panics
-    /// With the panic of the destructor of an entry that was removed before. The insertion has taken place then, unless
+    /// With the panic of the destructor of an entry that was removed before. The insertion has then taken place, unless
     /// the table was full.
     ///
     /// ```
@@ -374,8 +376,8 @@ where
         }
     }
 
-    /// For when no slot is free: replaces the entry with the same key, if there is one. Otherwise frees what no reader
-    /// holds, without waiting, and tries again.
+    /// Called when no slot is free: replaces the entry with the same key, if there is one. Otherwise frees what no
+    /// reader holds, without waiting, and tries again.
     #[cold]
     #[inline(never)]
     fn insert_into_full(&self, hash: u64, key: K, value: V) -> Replaced<'_, K, V, S> {
@@ -452,7 +454,7 @@ where
     /// use stillpoint::table::Table;
     ///
     /// let routes: Table<u32, &str> = Table::new();
-    /// routes.reserve(10_000)?; // a peer is about to send that many
+    /// routes.reserve(10_000)?; // a peer is about to send 10,000 routes
     /// let capacity = routes.capacity();
     /// (&routes).extend((0..10_000).map(|prefix| (prefix, "eth0")));
     /// assert_eq!((routes.len(), routes.capacity()), (10_000, capacity)); // it has not grown
@@ -547,7 +549,8 @@ fn reject(own: &Core, other: &Core) -> ! {
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Table<K, V, S> {
     fn drop(&mut self) {
-        // SAFETY: from a box (see `from_inner`), and nothing refers to it any more: every reader borrows the table.
+        // SAFETY: `from_inner` made the pointer from a box. Nothing refers to the `Inner` any more: every reader
+        // borrows the table.
         drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
     }
 }
@@ -558,7 +561,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Table<K, V,
 pub struct TableStats {
     /// Entries.
     pub entries: usize,
-    /// Buckets of the array that entries are in, or are being moved to: eight entries each.
+    /// Buckets of the array that entries are in, or are being moved to. A bucket has room for eight entries.
     pub buckets: usize,
     /// Buckets appended to chains whose buckets were full.
     pub overflow_buckets: usize,

@@ -102,7 +102,7 @@ where
     }
 }
 
-/// As for `Table`, for a table that is shared.
+/// As for `Table`, but by a shared reference.
 ///
 /// # Panics
 /// When the table is full.
@@ -171,7 +171,7 @@ where
 {
 }
 
-/// The entries, in no order. Not a snapshot.
+/// The entries, in arbitrary order. Not a snapshot.
 impl<K, V, S> fmt::Debug for Table<K, V, S>
 where
     K: Hash + Eq + fmt::Debug + Send + Sync + 'static,

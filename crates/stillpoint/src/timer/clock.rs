@@ -10,18 +10,18 @@ use stillpoint_sys::portable::nanoseconds;
 /// How long the counter is compared with the system's clock, by default. The error at each end is about 50 ns, five
 /// millionths of this time.
 const CALIBRATION: Duration = Duration::from_millis(10);
-/// Number of attempts to read counter and clock together; the closest pair of reads counts.
+/// Number of attempts to read counter and clock together. The pair with the shortest time between them is used.
 const TRIES: usize = 16;
 
-/// A monotonic clock for wheels. It reads the time stamp counter (on aarch64 the virtual counter) where that runs at a
-/// constant speed on all processors; this takes half the time of `clock_gettime(2)`. Elsewhere it reads
+/// A monotonic clock for wheels. Where the time stamp counter (on aarch64 the virtual counter) runs at a constant speed
+/// on all processors, the clock reads that. This takes half the time of `clock_gettime(2)`. Elsewhere it reads
 /// `CLOCK_MONOTONIC`. On x86-64, the counter is used if the processor reports it as invariant and the kernel uses it
-/// for its own time. On systems other than Linux no counter is read, and [`Instant`](std::time::Instant), counted from
-/// the first use in the process, replaces `CLOCK_MONOTONIC`.
+/// for its own time. On systems other than Linux, no counter is read. [`Instant`](std::time::Instant), counted from the
+/// first use in the process, replaces `CLOCK_MONOTONIC`.
 ///
-/// The unit is nanoseconds, or cycles of the counter, or ticks of a power of two of cycles. A multiplication and a
-/// shift convert cycles to nanoseconds. The clock is calibrated only when it is made: it may drift by some millionths
-/// against the system's clock, which is corrected all the time.
+/// The unit is nanoseconds, cycles of the counter, or ticks of 2ⁿ cycles. A multiplication and a shift convert cycles
+/// to nanoseconds. The clock is calibrated only when it is made. So it may drift by some millionths against the
+/// system's clock, which is corrected all the time.
 ///
 /// # Suspension
 ///
@@ -29,16 +29,16 @@ const TRIES: usize = 16;
 /// timers keep their remaining delay. [`of_system`](Self::of_system) does that, and so does every clock where there is
 /// no steady counter. The behaviour of a counter depends on the machine:
 ///
-/// - It goes on: on resumption, the time has jumped by the length of the suspension. Due timers fire, in polls that are
-///   as short as their [`Limit`](super::Limit). Missed beats of a periodic timer are skipped and counted.
-/// - It restarts: the time goes back. Nanoseconds go back to the time when the clock was made, stand still until the
-///   counter has its value of then, and go on from there; cycles and ticks go back with the counter. A wheel counts
-///   such polls and stands still: nothing fires until the time has caught up with that of the wheel.
+/// - It continues: on resumption, the time has jumped by the length of the suspension. Due timers fire, in polls that
+///   are as short as their [`Limit`](super::Limit). Missed beats of a periodic timer are skipped and counted.
+/// - It restarts: the time goes back. Nanoseconds go back to the time when the clock was made. They stand still until
+///   the counter has the value that it had then, and go on from there. Cycles and ticks go back with the counter. A
+///   wheel counts such polls, and nothing fires until the time has caught up with that of the wheel.
 ///
-/// A program that detects the resumption before its next poll can make a new clock: the nanoseconds of a new clock are
-/// those of `CLOCK_MONOTONIC`, so its wheels go on where they were.
+/// A program that detects the resumption before its next poll can make a new clock. The nanoseconds of a new clock are
+/// those of `CLOCK_MONOTONIC`, so the program's wheels go on where they were.
 ///
-/// A clone shows the same time, and is a copy of a few words (for a [mock](Self::mock) clock, a reference): one clock
+/// A clone shows the same time. It is a copy of a few words, or, for a [mock](Self::mock) clock, a reference. One clock
 /// serves all threads.
 ///
 /// ```
@@ -51,7 +51,7 @@ const TRIES: usize = 16;
 /// # Ok::<(), stillpoint::timer::Full<&str>>(())
 /// ```
 ///
-/// Other clocks have other units; both directions are there for each:
+/// Other clocks have other units. Each converts in both directions:
 ///
 /// ```
 /// use std::time::Duration;
@@ -61,7 +61,7 @@ const TRIES: usize = 16;
 /// assert!(!system.has_counter());
 /// assert_eq!(system.ticks_of(Duration::from_micros(3)), 3_000);
 ///
-/// let precise = Clock::calibrated_for(Duration::from_millis(1)); // nanoseconds, too; the thread is busy that long
+/// let precise = Clock::calibrated_for(Duration::from_millis(1)); // also nanoseconds; the thread spins for that long
 /// let timeout = Duration::from_millis(5);
 /// for clock in [system, precise, Clock::of_cycles(), Clock::of_ticks(10)] {
 ///     let ticks = clock.ticks_of(timeout); // rounded up
@@ -226,11 +226,11 @@ impl Clock {
 /// let mut wheel = Wheel::new(clock.now());
 /// wheel.add_after(clock.ticks_of(Duration::from_secs(3_600)), "session 7")?;
 ///
-/// time.advance(Duration::from_secs(3_600)); // no test has to sleep
+/// time.advance(Duration::from_secs(3_600)); // the test does not sleep
 /// assert_eq!(clock.now(), 3_600_000_001_000);
 /// assert_eq!(wheel.poll(clock.now(), Limit::NONE, |_, _| {}).expired(), 1);
 ///
-/// time.set(0); // as after a correction
+/// time.set(0); // as when a clock is set back
 /// let _ = wheel.poll(clock.now(), Limit::NONE, |_, _| {});
 /// assert_eq!(wheel.stats().time_went_back, 1);
 /// # Ok::<(), stillpoint::timer::Full<&str>>(())
@@ -250,7 +250,7 @@ impl MockTime {
 
     /// Sets the time, also to an earlier one, to test how a wheel handles that.
     pub fn set(&self, now: u64) {
-        // Relaxed: as above.
+        // Relaxed: only the time itself is exchanged.
         self.0.store(now, Ordering::Relaxed);
     }
 }
@@ -306,17 +306,18 @@ fn both() -> Option<(u64, u64)> {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 fn counter() -> u64 {
-    // SAFETY: every x86-64 processor has the instruction.
+    // SAFETY: every x86-64 processor has this instruction.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Whether the counter runs at a constant speed in all states of the processor, which the manuals call invariant, and
-/// the kernel uses it for its own time. The kernel does not use it if the processors' counters differ or have jumped.
+/// Whether the counter is invariant, as the manuals call it, and the kernel uses it for its own time. An invariant
+/// counter runs at a constant speed in all states of the processor. The kernel does not use a counter that differs
+/// between processors or has jumped.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[allow(unused_unsafe, reason = "safe in newer versions of the standard library")]
 fn is_steady() -> bool {
     use core::arch::x86_64::__cpuid;
-    // SAFETY: every x86-64 processor has the instruction.
+    // SAFETY: every x86-64 processor has this instruction.
     let (most, power) = unsafe { (__cpuid(0x8000_0000).eax, __cpuid(0x8000_0007).edx) };
     let is_invariant = most >= 0x8000_0007 && power & (1 << 8) != 0;
     is_trusted(is_invariant, || std::fs::read_to_string(KERNEL_S_CHOICE))
@@ -356,7 +357,7 @@ fn is_steady() -> bool {
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 fn known_frequency() -> Option<u64> {
     let hertz: u64;
-    // SAFETY: as for the counter.
+    // SAFETY: the register can be read at any privilege under Linux, and reading it changes nothing.
     unsafe {
         core::arch::asm!("mrs {}, cntfrq_el0", out(reg) hertz, options(nomem, nostack, preserves_flags))
     };
@@ -382,7 +383,7 @@ fn known_frequency() -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Clocks as on a machine whose counter is not invariant.
+    /// The clocks of a machine whose counter is not invariant.
     fn without_counter() -> [Clock; 3] {
         [Clock::of_nanoseconds(None), Clock::of_shifted(None, 0), Clock::of_shifted(None, 10)]
     }
@@ -404,10 +405,13 @@ mod tests {
     #[test]
     fn without_a_steady_counter_time_is_the_system_s() {
         for clock in without_counter() {
-            assert!(!clock.has_counter(), "{clock:?}");
+            assert!(!clock.has_counter(), "a counter is used: {clock:?}");
             let (before, now, after) = (nanoseconds(), clock.now(), nanoseconds());
             let shift = if matches!(clock.unit, Unit::Cycles { shift: 10 }) { 10 } else { 0 };
-            assert!(before >> shift <= now && now <= after >> shift, "{before} {clock:?} {now} {after}");
+            assert!(
+                before >> shift <= now && now <= after >> shift,
+                "{now} is not from {before} to {after}: {clock:?}"
+            );
         }
     }
 
@@ -426,7 +430,7 @@ mod tests {
         let calibration = Calibration { base: 7_000_000, begin: 5_000, hertz: 1_000_000_000 };
         let unit = Clock::of_nanoseconds(Some(calibration)).unit;
         assert_eq!(unit.time(8_000_000), 1_005_000, "before the suspension");
-        // It stands still, and then goes on.
+        // The time stands still, and then goes on.
         assert_eq!([0, 6_999_999, 7_000_001].map(|count| unit.time(count)), [5_000, 5_000, 5_001]);
     }
 
@@ -451,7 +455,10 @@ mod tests {
                 let (cycles, right) = (seconds * hertz, 5_000 + seconds * 1_000_000_000);
                 let time = unit.time(7 + cycles);
                 // Each cycle is counted too short by less than 2^-32 ns.
-                assert!(time <= right && right - time <= 1 + (cycles >> 32), "{hertz} {seconds}: {time}");
+                assert!(
+                    time <= right && right - time <= 1 + (cycles >> 32),
+                    "after {seconds} s at {hertz} Hz: {time} in place of {right}"
+                );
             }
         }
     }

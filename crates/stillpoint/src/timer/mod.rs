@@ -5,7 +5,7 @@
 //!
 //! let mut wheel = Wheel::new(0);
 //! let key = wheel.add(30_000, "connection 7")?;
-//! wheel.reset(key, 60_000); // there was traffic
+//! wheel.reset(key, 60_000); // after traffic on the connection
 //!
 //! let mut timed_out = Vec::new();
 //! let progress = wheel.poll(60_000, Limit::NONE, |_, expired| timed_out.extend(expired.into_value()));
@@ -42,7 +42,8 @@
 //! # Correctness
 //!
 //! The argument is in `docs/design/timer.md` of the repository. Models check the engine under loom. A table there lists
-//! the steps with a broken variant that a model catches; the list below it has the orderings that are only argued.
+//! the steps that have a broken variant, which a model catches. The list below the table has the orderings for which
+//! there is only an argument.
 
 mod bitset;
 #[cfg(feature = "std")]

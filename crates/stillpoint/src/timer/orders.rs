@@ -5,7 +5,7 @@ use super::busted::{self, Variant};
 stillpoint_sys::orders! {
     as in "timer.md";
 
-    /// Claims a timer for another arming: its old value was taken before a new one is written.
+    /// Claims a timer for another arming. Its old value was taken before a new one is written.
     claim: Acquire, [taken, revoked, finish, "the releases in `Record::abandon` and `Record::reset`"], "S4", [ClaimRelaxed];
     /// Arms a timer. Publishes its value and its schedule.
     arm: Release, [find, cancel, lock, "the acquire in `schedule`"], "S3", [ArmRelaxed];

@@ -1,4 +1,4 @@
-//! The test finds the errors that it is made for: broken variants of the protocols. Each variant runs in its own
+//! The test finds the errors that it is meant to find: broken variants of the protocols. Each variant runs in its own
 //! process, since reading freed memory may end in any way.
 
 use std::process::{Command, Stdio};

@@ -37,7 +37,7 @@ impl Hands {
         }
     }
 
-    /// One action of a writer, which does not wait for long, whatever the thread holds.
+    /// Makes one action of a writer. It does not wait for long, whatever the thread holds.
     pub(crate) fn write(&mut self, world: &World, random: &mut Random) {
         match random.below(16) {
             0..3 => {
@@ -59,7 +59,7 @@ impl Hands {
             9..12 => self.reclaim(world, random),
             12 | 13 => self.await_grace(world, random),
             14 => {
-                // Not the domain itself: an object that waits in it would keep it alive.
+                // The function must not have the domain: an object that waits in a domain would keep that alive.
                 let cell = RcuCell::new_in(&world.domain, world.census.object());
                 let object = world.census.object();
                 let retires_in_turn = move || drop(cell.replace(object));
@@ -72,7 +72,10 @@ impl Hands {
             _ => {
                 let _ = world.domain.synchronize_timeout(SHORT);
                 let stats = world.domain.stats();
-                assert!(stats.freed <= stats.retired + stats.pending, "{stats:?}");
+                assert!(
+                    stats.freed <= stats.retired + stats.pending,
+                    "more were freed than retired: {stats:?}"
+                );
             }
         }
     }
@@ -85,7 +88,7 @@ impl Hands {
         }
         let waiting = std::mem::take(&mut self.pooled);
         for object in waiting {
-            // SAFETY: it came from `into_raw`, and this thread has unlinked it.
+            // SAFETY: the address came from `into_raw`, and this thread has unlinked it.
             let object = unsafe { world.pool.from_raw(object.as_ptr()) }.expect("it is of this pool");
             let refused = match self.reclaimer(world, random) {
                 Some(reclaimer) => world.pool.retire(object, reclaimer).err(),
@@ -110,7 +113,7 @@ impl Hands {
     fn reclaim(&mut self, world: &World, random: &mut Random) {
         match random.below(8) {
             0 if !self.reclaimers.is_empty() => {
-                // Its objects are left to the domain.
+                // The reclaimer's objects are left to the domain.
                 drop(self.reclaimers.swap_remove(random.below(self.reclaimers.len())));
             }
             1 => self.nodes.truncate(random.below(4)),

@@ -3,9 +3,9 @@
 //! access, and counted when they are freed. AddressSanitizer and Miri, which run this test as well, see errors that the
 //! counts do not.
 //!
-//! A round is made from its seed. A round with a single thread is repeated exactly. With several threads, each one
-//! repeats its part. `STILLPOINT_MIX_SEED=7` runs the round with this seed, and `STILLPOINT_MIX_ROUNDS=5000` runs the
-//! seeds from 1 to 5000.
+//! A seed determines a round. A round with a single thread can be repeated exactly. With several threads, each thread
+//! repeats its own part. `STILLPOINT_MIX_SEED=7` runs the round with this seed, and `STILLPOINT_MIX_ROUNDS=5000` runs
+//! the seeds from 1 to 5000.
 
 #![cfg(not(loom))]
 
@@ -83,7 +83,7 @@ fn round(seed: u64, mode: stillpoint::fence::Mode) {
         let world = &world;
         let background = world.domain.background_builder().max_pending(1 + random.below(100)).build();
         let handles: Vec<_> = (0..threads + 2).map(|_| background.retire_handle()).collect();
-        // Without a thread that runs it, it is soon full, or it is dropped during the round.
+        // If no thread runs the background reclaimer, it is soon full, or is dropped during the round.
         let running = random.below(3) > 0;
         let mut rest = Some(background);
         if running {

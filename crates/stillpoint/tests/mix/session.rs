@@ -12,7 +12,7 @@ use crate::world::{Node, World, CELLS, KEYS, SLOTS};
 
 /// How deeply regions of the same thread are nested.
 const DEPTH: usize = if cfg!(miri) { 1 } else { 2 };
-/// The number of actions within one region.
+/// There are fewer actions than this within one region.
 const LENGTH: usize = if cfg!(miri) { 8 } else { 30 };
 
 pub(crate) fn any(world: &World, hands: &mut Hands, random: &mut Random, depth: usize) {

@@ -1,4 +1,4 @@
-//! Shared by all threads of a round.
+//! What all threads of a round share.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -82,12 +82,16 @@ impl World {
         };
         // AcqRel: pairs with itself, and with the acquire load of readers.
         let old = self.pooled.swap(new.unwrap_or_default(), Ordering::AcqRel);
-        // SAFETY: it came from `into_raw`, and this thread has unlinked it.
+        // SAFETY: the address came from `into_raw`, and this thread has unlinked it.
         (!old.is_null()).then(|| unsafe { self.pool.from_raw(old) }.expect("it is of this pool"))
     }
 }
 
+<<<<<<< HEAD
 /// A node, which in one of three cases has another node in it.
+=======
+/// A node, some of which have other nodes in their cells.
+>>>>>>> j-tables
 fn node(domain: &Domain, census: &Census, random: &mut Random) -> Node {
     let next = if random.below(3) == 0 {
         RcuCell::new_in(domain, node(domain, census, random))

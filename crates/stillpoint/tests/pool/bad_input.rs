@@ -6,7 +6,7 @@ use stillpoint::pool::{BuildError, FreeErrorKind, Memory, Misuse, Pages, Pool, P
 
 #[track_caller]
 fn refused(builder: PoolBuilder<RawPool>, part: &str) -> BuildError {
-    let error = builder.build().expect_err("it was taken");
+    let error = builder.build().expect_err("the builder accepted it");
     assert!(error.to_string().contains(part), "'{part}' is not in: {error}");
     error
 }
@@ -24,7 +24,7 @@ fn impossible_shapes_are_refused() {
     refused(new().bucket_bytes(1000), "power of two of bytes");
     refused(new().bucket_bytes(0), "power of two of bytes");
     refused(new().bucket_bytes(1 << 40), "power of two of bytes");
-    refused(of(2048, 8).bucket_bytes(2048), "needs 4096 or more");
+    refused(of(2048, 8).bucket_bytes(2048), "use 4096 bytes or more");
     refused(RawPool::builder(0, 64, 8), "pool of 0 objects");
     refused(RawPool::builder(usize::MAX, 64, 8), "cannot be made");
     refused(new().max_objects(9).growth_step(1), "max_objects no less");
@@ -40,7 +40,7 @@ fn impossible_shapes_are_refused() {
 #[test]
 #[cfg_attr(miri, ignore = "memory comes from the general allocator there")]
 fn no_memory_is_an_error() {
-    // Too much address space, and too many headers.
+    // The first pool needs too much address space, and the second too many headers.
     let error = refused(RawPool::builder(1 << 31, 1 << 29, 8), "no memory");
     assert!(matches!(error, BuildError::Memory { .. }), "{error:?}");
     refused(RawPool::builder(10, 8, 8).max_objects(1 << 45).growth_step(1), "cannot be made");
@@ -52,7 +52,7 @@ fn no_memory_is_an_error() {
 fn a_node_that_does_not_exist_is_refused() {
     for node in [1023, 1024, u32::MAX] {
         let error = refused(RawPool::builder(10, 64, 8).node(node).pages(Pages::Small), "");
-        // A sandbox may forbid the choice of nodes, which is the other error.
+        // A sandbox may forbid the choice of nodes, which gives the other error.
         assert!(
             matches!(error, BuildError::Node { .. } | BuildError::Memory { cause: Some(_), .. }),
             "{error:?}"
@@ -64,7 +64,7 @@ fn a_node_that_does_not_exist_is_refused() {
 #[test]
 #[cfg_attr(miri, ignore = "memory comes from the general allocator there")]
 fn more_reserved_pages_than_there_are_is_an_error_and_best_takes_others() {
-    // A terabyte of reserved pages: no machine has that much free.
+    // No machine has a terabyte of free reserved pages.
     let error = Memory::new(1 << 40, Pages::Reserved, None).unwrap_err();
     assert!(matches!(error, BuildError::ReservedPages(_)) && error.to_string().contains("vm.nr_hugepages"));
     assert!(std::error::Error::source(&error).is_some());
@@ -89,11 +89,11 @@ fn foreign_pointers_are_refused_at_once_and_the_others_are_freed_up_to_them() {
             NonNull::dangling(),
             NonNull::new(std::ptr::without_provenance_mut(usize::MAX)).unwrap(),
         ] {
-            // SAFETY: no objects of the pool, so it refuses them.
+            // SAFETY: the address is not that of an object of the pool, so the pool refuses it.
             let error = unsafe { local.free(stranger) }.unwrap_err();
             assert_eq!((error.index(), error.kind()), (0, FreeErrorKind::Foreign));
         }
-        // SAFETY: as above; the first one was allocated above.
+        // SAFETY: the first object was allocated above. The pool refuses the second, and frees none after it.
         let error = unsafe { local.free_many(&[mine[0], foreign, mine[1]]) }.unwrap_err();
         assert_eq!((error.index(), error.kind()), (1, FreeErrorKind::Foreign));
         assert!(error.to_string().contains("outside the pool"), "{error}");
@@ -113,7 +113,7 @@ fn an_address_inside_of_an_object_is_found_at_its_bucket() {
     let pool = RawPool::builder(100, 64, 64).cache(0).pages(Pages::Small).build().unwrap();
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap();
-    // SAFETY: inside the object, but not at its beginning, so the pool refuses it.
+    // SAFETY: the address is inside the object, but not at its beginning, so the pool refuses it.
     let error = unsafe { local.free(object.add(8)) }.unwrap_err();
     assert_eq!(error.kind(), FreeErrorKind::NotAnObject);
     assert!(pool.owns(object.as_ptr()) && !pool.owns(object.as_ptr().wrapping_add(8)));
@@ -121,9 +121,9 @@ fn an_address_inside_of_an_object_is_found_at_its_bucket() {
     // With a cache, the error is found when the cache is emptied.
     let pool = RawPool::builder(100, 64, 64).cache(32).pages(Pages::Small).build().unwrap();
     let local = pool.local().unwrap();
-    // A refill may exceed the cache: the cache has room for frees only after most of the refill is allocated.
+    // A refill may exceed the cache's limit. So there is room for frees only after most of the refill was allocated.
     let object = (0..50).map(|_| local.alloc().unwrap()).last().unwrap();
-    // SAFETY: as above.
+    // SAFETY: the address is inside the object, but not at its beginning, so the pool refuses it.
     unsafe { local.free(object.add(8)) }.unwrap();
     local.park();
     assert_eq!(pool.misuses(), [Misuse::NotAnObject { address: object.as_ptr().addr() + 8 }]);
@@ -155,9 +155,9 @@ fn a_remote_double_free_is_found_at_once_or_when_it_is_collected() {
         other.free(object).unwrap();
         other.free(object).unwrap();
     }
-    assert_eq!(pool.misuse_count(), 1, "both are on their way");
+    assert_eq!(pool.misuse_count(), 1, "the two frees count as one object on its way");
     assert_eq!(owner.alloc(), Some(object));
-    // SAFETY: as above.
+    // SAFETY: allocated above. The second free is of the pool's own memory, and is detected.
     unsafe {
         owner.free(object).unwrap();
         other.free(object).unwrap();
@@ -167,7 +167,7 @@ fn a_remote_double_free_is_found_at_once_or_when_it_is_collected() {
     assert_eq!((pool.stats().in_use, pool.audit().unwrap().objects_out), (8, 8));
 }
 
-/// A bucket without an owner: its objects cannot be freed.
+/// The bucket has no owner, so none of its objects is allocated, and none can be freed.
 #[test]
 fn a_double_free_into_the_store_is_found() {
     let pool = RawPool::builder(8, 64, 64)
@@ -195,12 +195,12 @@ fn a_block_that_is_none_is_refused() {
     let another = RawPool::builder(64, 64, 64).pages(Pages::Small).build().unwrap();
     let (local, other) = (pool.local().unwrap(), another.local().unwrap());
     let block = other.alloc_block().unwrap();
-    // SAFETY: another pool's block, which this pool refuses.
+    // SAFETY: the block belongs to another pool, so this pool refuses it.
     let error = unsafe { local.free_block(block) }.unwrap_err();
     assert_eq!(error.kind(), FreeErrorKind::Foreign);
     // SAFETY: allocated above.
     unsafe { other.free_block(block) }.unwrap();
-    // SAFETY: freed already, which the pool detects.
+    // SAFETY: the block is free already, which the pool detects.
     unsafe { other.free_block(block) }.unwrap();
     assert_eq!(another.misuse_count(), block.len());
     another.audit().unwrap();
@@ -230,7 +230,7 @@ fn an_object_of_another_pool_is_freed_there() {
     locals[0].free(locals[1].alloc().unwrap());
     locals[0].free_many(vec![locals[1].alloc().unwrap(), locals[0].alloc().unwrap()]);
     assert!(pools.iter().all(|pool| pool.stats().in_use == 0 && pool.misuse_count() == 0));
-    // SAFETY: not an object of this pool, so it is refused.
+    // SAFETY: no object of this pool is at the address, so the call returns `None`.
     assert!(unsafe { pools[0].from_raw(&raw mut *locals[1].alloc().unwrap()) }.is_none());
 }
 
@@ -265,7 +265,8 @@ fn addresses_on_either_side_of_the_pool_are_refused_among_others() {
         for index in 0..4 {
             let mut call = objects.clone();
             call[index] = stranger;
-            // SAFETY: allocated above, except for one that is refused; those before it are allocated again below.
+            // SAFETY: all were allocated above, except for one that the pool refuses. Those before it are allocated
+            // again below.
             let error = unsafe { local.free_many(&call) }.unwrap_err();
             assert_eq!((error.index(), error.kind()), (index, FreeErrorKind::Foreign), "{stranger:?}");
             assert_eq!(pool.stats().in_use, 4 - index);

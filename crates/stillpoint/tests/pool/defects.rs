@@ -12,7 +12,7 @@ fn more_than_256_objects_fit_into_a_bucket() {
     let local = pool.local().unwrap();
     let all: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
     assert_eq!(all.len(), 5 * 1024);
-    // Freed in another order, so that every bucket is partial for long.
+    // The objects are freed in another order, so that every bucket is partial for a long time.
     for turn in 0..7 {
         for object in all.iter().skip(turn).step_by(7) {
             // SAFETY: allocated above, and freed once.
@@ -25,7 +25,7 @@ fn more_than_256_objects_fit_into_a_bucket() {
     pool.audit().unwrap();
 }
 
-/// The driver's ring holds one fewer than its power of two.
+/// The driver's ring holds one bucket fewer than its power of two.
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn a_power_of_two_of_buckets_is_all_there() {
@@ -58,7 +58,7 @@ fn no_thread_hoards_whole_buckets() {
     // SAFETY: allocated above, and freed once.
     blocks.into_iter().for_each(|block| unsafe { hoarder.free_block(block) }.unwrap());
     let census = pool.audit().unwrap();
-    assert!(census.buckets_whole <= 8, "{census:?}");
+    assert!(census.buckets_whole <= 8, "a thread keeps too many buckets: {census:?}");
     let other = pool.local().unwrap();
     let got = std::iter::from_fn(|| other.alloc_block()).count();
     assert!(got >= 92, "the other thread got {got} of 100 buckets");
@@ -90,7 +90,7 @@ fn objects_do_not_strand_with_an_idle_owner() {
     pool.audit().unwrap();
 }
 
-/// The same for a partial bucket, of which the owner itself has freed some objects, and for a bucket of many rows.
+/// As above, for partial buckets, of which the owner itself has freed some objects, and for a bucket of many rows.
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn objects_of_broken_buckets_do_not_strand_with_an_idle_owner() {
@@ -105,7 +105,7 @@ fn objects_of_broken_buckets_do_not_strand_with_an_idle_owner() {
     let again: Vec<_> = std::iter::from_fn(|| busy.alloc()).collect();
     assert_eq!(again.len(), 30, "all except those that the owner has freed itself");
     pool.audit().unwrap();
-    // SAFETY: as above.
+    // SAFETY: allocated above, and freed once.
     again.into_iter().for_each(|object| unsafe { busy.free(object) }.unwrap());
     assert_eq!((pool.stats().in_use, pool.misuse_count()), (0, 0));
 
@@ -113,13 +113,13 @@ fn objects_of_broken_buckets_do_not_strand_with_an_idle_owner() {
     let pool = pool.build().unwrap();
     let (idle, busy) = (pool.local().unwrap(), pool.local().unwrap());
     let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
-    // SAFETY: as above.
+    // SAFETY: allocated above, and freed once.
     all.into_iter().for_each(|object| unsafe { busy.free(object) }.unwrap());
     assert_eq!(std::iter::from_fn(|| busy.alloc()).count(), 2560);
     pool.audit().unwrap();
 }
 
-/// In the driver, and with a rescue that claims everything it finds, one thread would get everything.
+/// In the driver, one thread would get everything. It also would if a rescue claimed everything that it finds.
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn a_rescuer_keeps_no_more_than_others() {
@@ -135,7 +135,8 @@ fn a_rescuer_keeps_no_more_than_others() {
     assert!(got >= 400 - 5 * 4, "the other thread got {got} of 400 objects");
 }
 
-/// An object that is free already is freed again, together with the others: the bits look like a whole bucket.
+/// An object that is free already is freed again, together with the other objects. The bits then look like those of a
+/// whole bucket.
 #[test]
 fn a_double_free_does_not_get_a_bucket_rescued() {
     let pool = RawPool::builder(2, 64, 64).bucket_bytes(128).cache(0).pages(Pages::Small).build().unwrap();
@@ -153,7 +154,7 @@ fn a_double_free_does_not_get_a_bucket_rescued() {
     pool.audit().unwrap();
 }
 
-/// The same with an owner that has parked, and objects of partial buckets.
+/// As above, with an owner that has parked, and objects of partial buckets.
 #[test]
 fn a_parked_owner_leaves_everything() {
     let pool = RawPool::builder(40, 64, 64).bucket_bytes(256).pages(Pages::Small).build().unwrap();
@@ -165,7 +166,7 @@ fn a_parked_owner_leaves_everything() {
     }
     idle.park();
     assert_eq!(std::iter::from_fn(|| busy.alloc()).count(), 20);
-    // The parked local takes hold of a shard again. SAFETY: as above.
+    // The parked local takes hold of a shard again. SAFETY: allocated above, and freed once.
     all.iter().skip(1).step_by(2).for_each(|object| unsafe { idle.free(*object) }.unwrap());
     assert_eq!(std::iter::from_fn(|| idle.alloc()).count(), 20);
 }

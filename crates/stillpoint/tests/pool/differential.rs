@@ -89,7 +89,7 @@ fn run(step: &Step, locals: &[RawLocal<'_>], out: &mut Out) {
             let from = from % out.objects.len();
             let some: Vec<_> = out.objects.drain(from..out.objects.len().min(from + count)).collect();
             some.iter().for_each(|&object| out.check(object));
-            // SAFETY: as above.
+            // SAFETY: allocated, and freed once.
             unsafe { locals[thread].free_many(&some) }.unwrap();
         }
         Step::FreeBlock { thread, which } if !out.blocks.is_empty() => {
@@ -97,11 +97,11 @@ fn run(step: &Step, locals: &[RawLocal<'_>], out: &mut Out) {
             let objects: Vec<_> = (0..block.len()).map(|index| block.get(index).unwrap()).collect();
             objects.iter().for_each(|&object| out.check(object));
             match which % 3 {
-                // SAFETY: as above.
+                // SAFETY: allocated, and freed once.
                 0 => unsafe { locals[thread].free_many(&objects) }.unwrap(),
-                // SAFETY: as above.
+                // SAFETY: allocated, and freed once.
                 1 => objects.iter().rev().for_each(|&object| unsafe { locals[thread].free(object) }.unwrap()),
-                // SAFETY: as above.
+                // SAFETY: allocated, and freed once.
                 _ => unsafe { locals[thread].free_block(block) }.unwrap(),
             }
         }

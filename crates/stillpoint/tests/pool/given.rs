@@ -52,7 +52,7 @@ fn a_pool_lies_in_memory_that_was_given() {
     let objects = local.alloc_many(&mut objects).unwrap();
     assert!(local.alloc().is_none(), "it does not grow");
     for object in objects.iter() {
-        // SAFETY: 256 bytes, which only this caller has.
+        // SAFETY: the object has 256 bytes, which only this thread has.
         unsafe { object.write_bytes(0xAB, 256) };
         assert_eq!((object.addr().get() - region.start.addr().get()) % 256, 0);
         assert_eq!(pool.iova(*object), None);
@@ -66,7 +66,7 @@ fn a_pool_lies_in_memory_that_was_given() {
     assert_eq!(region.released(), 1);
 }
 
-/// Objects are dropped before their memory is given back, also if a constructor panics.
+/// Objects are dropped before their memory is given back, even if a constructor panics.
 #[test]
 fn typed_objects_live_in_memory_that_was_given() {
     for panics in [false, true] {
@@ -75,7 +75,7 @@ fn typed_objects_live_in_memory_that_was_given() {
         let make = {
             let (made, released) = (Arc::clone(&made), Arc::clone(&region.released));
             move || {
-                assert!(!panics || made.fetch_add(1, Ordering::SeqCst) < 5, "as asked");
+                assert!(!panics || made.fetch_add(1, Ordering::SeqCst) < 5, "on purpose");
                 Counted(Arc::clone(&released), Box::new(7))
             }
         };
@@ -94,7 +94,7 @@ fn typed_objects_live_in_memory_that_was_given() {
     }
 }
 
-/// An object that must not outlive its memory.
+/// An object whose drop checks that its memory was not given back yet.
 struct Counted(Arc<AtomicUsize>, Box<u64>);
 
 impl Drop for Counted {
@@ -107,7 +107,7 @@ impl Drop for Counted {
 fn memory_that_does_not_do_is_handed_back() {
     let refused = |bytes: usize, shift: usize, most: Option<usize>| {
         let region = Region::new(64 << 10);
-        // SAFETY: within the region, and used only by the pool.
+        // SAFETY: the memory is within the region, and only the pool uses it.
         let builder = unsafe {
             RawPool::builder(64, 256, 64).bucket_bytes(4096).stride(256).memory(
                 region.start.add(shift),
@@ -127,7 +127,7 @@ fn memory_that_does_not_do_is_handed_back() {
     assert_eq!(refused(60_000, 0, Some(1_000)), (60_000, 16_384));
     // After an impossible layout, the memory is handed back, too.
     let region = Region::new(4096);
-    // SAFETY: not used.
+    // SAFETY: the pool cannot be built, so nothing uses the memory.
     let builder = unsafe { RawPool::builder(1, 0, 8).memory(region.start, 4096, region.release()) };
     assert!(matches!(builder.build(), Err(BuildError::SizeZero)));
     assert_eq!(region.released(), 1);
@@ -171,7 +171,7 @@ fn blocks_come_all_or_none() {
 #[test]
 fn blocks_go_back_when_a_reset_panics() {
     let count = AtomicUsize::new(0);
-    let reset = move |_: &mut u64| assert!(count.fetch_add(1, Ordering::SeqCst) < 150, "as asked");
+    let reset = move |_: &mut u64| assert!(count.fetch_add(1, Ordering::SeqCst) < 150, "on purpose");
     let pool = Pool::builder(512, Objects::new(|| 0u64).reset(reset)).bucket_bytes(512).build().unwrap();
     let local = pool.local().unwrap();
     let mut blocks = Vec::new();
@@ -192,7 +192,7 @@ fn each_cache_counts_what_has_passed_it() {
     let block = local.alloc_block().unwrap();
     // SAFETY: allocated above, and not used.
     unsafe { local.free_many(&objects[..500]) }.unwrap();
-    // SAFETY: as above.
+    // SAFETY: allocated above, and not used.
     unsafe { local.free(one) }.unwrap();
     let mut far_too_many = vec![MaybeUninit::uninit(); 100_000];
     assert!(local.alloc_many(&mut far_too_many).is_err());
@@ -203,10 +203,10 @@ fn each_cache_counts_what_has_passed_it() {
     let stats = pool.cache_stats()[0];
     // 601 were allocated, and 501 freed.
     assert_eq!(stats.drawn - stats.given - stats.cached, 100);
-    assert!(stats.drawn >= 601 && stats.given > 0, "{stats:?}");
+    assert!(stats.drawn >= 601 && stats.given > 0, "too few were counted: {stats:?}");
     assert_eq!((stats.blocks_got, stats.blocks_put, stats.failures), (1 + all.len(), 0, 2));
     for block in all.into_iter().chain([block]) {
-        // SAFETY: as above.
+        // SAFETY: allocated above, and freed once.
         unsafe { local.free_block(block) }.unwrap();
     }
     // Another thread frees the rest.

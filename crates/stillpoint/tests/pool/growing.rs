@@ -8,8 +8,8 @@ use std::sync::{Arc, Barrier};
 use crate::asleep;
 use stillpoint::pool::{Obj, Pages, Pool};
 
-/// A pool that begins with one bucket of eight objects. Its constructor waits twice at the barrier when it makes the
-/// first further object.
+/// A pool that begins with one bucket of eight objects. When the pool first grows, its constructor waits twice at the
+/// barrier.
 fn waits_once(maximum: usize, step: usize, fails: bool) -> (Pool<usize>, Arc<Barrier>) {
     let barrier = Arc::new(Barrier::new(2));
     let (made, meets) = (AtomicUsize::new(0), Arc::clone(&barrier));
@@ -18,7 +18,7 @@ fn waits_once(maximum: usize, step: usize, fails: bool) -> (Pool<usize>, Arc<Bar
         if number == 8 {
             meets.wait();
             meets.wait();
-            assert!(!fails, "as asked");
+            assert!(!fails, "on purpose");
         }
         number
     };
@@ -99,7 +99,7 @@ fn memory_whose_constructor_panics_is_given_back() {
     let fails = Arc::new(AtomicBool::new(false));
     let failing = Arc::clone(&fails);
     let make = move || {
-        assert!(!failing.load(Ordering::Relaxed), "as asked");
+        assert!(!failing.load(Ordering::Relaxed), "on purpose");
         0u64
     };
     let pool = Pool::builder(8192, make)

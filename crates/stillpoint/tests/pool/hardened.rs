@@ -24,7 +24,7 @@ fn a_double_free_is_refused_at_once_in_any_thread() {
             }
             let error = local.free_many(&[objects[1], objects[1]]).unwrap_err();
             assert_eq!((error.index(), error.kind()), (1, FreeErrorKind::AlreadyFree));
-            assert!(error.to_string().contains("twice"), "{error}");
+            assert!(error.to_string().contains("free already"), "{error}");
             let block = local.alloc_block().unwrap();
             local.free_block(block).unwrap();
             assert_eq!(local.free_block(block).unwrap_err().kind(), FreeErrorKind::AlreadyFree);
@@ -61,7 +61,7 @@ fn an_object_that_is_not_valid_is_replaced_and_reported() {
     *object = 8;
     drop(object);
     assert_eq!(pool.misuse_count(), 1);
-    assert_eq!(*local.alloc().unwrap(), 7, "a new object");
+    assert_eq!(*local.alloc().unwrap(), 7, "an object was made in its place");
     good.store(false, Ordering::Relaxed);
     let mut object = local.alloc().unwrap();
     *object = 9;
@@ -83,7 +83,7 @@ fn traced_objects_rest_while_others_of_their_bucket_do() {
     let hot = RawPool::builder(8, 64, 64).bucket_bytes(256).pages(Pages::Small).build().unwrap();
     let local = hot.local().unwrap();
     let object = local.alloc().unwrap();
-    // SAFETY: as above.
+    // SAFETY: allocated above, and freed once.
     unsafe { local.free(object) }.unwrap();
     assert_eq!(local.alloc(), Some(object), "without tracing, the object freed last comes first");
 }
@@ -159,7 +159,7 @@ fn a_validation_sees_no_object_that_is_free() {
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap().into_raw();
     for _ in 0..2 {
-        // SAFETY: given away above. The second time it is free, which the pool detects; nothing else has it meanwhile.
+        // SAFETY: given away above, and nothing else has the object. The first time, it is freed; the second time, it is free already, which the pool detects.
         drop(unsafe { pool.from_raw(object.as_ptr()) });
     }
     assert_eq!(seen.load(Ordering::Relaxed), 1);
@@ -167,7 +167,7 @@ fn a_validation_sees_no_object_that_is_free() {
     let block = local.alloc_block().unwrap();
     let first = block.as_ptr().cast_mut();
     drop(block.into_iter().map(Obj::into_raw).collect::<Vec<_>>());
-    // SAFETY: as above.
+    // SAFETY: given away above, and taken back once.
     drop(unsafe { pool.from_raw(first) });
     assert_eq!((seen.load(Ordering::Relaxed), pool.misuse_count()), (2, 1));
 }
@@ -177,7 +177,8 @@ fn a_validation_sees_no_object_that_is_free() {
 fn a_validation_sees_no_object_that_a_panic_has_freed() {
     let (shown, asked) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
     let (counter, panics) = (Arc::clone(&shown), Arc::clone(&asked));
-    let objects = Objects::new(|| 0u64).reset(move |_| assert!(!panics.load(Ordering::Relaxed), "as asked"));
+    let objects =
+        Objects::new(|| 0u64).reset(move |_| assert!(!panics.load(Ordering::Relaxed), "on purpose"));
     let objects = objects.validate(move |_| counter.fetch_add(1, Ordering::Relaxed) < usize::MAX);
     let pool = hardened(Pool::builder(8, objects), Hardening::Verify).build().unwrap();
     let local = pool.local().unwrap();
@@ -194,7 +195,7 @@ fn a_validation_sees_no_object_that_a_panic_has_freed() {
     assert_eq!(pool.stats().in_use, 0);
 }
 
-/// A validation frees another object of the block that is being freed: that object is reported, and the others are
+/// A validation frees another object of the block that is being freed. That object is reported, and the others are
 /// freed.
 #[test]
 fn a_block_of_which_an_object_is_freed_meanwhile_gives_the_others_back() {

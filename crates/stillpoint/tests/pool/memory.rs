@@ -17,7 +17,7 @@ fn small_pages_have_no_address_for_devices() {
 #[test]
 fn memory_is_zeroed_and_ends_where_it_says() {
     let memory = Memory::new(5000, Pages::Best, None).unwrap();
-    // SAFETY: memory of the mapping, which only this test uses.
+    // SAFETY: these are the bytes of the mapping, which only this test uses.
     let bytes = unsafe { std::slice::from_raw_parts_mut(memory.start().as_ptr(), memory.bytes()) };
     assert!(bytes.iter().all(|&byte| byte == 0));
     bytes.fill(1);
@@ -25,7 +25,7 @@ fn memory_is_zeroed_and_ends_where_it_says() {
     assert_eq!(memory.physically_contiguous(0..5001), None);
 }
 
-/// Only where there are reserved huge pages. Elsewhere the request is refused, which `bad_input` tests.
+/// Runs only where there are reserved huge pages. Elsewhere the request is refused, which `bad_input` tests.
 #[test]
 fn reserved_pages_stay_where_they_are() {
     let Ok(memory) = Memory::new(3 << 20, Pages::Reserved, None) else {
@@ -36,7 +36,7 @@ fn reserved_pages_stay_where_they_are() {
     let (first, within) = (memory.start().as_ptr(), memory.start().as_ptr().wrapping_add(12345));
     // The kernel may hide frame numbers.
     if let (Some(first), Some(within)) = (memory.iova(first), memory.iova(within)) {
-        assert!(first.0 > 0 && first.0 % (2 << 20) == 0, "{first:?}");
+        assert!(first.0 > 0 && first.0 % (2 << 20) == 0, "not the address of a huge page: {first:?}");
         assert_eq!(within.0, first.0 + 12345);
         // The last huge page extends beyond the memory.
         assert!(memory.iova(memory.start().as_ptr().wrapping_add((3 << 20) - 1)).is_some());
@@ -50,11 +50,11 @@ fn reserved_pages_stay_where_they_are() {
     }
 }
 
-/// What a device is told of a block: one address, from which its objects follow each other by the stride.
+/// A device gets one address for a block. From there, the objects follow each other by the stride.
 #[test]
 fn the_objects_of_a_block_in_one_piece_follow_each_other_for_devices() {
     let mut shown = 0;
-    // Blocks within a huge page, with the stride of the pool and with one that was set, and blocks of two huge pages.
+    // Blocks within a huge page, with the default stride and with one that was set, and blocks of two huge pages.
     for (size, stride, bucket) in
         [(2048, None, 64 << 10), (2048, Some(4096), 64 << 10), (9000, None, 4 << 20)]
     {
@@ -76,13 +76,16 @@ fn the_objects_of_a_block_in_one_piece_follow_each_other_for_devices() {
                 (pool.iova(object(index)).unwrap(), first.0 + (index * block.stride()) as u64);
             address.0 == wanted
         };
-        // In two pieces, the second one begins within an object or between two: the last object is in it.
+        // If the block is in two physical pieces, the last object is in the second piece.
         assert_eq!(pool.physically_contiguous(&block), Some(follows(block.len() - 1)));
         if pool.physically_contiguous(&block) == Some(true) {
-            assert!((0..block.len()).all(follows), "{size}, {stride:?}, {bucket}");
+            assert!(
+                (0..block.len()).all(follows),
+                "objects of {size}, stride {stride:?}, buckets of {bucket}"
+            );
             shown += 1;
         }
-        // SAFETY: handed out above, and not used any more.
+        // SAFETY: allocated above, and not used any more.
         unsafe { local.free_block(block) }.unwrap();
     }
     assert!(shown >= 2, "what lies within a huge page is in one piece");
@@ -115,7 +118,10 @@ fn objects_are_aligned() {
         let local = pool.local().unwrap();
         let objects: Vec<_> = std::iter::from_fn(|| local.alloc()).collect();
         assert!(objects.len() >= 20);
-        assert!(objects.iter().all(|object| object.as_ptr().addr() % align == 0), "{size}, {align}");
+        assert!(
+            objects.iter().all(|object| object.as_ptr().addr() % align == 0),
+            "objects of {size} bytes are not aligned to {align}"
+        );
     }
 }
 
@@ -166,7 +172,7 @@ fn buckets_of_many_objects_stay_where_they_fit() {
         (pool.info().bucket_bytes, pool.info().objects_per_block)
     };
     assert_eq!(shape(1_000, 2048), (128 << 10, 62));
-    assert_eq!(shape(32, 2048), (128 << 10, 62), "32 take more than half of that");
+    assert_eq!(shape(32, 2048), (128 << 10, 62), "32 objects take more than half of that");
     assert_eq!(shape(31, 2048), (64 << 10, 31));
     assert_eq!(shape(1, 2048), (64 << 10, 31));
     assert_eq!(shape(1, 64), (4096, 64));

@@ -72,11 +72,11 @@ fn a_constructor_that_panics_leaves_nothing_behind() {
     let make = move || {
         if counter.fetch_add(1, Ordering::Relaxed) % 8 == 6 && failing.load(Ordering::Relaxed) {
             counter.fetch_sub(1, Ordering::Relaxed);
-            panic!("as asked");
+            panic!("on purpose");
         }
         Counted(Arc::clone(&counter))
     };
-    // While the pool grows, the allocation fails, and the next one succeeds.
+    // The constructor panics while the pool grows. The next allocation succeeds.
     let pool =
         Pool::builder(4, make.clone()).bucket_bytes(32).max_objects(12).growth_step(8).build().unwrap();
     let local = pool.local().unwrap();
@@ -91,7 +91,7 @@ fn a_constructor_that_panics_leaves_nothing_behind() {
     drop(local);
     drop(pool);
     assert_eq!(alive.load(Ordering::Relaxed), 0);
-    // At the beginning, there is no pool.
+    // The constructor panics while the pool is built, so there is no pool.
     fails.store(true, Ordering::Relaxed);
     assert!(catch_unwind(AssertUnwindSafe(|| Pool::builder(100, make).build())).is_err());
     assert_eq!(alive.load(Ordering::Relaxed), 0);
@@ -101,7 +101,8 @@ fn a_constructor_that_panics_leaves_nothing_behind() {
 fn a_reset_that_panics_gives_the_object_back() {
     let fails = Arc::new(AtomicBool::new(true));
     let failing = Arc::clone(&fails);
-    let objects = Objects::new(|| 0u64).reset(move |_| assert!(!failing.load(Ordering::Relaxed), "as asked"));
+    let objects =
+        Objects::new(|| 0u64).reset(move |_| assert!(!failing.load(Ordering::Relaxed), "on purpose"));
     let pool = Pool::builder(1_000, objects).build().unwrap();
     let local = pool.local().unwrap();
     let mut some = Vec::new();
@@ -115,14 +116,14 @@ fn a_reset_that_panics_gives_the_object_back() {
     pool.audit().unwrap();
 }
 
-/// At whichever object it panics, the new objects are freed, and those already in the vector stay.
+/// At whichever object the reset panics, the new objects are freed, and those already in the vector stay.
 #[test]
 fn a_reset_that_panics_leaves_nothing_in_the_vector() {
     let (at, called) = (Arc::new(AtomicUsize::new(usize::MAX)), Arc::new(AtomicUsize::new(0)));
     let (panics_at, counter) = (Arc::clone(&at), Arc::clone(&called));
     let objects = Objects::new(|| 0u64).reset(move |value| {
         let call = counter.fetch_add(1, Ordering::Relaxed);
-        assert_ne!(call, panics_at.load(Ordering::Relaxed), "as asked");
+        assert_ne!(call, panics_at.load(Ordering::Relaxed), "on purpose");
         *value = 0;
     });
     let pool = Pool::builder(1_000, objects).build().unwrap();
@@ -149,9 +150,9 @@ fn a_reset_that_panics_leaves_nothing_in_the_vector() {
 fn a_reset_that_panics_is_no_reason_for_a_validation() {
     let validated = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&validated);
-    let objects = Objects::new(|| 0u64).reset(|_| panic!("as asked")).validate(move |_| {
+    let objects = Objects::new(|| 0u64).reset(|_| panic!("on purpose")).validate(move |_| {
         counter.fetch_add(1, Ordering::Relaxed);
-        panic!("as asked");
+        panic!("on purpose");
     });
     let pool = Pool::builder(100, objects).bucket_bytes(64).hardening(Hardening::Verify).pages(Pages::Small);
     let pool = pool.build().unwrap();
@@ -172,7 +173,7 @@ fn destructors_that_panic_do_not_keep_the_others_from_running() {
     impl Drop for Panics {
         fn drop(&mut self) {
             DROPPED.fetch_add(1, Ordering::Relaxed);
-            assert_ne!(self.0, 3, "as asked");
+            assert_ne!(self.0, 3, "on purpose");
         }
     }
     let numbers = AtomicUsize::new(0);
@@ -293,7 +294,7 @@ fn a_constructor_that_allocates_from_its_pool_gets_nothing() {
 #[test]
 fn a_validation_that_panics_leaves_the_object_out() {
     let objects = Objects::new(|| 0u64).validate(|value| {
-        assert_eq!(*value, 0, "as asked");
+        assert_eq!(*value, 0, "on purpose");
         true
     });
     let pool = Pool::builder(4, objects).hardening(Hardening::Verify).build().unwrap();
@@ -305,11 +306,11 @@ fn a_validation_that_panics_leaves_the_object_out() {
     pool.audit().unwrap();
 }
 
-/// Of many objects that are freed at once, only that is lost whose validation panics.
+/// If many objects are freed at once, only the object whose validation panics is lost.
 #[test]
 fn a_validation_that_panics_leaves_no_other_object_out() {
     let objects = Objects::new(|| 0u64).validate(|value| {
-        assert_eq!(*value, 0, "as asked");
+        assert_eq!(*value, 0, "on purpose");
         true
     });
     let pool = Pool::builder(256, objects).bucket_bytes(64).hardening(Hardening::Verify).build().unwrap();
@@ -339,7 +340,7 @@ fn an_iterator_that_panics_loses_no_object() {
     let mut count = 0;
     let counted = many.into_iter().inspect(|_| {
         count += 1;
-        assert_ne!(count, 70, "as asked");
+        assert_ne!(count, 70, "on purpose");
     });
     assert!(catch_unwind(AssertUnwindSafe(|| local.free_many(counted))).is_err());
     assert_eq!(pool.stats().in_use, 0);
@@ -351,10 +352,10 @@ fn a_growth_that_panics_loses_no_object() {
     let fails = Arc::new(AtomicBool::new(false));
     let failing = Arc::clone(&fails);
     let make = move || {
-        assert!(!failing.load(Ordering::Relaxed), "as asked");
+        assert!(!failing.load(Ordering::Relaxed), "on purpose");
         0u64
     };
-    // Also with more objects than are moved at a time.
+    // The larger numbers are more objects than are moved at a time.
     for (cache, capacity) in [(0, 8), (4, 8), (0, 150), (4, 150)] {
         fails.store(false, Ordering::Relaxed);
         let pool = Pool::builder(capacity, make.clone())
@@ -369,7 +370,11 @@ fn a_growth_that_panics_loses_no_object() {
         let mut many = Vec::new();
         let all = pool.stats().capacity;
         assert!(catch_unwind(AssertUnwindSafe(|| local.alloc_many(all, &mut many).is_ok())).is_err());
-        assert_eq!((many.len(), pool.stats().in_use), (0, 1), "none, although some were free");
+        assert_eq!(
+            (many.len(), pool.stats().in_use),
+            (0, 1),
+            "no object was allocated, although some were free"
+        );
         drop((one, many));
         pool.audit().unwrap();
         fails.store(false, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! One thread: allocations and frees, all counted.
+//! Allocations and frees of one thread. All are counted.
 
 use std::collections::HashSet;
 use std::mem::MaybeUninit;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use stillpoint::pool::{Exhausted, Hardening, Objects, Pages, Pool, PoolBuilder, PoolStats, RawPool};
 
-/// Four objects to a bucket.
+/// Makes a bucket of four objects.
 fn four_to_a_bucket<P>(builder: PoolBuilder<P>) -> PoolBuilder<P> {
     builder.bucket_bytes(256).pages(Pages::Small)
 }
@@ -72,10 +72,10 @@ fn a_block_is_contiguous_and_comes_back_whole_or_in_parts() {
     }
     assert!(block.get(11).is_some() && block.get(12).is_none() && block.get_mut(12).is_none());
     assert_eq!(pool.stats().in_use, 12);
-    // As a whole.
+    // The block is freed as a whole.
     drop(block);
     assert_eq!(pool.stats().in_use, 0);
-    // In parts, some of which are not taken out of the block.
+    // The block is freed in parts, some of which are not taken out of the block.
     let mut objects = local.alloc_block().unwrap().into_iter();
     let third = objects.nth(2).unwrap();
     assert_eq!((third[0], objects.len()), (2, 9), "the same block was allocated again");
@@ -160,7 +160,7 @@ fn the_pool_grows_up_to_its_maximum() {
     assert!(local.alloc_block().is_some());
 }
 
-/// A step without limit adds everything at once.
+/// With a step that has no limit, the pool grows to its limit at once.
 #[test]
 fn the_pool_grows_to_its_maximum_in_one_step() {
     for step in [usize::MAX, usize::MAX / 2, 1 << 40, 17, 16] {
@@ -213,7 +213,8 @@ fn a_limit_and_a_step_have_defaults() {
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn large_pieces_grow_at_huge_pages() {
-    // In the second pool, each further piece is exactly a huge page: the first piece moves them up by nearly as much.
+    // In the second pool, each later piece is exactly one huge page. The first piece moves these up by nearly a huge
+    // page.
     for (capacity, maximum, step) in [(100, 4000, 1500), (62, 62 * 33, 62 * 16)] {
         let pool = RawPool::builder(capacity, 2048, 64)
             .max_objects(maximum)
@@ -225,7 +226,10 @@ fn large_pieces_grow_at_huge_pages() {
         assert_eq!(count, pool.info().max_objects);
         let pieces = pool.info().memory;
         let large: Vec<_> = pieces.iter().filter(|piece| piece.bytes >= 2 << 20).collect();
-        assert!(large.len() > 1 && large.iter().all(|piece| piece.start % (2 << 20) == 0), "{pieces:?}");
+        assert!(
+            large.len() > 1 && large.iter().all(|piece| piece.start % (2 << 20) == 0),
+            "a large piece does not begin at a huge page: {pieces:?}"
+        );
         assert_eq!(pool.audit().unwrap().objects_out, count);
     }
 }
@@ -262,7 +266,7 @@ fn buckets_come_back_whole_whatever_the_bulks() {
         }
         let census = pool.audit().unwrap();
         assert_eq!(census.objects_out, 0);
-        assert!(census.buckets_partial <= 8, "{get}, {put}: {census:?}");
+        assert!(census.buckets_partial <= 8, "partial buckets, with bulks of {get} and {put}: {census:?}");
     }
 }
 
@@ -279,13 +283,13 @@ fn a_bulk_holds_what_it_was_given_until_it_gives_it_back() {
         *bulk.get_mut(0).unwrap() = 7;
         assert_eq!((bulk.len(), bulk.get(31), bulk.get(32), pool.stats().in_use), (32, Some(&31), None, 32));
         assert_eq!(format!("{bulk:?}").split(',').count(), 32);
-        // None is allocated when there are too few.
+        // No object is allocated if there are too few.
         let capacity = pool.stats().capacity;
         for too_many in [capacity - 31, capacity + 1, usize::MAX] {
             assert!(local.alloc_bulk(too_many, &mut bulk).is_err());
         }
         assert_eq!((bulk.len(), pool.stats().in_use), (32, 32));
-        // The newest are freed.
+        // The newest objects are freed.
         local.free_bulk(15, &mut bulk);
         assert_eq!((bulk.iter().copied().max(), pool.stats().in_use), (Some(16), 17));
         let last = bulk.pop().unwrap();

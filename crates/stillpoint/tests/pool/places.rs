@@ -2,12 +2,12 @@
 
 use stillpoint::pool::{Hardening, Leaks, Misuse, Pages, Pool, PoolBuilder, RawBlock, RawPool};
 
-/// Four objects to a bucket.
+/// Makes a bucket of four objects.
 fn four_to_a_bucket<P>(builder: PoolBuilder<P>) -> PoolBuilder<P> {
     builder.bucket_bytes(256).pages(Pages::Small)
 }
 
-/// Objects that the cache of one thread has no room for are available to another: as objects, and as blocks.
+/// Objects that the cache of one thread has no room for are available to other threads, as objects and as blocks.
 #[test]
 fn what_a_cache_has_no_room_for_is_for_every_thread() {
     let mut pool = four_to_a_bucket(RawPool::builder(400, 64, 64)).cache(32).build().unwrap();
@@ -20,18 +20,21 @@ fn what_a_cache_has_no_room_for_is_for_every_thread() {
             unsafe { giver.free_many(part) }.unwrap();
         }
         let census = pool.audit().unwrap();
-        assert!(census.objects_deposited > 300 && census.objects_cached <= 32, "{census:?}");
+        assert!(
+            census.objects_deposited > 300 && census.objects_cached <= 32,
+            "the cache has not handed objects over: {census:?}"
+        );
         assert_eq!((census.objects_out, census.objects_cached + census.objects_deposited), (0, 400));
         if blocks {
             giver.park();
             let blocks: Vec<_> = std::iter::from_fn(|| taker.alloc_block()).collect();
             assert_eq!((blocks.len(), pool.audit().unwrap().objects_deposited), (100, 0));
-            // SAFETY: as above.
+            // SAFETY: allocated above, and freed once.
             blocks.into_iter().for_each(|block| unsafe { taker.free_block(block) }.unwrap());
         } else {
             let passed: Vec<_> = std::iter::from_fn(|| taker.alloc()).collect();
             assert_eq!(passed.len(), census.objects_deposited);
-            // SAFETY: as above.
+            // SAFETY: allocated above, and freed once.
             passed.into_iter().for_each(|object| unsafe { taker.free(object) }.unwrap());
         }
         taker.park();
@@ -40,7 +43,7 @@ fn what_a_cache_has_no_room_for_is_for_every_thread() {
     assert!(pool.leaks().0.is_empty() && pool.misuse_count() == 0);
 }
 
-/// An allocation larger than a cache finds the objects in the depot, and a pool that ends knows that they are free.
+/// An allocation larger than a cache finds the objects in the depot, and a pool that is closed counts these as free.
 #[test]
 fn a_large_allocation_empties_the_depot() {
     let mut pool = four_to_a_bucket(RawPool::builder(400, 64, 64)).cache(32).build().unwrap();
@@ -50,7 +53,7 @@ fn a_large_allocation_empties_the_depot() {
     objects.chunks(31).for_each(|part| unsafe { local.free_many(part) }.unwrap());
     let mut room = vec![std::mem::MaybeUninit::uninit(); 400];
     let all = local.alloc_many(&mut room).unwrap();
-    // SAFETY: as above.
+    // SAFETY: allocated above, and freed once.
     all.chunks(31).for_each(|part| unsafe { local.free_many(part) }.unwrap());
     assert!(pool.audit().unwrap().objects_deposited > 300);
     drop(local);
@@ -127,7 +130,7 @@ fn what_comes_back_to_a_local_that_has_ended_can_be_had_whatever_the_high_water_
             assert_eq!(std::iter::from_fn(|| other.alloc_block()).collect::<Vec<_>>().len(), 100);
         }
         let census = pool.audit().unwrap();
-        assert!(census.buckets_whole <= high_water as usize, "{census:?}");
+        assert!(census.buckets_whole <= high_water as usize, "above the high-water mark: {census:?}");
     }
 }
 
@@ -144,7 +147,7 @@ fn a_large_block_comes_back_to_a_local_that_has_ended() {
     assert!(local.alloc_block().is_some());
 }
 
-/// A refill takes more than was requested only from its own buckets.
+/// A refill takes more objects than were requested only from its own buckets.
 #[test]
 fn a_refill_leaves_the_store_to_others() {
     let pool = four_to_a_bucket(Pool::builder(160, || [0u8; 64])).cache(32).high_water(2).build().unwrap();
@@ -171,30 +174,36 @@ fn any_number_of_objects_fits_into_a_cache_of_any_fill() {
                 unsafe { local.free(*object) }.unwrap();
             }
             assert_eq!(pool.audit().unwrap().objects_cached, filled);
-            // SAFETY: as above.
+            // SAFETY: allocated above, and freed once.
             unsafe { local.free_many(&objects[filled..]) }.unwrap();
             let census = pool.audit().unwrap();
-            assert!(census.objects_cached <= 32, "{filled}, {count}: {census:?}");
+            assert!(
+                census.objects_cached <= 32,
+                "above the limit, with {filled} and then {count}: {census:?}"
+            );
             if filled + count <= 32 {
                 assert_eq!(census.objects_cached, filled + count);
             } else if count <= 32 {
-                assert!(census.objects_cached >= count.max(16), "{filled}, {count}: {census:?}");
+                assert!(
+                    census.objects_cached >= count.max(16),
+                    "emptied too far, with {filled} and then {count}: {census:?}"
+                );
             }
             assert_eq!((census.objects_out, pool.misuse_count()), (0, 0));
         }
     }
 }
 
-/// A cache that is emptied in part gives back all that it has of the last bucket.
+/// When a cache gives objects back, it gives back all objects of the last bucket.
 #[test]
 fn a_cache_gives_back_all_that_it_has_of_the_last_bucket() {
     let pool = four_to_a_bucket(RawPool::builder(16, 64, 64)).cache(8).build().unwrap();
     let local = pool.local().unwrap();
     let [first, whole, last] = [(); 3].map(|()| local.alloc_block().unwrap());
     let one_of = |index: usize| first.get(index).unwrap();
-    // Not in order: neighbours would be given back together.
+    // The objects are not in order, since neighbours would be given back together.
     let four_of = |block: RawBlock| [0, 2, 1, 3].map(|index| block.get(index).unwrap());
-    // Half of nine is one object of the first bucket, and three of the second.
+    // Half of the nine objects are one object of the first bucket, and three of the second.
     let nine = std::iter::once(one_of(0)).chain(four_of(whole)).chain(four_of(last));
     // SAFETY: allocated above, and freed once.
     nine.for_each(|object| unsafe { local.free(object) }.unwrap());
@@ -207,7 +216,7 @@ fn a_cache_gives_back_all_that_it_has_of_the_last_bucket() {
 fn what_is_on_its_way_is_no_leak() {
     let mut pool = four_to_a_bucket(Pool::builder(8, || [0u8; 64])).cache(0).build().unwrap();
     let block = pool.local().unwrap().alloc_block();
-    // Its local has ended.
+    // The local of the block has ended.
     drop(block);
     assert_eq!((pool.audit().unwrap().objects_on_their_way, pool.leaks().0.len()), (4, 0));
     pool.close().unwrap();
@@ -265,7 +274,7 @@ fn a_call_that_frees_nothing_changes_nothing() {
     let pool = four_to_a_bucket(RawPool::builder(16, 64, 64)).cache(2).build().unwrap();
     let local = pool.local().unwrap();
     local.alloc().unwrap();
-    // More than the cache's limit, since a refill takes a bucket.
+    // The cache then holds more than its limit, since a refill takes a bucket.
     let before = pool.audit().unwrap();
     assert_eq!(before.objects_cached, 3);
     // SAFETY: there are no objects.
@@ -273,7 +282,7 @@ fn a_call_that_frees_nothing_changes_nothing() {
     assert_eq!(pool.audit().unwrap(), before);
 }
 
-/// Other threads hold every shard: what the parked local frees goes to its owner.
+/// Other threads hold every shard, so the objects that the parked local frees go to their owner.
 #[test]
 fn a_parked_local_without_a_shard_frees_objects_and_blocks() {
     let pool = four_to_a_bucket(RawPool::builder(12, 64, 64)).cache(0).max_locals(1).build().unwrap();
@@ -284,14 +293,14 @@ fn a_parked_local_without_a_shard_frees_objects_and_blocks() {
     // SAFETY: allocated above, and freed once.
     unsafe { local.free_block(block) }.unwrap();
     assert_eq!(pool.stats().in_use, 2);
-    // SAFETY: as above.
+    // SAFETY: allocated above, and freed once.
     unsafe { local.free_many(&objects) }.unwrap();
     assert_eq!((pool.stats().in_use, pool.misuse_count()), (0, 0));
     assert_eq!(std::iter::from_fn(|| other.alloc_block()).count(), 3);
     pool.audit().unwrap();
 }
 
-/// A local without a shard frees an object twice, whose bucket is in the store.
+/// A local without a shard frees an object a second time. The object's bucket is in the store.
 #[test]
 fn a_double_free_by_a_parked_local_is_counted_once() {
     let pool =
@@ -302,7 +311,7 @@ fn a_double_free_by_a_parked_local_is_counted_once() {
     unsafe { local.free(object) }.unwrap();
     local.park();
     let other = pool.local().unwrap();
-    // SAFETY: as above.
+    // SAFETY: freed already, which the pool detects.
     unsafe { local.free(object) }.unwrap();
     assert_eq!(pool.misuses(), [Misuse::DoubleFree { address: object.as_ptr().addr() }]);
     assert_eq!((pool.stats().in_use, pool.audit().unwrap().objects_out), (4, 4));
@@ -323,7 +332,7 @@ fn the_first_64_cases_of_misuse_are_kept_and_all_are_counted() {
     }
 }
 
-/// Only pools that trace allocate first what has been free for longest.
+/// Only pools that trace allocate first the objects that have been free for the longest time.
 #[test]
 fn whole_buckets_come_before_broken_ones_where_objects_rest() {
     for (hardening, from_block) in
@@ -362,7 +371,7 @@ fn buckets_take_turns_where_objects_rest() {
         assert_eq!(local.alloc_block(), Some(blocks[next]), "{hardening:?}");
         assert_eq!(local.alloc_block(), Some(blocks[1 - next]), "{hardening:?}");
         let objects = blocks.map(|block| block.get(2).unwrap());
-        // SAFETY: as above.
+        // SAFETY: allocated above, and freed once.
         objects.iter().for_each(|&object| unsafe { local.free(object) }.unwrap());
         assert_eq!(local.alloc(), Some(objects[next]), "{hardening:?}");
     }
@@ -391,14 +400,18 @@ fn settings_that_were_not_made_follow_the_capacity() {
     let pool = growing.build().unwrap();
     let local = pool.local().unwrap();
     assert_eq!(std::iter::from_fn(|| local.alloc()).count(), pool.info().max_objects);
-    assert_eq!((pool.info().cache, pool.info().high_water), (32, 2), "it grows with the pool");
+    assert_eq!(
+        (pool.info().cache, pool.info().high_water),
+        (32, 2),
+        "the high-water mark grows with the pool"
+    );
     let tiny = RawPool::builder(1, 8, 8)
         .bucket_bytes(8)
         .max_objects(20)
         .growth_step(1)
         .cache(100)
         .pages(Pages::Small);
-    assert_eq!(tiny.build().unwrap().info().cache, 20, "no more than there can be");
+    assert_eq!(tiny.build().unwrap().info().cache, 20, "no more than the pool can have");
 }
 
 #[test]

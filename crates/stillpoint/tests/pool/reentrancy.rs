@@ -7,7 +7,7 @@ use std::sync::{Barrier, OnceLock};
 use crate::kept::for_ever;
 use stillpoint::pool::{Hardening, Local, Obj, Objects, Pages, Pool};
 
-/// A validation drops the local of the thread that frees: another thread has its shard from then on.
+/// A validation drops the local of the thread that frees. From then on, another thread has its shard.
 #[test]
 fn a_validation_may_drop_the_local_that_the_object_came_from() {
     thread_local! {
@@ -98,7 +98,7 @@ fn a_constructor_may_park_the_local_and_let_another_thread_have_its_shard() {
     pool.audit().unwrap();
 }
 
-/// A reset parks the local: the allocated object still belongs to the shard that it came from.
+/// A reset parks the local. The allocated object still belongs to the shard that it came from.
 #[test]
 fn what_a_reset_parks_the_local_for_goes_back_to_its_shard() {
     thread_local! {
@@ -123,18 +123,22 @@ fn what_a_reset_parks_the_local_for_goes_back_to_its_shard() {
         },
         |local| local.alloc_block().unwrap().into_iter().collect(),
     ];
-    LOCAL.with(|local| local.set(pool.local().unwrap()).expect("it is made once"));
+    LOCAL.with(|local| local.set(pool.local().unwrap()).expect("the local is made once"));
     for way in ways {
         LOCAL.with(|local| {
-            // Not `get_or_init`, whose reference Miri takes for an exclusive one.
+            // `get_or_init` is avoided: Miri takes its reference for an exclusive one.
             let local = local.get().unwrap();
             PARKS.set(true);
             let objects = way(local);
-            // It takes hold of its shard again.
+            // The local takes hold of its shard again.
             drop(local.alloc());
             drop(objects);
             let census = pool.audit().unwrap();
-            assert_eq!((census.objects_out, census.objects_on_their_way), (0, 0), "they are back at once");
+            assert_eq!(
+                (census.objects_out, census.objects_on_their_way),
+                (0, 0),
+                "the objects are back in the shard at once"
+            );
         });
     }
 }

@@ -51,7 +51,7 @@ fn readers_never_see_an_object_that_was_reused() {
                 continue;
             };
             let old = current.swap(new, Ordering::AcqRel);
-            // SAFETY: it came from `into_raw`, and is not linked any more.
+            // SAFETY: the address came from `into_raw`, and is not linked any more.
             let old = unsafe { pool.from_raw(old) }.unwrap();
             pool.retire(old, &mut reclaimer).unwrap();
             replaced += 1;
@@ -60,7 +60,7 @@ fn readers_never_see_an_object_that_was_reused() {
     });
     reclaimer.flush().unwrap();
     assert_eq!(pool.stats().in_use, 1);
-    // SAFETY: as above; no reader is left.
+    // SAFETY: the address came from `into_raw`, and no reader is left.
     drop(unsafe { pool.from_raw(current.into_inner()) });
     assert_eq!(pool.audit().unwrap().objects_out, 0);
 }
@@ -74,7 +74,7 @@ fn a_full_reclaimer_hands_the_object_back() {
     let reader = domain.reader();
     let guard = reader.pin();
     pool.retire(local.alloc().unwrap(), &mut reclaimer).unwrap();
-    assert_eq!(reclaimer.pending_bytes(), size_of::<u64>(), "it counts with its size");
+    assert_eq!(reclaimer.pending_bytes(), size_of::<u64>(), "the object counts with its size");
     let object = pool.retire(local.alloc().unwrap(), &mut reclaimer).unwrap_err();
     assert_eq!((*object, pool.stats().in_use), (0, 2));
     drop((object, guard));
@@ -82,7 +82,7 @@ fn a_full_reclaimer_hands_the_object_back() {
     assert_eq!(pool.stats().in_use, 0);
 }
 
-/// The reclaimer outlives the pool, and then the objects are dropped with their memory.
+/// The reclaimer outlives the pool. The objects are then dropped with their memory.
 #[test]
 fn an_object_that_waits_keeps_the_memory_of_its_pool() {
     #[derive(Debug)]
@@ -103,7 +103,7 @@ fn an_object_that_waits_keeps_the_memory_of_its_pool() {
     let mut pool = pool.unwrap();
     let capacity = pool.stats().capacity;
     pool.retire(pool.local().unwrap().alloc().unwrap(), &mut reclaimer).unwrap();
-    assert_eq!(pool.leaks().0.len(), 1, "it counts as allocated while it waits");
+    assert_eq!(pool.leaks().0.len(), 1, "an object that waits counts as allocated");
     drop(pool);
     assert_eq!(alive.load(Ordering::Relaxed), capacity);
     reclaimer.flush().unwrap();

@@ -1,4 +1,4 @@
-//! Several threads at once. Every object is filled with a pattern, which is checked before it is freed.
+//! Several threads at once. Every object is filled with a pattern, which is checked before the object is freed.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -64,13 +64,13 @@ fn give(local: &RawLocal<'_>, objects: &[NonNull<u8>], choice: usize) {
         // SAFETY: allocated, checked, and freed once.
         unsafe { local.free_many(objects) }.unwrap();
     } else {
-        // SAFETY: as above.
+        // SAFETY: allocated, checked, and freed once.
         objects.iter().for_each(|&object| unsafe { local.free(object) }.unwrap());
     }
 }
 
-/// One of the threads: allocates, frees, hands objects to the next thread, frees objects of others, parks, makes a new
-/// local.
+/// The work of one thread: it allocates, frees, hands objects to the next thread, frees objects of other threads,
+/// parks, and makes new locals.
 fn work(pool: &RawPool, seed: u64, to: &SyncSender<Handed>, from: &Mutex<Receiver<Handed>>) {
     let mut state = seed * 0x9e37_79b9 + 1;
     let mut local = pool.local().unwrap();
@@ -158,7 +158,7 @@ fn four_threads_in_a_hardened_pool() {
     stress(4, RawPool::builder(1_000, BYTES, 32).bucket_bytes(1024).hardening(Hardening::Trace));
 }
 
-/// An audit beside other threads may find inconsistencies, but never panics; the last audit finds none.
+/// An audit during the calls of other threads may find inconsistencies, but never panics. The last audit finds none.
 #[test]
 fn an_audit_during_traffic_is_an_answer() {
     let pool = Pool::builder(62 * 4, || [0u8; 64]).bucket_bytes(4096).cache(0).pages(Pages::Small);

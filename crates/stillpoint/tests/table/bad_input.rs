@@ -71,24 +71,24 @@ fn a_panic_of_eq_or_hash_leaves_the_table_valid() {
         assert_eq!(table.len() as u64, number + 1);
     }
     std::panic::set_hook(hook);
-    assert!(panics > 100, "{panics}");
+    assert!(panics > 100, "only {panics} panics");
     for number in 0..4_000 {
         assert_eq!(lookup.get(&Fragile(number)).map(|entry| entry.value().value), Some(number));
     }
     drop(lookup);
-    // A chain whose moves have all panicked moves now.
+    // Chains whose moves have all panicked move now.
     let mut more = 4_000;
     while table.stats().growths == 0 {
         drop(table.insert(Fragile(more), census.value(more)).unwrap());
         more += 1;
-        assert!(more < 6_000, "{:?}", table.stats());
+        assert!(more < 6_000, "the growth does not end: {:?}", table.stats());
     }
     drop(table);
     assert_eq!(census.alive(), 0);
 }
 
-/// A bound reader whose array is not current any more pins the current one, and compares keys there. If that panics,
-/// the next lookup must not begin in the old array, which is not pinned any more.
+/// If a bound reader's array is not current any more, the reader pins the current one, and compares keys there. If that
+/// panics, the next lookup must not begin in the old array, which is not pinned any more.
 #[test]
 fn a_panic_in_the_lookup_that_notices_a_growth_leaves_the_reader_valid() {
     let domain = Domain::new();
@@ -101,7 +101,7 @@ fn a_panic_in_the_lookup_that_notices_a_growth_leaves_the_reader_valid() {
             drop(table.insert(Fragile(number), number).unwrap());
             number += 1;
         }
-        // One call of `Hash`, then `Eq` in the chain of the current array: the other one is empty.
+        // One call of `Hash` is left. Then `Eq` panics in the chain of the current array; the old chain is empty.
         FUSE.set(1);
         assert!(catch_unwind(AssertUnwindSafe(|| lookup.get(&Fragile(0)).is_some())).is_err());
         FUSE.set(usize::MAX);
@@ -113,7 +113,7 @@ fn a_panic_in_the_lookup_that_notices_a_growth_leaves_the_reader_valid() {
     }
 }
 
-/// All keys in one chain: slow, but correct.
+/// A table with all keys in one chain is slow, but correct.
 #[test]
 fn keys_that_collide_are_told_apart() {
     #[derive(Default)]
@@ -258,7 +258,7 @@ fn a_foreign_region_is_refused_by_every_call() {
         &|| table.within(&region).retain(|_, _| true),
     ];
     for (number, call) in calls.into_iter().enumerate() {
-        let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("it is of another domain");
+        let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("the region is of another domain");
         let message = panic.downcast_ref::<String>().unwrap();
         assert!(message.contains("was used with a table of domain"), "{number}: {message}");
     }
@@ -294,7 +294,7 @@ fn a_panic_of_hash_in_a_reservation_leaves_the_table_valid() {
         }
         panics += 1;
     }
-    assert!(panics > 5 && !table.stats().growing, "{panics}");
+    assert!(panics > 5 && !table.stats().growing, "{panics} panics; {:?}", table.stats());
     assert!((0..ENTRIES).all(|number| table.remove(&Fragile(number)).is_some()));
     drop(lookup);
     drop(table);

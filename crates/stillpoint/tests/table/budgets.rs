@@ -58,11 +58,11 @@ fn longest_chain<V: Send + Sync>(table: &Even<V>) -> usize {
     let stats = table.stats();
     // During a growth, the entries inserted since its beginning are in the new chains.
     let buckets = if stats.growing { stats.buckets / 2 } else { stats.buckets };
-    // One more, for the entries that the calls of a turn insert.
+    // One more, for the entries that are inserted by the calls of one turn.
     stats.entries.div_ceil(buckets) + 1
 }
 
-/// One call of a writer moves at most three chains, whatever the call is, and a reader none.
+/// One call of a writer moves at most three chains, whatever the call is. A reader moves none.
 #[test]
 fn a_call_moves_three_chains_at_the_most() {
     let domain = Domain::new();
@@ -114,11 +114,11 @@ fn a_call_moves_three_chains_at_the_most() {
         }
         next += 1;
     }
-    assert!(most >= 1 && growths.len() >= 3, "{most} {growths:?}");
+    assert!(most >= 1 && growths.len() >= 3, "at most {most} moved in growths {growths:?}");
     assert!((1..=3).contains(&table.stats().most_buckets_moved_by_a_call));
 }
 
-/// Writes that depend on the present entry hash their key once, and move and compare no more than others.
+/// Writes that depend on the present entry hash their key once, and move and compare no more than other writes.
 #[test]
 fn a_change_hashes_its_key_once_and_moves_three_chains_at_the_most() {
     let domain = Domain::new();
@@ -148,7 +148,10 @@ fn a_change_hashes_its_key_once_and_moves_three_chains_at_the_most() {
             });
             let moved = hashed - 1;
             assert!(moved <= 3 * chain, "{moved} moved by {kind}, chains of {chain}: {before:?}");
-            assert!(before.growing && before.buckets == HASHED_AT || moved == 0, "{kind}: {before:?}");
+            assert!(
+                before.growing && before.buckets == HASHED_AT || moved == 0,
+                "{kind} has moved {moved}: {before:?}"
+            );
             // The key is looked up without the lock, and again by an insertion under the lock.
             assert!(compared <= 4 * (chain + 1), "{compared} compared by {kind}: {before:?}");
         }
@@ -157,8 +160,8 @@ fn a_change_hashes_its_key_once_and_moves_three_chains_at_the_most() {
     assert!((1..=3).contains(&table.stats().most_buckets_moved_by_a_call));
 }
 
-/// A call of a writer moves its own chain and two more, or two chains of another stripe: never both, and never only its
-/// own.
+/// A call of a writer moves its own chain and two more, or two chains of another stripe. It never does both, and never
+/// moves only its own chain.
 #[test]
 fn a_growth_ends_within_half_as_many_writes_as_there_are_chains() {
     let table = even::<()>(&Domain::new());
@@ -181,7 +184,7 @@ fn a_growth_ends_within_half_as_many_writes_as_there_are_chains() {
     }
 }
 
-/// `clear` and `retain` hash each entry at most once, also in the middle of a growth, and move none twice.
+/// `clear` and `retain` hash each entry at most once, even in the middle of a growth, and move none twice.
 #[test]
 fn clear_hashes_each_entry_once_at_the_most() {
     let domain = Domain::new();
@@ -213,7 +216,7 @@ fn clear_hashes_each_entry_once_at_the_most() {
 fn a_call_runs_few_destructors() {
     const MOST: usize = 32;
     const WAITING: u64 = if cfg!(miri) { 200 } else { 10_000 };
-    // Entries that the calls themselves remove gather for one heavy fence, where there are heavy fences.
+    // The entries that the calls themselves remove wait for a common heavy fence, where there are heavy fences.
     const GATHERED: usize = if cfg!(miri) { MOST } else { 33 * 128 };
     let census = Census::default();
     let domain = Domain::new();
@@ -259,7 +262,7 @@ fn a_call_runs_few_destructors() {
             calls += 1;
             assert!(calls < 1_000_000, "kind {kind} frees nothing: {} wait", table.pending());
         }
-        assert!(most > 1, "kind {kind}");
+        assert!(most > 1, "no call of kind {kind} runs two destructors");
         // An idle `TableReader` pins the array that its last lookup saw, which may be an old one.
         let mut drain = || {
             while table.pending() > 0 {
@@ -277,7 +280,7 @@ fn a_call_runs_few_destructors() {
     }
 }
 
-/// An iteration sees every entry that stays exactly once, beside insertions, removals and growths.
+/// An iteration sees every entry that stays exactly once, while others are inserted and removed, and the table grows.
 #[test]
 fn an_iteration_beside_writers_sees_what_stays_once() {
     const STAY: u64 = if cfg!(miri) { 60 } else { 700 };
@@ -309,14 +312,14 @@ fn an_iteration_beside_writers_sees_what_stays_once() {
                         *times += 1;
                     }
                 }
-                assert!(seen.iter().all(|times| *times == 1), "missed, or seen twice");
+                assert!(seen.iter().all(|times| *times == 1), "an entry was missed, or seen twice");
             }
         });
     }
 }
 
-/// A writer whose chain has not moved yet moves it, and two more that have not; chains that have moved already do not
-/// count. So eight chains of a stripe take three calls, in this order.
+/// A writer whose chain has not moved yet moves that chain, and two more that have not moved. Chains that have moved
+/// already do not count. So eight chains of a stripe take three calls, in this order.
 #[test]
 fn chains_that_have_moved_are_no_part_of_a_share() {
     const STRIPES: u64 = 256;
@@ -349,7 +352,8 @@ fn chains_that_have_moved_are_no_part_of_a_share() {
 }
 
 thread_local! {
-    /// The number of running destructors of [`Removes`] on this thread, the most at a time, and the number in a call.
+    /// Of the destructors of [`Removes`] on this thread: how many are running, the most that ran at a time, and how
+    /// many ran in the present call.
     static DEPTH: Cell<[usize; 3]> = const { Cell::new([0; 3]) };
 }
 

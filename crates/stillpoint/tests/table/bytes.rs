@@ -1,5 +1,5 @@
-//! Bytes as operations, for the fuzz target `table`: one thread beside the standard library's map, several threads with
-//! different keys, or several threads on the same keys.
+//! Interprets bytes as operations, for the fuzz target `table`: of one thread, beside the standard library's map; of
+//! several threads with different keys; or of several threads on the same keys.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -12,12 +12,12 @@ use crate::census::{Census, Counted};
 use crate::history::{check, Call, Clock, Event, MOST};
 
 const THREADS: usize = 3;
-/// Calls of one thread on one key.
+/// The number of calls of one thread on one key.
 const CALLS: usize = 8;
 const _: () = assert!(THREADS * CALLS <= MOST);
-/// Spare slots for replacements, beside the maximum.
+/// Spare slots for replacements, besides the maximum.
 const SPARE: usize = 64;
-/// The most entries and regions that are held, one inside the other.
+/// The most entries and regions that are held at a time, each inside the one before.
 const DEPTH: usize = 3;
 
 /// Runs the operations in the bytes. Panics if the table does anything wrong.
@@ -41,7 +41,7 @@ impl<'a> Input<'a> {
         Some(first)
     }
 
-    /// Mostly one of a few keys, so that operations meet.
+    /// A key, mostly one of a few, so that operations meet.
     fn key(&mut self) -> Option<u64> {
         match self.byte()? {
             few @ 0..=127 => Some(u64::from(few) % 32),
@@ -50,7 +50,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A part for each thread.
+    /// Splits the input into a part for each thread.
     fn split(&self) -> impl Iterator<Item = Input<'a>> {
         self.0.chunks(self.0.len().div_ceil(THREADS).max(1)).map(Input)
     }
@@ -67,7 +67,7 @@ struct Shape {
 impl Shape {
     fn of(input: &mut Input<'_>) -> Self {
         let (hash, maximum, capacity) = (input.byte(), input.byte(), input.byte());
-        // Good hashes; a single tag; a single stripe; a single chain.
+        // These give good hashes, a single tag, a single stripe, or a single chain.
         let masks = [u64::MAX, u64::MAX >> 16, u64::MAX << 8, 0];
         Self {
             hasher: Masked(masks[usize::from(hash.unwrap_or(0)) % masks.len()]),
@@ -295,8 +295,8 @@ impl One<'_> {
         }
     }
 
-    /// A table is full only when entries, and removed ones that wait, take all of its room; a replacement finds room in
-    /// the spare slots.
+    /// A table is full only when entries, and removed entries that wait, take all of its room. A replacement also finds
+    /// room in the spare slots.
     fn check_full(&self, handed_back: u64, key: u64, spare: usize) {
         assert_eq!(handed_back, key);
         let maximum = self.shape.maximum.expect("there is memory") + spare;

@@ -1,5 +1,5 @@
-//! Writes that depend on the present entry, by both kinds of readers: their results, what their functions may do, and
-//! panics in these.
+//! Writes that depend on the present entry, through both kinds of readers: their results, what their functions may do,
+//! and panics in the functions.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -60,7 +60,7 @@ fn an_entry_that_was_made_just_now_is_kept() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 drop(table.insert(1, other).unwrap());
-                table.reserve(0).unwrap(); // frees what need not wait
+                table.reserve(0).unwrap(); // frees what readers do not hold
             });
         });
         assert_eq!((entry.value, census.alive()), (round, 2), "the entry is pinned");
@@ -100,7 +100,7 @@ fn what_is_there_is_shown_to_who_tries_to_insert() {
     assert_eq!(census.alive(), 1);
 }
 
-/// Another writer comes first, and the unused value is handed back.
+/// Another writer inserts first, and the unused value is handed back.
 #[test]
 fn a_value_that_comes_too_late_is_handed_back() {
     let census = Census::default();
@@ -158,7 +158,7 @@ fn functions_may_use_their_table() {
     let mut lookup = table.reader(&mut reader);
     let region = domain.reader();
     let busy = |key: u64| {
-        // The same key, and others.
+        // The same key, and other keys.
         for other in 0..40 {
             drop(table.insert(1_000 * (key + 1) + other, other).unwrap());
         }
@@ -236,7 +236,7 @@ fn functions_may_use_their_table() {
     }
 }
 
-/// Nothing is lost, no lock stays locked, and the next call works.
+/// After the panic, nothing is lost, no lock stays locked, and the next call works.
 #[test]
 fn a_function_that_panics_has_done_nothing() {
     let hook = std::panic::take_hook();
@@ -273,14 +273,14 @@ fn a_function_that_panics_has_done_nothing() {
             Box::new(move || view.retain(|_, _| bang().value == 0)),
         ];
         for (number, call) in calls.iter_mut().enumerate() {
-            assert!(catch_unwind(AssertUnwindSafe(call)).is_err(), "{number}");
+            assert!(catch_unwind(AssertUnwindSafe(call)).is_err(), "call {number} passed no panic on");
             assert_eq!((table.len(), census.alive()), (1, 1), "{number}");
             assert_eq!(lookup.borrow_mut().get(&1).map(|value| value.value), Some(1), "{number}");
         }
     }
     std::panic::set_hook(hook);
     drop(guard);
-    // Every stripe is free.
+    // These keys are in all stripes: no stripe is still locked.
     for key in 0..600 {
         drop(lookup.update_or_insert(key, |_| census.value(7), census.value(7)).unwrap());
     }
@@ -291,7 +291,7 @@ fn a_function_that_panics_has_done_nothing() {
     assert_eq!(census.alive(), 0);
 }
 
-/// Several threads compute on one key, beside replacements: each call adds one, and no addition is lost.
+/// Several threads compute on one key, while its entry is also replaced. Each call adds one, and no addition is lost.
 #[test]
 fn no_step_of_several_threads_is_lost() {
     const THREADS: u64 = 4;
@@ -341,7 +341,7 @@ fn a_removed_entry_is_had_back() {
     let (guard, entry) = (other.pin(), lookup.get(&1));
     let mut removed = table.remove(&1).unwrap();
     let token = removed.token();
-    let removed = removed.try_into_entry().expect_err("a guard");
+    let removed = removed.try_into_entry().expect_err("a guard holds it");
     assert!(entry.is_some_and(|entry| entry.value().value == 10));
     drop(guard);
     domain.wait(token).unwrap();
@@ -350,7 +350,7 @@ fn a_removed_entry_is_had_back() {
     // Its slot is used again.
     table.insert(census.value(3), value).unwrap();
     let held = lookup.get(&3);
-    let removed = table.remove(&3).unwrap().try_into_entry().expect_err("it is protected");
+    let removed = table.remove(&3).unwrap().try_into_entry().expect_err("a protected lookup holds it");
     drop(held);
     drop(removed.try_into_entry().unwrap());
     drop((key, lookup));

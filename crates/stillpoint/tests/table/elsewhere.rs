@@ -13,7 +13,7 @@ const LONG: Duration = Duration::from_secs(60);
 fn wait_until(what: &str, done: impl Fn() -> bool) {
     let begun = Instant::now();
     while !done() {
-        assert!(begun.elapsed() < LONG, "{what}");
+        assert!(begun.elapsed() < LONG, "not in time: {what}");
         std::thread::yield_now();
     }
 }
@@ -89,10 +89,10 @@ fn writers_free_what_an_attached_reclaimer_does_not_take() {
         }
     };
     replace(0);
-    assert_eq!(census.alive(), 11, "ten that the reclaimer has not freed yet, and the one in the table");
+    assert_eq!(census.alive(), 11, "the reclaimer has ten that it has not freed yet, and the table has one");
     drop(background);
     replace(1_000);
-    domain.reclaimer().flush().unwrap(); // adopts the ten
+    domain.reclaimer().flush().unwrap(); // takes over the ten
     assert_eq!(census.alive(), 1);
 }
 
@@ -111,7 +111,7 @@ fn a_full_reclaimer_hands_the_entry_back() {
     let removed = table.remove(&1).unwrap().retire_to(&mut reclaimer).expect_err("there is room for one");
     assert_eq!((removed.value().value, table.pending()), (1, 0));
     drop(removed);
-    assert_eq!(table.pending(), 1, "the table has it");
+    assert_eq!(table.pending(), 1, "the entry waits in the table");
     drop(guard);
     reclaimer.flush().unwrap();
     while table.pending() > 0 {

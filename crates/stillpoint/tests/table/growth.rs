@@ -41,8 +41,8 @@ fn the_work_of_one_insertion_is_bounded() {
         table.insert(key, key).unwrap();
     }
     let stats = table.stats();
-    assert!(stats.growths >= 6, "{stats:?}");
-    assert!((1..=3).contains(&stats.most_buckets_moved_by_a_call), "{stats:?}");
+    assert!(stats.growths >= 6, "too few growths: {stats:?}");
+    assert!((1..=3).contains(&stats.most_buckets_moved_by_a_call), "not one to three buckets: {stats:?}");
 }
 
 /// The number of pages that this thread has touched for the first time.
@@ -57,12 +57,12 @@ fn pages_touched() -> i64 {
     usage.ru_minflt + usage.ru_majflt
 }
 
-/// By the kernel's count, an insertion touches and unmaps few pages, also when a growth begins or ends.
+/// By the kernel's count, an insertion touches and unmaps few pages, even when a growth begins or ends.
 #[cfg(not(miri))]
 #[test]
 fn an_insertion_touches_and_unmaps_few_pages() {
-    /// Three chains, each of which moves to two, with an overflow bucket each; the entry; the table's other memory; and
-    /// the stack and the allocator of the test.
+    /// Pages for three chains, each of which moves to two, with an overflow bucket each; for the entry; for the table's
+    /// other memory; and for the stack and the allocator of the test.
     const MOST: i64 = 32;
     const SLICE: usize = 64 << 10;
     let table = Table::new_in(&Domain::new());
@@ -169,12 +169,12 @@ fn readers_go_on_during_growth() {
     assert!(table.stats().growths >= 4);
 }
 
-/// Reserved room has its pages already.
+/// The pages of reserved room are touched in advance.
 #[cfg(not(miri))]
 #[test]
 fn insertions_into_room_that_was_asked_for_touch_no_new_pages() {
     const ENTRIES: u64 = 50_000;
-    /// Memory of less than 64 KiB comes from the allocator, whose pages are touched as they are used.
+    /// Memory of less than 64 KiB comes from the allocator, whose pages are touched only as they are used.
     const MOST: i64 = 60;
     let hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
     let with_capacity =

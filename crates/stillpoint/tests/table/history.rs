@@ -1,7 +1,7 @@
 //! Checks histories of several threads on one key for a valid order.
 //!
-//! Each thread records the times at which a call began and returned, and its result. A search over the orders that
-//! agree with these times looks for one that a single register would have produced. After Wing and Gong, "Testing and
+//! Each thread records the times at which a call began and returned, and its result. Of the orders that agree with
+//! these times, a search looks for one that a single register would have produced. After Wing and Gong, "Testing and
 //! Verifying Concurrent Objects", Journal of Parallel and Distributed Computing 17, 1993.
 
 use std::collections::HashSet;
@@ -49,7 +49,7 @@ pub(crate) struct Event {
     pub(crate) begin: u64,
     pub(crate) end: u64,
     pub(crate) call: Call,
-    /// The value in the table before the call, by its result.
+    /// The value that was in the table before the call, according to its result.
     pub(crate) seen: Option<u64>,
 }
 
@@ -107,14 +107,14 @@ fn the_search_refuses_what_cannot_be() {
     let event = |begin, end, call, seen| Event { begin, end, call, seen };
     let inserted = event(0, 1, Call::Insert(5), None);
     assert!(has_order(&[inserted, event(2, 3, Call::Get, Some(5))]));
-    assert!(!has_order(&[inserted, event(2, 3, Call::Get, None)]), "it was there");
-    assert!(!has_order(&[inserted, event(2, 3, Call::InsertNew(6), None)]), "it was there");
+    assert!(!has_order(&[inserted, event(2, 3, Call::Get, None)]), "the value was in the table");
+    assert!(!has_order(&[inserted, event(2, 3, Call::InsertNew(6), None)]), "the value was in the table");
     assert!(!has_order(&[event(2, 3, Call::Update(6), None), event(4, 5, Call::Get, Some(6))]));
     let long = event(0, 9, Call::Insert(5), None);
     let (found, missed) = (event(1, 2, Call::Get, Some(5)), event(3, 4, Call::Get, None));
     assert!(!has_order(&[long, found, missed]), "found, and then not found");
     assert!(has_order(&[long, event(1, 2, Call::Get, None), event(3, 4, Call::Get, Some(5))]));
-    // Conditions, and results that contain less.
+    // Calls with conditions, and calls whose results say less.
     assert!(has_order(&[inserted, event(2, 3, Call::RemoveIf(1), Some(5)), event(4, 5, Call::Get, None)]));
     assert!(has_order(&[inserted, event(2, 3, Call::RemoveIf(0), Some(5)), event(4, 5, Call::Get, Some(5))]));
     assert!(!has_order(&[inserted, event(2, 3, Call::RemoveIf(0), Some(5)), event(4, 5, Call::Get, None)]));
@@ -125,7 +125,7 @@ fn the_search_refuses_what_cannot_be() {
     ]));
     assert!(has_order(&[inserted, event(2, 3, Call::Contains, Some(0))]));
     assert!(!has_order(&[inserted, event(2, 3, Call::Contains, None)]));
-    // A value that comes back after it was replaced.
+    // A value that is inserted again after it was replaced.
     let second = event(2, 3, Call::Insert(6), Some(5));
     assert!(!has_order(&[inserted, second, event(4, 5, Call::Get, Some(5))]));
 }

@@ -1,4 +1,4 @@
-//! Histories of several threads on the same keys are linearizable, also at the beginning and the end of growths.
+//! Histories of several threads on the same keys are linearizable, even at the beginning and the end of growths.
 //!
 //! `STILLPOINT_LINEARIZABLE_ROUNDS` multiplies the number of tables that each test makes.
 
@@ -95,7 +95,7 @@ impl<S: BuildHasher> Caller<'_, S> {
                     });
                     match removed.map(|old| *old) {
                         Some(old) => Some(old),
-                        // It was removed before the condition was called again, or the condition kept it.
+                        // The entry was removed before the condition was called again, or the condition kept it.
                         None => seen.filter(|found| *found % 2 != remainder),
                     }
                 })
@@ -141,7 +141,7 @@ impl<S: BuildHasher> Caller<'_, S> {
     }
 }
 
-/// A new table, threads that call it with the same keys, and growths one after the other meanwhile.
+/// Makes a table that threads call with the same keys, while it grows again and again.
 fn episode<S: BuildHasher + Clone + Send + Sync>(seed: u64, threads: usize, hasher: S) {
     let calls = MOST / threads;
     let domain = Domain::new();
@@ -156,7 +156,7 @@ fn episode<S: BuildHasher + Clone + Send + Sync>(seed: u64, threads: usize, hash
         barrier.wait();
         for number in 0..calls as u64 * KEYS {
             if number == calls as u64 * KEYS / 2 {
-                // From here on, at least one growth runs beside it.
+                // From here on, at least one growth runs beside the calls.
                 barrier.wait();
             }
             let key = number % KEYS;
@@ -174,7 +174,8 @@ fn episode<S: BuildHasher + Clone + Send + Sync>(seed: u64, threads: usize, hash
         barrier.wait();
         let mut more = 0;
         // A reservation moves everything at once, while insertions move a few chains each and also complete the growth.
-        // If an entry was removed since the capacity was read, a reservation may need no growth; the next one does.
+        // If an entry was removed after the capacity was read, a reservation may need no growth. The next reservation
+        // does.
         while table.stats().growths == 0 || running.load(Ordering::Relaxed) > 0 {
             let capacity = table.capacity();
             if capacity < 100_000 && more % 3 == 0 {
@@ -212,7 +213,7 @@ fn histories_with_a_good_hash_are_linearizable() {
     episodes(rounds(90), RandomState::default());
 }
 
-/// One chain, which moves as a whole.
+/// All keys are in one chain, which moves as a whole.
 #[test]
 fn histories_with_a_constant_hash_are_linearizable() {
     episodes(rounds(30), Constant);

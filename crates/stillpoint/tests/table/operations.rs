@@ -85,7 +85,7 @@ fn an_update_is_made_from_the_latest_value() {
         .update(&1, |value| {
             seen.push(*value);
             if seen.len() == 1 {
-                table.insert(1, 20).unwrap(); // another writer comes first
+                table.insert(1, 20).unwrap(); // another writer changes the entry first
             }
             value + 1
         })
@@ -148,7 +148,7 @@ fn a_full_table_hands_the_pair_back() {
     table.remove(&51).unwrap();
     assert!(table.insert(101, String::new()).is_err(), "the guard holds the slot up");
     drop(guard);
-    assert!(table.insert(101, String::new()).is_ok(), "nothing was lost");
+    assert!(table.insert(101, String::new()).is_ok(), "the refused insertion has lost no slot");
 }
 
 #[test]
@@ -195,13 +195,14 @@ fn a_guard_of_the_table_is_a_region() {
     let mut reader = domain.reader();
     let mut lookup = table.reader(&mut reader);
     let guard = lookup.pin();
-    let old = cell.replace(6).unwrap().try_free().expect_err("the guard holds it");
+    let old = cell.replace(6).unwrap().try_free().expect_err("the guard holds the object");
     assert_eq!((guard.iter().count(), cell.load(&guard)), (1, Some(&6)));
     drop(guard);
     assert!(old.try_free().is_ok());
 }
 
-/// Another writer inserts the key while the value is made: its entry is returned, pinned, and the value is dropped.
+/// Another writer inserts the key while the value is made. That writer's entry is returned, pinned, and the value is
+/// dropped.
 #[test]
 fn of_two_values_for_a_key_the_first_one_stays() {
     let census = Census::default();
@@ -217,7 +218,7 @@ fn of_two_values_for_a_key_the_first_one_stays() {
         let (entry, _) = lookup.get_or_insert_with(1, make).expect("there are two slots");
         assert_eq!((entry.value, census.alive(), table.len()), (10, 1, 1), "round {round}");
         drop(table.remove(&1));
-        table.reserve(0).unwrap(); // frees what need not wait
+        table.reserve(0).unwrap(); // frees what readers do not hold
         assert_eq!((entry.value, table.pending()), (10, 1), "the entry is pinned");
         drop(entry);
         table.reserve(0).unwrap();
@@ -285,7 +286,7 @@ fn a_poll_says_how_many_it_has_freed() {
     assert_eq!((freed, table.poll()), (495, 0));
 }
 
-/// In any order of the builder's calls.
+/// This holds for any order of the builder's calls.
 #[test]
 fn a_builder_forgets_nothing() {
     let domain = Domain::new();

@@ -56,7 +56,7 @@ fn an_insertion_without_memory_hands_the_pair_back() {
             }
         }
         let refused = refused.expect("8 MiB are not enough for 200,000 entries of 100 bytes");
-        assert!(refused > 10_000, "{refused}");
+        assert!(refused > 10_000, "only {refused} entries were inserted");
         assert!(table.reserve(100_000).is_err());
         let check = |lookup: &mut TableReader<'_, u64, (Counted, [u8; VALUE_BYTES])>,
                      map: &HashMap<u64, u8>| {
@@ -84,11 +84,11 @@ fn an_insertion_without_memory_hands_the_pair_back() {
         }
         check(&mut lookup, &map);
         let stats = table.stats();
-        assert!(stats.growths > 0 && table.capacity() >= 100_000, "{stats:?}");
+        assert!(stats.growths > 0 && table.capacity() >= 100_000, "the table has not grown: {stats:?}");
     });
 }
 
-/// The lower bits are zero, so that all keys are in one chain.
+/// A hasher whose results have lower bits of zero, so that all keys are in one chain.
 #[derive(Default)]
 struct OneChain(u64);
 
@@ -105,11 +105,11 @@ impl Hasher for OneChain {
 }
 
 thread_local! {
-    /// How often the first key of the chain is hashed until there is memory again.
+    /// How many more times the first key of the chain is hashed before there is memory again.
     static LEAN_TIMES: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Hashing the first key ends the shortage when the count is reached.
+/// A key. When the count is reached, hashing the first key ends the shortage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ending(u64);
 
@@ -126,15 +126,15 @@ impl Hash for Ending {
     }
 }
 
-/// A chain that is too long for the available memory stays in place as a whole. The write goes there, even if there is
-/// memory again before it does. The chain moves with a later write.
+/// A chain that is too long for the available memory stays in place as a whole. The write goes to the old chain, even
+/// if there is memory again before it is done. The chain moves with a later write.
 #[test]
 fn a_chain_without_memory_for_its_move_stays_where_it_is() {
     in_child("out_of_memory::a_chain_without_memory_for_its_move_stays_where_it_is", || {
         let domain = Domain::new();
         let (mut reader, other) = (domain.reader(), domain.reader());
-        // The kernel provides the overflow buckets for this number of entries by the page, and the growth is one at
-        // which keys are hashed.
+        // With this number of entries, the kernel provides the overflow buckets page by page, and the growth is one
+        // that hashes keys.
         let builder = Table::builder_in(&domain).hasher(BuildHasherDefault::<OneChain>::default());
         let table = builder.capacity(10_000).build().unwrap();
         let mut lookup = table.reader(&mut reader);
@@ -151,7 +151,7 @@ fn a_chain_without_memory_for_its_move_stays_where_it_is() {
                 assert_eq!(lookup.copied(&Ending(number)), Some(number), "of {entries}");
             }
         };
-        // There is room for these, in entries and in the chain.
+        // The arena and the chain have room for these entries.
         for lean in [3, 1] {
             limit_address_space(address_space());
             LEAN_TIMES.set(lean);

@@ -15,7 +15,7 @@ fn random_bytes(seed: u64, len: usize) -> Vec<u8> {
 fn random_operations_do_as_they_should() {
     for seed in 0..300 {
         let mut bytes = random_bytes(seed, 20 + seed as usize * 11 % 3_000);
-        bytes[0] = seed as u8; // every kind
+        bytes[0] = seed as u8; // every kind of run
         run(&bytes);
     }
 }

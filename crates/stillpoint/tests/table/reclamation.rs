@@ -57,7 +57,7 @@ fn a_dropped_table_leaves_nothing() {
     assert_eq!(domain.stats().pending, 0);
 }
 
-/// Writers free entries in their own calls: the number that waits stays within what may gather for one fence.
+/// Writers free entries in their own calls. The number of entries that wait stays within what may gather for one fence.
 #[test]
 fn writers_free_what_they_removed() {
     let census = Census::default();
@@ -72,12 +72,12 @@ fn writers_free_what_they_removed() {
     }
 }
 
-/// A guard that stays holds everything up: memory grows, nothing is lost, and everything is freed afterwards.
+/// A guard that stays holds everything up. Memory grows, nothing is lost, and everything is freed afterwards.
 #[test]
 fn a_guard_that_stays_loses_nothing() {
     let census = Census::default();
     let domain = Domain::new();
-    // Room for the final entries, but not for these and those that wait.
+    // There is room for the final entries, but not also for those that wait.
     let table: Table<u64, Counted> = Table::with_capacity_in(&domain, 4_000);
     let reader = domain.reader();
     let guard = reader.pin();
@@ -116,7 +116,7 @@ fn arrays_that_wait(table: &Table<u64, u64>) -> usize {
     table.pending()
 }
 
-/// A bound, idle reader holds up one array: the one that it saw last.
+/// A bound, idle reader holds up only the array that it saw last.
 #[test]
 fn an_idle_reader_holds_up_one_array() {
     let domain = Domain::new();
@@ -126,11 +126,11 @@ fn an_idle_reader_holds_up_one_array() {
     let mut next = 0;
     grow(&table, &mut next);
     assert!(lookup.contains_key(&0));
-    assert_eq!(arrays_that_wait(&table), 0, "it has seen the current one");
+    assert_eq!(arrays_that_wait(&table), 0, "the reader has pinned the current array");
     grow(&table, &mut next);
-    assert_eq!(arrays_that_wait(&table), 1, "the one that it saw last");
+    assert_eq!(arrays_that_wait(&table), 1, "the array that the reader saw last");
     grow(&table, &mut next);
-    assert_eq!(arrays_that_wait(&table), 1, "it never saw the one after that");
+    assert_eq!(arrays_that_wait(&table), 1, "the reader never saw the array after that");
     assert!(lookup.contains_key(&0));
     assert_eq!(arrays_that_wait(&table), 0);
 
@@ -147,7 +147,7 @@ fn an_idle_reader_holds_up_one_array() {
             next += 1;
         }
         grow(&table, &mut next);
-        assert_eq!(arrays_that_wait(&table), 1, "the array after the one that it saw is not held up");
+        assert_eq!(arrays_that_wait(&table), 1, "the array after the one that the reader saw is not held up");
         assert!(lookup.contains_key(&0));
         assert_eq!(arrays_that_wait(&table), 0);
     }
@@ -213,7 +213,7 @@ fn a_destructor_that_panics_costs_its_own_entry_alone() {
     impl Drop for Bomb {
         fn drop(&mut self) {
             drop(self.1.value(0));
-            assert!(self.0 != 7, "the bomb goes off");
+            assert!(self.0 != 7, "on purpose");
         }
     }
 
@@ -247,7 +247,7 @@ fn a_destructor_that_panics_costs_its_own_entry_alone() {
     assert_eq!(census.made(), 40);
 }
 
-/// A table may grow only by `get_or_insert_with`: these calls free the old arrays, too.
+/// If a table grows only by `get_or_insert_with`, these calls free the old arrays, too.
 #[cfg(not(miri))]
 #[test]
 fn whoever_gets_or_inserts_frees_old_arrays() {

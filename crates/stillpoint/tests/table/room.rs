@@ -1,4 +1,4 @@
-//! The room of a table: its maximum, the spare slots beside it, and `reserve`.
+//! The room of a table: its maximum, the spare slots besides, and `reserve`.
 
 use std::hash::{Hash, Hasher};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -10,7 +10,7 @@ use stillpoint::table::{Full, Table};
 use crate::census::{Census, Counted};
 use crate::identity::Identity;
 
-/// Slots for replacements beside the maximum, as `TableBuilder::max_len` says.
+/// Slots for replacements besides the maximum, as `TableBuilder::max_len` says.
 const SPARE: u64 = 64;
 
 fn full_table(domain: &Domain, maximum: u64) -> Table<u64, u64> {
@@ -35,7 +35,7 @@ struct Bomb {
 
 impl Drop for Bomb {
     fn drop(&mut self) {
-        assert!(!self.armed, "the bomb goes off");
+        assert!(!self.armed, "on purpose");
     }
 }
 
@@ -68,9 +68,15 @@ fn a_full_table_replaces_as_often_as_it_has_spare_slots() {
         let guard = holder.pin();
         for number in 0..SPARE {
             if number % 2 == 0 {
-                assert!(table.insert(number % 10, number).unwrap().is_some(), "{number}");
+                assert!(
+                    table.insert(number % 10, number).unwrap().is_some(),
+                    "insertion {number} replaced nothing"
+                );
             } else {
-                assert!(lookup.update(&(number % 10), |_| number).unwrap().is_some(), "{number}");
+                assert!(
+                    lookup.update(&(number % 10), |_| number).unwrap().is_some(),
+                    "update {number} replaced nothing"
+                );
             }
         }
         let Err(Full(1, 77)) = table.insert(1, 77) else {
@@ -79,7 +85,7 @@ fn a_full_table_replaces_as_often_as_it_has_spare_slots() {
         assert_eq!(lookup.update(&1, |_| 78).unwrap_err(), Full(1, 78));
         assert_eq!((table.pending() as u64, table.len()), (SPARE, 10));
         drop(guard);
-        // What waited is freed: spare slots are filled up first, and there is no room for another key.
+        // When what waited is freed, spare slots are filled up first. So there is no room for another key.
         if round % 2 == 0 {
             assert_eq!(lookup.update(&1, |_| 78).unwrap().as_deref(), Some(&61));
         } else {
@@ -89,7 +95,7 @@ fn a_full_table_replaces_as_often_as_it_has_spare_slots() {
         assert!(table.insert(11, 0).is_err());
         assert_eq!(table.len(), 10);
     }
-    // A removal makes room for exactly one.
+    // A removal makes room for exactly one entry.
     table.remove(&0).unwrap();
     assert!(table.insert(11, 0).unwrap().is_none());
     assert!(table.insert(12, 0).is_err());
@@ -130,7 +136,7 @@ fn threads_at_the_maximum_do_not_go_beyond_it() {
     assert!(table.len() <= MAXIMUM);
     free_all(&table);
     assert_eq!(census.alive(), table.len());
-    // No slot is lost: normal slots take new keys, spare slots take replacements.
+    // No slot is lost: normal slots take new keys, and spare slots take replacements.
     table.clear();
     free_all(&table);
     for key in 0..MAXIMUM as u64 {
@@ -167,7 +173,7 @@ fn a_reservation_of_exactly_the_maximum_is_granted() {
     }
 }
 
-/// Also during a growth to a smaller size.
+/// The reservation is made during a growth to a smaller size.
 #[test]
 fn a_reservation_during_a_growth_makes_all_the_room() {
     const MORE: u64 = 20_000;
@@ -179,7 +185,10 @@ fn a_reservation_during_a_growth_makes_all_the_room() {
     }
     table.reserve(MORE as usize).unwrap();
     let before = table.stats();
-    assert!(!before.growing && table.capacity() as u64 >= there + MORE, "{before:?}");
+    assert!(
+        !before.growing && table.capacity() as u64 >= there + MORE,
+        "the reservation made too little room: {before:?}"
+    );
     for key in there..there + MORE {
         table.insert(key, key).unwrap();
     }
@@ -239,7 +248,7 @@ fn a_panic_in_clear_loses_nothing() {
     }
     let outcome = catch_unwind(AssertUnwindSafe(|| table.clear()));
     assert!(outcome.is_err(), "the panic is passed on");
-    assert_eq!(table.len(), 0, "everything is removed nevertheless");
+    assert_eq!(table.len(), 0, "all entries are removed in spite of the panic");
     while table.pending() > 0 {
         let _ = catch_unwind(AssertUnwindSafe(|| table.poll()));
     }
@@ -276,7 +285,7 @@ fn a_panic_in_clear_loses_nothing_of_a_long_chain() {
     assert_eq!((census.alive(), table.len()), (0, 0));
 }
 
-/// Threads put the entries that they remove into different lists; a poll of one thread goes through all of them.
+/// Threads put the entries that they remove into different lists. A poll of one thread goes through all these lists.
 #[test]
 fn a_panic_in_a_poll_stops_no_other_destructor() {
     const THREADS: usize = 8;
@@ -293,7 +302,7 @@ fn a_panic_in_a_poll_stops_no_other_destructor() {
         for key in 0..THREADS as u64 {
             let (table, barrier) = (&table, &barrier);
             scope.spawn(move || {
-                barrier.wait(); // all at a time, so that their descriptors have different addresses
+                barrier.wait(); // all threads exist at the same time, so their descriptors have different addresses
                 drop(table.remove(&key));
                 barrier.wait();
             });
@@ -301,7 +310,7 @@ fn a_panic_in_a_poll_stops_no_other_destructor() {
     });
     assert_eq!((census.alive(), table.pending()), (THREADS, THREADS));
     drop(guard);
-    // Longer than the pace of the table's grace periods: everything is ready in the first poll afterwards.
+    // This is longer than the pace of the table's grace periods, so everything is ready in the first poll afterwards.
     std::thread::sleep(std::time::Duration::from_millis(2));
     assert!(catch_unwind(AssertUnwindSafe(|| table.poll())).is_err());
     assert_eq!((census.alive(), table.pending()), (0, 0));
@@ -340,7 +349,7 @@ impl Hash for Curious {
     }
 }
 
-/// The statistics are read under the lock of every stripe, also during growths.
+/// The statistics are read under the lock of every stripe, even during growths.
 #[test]
 fn eq_and_hash_may_ask_for_figures() {
     let run = || {
@@ -362,10 +371,10 @@ fn eq_and_hash_may_ask_for_figures() {
         run();
         let _ = done.send(());
     });
-    wait.recv_timeout(std::time::Duration::from_secs(100)).expect("it neither hangs nor panics");
+    wait.recv_timeout(std::time::Duration::from_secs(100)).expect("the calls neither hang nor panic");
 }
 
-/// Also for a new entry through a reader: removed entries that no reader holds make room.
+/// Removed entries that no reader holds make room for a new entry, even one that is inserted through a reader.
 #[test]
 fn a_full_table_makes_room_for_whoever_gets_or_inserts() {
     let domain = Domain::new();
@@ -395,14 +404,14 @@ fn a_maximum_of_nothing_is_one() {
 fn a_maximum_limits_the_memory_of_entries() {
     let builder = Table::<u64, [u8; 1024]>::builder_in(&Domain::new()).capacity(10_000).max_len(10);
     let bytes = builder.build().unwrap().stats().bytes;
-    assert!(bytes < 10_000 * 1024 / 4, "{bytes}");
+    assert!(bytes < 10_000 * 1024 / 4, "the table takes {bytes} bytes");
 }
 
 fn with_identity<V: Send + Sync>(domain: &Domain) -> Table<u64, V, std::hash::BuildHasherDefault<Identity>> {
     Table::builder_in(domain).hasher(Default::default()).build().unwrap()
 }
 
-/// A table takes the entries of its capacity, however they are distributed, and grows with the next one.
+/// A table takes as many entries as its capacity, however they are distributed, and grows with the next entry.
 #[test]
 fn a_table_grows_with_the_first_entry_beyond_its_capacity() {
     let table = with_identity(&Domain::new());
@@ -416,7 +425,7 @@ fn a_table_grows_with_the_first_entry_beyond_its_capacity() {
     assert!(table.stats().growing && table.capacity() as u64 >= 2 * capacity);
 }
 
-/// A bucket has eight slots. A slot that becomes free takes the next key of the chain, so no chain is longer than its
+/// A bucket has eight slots. A slot that becomes free takes the next key of the chain. So no chain is longer than its
 /// entries need. The statistics count overflow buckets and their memory.
 #[test]
 fn overflow_buckets_are_counted_and_filled() {
@@ -459,7 +468,7 @@ fn a_panic_in_the_drop_of_a_table_loses_nothing() {
     let holder = domain.reader();
     // Panics are slow under Miri.
     let one_in = if cfg!(miri) { 250 } else { 50 };
-    // Without and with removed entries that wait.
+    // First without removed entries that wait, then with some.
     for removed in [0, 100] {
         let table: Table<u64, Bomb> = Table::new_in(&domain);
         let guard = holder.pin();

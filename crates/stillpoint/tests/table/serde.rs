@@ -10,7 +10,7 @@ use stillpoint::rcu::{self, Domain};
 use stillpoint::table::{Set, Table};
 
 fn text(of: &impl Serialize) -> String {
-    serde_json::to_string(of).expect("it has a text")
+    serde_json::to_string(of).expect("it can be serialized")
 }
 
 fn read<T>(
@@ -26,23 +26,23 @@ fn a_table_comes_back_as_it_was() {
         let domain = Domain::new();
         let table = Table::from_iter_in(&domain, (0..entries).map(|key| (key, format!("<{key}>"))));
         let text = text(&table);
-        let as_map: HashMap<u64, String> = serde_json::from_str(&text).expect("it is a map");
+        let as_map: HashMap<u64, String> = serde_json::from_str(&text).expect("the text is a map");
         assert_eq!(as_map.len() as u64, entries);
         let other = Domain::new();
         let again = read(&text, |text| Table::<u64, String>::builder_in(&other).deserialize(text));
-        let again = again.expect("it is whole");
+        let again = again.expect("the text is complete");
         assert_eq!(again, table);
-        let _ = again.within(&other.reader().pin()); // of that domain
-        assert_eq!(serde_json::from_str::<Table<u64, String>>(&text).expect("as above"), table);
+        let _ = again.within(&other.reader().pin()); // the table is of that domain
+        assert_eq!(serde_json::from_str::<Table<u64, String>>(&text).expect("the text is a map"), table);
     }
 }
 
 #[test]
 fn a_set_comes_back_as_it_was() {
     let set = Set::from_iter_in(&Domain::new(), ["a", "b", "c"].map(String::from));
-    let again: Set<String> = serde_json::from_str(&text(&set)).expect("it is a sequence");
+    let again: Set<String> = serde_json::from_str(&text(&set)).expect("the text is a sequence");
     assert_eq!(again, set);
-    let _ = again.within(&rcu::pin()); // of the default domain
+    let _ = again.within(&rcu::pin()); // the set is of the default domain
     assert!(serde_json::from_str::<Set<u64>>("[]").expect("a sequence").is_empty());
 }
 
@@ -70,7 +70,7 @@ fn a_table_that_is_full_is_an_error() {
     let domain = Domain::new();
     let seed = |len| Table::<u64, u64>::builder_in(&domain).max_len(len);
     let text = r#"{"1": 1, "2": 2, "3": 3}"#;
-    let error = read(text, |text| seed(2).deserialize(text)).expect_err("there is room for two");
+    let error = read(text, |text| seed(2).deserialize(text)).expect_err("there is room for only two");
     assert!(error.contains("no room"), "{error}");
     assert_eq!(read(text, |text| seed(3).deserialize(text)).map(|table| table.len()), Ok(3));
 }
@@ -98,7 +98,7 @@ impl Drop for Counted {
 fn what_was_read_before_an_error_is_dropped() {
     let domain = Domain::new();
     let seed = || Table::<u64, Counted>::builder_in(&domain);
-    let table = read(r#"{"1": 1, "2": 2}"#, |text| seed().deserialize(text)).expect("it is whole");
+    let table = read(r#"{"1": 1, "2": 2}"#, |text| seed().deserialize(text)).expect("the text is complete");
     assert_eq!(ALIVE.load(Ordering::Relaxed), 2);
     drop(table);
     assert!(read(r#"{"1": 1, "2": 2, "3": "three"}"#, |text| seed().deserialize(text)).is_err());

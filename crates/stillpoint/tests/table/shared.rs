@@ -9,7 +9,7 @@ use crate::census::Census;
 
 const THREADS: u64 = 4;
 
-/// Threads with different keys find what a map would hold, while the others write.
+/// Each thread finds under its own keys what a map would hold, while threads with other keys write.
 #[test]
 fn threads_with_keys_of_their_own_do_not_notice_each_other() {
     let census = Census::default();

@@ -1,5 +1,5 @@
-//! Lives of tables in a few steps, for Miri: growths that complete, buckets that are freed beside readers of every
-//! kind, replacements at the maximum. The other tests do the same at length.
+//! Short tests for Miri: growths that complete, buckets that are freed beside readers of every kind, and replacements
+//! at the maximum. The other tests do the same with more entries.
 
 use std::sync::Barrier;
 

@@ -1,4 +1,4 @@
-//! Tables that shrink, beside every kind of reader, writers, and iterations.
+//! Tables that shrink, while there are readers of every kind, writers, and iterations.
 
 use std::cell::Cell;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -33,7 +33,7 @@ fn a_table_shrinks_and_grows_again() {
         let value = value.get(&5).unwrap();
         table.shrink_to_fit();
         let small = table.stats();
-        assert!(small.buckets < large.buckets && !small.growing, "{small:?}");
+        assert!(small.buckets < large.buckets && !small.growing, "the table has not shrunk: {small:?}");
         assert_eq!((small.shrinks, table.len() as u64), (round, FEW));
         assert!(table.capacity() as u64 >= FEW);
         assert_eq!((held.value, value.value), (3, 5));
@@ -44,7 +44,7 @@ fn a_table_shrinks_and_grows_again() {
         }
         assert!(!lookup.contains_key(&FEW));
     }
-    // Later growths find the keys.
+    // Keys are still found after a later growth.
     while table.pending() > 0 {
         lookup.contains_key(&0);
         table.poll();
@@ -106,7 +106,7 @@ fn readers_see_each_entry_once_while_a_table_shrinks_and_grows() {
                             std::thread::yield_now();
                         }
                     }
-                    assert!(seen.iter().all(|times| *times == 1), "missed, or seen twice");
+                    assert!(seen.iter().all(|times| *times == 1), "an entry was missed, or seen twice");
                 }
             });
         }
@@ -155,7 +155,7 @@ fn an_iteration_is_shrunk_and_grown_under() {
     }
 }
 
-/// `clear` and `retain` beside a table that shrinks and grows leave nothing behind.
+/// `clear` and `retain` leave nothing behind, even if the table shrinks and grows meanwhile.
 #[test]
 fn what_was_there_is_cleared_whatever_moves() {
     let rounds = if cfg!(miri) { 2 } else { 200 };
@@ -195,8 +195,8 @@ impl Hash for Key {
     }
 }
 
-/// At any size, shrinking neither hashes nor compares keys, since all bits that a smaller array keeps are known. A
-/// writer meanwhile moves at most its three chains.
+/// At any size, shrinking neither hashes nor compares keys, since all bits that a smaller array keeps are known.
+/// Meanwhile, a writer moves at most three chains.
 #[test]
 fn to_shrink_hashes_nothing() {
     let domain = Domain::new();
@@ -243,6 +243,6 @@ fn a_panic_of_hash_around_a_shrink_leaves_the_table_valid() {
     let found = seen.len();
     seen.sort_unstable();
     seen.dedup();
-    assert_eq!(seen.len(), found, "none is seen twice");
+    assert_eq!(seen.len(), found, "no entry is seen twice");
     assert!((0..FEW).all(|key| view.contains_key(&Key(key))));
 }

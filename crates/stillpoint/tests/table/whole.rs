@@ -1,4 +1,4 @@
-//! Operations on a whole table, or by its exclusive owner; sets, and handles.
+//! Operations on a whole table, and by its exclusive owner; sets and handles.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ fn tables_are_copied_and_compared() {
     drop(copy.remove(&1));
     assert!(table != copy);
     let other = Table::from_iter_in(&Domain::new(), (0..KEYS).map(|key| (key, census.value(key))));
-    assert!(table == other, "of different domains");
+    assert!(table == other, "the tables are of different domains");
     let small = Table::builder_in(&domain).max_len(2).build().unwrap();
     small.insert(1, 1).unwrap();
     small.insert(2, 2).unwrap();
@@ -148,7 +148,7 @@ fn a_handle_outlives_whoever_made_it() {
     assert_eq!(census.alive(), 0);
 }
 
-/// A forgotten value at worst holds something up. What the handle pinned before is not used again.
+/// A value that is forgotten only holds something up. What the handle pinned before is not used again.
 #[test]
 fn what_is_forgotten_of_a_handle_does_no_harm() {
     let census = Census::default();
@@ -181,7 +181,7 @@ fn what_is_forgotten_of_a_handle_does_no_harm() {
     assert_eq!((census.alive(), Arc::strong_count(&table)), (12, 1));
 }
 
-/// Values that refer to their table, and use it when they are dropped, also when the table is taken apart.
+/// Values that refer to their table, and use it when they are dropped, even when the table is taken apart.
 #[test]
 fn values_that_hold_their_table_are_dropped_in_order() {
     struct Node(Option<Arc<Table<u64, Node>>>);

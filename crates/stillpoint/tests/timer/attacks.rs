@@ -59,18 +59,18 @@ fn a_key_that_was_made_up_names_a_shared_timer() {
     let mut service = TimerService::new(0);
     let own = service.add(10, "own").unwrap();
     assert_eq!(service.cancel(own), Some("own"));
-    // A key for the next use of the same place.
+    // The key that the next timer in the same place will have.
     let made_up = Key::from_bits(own.to_bits() + (1 << 32)).unwrap();
     let timer = service.remote().timer();
     service.arm_with(&timer, beating(), "shared").unwrap();
     assert!(service.cancel(made_up).is_none() && !service.reset(made_up, 99));
-    // While its value is lent, the entry looks like a local one: the timer goes on, or is over.
+    // While its value is lent, the entry looks like that of a local timer. The timer goes on, or is over.
     let first = service.manage(10, NONE, |service, _| assert!(service.reset(made_up, 15)));
     assert_eq!((first.expired(), timer.is_armed()), (1, true));
     assert_eq!(service.manage(14, NONE, |_, _| {}).expired(), 0);
     let second = service.manage(15, NONE, |service, _| assert_eq!(service.cancel(made_up), None));
     assert_eq!((second.expired(), service.stats().timers), (1, 0));
-    assert!(!timer.is_armed(), "nothing would fire it");
+    assert!(!timer.is_armed(), "no wheel would fire it");
     assert_eq!(timer.cancel(), Outcome::Fired);
     service.arm(&timer, 20, "again").unwrap();
     assert_eq!(service.manage(20, NONE, |_, _| {}).expired(), 1);
@@ -117,7 +117,7 @@ fn a_callback_puts_another_wheel_in_place() {
     });
     assert_eq!(progress.expired(), 1);
     let mut old = kept.unwrap();
-    assert_eq!(old.get(key), None, "its value went with the callback");
+    assert_eq!(old.get(key), None, "its value was dropped after the callback");
     assert_eq!(old.len(), 2);
     assert_eq!(old.poll(20, NONE, |_, _| {}).expired(), 1, "the beat whose value is lent is skipped");
     assert_eq!(old.cancel(key), None);
@@ -180,7 +180,7 @@ fn a_callback_puts_another_service_in_place() {
     let mut kept = None;
     let _ = service.run(10, NONE, |service, mut beat| {
         kept = Some(std::mem::replace(service, TimerService::new(0)));
-        // The old service may even run on another thread, and arm this timer.
+        // The old service is even used on another thread, to arm this timer.
         let refused = std::thread::scope(|scope| {
             let old = kept.as_mut().unwrap();
             scope.spawn(|| old.arm(&timer, 20, String::from("new"))).join().unwrap()

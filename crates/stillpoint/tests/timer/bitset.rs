@@ -110,7 +110,7 @@ fn a_bit_beyond_the_size_is_an_error_of_the_program() {
         || _ = AtomicBitset::new(10).set(10, Relaxed),
         || Bitset::new(10).set_range(5..11),
         || Bitset::new(10).set_range(..=usize::MAX),
-        #[expect(clippy::reversed_empty_ranges, reason = "that is the mistake")]
+        #[expect(clippy::reversed_empty_ranges, reason = "the reversed range is what the test is about")]
         || Bitset::new(10).clear_range(5..4),
         || _ = AtomicBitset::new(64).set(64, Relaxed),
     ] {

@@ -1,4 +1,4 @@
-//! Short polls that are not late: counts moves, expiries, and lateness in ticks.
+//! Short polls, and timers that are not late: the tests count moves, expiries, and lateness in ticks.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -23,8 +23,8 @@ fn poll(wheel: &mut Wheel<u64>, now: u64, n: usize) -> (Progress, u64) {
     (progress, late)
 }
 
-/// Timeouts of one length in nanoseconds, added at a steady rate and polled each millisecond: those that are due in one
-/// period are within the limit, and none is late by a period.
+/// Timeouts of one length in nanoseconds are added at a steady rate, and polled each millisecond. The timers that are
+/// due in one period are within the limit, and none is late by a period.
 #[test]
 fn steady_timeouts_are_not_late_in_short_polls() {
     const PERIOD: u64 = 1_000_000;
@@ -51,7 +51,7 @@ fn steady_timeouts_are_not_late_in_short_polls() {
     }
 }
 
-/// All timers of a level are in one of its slots. They are moved before it begins, a few in each poll.
+/// All timers of a level are in one of its slots. They are moved before that slot begins, a few in each poll.
 #[test]
 fn a_full_slot_is_moved_before_it_begins() {
     let bits = 30;
@@ -96,10 +96,10 @@ fn what_is_due_is_found_among_many_that_are_not() {
         polls += 1;
         let _ = poll(&mut wheel, now, n);
     }
-    assert!(polls <= timers / 64 + 2, "{polls} polls");
+    assert!(polls <= timers / 64 + 2, "{polls} polls for {timers} timers");
 }
 
-/// After a gap, polls first process what has waited longest.
+/// After a gap, polls process first what has waited longest.
 #[test]
 fn a_backlog_takes_as_many_polls_as_it_has_shares() {
     let timers: u64 = if cfg!(miri) { 256 } else { 20_000 };
@@ -126,7 +126,7 @@ fn a_backlog_takes_as_many_polls_as_it_has_shares() {
     }
 }
 
-/// Overdue slots that are processed in small shares do not starve later slots, nor the reverse.
+/// Overdue slots that are processed in small shares do not starve later slots, and later slots do not starve these.
 #[test]
 fn overdue_timers_are_served_in_the_order_of_their_slots() {
     let mut wheel = Wheel::new(0);
@@ -145,11 +145,11 @@ fn overdue_timers_are_served_in_the_order_of_their_slots() {
             order.extend(expired.into_value());
         });
     }
-    assert!(order.is_sorted(), "{order:?}");
+    assert!(order.is_sorted(), "not in the order of the slots: {order:?}");
     assert_eq!(wheel.len(), 100);
 }
 
-/// In each poll, overdue timers come before those of the next slot, and of a slot that has begun since.
+/// In each poll, overdue timers fire before those of the next slot, and before those of a slot that has begun since.
 #[test]
 fn what_is_overdue_comes_before_what_is_not() {
     let mut wheel = Wheel::new(0);
@@ -165,10 +165,10 @@ fn what_is_overdue_comes_before_what_is_not() {
     assert_eq!(poll((5 << 20) + 100), Progress::More(8));
     // Now the other slot has begun.
     while !poll((6 << 20) + 100).is_done() {}
-    assert!(order.is_sorted() && order.len() == 40, "{order:?}");
+    assert!(order.is_sorted() && order.len() == 40, "not all in order: {order:?}");
 }
 
-/// The share of a level with nothing to move goes to overdue timers, once.
+/// The moves of a level with nothing to move go to overdue timers, once.
 #[test]
 fn what_levels_have_left_goes_to_what_is_overdue() {
     let mut wheel = Wheel::new(0);
@@ -215,7 +215,7 @@ fn moves_that_are_due_are_part_of_the_next_deadline() {
     assert!(wheel.next_deadline().is_some_and(|next| next > now));
 }
 
-/// A separate limit of moves does not change the limit of expiries; with 0, nothing is moved.
+/// A separate limit of moves does not change the limit of expiries. With a limit of 0, nothing is moved.
 #[test]
 fn the_limits_of_moves_and_expiries_are_apart() {
     let mut wheel = Wheel::new(0);
@@ -284,7 +284,7 @@ fn a_timer_is_moved_once_a_level() {
             let _ = wheel.poll(next, Limit::NONE, |_, _| {});
         }
         let moved = wheel.stats().moved;
-        assert!(moved >= 1 && moved <= u64::from((bits - 1) / 5), "{bits}: {moved}");
+        assert!(moved >= 1 && moved <= u64::from((bits - 1) / 5), "a delay of 2^{bits}: {moved} moves");
     }
 }
 
@@ -326,7 +326,7 @@ fn a_coarse_timer_remains_one() {
     }
 }
 
-/// A flood of messages or hints, even from a callback, does not keep one call busy for ever.
+/// A call ends in spite of a flood of messages or hints, even one that comes from a callback.
 #[test]
 fn what_comes_while_a_service_processes_waits_for_the_next_call() {
     let mut service = TimerService::new(0);
@@ -337,10 +337,10 @@ fn what_comes_while_a_service_processes_waits_for_the_next_call() {
     let mut calls = 0;
     let progress = service.process(usize::MAX, |service, event| {
         calls += 1;
-        assert!(calls < 10, "it does not end");
+        assert!(calls < 10, "the call does not end");
         let own = event.timer().unwrap().clone();
         let value = event.into_value().unwrap();
-        // Through a mailbox and by the owner, in turn.
+        // Timers are armed through a mailbox and by the owner, in turn.
         if calls % 2 == 0 {
             service.arm(&own, 10, value).unwrap();
         } else {
@@ -350,11 +350,11 @@ fn what_comes_while_a_service_processes_waits_for_the_next_call() {
     });
     assert!(progress.expired() <= 4);
     drop(service);
-    assert!(calls <= 3, "{calls}");
+    assert!(calls <= 3, "{calls} callbacks in one call");
 }
 
-/// The callbacks of revoked timers revoke others: the last of these waits for the next call, and the present call is
-/// done.
+/// The callbacks of revoked timers revoke other timers. The last of these waits for the next call, and the present call
+/// is done.
 #[test]
 fn a_call_that_has_not_reached_its_limit_is_done() {
     let mut service = TimerService::new(0);
@@ -366,7 +366,7 @@ fn a_call_that_has_not_reached_its_limit_is_done() {
     let mut revoke = || others.next().is_some_and(|timer| timer.revoke().is_cancelled());
     assert!(revoke());
     let first = service.process(usize::MAX, |_, _| _ = revoke());
-    assert!(first.is_done() && first.expired() < 3, "{first:?}");
+    assert!(first.is_done() && first.expired() < 3, "the first call: {first:?}");
     assert_eq!(service.process(usize::MAX, |_, _| {}), Progress::Done(3 - first.expired()));
 }
 
@@ -389,7 +389,7 @@ fn a_hint_that_waits_is_more_to_do() {
     }
 }
 
-/// The limit is reached with the last message of a mailbox: the next mailbox comes next.
+/// The limit is reached with the last message of a mailbox. The next call begins with the mailbox after it.
 #[test]
 fn a_mailbox_that_has_just_been_emptied_takes_nobody_s_turn() {
     let mut service = TimerService::new(0);
@@ -421,7 +421,7 @@ fn a_flood_of_hints_takes_no_mailbox_s_turn() {
         }
         assert_eq!(service.process(1, |_, _| {}), Progress::More(1));
     }
-    assert!(added[0].abs_diff(added[1]) <= 1, "{added:?}");
+    assert!(added[0].abs_diff(added[1]) <= 1, "the mailboxes had no equal turns: {added:?}");
 }
 
 /// With a limit, a mailbox that is always full does not starve the others.
@@ -447,7 +447,7 @@ fn every_mailbox_has_its_turn() {
                 }
                 assert_eq!(service.process(limit, |_, _| {}), Progress::More(limit));
                 for (which, mailbox) in busy.iter_mut().enumerate() {
-                    // As many as fit now.
+                    // Fills the mailbox.
                     while mailbox.add(&remote.timer(), 1 << 40, round).is_ok() {
                         taken[which] += 1;
                     }

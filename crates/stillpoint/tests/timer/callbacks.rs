@@ -22,7 +22,8 @@ impl Random {
         self.0 % end
     }
 
-    /// Mostly short, so that many timers are due in one poll; sometimes beyond a few levels.
+    /// A delay that is mostly short, so that many timers are due in one poll, and that sometimes goes beyond a few
+    /// levels.
     fn delay(&mut self) -> u64 {
         let magnitude = [3, 6, 6, 8, 13, 20][self.below(6) as usize];
         self.below(1 << magnitude)
@@ -34,7 +35,7 @@ struct Armed {
     key: Key,
     deadline: u64,
     period: u64,
-    /// When it was last armed: polls have even numbers, and the times between them odd numbers.
+    /// When the timer was last armed. Polls have even numbers, and the times between them odd numbers.
     poll: u64,
 }
 
@@ -49,7 +50,7 @@ struct Model {
 }
 
 impl Model {
-    /// Never the timer whose callback runs, which is not in the map meanwhile.
+    /// Chooses a timer, but never the one whose callback runs: that is not in the map meanwhile.
     fn choose(&mut self) -> Option<(u64, Armed)> {
         let from = self.random.below(self.numbers.max(1));
         let mut around = self.timers.range(from..).chain(self.timers.range(..from));
@@ -128,7 +129,7 @@ impl Model {
     fn beat(&mut self, wheel: &mut Wheel<u64>, own: Key, next: u64) -> Option<u64> {
         match self.random.below(4) {
             0 => {
-                assert_eq!(wheel.cancel(own), None, "it has fired");
+                assert_eq!(wheel.cancel(own), None, "the timer has fired");
                 assert!(wheel.deadline(own).is_none());
                 self.gone.push(own);
                 None
@@ -208,7 +209,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// One random operation, in a callback or between polls. Each has one right answer.
+    /// One random operation, in a callback or between polls. Each operation has one right answer.
     fn act(&mut self, service: &mut TimerService<u64>) {
         let which = self.random.below(self.timers.len() as u64) as usize;
         let (timer, state) = (self.timers[which].clone(), self.states[which]);
@@ -272,10 +273,10 @@ impl Shared {
             return;
         }
         let State::Armed { deadline, period, value: armed, poll } = state else {
-            panic!("not armed: {state:?}");
+            panic!("the timer was not armed: {state:?}");
         };
         assert_eq!((event.deadline(), value), (deadline, armed));
-        assert!(deadline <= service.now() && poll < self.poll, "{state:?}");
+        assert!(deadline <= service.now() && poll < self.poll, "fired too early: {state:?}");
         self.states[which] = State::Running { stopped: false };
         for _ in 0..self.random.below(4) {
             self.act(service);
@@ -292,7 +293,7 @@ impl Shared {
 
     fn run(&mut self, service: &mut TimerService<u64>) {
         let now = service.now() + self.random.delay();
-        // Until all messages from the callbacks of revoked timers are processed.
+        // Continues until all messages from the callbacks of revoked timers are processed.
         while service.process(usize::MAX, |service, event| self.called(service, event)) != Progress::Done(0) {
         }
         self.poll += 1;
@@ -305,10 +306,10 @@ impl Shared {
                 }
                 // A timer revoked in the poll is ended in the next one.
                 State::Revoked { .. } | State::Rest(_) => {}
-                State::Running { .. } => panic!("its callback has ended"),
+                State::Running { .. } => panic!("the state is `Running`, but the callback has ended"),
             }
         }
-        // Includes entries of cancelled armings that no hint has taken out yet: at most one for each timer.
+        // The count includes entries of cancelled armings that no hint has taken out yet, at most one for each timer.
         assert!(service.stats().timers <= self.timers.len(), "{:?}", service.stats());
     }
 }

@@ -14,7 +14,7 @@ fn time_does_not_go_back() {
         let mut last = clock.now();
         for _ in 0..if cfg!(miri) { 100 } else { 100_000 } {
             let now = clock.now();
-            assert!(now >= last, "{clock:?}");
+            assert!(now >= last, "{now} after {last}: {clock:?}");
             last = now;
         }
     }
@@ -23,7 +23,8 @@ fn time_does_not_go_back() {
 #[test]
 #[cfg(not(miri))]
 fn a_clock_goes_as_fast_as_the_system_s() {
-    // A thread that is preempted between two reads sees too much time, so only one of many tries has to succeed.
+    // If the thread is preempted between two reads, the times differ too much. So only one of many tries has to
+    // succeed.
     for clock in clocks() {
         let close = (0..50).any(|_| {
             let (begin, instant) = (clock.now(), std::time::Instant::now());
@@ -32,7 +33,7 @@ fn a_clock_goes_as_fast_as_the_system_s() {
             let measured = clock.duration_of(end - begin);
             measured.abs_diff(elapsed) < elapsed / 100
         });
-        assert!(close, "{clock:?}");
+        assert!(close, "in no try as fast as the system's clock: {clock:?}");
     }
 }
 
@@ -71,7 +72,7 @@ fn a_mock_clock_does_as_it_is_told() {
     assert_eq!((clock.now(), other.now()), (15, 15));
     time.set(u64::MAX - 5);
     time.advance(Duration::from_nanos(10));
-    assert_eq!(clock.now(), u64::MAX, "it does not go back");
+    assert_eq!(clock.now(), u64::MAX, "the time does not wrap");
     time.set(5);
     time.advance(Duration::from_secs(1 << 40));
     assert_eq!(clock.now(), u64::MAX);
@@ -92,11 +93,14 @@ fn ticks_of_any_size_are_turned_into_durations() {
         let clock = Clock::of_ticks(shift);
         let one = clock.duration_of(1);
         let thousand = clock.duration_of(1_000);
-        assert!(thousand >= one * 1_000 && thousand <= (one + Duration::from_nanos(1)) * 1_000, "{shift}");
+        assert!(
+            thousand >= one * 1_000 && thousand <= (one + Duration::from_nanos(1)) * 1_000,
+            "1,000 ticks of 2^{shift} cycles take {thousand:?}"
+        );
         assert!(clock.duration_of(u64::MAX) >= clock.duration_of(u64::MAX - 1));
     }
     assert_eq!(Clock::of_ticks(63).duration_of(u64::MAX), Duration::MAX);
-    // 2^83 cycles are no fewer than 2^64.
+    // 2^83 cycles are longer than 2^64.
     let (long, short) = (Clock::of_ticks(20).duration_of(1 << 63), Clock::of_ticks(0).duration_of(u64::MAX));
-    assert!(long > short, "{long:?} {short:?}");
+    assert!(long > short, "{long:?} is not longer than {short:?}");
 }

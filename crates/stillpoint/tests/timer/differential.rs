@@ -18,11 +18,11 @@ struct Promise {
     coarse: bool,
     /// The order of the additions and resets.
     turn: u64,
-    /// Whether it was armed within a poll, when other timers may not have been moved yet.
+    /// Whether the timer was armed within a poll, when other timers may not have been moved yet.
     beaten: bool,
 }
 
-/// The map, by the numbers in the timers, and the wheel.
+/// The map, whose keys are the numbers in the timers, and the wheel.
 struct Pair {
     wheel: Wheel<u64>,
     promises: BTreeMap<u64, Promise>,
@@ -122,7 +122,7 @@ impl Pair {
     /// The latest time at which a timer armed at `now` fires.
     fn latest_at(now: u64, deadline: u64, coarse: bool) -> u64 {
         let delay = deadline.saturating_sub(now);
-        // Computed in parts, since eight times the delay may overflow.
+        // The product is computed in parts, since eight times the delay may overflow.
         deadline.saturating_add(if coarse { delay / 63 * 8 + delay % 63 * 8 / 63 } else { 0 })
     }
 
@@ -261,15 +261,18 @@ impl Pair {
         });
         let fired = fired.into_inner();
         assert!(fired.len() <= limit.expiries.saturating_mul(2));
-        // Timers armed in the first poll may be in other levels: there are twelve.
+        // Timers that were armed in the first poll may be in any of the twelve levels.
         let moved = self.wheel.stats().moved - before.moved;
-        assert!(moved <= (limit.moves as u64).saturating_mul(2 * 12), "{moved}");
+        assert!(moved <= (limit.moves as u64).saturating_mul(2 * 12), "two polls have moved {moved}");
         self.check(&fired, progress.is_done());
     }
 
     fn check_moves(&self, before: WheelStats, each: usize) {
         let moved = self.wheel.stats().moved - before.moved;
-        assert!(moved <= (each as u64).saturating_mul(u64::from(before.levels)), "{moved}");
+        assert!(
+            moved <= (each as u64).saturating_mul(u64::from(before.levels)),
+            "a poll has moved {moved}: {before:?}"
+        );
     }
 
     fn set_time(&mut self, now: u64) {
@@ -304,7 +307,7 @@ impl Pair {
         let mut turns = BTreeMap::new();
         let mut beats_due = BTreeSet::new();
         for &Fired { number, deadline, missed, periodic, now } in fired {
-            let promise = self.promises.remove(&number).expect("a timer that was there");
+            let promise = self.promises.remove(&number).expect("the timer was armed");
             beats_due.remove(&number);
             assert!(deadline <= now, "early: {promise:?} at {now}");
             assert_eq!(deadline, promise.deadline);
@@ -312,7 +315,10 @@ impl Pair {
             // Timers with the same deadline fire in the order in which they were armed, if polls finish.
             if !promise.coarse && !promise.beaten && self.in_order {
                 let before = turns.insert(deadline, promise.turn);
-                assert!(before.is_none_or(|before| before < promise.turn), "{promise:?}");
+                assert!(
+                    before.is_none_or(|before| before < promise.turn),
+                    "armed before one that has fired already: {promise:?}"
+                );
             }
             if !periodic {
                 self.gone.push(promise.key);
@@ -379,7 +385,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Also start times just before the end of a level.
+/// Start times, some of them just before the end of a level.
 fn beginning() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),
@@ -443,7 +449,7 @@ fn millions_of_random_steps() {
                     Step::Poll { delta: short, expiries: short as usize % 7, moves: ticks as usize % 7 }
                 }
                 20 | 21 => Step::PollAll { delta: short },
-                // These end the checks of the order, so half of the rounds are without them.
+                // These steps end the checks of the order, so half of the rounds do without them.
                 22 if round % 4 == 3 => Step::Nested {
                     delta: short,
                     inner: ticks,

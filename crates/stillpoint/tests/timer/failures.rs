@@ -48,7 +48,10 @@ fn the_end_of_every_level_is_passed() {
             for delay in [1, 2, 63, 64, 65, 4_095, 4_096, 4_097, 1 << 20] {
                 let mut wheel = Wheel::new(begin);
                 wheel.add_after(delay, 7).unwrap();
-                assert!(fired(&mut wheel, begin + delay - 1).is_empty(), "{begin} {delay}");
+                assert!(
+                    fired(&mut wheel, begin + delay - 1).is_empty(),
+                    "early: begun at {begin}, delay {delay}"
+                );
                 assert_eq!(fired(&mut wheel, begin + delay), [7], "{begin} {delay}");
             }
         }
@@ -103,14 +106,17 @@ fn a_coarse_timer_at_the_end_of_time_still_fires() {
 
 #[test]
 fn a_coarse_timer_is_an_eighth_late_at_most_and_never_moved() {
-    // Each wheel takes long under Miri.
+    // Each wheel takes a long time under Miri.
     for bits in (6..40).step_by(if cfg!(miri) { 17 } else { 1 }) {
         for delay in [1 << bits, (1 << bits) + 1, (1 << bits) * 3 / 2, (2 << bits) - 1] {
             for begin in [0, 12_345, (1 << 36) - 3] {
                 let mut wheel = Wheel::new(begin);
                 wheel.add_with(Schedule::at(begin + delay).coarse(), 7).unwrap();
                 let at = wheel.next_deadline().unwrap();
-                assert!(at >= begin + delay && at - (begin + delay) <= delay * 8 / 63, "{delay}");
+                assert!(
+                    at >= begin + delay && at - (begin + delay) <= delay * 8 / 63,
+                    "a delay of {delay} from {begin} has fired at {at}"
+                );
                 assert!(fired(&mut wheel, at - 1).is_empty());
                 assert_eq!(fired(&mut wheel, at), [7]);
                 assert_eq!(wheel.stats().moved, 0);
@@ -121,7 +127,7 @@ fn a_coarse_timer_is_an_eighth_late_at_most_and_never_moved() {
 
 #[test]
 fn a_coarse_timer_whose_deadline_begins_a_slot_is_exact() {
-    // Each wheel takes long under Miri.
+    // Each wheel takes a long time under Miri.
     for bits in (6..63).step_by(if cfg!(miri) { 17 } else { 1 }) {
         let mut wheel = Wheel::new(0);
         wheel.add_with(Schedule::at(1 << bits).coarse(), 7).unwrap();
@@ -152,7 +158,7 @@ fn what_was_due_when_it_was_added_fires_first() {
 #[test]
 fn coarse_timers_fire_by_granularity_and_then_by_slot() {
     let mut wheel = Wheel::new(0);
-    // Slots of 512 ticks, of 64, and of 8.
+    // Their slots have 512, 64 and 8 ticks.
     for deadline in [9_000, 5_000, 3_000, 1_000, 300, 100] {
         wheel.add_with(Schedule::at(deadline).coarse(), deadline).unwrap();
     }
@@ -169,9 +175,9 @@ fn timers_of_one_deadline_fire_as_they_were_armed_whatever_their_levels() {
         wheel.add(deadline, 2).unwrap();
         wheel
     };
-    // Both slots begin with the deadline, and are past.
+    // Both slots begin at the deadline, and are in the past.
     assert_eq!(fired(&mut two(2_048), 3_100), [1, 2]);
-    // Both are the next slots of their levels: one poll moves both timers to one slot.
+    // Both slots are the next ones of their levels, so one poll moves both timers to one slot.
     let mut wheel = two(2_053);
     assert!(fired(&mut wheel, 2_030).is_empty());
     assert_eq!(wheel.stats().moved, 2);
@@ -219,7 +225,7 @@ fn a_due_timer_that_was_not_popped_can_be_reset_and_cancelled() {
     let mut wheel = Wheel::new(0);
     let keys: Vec<Key> = (0..3).map(|number| wheel.add(10, number).unwrap()).collect();
     wheel.advance(10);
-    assert_eq!(wheel.cancel(keys[2]), Some(2), "the last one that is ready");
+    assert_eq!(wheel.cancel(keys[2]), Some(2), "the timer is ready, and was not popped");
     assert!(wheel.reset(keys[0], 20));
     assert_eq!(wheel.pop().and_then(|popped| popped.value), Some(1));
     assert_eq!(wheel.pop(), None);
@@ -250,7 +256,7 @@ fn a_callback_cancels_a_later_timer_of_its_batch() {
         let value = expired.into_value().unwrap();
         values.push(value);
         if value == 0 {
-            assert_eq!(wheel.cancel(keys[0]), None, "its own");
+            assert_eq!(wheel.cancel(keys[0]), None, "the timer that is firing");
             assert_eq!(wheel.cancel(keys[1]), Some(1));
             assert!(wheel.reset(keys[2], 30));
         }
@@ -269,7 +275,7 @@ fn a_poll_ends_although_its_callback_adds_due_timers() {
         });
         assert_eq!(progress, Progress::More(1));
     }
-    assert_eq!(wheel.next_deadline(), Some(10), "at once");
+    assert_eq!(wheel.next_deadline(), Some(10), "the next poll is due at once");
 }
 
 #[test]
@@ -285,7 +291,7 @@ fn a_timer_in_the_past_fires_in_the_next_poll() {
 #[test]
 fn limits_of_a_poll_leave_the_rest_for_the_next() {
     let mut wheel = Wheel::new(0);
-    // In one slot of level 1: they are moved, and due at once when it is reached.
+    // All timers are in one slot of level 1. They are moved, and all are due when the slot is reached.
     for number in 0..100u64 {
         wheel.add(64 + number % 10, number).unwrap();
     }
@@ -435,7 +441,7 @@ fn values_are_dropped_with_the_wheel_and_once() {
 
 #[test]
 fn a_capacity_beyond_all_memory_is_refused() {
-    // The last number is more than keys can name.
+    // The last number is greater than the number of timers that keys can tell apart.
     for capacity in [usize::MAX, usize::MAX - 1_000, usize::MAX / 2, u32::MAX as usize] {
         assert!(std::panic::catch_unwind(|| Wheel::<u64>::with_capacity(0, capacity)).is_err());
         assert!(std::panic::catch_unwind(|| Wheel::<u64>::with_max_len(0, capacity)).is_err());
@@ -472,14 +478,14 @@ fn a_value_that_is_lent_is_popped_without() {
     assert!(wheel.is_empty());
 }
 
-/// As after a suspension during which the caller's clock went on.
+/// The jump is that of a clock that went on during a suspension.
 #[test]
 fn an_hour_s_jump_is_made_up_for_in_polls_as_short_as_their_limit() {
     const HOUR: u64 = 3_600_000_000_000;
     let timers: u64 = if cfg!(miri) { 300 } else { 100_000 };
     let mut wheel = Wheel::with_capacity(0, timers as usize);
     for number in 0..timers {
-        // In all levels up to two hours, so that some are not due after the jump.
+        // The delays are in all levels up to two hours, so that some timers are not due after the jump.
         let delay = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (2 * HOUR);
         let deadline = 1 + (delay >> (number % 5 * 8));
         wheel.add(deadline, deadline).unwrap();

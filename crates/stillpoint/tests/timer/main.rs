@@ -1,5 +1,5 @@
-//! Tests of timers: the promises of each operation, comparison with a sorted map, cases in which other wheels failed,
-//! and several threads.
+//! Tests of timers: the promises of each operation, comparisons with a sorted map, cases in which other wheels have
+//! failed, and several threads.
 
 #![cfg(not(loom))]
 

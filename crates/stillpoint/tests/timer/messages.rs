@@ -34,7 +34,7 @@ fn two_routes_to_one_timer_arm_it_once() {
     assert!(timer.cancel().is_cancelled());
     mailboxes[1].add_with(&timer, Schedule::at(10).every(TEN), 1).unwrap();
     let mut beats = Vec::new();
-    // The hint, and one of the two messages: either of them stands for the present arming.
+    // Processes the hint, and one of the two messages. Either message stands for the present arming.
     let _ = service.process(2, |_, _| {});
     for now in [10, 20, 30] {
         let _ = service.manage(now, NONE, |_, event| beats.push(event.deadline()));
@@ -74,13 +74,13 @@ fn several_mailboxes_are_dropped_between_others() {
             mailbox.add(&timer, round, ()).unwrap();
             timers.push(timer);
         }
-        // Messages of a mailbox are delivered, even if the mailbox is gone.
+        // A mailbox's messages are delivered even if the mailbox is gone.
         mailboxes[(round * 5 % 9) as usize] = None;
         assert_eq!(service.run(round, NONE, |_, _| {}), Progress::Done(timers.len()));
     }
 }
 
-/// A call that takes none or not all of its messages does not lose them.
+/// A call that takes none of its messages, or only some, does not lose the others.
 #[test]
 fn what_a_mailbox_has_sent_that_is_gone_waits_for_its_turn() {
     let mut service = TimerService::new(0);
@@ -119,7 +119,7 @@ fn a_cancelled_timer_is_armed_again_in_a_full_wheel() {
     });
     assert_eq!((fired, progress), (vec![4], Progress::Done(1)));
     let progress = service.run(40, NONE, |service, event| {
-        // The only place is that of the beat.
+        // The beat's own place is the only one.
         service.arm(event.timer().unwrap(), 50, 6).unwrap();
     });
     assert_eq!((progress, timer.cancel()), (Progress::Done(1), Outcome::Cancelled(6)));
@@ -156,7 +156,7 @@ fn a_burst_that_fills_the_mailbox_is_seen() {
     assert_eq!(service.run(1, NONE, |_, _| {}), Progress::Done(5));
 }
 
-/// The owner sees the messages of a forgotten burst, at the latest when the mailbox is dropped.
+/// The owner sees the messages of a forgotten burst when the mailbox is dropped, at the latest.
 #[test]
 fn a_burst_that_is_forgotten_is_seen_when_the_mailbox_goes() {
     let mut service = TimerService::new(0);
@@ -253,7 +253,7 @@ fn a_panic_while_a_service_closes_leaves_no_timer_armed() {
     }
 }
 
-/// Panics when it is dropped, if set.
+/// A value that panics when it is dropped, if the field is true.
 struct Fragile(bool);
 
 impl Drop for Fragile {
@@ -310,7 +310,7 @@ fn a_message_that_waits_for_room_keeps_nobody_busy() {
     }
     assert_eq!(service.run(5, NONE, |_, _| {}), Progress::Done(0));
     assert_eq!(service.next_deadline(), Some(10));
-    // There is room now, so `run` reports more work at once, not at the next deadline.
+    // There is room now. So `run` reports that there is more to do at once, not only at the next deadline.
     assert_eq!(service.run(10, NONE, |_, _| {}), Progress::More(1));
     assert_eq!(service.run(10, NONE, |_, _| {}), Progress::More(1));
     assert_eq!(service.run(10, NONE, |_, _| {}), Progress::Done(1));
@@ -335,8 +335,12 @@ fn hints_and_messages_share_a_limit() {
         let mut calls = 0;
         while !service.process(limit, |_, _| {}).is_done() {
             calls += 1;
-            // The numbers taken in and taken out differ by at most one.
-            assert!(calls <= 40 && service.stats().timers.abs_diff(20) <= 1, "{limit} {calls}");
+            // The number of timers taken in and the number taken out differ by at most one.
+            assert!(
+                calls <= 40 && service.stats().timers.abs_diff(20) <= 1,
+                "after {calls} calls with limit {limit}: {:?}",
+                service.stats()
+            );
         }
         assert_eq!(service.stats().timers, 20);
     }
@@ -371,7 +375,7 @@ fn a_timer_whose_handles_go_between_its_beats_goes_on_until_its_service_goes() {
         assert_eq!(progress, Progress::Done(1));
     }
     assert_eq!((beats, service.stats().timers), (3, 0));
-    assert_eq!(std::rc::Rc::strong_count(&value), 1, "its value went with the last beat");
+    assert_eq!(std::rc::Rc::strong_count(&value), 1, "its value was dropped after the last beat");
 
     let timer = service.remote().timer();
     service.arm_with(&timer, Schedule::at(40).every(TEN), value.clone()).unwrap();

@@ -1,5 +1,5 @@
-//! Nodes in the user's own structures: their wheel does the same as the wheel with values, in the same order, and does
-//! not touch a node after it is out.
+//! Nodes in the user's own structures. Their wheel does the same as the wheel with values, in the same order, and does
+//! not touch a node after it was taken out.
 
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -9,7 +9,7 @@ use stillpoint::timer::{Node, NodeWheel, Popped, Schedule, Wheel};
 
 use crate::random::Random;
 
-/// The node is not the first field.
+/// A structure whose node is not its first field.
 struct Session {
     number: u64,
     timeout: Node,
@@ -31,7 +31,7 @@ fn session(node: NonNull<Node>) -> NonNull<Session> {
 
 /// Frees the memory at once, and returns the session's number.
 fn free(session: NonNull<Session>) -> u64 {
-    // SAFETY: leaked by `leak`, and out of the wheel.
+    // SAFETY: the session was leaked by `leak`, and its node is not in the wheel.
     unsafe { Box::from_raw(session.as_ptr()) }.number
 }
 
@@ -80,19 +80,20 @@ fn a_wheel_over_nodes_does_what_the_other_one_does() {
                     let schedule = Schedule::at(later);
                     let schedule = if number % 5 == 0 { schedule.coarse() } else { schedule };
                     let session = leak(number);
-                    // SAFETY: leaked until it is out of the wheel, and used only by the wheel.
+                    // SAFETY: the session is leaked until its node is out of the wheel, and only the wheel uses the
+                    // node.
                     unsafe { twins.nodes.add(node(session), schedule) };
                     let key = twins.values.add_with(schedule, number).unwrap();
                     twins.sessions.insert(number, (session, key));
                 }
                 (4 | 5, Some((number, session, key))) => {
-                    // SAFETY: in the wheel.
+                    // SAFETY: the node is in the wheel.
                     assert!(unsafe { twins.nodes.cancel(node(session)) });
                     assert_eq!(twins.values.cancel(key), Some(free(session)));
                     twins.sessions.remove(&number);
                 }
                 (6, Some((_, session, key))) => {
-                    // SAFETY: in the wheel.
+                    // SAFETY: the node is in the wheel.
                     unsafe {
                         assert!(twins.nodes.reset(node(session), later));
                         assert_eq!(twins.nodes.deadline(node(session)), Some(later));
@@ -133,13 +134,13 @@ fn a_wheel_over_nodes_does_what_the_other_one_does() {
     }
 }
 
-/// Each callback frees the memory of its own timer, and of others that are due and were not popped.
+/// Each callback frees the memory of its own timer, and of other timers that are due and were not popped.
 #[test]
 fn memory_may_be_gone_as_soon_as_a_timer_is_stopped() {
     let mut wheel = NodeWheel::new(0);
     let mut sessions: Vec<_> = (0..30).map(leak).collect();
     for (at, session) in sessions.iter().enumerate() {
-        // SAFETY: leaked until it is out of the wheel, and used only by the wheel.
+        // SAFETY: the session is leaked until its node is out of the wheel, and only the wheel uses the node.
         unsafe { wheel.add(node(*session), Schedule::at(at as u64 % 3 * 40)) };
     }
     wheel.advance(100);
@@ -151,7 +152,7 @@ fn memory_may_be_gone_as_soon_as_a_timer_is_stopped() {
         fired += 1;
         for _ in 0..2 {
             let Some(other) = sessions.pop() else { break };
-            // SAFETY: still in the wheel: popped sessions are not in the list any more.
+            // SAFETY: the node is still in the wheel: popped sessions are not in the list any more.
             assert!(unsafe { wheel.cancel(node(other)) });
             free(other);
         }
@@ -163,13 +164,13 @@ fn memory_may_be_gone_as_soon_as_a_timer_is_stopped() {
 fn a_node_is_used_again_from_its_own_callback() {
     let mut wheel = NodeWheel::new(0);
     let session = leak(1);
-    // SAFETY: leaked until the end.
+    // SAFETY: the session is leaked until the end of the test.
     unsafe { wheel.add(node(session), Schedule::at(10)) };
     for beat in 1..=5 {
         assert_eq!((wheel.pop(), wheel.len()), (None, 1));
         wheel.advance(10 * beat);
         let popped = wheel.pop().unwrap();
-        // SAFETY: as above; it was popped.
+        // SAFETY: the session is leaked until the end of the test, and its node was popped.
         unsafe {
             assert!(!wheel.contains(popped) && !wheel.cancel(popped) && !wheel.reset(popped, 1));
             assert_eq!((*session.as_ptr()).number, 1);
@@ -177,7 +178,8 @@ fn a_node_is_used_again_from_its_own_callback() {
             assert_eq!(wheel.deadline(popped), Some(10 * beat + 10));
         }
     }
-    // A node that is due already waits for the next advance, as in a poll. SAFETY: as above.
+    // A node that is due already waits for the next advance, as in a poll. SAFETY: the node is valid, and in this
+    // wheel.
     assert!(unsafe { wheel.reset(node(session), 0) });
     assert_eq!(wheel.pop(), None);
     wheel.advance(50);
@@ -191,14 +193,14 @@ fn a_wheel_that_goes_leaves_its_nodes_as_they_are() {
     let mut wheel = NodeWheel::new(0);
     let sessions = [leak(1), leak(2)];
     for session in sessions {
-        // SAFETY: leaked until the wheel is gone.
+        // SAFETY: the session is leaked until the wheel is gone.
         unsafe { wheel.add(node(session), Schedule::at(10)) };
     }
-    // SAFETY: it is not accessed any more: the wheel is only dropped.
+    // SAFETY: nothing accesses the session any more: the wheel is only dropped.
     unsafe { drop(Box::from_raw(sessions[0].as_ptr())) };
     drop(wheel);
     let mut other = NodeWheel::new(0);
-    // SAFETY: its wheel is gone, so it may be written to, and it stays until it is popped.
+    // SAFETY: the first wheel is gone, so the node may be written to. The session stays until its node is popped.
     unsafe {
         node(sessions[1]).write(Node::new());
         other.add(node(sessions[1]), Schedule::at(5));
@@ -207,7 +209,7 @@ fn a_wheel_that_goes_leaves_its_nodes_as_they_are() {
     assert_eq!(free(session(other.pop().unwrap())), 2);
 }
 
-/// As in a C interface: the wheel of one thread under a lock, and other threads that add and cancel.
+/// The wheel of one thread is under a lock, and other threads add and cancel, as through a C interface.
 #[test]
 fn threads_share_a_wheel_under_a_lock() {
     let wheel = std::sync::Mutex::new(NodeWheel::new(0));
@@ -219,9 +221,11 @@ fn threads_share_a_wheel_under_a_lock() {
                 let one = leak(step);
                 let mut wheel = wheel.lock().unwrap();
                 let at = wheel.now() + step % 100;
-                // SAFETY: leaked until it is out of the wheel, and used only under the lock.
+                // SAFETY: the session is leaked until its node is out of the wheel, and the node is used only under the
+                // lock.
                 unsafe { wheel.add(node(one), Schedule::at(at)) };
-                // SAFETY: as above; it was not popped while this thread holds the lock.
+                // SAFETY: the session is leaked. Its node is in the wheel or in none: it is not popped while this
+                // thread holds the lock.
                 if step % 2 == 0 && unsafe { wheel.cancel(node(one)) } {
                     cancelled += 1;
                     free(one);

@@ -53,9 +53,9 @@ fn a_timer_that_its_own_callback_cancels_is_over() {
     let key = wheel.add_with(Schedule::at(1).every(every(1)), value.clone()).unwrap();
     let progress = wheel.poll(5, Limit::NONE, |wheel, beat| {
         assert_eq!(beat.key(), key);
-        assert_eq!(wheel.cancel(key), None, "it has fired");
+        assert_eq!(wheel.cancel(key), None, "the timer has fired");
         assert!(wheel.is_empty());
-        // Takes the same place.
+        // This timer takes the same place.
         wheel.add(9, Rc::new(())).unwrap();
     });
     assert_eq!(progress, Progress::Done(1));

@@ -78,7 +78,7 @@ fn a_full_mailbox_hands_the_value_back_and_leaves_the_timer_as_it_was() {
     }
     let refused = mailbox.add(&timers[4], 10, "out").unwrap_err();
     assert_eq!((refused.kind(), refused.into_inner()), (ArmErrorKind::Full, "out"));
-    assert!(refused.to_string().contains("no room"), "{refused}");
+    assert!(refused.to_string().contains("is full"), "{refused}");
     assert!(!timers[4].is_armed() && timers[4].cancel() == Outcome::Gone);
     let _ = service.process(1, |_, _| {});
     mailbox.add(&timers[4], 10, "in").unwrap();
@@ -97,8 +97,12 @@ fn a_bounded_wheel_leaves_in_the_mailbox_what_it_has_no_room_for() {
     mailbox.add(&first, 10, "first").unwrap();
     mailbox.add(&second, 20, "second").unwrap();
     assert_eq!(service.process(9, |_, _| {}), Progress::Done(0));
-    assert_eq!(first.cancel(), Outcome::Cancelled("first"), "from the mailbox");
-    assert_eq!(service.process(9, |_, _| {}), Progress::Done(2), "the hint and the message");
+    assert_eq!(first.cancel(), Outcome::Cancelled("first"), "cancelled while its message is in the mailbox");
+    assert_eq!(
+        service.process(9, |_, _| {}),
+        Progress::Done(2),
+        "the hint, and the cancelled timer's message"
+    );
     assert_eq!(service.cancel(key), Some("own"));
     assert_eq!(run(&mut service, 20), ["second"]);
 }
@@ -199,7 +203,7 @@ fn closing_hands_every_value_out() {
     assert_eq!(in_the_wheel.cancel(), Outcome::Gone);
 }
 
-/// The messages of revoked timers were dropped, and only a hint is left of each.
+/// The messages of the revoked timers were dropped, so only a hint leads to each.
 #[test]
 fn closing_hands_out_what_only_a_hint_leads_to() {
     for calls_before in 0..2 {
@@ -339,7 +343,7 @@ fn a_timer_whose_last_beat_comes_while_its_callback_runs_is_over() {
         assert_eq!(inner, Progress::Done(0));
     });
     assert_eq!((progress, service.stats().timers), (Progress::Done(1), 0));
-    assert!(!timer.is_armed(), "nothing would fire it");
+    assert!(!timer.is_armed(), "no wheel would fire it");
     assert_eq!(timer.cancel(), Outcome::Fired);
     service.arm(&timer, 2, "again").unwrap();
     assert_eq!(run(&mut service, u64::MAX), ["again"]);
@@ -420,7 +424,7 @@ fn a_panic_of_a_callback_leaves_the_service_whole() {
     assert!(attempt(10).is_err());
     assert_eq!(timers[0].cancel(), Outcome::Fired);
     assert!(attempt(11).is_err());
-    assert_eq!(timers[1].cancel(), Outcome::Cancelled(1), "still armed");
+    assert_eq!(timers[1].cancel(), Outcome::Cancelled(1), "the timer is still armed");
     assert_eq!(timers[2].revoke(), Outcome::Cancelled(()));
     assert!(attempt(11).is_err());
     assert_eq!(timers[2].cancel(), Outcome::Gone);

@@ -36,7 +36,7 @@ fn fired(service: &mut TimerService<u64>, now: u64) -> Vec<(u64, u64)> {
 fn a_reset_moves_a_timer_earlier_and_later_and_keeps_its_value() {
     let mut service = TimerService::new(0);
     let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(8));
-    // Before the owner has seen the arming, and after.
+    // The timer is reset before the owner has seen the arming, and afterwards.
     mailbox.add(&timer, 100, 7).unwrap();
     mailbox.reset(&timer, 50).unwrap();
     assert_eq!(fired(&mut service, 49), []);
@@ -87,7 +87,7 @@ fn a_reset_that_cannot_be_sent_changes_nothing() {
     assert_eq!(mailbox.reset(&timer, 99).unwrap_err().kind(), ArmErrorKind::Gone);
 }
 
-/// Four threads reset a timer, and cancel it in the end: it never fires, and no entry is left.
+/// Four threads reset a timer, and finally cancel it. It never fires, and no entry is left.
 #[test]
 fn threads_reset_a_timer_that_never_fires() {
     let mut service = TimerService::new(0);
@@ -125,19 +125,19 @@ fn a_delay_counts_from_the_first_time_after_the_message() {
     let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(8));
     mailbox.add_with(&timer, Schedule::after(50).every(20.try_into().unwrap()), 7).unwrap();
     assert!(service.process(usize::MAX, |_, _| {}).is_done());
-    assert_eq!(service.next_deadline(), Some(0), "the next time is waited for");
+    assert_eq!(service.next_deadline(), Some(0), "the delay begins at the next time");
     assert_eq!(fired(&mut service, 1_000), []);
     assert_eq!((fired(&mut service, 1_049), fired(&mut service, 1_050)), (vec![], vec![(1_050, 7)]));
     assert_eq!(fired(&mut service, 1_070), [(1_070, 7)]);
     mailbox.reset_after(&timer, 5).unwrap();
     assert_eq!((fired(&mut service, 1_071), fired(&mut service, 1_076)), (vec![], vec![(1_076, 7)]));
-    // Cancelled between the message and the next time.
+    // The timer is cancelled between the message and the next time.
     assert!(timer.cancel().is_cancelled());
     mailbox.add_after(&timer, 5, 8).unwrap();
     assert!(service.process(usize::MAX, |_, _| {}).is_done());
     assert!(timer.cancel().is_cancelled());
     assert_eq!((fired(&mut service, 2_000), service.stats().timers), (vec![], 0));
-    // At `u64::MAX`.
+    // This timer fires at `u64::MAX`.
     mailbox.add_after(&timer, u64::MAX, 9).unwrap();
     assert_eq!((fired(&mut service, 3_000), fired(&mut service, u64::MAX)), (vec![], vec![(u64::MAX, 9)]));
 }
@@ -164,13 +164,13 @@ fn a_cancellation_waits_until_the_callback_has_ended() {
             has_begun.recv().unwrap();
             assert_eq!(other.cancel(), Outcome::Running, "at once");
             assert_eq!(other.cancel_wait(), Outcome::Fired);
-            assert_eq!(seen.load(Ordering::Relaxed), 1, "what the callback did is seen");
+            assert_eq!(seen.load(Ordering::Relaxed), 1, "the canceller sees what the callback did");
         });
         let progress = service.run(10, Limit::NONE, |_, event| {
             let own = event.timer().unwrap().clone();
             begun.send(()).unwrap();
             thread::sleep(Duration::from_millis(20));
-            assert_eq!(own.cancel_wait(), Outcome::Running, "it would wait for itself");
+            assert_eq!(own.cancel_wait(), Outcome::Running, "the callback would wait for itself");
             ended.store(1, Ordering::Relaxed);
         });
         assert_eq!(progress.expired(), 1);
@@ -198,7 +198,7 @@ fn a_cancellation_waits_for_a_beat_and_a_panic() {
                 service.run(10, Limit::NONE, |_, _| {
                     begun.send(()).unwrap();
                     thread::sleep(Duration::from_millis(10));
-                    assert!(!panics, "as asked");
+                    assert!(!panics, "on purpose");
                 })
             });
             assert_eq!(std::panic::catch_unwind(run).is_err(), panics);
@@ -223,7 +223,7 @@ fn only_what_is_earlier_wakes_the_owner() {
     assert_eq!(fired(&mut service, 1), []);
     assert_eq!(sleep(&mut service), Sleep::Until(20));
     mailbox.add(&timers[1], 20, 1).unwrap();
-    assert_eq!(bell.rung(), 1, "no earlier");
+    assert_eq!(bell.rung(), 1, "the deadline is no earlier");
     mailbox.add(&timers[2], 19, 2).unwrap();
     assert_eq!(bell.rung(), 2);
     mailbox.add(&timers[3], 18, 3).unwrap();
@@ -236,7 +236,7 @@ fn only_what_is_earlier_wakes_the_owner() {
     assert!(timers[2].revoke().is_cancelled());
     assert_eq!(bell.rung(), 3);
     assert_eq!(fired(&mut service, 3), [(19, 2)]);
-    // A delay, a reset, and a mailbox that is full.
+    // A delay, a reset and a full mailbox each wake the owner.
     assert_eq!(sleep(&mut service), Sleep::Until(20));
     mailbox.add_after(&timers[4], 1_000, 4).unwrap();
     assert_eq!((bell.rung(), fired(&mut service, 4)), (4, vec![]));
@@ -251,7 +251,7 @@ fn only_what_is_earlier_wakes_the_owner() {
     }
     assert_eq!(bell.rung(), 5);
     assert_eq!(burst.add(&timers[5], 500, 5).unwrap_err().kind(), ArmErrorKind::Full);
-    assert_eq!(bell.rung(), 6, "it has to make room");
+    assert_eq!(bell.rung(), 6, "the owner has to make room");
     drop(burst);
     assert_eq!(service.stats().timers, 3);
 }
@@ -313,7 +313,9 @@ fn an_owner_that_parks_gets_every_message() {
                 Sleep::Not => {}
                 // Without a time limit: a lost wake-up hangs the test.
                 Sleep::Forever => thread::park(),
-                Sleep::Until(time) => panic!("what is due is done: {time}"),
+                Sleep::Until(time) => {
+                    panic!("everything due has fired, but the owner may sleep only until {time}")
+                }
             }
             got += fired(&mut service, 2).len() as u64;
         }

@@ -51,7 +51,7 @@ fn add_and_cancel<'a>(
                             ArmErrorKind::Full | ArmErrorKind::Armed | ArmErrorKind::Busy
                         ));
                         if refused.kind() == ArmErrorKind::Armed {
-                            // It is still armed from the last round.
+                            // The timer is still armed from the last round.
                             let count = usize::from(timer.cancel().is_cancelled());
                             ends.cancelled.fetch_add(count, Ordering::Relaxed);
                         }
@@ -91,7 +91,7 @@ fn fired_and_cancelled_are_what_was_added() {
             .zip(1..)
             .map(|(stop, seed)| {
                 let (remote, dropped, ends) = (service.remote(), &dropped, &ends);
-                // Made here, since the owner returns `More` while a thread is making a mailbox.
+                // The mailbox is made here, since the owner returns `More` while a thread is making one.
                 let mailbox = remote.mailbox(64);
                 scope.spawn(move || add_and_cancel(&remote, mailbox, dropped, ends, stop, seed))
             })
@@ -99,7 +99,7 @@ fn fired_and_cancelled_are_what_was_added() {
         let mut rounds = 0;
         while rounds < 2 {
             if stops.iter().all(|stop| stop.load(Ordering::Acquire)) {
-                // Once more, after all threads have ended.
+                // The owner runs once more, after all threads have ended.
                 now = u64::MAX;
                 rounds += 1;
             }
@@ -121,7 +121,7 @@ fn fired_and_cancelled_are_what_was_added() {
     assert_eq!(revoked, ends.revoked.into_inner());
     assert_eq!(fired + cancelled + revoked, added);
     assert_eq!(dropped.load(Ordering::Relaxed), added);
-    // Otherwise the test has shown nothing.
+    // Otherwise, the test has not tested all three ends.
     assert!(fired > 0 && cancelled > 0 && revoked > 0);
 }
 
@@ -151,7 +151,7 @@ fn of_many_cancellations_one_succeeds() {
         let cancelled = outcomes.iter().filter(|outcome| **outcome == Outcome::Cancelled(round)).count();
         let fired = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Running | Outcome::Fired));
         assert!(cancelled <= 1 && progress.is_done());
-        assert!(cancelled == 0 || fired.count() == 0, "{outcomes:?}");
+        assert!(cancelled == 0 || fired.count() == 0, "more than one end: {outcomes:?}");
         assert_eq!(timer.cancel(), if cancelled == 1 { Outcome::Gone } else { Outcome::Fired });
     }
 }
@@ -230,7 +230,7 @@ fn a_timer_that_is_armed_can_be_cancelled() {
         });
         let mut cancelled = 0;
         while cancelled < rounds {
-            // Only this thread cancels, and nothing fires.
+            // Only this thread cancels, and no timer fires.
             if timer.is_armed() {
                 assert!(timer.cancel().is_cancelled(), "it was armed");
                 cancelled += 1;

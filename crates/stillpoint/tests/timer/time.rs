@@ -14,14 +14,14 @@ fn fired(wheel: &mut Wheel<u64>, now: u64) -> Vec<u64> {
     values
 }
 
-/// Corrects one wrong reading of a clock.
+/// `set_time` corrects one wrong reading of a clock.
 #[test]
 fn a_wheel_whose_clock_has_said_the_end_of_time_goes_on() {
     let mut wheel = Wheel::new(1_000);
     wheel.add(2_000, 1).unwrap();
     assert_eq!(fired(&mut wheel, u64::MAX), [1]);
     wheel.add(5_000, 2).unwrap();
-    assert_eq!(wheel.next_deadline(), Some(u64::MAX), "at once");
+    assert_eq!(wheel.next_deadline(), Some(u64::MAX), "the next poll is due at once");
     wheel.set_time(3_000);
     assert_eq!((wheel.now(), wheel.next_deadline()), (3_000, Some(4_960)));
     wheel.add_after(10, 3).unwrap();
@@ -39,7 +39,7 @@ fn what_was_due_is_not_due_at_an_earlier_time() {
         let schedule = Schedule::at(100 + number * 77);
         wheel.add_with(if number % 3 == 0 { schedule.coarse() } else { schedule }, number).unwrap();
     }
-    // Ready, overdue, and in slots of all kinds.
+    // Now timers are ready, overdue, and in slots of all kinds.
     assert_eq!(wheel.poll(9_000, Limit::expiries(3).moves(2), |_, _| {}), Progress::More(3));
     wheel.set_time(50);
     assert!(fired(&mut wheel, 99).is_empty());
@@ -102,7 +102,7 @@ fn a_service_s_time_is_set_and_its_memory_given_back() {
     service.shrink();
     assert_eq!(service.stats().capacity, 1);
     assert_eq!(service.run(150, NONE, |_, _| {}), Progress::Done(1));
-    // The service still knows its mailboxes.
+    // Mailboxes still work.
     let mut mailbox = service.remote().mailbox(1);
     for value in [3, 4] {
         mailbox.add(&timer, 150, value).unwrap();

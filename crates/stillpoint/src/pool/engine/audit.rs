@@ -33,7 +33,7 @@ impl Core {
         };
         // Relaxed: a count.
         let sum = self.shards().map(of).sum::<isize>() + self.corrections.load(Ordering::Relaxed);
-        // Counts that other threads change meanwhile need not be consistent.
+        // If other threads change the counts meanwhile, the sum may be out of range.
         let capacity = self.extent.buckets() * self.geometry.objects() as usize;
         (capacity, usize::try_from(sum).unwrap_or(0).min(capacity))
     }
@@ -64,7 +64,7 @@ impl Core {
         (bucket..bucket + self.geometry.rows()).map(|row| (row, &self.rows[row as usize]))
     }
 
-    /// Checks the pool. Exact when no thread uses the pool meanwhile; then the first inconsistency is an error.
+    /// Checks the pool, and returns the first inconsistency as an error. Exact when no thread uses the pool meanwhile.
     pub(crate) fn audit(&self) -> Result<Census, String> {
         let mut census = Census { fill: vec![0; self.geometry.objects() as usize + 1], ..Census::default() };
         let mut places = vec![Spot::Absent; self.rows.len()];
@@ -160,7 +160,7 @@ impl Core {
         Ok(posted)
     }
 
-    /// The number of objects of a bucket that are not free, and how many of these are on their way back.
+    /// The number of objects in a bucket that are not free, and the number of those that are on their way back.
     fn count(&self, bucket: u32, spot: Spot, posted: &[u32]) -> Result<(usize, usize), String> {
         let (mut live, mut remote) = (0, 0);
         for (index, row) in self.rows_of(bucket) {
@@ -210,7 +210,7 @@ impl Core {
                 unsafe { shard.cache.objects() }.to_vec()
             })
             .collect();
-        // SAFETY: as above.
+        // SAFETY: by the caller's promise, no thread uses the depot.
         cached.extend(unsafe { self.depot.objects() });
         cached.sort_unstable();
         let mut out = Vec::new();
@@ -243,7 +243,7 @@ mod tests {
     use crate::pool::Hardening;
     use stillpoint_sys::linux::region::Want;
 
-    /// Eight buckets of two objects.
+    /// A pool of eight buckets of two objects.
     fn pool() -> Arc<Core> {
         let plan = Plan {
             geometry: Geometry::new(8, 8, Some(16), 1).expect("a small bucket"),
@@ -261,19 +261,19 @@ mod tests {
         Core::new(&plan, Life::default(), None).expect("a little memory")
     }
 
-    /// Makes a pool whose shard has a partial bucket, a whole one, a busy one, and one with an object in the inbox,
-    /// with more buckets in the store. Damages it, and expects the audit's error to contain `part`.
+    /// Makes a pool whose shard has a partial bucket, a whole one, a busy one, and one with an object in the inbox.
+    /// More buckets are in the store. Then `damage` damages the pool, and the audit's error must contain `part`.
     #[track_caller]
     fn finds(part: &str, damage: impl FnOnce(&Core, &Shard, [u32; 4])) {
         let core = pool();
-        // Not dropped: its drop does not expect a damaged pool.
+        // Not dropped: the drop of a handle does not expect a damaged pool.
         let handle = std::mem::ManuallyDrop::new(Handle::new(&core).expect("a shard is free"));
         let row_of = |object: *mut u8| core.place_of(object).expect("an object").row;
         let next = || handle.alloc_block().expect("a whole bucket").as_ptr();
         let [broken, whole, busy, sent] = [next(), next(), next(), next()];
         // SAFETY: allocated above, and freed once.
         unsafe { handle.free(broken) }.expect("an object");
-        // SAFETY: as above.
+        // SAFETY: the block was allocated above, and is freed once.
         unsafe { handle.free_block(whole) }.expect("a block");
         core.free_without_shard(sent);
         let found = core.audit().expect("nothing is wrong yet");
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!((found.buckets_in_store, found.objects_on_their_way, found.objects_out), (4, 1, 4));
         assert_eq!((found.objects_held, found.fill), (3, vec![5, 2, 1]));
         damage(&core, handle.shard(), [row_of(broken), row_of(whole), row_of(busy), row_of(sent)]);
-        let error = core.audit().expect_err("it is damaged");
+        let error = core.audit().expect_err("the audit finds the damage");
         assert!(error.contains(part), "'{part}' is not in: {error}");
     }
 

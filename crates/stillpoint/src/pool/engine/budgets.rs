@@ -1,4 +1,4 @@
-//! How much work the calls of a pool do. Steps are counted, not time, which depends on the machine.
+//! How much work the calls of a pool do. The tests count steps: time depends on the machine.
 //!
 //! A step is a row that is read or taken, a bucket or a magazine that is moved, or an attempt to hold a shard.
 
@@ -51,7 +51,7 @@ fn each_within(most: usize, handle: &Handle<'_>) -> usize {
     }
 }
 
-/// Frees one object of each bucket remotely; the other stays allocated.
+/// Frees one object of each bucket remotely; the bucket's other object stays allocated.
 fn one_of_each_is_sent(core: &Core, owner: &Handle<'_>) {
     all(owner).into_iter().step_by(2).for_each(|object| core.free_without_shard(object));
 }
@@ -64,7 +64,7 @@ fn an_owner_collects_a_limited_number_of_rows_at_a_time() {
     assert_eq!(each_within(ONCE + FEW, &owner), BUCKETS as usize);
 }
 
-/// Whatever the number of rows that come in later.
+/// This holds whatever the number of rows that come in later.
 #[test]
 fn rows_that_were_left_are_collected_before_those_that_came_later() {
     let core = pool(1, 100, 0);
@@ -161,7 +161,7 @@ fn a_bucket_of_many_rows_is_not_searched_for_each_object() {
         assert_eq!(each_within(FEW, &owner), objects.len());
     }
     assert_eq!((core.ledger.count(), core.totals().1), (0, objects.len()));
-    // After a block is allocated, its bucket also knows that it has no free objects.
+    // When a block is allocated, its bucket also records that it has no free objects.
     objects.iter().for_each(|&object| core.free_without_shard(object));
     let block = owner.alloc_block().unwrap().as_ptr();
     let last = core.objects_from(block).last().unwrap();
@@ -170,7 +170,7 @@ fn a_bucket_of_many_rows_is_not_searched_for_each_object() {
     unsafe { owner.free(last) }.unwrap();
     let (steps, again) = steps(|| owner.alloc());
     assert!(again.map(|object| object.as_ptr()) == Some(last) && steps <= FEW, "{steps} steps");
-    // SAFETY: as above.
+    // SAFETY: the block was allocated above, and is freed once.
     unsafe { owner.free_block(other.as_ptr()) }.unwrap();
     core.audit().unwrap();
 }
@@ -212,7 +212,7 @@ fn a_block_begins_with_its_bucket() {
     let handle = Handle::new(&core).unwrap();
     let start = handle.alloc_block().unwrap().as_ptr();
     for object in core.objects_from(start).skip(1) {
-        // SAFETY: not a block, so it is refused.
+        // SAFETY: no block begins there, so the call frees nothing.
         let error = unsafe { handle.free_block(object) }.unwrap_err();
         assert_eq!(error.kind(), FreeErrorKind::NotAnObject);
     }

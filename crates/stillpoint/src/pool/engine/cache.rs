@@ -10,12 +10,12 @@ use super::own::{OwnU32, OwnUsize};
 #[derive(Debug)]
 pub(crate) struct Cache {
     len: OwnUsize,
-    /// Frees do not fill it beyond this.
+    /// Frees do not fill the cache beyond this.
     limit: usize,
-    /// Refills from buckets do not fill it beyond the limit by more than this.
+    /// Refills from buckets exceed the limit by at most this.
     more: usize,
     /// Objects that a refill should bring, if the shard's own buckets have them. It grows with each refill, and is
-    /// reset when the cache was too full. So a thread whose objects all fit into the cache stops moving objects.
+    /// reset when objects did not fit into the cache. So a thread whose objects all fit soon stops moving objects.
     appetite: OwnUsize,
     /// How many objects a deposit moves, and the number of withdrawals since the last deposit.
     portion: OwnUsize,
@@ -23,10 +23,10 @@ pub(crate) struct Cache {
     slots: Box<[UnsafeCell<*mut u8>]>,
 }
 
-/// Only the holder of the shard may call these functions; the engine guarantees that.
+/// Only the holder of the shard may call these functions. The engine makes sure of that.
 impl Cache {
-    /// For `limit` objects. Refills from buckets may exceed the limit by `more`, those from the depot by half the
-    /// limit.
+    /// A cache for `limit` objects. Refills from buckets may exceed the limit by `more`, and refills from the depot by
+    /// half the limit.
     pub(crate) fn new(limit: usize, more: usize) -> Self {
         let more = if limit == 0 { 0 } else { more };
         let slots = (0..limit + more.max(limit / 2)).map(|_| UnsafeCell::new(ptr::null_mut())).collect();
@@ -101,7 +101,7 @@ impl Cache {
     pub(crate) unsafe fn push(&self, object: *mut u8) -> bool {
         let fits = self.has_room();
         if fits {
-            // SAFETY: there is room; the rest is the caller's promise.
+            // SAFETY: `has_room` returned true; the rest is the caller's promise.
             unsafe { self.push_where_is_room(object) };
         }
         fits
@@ -124,7 +124,7 @@ impl Cache {
     }
 
     /// Moves the newest `count` objects to `to`, the newest first. So contiguous objects stay in order, upwards or
-    /// downwards, whatever the number taken at a time. False when there are fewer.
+    /// downwards, however many are taken at a time. False when there are fewer than `count`.
     ///
     /// # Safety
     /// The caller holds the shard, and has room for them.
@@ -137,9 +137,9 @@ impl Cache {
         true
     }
 
-    /// Moves the newest objects to `to`, in the same order; returns their number. This is half the limit; but it is an
-    /// eighth of that if exactly one withdrawal took back the last deposit, so that a thread with a few objects too
-    /// many gives up only these.
+    /// Moves the newest objects to `to`, in the same order; returns their number. The number is half the limit. If
+    /// exactly one withdrawal took back the last deposit, it is an eighth of that, so that a thread with a few objects
+    /// too many gives up only a few.
     ///
     /// # Safety
     /// The caller holds the shard, and has room for half the limit.

@@ -1,8 +1,9 @@
 //! Copies addresses, in wide registers where the processor has them.
 //!
-//! Groups of four are cut so that a load of one copy matches a store of the other: [`reversed`] reads groups of four
-//! from the upper end, so [`within`] writes the odd addresses first, and its groups of four end at the upper end. A
-//! processor forwards a store to a load that lies within it; a load that spans two stores has to wait for the cache.
+//! Groups of four are cut so that a load of one copy matches a store of the other. [`reversed`] reads groups of four
+//! from the upper end. So [`within`] first writes the addresses that do not fill a group, and its groups end at the
+//! upper end. A processor forwards a store to a load that lies within it; a load that spans two stores has to wait for
+//! the cache.
 
 /// Below this number of addresses, a call costs more than it saves.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -33,7 +34,7 @@ pub(super) unsafe fn reversed(from: *const *mut u8, to: *mut *mut u8, count: usi
     let mut left = count;
     while left >= 4 {
         left -= 4;
-        // SAFETY: within the caller's bounds, as below.
+        // SAFETY: within the caller's bounds: `left` is below `count`.
         unsafe {
             let [a, b, c, d] = from.add(left).cast::<[*mut u8; 4]>().read();
             to.add(count - left - 4).cast::<[*mut u8; 4]>().write([d, c, b, a]);
@@ -41,7 +42,7 @@ pub(super) unsafe fn reversed(from: *const *mut u8, to: *mut *mut u8, count: usi
     }
     while left > 0 {
         left -= 1;
-        // SAFETY: as above.
+        // SAFETY: within the caller's bounds: `left` is below `count`.
         unsafe { to.add(count - left - 1).write(from.add(left).read()) };
     }
 }
@@ -76,7 +77,7 @@ pub(super) unsafe fn within(
 unsafe fn one_within(from: *const *mut u8, to: *mut *mut u8, start: usize, last: usize) -> usize {
     // SAFETY: the caller's promise.
     let address = unsafe { from.read() };
-    // SAFETY: as above.
+    // SAFETY: the caller's promise.
     unsafe { to.write(address) };
     let offset = address.addr().wrapping_sub(start);
     offset | last.wrapping_sub(offset)
@@ -134,7 +135,7 @@ mod wide {
                 _mm_storeu_si128(to.add(done).cast(), two);
                 let offsets = _mm_sub_epi64(two, _mm256_castsi256_si128(starts));
                 let beyond = _mm_sub_epi64(_mm256_castsi256_si128(lasts), offsets);
-                // Both halves of the register get the two.
+                // Both halves of the register get the two values.
                 let both = _mm256_broadcastsi128_si256(_mm_or_si128(offsets, beyond));
                 strange = _mm256_or_si256(strange, both);
                 done += 2;
@@ -164,10 +165,10 @@ mod tests {
         for count in 0..40 {
             let from: Vec<_> = (0..count).map(|index| at(start + 16 * index)).collect();
             let mut to = vec![std::ptr::null_mut(); count + 1];
-            // SAFETY: there is room for all.
+            // SAFETY: there is room for all addresses.
             unsafe { reversed(from.as_ptr(), to.as_mut_ptr(), count) };
             assert!(to[..count].iter().eq(from.iter().rev()) && to[count].is_null());
-            // SAFETY: as above.
+            // SAFETY: there is room for all addresses.
             assert!(unsafe { within(from.as_ptr(), to.as_mut_ptr(), count, start, last) });
             assert!(to[..count] == from[..] && to[count].is_null());
             for (place, strange) in (0..count).flat_map(|place| {
@@ -175,11 +176,11 @@ mod tests {
             }) {
                 let mut from = from.clone();
                 from[place] = at(strange);
-                // SAFETY: as above.
+                // SAFETY: there is room for all addresses.
                 assert!(!unsafe { within(from.as_ptr(), to.as_mut_ptr(), count, start, last) });
                 assert!(to[..count] == from[..]);
                 from[place] = at(start + last);
-                // SAFETY: as above.
+                // SAFETY: there is room for all addresses.
                 assert!(unsafe { within(from.as_ptr(), to.as_mut_ptr(), count, start, last) });
             }
         }

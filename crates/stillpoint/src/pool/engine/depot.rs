@@ -15,7 +15,7 @@ use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
 use stillpoint_sys::sync::spin;
 use stillpoint_sys::work;
 
-/// The most magazines of a pool. One in models, so that it is used again.
+/// The most magazines of a pool. In models there is one, so that it is used again.
 const MOST: usize = if cfg!(loom) { 1 } else { 128 };
 
 /// Full magazines, for threads that need objects, and empty ones, for threads that have too many.
@@ -62,8 +62,8 @@ impl Magazine {
 }
 
 impl Depot {
-    /// With magazines of half a cache each, enough for `objects` objects, up to a limit. `None` when there is no
-    /// memory.
+    /// A depot whose magazines have room for half a cache each: enough for `objects` objects, but at most [`MOST`]
+    /// magazines. `None` when there is no memory.
     pub(crate) fn new(objects: usize, cache: usize) -> Option<Self> {
         let room = cache / 2;
         let count = objects.checked_div(room).unwrap_or(0).min(MOST);

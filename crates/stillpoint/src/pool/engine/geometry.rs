@@ -18,7 +18,7 @@ pub(crate) enum Misfit {
     SizeHuge,
     Alignment,
     BucketSize,
-    /// It needs at least this many bytes.
+    /// The bucket needs at least this many bytes.
     BucketSmall {
         least: usize,
     },
@@ -29,7 +29,8 @@ pub(crate) enum Misfit {
     },
 }
 
-/// The layout of a pool: object `i` of bucket `b` begins at byte `b * bucket + i * stride`.
+/// The layout of a pool: object `i` of bucket `b` begins at byte `b * bucket + i * stride`, and in every other bucket
+/// [`colour`](Geometry::colour) bytes later.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Geometry {
     stride: usize,
@@ -61,9 +62,9 @@ impl Geometry {
         Self::with_stride(size, align, None, bucket_bytes, capacity)
     }
 
-    /// The layout for objects of `size` and `align` and, if `set`, a distance from one to the next. Without
-    /// `bucket_bytes`, chooses the largest bucket of at most 64 objects, one row; but, unless the bucket is small, none
-    /// that `capacity` objects would fill by less than half.
+    /// The layout for objects of `size` and `align`. `set` is the distance from one object to the next, if the caller
+    /// chose it. Without `bucket_bytes`, chooses the largest bucket of at most 64 objects, which is one row. Unless the
+    /// bucket is small, `capacity` objects fill at least half of it.
     pub(crate) fn with_stride(
         size: usize,
         align: usize,
@@ -165,9 +166,9 @@ impl Geometry {
         u64::MAX >> (ROW - self.in_row(row))
     }
 
-    /// The offset of a bucket's first object. Without this shift, with a stride of an odd number of lines and fewer
-    /// objects in a bucket than sets in the cache, the first lines of the objects of all buckets would use the same
-    /// half of the sets.
+    /// The offset of a bucket's first object. Without this shift, the first lines of the objects of all buckets would
+    /// use the same half of the cache's sets, if the stride is an odd number of lines and a bucket has fewer objects
+    /// than the cache has sets.
     #[inline(always)]
     fn shift(&self, bucket: usize) -> usize {
         (bucket & 1) * self.colour

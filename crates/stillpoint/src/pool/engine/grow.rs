@@ -19,7 +19,7 @@ const PAGE: usize = if cfg!(miri) { 4096 } else { 64 << 10 };
 /// Why a pool could not be made, or could not grow.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// For the range of addresses, or for the headers.
+    /// There is no memory for the range of addresses, or for the headers.
     NoMemory,
     Kernel(Refusal),
     /// The caller's memory cannot be used: the pool needs this many bytes.
@@ -84,11 +84,12 @@ pub(crate) struct Extent {
     /// See [`places`](Extent::places).
     places: u32,
     step: u32,
-    /// Held while a piece is added, also during its constructors.
+    /// Held while a piece is added, even while its constructors run.
     growing: Mutex<()>,
     /// The pieces that are ready. Locked only briefly, since constructors may read them.
     pieces: Mutex<Vec<Piece>>,
-    /// The thread that is adding a piece. If its constructor needs an object, it must not wait for itself.
+    /// The thread that is adding a piece. If one of its constructors needs an object, the thread must not wait for
+    /// itself.
     grower: AtomicUsize,
     space: Space,
     want: Want,
@@ -211,7 +212,7 @@ impl<I: Iterator<Item = Place>> Destruction<'_, I> {
 
     fn go_on(&mut self) {
         for place in self.places.by_ref() {
-            // SAFETY: each place holds an object that nothing uses any more, and comes once.
+            // SAFETY: each place is visited once, and holds an object that nothing uses any more.
             unsafe { (self.destroy)(self.start.wrapping_add(self.geometry.offset(place))) };
         }
     }
@@ -278,7 +279,7 @@ impl Core {
                 let made = unsafe { space.fill(offset, bytes, self.extent.want) };
                 Some(made.map_err(Refused::Kernel)?)
             }
-            // `Extent::new` checked it, and there is only this piece.
+            // `Extent::new` checked the caller's memory, which is the only piece.
             Space::Given(_) => None,
         };
         let piece = Piece { first, buckets, made };
@@ -337,7 +338,7 @@ impl Core {
                     construct(object);
                     undo.made += 1;
                 } else if self.poison {
-                    // SAFETY: memory of the piece, which no other thread uses yet.
+                    // SAFETY: the object is in the piece's memory, which no other thread uses yet.
                     unsafe { super::harden::poison(object, self.size) };
                 }
             }
@@ -346,12 +347,12 @@ impl Core {
     }
 }
 
-/// Clears `grower` when dropped, also after a panic.
+/// Clears `grower` when dropped, even by a panic.
 struct Named<'g>(&'g AtomicUsize);
 
 impl Drop for Named<'_> {
     fn drop(&mut self) {
-        // Relaxed: see `grow`.
+        // Relaxed: other threads do not act on this word. See `grow`.
         self.0.store(0, Ordering::Relaxed);
     }
 }

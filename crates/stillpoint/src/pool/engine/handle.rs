@@ -129,8 +129,8 @@ impl<'p> Handle<'p> {
         found
     }
 
-    /// Adds to a count of the handle's shard, if it holds one. Not called when the cache serves a call: it would take a
-    /// tenth of the call's time.
+    /// Adds to a count of the handle's shard, if it holds one. Not called when the cache serves a call, which it would
+    /// make a tenth slower.
     fn count(&self, which: impl FnOnce(&Calls) -> &OwnUsize, more: usize) {
         if !ptr::eq(self.shard.get(), self.core.nobody()) {
             which(&self.shard.get().calls).count(more);
@@ -167,7 +167,7 @@ impl<'p> Handle<'p> {
     /// # Safety
     /// As [`alloc_many`](Handle::alloc_many).
     unsafe fn alloc_directly(&self, to: *mut *mut u8, count: usize) -> bool {
-        // As in `refill`.
+        // Attach in each iteration: a constructor that ran while the pool grew may have parked this handle.
         while self.attach() {
             let cache = &self.shard.get().cache;
             let ready = cache.len().min(count);
@@ -185,7 +185,7 @@ impl<'p> Handle<'p> {
                 self.arm(objects.iter().copied());
                 return true;
             }
-            // Put back before constructors run, which may panic.
+            // Put the objects back before constructors run, which may panic.
             self.put(objects);
             if !self.core.grow() {
                 break;
@@ -204,7 +204,7 @@ impl<'p> Handle<'p> {
     /// Allocates a whole bucket. Returns its first object.
     pub(crate) fn alloc_block(&self) -> Option<NonNull<u8>> {
         loop {
-            // As in `refill`.
+            // Attach in each iteration: a constructor that ran while the pool grew may have parked this handle.
             if !self.attach() {
                 return None;
             }
@@ -247,7 +247,7 @@ impl<'p> Handle<'p> {
     }
 
     /// # Safety
-    /// The objects came from this pool, and the caller gives them up.
+    /// The objects came from this pool, and the caller gives up all of them.
     #[inline(always)]
     pub(crate) unsafe fn free_many(&self, objects: &[*mut u8]) -> Result<(), FreeError> {
         let cache = &self.shard.get().cache;
@@ -292,7 +292,7 @@ impl<'p> Handle<'p> {
                 return Err(FreeError { index, kind });
             }
             if self.core.verifies() {
-                // Put each one at once: the validation of the next one may panic.
+                // Put each object back at once: the validation of the next may panic.
                 self.put(&objects[index..=index]);
                 accepted = index + 1;
             }
@@ -306,7 +306,7 @@ impl<'p> Handle<'p> {
         if self.attach() {
             self.hold().put(objects);
         } else {
-            // This handle is parked, and the maximum number of handles hold shards.
+            // This handle is parked, and no shard is left for it.
             objects.iter().filter_map(|&object| self.core.place_of(object)).for_each(|place| {
                 self.core.free_stray(place);
             });
@@ -471,8 +471,8 @@ impl Core {
         Rest { core: self, objects }
     }
 
-    /// Frees an object on any thread: in the shard that it came with, if the calling thread holds this shard; otherwise
-    /// through the owner's inbox.
+    /// Frees an object on any thread. If the calling thread holds the shard that the object came with, it goes into
+    /// that shard; otherwise it goes through the owner's inbox.
     ///
     /// # Safety
     /// The object came from the pool of `shard`, together with `shard`, and the caller gives it up.
@@ -489,7 +489,7 @@ impl Core {
     fn free_anywhere_slowly(shard: &Shard, object: *mut u8) {
         let core = shard.core();
         match core.accept(object) {
-            // Checked again after the validation, which may have parked the handle.
+            // Checked again: the validation may have parked the handle.
             Ok(_) if shard.is_of(stillpoint_sys::os::thread_handle()) => {
                 // SAFETY: the calling thread holds the shard, and its handle, which stays on this thread, is not in a
                 // call.
@@ -543,7 +543,8 @@ impl Core {
     /// The shard that owns the bucket of an object.
     pub(crate) fn owner_of(&self, object: *mut u8) -> Option<&Shard> {
         let bucket = self.geometry.bucket_of(self.place_of(object)?.row);
-        // Relaxed: as in `deliver`.
+        // Relaxed: the owner does not change while an object of the bucket is allocated, and the caller got the object
+        // after the owner was stored.
         self.shard(self.rows[bucket as usize].owner.load(Ordering::Relaxed))
     }
 }

@@ -43,7 +43,8 @@ impl Core {
         // Relaxed: the word publishes nothing else; the hand-over of the object orders the rest.
         tags.of(place).store(u64::from(tag) + 1, Ordering::Relaxed);
         if self.poison {
-            // SAFETY: a free object of a poisoned pool: its bytes are initialised, and only the caller has them.
+            // SAFETY: this was a free object of a pool that poisons. So its bytes are initialised, and only the caller
+            // has them.
             let bytes = unsafe { std::slice::from_raw_parts(object, self.size) };
             if let Some(at) = bytes.iter().position(|&byte| byte != POISON) {
                 self.report_written(object, at);
@@ -54,7 +55,7 @@ impl Core {
     /// Records that an object is freed. False when it is free already.
     pub(crate) fn disarm(&self, object: *mut u8, place: Place) -> bool {
         let Some(tags) = &self.tags else { return true };
-        // Relaxed: as above. Of two concurrent frees, only one finds the object allocated.
+        // Relaxed: the word publishes nothing else. Of two concurrent frees, only one finds the object allocated.
         let was_out = tags.of(place).swap(0, Ordering::Relaxed) != 0;
         if was_out && self.poison {
             // SAFETY: the object was allocated, and its owner gives it up.
@@ -65,7 +66,7 @@ impl Core {
 
     /// Whether an object is recorded as allocated.
     pub(crate) fn is_armed(&self, place: Place) -> bool {
-        // Relaxed: as in `disarm`, which decides.
+        // Relaxed: an early answer. The exchange in `disarm` decides.
         self.tags.as_ref().is_none_or(|tags| tags.of(place).load(Ordering::Relaxed) != 0)
     }
 

@@ -11,7 +11,7 @@ use stillpoint_sys::work;
 /// Number of rows whose objects are gathered while a cache is emptied.
 const OPEN: usize = 8;
 
-/// Rows of an inbox that are collected at a time. One in models, so that rows are left.
+/// Rows of an inbox that are collected at a time. In models only one, so that rows are left.
 const COLLECTED: u32 = if cfg!(loom) { 1 } else { 64 };
 
 /// The right to use a shard.
@@ -36,7 +36,7 @@ impl<'c> Hold<'c> {
     /// There is room for `most` objects.
     pub(crate) unsafe fn draw(self, to: *mut *mut u8, most: usize) -> usize {
         let broken = self.end_of(&self.shard.partial);
-        // Objects freed lately are in partial buckets: avoid them if old objects come first.
+        // Recently freed objects are in partial buckets: avoid these if old objects come first.
         let broken = broken.filter(|_| !self.core.cold_first || self.shard.whole.len() == 0);
         let (list, bucket) = match (broken, self.end_of(&self.shard.whole)) {
             (Some(bucket), _) => (&self.shard.partial, bucket),
@@ -58,7 +58,7 @@ impl<'c> Hold<'c> {
             // SAFETY: the caller's promise.
             unsafe { self.draw_row(bucket, to, most) }
         } else {
-            // SAFETY: as above.
+            // SAFETY: the caller promises room for `most` objects.
             unsafe { self.draw_rows(bucket, to, most) }
         };
         rows[bucket as usize].free.set(free - drawn as u32);
@@ -66,7 +66,7 @@ impl<'c> Hold<'c> {
         drawn
     }
 
-    /// Draws from a bucket of several rows, and stores where it ends in `drained`: the rows before have no free
+    /// Draws from a bucket of several rows, and stores the row where it ends in `drained`: the rows before have no free
     /// objects.
     ///
     /// # Safety
@@ -113,7 +113,7 @@ impl<'c> Hold<'c> {
         count
     }
 
-    /// Which of the free objects to draw: the first one; or in turn, if old objects come first.
+    /// Which of the free objects to draw: the first, or each in turn if old objects come first.
     #[inline(always)]
     fn next_bit(self, row: u32, left: u64) -> u32 {
         if !self.core.cold_first {
@@ -126,7 +126,7 @@ impl<'c> Hold<'c> {
         bit
     }
 
-    /// The bucket to take from: the newest; or the oldest, if old objects come first.
+    /// The bucket to take from: the newest, or the oldest if old objects come first.
     fn end_of(self, list: &super::list::List) -> Option<u32> {
         if self.core.cold_first {
             list.last()
@@ -155,8 +155,8 @@ impl<'c> Hold<'c> {
         self.give_first(objects, objects.len());
     }
 
-    /// Puts the first `least` objects back into their buckets, and the following ones that share a row with the last of
-    /// them, so that fewer buckets are left partial. Returns the number of objects put back.
+    /// Puts the first `least` objects back into their buckets. Also puts back the objects after them that share a row
+    /// with the last one, so that fewer buckets are left partial. Returns the number of objects put back.
     pub(crate) fn give_first(self, objects: &[*mut u8], least: usize) -> usize {
         let stride = self.core.geometry.stride();
         // Rows with the bits of their objects so far. Each is given back when another row takes its place, or at the
@@ -173,7 +173,7 @@ impl<'c> Hold<'c> {
                 break;
             }
             row = place.row;
-            // Neighbours, which come most often, are found without computing their places.
+            // Neighbours, the most frequent case, are found without computing their places.
             let up = objects.get(given + 1).is_none_or(|next| next.addr() > first.addr());
             let (step, most) = match up {
                 true => (stride, self.core.geometry.in_row(row) - place.bit),
@@ -200,7 +200,8 @@ impl<'c> Hold<'c> {
         if bits == 0 {
             return;
         }
-        // Relaxed: as in `deliver`.
+        // Relaxed: the owner does not change while an object of the bucket is allocated, and the caller got the object
+        // after the owner was stored.
         let owner = self.core.rows[self.core.geometry.bucket_of(row) as usize].owner.load(Ordering::Relaxed);
         let given =
             if owner == self.shard.index { self.merge(row, bits) } else { self.core.deliver(row, bits) };
@@ -315,7 +316,7 @@ impl<'c> Hold<'c> {
         let mut some = self.core.go_through(self.shard, first, take_in);
         if is(Variant::TakeUnposted) {
             let rows = 0..self.core.rows.len() as u32;
-            // Relaxed: as in `deliver`.
+            // Relaxed: only for the broken variant.
             let own = rows.filter(|&row| {
                 self.core.rows[row as usize].owner.load(Ordering::Relaxed) == self.shard.index
             });
@@ -350,7 +351,7 @@ impl<'c> Hold<'c> {
 fn neighbours(objects: &[*mut u8], step: usize, most: usize) -> usize {
     let objects = &objects[..most.min(objects.len())];
     let (mut run, mut expected) = (0, objects[0].addr());
-    // One branch for four objects.
+    // One branch for each four objects.
     for four in objects.chunks_exact(4) {
         let mut apart = 0;
         for object in four {

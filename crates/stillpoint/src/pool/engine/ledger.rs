@@ -1,4 +1,4 @@
-//! Misuse that was found too late to refuse it. The first cases and their number are kept for queries.
+//! Misuse that was found too late to be refused. The first cases, and the number of all, are kept for queries.
 
 use std::sync::{Mutex, PoisonError};
 

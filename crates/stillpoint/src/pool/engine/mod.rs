@@ -49,7 +49,7 @@ pub(crate) struct Plan {
     pub(crate) geometry: Geometry,
     /// Bytes of an object that belong to the user.
     pub(crate) size: usize,
-    /// The number of buckets at the beginning, the most, and the number to add at a time.
+    /// The number of buckets at the beginning, the most that there may be, and the number to add at a time.
     pub(crate) buckets: u32,
     pub(crate) most_buckets: u32,
     pub(crate) step: u32,
@@ -83,7 +83,7 @@ pub(crate) struct Core {
     store: Store,
     depot: Depot,
     shards: Box<[OnceLock<Box<Shard>>]>,
-    /// The number of handles that hold a shard, and the most.
+    /// The number of handles that hold a shard, and the most that may.
     handles: AtomicUsize,
     most_handles: usize,
     /// The shard of parked handles: its cache has no objects and no room.
@@ -92,20 +92,20 @@ pub(crate) struct Core {
     high_water: AtomicU32,
     fixed_high_water: Option<u32>,
     hardening: Hardening,
-    /// Whether objects that have been free for longest are allocated first.
+    /// Whether the objects that have been free for the longest time are allocated first.
     cold_first: bool,
     poison: bool,
     tags: Option<Tags>,
     pub(crate) life: Life,
     pub(crate) ledger: Ledger,
-    /// Objects that frees have counted although they were not allocated.
+    /// The number of objects that frees have counted although they were not allocated.
     corrections: AtomicIsize,
 }
 
 // SAFETY: the raw parts are memory that the core owns. Rows and shards are used by the protocol of
 // `docs/design/pool.md`. The functions of `Life` are `Send` and `Sync`, and typed objects are `Send`.
 unsafe impl Send for Core {}
-// SAFETY: as above.
+// SAFETY: rows and shards are used by the protocol of `docs/design/pool.md`. The functions of `Life` are `Sync`.
 unsafe impl Sync for Core {}
 
 impl Core {
@@ -117,7 +117,7 @@ impl Core {
         let mut headers = Vec::new();
         headers.try_reserve_exact(rows).map_err(|_| Refused::NoMemory)?;
         headers.extend((0..rows).map(|_| Row::absent()));
-        // Then each object's state is recorded, and double frees are refused at once.
+        // A pool that verifies records each object's state, and refuses double frees at once.
         let verifies = plan.hardening >= Hardening::Verify;
         let tags = verifies.then(|| Tags::new(rows).ok_or(Refused::NoMemory)).transpose()?;
         let cache = if verifies { 0 } else { plan.cache };
@@ -129,7 +129,7 @@ impl Core {
             rows: headers.into_boxed_slice(),
             store: Store::new(),
             depot: Depot::new(objects, cache).ok_or(Refused::NoMemory)?,
-            // A handle holds one shard for long, and may hold a second one for a moment.
+            // A handle keeps one shard, and may hold a second one for a moment.
             shards: (0..2 * plan.locals).map(|_| OnceLock::new()).collect(),
             handles: AtomicUsize::new(0),
             most_handles: plan.locals,
@@ -145,7 +145,8 @@ impl Core {
             ledger: Ledger::default(),
             corrections: AtomicIsize::new(0),
         });
-        // In a model, nothing orders the making of a shard before its first hold by another thread.
+        // In a model, all shards are made now: nothing orders the making of a shard before its first hold by another
+        // thread.
         let eager = if cfg!(loom) { 2 * plan.locals } else { 0 };
         (0..eager).for_each(|index| _ = core.make_shard(index));
         core.extend(plan.buckets)?;
@@ -205,7 +206,7 @@ impl Core {
     /// Leaves a shard that came from [`hold_one`](Core::hold_one).
     fn leave_one(&self, shard: &Shard) {
         shard.leave();
-        // Relaxed: see `hold_one`.
+        // Relaxed: a count. The state word of each shard orders its holders.
         self.handles.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -238,7 +239,7 @@ impl Core {
 
     fn set_high_water(&self, buckets: u32) {
         let usual = (buckets / 16).clamp(1, HIGH_WATER);
-        // Relaxed: as in `high_water`.
+        // Relaxed: a number for tuning.
         self.high_water.store(self.fixed_high_water.unwrap_or(usual), Ordering::Relaxed);
     }
 
@@ -250,7 +251,7 @@ impl Core {
         }
     }
 
-    /// Counts objects as freed that no shard counts.
+    /// Counts objects as freed if no shard counts them.
     fn uncount(&self, objects: u32) {
         // Relaxed: a count.
         self.corrections.fetch_sub(objects as isize, Ordering::Relaxed);

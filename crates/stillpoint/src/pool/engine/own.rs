@@ -1,7 +1,7 @@
 //! Values that only the holder of a shard changes. Other threads read them only for counts.
 //!
-//! Outside models they are relaxed atomics: another thread reads some value that was stored, and concludes nothing from
-//! it. In a model they are cells whose accesses loom checks: it reports two holders at a time.
+//! Outside models, they are relaxed atomics: another thread reads some value that was stored, and concludes nothing
+//! from it. In a model, they are cells whose accesses loom checks, so loom reports two holders at a time.
 
 macro_rules! own {
     ($($name:ident: $value:ty, $atomic:ident;)*) => {$(
@@ -17,14 +17,15 @@ macro_rules! own {
 
             #[inline(always)]
             pub(crate) fn get(&self) -> $value {
-                // Relaxed: the holder reads what it, or the holder before it, has stored; for other threads see the
-                // module's documentation.
+                // Relaxed: the holder reads a value that it, or the holder before it, has stored. For other threads,
+                // see the module's documentation.
                 self.0.load(std::sync::atomic::Ordering::Relaxed)
             }
 
             #[inline(always)]
             pub(crate) fn set(&self, value: $value) {
-                // Relaxed: as above.
+                // Relaxed: only the holder reads more than a count. A shard changes holders by a release and an
+                // acquire.
                 self.0.store(value, std::sync::atomic::Ordering::Relaxed);
             }
         }
@@ -49,7 +50,7 @@ macro_rules! own {
             }
 
             pub(crate) fn set(&self, value: $value) {
-                // SAFETY: as above.
+                // SAFETY: loom reports an access that is not ordered with this change.
                 self.0.with_mut(|place| unsafe { *place = value });
                 self.1.store(value, std::sync::atomic::Ordering::Relaxed);
             }
@@ -79,8 +80,8 @@ own! {
 }
 
 impl OwnU64 {
-    /// For a thread that is not the holder, and uses only bits that do not change meanwhile. In a model this reads an
-    /// atomic copy, since a cell would report other bits that change.
+    /// For a thread that is not the holder, and that uses only bits that do not change meanwhile. In a model this reads
+    /// an atomic copy, since a cell would report other bits that change.
     pub(crate) fn peek(&self) -> u64 {
         #[cfg(not(loom))]
         let value = &self.0;

@@ -54,7 +54,7 @@ impl Core {
     }
 
     /// Goes through a list that was taken from a shard's inbox. `each` gets a row and its bits, and returns whether it
-    /// wants more. The rest goes back to the inbox. True if the list had rows.
+    /// takes another row. The rows that are left go back to the inbox. True if the list had rows.
     pub(crate) fn go_through(
         &self,
         shard: &Shard,
@@ -90,7 +90,8 @@ impl Core {
     }
 
     fn free_bits_stray(&self, row: u32, bits: u64) {
-        // Relaxed: see `deliver`. Read before `deliver`: after it, the owner may change.
+        // Relaxed, for the reason given in `deliver`. Read before `deliver` is called: afterwards, the owner may
+        // change.
         let owner = self.rows[self.geometry.bucket_of(row) as usize].owner.load(Ordering::Relaxed);
         let brought = self.deliver(row, bits);
         // Relaxed: a count.

@@ -11,7 +11,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Spot {
-    /// The pool has no memory for it yet.
+    /// The pool has no memory for the bucket yet.
     Absent,
     /// Whole, in the shared store.
     Store,
@@ -47,10 +47,10 @@ pub(crate) struct Row {
     pub(crate) free: OwnU32,
     /// Of the bucket: its [`Spot`]. For the owner, or for the thread that gives it to the store or takes it from there.
     pub(crate) spot: OwnU32,
-    /// Neighbours in a list of the owner.
+    /// The neighbours of the bucket in a list of the owner.
     pub(crate) before: OwnU32,
     pub(crate) after: OwnU32,
-    /// The bit to look at first, if old objects come first. For the owner.
+    /// The bit at which the search begins, if old objects come first. For the owner.
     pub(crate) turn: OwnU32,
     /// Of a bucket with several rows: the rows before this number, counted from its first row, have no free object. For
     /// the owner.

@@ -7,8 +7,8 @@ use crate::pool::busted::{is, Variant};
 use stillpoint_sys::sync::atomic::Ordering;
 
 impl Hold<'_> {
-    /// Gets at least `want` objects, if the pool has that many; `enough`, if the shard's own buckets have them; and at
-    /// most `room`. Returns their number. No user code runs meanwhile.
+    /// Gets at least `want` objects if the pool has that many, `enough` if the shard's own buckets have that many, and
+    /// at most `room`. Returns their number. No user code runs meanwhile.
     ///
     /// # Safety
     /// There is room for `room` objects at `to`.
@@ -18,13 +18,13 @@ impl Hold<'_> {
         while got < enough {
             // SAFETY: the caller's promise; `got` objects were written already.
             let (to, room) = (unsafe { to.add(got) }, room - got);
-            // SAFETY: as above.
+            // SAFETY: `to` has room for `room` more objects.
             got += match unsafe { self.draw(to, room) } {
                 0 if got >= want => break,
                 0 if self.collect() || self.find(false) => continue,
-                // SAFETY: as above.
+                // SAFETY: `to` has room for `room` more objects.
                 0 => match unsafe { self.draw_left(to, room) } {
-                    // SAFETY: as above.
+                    // SAFETY: `to` has room for `room` more objects.
                     0 => match unsafe { self.draw_sent(to, room) } {
                         None if self.empty_magazine() => 0,
                         None => break,
@@ -80,13 +80,13 @@ impl Hold<'_> {
     /// Puts at least the `least` oldest objects of the cache back into their buckets.
     pub(crate) fn empty_cache(self, least: usize) {
         let before = self.shard.cache.len();
-        // SAFETY: the shard is held (see `Hold::new`); giving does not touch the cache.
+        // SAFETY: the shard is held (see `Hold::new`), and `give_first` does not touch the cache.
         unsafe { self.shard.cache.shift(|objects| self.give_first(objects, least)) };
         self.shard.calls.given.count(before - self.shard.cache.len());
     }
 
     /// Takes over the whole buckets of a shard that no thread holds. For a block, also returns true if there were rows
-    /// in the inbox: not all are collected at once, so another attempt may find a bucket.
+    /// in the inbox. Not all rows are collected at once, so another attempt may find a bucket.
     fn inherit(self, block: bool) -> bool {
         for shard in self.core.shards().filter(|shard| shard.try_hold()) {
             // SAFETY: `try_hold` succeeded just now.
@@ -122,7 +122,7 @@ impl Hold<'_> {
         0
     }
 
-    /// Claims a bucket of a shard whose holder does not collect: one all of whose objects other threads have freed.
+    /// Claims a bucket of a shard whose holder does not collect, if other threads have freed all objects of the bucket.
     /// Goes through all inboxes.
     fn rescue(self) -> bool {
         let mut found = false;
@@ -162,13 +162,14 @@ impl Hold<'_> {
         let all = self.core.geometry.rows() == 1
             && bits == full
             && (header.live.get() == full || is(Variant::ClaimFree));
-        // Relaxed: as in `take_in`.
+        // Relaxed: the exchange that took the bits was an acquire, so this finds the owner that the bucket had when the
+        // objects were allocated, or a later one.
         (all || is(Variant::ClaimAnyhow)) && header.owner.load(Ordering::Relaxed) == owner
     }
 
-    /// Takes single objects out of the inboxes of other shards. Their buckets keep their place and their owner. But if
-    /// all objects of a bucket are there, the bucket is claimed, and the caller can draw from it. Stops as soon as it
-    /// can; `None` if there was nothing.
+    /// Takes single objects out of the inboxes of other shards. Their buckets keep their place and their owner. If all
+    /// objects of a bucket are in an inbox, the bucket itself is claimed, and the caller can draw from it. Stops when
+    /// it has drawn `most` objects or claimed a bucket. `None` if there was nothing.
     ///
     /// # Safety
     /// There is room for `most` objects.
@@ -184,7 +185,7 @@ impl Hold<'_> {
                     if claimed {
                         return false;
                     }
-                    // Bits of objects that are free in their bucket were freed twice.
+                    // If a bit is that of an object that is free in its bucket, the object was freed twice.
                     let mut rest = bits & self.core.rows[row as usize].live.peek();
                     let twice = bits & !rest;
                     while rest != 0 && drawn < most {
@@ -208,7 +209,8 @@ impl Core {
     /// Sends bits that were taken from an inbox back to the owner of their bucket.
     pub(crate) fn pass_on(&self, row: u32, bits: u64) {
         if bits != 0 {
-            // They were counted when they were freed. Objects that were freed again meanwhile count as double frees.
+            // The objects were counted when they were freed. Those that were freed again meanwhile count as double
+            // frees.
             let brought = self.deliver(row, bits);
             self.correct(bits.count_ones() - brought);
         }

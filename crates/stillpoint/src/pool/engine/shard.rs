@@ -15,8 +15,8 @@ use stillpoint_sys::work;
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 
-/// A shard is made once, and stays until the pool is dropped. A thread's handle holds it, or it is free. A thread that
-/// needs a shard, or the objects of a free shard, takes hold of it.
+/// A shard is made once, and stays until the pool is dropped. It is held by a thread's handle, or free. A thread takes
+/// hold of a free shard to use it, or to take its objects.
 #[derive(Debug)]
 pub(crate) struct Shard {
     pub(crate) index: u32,
@@ -25,8 +25,8 @@ pub(crate) struct Shard {
     pub(crate) out: OwnIsize,
     /// Objects that this shard's holders have put into the depot, less those they have taken out. For the holder.
     pub(crate) deposited: OwnIsize,
-    /// Whether the holder has allocated a block since its last refill of single objects. Then freed objects go to their
-    /// buckets, to make these whole. For the holder.
+    /// Whether the holder has allocated a block since its last refill of single objects. If so, freed objects go to
+    /// their buckets, to make these whole. For the holder.
     pub(crate) wants_blocks: OwnU32,
     pub(crate) partial: List,
     pub(crate) whole: List,
@@ -63,7 +63,7 @@ struct Inbox {
 
 // SAFETY: only the holder of the shard uses cache, lists and counts; see `try_hold`. The core outlives its shards.
 unsafe impl Send for Shard {}
-// SAFETY: as above; other threads only read counts, which are atomics.
+// SAFETY: other threads only read counts, which are atomics, and use the inbox, which is atomic, too.
 unsafe impl Sync for Shard {}
 
 impl Shard {
@@ -102,7 +102,7 @@ impl Shard {
 
     /// Leaves the shard.
     pub(crate) fn leave(&self) {
-        // Relaxed: only the thread whose number is stored relies on `is_of`.
+        // Relaxed: only the thread whose number is stored acts on this word. See `is_of`.
         self.thread.store(0, Ordering::Relaxed);
         self.state.store(FREE, orders::leave());
     }
@@ -113,21 +113,21 @@ impl Shard {
         self.thread.store(thread, Ordering::Relaxed);
     }
 
-    /// Whether a handle of `thread`, the calling thread, holds the shard. Then the thread may use the shard.
+    /// Whether a handle of `thread`, the calling thread, holds the shard. If so, the thread may use it.
     #[inline(always)]
     pub(crate) fn is_of(&self, thread: usize) -> bool {
         // Relaxed: only the thread itself stores its own number here, and only its own handle removes it.
         self.thread.load(Ordering::Relaxed) == thread
     }
 
-    /// Puts a row into the inbox, whose remote word the caller has just changed from zero.
+    /// Puts a row into the inbox. The caller has just changed the row's remote word from zero.
     pub(crate) fn post(&self, rows: &[Row], row: u32) {
         self.post_list(rows, row, row);
     }
 
     /// Puts a list of rows into the inbox. The caller owns the rows until then.
     fn post_list(&self, rows: &[Row], first: u32, last: u32) {
-        // A guess: the inbox is empty if its owner collects often.
+        // A first guess: the inbox is empty if its owner collects often.
         let mut head = NONE;
         loop {
             // Relaxed: published by the exchange.
@@ -172,7 +172,7 @@ impl Shard {
         {
             return;
         }
-        // Another thread has left a rest meanwhile: find the last row, and post the list.
+        // Another thread has left the rest of its list meanwhile: find the last row of this one, and post it.
         let mut last = first;
         loop {
             // Relaxed: the caller owns the rows.

@@ -1,7 +1,7 @@
 //! The shared store of whole buckets: a stack that gives and takes several buckets at once.
 //!
 //! After R. K. Treiber, "Systems Programming: Coping with Parallelism", IBM RJ 5118, 1986. A number beside the head
-//! changes with every exchange, so that a head that was removed and came back (ABA) is noticed.
+//! changes with every exchange, so that an exchange fails if the head was removed and came back meanwhile (ABA).
 
 use crossbeam_utils::CachePadded;
 

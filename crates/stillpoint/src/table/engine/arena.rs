@@ -2,8 +2,8 @@
 //!
 //! A free slot holds the index of the next free one in its own memory. Each list has a lock that is held for a short
 //! time; a thread that finds it taken tries the next list. Each list also has a run of fresh slots, which were never
-//! used, so that threads seldom contend for the counter of fresh slots. A list that has become empty takes over another
-//! list, or takes a new run.
+//! used, so that threads seldom contend for the counter of fresh slots. When a list becomes empty, it takes over all
+//! slots of another list, or a new run.
 
 use std::cell::UnsafeCell;
 #[cfg(not(loom))]
@@ -44,7 +44,7 @@ struct Contents<K, V> {
     pair: std::mem::MaybeUninit<Pair<K, V>>,
 }
 
-// SAFETY: zeroes are a free slot.
+// SAFETY: zeroed memory is a free slot, and a slot needs no drop.
 unsafe impl<K, V> Zeroed for Slot<K, V> {
     #[cfg(loom)]
     fn zeroed() -> Self {
@@ -52,9 +52,9 @@ unsafe impl<K, V> Zeroed for Slot<K, V> {
     }
 }
 
-// SAFETY: a slot is only memory. The table decides which thread uses its contents, and demands `Send + Sync` of them.
+// SAFETY: a slot is plain memory. The table decides which thread uses its contents, and demands `Send + Sync` of them.
 unsafe impl<K: Send, V: Send> Send for Slot<K, V> {}
-// SAFETY: as above.
+// SAFETY: a shared slot is plain memory, too. The table synchronizes every use of its contents.
 unsafe impl<K: Send + Sync, V: Send + Sync> Sync for Slot<K, V> {}
 
 /// The part of an arena that a lookup needs, small enough for registers.
@@ -106,8 +106,8 @@ const LISTS: usize = 8;
 const RUN: u32 = 32;
 
 /// Spare slots beyond the limit, for entries that replace others: a replacement takes a second slot until no reader can
-/// hold the old entry. They have the first indices at the beginning. But slots are interchangeable: while a spare slot
-/// is owed, any slot that is freed becomes a spare one.
+/// hold the old entry. At first, these are the slots with the lowest indices. Slots are interchangeable, though: while
+/// a spare slot is owed, any slot that is freed becomes a spare one.
 pub(crate) const SPARE: u32 = if cfg!(loom) { 1 } else { 64 };
 
 pub(crate) struct Arena<K, V> {
@@ -118,7 +118,7 @@ pub(crate) struct Arena<K, V> {
     limit: u32,
     /// Number of spare slots in use. Changed only under the lock of `spare`.
     owed: AtomicU32,
-    /// As `fresh`, for spare slots. Used only under the lock of `spare`.
+    /// Spare slots from this index on were never used. Used only under the lock of `spare`.
     fresh_spare: AtomicU32,
     /// Spare slots that are free again.
     spare: FreeList,
@@ -128,8 +128,8 @@ pub(crate) struct Arena<K, V> {
 }
 
 impl<K, V> Arena<K, V> {
-    /// With memory for `slots` entries before it allocates again, and at most `limit` entries, beside the spare slots.
-    /// `None` when there is no memory.
+    /// An arena with memory for `slots` entries before it allocates again, and for at most `limit` entries, besides the
+    /// spare slots. `None` when there is no memory.
     pub(crate) fn new(slots: usize, limit: Option<usize>, touch: Touch) -> Option<Self> {
         // The index 0 means that there is no entry.
         let first = 1 + SPARE;
@@ -165,7 +165,7 @@ impl<K, V> Arena<K, V> {
     fn refill(&self, hint: usize, own: Option<Held<'_>>) -> Option<u32> {
         let lists = || (1..=LISTS).map(|turn| &self.free[hint.wrapping_add(turn) % LISTS]);
         if let Some(own) = own.or_else(|| lists().find_map(|list| list.try_lock())) {
-            // It may be another thread's list, which may have slots.
+            // The list may belong to another thread, and have slots.
             let found = self.take(&own);
             if found.is_some() {
                 return found;
@@ -179,9 +179,9 @@ impl<K, V> Arena<K, V> {
                 return found;
             }
         }
-        // There are no fresh slots, or every list is locked: wait for the locks. Slots may move to a list that was
-        // already searched. A thread that finds a list empty because of that takes its lock after the move, so it sees
-        // `moves` changed, and searches again.
+        // There are no fresh slots, or every list is locked: wait for the locks. Meanwhile, another thread may move
+        // slots to a list that was already searched. A thread that finds the other list empty because of that takes the
+        // list's lock after the move. So it sees that `moves` has changed, and searches again.
         loop {
             let moves = self.moves.load(Ordering::Relaxed);
             let found = lists().find_map(|list| self.take(&list.lock())).or_else(|| {
@@ -263,8 +263,8 @@ impl<K, V> Arena<K, V> {
         }
     }
 
-    /// Makes slots for `additional` entries, free ones included, and touches the pages of new ones. False when there is
-    /// no memory, or the limit is too low.
+    /// Makes sure that there are free slots for `additional` entries, and touches the pages of new slots. False when
+    /// there is no memory, or the limit is too low.
     pub(crate) fn reserve(&self, additional: usize) -> bool {
         // Relaxed: slots that other threads take meanwhile are not reserved for the caller.
         let mut fresh = self.fresh.load(Ordering::Relaxed);
@@ -292,7 +292,7 @@ impl<K, V> Arena<K, V> {
     pub(crate) unsafe fn free(&self, index: u32, hint: usize) {
         // Relaxed: a spare slot is counted in `owed` before the entry that it replaces is retired, so before that entry
         // is freed. The thread that frees the entry therefore finds the slot owed, unless another freed slot has
-        // already become the spare one. So no spare slot stays owed.
+        // already become the spare one. So every spare slot is made up for in the end.
         if self.owed.load(Ordering::Relaxed) > 0 && self.fill_up(index) {
             return;
         }
@@ -338,7 +338,7 @@ impl<K, V> Arena<K, V> {
 #[derive(Default)]
 struct FreeList {
     lock: TryLock<()>,
-    /// Changed only under the lock, as the fields below.
+    /// The first free slot. Like the fields below, changed only under the lock.
     head: AtomicU32,
     len: AtomicU32,
     /// The run: fresh slots from the first index to the second.
@@ -439,7 +439,7 @@ mod tests {
         assert_eq!((arena.allocate(1), arena.allocate(1)), (Some(first + 2), None));
     }
 
-    /// There are `SPARE` slots beside the limit, and freed slots fill them up first.
+    /// There are `SPARE` slots besides the limit, and freed slots fill them up first.
     #[test]
     fn spare_slots_are_filled_up_first() {
         let arena = Arena::<u64, u64>::new(2, Some(3), Touch::Lazily).unwrap();
@@ -448,14 +448,14 @@ mod tests {
             let spare: Vec<u32> = (0..SPARE).map(|_| arena.allocate_spare().unwrap()).collect();
             assert!(arena.allocate_spare().is_none() && arena.allocate(0).is_none());
             let all: std::collections::HashSet<_> = spare.iter().chain(&taken).collect();
-            assert_eq!(all.len() as u32, SPARE + 3, "each is handed out once");
+            assert_eq!(all.len() as u32, SPARE + 3, "no slot is handed out twice");
             for slot in spare {
                 // SAFETY: allocated above, and given back once.
                 unsafe { arena.free(slot, round) };
-                assert!(arena.allocate(0).is_none(), "it is a spare one");
+                assert!(arena.allocate(0).is_none(), "the freed slot became a spare one");
             }
         }
-        // SAFETY: as above.
+        // SAFETY: the slots were allocated above, and each is given back once.
         taken.iter().for_each(|&slot| unsafe { arena.free(slot, 1) });
         assert_eq!((0..4).filter_map(|hint| arena.allocate(hint)).count(), 3);
     }
@@ -471,7 +471,10 @@ mod tests {
         for (number, slot) in taken.into_iter().enumerate() {
             // SAFETY: allocated above, and given back once.
             unsafe { arena.free(slot, number) };
-            assert!(arena.reserve(number + 1) && !arena.reserve(number + 2), "{number}");
+            assert!(
+                arena.reserve(number + 1) && !arena.reserve(number + 2),
+                "after {number} slots were given back"
+            );
         }
         assert_eq!(arena.bytes(), bytes);
         assert!(arena.allocate(3).is_some() && arena.reserve(MOST - 1) && !arena.reserve(MOST));

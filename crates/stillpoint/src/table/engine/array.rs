@@ -13,13 +13,12 @@ use super::slab::{Slab, Touch};
 use super::stripe::STRIPES;
 use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-/// Mean number of entries in a bucket from which on an array has to grow. At five of eight, one bucket in fifteen
-/// overflows.
+/// Mean number of entries in a bucket at which an array has to grow. At five of eight, one bucket in fifteen overflows.
 const LOAD: usize = if cfg!(loom) { 1 } else { 5 };
 
 #[derive(Debug)]
 pub(crate) struct Array {
-    /// [`take_slabs`](Array::take_slabs) moves them out, as the overflow buckets.
+    /// [`take_slabs`](Array::take_slabs) moves these out, and the overflow buckets.
     buckets: ManuallyDrop<Slab<Bucket>>,
     mask: usize,
     /// Overflow buckets, from index 1 on. They stay in their chains until all buckets are moved out.
@@ -45,7 +44,7 @@ struct Witness(loom::cell::UnsafeCell<bool>);
 // SAFETY: written only by `end`; the models check that this happens after every read.
 #[cfg(loom)]
 unsafe impl Sync for Witness {}
-// SAFETY: as above.
+// SAFETY: the value is a flag; the models check that its accesses are ordered.
 #[cfg(loom)]
 unsafe impl Send for Witness {}
 
@@ -58,7 +57,7 @@ impl Witness {
     }
 
     fn end(&self) {
-        // SAFETY: as in `read`.
+        // SAFETY: under the protocol under test, no reader is left; loom reports it if one is.
         self.0.with_mut(|place| unsafe { *place = false });
     }
 }
@@ -103,14 +102,14 @@ impl Array {
     pub(crate) unsafe fn take_slabs(&self) -> impl Iterator<Item = Slab<Bucket>> + '_ {
         // Relaxed: read only by the drop.
         self.gone.store(true, Ordering::Relaxed);
-        // SAFETY: neither is dropped, since both are in `ManuallyDrop`. Each is taken once, and no thread uses them any
-        // more.
+        // SAFETY: neither field is dropped, since both are in `ManuallyDrop`. By the contract, each is taken once, and
+        // no thread uses them any more.
         let (buckets, overflow) =
             unsafe { (Slab::from_raw(self.buckets.start(), self.buckets.len()), self.overflow.take()) };
         std::iter::once(buckets).chain(overflow)
     }
 
-    /// Tells the model that the buckets are gone.
+    /// Reports to the model that the buckets were freed.
     #[cfg(loom)]
     pub(crate) fn end(&self) {
         self.witness.end();
@@ -145,8 +144,8 @@ impl Array {
         self.len().ilog2() / BITS * BITS
     }
 
-    /// Whether the bits kept here are the same that `next` keeps. Then they also contain the additional index bits of
-    /// `next`.
+    /// Whether this array keeps the same bits of a hash as `next`. The bits then also contain the additional index bits
+    /// of `next`.
     pub(crate) fn knows(&self, next: &Array) -> bool {
         self.window() == next.window()
     }
@@ -169,8 +168,8 @@ impl Array {
 
     pub(crate) fn bucket(&self, index: usize) -> &Bucket {
         assert!(index <= self.mask, "the index is masked");
-        // SAFETY: within the slab, which is freed only when it has no users any more: holders of stripes that are in
-        // this array, readers in a region, and readers that have pinned it.
+        // SAFETY: the bucket is within the slab, which is freed only when nothing uses it any more: no holder of a
+        // stripe that is in this array, no reader in a region, and no reader that has pinned it.
         unsafe { &*self.buckets.start().add(index) }
     }
 
@@ -241,8 +240,8 @@ impl Array {
         }
     }
 
-    /// The array that this one moves to, or has moved to: the pointer from `Box::into_raw`, which the table's drop
-    /// makes a box again.
+    /// The array that this one moves to, or has moved to, as `Box::into_raw` returned it. The table's drop makes it a
+    /// box again.
     #[inline]
     pub(crate) fn next_raw(&self) -> *mut Array {
         // Acquire: pairs with the release in `try_set_next`.
@@ -265,8 +264,8 @@ impl Array {
 
     /// Counts a stripe that has moved; true for the last one.
     pub(crate) fn count_moved_stripe(&self) -> bool {
-        // AcqRel: the last count happens after all that the holders of other stripes did to the array, so its thread
-        // may retire the array.
+        // AcqRel: pairs with itself. The last count happens after all that the holders of other stripes did to the
+        // array, so its thread may retire the array.
         self.stripes_moved.fetch_add(1, Ordering::AcqRel) + 1 == STRIPES
     }
 
@@ -275,7 +274,7 @@ impl Array {
         self.len() * LOAD
     }
 
-    /// Number of entries of one stripe above which it is worth counting the entries of all: four standard deviations
+    /// Number of entries in one stripe above which the entries of all stripes are counted: four standard deviations
     /// above the mean in a full array.
     pub(crate) fn stripe_limit(&self) -> usize {
         self.stripe_limit
@@ -286,8 +285,8 @@ impl Array {
         self.len() * size_of::<Bucket>() + self.overflow.bytes()
     }
 
-    /// Allows the kernel to gather small pages into huge ones, once every page of the buckets is in use. Not for
-    /// overflow buckets: not all of theirs are in use, and the first touch of a huge page takes the kernel
+    /// Allows the kernel to gather small pages into huge ones, once every page of the buckets is in use. Leaves
+    /// overflow buckets out: some of their pages are unused, and the first touch of a huge page takes the kernel
     /// milliseconds.
     pub(crate) fn allow_huge_pages(&self) {
         self.buckets.allow_huge_pages();
@@ -318,8 +317,8 @@ impl<'a> View<'a> {
     pub(crate) fn bucket(&self, hash: u64) -> &'a Bucket {
         #[cfg(loom)]
         self.array.witness.read();
-        // SAFETY: masked, so within the slab, which is not freed while this view is used (see `Inner::view_in_region`
-        // and `Pins`).
+        // SAFETY: the index is masked, so the bucket is within the slab. The slab is not freed while this view is used
+        // (see `Inner::view_in_region` and `Pins`).
         unsafe { &*self.buckets.add(hash as usize & self.mask) }
     }
 }

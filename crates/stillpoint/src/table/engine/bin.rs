@@ -1,8 +1,8 @@
 //! Removed entries, until they are freed.
 //!
-//! A few retire lists, each behind a lock that is only tried: a writer takes the first free one, and pushes its entry
-//! on a stack when all are taken. So a writer waits neither for another writer nor for a reader. No entry is lost: one
-//! that cannot be freed yet stays, and its memory with it.
+//! There are a few retire lists. Each has a lock that is only tried: a writer takes the first list whose lock is free,
+//! and pushes its entry on a stack when all are taken. So a writer waits neither for another writer nor for a reader.
+//! No entry is lost: an entry that cannot be freed yet stays in its list, with its memory.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
@@ -24,19 +24,19 @@ use stillpoint_sys::sync::{Locked, TryLock};
 const SHARDS: usize = if cfg!(loom) { 1 } else { 4 };
 /// The most destructors that one call of a writer runs.
 const FREED_PER_CALL: usize = 32;
-/// Several calls of writers within this time share one poll.
+/// In ticks. Writers' calls within this time share one poll.
 const INTERVAL: u64 = 5 * TICKS_PER_MICRO;
 /// The most calls that share one poll; a power of two.
 const POLLED_TOGETHER: usize = FREED_PER_CALL;
 /// From this number of waiting objects on, each call polls.
 const BACKLOG: usize = 2 * GATHERED * PACE.batch;
-/// Removed entries are small, and the program does not depend on their memory. So a few of them wait longer for a heavy
-/// fence than objects elsewhere.
+/// Removed entries are small, and the program can do without their memory for a while. So a few of them wait longer for
+/// a heavy fence than objects elsewhere do.
 const PACE: Pace =
     Pace { interval: Duration::from_micros(if cfg!(loom) { 0 } else { 200 }), ..Pace::DEFAULT };
 /// The arena limits the number of entries, if anything does.
 const UNLIMITED: Limits = Limits { objects: usize::MAX, bytes: usize::MAX };
-/// A writer with nothing pending in its own shard polls another shard once in this number of calls.
+/// A writer whose own shard is empty polls another shard once in this number of calls.
 const FOREIGN: usize = 16;
 
 pub(crate) struct Bin {
@@ -51,7 +51,7 @@ struct Shard {
     pending: AtomicUsize,
     /// Calls of writers, some of which poll.
     turns: AtomicUsize,
-    /// When a writer polled last, in ticks.
+    /// Time of the last poll by a writer, in ticks.
     polled: AtomicU64,
     list: TryLock<RetireList>,
 }
@@ -79,9 +79,8 @@ impl Bin {
         }
     }
 
-    /// As [`put`](Bin::put), and then [`poll`](Bin::poll), under one lock. Polls only the caller's own shard: if that
-    /// is locked, the holder may be a poll whose destructor made this call, and destructors must not nest from shard to
-    /// shard.
+    /// As [`put`](Bin::put), and then [`poll`](Bin::poll), under one lock. Polls only the caller's own shard. If that
+    /// shard is locked, a destructor in its poll may have made this call, and polls must not nest from shard to shard.
     ///
     /// # Panics
     /// With the panic of a destructor.
@@ -226,7 +225,7 @@ impl Shard {
         turn
     }
 
-    /// Whether a writer should poll: enough calls have passed, or the last poll is long ago, or many objects wait.
+    /// Whether a writer should poll: after enough calls, some time after the last poll, or when many objects wait.
     #[inline]
     fn is_due(&self) -> bool {
         if cfg!(loom) || self.next_turn() % POLLED_TOGETHER == 0 {
@@ -263,7 +262,7 @@ mod tests {
     use super::*;
     use crate::rcu::Domain;
 
-    /// A context that counts the destructors of its objects, which panic if it says so.
+    /// A context that counts the destructors of its objects, and can make them panic.
     #[derive(Default)]
     struct Freed {
         count: Cell<usize>,
@@ -304,7 +303,7 @@ mod tests {
     fn what_finds_every_shard_taken_is_counted_and_freed() {
         let (freed, bin) = (Freed::default(), bin());
         fill(&bin, &freed);
-        // At this pace, the one from the stack may wait for the next grace period.
+        // At this pace, the entry from the stack may wait for the next grace period.
         while bin.pending() > 0 {
             bin.poll_all();
             assert_eq!(freed.count.get() + bin.pending(), SHARDS + 1);

@@ -38,16 +38,16 @@ pub(crate) struct Bucket {
     tags: [AtomicU64; TAG_WORDS],
     words: [AtomicU32; SLOTS],
     link: AtomicU32,
-    /// For the holder of the stripe's lock: the four upper bits of each slot's
-    /// [`bits_of`](super::array::Array::bits_of). `lower` has the other eight.
+    /// For the holder of the stripe's lock: of each slot's [`bits_of`](super::array::Array::bits_of), the four upper
+    /// bits. `lower` has the other eight.
     upper: Unmodelled32,
     lower: [AtomicU8; SLOTS],
 }
 
-/// Bits of each hash that a bucket keeps beside the tag.
+/// Number of bits of each hash that a bucket keeps besides the tag.
 pub(crate) const BITS: u32 = 12;
 
-// SAFETY: it consists of atomic integers.
+// SAFETY: a bucket consists of atomic integers, for which zero is valid, and needs no drop.
 unsafe impl Zeroed for Bucket {
     #[cfg(loom)]
     fn zeroed() -> Self {
@@ -61,7 +61,7 @@ unsafe impl Zeroed for Bucket {
     }
 }
 
-/// The tag of a hash: bits that do not choose the bucket. Never 0.
+/// The tag of a hash, made of bits that do not choose the bucket. Never 0.
 #[inline(always)]
 pub(crate) fn tag_of(hash: u64) -> u16 {
     (hash >> 48) as u16 | 1
@@ -101,8 +101,8 @@ impl Bucket {
 /// For the holder of the stripe's lock.
 impl Bucket {
     /// Writes to a bucket that holds no entry, and whose chain holds none. Without this, a page that is read before it
-    /// is written faults twice: first the kernel maps its zero page; then it replaces that by a page of memory, and
-    /// interrupts the other processors that run the process.
+    /// is written faults twice. At first the kernel maps its zero page. Then it replaces the zero page with a page of
+    /// memory, and interrupts the other processors that run the process.
     pub(crate) fn touch(&self) {
         // Relaxed: the slot is empty.
         self.lower[0].store(0, Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl Bucket {
     }
 
     pub(crate) fn tag(&self, slot: usize) -> u16 {
-        // Relaxed: as in `set_tag`.
+        // Relaxed: written only under the lock, which the caller holds.
         (self.tags[slot / LANES].load(Ordering::Relaxed) >> (slot % LANES * 16)) as u16
     }
 
@@ -149,7 +149,7 @@ impl Bucket {
         upper << 8 | u32::from(self.lower[slot].load(Ordering::Relaxed))
     }
 
-    /// Release: publishes the overflow bucket, or what was moved to the next array.
+    /// Release: publishes the overflow bucket, or what was moved to the next array. Pairs with the acquire in `link`.
     pub(crate) fn set_link(&self, link: u32) {
         self.link.store(link, Ordering::Release);
     }
@@ -201,8 +201,8 @@ mod lanes {
     pub(super) const BITS: u32 = 1;
     const LOW: u64 = 0x0001_0001_0001_0001;
 
-    /// The exclusive or makes each lane that equals the tag zero. The highest bit of each lane of `low_half` then tells
-    /// whether the lane's lower 15 bits are not zero, without a carry into the next lane.
+    /// The exclusive or makes each lane that equals the tag zero. The highest bit of each lane of `low_half` is then
+    /// set if any of the lane's lower 15 bits is; the sum does not carry into the next lane.
     #[inline(always)]
     pub(super) fn matching(tags: [u64; TAG_WORDS], tag: u16) -> Hits {
         let mut hits = 0;

@@ -18,7 +18,7 @@ use crate::table::Operation;
 
 /// How a writer keeps an entry alive while it reads it.
 pub(crate) trait Finder<K, V, S> {
-    /// Keeps an entry alive until dropped.
+    /// A value that keeps an entry alive until it is dropped.
     type Kept: Kept<K, V>;
 
     /// Looks a key up.
@@ -97,7 +97,8 @@ impl<'a, K, V, S> Finder<K, V, S> for Protecting<'_, 'a, K, V> {
 
     #[inline(always)]
     unsafe fn keep(&self, entry: u32) -> Self::Kept {
-        // SAFETY: the slot was set under the lock, while the entry was linked or about to be, by the caller's promise.
+        // SAFETY: by the caller's promise, the slot was set under the lock, while the entry was linked or about to be
+        // linked.
         unsafe { Held::new(self.lens, entry, self.pins.slots.entry) }
     }
 }
@@ -149,7 +150,7 @@ impl<'g, K, V, S> Finder<K, V, S> for InRegion<'g, K, V> {
     where
         K: Borrow<Q>,
     {
-        // SAFETY: the promise of `new`.
+        // SAFETY: the caller of `new` promised that the view is of the region, which has not ended.
         let pair = unsafe { search(self.lens, self.view, hash, key) }?;
         Some(Seen { pair, entry: self.lens.arena().index_of(NonNull::from(pair)) })
     }
@@ -159,16 +160,17 @@ impl<'g, K, V, S> Finder<K, V, S> for InRegion<'g, K, V> {
     }
 
     unsafe fn keep(&self, entry: u32) -> Self::Kept {
-        // SAFETY: linked during the region, by the caller's promise, so alive until the region ends.
+        // SAFETY: by the caller's promise, the entry was linked during the region, so it is alive until the region
+        // ends.
         Seen { pair: unsafe { self.lens.pair(entry).as_ref() }, entry }
     }
 }
 
 /// The result of [`Inner::get_or_insert`].
 pub(crate) enum Found<E, K, V> {
-    /// The key was not in the table; its new entry.
+    /// The key was not in the table; this is its new entry.
     Inserted(E),
-    /// The present entry; and the unused key, and the unused value if it was made.
+    /// The present entry, the unused key, and the unused value if it was made.
     Present(E, K, Option<V>),
 }
 
@@ -203,14 +205,14 @@ where
         let fresh = new.entry;
         match self.insert(hash, new, Only::New, finder.hazard()) {
             Insertion::Done(_) => {
-                // SAFETY: `insert` has put it into the slot, under the lock.
+                // SAFETY: `insert` has put the entry's address into the hazard slot, under the lock.
                 let kept = unsafe { finder.keep(fresh) };
                 // As after every insertion: a program may fill a table only by calls of this function.
                 self.poll();
                 Ok(Found::Inserted(kept))
             }
             Insertion::Present(unused, entry) => {
-                // SAFETY: as above.
+                // SAFETY: `insert` has put the present entry's address into the hazard slot, under the lock.
                 let kept = unsafe { finder.keep(entry) };
                 let (key, value) = unused.into_pair();
                 Ok(Found::Present(kept, key, Some(value)))
@@ -261,15 +263,16 @@ where
             if !condition(&pair.key, &pair.value) {
                 return None;
             }
-            // SAFETY: as in `update`.
+            // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
             if unsafe { self.remove_entry(hash, kept.entry(), kept.found()) } {
                 return Some(kept.entry());
             }
         }
     }
 
-    /// Calls `decide` with the present entry, and does what it returns. If another thread changed the entry first,
-    /// `decide` is called again, and also gets the value it made before. The pair is handed back if there is no room.
+    /// Calls `decide` with the present entry, and carries out the operation that it returns. If another thread changes
+    /// the entry first, `decide` is called again, and also gets the value that it made before. The pair is handed back
+    /// if there is no room.
     pub(crate) fn compute<F: Finder<K, V, S>, T>(
         &self,
         finder: &mut F,
@@ -286,7 +289,7 @@ where
                 (Operation::Keep, present) => return Ok(Computed::Kept(present)),
                 (Operation::Remove, None) => return Ok(Computed::Kept(None)),
                 (Operation::Remove, Some(kept)) => {
-                    // SAFETY: as in `update`.
+                    // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
                     if unsafe { self.remove_entry(hash, kept.entry(), kept.found()) } {
                         return Ok(Computed::Removed(kept.entry()));
                     }
@@ -295,12 +298,13 @@ where
                 (Operation::Insert(value), Some(kept)) => {
                     let new = Unlinked::replacing(self, key, value)?;
                     let (old, fresh) = (kept.entry(), new.entry);
-                    // SAFETY: as in `update`.
+                    // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
                     match unsafe { self.replace_entry(hash, old, kept.found(), new, finder.hazard()) } {
                         Ok(()) => {
                             // The caller owns the old entry; the hazard slot holds the new one.
                             mem::forget(kept);
-                            // SAFETY: as in `get_or_insert`.
+                            // SAFETY: `replace_entry` has put the new entry's address into the hazard slot, under the
+                            // lock.
                             return Ok(Computed::Updated { old, new: unsafe { finder.keep(fresh) } });
                         }
                         Err(late) => late,
@@ -312,7 +316,7 @@ where
                     let fresh = new.entry;
                     match self.insert(hash, new, Only::New, finder.hazard()) {
                         Insertion::Done(_) => {
-                            // SAFETY: as in `get_or_insert`.
+                            // SAFETY: `insert` has put the entry's address into the hazard slot, under the lock.
                             let kept = unsafe { finder.keep(fresh) };
                             self.poll();
                             return Ok(Computed::Inserted(kept));
@@ -339,8 +343,8 @@ where
         mut update: impl FnMut(&V) -> V,
         value: impl FnOnce() -> V,
     ) -> Result<F::Kept, (K, V)> {
-        // `value` is called once. Its result is kept, in case an entry that another thread inserted meanwhile is
-        // removed again.
+        // `value` is called at most once. If another thread inserts an entry meanwhile, its result is kept, in case
+        // that entry is removed again.
         let (mut value, mut made, mut was_absent) = (Some(value), None, false);
         let computed = self.compute(finder, key, |present, unused| {
             if mem::replace(&mut was_absent, present.is_none()) {
@@ -353,7 +357,7 @@ where
                 }
                 (None, Some(left), _) => left,
                 (None, None, Some(function)) => function(),
-                (None, None, None) => unreachable!("an unused value comes back"),
+                (None, None, None) => unreachable!("`compute` passes an unused value back"),
             })
         })?;
         match computed {
@@ -363,7 +367,7 @@ where
                 Ok(new)
             }
             Computed::Removed(_) | Computed::Kept(_) | Computed::Aborted(()) => {
-                unreachable!("every operation is an insertion")
+                unreachable!("`decide` returns only insertions")
             }
         }
     }

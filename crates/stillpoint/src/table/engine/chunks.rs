@@ -12,7 +12,7 @@ const LATER: usize = if cfg!(loom) { 2 } else { 32 };
 
 #[derive(Debug)]
 pub(crate) struct Chunks<T: Zeroed> {
-    /// [`take`](Chunks::take) moves it out, as the later ones.
+    /// [`take`](Chunks::take) moves this out, and the later chunks.
     first: ManuallyDrop<Slab<T>>,
     later: [AtomicPtr<T>; LATER],
     /// The first of the later chunks has `1 << shift` values.
@@ -100,8 +100,8 @@ impl<T: Zeroed> Chunks<T> {
         match chunk.checked_sub(1) {
             None => self.first.allow_huge_pages(),
             Some(before) => {
-                // Acquire: as in `get_later`. May be null: this thread need not have synchronized with the maker of
-                // that chunk.
+                // Acquire: as in `get_later`. May be null: this thread has not necessarily synchronized with the thread
+                // that made that chunk.
                 let start = self.later[before].load(Ordering::Acquire);
                 if !start.is_null() {
                     // SAFETY: a chunk has this start and length, and it is not dropped here.
@@ -135,9 +135,9 @@ impl<T: Zeroed> Chunks<T> {
 
     /// Each chunk that this thread sees, in order.
     ///
-    /// It does not stop at the first chunk that the thread does not see: a thread that has an index of a chunk has
-    /// synchronized with the maker of this chunk, but need not have with the makers of the chunks before. See
-    /// `docs/design/table.md`.
+    /// It does not stop at the first chunk that the thread does not see. A thread that has an index of a chunk has
+    /// synchronized with the thread that made this chunk, but not necessarily with those that made the chunks before.
+    /// See `docs/design/table.md`.
     fn chunks(&self) -> impl Iterator<Item = Chunk<T>> + '_ {
         let mut hole = false;
         let later = self.later.iter().enumerate().filter_map(move |(chunk, later)| {
@@ -174,14 +174,15 @@ struct Chunk<T> {
     len: usize,
 }
 
-/// The shift that makes the second chunk as large as the first, rounded down to a power of two; at least 64 values.
+/// The `shift` for which the second chunk is as large as the first, rounded down to a power of two; at least 64 values.
 fn shift_of(len: usize) -> u32 {
     len.max(if cfg!(loom) { 2 } else { 64 }).ilog2()
 }
 
 impl<T: Zeroed> Drop for Chunks<T> {
     fn drop(&mut self) {
-        // SAFETY: the owner drops it once, with exclusive access; `take` was not called before, by its contract.
+        // SAFETY: the owner drops this value once, with exclusive access. `take` was not called before: by its
+        // contract, the value would not be dropped.
         unsafe { self.take() }.for_each(drop);
     }
 }

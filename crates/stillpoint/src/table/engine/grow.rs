@@ -16,7 +16,7 @@ use super::{hint, Inner};
 use crate::table::busted::{self, Variant};
 use stillpoint_sys::sync::atomic::Ordering;
 
-/// Buckets that a write moves beside its own. A growth ends after at most half as many writes as there are buckets.
+/// Buckets that a write moves besides its own. A growth ends after at most half as many writes as there are buckets.
 pub(crate) const SHARE: usize = 2;
 /// Buckets moved under one lock when everything is moved.
 const PIECE: usize = 64;
@@ -26,7 +26,7 @@ where
     K: Hash,
     S: BuildHasher,
 {
-    /// The array and the index of the bucket for the keys of `hash`, for the holder of the stripe. Does the stripe's
+    /// The array and the index of the bucket for keys with this hash, for the holder of the stripe. Does the stripe's
     /// share of a growth.
     pub(super) fn locate<'s>(&'s self, held: &mut Held<'s>, hash: u64) -> (&'s Array, usize) {
         let array = held.array();
@@ -99,7 +99,7 @@ where
                 let hash = if is_known {
                     array.known(bucket, slot)
                 } else {
-                    // SAFETY: it is linked, and the stripe is locked, so no other thread unlinks it.
+                    // SAFETY: the entry is linked, and the stripe is locked, so no other thread unlinks it.
                     self.hash(unsafe { &self.arena().pair(entry).as_ref().key })
                 };
                 // The lower bits stay as they are, so that a key whose hash has changed remains in its stripe.
@@ -136,8 +136,9 @@ where
         // Release: publishes the moves of all stripes, which happen before the last count. Pairs with the acquire loads
         // of `current`. This store unlinks the old array.
         self.current.store(array.next_raw(), Ordering::Release);
-        // SAFETY: every stripe has left the array, which only one thread finds, and readers come from `current`. The
-        // array stays as long as the table, whose drop empties the bin before it frees the arrays.
+        // SAFETY: every stripe has left the array. Only the thread of the last count gets here, so the array is retired
+        // once. Readers find arrays through `current`, from which this one was just unlinked. The `Array` stays as long
+        // as the table, whose drop empties the bin before it frees the arrays.
         self.bin.put(unsafe { self.store.array(array) }, hint());
     }
 
@@ -162,7 +163,7 @@ where
         let Some(next) = Array::new(len, touch) else { return false };
         let next = Box::into_raw(next);
         if !array.try_set_next(next) {
-            // SAFETY: from `Box::into_raw`, and not published.
+            // SAFETY: the pointer is from `Box::into_raw`, and was not published.
             drop(unsafe { Box::from_raw(next) });
         }
         true
@@ -252,8 +253,8 @@ fn is_moved(bucket: &Bucket) -> bool {
     bucket.link() == MOVED
 }
 
-/// Takes back the links in the next array. No reader looks there for keys of this chain before the chain is marked. A
-/// chain of a smaller array may already have entries of other chains, which stay.
+/// When dropped, removes the links that were made in the next array. No reader looks there for keys of this chain
+/// before the chain is marked. A chain of a smaller array may already have entries of other chains, which stay.
 struct Undo<'a> {
     array: &'a Array,
     index: usize,

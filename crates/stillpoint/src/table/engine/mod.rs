@@ -50,7 +50,7 @@ use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 use store::Store;
 use stripe::{Stripe, STRIPES};
 
-/// A table without its public face.
+/// What a table consists of, behind its public interface.
 pub(crate) struct Inner<K, V, S> {
     /// The array where lookups begin. Changed when the last stripe has left it.
     current: AtomicPtr<Array>,
@@ -67,11 +67,12 @@ pub(crate) struct Inner<K, V, S> {
     /// The reclaimer that retired entries are offered to before the bin.
     handle: Option<RetireHandle>,
     core: Arc<Core>,
-    /// The stripe that the next helper of a growth looks at.
+    /// The number of the stripe, modulo [`STRIPES`](stripe::STRIPES), that the next helper of a growth tries.
     help: std::sync::atomic::AtomicUsize,
     growths: std::sync::atomic::AtomicUsize,
     shrinks: std::sync::atomic::AtomicUsize,
-    /// Invariant in both: a shared table must not take an entry as one type and return it as a subtype or a supertype.
+    /// Makes the type invariant in `K` and `V`: a shared table must not take an entry as one type and return it as a
+    /// subtype or a supertype.
     entries: Invariant<Pair<K, V>>,
 }
 
@@ -184,8 +185,8 @@ impl<K, V, S> Inner<K, V, S> {
         current.next().map_or((current, false), |next| (next, true))
     }
 
-    /// Prefetches the bucket of a hash, for a writer that is about to lock its stripe. The lock's atomic exchange keeps
-    /// the processor from loading the bucket ahead.
+    /// Prefetches the bucket of a hash, for a writer that is about to lock its stripe. The processor cannot load the
+    /// bucket ahead of the lock's atomic exchange.
     #[inline(always)]
     pub(crate) fn fetch(&self, hash: u64) {
         // Relaxed, both: a prefetch does no harm at any address.
@@ -194,7 +195,7 @@ impl<K, V, S> Inner<K, V, S> {
     }
 
     pub(crate) fn set_fetched(&self, array: &Array) {
-        // Relaxed, both: as in `fetch`.
+        // Relaxed, both: read only for prefetches.
         self.buckets.store(array.start(), Ordering::Relaxed);
         self.mask.store(array.len() - 1, Ordering::Relaxed);
     }
@@ -235,7 +236,7 @@ impl<K, V, S> Inner<K, V, S> {
             return self.poll();
         }
         self.store.scrap.release();
-        // SAFETY: as in `retire`.
+        // SAFETY: the entry is unlinked, and `Table` demands `Send + Sync + 'static` of its parts.
         self.bin.put_and_poll(unsafe { self.store.entry(entry) }, hint());
     }
 
@@ -315,10 +316,10 @@ impl<K, V, S> Drop for Inner<K, V, S> {
         // SAFETY: no reader holds an entry or the buckets of an array any more: it would borrow the table.
         let mut first = unsafe { self.bin.free_unreachable(self.store.context()) };
         let mut cursor = Cursor::new(self);
-        // SAFETY: the owner drops the table. Each entry comes once: an index is in one word at a time, since a mover
+        // SAFETY: the owner drops the table. Each entry is found once: an index is in one word at a time, since a mover
         // clears the old word.
         while let Some(pair) = unsafe { cursor.next_pair(self) } {
-            // SAFETY: as above, so the pair is dropped once.
+            // SAFETY: the cursor returns each pair once, so the pair is dropped once.
             let drop_pair = || unsafe { ptr::drop_in_place(pair.as_ptr()) };
             if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(drop_pair)) {
                 keep_first(&mut first, panic);

@@ -42,7 +42,7 @@ impl Scrap {
         }
     }
 
-    /// Unmaps a slice, if any memory waits. False when there is none.
+    /// Unmaps a slice, if any memory waits; false if none does.
     #[inline]
     pub(crate) fn release(&self) -> bool {
         // Relaxed: a hint. The next call finds what this one misses.

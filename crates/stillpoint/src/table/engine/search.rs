@@ -25,9 +25,9 @@ pub(crate) enum Found<T> {
 /// An entry that a hazard slot holds. Dropping this clears the slot.
 pub(crate) struct Held<'a, K, V> {
     pair: NonNull<Pair<K, V>>,
-    /// Its index.
+    /// The entry's index.
     pub(crate) entry: u32,
-    /// Where it was found, if that is in the array that the reader keeps pinned between searches.
+    /// Where the entry was found, if that is in the array that the reader keeps pinned between searches.
     pub(crate) found: Option<Place>,
     hazard: &'a Hazard,
 }
@@ -109,11 +109,11 @@ unsafe fn search_bucket_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     fence: ReaderFence,
     hazard: &'a Hazard,
 ) -> Option<Held<'a, K, V>> {
-    // A loop, here and below, since `find_map` may be compiled to a call.
+    // Here and below, a loop: `find_map` may be compiled to a call.
     for slot in bucket.matching(tag) {
         if busted::is(Variant::CompareFirst) {
             let entry = bucket.word(slot).load(Ordering::Acquire);
-            // SAFETY: none: this is the defect of the broken variant.
+            // SAFETY: unsound on purpose. The entry may be freed already, which is the defect of this broken variant.
             if entry == NO_ENTRY || unsafe { lens.pair(entry).as_ref() }.key.borrow() != key {
                 continue;
             }
@@ -169,7 +169,7 @@ unsafe fn search_bucket<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     for slot in bucket.matching(tag) {
         let entry = bucket.entry(slot);
         if entry != NO_ENTRY {
-            // SAFETY: linked while the caller was in its region, so alive until the region ends.
+            // SAFETY: the entry was linked while the caller was in its region, so it is alive until the region ends.
             let pair = unsafe { lens.pair(entry).as_ref() };
             if pair.key.borrow() == key {
                 return Some(pair);
@@ -181,8 +181,8 @@ unsafe fn search_bucket<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
 
 /// Looks a key up in an array and the arrays after it, for a caller in a region.
 ///
-/// Most keys are in the first bucket of their chain, or nowhere. The rest of the work is in another function, so that a
-/// loop of lookups is short and the processor has more of its cache misses in flight.
+/// Most keys are in the first bucket of their chain, or not in the table. The rest of the work is in another function.
+/// So a loop of lookups is short, and the processor has more of its cache misses in flight.
 ///
 /// # Safety
 /// The array comes from [`Inner::view_in_region`], and the region lasts as long as the pair is used.
@@ -205,7 +205,7 @@ pub(crate) unsafe fn search<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
 
 /// Looks a key up in its whole chain, and in the next arrays.
 ///
-/// The arguments fit into registers. A lens or a view would have to be stored to memory for the call, in each lookup.
+/// The arguments fit into registers. A lens or a view would have to be stored to memory for each call.
 ///
 /// # Safety
 /// As for [`search`].
@@ -238,8 +238,8 @@ unsafe fn search_on<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     }
 }
 
-/// Looks several keys up, in three passes: prefetches the buckets, then the first entry whose tag fits in each, then
-/// compares the keys. So the cache misses of a pass overlap.
+/// Looks several keys up in three passes, so that the cache misses of a pass overlap. The first pass prefetches the
+/// buckets, the second the first entry with a matching tag in each bucket; the third compares the keys.
 ///
 /// # Safety
 /// As for [`search`].
@@ -262,7 +262,7 @@ pub(crate) unsafe fn search_many<'g, 'k, K: Borrow<Q>, V, Q: Eq + ?Sized + 'k, c
     });
     std::array::from_fn(|at| {
         if candidates[at] != NO_ENTRY {
-            // SAFETY: linked while the caller was in its region.
+            // SAFETY: the entry was linked while the caller was in its region, so it is alive.
             let pair = unsafe { lens.pair(candidates[at]).as_ref() };
             if pair.key.borrow() == key(at) {
                 return Some(pair);
@@ -304,7 +304,7 @@ impl<K, V, S> Inner<K, V, S> {
     }
 }
 
-/// The hazard slots of a bound reader. They are set and cleared only through this.
+/// The hazard slots of a bound reader. They are set and cleared only through this value.
 #[derive(Clone, Copy)]
 pub(crate) struct Slots<'a> {
     pub(crate) entry: &'a Hazard,
@@ -316,7 +316,7 @@ pub(crate) struct Slots<'a> {
 /// The state that a bound reader keeps between lookups: its hazard slots, and the array that it has pinned, where
 /// lookups begin.
 ///
-/// Small values that are passed by value, so that they stay in registers from one lookup to the next.
+/// The fields are small and passed by value, so that they stay in registers from one lookup to the next.
 pub(crate) struct Pins<'a> {
     pub(crate) slots: Slots<'a>,
     view: View<'a>,
@@ -330,7 +330,7 @@ pub(crate) struct Home(Option<(NonNull<Array>, [NonNull<Hazard>; 3])>);
 
 // SAFETY: arrays and hazard slots are `Sync`. They are used only through a reader, which stays on its thread.
 unsafe impl Send for Home {}
-// SAFETY: as above.
+// SAFETY: a shared `Home` gives access to nothing: it is used only by `&mut`.
 unsafe impl Sync for Home {}
 
 impl<'a> Pins<'a> {
@@ -361,10 +361,10 @@ impl<'a> Pins<'a> {
         fence: ReaderFence,
         home: &'a mut Home,
     ) -> Self {
-        // Taken out: if the new value is forgotten, it may have pinned another array since.
+        // Taken out of `home`: if the new value is forgotten, the slot may pin another array by then.
         let mut pins = match home.0.take() {
             Some((array, hazards)) => {
-                // SAFETY: slots of the record, which stays as long as its reader.
+                // SAFETY: these are slots of the record, which stays as long as its reader.
                 let [entry, current, next] = hazards.map(|hazard| unsafe { hazard.as_ref() });
                 // SAFETY: every array stays as long as the table, and the slot has pinned its buckets since the last
                 // drop stored it.
@@ -425,8 +425,8 @@ impl<'a> Slots<'a> {
             self.fence.issue();
         }
         // Acquire: pairs with the release in `finish`. While the pinned array is current, the next one is not retired,
-        // and this load proves that it is current. Comparing addresses is enough: no other array gets the address of
-        // one that stays as long as the table.
+        // and this load proves that it is current. It is enough to compare addresses: every array stays as long as the
+        // table, so no two have the same address.
         let is_current = ptr::eq(inner.current.load(Ordering::Acquire), pinned.array);
         is_current.then(|| next.view())
     }
@@ -448,13 +448,13 @@ fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
     key: &Q,
 ) -> Result<Option<Held<'a, K, V>>, &'a Array> {
     let slots = Slots { entry, current, next, fence: inner.core.protocol.mode().of_any_reader() };
-    // The next array is unpinned at the end of this call, also if `Eq` panics: an idle reader may hold up only one
+    // The next array is unpinned at the end of this call, even if `Eq` panics: an idle reader may hold up only one
     // array.
     let _pinned_next = ClearLater(next);
     let pinned = array.view();
     let mut view = pinned;
     loop {
-        // SAFETY: as in `Pins::search`; the array is pinned in one of the two slots.
+        // SAFETY: the slots are as `Pins::new` demands, and the array is pinned in one of the two.
         match unsafe { search_chain_protected(inner.lens(), view, hash, key, slots.fence, entry) } {
             Found::Entry(mut held) => {
                 // The place may be in the next array, which is unpinned when this call returns.

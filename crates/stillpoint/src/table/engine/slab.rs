@@ -7,7 +7,7 @@ pub(crate) use memory::Mapping;
 /// # Safety
 /// Zeroed memory is a valid value, and the type needs no drop.
 pub(crate) unsafe trait Zeroed: Sized {
-    /// The same value for a model, whose atomics have constructors.
+    /// The same value for a model, whose atomics need their constructors.
     #[cfg(loom)]
     fn zeroed() -> Self;
 }
@@ -38,7 +38,7 @@ pub(crate) struct Slab<T: Zeroed> {
 
 // SAFETY: a slab owns its values like a boxed slice.
 unsafe impl<T: Zeroed + Send> Send for Slab<T> {}
-// SAFETY: as above; a shared slab gives only shared access.
+// SAFETY: a slab owns its values like a boxed slice; a shared slab gives only shared access.
 unsafe impl<T: Zeroed + Sync> Sync for Slab<T> {}
 
 impl<T: Zeroed> Slab<T> {
@@ -69,7 +69,8 @@ impl<T: Zeroed> Slab<T> {
     /// any more.
     pub(crate) fn into_mapping(self) -> Option<Mapping> {
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: from `allocate` with the same length, and not dropped; nothing refers to the values.
+        // SAFETY: the start is from `allocate` with the same length. The slab is not dropped, and nothing refers to the
+        // values.
         unsafe { memory::into_mapping(this.start, this.len) }
     }
 
@@ -81,7 +82,7 @@ impl<T: Zeroed> Slab<T> {
 
 impl<T: Zeroed> Drop for Slab<T> {
     fn drop(&mut self) {
-        // SAFETY: from `allocate` with the same length, and nothing refers to it any more.
+        // SAFETY: the start is from `allocate` with the same length, and nothing refers to the slab any more.
         unsafe { memory::free(self.start, self.len) };
     }
 }
@@ -141,7 +142,7 @@ mod memory {
     }
 
     pub(super) fn allow_huge_pages<T>(start: NonNull<T>, len: usize) {
-        let layout = Layout::array::<T>(len).expect("it was allocated with this layout");
+        let layout = Layout::array::<T>(len).expect("the slab was allocated with this layout");
         if is_mapped(&layout) {
             pages::allow_huge(start.cast(), layout.size());
         }
@@ -157,7 +158,7 @@ mod memory {
     /// # Safety
     /// As for [`free`].
     pub(super) unsafe fn into_mapping<T>(start: NonNull<T>, len: usize) -> Option<Mapping> {
-        let layout = Layout::array::<T>(len).expect("it was allocated with this layout");
+        let layout = Layout::array::<T>(len).expect("the slab was allocated with this layout");
         if is_mapped(&layout) {
             // SAFETY: the caller's promise.
             return Some(unsafe { Mapping::from_start(start.cast(), layout.size()) });

@@ -17,9 +17,9 @@ pub(crate) struct Cursor {
     slot: usize,
 }
 
-// SAFETY: it points to arrays, which are `Sync`; its unsafe methods say when it may be used.
+// SAFETY: a cursor points to arrays, which are `Sync`. The contracts of its unsafe methods say when it may be used.
 unsafe impl Send for Cursor {}
-// SAFETY: as above; it has no methods for a shared reference.
+// SAFETY: a shared cursor gives access to nothing: it has no methods for a shared reference.
 unsafe impl Sync for Cursor {}
 
 impl Cursor {
@@ -72,7 +72,7 @@ impl Cursor {
         // SAFETY: the caller's promise.
         let (bucket, slot, entry) = unsafe { self.next() }?;
         bucket.unlink_entry(slot);
-        // SAFETY: it was just unlinked, once, and no reader holds it.
+        // SAFETY: the entry was just unlinked, once, and no reader holds it.
         Some(unsafe { inner.take_pair(entry) })
     }
 }

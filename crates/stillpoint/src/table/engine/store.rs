@@ -68,7 +68,7 @@ pub(crate) unsafe extern "C-unwind" fn destroy<K, V>(object: NonNull<()>, contex
 
     impl<K, V> Drop for FreeSlot<'_, K, V> {
         fn drop(&mut self) {
-            // SAFETY: the pair is gone, even if its drop panicked, and only the caller has the slot.
+            // SAFETY: the pair was dropped, even if its destructor panicked, and only the caller has the slot.
             unsafe { self.0.free(self.1, hint()) };
         }
     }
@@ -84,7 +84,7 @@ pub(crate) unsafe extern "C-unwind" fn destroy<K, V>(object: NonNull<()>, contex
 /// # Safety
 /// As for [`destroy`]. `context` has a reference count that this call gives up.
 unsafe extern "C-unwind" fn destroy_counted<K, V>(object: NonNull<()>, context: *const ()) {
-    // Dropped after the pair, also if the pair's drop panics. SAFETY: the caller's promise.
+    // Dropped after the pair, even if the pair's drop panics. SAFETY: the caller's promise.
     let store = unsafe { Arc::from_raw(context.cast::<Store<K, V>>()) };
     // SAFETY: the caller's promise.
     unsafe { destroy::<K, V>(object, Arc::as_ptr(&store).cast()) };

@@ -3,7 +3,7 @@
 //! The lower index bits of a bucket give its stripe. An array has at least as many buckets as there are stripes, so a
 //! key belongs to the same stripe in every array, and a bucket's entries move within their stripe. The lock protects
 //! the stripe's pointer to its array, its progress in a growth, and its count of entries. A writer reads this pointer
-//! only under the lock, so an array that every stripe has left has no writer.
+//! only under the lock, so no writer uses an array that every stripe has left.
 
 // Not modelled: statistics.
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +17,7 @@ pub(crate) const STRIPES: usize = if cfg!(loom) { 1 } else { 256 };
 #[repr(align(32))]
 pub(crate) struct Stripe {
     progress: TryLock<Progress>,
-    /// Written only by the holder of the lock, as `most_moved`.
+    /// Number of entries. Written only by the holder of the lock, as is `most_moved`.
     entries: AtomicU32,
     most_moved: AtomicU32,
 }
@@ -63,7 +63,7 @@ impl Stripe {
     }
 }
 
-/// A locked stripe. Dropping it releases the lock, also during a panic of the user's `Eq` or `Hash`.
+/// A locked stripe. Dropping it releases the lock, even during a panic of the user's `Eq` or `Hash`.
 pub(crate) struct Held<'s> {
     stripe: &'s Stripe,
     progress: Locked<'s, Progress>,

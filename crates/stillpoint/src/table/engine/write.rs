@@ -81,7 +81,7 @@ impl<'t, K, V, S> Unlinked<'t, K, V, S> {
         unsafe { this.inner.take_pair(this.entry) }
     }
 
-    /// The entry is linked now: the table owns it.
+    /// Gives the entry, which is linked now, to the table.
     fn linked(self) {
         std::mem::forget(self);
     }
@@ -112,7 +112,7 @@ pub(crate) enum Insertion<'t, K, V, S> {
     Done(Option<u32>),
     /// The key is in the table already, with this entry.
     Present(Unlinked<'t, K, V, S>, u32),
-    /// There was no memory for an overflow bucket; or there was no entry to replace, for `Only::Replacement`.
+    /// There was no memory for an overflow bucket, or, for `Only::Replacement`, no entry to replace.
     NoRoom(Unlinked<'t, K, V, S>),
 }
 
@@ -132,7 +132,7 @@ where
         self.stripes[hash as usize % STRIPES].lock()
     }
 
-    /// The first entry of the chain whose tag fits and for which `is_it` returns true.
+    /// The first entry of the chain that has the tag, and for which `is_it` returns true.
     fn find<'s>(
         &self,
         (array, index): (&'s Array, usize),
@@ -151,8 +151,8 @@ where
         })
     }
 
-    /// Links a new entry, whose key has this hash, in place of the entry with the same key, if there is one. With
-    /// `pin`, the entry that is in the table afterwards is put into that hazard slot.
+    /// Links a new entry, whose key has this hash. If there is an entry with the same key, the new one replaces it.
+    /// With `pin`, the entry that is in the table afterwards is put into that hazard slot.
     pub(crate) fn insert<'t>(
         &'t self,
         hash: u64,
@@ -170,7 +170,7 @@ where
                 return Insertion::Present(new, spot.entry);
             }
             self.pin(pin, new.entry);
-            // Release: publishes the new entry, and unlinks the old one.
+            // Release (in `orders::set_entry`): publishes the new entry, and unlinks the old one.
             spot.bucket.set_entry(spot.slot, new.entry);
             new.linked();
             return Insertion::Done(Some(spot.entry));
@@ -219,8 +219,8 @@ where
     /// Unlinks the entry with this index, whose key has this hash. False when it is not in the table any more.
     ///
     /// # Safety
-    /// The caller pins the entry, so that its index is not given to another entry meanwhile; and the bucket in `found`,
-    /// if there is one.
+    /// The caller pins the entry, so that its index is not given to another entry meanwhile. If `found` names a bucket,
+    /// the caller pins that, too.
     pub(crate) unsafe fn remove_entry(&self, hash: u64, entry: u32, found: Option<Place>) -> bool {
         let mut held = self.lock(hash);
         // SAFETY: the caller's promise.
@@ -254,8 +254,8 @@ where
         found: Option<Place>,
     ) -> Option<Spot<'s>> {
         if let Some(Place { bucket, slot }) = found.filter(|_| held.array().next().is_none()) {
-            // SAFETY: pinned, by the caller's promise. If the index is still there, the bucket is in an array that the
-            // table has not left (I1), whose buckets stay as long as the stripe is locked.
+            // SAFETY: by the caller's promise, the bucket is pinned. If the index is still there, the bucket is in an
+            // array that the table has not left (I1), whose buckets stay as long as the stripe is locked.
             let bucket = unsafe { bucket.as_ref() };
             if bucket.entry(slot) == entry {
                 return Some(Spot { bucket, slot, entry });
@@ -286,7 +286,7 @@ where
             return Err(new);
         };
         self.pin(pin, new.entry);
-        // Release: as in `insert`.
+        // Release (in `orders::set_entry`): publishes the new entry, and unlinks the old one.
         spot.bucket.set_entry(spot.slot, new.entry);
         new.linked();
         Ok(())
@@ -311,8 +311,9 @@ where
             let (mut index_of_chain, mut chains) = (number, 0);
             loop {
                 let mut held = stripe.lock();
-                // A growth may begin and end meanwhile: a larger array is passed over in the same order. If the stripe
-                // has left for a smaller array, entries not reached yet may be in a chain that was already passed.
+                // A growth may begin and end meanwhile; the same order also holds in a larger array. If the stripe has
+                // left for a smaller array, entries that were not reached yet may be in a chain that was already
+                // passed.
                 let now = held.array().len().max(held.newest().len());
                 if now < chains {
                     index_of_chain = number;
@@ -328,7 +329,7 @@ where
                 }
                 held.count(-(taken.len() as i32));
                 drop(held);
-                // All are retired before the first destructor runs, so that a panic leaks none of them.
+                // All entries are retired before the first destructor runs, so that a panic leaks none.
                 let polls = taken.len();
                 taken.drain(..).for_each(|entry| self.retire(entry));
                 for _ in 0..polls {

@@ -6,20 +6,20 @@ use super::{words, Bitset};
 
 /// A [`Bitset`] whose bits can be set, cleared, flipped and tested by several threads at once.
 ///
-/// The caller chooses the ordering of each operation, as with the standard library's atomics. Searches load word after
-/// word: they may or may not see changes of other threads meanwhile.
+/// The caller chooses the ordering of each operation, as with the standard library's atomics. Searches load one word
+/// after the other. They may or may not see changes that other threads make meanwhile.
 ///
 /// ```
 /// use std::sync::atomic::Ordering;
 /// use stillpoint::timer::AtomicBitset;
 ///
 /// let claimed = AtomicBitset::new(128);
-/// assert!(!claimed.set(70, Ordering::AcqRel)); // it was clear: this thread has it
+/// assert!(!claimed.set(70, Ordering::AcqRel)); // the bthe bit was clear, so this thread has claimed it
 /// assert!(claimed.test(70, Ordering::Acquire));
 /// assert_eq!(claimed.next_set(0, Ordering::Relaxed), Some(70));
-/// assert!(claimed.clear(70, Ordering::Release)); // it was set: given back
+/// assert!(claimed.clear(70, Ordering::Release)); // the bit was set, and is given back
 ///
-/// assert!(!claimed.flip(5, Ordering::AcqRel)); // it was clear
+/// assert!(!claimed.flip(5, Ordering::AcqRel)); // the bit was clear
 /// assert!(claimed.snapshot(Ordering::Relaxed).iter().eq([5]));
 /// assert_eq!(claimed.size(), 128);
 /// ```
@@ -52,7 +52,7 @@ impl AtomicBitset {
     /// Whether a bit is set.
     ///
     /// # Panics
-    /// If it is beyond the size, or the ordering is not one of a load.
+    /// If the bit is beyond the size, or the ordering is not one for loads.
     #[inline]
     pub fn test(&self, bit: usize, ordering: Ordering) -> bool {
         let (word, mask) = self.place(bit);
@@ -62,7 +62,7 @@ impl AtomicBitset {
     /// Sets a bit, by one read-modify-write. Returns whether it was set before.
     ///
     /// # Panics
-    /// If it is beyond the size.
+    /// If the bit is beyond the size.
     #[inline]
     pub fn set(&self, bit: usize, ordering: Ordering) -> bool {
         let (word, mask) = self.place(bit);
@@ -72,7 +72,7 @@ impl AtomicBitset {
     /// Clears a bit, by one read-modify-write. Returns whether it was set before.
     ///
     /// # Panics
-    /// If it is beyond the size.
+    /// If the bit is beyond the size.
     #[inline]
     pub fn clear(&self, bit: usize, ordering: Ordering) -> bool {
         let (word, mask) = self.place(bit);
@@ -82,7 +82,7 @@ impl AtomicBitset {
     /// Flips a bit, by one read-modify-write. Returns whether it was set before.
     ///
     /// # Panics
-    /// If it is beyond the size.
+    /// If the bit is beyond the size.
     #[inline]
     pub fn flip(&self, bit: usize, ordering: Ordering) -> bool {
         let (word, mask) = self.place(bit);
@@ -92,7 +92,7 @@ impl AtomicBitset {
     /// The first bit that is set, at `from` or after it. `from` may be beyond the size.
     ///
     /// # Panics
-    /// If the ordering is not one of a load.
+    /// If the ordering is not one for loads.
     pub fn next_set(&self, from: usize, ordering: Ordering) -> Option<usize> {
         let range = from..self.bits;
         words::span(&range).find_map(|index| {
@@ -104,7 +104,7 @@ impl AtomicBitset {
     /// A copy, made word by word.
     ///
     /// # Panics
-    /// If the ordering is not one of a load.
+    /// If the ordering is not one for loads.
     pub fn snapshot(&self, ordering: Ordering) -> Bitset {
         Bitset { words: self.words.iter().map(|word| word.load(ordering)).collect(), bits: self.bits }
     }

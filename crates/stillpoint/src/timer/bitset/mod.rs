@@ -12,8 +12,8 @@ pub use atomic::AtomicBitset;
 
 /// A set of numbers below a fixed size, one bit each, searched by words of 64 bits.
 ///
-/// Each level of a [`Wheel`](super::Wheel) has one such word; this is the general form, for queues, slots, ports and
-/// the like. [`AtomicBitset`] can be shared.
+/// Each level of a [`Wheel`](super::Wheel) has one such word. This type is the general form, for queues, slots, ports
+/// and the like. An [`AtomicBitset`] can be shared.
 ///
 /// Operations on numbers beyond the size panic, as with slices.
 ///
@@ -41,12 +41,12 @@ pub use atomic::AtomicBitset;
 /// assert!(used.test(10) && used.first_set() == Some(0));
 ///
 /// used.set_range(50..);
-/// used.clear(3); // comes back
+/// used.clear(3); // this port is given back
 /// assert_eq!((used.next_clear(50), used.next_clear_around(50)), (None, Some(3)));
 /// assert_eq!(used.count_range(..10), 9);
 ///
 /// used.flip(3);
-/// used.flip_range(..); // now those that are free
+/// used.flip_range(..); // now the set of free ports
 /// assert_eq!(used.first_set(), Some(11));
 /// used.clear_range(11..50);
 /// assert!(used.is_empty() && used.size() == 100);
@@ -102,7 +102,7 @@ impl Bitset {
     /// Whether a bit is set.
     ///
     /// # Panics
-    /// If it is beyond the size.
+    /// If the bit is beyond the size.
     #[inline]
     pub fn test(&self, bit: usize) -> bool {
         let (word, mask) = self.place(bit);
@@ -112,7 +112,7 @@ impl Bitset {
     /// Sets a bit.
     ///
     /// # Panics
-    /// If it is beyond the size.
+    /// If the bit is beyond the size.
     #[inline]
     pub fn set(&mut self, bit: usize) {
         let (word, mask) = self.place(bit);
@@ -122,7 +122,7 @@ impl Bitset {
     /// Clears a bit.
     ///
     /// # Panics
-    /// If it is beyond the size.
+    /// If the bit is beyond the size.
     #[inline]
     pub fn clear(&mut self, bit: usize) {
         let (word, mask) = self.place(bit);
@@ -132,7 +132,7 @@ impl Bitset {
     /// Sets a bit that is clear, and clears one that is set.
     ///
     /// # Panics
-    /// If it is beyond the size.
+    /// If the bit is beyond the size.
     #[inline]
     pub fn flip(&mut self, bit: usize) {
         let (word, mask) = self.place(bit);
@@ -142,7 +142,7 @@ impl Bitset {
     /// Sets or clears a bit.
     ///
     /// # Panics
-    /// If it is beyond the size.
+    /// If the bit is beyond the size.
     #[inline]
     pub fn assign(&mut self, bit: usize, value: bool) {
         let (word, mask) = self.place(bit);

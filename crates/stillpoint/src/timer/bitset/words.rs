@@ -34,7 +34,7 @@ pub(super) fn find(words: &[u64], invert: u64, range: Range<usize>) -> Option<us
     })
 }
 
-/// The first such bit at `from` or after it, or else before it.
+/// As [`find`], searched from `from` on and then from 0.
 pub(super) fn find_around(words: &[u64], invert: u64, bits: usize, from: usize) -> Option<usize> {
     find(words, invert, from..bits).or_else(|| find(words, invert, 0..from))
 }

@@ -108,7 +108,7 @@ fn a_timer_is_armed_after_it_has_fired() {
         let thread = thread::spawn(move || {
             let added = add(&mut mailbox, &source, 1);
             if added == 1 {
-                // Ordered after what the callback did.
+                // This write is ordered after the callback's.
                 seen.write();
             }
             added
@@ -152,7 +152,7 @@ fn a_callback_has_run_when_a_cancellation_says_so() {
     });
 }
 
-/// The same for a thread that revokes the timer.
+/// As above, for a thread that revokes the timer.
 #[test]
 fn a_callback_has_run_when_a_revocation_says_so() {
     explore(3, || {
@@ -179,7 +179,7 @@ fn a_callback_has_run_when_a_revocation_says_so() {
     });
 }
 
-/// Two threads revoke a timer that is due: it has one end, and the owner gets it once.
+/// Two threads revoke a timer that is due. The timer has one end, and the owner gets it once.
 #[test]
 fn two_threads_revoke_a_timer() {
     explore(3, || {

@@ -37,7 +37,7 @@ fn a_place_in_the_ring_is_used_again() {
     });
 }
 
-/// A mailbox is made and dropped while the owner looks for mailboxes: its message arrives.
+/// A mailbox is made and dropped while the owner looks for mailboxes. Its message still arrives.
 #[test]
 fn a_mailbox_is_made_beside_the_owner() {
     explore(3, || {
@@ -54,7 +54,7 @@ fn a_mailbox_is_made_beside_the_owner() {
         drop(mailbox);
         let mut first = 0;
         turn();
-        // May be `More`, while the mailbox is being made.
+        // The result may be `More`, while the mailbox is being made.
         let _ = service.run(1, Limit::NONE, |_, _| first += 1);
         let added = thread.join().unwrap();
         let (second, _) = run(&mut service, 2);
@@ -62,8 +62,8 @@ fn a_mailbox_is_made_beside_the_owner() {
     });
 }
 
-/// The message of a cancelled arming comes while a periodic timer beats. It comes from a mailbox that is served before
-/// that of the present arming. No beat comes twice.
+/// The message of a cancelled arming comes while a periodic timer fires. It comes from a mailbox that is served before
+/// that of the present arming. No beat is repeated.
 #[test]
 fn a_late_message_rewinds_no_beat() {
     explore(3, || {
@@ -136,7 +136,7 @@ fn a_hint_is_not_lost() {
     });
 }
 
-/// The same for the hints of two threads: an owner that takes a hint must see its cancellation.
+/// As above, for the hints of two threads: an owner that takes a hint must see its cancellation.
 #[test]
 fn two_threads_give_hints() {
     explore(4, || {
@@ -154,8 +154,8 @@ fn two_threads_give_hints() {
     });
 }
 
-/// A timer is cancelled and armed with another deadline while the owner takes it in. It fires at the deadline of the
-/// value it has.
+/// A timer is cancelled and armed with another deadline while the owner takes it in. It fires at the deadline that its
+/// value was armed with.
 #[test]
 fn a_deadline_is_that_of_its_arming() {
     explore(3, || {
@@ -174,7 +174,7 @@ fn a_deadline_is_that_of_its_arming() {
     });
 }
 
-/// The same with a later deadline and a period: the schedule is not mixed from two armings.
+/// As above, with a later deadline and a period: the schedule is not mixed from two armings.
 #[test]
 fn a_schedule_is_not_one_of_two_armings() {
     explore(3, || {

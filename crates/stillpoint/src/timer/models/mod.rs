@@ -23,7 +23,7 @@ const EARLY: &str = "a timer is early";
 /// A model's message when a cancelled timer stays in the wheel.
 const PILED_UP: &str = "a cancelled timer is still there";
 
-/// A value whose accesses loom watches. It holds the deadline it was armed with.
+/// A value whose accesses loom watches. It holds the deadline that its timer was armed with.
 struct Object(UnsafeCell<u64>);
 
 // SAFETY: written only by `new` and `drop`; the models check that both are ordered with every read.
@@ -45,7 +45,7 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // SAFETY: as in `deadline`.
+        // SAFETY: the protocol under test gives the object to one thread at a time; loom reports it where it does not.
         self.0.with_mut(|place| unsafe { *place = u64::MAX });
     }
 }
@@ -54,7 +54,7 @@ loom::lazy_static! {
     static ref TURNS: AtomicUsize = AtomicUsize::new(0);
 }
 
-/// Lets loom run the next operation before and after those of the other threads.
+/// Lets loom try the next operation both before and after those of other threads.
 ///
 /// Loom considers only the last access to an atomic. A thread that loads and then exchanges has made the last access
 /// itself, so loom would not try the exchange before another thread's earlier load.
@@ -95,7 +95,7 @@ fn run(service: &mut Service, now: u64) -> (usize, usize) {
     (fired, revoked)
 }
 
-/// 1 if this call cancelled the timer, otherwise 0. Reads the value.
+/// Cancels the timer. Returns 1 and reads the value if this call cancelled it, otherwise 0.
 fn cancel(timer: &Timer) -> usize {
     turn();
     match timer.cancel() {
@@ -120,7 +120,7 @@ unsafe impl Send for Watched {}
 
 impl Watched {
     fn write(&self) {
-        // SAFETY: as above.
+        // SAFETY: the models check that the writes are ordered.
         self.0 .0.with_mut(|place| unsafe { *place += 1 });
     }
 }

@@ -46,7 +46,7 @@ fn a_cancellation_waits_for_the_callback() {
     });
 }
 
-/// The service has moved to another thread: the old thread is not taken for the one that runs the callback.
+/// The service has moved to another thread. The old thread is not mistaken for the one that runs the callback.
 #[test]
 fn a_canceller_is_not_taken_for_the_owner() {
     explore(3, || {
@@ -106,7 +106,7 @@ fn an_owner_does_not_sleep_through_a_message() {
     });
 }
 
-/// The same for a revocation, whose callback must run.
+/// As above, for a revocation, whose callback must run.
 #[test]
 fn an_owner_does_not_sleep_through_a_revocation() {
     explore(3, || {

@@ -1,8 +1,8 @@
 //! Wakes an owner that sleeps between its calls.
 //!
 //! A word holds the time until which the owner sleeps, or AWAKE. The thread that changes the word from a time to
-//! ROUSING owns the alarm; it takes the alarm out, and then sets the word to AWAKE. The owner stores an alarm only
-//! while it is awake.
+//! ROUSING owns the alarm. That thread takes the alarm out, and then sets the word to AWAKE. The owner stores an alarm
+//! only while the word is AWAKE.
 
 use std::fmt;
 #[cfg(unix)]
@@ -34,7 +34,7 @@ pub enum Alarm {
     /// Wakes a task.
     Task(Waker),
     /// Adds 1 to an eventfd, for threads that wait in `epoll`. Any other descriptor to which eight bytes can be written
-    /// works as well, if it does not block. If the write fails since it is full (a pipe, or a counter at its maximum),
+    /// works as well, if it does not block. If the write fails because a pipe is full or a counter is at its maximum,
     /// there is something to read already.
     #[cfg(unix)]
     Event(Arc<OwnedFd>),
@@ -75,7 +75,7 @@ impl From<Arc<OwnedFd>> for Alarm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[must_use = "a thread that does not sleep has to run its service again"]
 pub enum Sleep {
-    /// Not at all: there is something to do, or another thread is waking this one.
+    /// The thread may not sleep: there is something to do, or another thread is waking it.
     Not,
     /// Until this time, in ticks of the wheel, or until the alarm wakes the thread.
     Until(u64),
@@ -85,7 +85,7 @@ pub enum Sleep {
 
 const AWAKE: u64 = 0;
 const ROUSING: u64 = 1;
-/// Earlier times are raised to this one: at worst the owner is woken in vain.
+/// Earlier times are raised to this one, since smaller numbers are states. At worst the owner is woken in vain.
 const FIRST: u64 = 2;
 
 /// Whether the owner sleeps, and its alarm.
@@ -94,11 +94,11 @@ pub(super) struct Bed {
     alarm: UnsafeCell<Option<Alarm>>,
 }
 
-// SAFETY: while the word is AWAKE, only the owner accesses the alarm; otherwise only the thread that has changed the
-// word from a time does: see `lie_down`, `rise` and `rouse_beyond`. Alarms can be sent.
+// SAFETY: while the word is AWAKE, only the owner accesses the alarm. Otherwise, only the thread that has changed the
+// word from a time accesses it: see `lie_down`, `rise` and `rouse_beyond`. Alarms can be sent.
 unsafe impl Sync for Bed {}
 
-// The alarm is stored and taken as a whole.
+// Unwind-safe, because the alarm is stored and taken as a whole.
 impl RefUnwindSafe for Bed {}
 
 impl fmt::Debug for Bed {
@@ -119,7 +119,7 @@ impl Bed {
         if self.until.load(Ordering::Acquire) != AWAKE {
             return false;
         }
-        // SAFETY: the word is AWAKE, and only the owner, which calls this, changes it from that.
+        // SAFETY: the word is AWAKE, and only the owner, which calls this, changes it from AWAKE.
         self.alarm.with_mut(|place| unsafe { *place = Some(alarm) });
         self.until.store(until.max(FIRST), orders::sleep());
         if !busted::is(Variant::SleepUnfenced) {
@@ -135,7 +135,7 @@ impl Bed {
         // Relaxed: the owner has stored the alarm itself.
         let until = self.until.load(Ordering::Relaxed);
         let is_mine = until >= FIRST
-            // Relaxed, both: as above.
+            // Relaxed, both: the owner has stored the alarm itself.
             && self.until.compare_exchange(until, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_mine {
             // SAFETY: this thread changed the word from a time, so only it accesses the alarm.
@@ -167,7 +167,8 @@ impl Bed {
     #[inline]
     pub(super) fn rouse(&self, deadline: u64) {
         if !busted::is(Variant::PostUnfenced) {
-            // SeqCst: as in `lie_down`.
+            // SeqCst: pairs with the fence in `lie_down`: either the owner sees the message, or this thread sees that
+            // the owner sleeps.
             fence(Ordering::SeqCst);
         }
         self.rouse_beyond(deadline);

@@ -29,14 +29,14 @@ pub enum ArmErrorKind {
     Full,
     /// The timer is armed already. Cancel it first.
     Armed,
-    /// Its callback is running; or another thread is arming, resetting or cancelling it; or the owner has not processed
-    /// its revocation yet.
+    /// The timer's callback is running, another thread is arming, resetting or cancelling the timer, or the owner has
+    /// not processed its revocation yet.
     Busy,
-    /// Its service is gone.
+    /// The timer's service is gone.
     Gone,
-    /// It belongs to another service.
+    /// The timer belongs to another service.
     Foreign,
-    /// It cannot be reset, since it is not armed: it has fired, or was cancelled.
+    /// The timer cannot be reset, since it is not armed: it has fired, or was cancelled.
     AtRest,
 }
 
@@ -70,7 +70,7 @@ impl<T> From<(Occupied, T)> for ArmError<T> {
 impl fmt::Display for ArmErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Full => "there is no room: let the service's thread process its mailbox, or make it larger",
+            Self::Full => "the mailbox or the wheel is full: run the service more often, or make one of them larger",
             Self::Armed => "the timer is armed already: cancel it first",
             Self::Busy => {
                 "the timer's callback is running, or another thread is arming or cancelling it: try again later"

@@ -15,7 +15,7 @@ use crate::timer::wheel::{Key, Lent};
 /// let _ = service.run(30, Limit::NONE, |_, mut event| {
 ///     assert_eq!((event.cause(), event.is_periodic(), event.missed()), (Cause::Expired, false, 0));
 ///     match event.key() {
-///         Some(key) => assert_eq!(key, keepalive), // of this thread
+///         Some(key) => assert_eq!(key, keepalive), // a timer of this thread
 ///         None => assert!(event.timer().expect("it is shared").is_same(&idle)),
 ///     }
 ///     log.push((event.deadline(), *event.value()));
@@ -96,7 +96,7 @@ impl<T> Event<'_, T> {
         self.value.get_mut()
     }
 
-    /// The value, unless the timer is periodic: then it stays with the timer.
+    /// The value. `None` for a periodic timer, which keeps its value.
     #[inline]
     pub fn into_value(self) -> Option<T> {
         self.value.into_given()

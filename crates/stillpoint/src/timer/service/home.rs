@@ -1,9 +1,9 @@
 //! The state that all handles of a service share: hints about cancelled timers, and rings that the owner does not know
 //! yet.
 //!
-//! The hints are a stack, linked through the records, that the owner takes as a whole. A mark in each record keeps it
-//! from being on the stack twice. The stack of a service that is gone is closed for good, so that records and service
-//! do not keep each other alive.
+//! The hints are a stack of records. The owner takes it as a whole. A mark in each record keeps the record from being
+//! on the stack twice. When the service is gone, the stack stays closed, so that records and service do not keep each
+//! other alive.
 
 use std::sync::{Arc, PoisonError, TryLockError};
 
@@ -28,11 +28,11 @@ pub(super) struct Home<T> {
     runner: CachePadded<AtomicUsize>,
     /// Count of callbacks that have ended while a canceller waited: a futex.
     ended: AtomicU32,
-    /// Only in a service that sleeps between its calls.
+    /// Set only in a service that sleeps between its calls.
     pub(super) bed: Option<Bed>,
 }
 
-/// Not a record: the top of a closed stack.
+/// The top of a closed stack: no record has this address.
 fn closed<T>() -> *mut Record<T> {
     std::ptr::without_provenance_mut(std::mem::align_of::<Record<T>>())
 }
@@ -120,18 +120,18 @@ impl<T> Home<T> {
     /// new rings are left for the next call.
     #[inline]
     pub(super) fn take_rings(&self, into: &mut Vec<Sink<T>>) -> bool {
-        // Relaxed: as above.
+        // Relaxed: the lock orders the rings; the flag only says when to look. See `ring`.
         if !self.has_rings.load(Ordering::Relaxed) {
             return false;
         }
-        // Relaxed: as above.
+        // Relaxed: the lock orders the rings; the flag only says when to look. See `ring`.
         self.has_rings.store(false, Ordering::Relaxed);
         let mut rings = match self.rings.try_lock() {
             Ok(rings) => rings,
-            // The list is valid after a panic, too.
+            // The list is valid even after a panic.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                // Relaxed: as above.
+                // Relaxed: the lock orders the rings; the flag only says when to look. See `ring`.
                 self.has_rings.store(true, Ordering::Relaxed);
                 return true;
             }
@@ -157,7 +157,7 @@ impl<T> Home<T> {
         let mut top = self.hints.load(Ordering::Relaxed);
         loop {
             if top == closed() {
-                // SAFETY: it was made from an `Arc` above, and was not pushed.
+                // SAFETY: the pointer was made from an `Arc` above, and was not pushed.
                 drop(unsafe { Arc::from_raw(pushed) });
                 return;
             }
@@ -187,7 +187,7 @@ impl<T> Home<T> {
 
     /// Takes the last hints, and closes the stack: later hints are dropped.
     pub(super) fn close_hints(&self) -> Hints<T> {
-        // Acquire: as above.
+        // Acquire: pairs with the release in `hint`.
         let top = self.hints.swap(closed(), Ordering::Acquire);
         Hints { top: if top == closed() { std::ptr::null_mut() } else { top } }
     }
@@ -198,7 +198,7 @@ pub(super) struct Hints<T> {
     top: *mut Record<T>,
 }
 
-// SAFETY: it owns the records that it links, which can be sent and shared if the values can be sent.
+// SAFETY: this value owns the records that it links. Records can be sent and shared if their values can be sent.
 unsafe impl<T: Send> Send for Hints<T> {}
 
 impl<T> Default for Hints<T> {
@@ -243,7 +243,7 @@ impl<T> Drop for Hints<T> {
 mod tests {
     use crate::timer::{Limit, Progress, TimerService};
 
-    /// The lock is held, as while another thread is making a mailbox.
+    /// The test holds the lock, as a thread does that is making a mailbox.
     #[test]
     fn mailboxes_that_cannot_be_looked_at_are_left_for_the_next_call() {
         let mut service = TimerService::new(0);

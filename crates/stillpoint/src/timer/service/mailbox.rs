@@ -8,7 +8,7 @@ use super::ring::Source;
 use super::shared::SharedTimer;
 use crate::timer::wheel::{Schedule, RELATIVE};
 
-/// A handle of a service for other threads: makes timers and mailboxes. It can be cloned and shared.
+/// A handle of a service for other threads, which makes timers and mailboxes. It can be cloned and shared.
 ///
 /// ```
 /// use stillpoint::timer::{Limit, TimerService};
@@ -62,7 +62,7 @@ impl<T> fmt::Debug for Remote<T> {
     }
 }
 
-/// Adds timers of one thread to the service of another: a bounded ring. Neither thread waits.
+/// A bounded ring through which one thread adds timers to the service of another. Neither thread waits.
 ///
 /// Dropping the mailbox does not affect timers that were added.
 ///
@@ -124,7 +124,7 @@ impl<T> Mailbox<T> {
     /// let mut service = TimerService::new(0);
     /// let mut mailbox = service.remote().mailbox(1);
     /// mailbox.add_after(&service.remote().timer(), 30, "idle")?;
-    /// assert_eq!(service.run(1_000, Limit::NONE, |_, _| {}).expired(), 0); // it counts from here
+    /// assert_eq!(service.run(1_000, Limit::NONE, |_, _| {}).expired(), 0); // the delay begins here
     /// assert_eq!(service.run(1_029, Limit::NONE, |_, _| {}).expired(), 0);
     /// assert_eq!(service.run(1_030, Limit::NONE, |_, _| {}).expired(), 1);
     /// # Ok::<(), stillpoint::timer::ArmError<&str>>(())
@@ -155,9 +155,9 @@ impl<T> Mailbox<T> {
     /// Until the owner has seen the message, the timer does not fire.
     ///
     /// # Errors
-    /// [`ArmErrorKind::AtRest`] if the timer is not armed, or was cancelled meanwhile; `Busy` if its callback is
-    /// running, or another thread is arming, resetting or revoking it; `Full`, `Gone` and `Foreign` as for
-    /// [`add`](Self::add). In each case the timer is unchanged.
+    /// [`ArmErrorKind::AtRest`] if the timer is not armed, or was cancelled meanwhile. `Busy` if its callback is
+    /// running, or another thread is arming, resetting or revoking it. `Full`, `Gone` and `Foreign` as for
+    /// [`add`](Self::add). In each case, the timer is unchanged.
     ///
     /// ```
     /// use stillpoint::timer::{ArmErrorKind, Limit, TimerService};
@@ -167,7 +167,7 @@ impl<T> Mailbox<T> {
     /// service.arm(&timer, 10, "alive").expect("it is at rest");
     ///
     /// let mut mailbox = service.remote().mailbox(4);
-    /// mailbox.reset(&timer, 25)?; // there was traffic
+    /// mailbox.reset(&timer, 25)?; // after traffic on the connection
     /// assert_eq!(service.run(24, Limit::NONE, |_, _| {}).expired(), 0);
     /// assert_eq!(service.run(25, Limit::NONE, |_, _| {}).expired(), 1);
     /// assert_eq!(mailbox.reset(&timer, 40).unwrap_err().kind(), ArmErrorKind::AtRest);
@@ -260,7 +260,7 @@ impl<T> Mailbox<T> {
         if self.source.is_closed() {
             return Err(ArmError::new(ArmErrorKind::Gone, value));
         }
-        // Checked first, since an arming cannot be undone.
+        // Room is checked first, since an arming cannot be undone.
         if !self.source.has_room() {
             // A burst's own messages may fill the ring: publish them and wake the owner, so that it makes room.
             self.earliest = 0;

@@ -32,18 +32,19 @@ use stillpoint_sys::sync::atomic::Ordering;
 /// An entry in the wheel of a service.
 enum Entry<T> {
     Local(T),
-    /// With the generation of its arming, and the bit [`DELAYED`]: a third variant would make all entries larger.
+    /// A shared timer and the generation of its arming, with the bit [`DELAYED`]. A third variant in place of the bit
+    /// would make all entries larger.
     Shared(SharedTimer<T>, u64),
 }
 
-/// A bit beside a generation: the delay of the timer counts from the wheel's next time.
+/// A bit beside a generation: the timer's delay begins at the wheel's next time.
 const DELAYED: u64 = 1 << 63;
 
 /// A [`Wheel`] for one thread, with timers that other threads can add and cancel.
 ///
-/// The thread calls [`run`](Self::run) often. Or it calls separately [`process`](Self::process), which takes messages
-/// of other threads, and [`manage`](Self::manage), which fires due timers. Nothing else does any work, and no clock is
-/// read. A thread may have several services.
+/// The thread is the *owner* of the service. It calls [`run`](Self::run) often, or calls separately
+/// [`process`](Self::process), which takes messages of other threads, and [`manage`](Self::manage), which fires due
+/// timers. No other call does any work, and no clock is read. A thread may have several services.
 ///
 /// Timers of the thread itself are as cheap as those of a bare wheel. Timers that another thread adds or cancels are
 /// [`SharedTimer`]s.
@@ -70,7 +71,7 @@ const DELAYED: u64 = 1 << 63;
 /// # Ok::<(), stillpoint::timer::Full<&str>>(())
 /// ```
 ///
-/// In two steps, with a limit, and with its end:
+/// With the two calls, a limit, and the end of the service:
 ///
 /// ```
 /// use stillpoint::timer::{Limit, Schedule, TimerService};
@@ -80,7 +81,7 @@ const DELAYED: u64 = 1 << 63;
 /// let idle = service.remote().timer();
 /// service.arm_with(&idle, Schedule::at(20).coarse(), "idle").expect("it is at rest");
 ///
-/// let taken = service.process(64, |_, revoked| drop(revoked)); // at most 64 messages
+/// let taken = service.process(64, |_, revoked| drop(revoked)); // takes at most 64 messages
 /// assert!(taken.is_done());
 /// assert_eq!(service.manage(25, Limit::expiries(64), |_, _| {}).expired(), 1);
 ///
@@ -93,14 +94,14 @@ pub struct TimerService<T> {
     wheel: Wheel<Entry<T>>,
     home: Arc<Home<T>>,
     sinks: Vec<Sink<T>>,
-    /// The ring to begin with, so that a full ring cannot starve the others.
+    /// The index of the ring that the next call begins with, so that a full ring cannot starve the others.
     turn: usize,
     hints: Hints<T>,
     /// Whether hints get the larger half of an odd limit this time.
     favour: bool,
     /// Whether the wheel had no room for a message in a mailbox.
     held_up: bool,
-    /// Whether `sleep` was the last call.
+    /// Whether the last call was `sleep`.
     asleep: bool,
 }
 
@@ -196,7 +197,7 @@ impl<T> TimerService<T> {
     /// use stillpoint::timer::{Limit, TimerService};
     ///
     /// let mut service = TimerService::<()>::new(0);
-    /// let _ = service.run(u64::MAX, Limit::NONE, |_, _| {}); // what a broken clock said
+    /// let _ = service.run(u64::MAX, Limit::NONE, |_, _| {}); // a wrong time from a broken clock
     /// service.set_time(50);
     /// assert_eq!(service.now(), 50);
     /// ```
@@ -249,9 +250,9 @@ impl<T> TimerService<T> {
     #[inline]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
         match self.wheel.get(key) {
-            // This function never returns the key of a shared timer's entry. An invented key that names such an entry
-            // while the timer's own callback has it looks like that of a local timer: the present beat is then the
-            // last.
+            // The keys of shared timers' entries are never given out, but a caller may invent one. If such a key names
+            // an entry that the timer's own callback has, it looks like the key of a local timer. The present beat is
+            // then the last.
             Some(Entry::Shared(..)) => None,
             _ => self.wheel.cancel(key).and_then(Entry::into_local),
         }
@@ -286,7 +287,7 @@ impl<T> TimerService<T> {
         if !Arc::ptr_eq(record.home(), &self.home) {
             return Err(ArmError::new(ArmErrorKind::Foreign, value));
         }
-        // Checked first, since an arming cannot be undone.
+        // Room is checked first, since an arming cannot be undone.
         if !has_room_for(&mut self.wheel, record) {
             return Err(ArmError::new(ArmErrorKind::Full, value));
         }
@@ -317,7 +318,7 @@ impl<T> TimerService<T> {
         if !Arc::ptr_eq(record.home(), &self.home) {
             return Err(ArmError::new(ArmErrorKind::Foreign, ()));
         }
-        // Checked first, as in `arm_with`.
+        // Room is checked first, since a reset cannot be undone.
         if !has_room_for(&mut self.wheel, record) {
             return Err(ArmError::new(ArmErrorKind::Full, ()));
         }
@@ -351,14 +352,14 @@ impl<T> TimerService<T> {
 fn local<T>(full: Full<Entry<T>>) -> Full<T> {
     match full.0 {
         Entry::Local(value) => Full(value),
-        Entry::Shared(..) => unreachable!("it was local"),
+        Entry::Shared(..) => unreachable!("the value was that of a local timer"),
     }
 }
 
 /// Whether `take_in` will find room for a timer. It may replace the entry that an earlier arming has left.
 #[inline]
 fn has_room_for<T>(wheel: &mut Wheel<Entry<T>>, record: &Record<T>) -> bool {
-    // Relaxed: only the owner uses it.
+    // Relaxed: only the owner uses the key.
     wheel.has_room()
         || Key::from_bits(record.key.load(Ordering::Relaxed)).is_some_and(|key| wheel.can_be_replaced(key))
 }
@@ -368,7 +369,7 @@ fn has_room_for<T>(wheel: &mut Wheel<Entry<T>>, record: &Record<T>) -> bool {
 fn take_in<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
     // `None` if the timer was cancelled meanwhile.
     let Some((generation, schedule)) = timer.0.schedule() else { return };
-    // Relaxed, here and below: only the owner uses them.
+    // Relaxed, here and below: only the owner uses these fields.
     if timer.0.taken.load(Ordering::Relaxed) == generation && !busted::is(Variant::TakeTwice) {
         // This arming was taken in already: the message is that of an earlier arming, or came after such a message. A
         // periodic timer may have advanced since.
@@ -378,7 +379,7 @@ fn take_in<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
         wheel.cancel(key);
     }
     if schedule.flags & RELATIVE != 0 {
-        // The delay counts from the wheel's next time: until then the timer waits among those that are due.
+        // The delay begins at the wheel's next time. Until then, the timer waits among those that are due.
         let next = Schedule::at(wheel.now());
         return file_apart(wheel, next, timer, generation | DELAYED);
     }
@@ -397,14 +398,14 @@ fn file<T>(wheel: &mut Wheel<Entry<T>>, schedule: Schedule, timer: SharedTimer<T
     }
 }
 
-/// As `file`, out of line, so that messages without a delay are taken in without a call.
+/// As `file`, but out of line, so that messages without a delay are taken in without a call.
 #[cold]
 #[inline(never)]
 fn file_apart<T>(wheel: &mut Wheel<Entry<T>>, schedule: Schedule, timer: SharedTimer<T>, generation: u64) {
     file(wheel, schedule, timer, generation);
 }
 
-/// Files a timer whose delay begins now. The place of its old entry has just become free.
+/// Puts a timer whose delay begins now into the wheel. The place of its old entry has just become free.
 #[cold]
 fn begin_delay<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>, of: u64) {
     let of = of & !DELAYED;

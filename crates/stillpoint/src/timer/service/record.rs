@@ -12,11 +12,11 @@
 //! ```
 //!
 //! A thread that resets an ARMED timer sets a bit, the lock, writes the new schedule, and changes the state to ARMED of
-//! the next generation. A cancellation does not wait for that: the bit stays until the thread that has set it clears
-//! it. STOPPING becomes WAITED when a canceller sleeps until the callback has ended.
+//! the next generation. A cancellation does not wait for the lock: the bit stays until the thread that has set it
+//! clears it. STOPPING becomes WAITED when a canceller sleeps until the callback has ended.
 //!
 //! "At rest" is any of IDLE, FIRED, CANCELLED and GONE. Each arming has its own generation, which is a part of the
-//! state: so an entry in the wheel that belongs to an earlier arming is recognised.
+//! state. So the owner can tell that an entry in the wheel belongs to an earlier arming.
 
 use core::num::NonZeroU64;
 use std::sync::Arc;
@@ -66,8 +66,8 @@ pub(super) enum Occupied {
 
 pub(super) struct Record<T> {
     state: AtomicU64,
-    /// These three fields are written by the thread that arms the timer. They belong to the generation in the state:
-    /// see `schedule`.
+    /// These three fields are written by the thread that arms or resets the timer. They belong to the generation in the
+    /// state: see `schedule`.
     deadline: AtomicU64,
     period: AtomicU64,
     flags: AtomicU32,
@@ -83,11 +83,12 @@ pub(super) struct Record<T> {
     home: Arc<Home<T>>,
 }
 
-// SAFETY: the value passes from thread to thread, and only one has it at a time: only the thread to which the state
-// gives it writes or takes it, and all such changes of the state are ordered: see the methods. All other fields are
-// atomic, or never change.
+// SAFETY: the value passes from thread to thread, and only one thread has it at a time. Only the thread to which the
+// state gives the value writes or takes it. All such changes of the state are ordered: see the methods. All other
+// fields are atomic, or never change.
 unsafe impl<T: Send> Send for Record<T> {}
-// SAFETY: as above; no thread gets a reference to the value while another thread accesses it.
+// SAFETY: only one thread has the value at a time, as for `Send`, and no thread gets a reference to it while another
+// thread accesses it.
 unsafe impl<T: Send> Sync for Record<T> {}
 
 fn phase(state: u64) -> u64 {
@@ -130,13 +131,14 @@ impl<T> Record<T> {
     }
 
     fn put(&self, new: T) {
-        // SAFETY: as in `take`.
+        // SAFETY: callers have changed the state to one that gives them the value, with an ordering that makes earlier
+        // writes of it visible.
         let old = self.value.with_mut(|value| unsafe { (*value).replace(new) });
         debug_assert!(old.is_none());
     }
 
     fn move_on(&self, from: u64, to: u64, success: Ordering) -> Result<u64, u64> {
-        // Acquire on failure: for the same reason as the first load in `cancel`.
+        // Acquire on failure: as for the first load in `cancel`, the value or what the callback did is visible.
         self.state.compare_exchange(from, to, success, Ordering::Acquire)
     }
 
@@ -190,7 +192,7 @@ impl<T> Record<T> {
                 Err(other) => found = other,
             }
         }
-        // Relaxed, all: no other thread writes them before the lock is cleared; the state orders them.
+        // Relaxed, all: no other thread writes these fields before the lock is cleared, and the state orders them.
         self.deadline.store(to.deadline, Ordering::Relaxed);
         let flags = self.flags.load(Ordering::Relaxed) & !RELATIVE;
         self.flags.store(flags | to.flags & RELATIVE, Ordering::Relaxed);
@@ -199,11 +201,11 @@ impl<T> Record<T> {
             self.state.store(armed, Ordering::Release);
             return Ok(());
         }
-        // Relaxed on failure: nothing is read then.
+        // Relaxed on failure: nothing is read after it.
         let done = self.state.compare_exchange(found | LOCKED, armed, orders::reset(), Ordering::Relaxed);
         done.map(drop).map_err(|_| {
-            // The timer was cancelled meanwhile. Release: pairs with the claim in `arm`: the schedule is written anew
-            // after this.
+            // The timer was cancelled meanwhile. Release: pairs with the acquire that claims the timer in `arm`, after
+            // which the schedule is written anew.
             self.state.fetch_and(!LOCKED, Ordering::Release);
             Occupied::AtRest
         })
@@ -222,7 +224,8 @@ impl<T> Record<T> {
     /// The present arming's generation and schedule, or `None` when the timer is not armed.
     ///
     /// If the timer is cancelled and armed again meanwhile, the schedule may be that of another arming, or mixed from
-    /// two. Then this arming is over, and nothing fires for it. So only values that would harm the wheel are corrected.
+    /// two. In this case, the present arming is over, and nothing fires for it. So only values that would harm the
+    /// wheel are corrected.
     #[inline]
     pub(super) fn schedule(&self) -> Option<(u64, Schedule)> {
         // Acquire: pairs with the releases in `arm` and `reset`: the loads below see what this arming has stored, or a
@@ -286,8 +289,8 @@ impl<T> Record<T> {
         }
     }
 
-    /// The answer for a timer that is not armed, or the new state if the state has changed. Marks a running callback as
-    /// the last.
+    /// The answer for a timer that is not armed; the new state as an error if the state has changed. Marks a running
+    /// callback as the last.
     fn cancel_elsewhere<U>(&self, found: u64) -> Result<Outcome<U>, u64> {
         Ok(match phase(found) {
             RUNNING | RESTORING => {
@@ -306,8 +309,8 @@ impl<T> Record<T> {
     /// Fails if the lock is set: the reset will send a message.
     #[inline]
     pub(super) fn begin(&self, of: u64) -> Option<T> {
-        // Not an acquire: the owner has synchronized with the value by the acquire in `schedule`, when it took this
-        // arming in, or has written the value itself.
+        // No acquire is needed: the owner has synchronized with the value by the acquire in `schedule`, when it took
+        // this arming in, or has written the value itself.
         self.move_on(state(of, ARMED), state(of, RUNNING), orders::begin()).ok()?;
         self.take()
     }
@@ -369,7 +372,8 @@ impl<T> Record<T> {
     /// For the owner: takes the value of a revoked timer. Also returns its generation, and the schedule it was armed
     /// with.
     pub(super) fn take_revoked(&self) -> Option<(T, u64, Schedule)> {
-        // Acquire: reads from the release sequence of `arm`, or of `finish_beat`.
+        // Acquire: pairs with the release in `revoke`, and with those in `arm` and `finish_beat`, whose release
+        // sequences `revoke` continues.
         let found = self.state.load(Ordering::Acquire);
         if phase(found) != REVOKED {
             return None;
@@ -382,7 +386,7 @@ impl<T> Record<T> {
         Some((value?, generation(found), Schedule { deadline, period: None, flags }))
     }
 
-    /// Ends the timer of a service that is going. Takes the value, if the timer is armed or revoked.
+    /// Ends a timer of a service that is being closed. Takes the value, if the timer is armed or revoked.
     pub(super) fn abandon(&self) -> Option<T> {
         let mut found = self.state.load(Ordering::Acquire);
         loop {

@@ -1,12 +1,12 @@
-//! The timers that are left when a service goes.
+//! The timers that are left when a service is closed.
 
 use super::home::Hints;
 use super::ring::Sink;
 use super::Entry;
 use crate::timer::wheel::Drain;
 
-/// The values of all timers that are left. If the iteration ends early, also by a panic of its user, the drop ends the
-/// remaining timers, so that none stays armed in a service that is gone.
+/// The values of all timers that are left. If the iteration ends early, even by a panic, the drop ends the remaining
+/// timers, so that none stays armed in a service that is gone.
 pub(super) struct Rest<'a, T> {
     pub(super) sinks: Vec<Sink<T>>,
     pub(super) hints: [Hints<T>; 2],

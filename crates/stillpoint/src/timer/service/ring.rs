@@ -15,18 +15,18 @@ type Slot<T> = UnsafeCell<Option<Arc<Record<T>>>>;
 /// Positions only increase, and wrap. The lower bits of a position are the index of its slot.
 pub(super) struct Ring<T> {
     slots: Box<[Slot<T>]>,
-    /// The owner has taken everything before this position.
+    /// The owner has taken all messages before this position.
     head: CachePadded<AtomicUsize>,
-    /// The source has published everything before this position.
+    /// The source has published all messages before this position.
     tail: CachePadded<AtomicUsize>,
     closed: AtomicBool,
     sourceless: AtomicBool,
 }
 
-// SAFETY: a slot is written by the only `Source`, and taken by the only `Sink`; `head` and `tail` order the two: see
-// there. Records can be sent and shared if the values can be sent.
+// SAFETY: the only `Source` writes a slot, and the only `Sink` takes its content. `head` and `tail` order the two: see
+// the methods of both. Records can be sent and shared if the values can be sent.
 unsafe impl<T: Send> Send for Ring<T> {}
-// SAFETY: as above.
+// SAFETY: `head` and `tail` order the two ends of a ring, as for `Send`.
 unsafe impl<T: Send> Sync for Ring<T> {}
 
 /// The two ends of a ring with `capacity` places, rounded up to a power of two.
@@ -68,7 +68,7 @@ impl<T> Source<T> {
     /// Whether the owner is gone.
     #[inline]
     pub(super) fn is_closed(&self) -> bool {
-        // Relaxed: only says that adding is in vain.
+        // Relaxed: the flag only says that no message will be taken any more.
         self.ring.closed.load(Ordering::Relaxed)
     }
 
@@ -87,8 +87,8 @@ impl<T> Source<T> {
     #[inline]
     pub(super) fn push(&mut self, record: Arc<Record<T>>) {
         let slot = self.ring.slot(self.tail);
-        // SAFETY: there is room: by the owner's release and the acquire in `has_room`, the owner has emptied the slot.
-        // It does not access the slot before `tail` includes it. There is only one source.
+        // SAFETY: there is room. The owner has emptied the slot, by its release and the acquire in `has_room`, and does
+        // not access it before `tail` includes it. There is only one source.
         slot.with_mut(|slot| unsafe { *slot = Some(record) });
         self.tail = self.tail.wrapping_add(1);
     }
@@ -160,13 +160,13 @@ impl<T> Sink<T> {
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Arc<Record<T>>> {
         self.peek()?;
-        // SAFETY: as in `at`.
+        // SAFETY: `at` has found the slot filled: the source has written it, and does not access it before `give_back`.
         let record = self.ring.slot(self.head).with_mut(|slot| unsafe { (*slot).take() });
         self.head = self.head.wrapping_add(1);
         record
     }
 
-    /// Gives the room of the messages taken so far back to the source.
+    /// Gives the source the room of the messages that were taken so far.
     #[inline]
     pub(super) fn give_back(&self) {
         self.ring.head.store(self.head, orders::give_back());
@@ -179,7 +179,7 @@ impl<T> Sink<T> {
     }
 
     pub(super) fn close(&self) {
-        // Relaxed: see `Source::is_closed`.
+        // Relaxed: the flag only says that no message will be taken any more.
         self.ring.closed.store(true, Ordering::Relaxed);
     }
 }
@@ -196,8 +196,7 @@ impl<T> Drop for Ring<T> {
     }
 }
 
-/// The values of messages that the owner has not taken. If the drop of a value panics, the other timers are ended
-/// nevertheless.
+/// The values of messages that the owner has not taken. Even if the drop of a value panics, the other timers are ended.
 struct Unread<'a, T>(std::slice::IterMut<'a, Slot<T>>);
 
 impl<T> Iterator for Unread<'_, T> {

@@ -36,15 +36,14 @@ impl<T> TimerService<T> {
     /// most `limit` timers together. Returns their number. The callback gets only the values of
     /// [revoked](SharedTimer::revoke) timers; nothing fires.
     ///
-    /// It looks at each mailbox once, and at the cancellations twice; messages that come later wait for the next call.
+    /// It looks at each mailbox once, and at the cancellations twice. Messages that come later wait for the next call.
     /// With a limit, mailboxes take turns: the next call begins after the mailbox at which the limit was reached.
     ///
     /// Complexity: proportional to the number of timers taken, and of mailboxes.
     ///
-    /// [`Progress::More`] means that the limit was reached, or that another thread is making a mailbox at this moment,
-    /// for which this call does not wait. If a wheel with a [limit](Self::with_max_len) is full, messages stay in their
-    /// mailboxes; the result is then not `More`, since another call helps only after a timer has fired or was
-    /// cancelled.
+    /// [`Progress::More`] means that the limit was reached, or that another thread was making a mailbox, for which this
+    /// call did not wait. If a wheel with a [limit](Self::with_max_len) is full, messages stay in their mailboxes. The
+    /// result is then not `More`, since another call helps only after a timer has fired or was cancelled.
     ///
     /// # Panics
     /// With the panic of the callback. The next call does the rest.
@@ -55,8 +54,8 @@ impl<T> TimerService<T> {
         self.wake_up();
         let mut has_more = self.home.take_rings(&mut self.sinks);
         let mut left = limit;
-        // Hints and messages share the limit, so that neither starves the other. They take turns to get the larger half
-        // of an odd limit.
+        // Hints and messages share the limit, so that neither starves the other. The larger half of an odd limit goes
+        // to each in turn.
         self.favour = !self.favour;
         let share = limit / 2 + (limit % 2) * usize::from(self.favour);
         self.heed(share, &mut left, &mut callback);
@@ -78,7 +77,8 @@ impl<T> TimerService<T> {
             }
         }
         if over {
-            // After the round: a removal within it would move another ring to a place that has had its turn.
+            // Rings are removed after the round: a removal within it would move another ring to an index that has had
+            // its turn.
             self.sinks.retain_mut(|sink| !sink.is_over());
         }
         let rest = left;
@@ -91,7 +91,7 @@ impl<T> TimerService<T> {
         }
     }
 
-    /// Takes at most `share` hints. Reads the stack once, so hints given meanwhile wait.
+    /// Takes at most `share` hints. Reads the stack once, so hints that are given meanwhile wait for the next call.
     fn heed(&mut self, share: usize, left: &mut usize, callback: &mut impl FnMut(&mut Self, Event<'_, T>)) {
         if share > 0 && self.hints.is_empty() {
             self.hints = self.home.take_hints();
@@ -103,14 +103,14 @@ impl<T> TimerService<T> {
         }
     }
 
-    /// Takes the messages that are in one ring now. Returns whether the limit leaves some. Sets `over` if the ring is
-    /// not needed any more.
+    /// Takes the messages that are in one ring now. Returns whether the limit leaves some in it. Sets `over` if the
+    /// ring is not needed any more.
     fn empty(&mut self, turn: usize, left: &mut usize, over: &mut bool) -> bool {
         let Some(sink) = self.sinks.get_mut(turn) else { return false };
         let before = *left;
         let mut known = sink.look();
         let has_more = loop {
-            // Messages that the source adds meanwhile wait for the next call, since it might never stop.
+            // Messages that the source adds meanwhile wait for the next call, since the source might never stop.
             if known == 0 {
                 break false;
             }
@@ -146,11 +146,12 @@ impl<T> TimerService<T> {
     fn unlink(&mut self, timer: SharedTimer<T>, callback: &mut impl FnMut(&mut Self, Event<'_, T>)) {
         let record = &timer.0;
         let mut revoked = record.take_revoked();
-        // Relaxed, here and below: only the owner uses them.
+        // Relaxed, here and below: only the owner uses these fields.
         let entry = Key::from_bits(record.key.load(Ordering::Relaxed));
         if let (Some((_, generation, schedule)), Some(key)) = (&mut revoked, entry) {
-            // A periodic timer has advanced since it was armed: its present deadline is in the wheel. Another thread
-            // may have armed the timer again by now, but the entry is still that of the arming that was taken in.
+            // A periodic timer has advanced since it was armed, so its present deadline is the one in the wheel.
+            // Another thread may have armed the timer again by now, but the entry is still that of the arming that was
+            // taken in.
             if let (true, Some(deadline)) =
                 (record.taken.load(Ordering::Relaxed) == *generation, self.wheel.deadline(key))
             {
@@ -182,7 +183,7 @@ impl<T> TimerService<T> {
     /// - [revokes](super::SharedTimer::revoke) a timer, or finds its mailbox full.
     ///
     /// Cancellations do not wake the thread. The next [`run`](Self::run), [`process`](Self::process) or
-    /// [`manage`](Self::manage) takes the alarm back; an alarm that was already used may wake this thread in vain
+    /// [`manage`](Self::manage) takes the alarm back. An alarm that was already used may wake this thread in vain
     /// later. The time in the answer is that of [`next_deadline`](Self::next_deadline), a lower bound.
     ///
     /// Never waits. Complexity: proportional to the number of mailboxes.
@@ -223,7 +224,7 @@ impl<T> TimerService<T> {
             return Sleep::Not;
         }
         self.asleep = true;
-        // A message that the wheel has no room for must not keep the thread awake: there is no room before a timer
+        // A message that the wheel has no room for must not keep the thread awake: there is no room until a timer
         // fires.
         let has_messages = !self.held_up && self.sinks.iter_mut().any(|sink| sink.look() > 0);
         if has_messages || !self.home.is_quiet() {
@@ -245,7 +246,7 @@ impl<T> TimerService<T> {
 
     /// [`run`](Self::run) for a task: `Ready` if the callback was called, or the limit was reached. Otherwise the task
     /// is woken when another thread sends something, as after [`sleep`](Self::sleep). The caller, who has the clock,
-    /// must also poll again at [`next_deadline`](Self::next_deadline): with `tokio::time::Sleep`, for example.
+    /// must also poll again at [`next_deadline`](Self::next_deadline), for example with `tokio::time::Sleep`.
     ///
     /// The example `delay_queue` builds a queue on this; its `poll_expired` is the `poll_next` of a `Stream`.
     ///
@@ -321,7 +322,8 @@ impl<T> TimerService<T> {
                         return false;
                     }
                     Lent::Given(Entry::Shared(timer, generation)) => {
-                        // No value if the timer was cancelled, and its hint is not processed yet; or if it was reset.
+                        // There is no value if the timer was cancelled and its hint is not processed yet, or if the
+                        // timer was reset.
                         service.home.run_in(*me.get_or_insert_with(thread_handle));
                         let Some(value) = timer.0.begin(generation) else { return false };
                         let _running = Running { record: &timer.0, generation };
@@ -346,7 +348,7 @@ impl<T> TimerService<T> {
     }
 }
 
-/// Ends the callback of a timer that fires once, also after a panic.
+/// Ends the callback of a timer that fires once, even after a panic.
 struct Running<'a, T> {
     record: &'a Record<T>,
     generation: u64,
@@ -358,7 +360,7 @@ impl<T> Drop for Running<'_, T> {
     }
 }
 
-/// Ends the callback of a periodic timer, also after a panic: the timer is armed again, or its entry is taken out of
+/// Ends the callback of a periodic timer, even after a panic. The timer is armed again, or its entry is taken out of
 /// the wheel.
 struct Beat<'a, T> {
     service: &'a mut TimerService<T>,

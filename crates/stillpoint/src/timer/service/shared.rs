@@ -42,19 +42,19 @@ pub struct SharedTimer<T>(pub(super) Arc<Record<T>>);
 /// let timer = service.remote().timer();
 /// service.arm(&timer, 10, "session 7").expect("it is at rest");
 /// assert_eq!(timer.cancel().into_value(), Some("session 7"));
-/// assert!(!timer.cancel().is_cancelled()); // one call gets the value
+/// assert!(!timer.cancel().is_cancelled()); // only one call gets the value
 /// assert_eq!(timer.cancel(), Outcome::Gone);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "only this answer says whether the timer has fired"]
 pub enum Outcome<T> {
-    /// It has not fired, and will not. The caller gets the value.
+    /// The timer has not fired, and will not. The caller gets the value.
     Cancelled(T),
-    /// Its callback is running, for the last time unless the timer is armed again afterwards.
+    /// The timer's callback is running. It does not run again, unless the timer is armed again.
     Running,
-    /// Its callback has run. The caller sees what the callback did.
+    /// The timer's callback has run. The caller sees what the callback did.
     Fired,
-    /// There was nothing to cancel: the timer was not armed, or another thread was still arming it; or it was cancelled
+    /// There was nothing to cancel. The timer was not armed, another thread was still arming it, it was cancelled
     /// before, or its service is gone.
     Gone,
 }
@@ -88,9 +88,9 @@ impl<T> SharedTimer<T> {
         outcome
     }
 
-    /// Cancels the timer, and waits for its callback if that is running. Afterwards, unless the answer is `Running`,
-    /// what the callback uses can be freed. `Running` is the answer only to a call from within the callback itself,
-    /// which would wait for itself: the callback is then running for the last time.
+    /// Cancels the timer, and waits for its callback if that is running. Unless the answer is `Running`, everything
+    /// that the callback uses can then be freed. `Running` is the answer only to a call from within the callback
+    /// itself, which would wait for itself: the callback is then running for the last time.
     ///
     /// If another thread arms the timer again meanwhile, that arming is cancelled, too.
     ///
@@ -105,7 +105,7 @@ impl<T> SharedTimer<T> {
     /// service.arm(&timer, 10, ()).expect("it is at rest");
     /// let progress = service.run(10, Limit::NONE, |_, event| {
     ///     let own = event.timer().expect("it is shared");
-    ///     assert_eq!(own.cancel_wait(), Outcome::Running); // it would wait for itself
+    ///     assert_eq!(own.cancel_wait(), Outcome::Running); // the callback would wait for itself
     /// });
     /// assert!(progress.is_done());
     /// assert_eq!(timer.cancel_wait(), Outcome::Fired);
@@ -151,7 +151,7 @@ impl<T> SharedTimer<T> {
     }
 
     /// Whether the timer is armed. The answer may be out of date at once. A timer that another thread is still arming
-    /// is not armed yet: so after `true`, [`cancel`](Self::cancel) cancels the timer, unless it has fired or was
+    /// is not armed yet. So after `true`, [`cancel`](Self::cancel) cancels the timer, unless it has fired or was
     /// cancelled meanwhile.
     ///
     /// ```

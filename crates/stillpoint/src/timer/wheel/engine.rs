@@ -1,4 +1,4 @@
-//! The wheel over any store of timers. `moves.rs` advances the time.
+//! The wheel, generic over the store of its timers. `moves.rs` advances the time.
 
 use core::ops::DerefMut;
 
@@ -90,7 +90,7 @@ impl<S: Store> Core<S> {
         self.look_ahead();
     }
 
-    /// The list for a deadline; `late` if the deadline is not in the future.
+    /// The list for a deadline. If the deadline is not in the future, that is `late`.
     #[inline]
     pub(super) fn place(&mut self, deadline: u64, flags: u32, late: u32) -> u32 {
         if deadline <= self.now {
@@ -109,7 +109,7 @@ impl<S: Store> Core<S> {
     /// Lowers `next` to this time, at which a slot has to be processed.
     #[inline]
     pub(super) fn expect(&mut self, due: u64) {
-        // A branch, since a conditional move would make each addition depend on the one before.
+        // A branch: with a conditional move, each addition would depend on the one before.
         if due < self.next {
             self.next = due;
         }

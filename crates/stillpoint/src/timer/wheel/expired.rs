@@ -14,11 +14,11 @@ use super::Key;
 /// let probe = wheel.add_with(Schedule::at(10).every(period), 0)?;
 /// let _ = wheel.poll(35, Limit::NONE, |_, mut expired| {
 ///     assert_eq!((expired.key(), expired.deadline()), (probe, 10));
-///     assert_eq!(expired.missed(), 2); // at 20 and 30
+///     assert_eq!(expired.missed(), 2); // the beats at 20 and 30
 ///     assert!(expired.is_periodic());
 ///     *expired.value() += 1 + expired.missed();
 /// });
-/// assert_eq!(wheel.get(probe), Some(&3)); // it stays with its timer
+/// assert_eq!(wheel.get(probe), Some(&3)); // the value stays with its timer
 /// # Ok::<(), stillpoint::timer::Full<u64>>(())
 /// ```
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl<T> Expired<'_, T> {
         self.value.get_mut()
     }
 
-    /// The value, unless the timer is periodic: then it stays with the timer.
+    /// The value. `None` for a periodic timer, which keeps its value.
     #[inline]
     pub fn into_value(self) -> Option<T> {
         self.value.into_given()
@@ -91,7 +91,7 @@ pub struct Popped<T> {
 /// for number in 0..10 {
 ///     wheel.add(5, number)?;
 /// }
-/// let progress = wheel.poll(5, Limit::expiries(4).moves(64), |_, _| {}); // a short one
+/// let progress = wheel.poll(5, Limit::expiries(4).moves(64), |_, _| {}); // a short poll
 /// assert_eq!((progress.expired(), progress.is_done()), (4, false));
 /// assert_eq!(wheel.poll(5, Limit::NONE, |_, _| {}).expired(), 6);
 /// # Ok::<(), stillpoint::timer::Full<i32>>(())
@@ -110,7 +110,7 @@ impl Limit {
     pub const NONE: Self = Self { expiries: usize::MAX, moves: usize::MAX };
 
     /// At most `expiries` expiries, and at most `expiries` moves for each [level in use](super::WheelStats::levels):
-    /// together at most `expiries` times one more than the number of levels in use.
+    /// together at most (1 + levels in use) × `expiries`.
     #[inline]
     pub fn expiries(expiries: usize) -> Self {
         Self { expiries, moves: expiries }
@@ -134,7 +134,7 @@ impl Limit {
 /// let (mut fired, mut progress) = (0, Progress::More(0));
 /// while !progress.is_done() {
 ///     progress = wheel.poll(5, Limit::expiries(1), |_, _| {});
-///     fired += progress.expired(); // between two polls, the thread looks at its queues
+///     fired += progress.expired(); // between two polls, the thread serves its queues
 /// }
 /// assert_eq!(fired, 2);
 /// # Ok::<(), stillpoint::timer::Full<&str>>(())
@@ -145,7 +145,7 @@ pub enum Progress {
     /// Everything that was due has fired.
     Done(usize),
     /// There is more to do at the same time: a limit was reached, or a callback has added a timer that is due already.
-    /// It may be only moves ahead of time, with nothing due.
+    /// What is left may be only moves ahead of time, with nothing due.
     More(usize),
 }
 
@@ -165,7 +165,7 @@ impl Progress {
     }
 }
 
-/// The wheel is full: hands the value back.
+/// The wheel is full. The value is handed back.
 ///
 /// A wheel made by [`Wheel::with_max_len`](super::Wheel::with_max_len) is full at its limit; other wheels are full when
 /// there is no memory.

@@ -1,13 +1,13 @@
 use core::num::NonZeroU64;
 
-/// Names a timer of a [`Wheel`](super::Wheel), from its addition to its expiry or cancellation.
+/// Identifies a timer of a [`Wheel`](super::Wheel), from its addition to its expiry or cancellation.
 ///
-/// A key that is kept for longer is stale, and operations with it do nothing: each use of a place has its own
+/// A key that is kept for longer is stale, and operations with it do nothing. Each use of a place has its own
 /// generation, and a place whose generations are used up is replaced.
 ///
-/// Every wheel begins with a different generation, far from those of the others: the key of another wheel can be
-/// mistaken for one of this wheel only after a place has been used about 2³¹ times divided by the number of wheels made
-/// so far. A key is 8 bytes, and so is `Option<Key>`.
+/// Every wheel begins with a different generation, far from those of the others. The key of another wheel can be
+/// mistaken for one of this wheel only after one place has been used about 2³¹ / *w* times, where *w* is the number of
+/// wheels made so far. A key is 8 bytes, and so is `Option<Key>`.
 ///
 /// ```
 /// use stillpoint::timer::Wheel;
@@ -15,7 +15,7 @@ use core::num::NonZeroU64;
 /// let mut wheel = Wheel::new(0);
 /// let key = wheel.add(10, "ten")?;
 /// assert_eq!(wheel.cancel(key), Some("ten"));
-/// wheel.add(20, "twenty")?; // in the same place
+/// wheel.add(20, "twenty")?; // this timer takes the same place
 /// assert_eq!(wheel.cancel(key), None);
 /// # Ok::<(), stillpoint::timer::Full<&str>>(())
 /// ```
@@ -46,8 +46,8 @@ impl Key {
         self.0.get()
     }
 
-    /// The key of a number from [`to_bits`](Self::to_bits); `None` for 0. An invented number gives a stale key, or the
-    /// key of some timer.
+    /// The key of a number from [`to_bits`](Self::to_bits); `None` for 0. A number that did not come from there gives a
+    /// stale key, or the key of some timer.
     ///
     /// ```
     /// use stillpoint::timer::{Key, Wheel};

@@ -1,4 +1,4 @@
-/// The value for a callback: given, if the timer does not fire again; lent, if it is armed again.
+/// The value as a callback gets it: given if the timer does not fire again, lent if it is armed again.
 #[derive(Debug)]
 pub(crate) enum Lent<'a, T> {
     Given(T),

@@ -4,14 +4,14 @@
 //! the next twenty are the coarse levels, and the last has the lists that are not slots.
 //!
 //! In every row, the slots with timers are at most 64 after the slot of the present time. So the lower six bits of a
-//! slot's index are its number, and no number stands for two times.
+//! slot's index are its number in the row, and no two of these slots have the same number.
 
 /// Number of slots of a level.
 pub(super) const SLOTS: u32 = 64;
 
 /// A slot is as wide as 32 slots of the level below, so 64 slots are as wide as two slots of the level above.
 const EXACT_BITS: u32 = 5;
-/// The highest has slots of 2^60 ticks.
+/// The highest level has slots of 2^60 ticks.
 pub(super) const EXACT_LEVELS: u32 = 13;
 /// `8^20` times 63 ticks is beyond any delay.
 const COARSE_LEVELS: u32 = 20;
@@ -21,7 +21,7 @@ pub(super) const ROWS: usize = LIST_ROW as usize + 1;
 
 /// The list of timers that are due.
 pub(super) const READY: u32 = LIST_ROW * SLOTS;
-/// The list of timers that were due when they were added: ready from the next advance on.
+/// The list of timers that were due when they were added. They are ready from the next advance on.
 pub(super) const LATE: u32 = READY + 1;
 /// The list of timers whose places are being computed anew. Used only within a call.
 pub(super) const SIFTED: u32 = READY + 2;
@@ -45,7 +45,7 @@ pub(super) struct Place {
 /// two of its slots, so the slot is neither that of the present time nor the next one.
 #[inline]
 pub(super) fn exact(now: u64, deadline: u64) -> Place {
-    // Setting the lower bits does not change the level, and tells the compiler that the value is not 0.
+    // Setting the lower bits does not change the level, and lets the compiler know that the value is not 0.
     let level = (62 - ((deadline - now) | 63).leading_zeros()) / EXACT_BITS;
     let shift = EXACT_BITS * level;
     let slot = deadline >> shift;
@@ -64,7 +64,8 @@ pub(super) fn coarse(now: u64, deadline: u64) -> Place {
     if delay < 63 {
         return exact(now, deadline);
     }
-    // The least k with delay >> 3k < 63. A number of n bits is below 63 << (n - 6) unless its upper six are ones.
+    // The least k with delay >> 3k < 63. A number of n bits is below 63 << (n - 6) unless its upper six bits are all
+    // ones.
     let bits = 64 - delay.leading_zeros();
     let wide = u32::from((delay >> (bits - SLOT_BITS)) == 63);
     let k = (bits - SLOT_BITS + wide).div_ceil(3);
@@ -125,19 +126,19 @@ pub(super) fn first(row: u32, reached: u64, before: u64) -> u64 {
     start(row, index(row, before) + 1 + u64::from(reached.trailing_zeros()))
 }
 
-/// The exact levels in which `before` and `now`, which is later, are in different slots: the lowest ones, a bit for
-/// each.
+/// The exact levels in which `before` and `now`, which is later, are in different slots, with a bit for each. These are
+/// the lowest levels.
 #[inline]
 pub(super) fn left_behind(before: u64, now: u64) -> u64 {
     let highest = (63 - (before ^ now).leading_zeros()) / EXACT_BITS;
     (2 << highest) - 1
 }
 
-/// The time after `now` at which the wheel has to process a row first; 0 for at once. `occupied` is not 0, and no slot
-/// is past.
+/// The time after `now` at which the wheel next has to process a row; 0 for at once. `occupied` is not 0, and no
+/// occupied slot is in the past.
 ///
-/// A slot of one tick and a coarse slot are processed when they begin. The timers of other slots are moved before that,
-/// from the beginning of the preceding slot on.
+/// A slot of one tick and a coarse slot are processed when they begin. The timers of other slots are moved before their
+/// slot begins, from the beginning of the preceding slot on.
 #[inline]
 pub(super) fn next_due(row: u32, occupied: u64, now: u64) -> u64 {
     let current = index(row, now);

@@ -2,7 +2,8 @@
 //!
 //! The heads of lists are links of the same kind, so a timer is unlinked by two stores, without a branch. If its two
 //! neighbours are the same link, that link is the head, and the list is empty now; the head's index gives row and slot.
-//! A timer does not store them, since splicing a list onto another changes the place of all its timers at once.
+//! A timer does not store its row and slot: when one list is spliced onto another, these change for all its timers at
+//! once.
 //!
 //! The [`Links`] below the lists hold the links: a vector, in which indices are names (see `slab.rs`), or the nodes of
 //! the user's own structures, whose addresses are their names (see `nodes.rs`).
@@ -21,7 +22,7 @@ use stillpoint_sys::bits::bits;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Link<A> {
     pub(super) prev: A,
-    /// In a link that is in no list: a value that its owner has stored.
+    /// In a link that is in no list, a value that its owner has stored.
     pub(super) next: A,
 }
 
@@ -52,7 +53,7 @@ pub(super) struct Lists<L> {
 }
 
 /// Links by index: 8 bytes each, apart from the rest of a timer. Neighbours in a list are not neighbours in memory, so
-/// eight links in a cache line help.
+/// it helps to have eight links in a cache line.
 impl Links for [Link<u32>] {
     type Name = u32;
 
@@ -121,8 +122,8 @@ impl Lists<Vec<Link<u32>>> {
         first
     }
 
-    /// Frees the memory of all links except those of the first `timers` timers. The others must be in no list. Values
-    /// stored in links that are in no list must be stored again.
+    /// Frees the memory of all links except those of the first `timers` timers. The other links must be in no list.
+    /// Values stored in links that are in no list must be stored again.
     pub(super) fn shrink(&mut self, timers: usize) {
         self.links.truncate(SENTINELS as usize + timers);
         self.links.shrink_to_fit();
@@ -177,7 +178,7 @@ impl<L: DerefMut<Target: Links>> Lists<L> {
         }
     }
 
-    /// The first of a list.
+    /// The first timer of a list.
     #[inline]
     pub(super) fn first(&self, list: u32) -> Option<NameOf<L>> {
         let head = self.links.head(list);
@@ -194,7 +195,7 @@ impl<L: DerefMut<Target: Links>> Lists<L> {
         })
     }
 
-    /// Unlinks the first of a list.
+    /// Unlinks the first timer of a list.
     #[inline]
     pub(super) fn pop(&mut self, list: u32) -> Option<NameOf<L>> {
         let first = self.first(list)?;
@@ -209,7 +210,7 @@ impl<L: DerefMut<Target: Links>> Lists<L> {
         Some(first)
     }
 
-    /// Puts a link before the first of a list.
+    /// Puts a timer at the beginning of a list.
     #[inline]
     pub(super) fn prepend(&mut self, list: u32, name: NameOf<L>) {
         let links = &mut *self.links;
@@ -223,7 +224,7 @@ impl<L: DerefMut<Target: Links>> Lists<L> {
         }
     }
 
-    /// Unlinks the last of a list.
+    /// Unlinks the last timer of a list.
     #[inline]
     pub(super) fn pop_last(&mut self, list: u32) -> Option<NameOf<L>> {
         let head = self.links.head(list);
@@ -235,7 +236,7 @@ impl<L: DerefMut<Target: Links>> Lists<L> {
         Some(last)
     }
 
-    /// Appends all of one list to another.
+    /// Appends all timers of one list to another.
     #[inline]
     pub(super) fn splice(&mut self, from: u32, to: u32) {
         let links = &mut *self.links;
@@ -263,7 +264,7 @@ impl<L> Lists<L> {
         self.rows |= 1 << row;
     }
 
-    /// Out of line: with many timers a slot is seldom emptied, and `unlink` needs fewer registers.
+    /// Out of line, so that `unlink` needs fewer registers. With many timers, a slot is seldom emptied.
     #[cold]
     #[inline(never)]
     fn vacate(&mut self, head: u32) {

@@ -46,7 +46,7 @@ use slab::Slab;
 /// let key = wheel.add(1_500, "timeout")?;
 /// wheel.add_after(2_000, "later")?;
 ///
-/// assert_eq!(wheel.cancel(key), Some("timeout")); // it has not fired, and never will
+/// assert_eq!(wheel.cancel(key), Some("timeout")); // the timer has not fired, and never will
 ///
 /// let mut fired = Vec::new();
 /// let _ = wheel.poll(3_000, Limit::NONE, |_, expired| fired.extend(expired.into_value()));
@@ -54,7 +54,7 @@ use slab::Slab;
 /// # Ok::<(), stillpoint::timer::Full<&str>>(())
 /// ```
 ///
-/// Values are within reach until their timers fire:
+/// Values can be used until their timers fire:
 ///
 /// ```
 /// use stillpoint::timer::Wheel;
@@ -68,19 +68,19 @@ use slab::Slab;
 /// assert_eq!(wheel.get(session).map(Vec::len), Some(2));
 /// assert_eq!((wheel.now(), wheel.stats().timers), (0, 2));
 ///
-/// let open: Vec<_> = wheel.drain().collect(); // at the end of the program, say
+/// let open: Vec<_> = wheel.drain().collect(); // for example at the end of the program
 /// assert!(wheel.is_empty() && open.len() == 2);
 /// # Ok::<(), stillpoint::timer::Full<Vec<&str>>>(())
 /// ```
 ///
 /// | operation | complexity |
 /// |---|---|
-/// | [`add`](Self::add), [`cancel`](Self::cancel), [`reset`](Self::reset) | constant; an addition that finds no free place doubles the number of places |
+/// | [`add`](Self::add), [`cancel`](Self::cancel), [`reset`](Self::reset) | constant, except that an addition that finds no free place doubles the number of places |
 /// | [`poll`](Self::poll) with nothing reached | constant, and a few cycles |
 /// | [`poll`](Self::poll) | proportional to the timers that fire, those that are moved, and the occupied slots that were reached |
 ///
 /// A timer is moved at most twelve times before it fires: about once each time its remaining delay shrinks to a 32nd. A
-/// [coarse](Schedule::coarse) timer is never moved. A timer takes 32 bytes and an `Option<T>`; 8 of the bytes are
+/// [coarse](Schedule::coarse) timer is never moved. A timer takes 32 bytes and an `Option<T>`. Eight of these bytes are
 /// touched only for periodic timers. The wheel itself takes 17 KiB, of which only the parts in use are touched often.
 ///
 /// # Short polls that are not late
@@ -93,12 +93,12 @@ use slab::Slab;
 /// - at most *n* timers are due in any *P* ticks, and
 /// - no slot of *P* ticks or more has more timers than *n* times the number of polls within its width.
 ///
-/// After a longer gap, or beyond these conditions, the number of polls until due timers fire is at most the number of
-/// due timers divided by *n*, and the number of timers in overdue slots divided by *n*. The slots of a level are 32
-/// times as wide as those of the level below; those of the lowest level are one tick wide. Timers with a delay between
-/// 2⁵ᵏ⁺¹ and 2⁵ᵏ⁺⁶ ticks are in slots of 2⁵ᵏ ticks. So a million timers of 300 s in nanoseconds, added at a steady
-/// rate, fill slots of 2³⁵ ticks with 115,000 each: with a poll each millisecond, *n* = 4 is enough. The 3.4 expiries
-/// in a millisecond need that many, too.
+/// After a longer gap, or beyond these conditions, the due timers fire within a number of polls that is at most the
+/// number of due timers plus the number of timers in overdue slots, divided by *n*. The slots of a level are 32 times
+/// as wide as those of the level below; those of the lowest level are one tick wide. Timers with a delay between 2⁵ᵏ⁺¹
+/// and 2⁵ᵏ⁺⁶ ticks are in slots of 2⁵ᵏ ticks. So a million timers of 300 s in nanoseconds, added at a steady rate, fill
+/// slots of 2³⁵ ticks with 115,000 each: with a poll each millisecond, *n* = 4 is enough. The 3.4 expiries in a
+/// millisecond need *n* = 4, too.
 ///
 /// The structure is that of G. Varghese and T. Lauck, "Hashed and hierarchical timing wheels", SOSP 1987, scheme 7,
 /// with a bitset for each level, and with 64 slots in each level, which cover two slots of the level above.
@@ -116,8 +116,8 @@ pub struct WheelStats {
     pub capacity: usize,
     /// The number of moves of timers from one level to another.
     pub moved: u64,
-    /// Levels in use: those with timers that are moved before they fire; 12 at most. Neither timers that fire within 64
-    /// ticks nor [coarse](Schedule::coarse) timers count.
+    /// Levels in use: those with timers that are moved before they fire. There are 12 at most. Timers that fire within
+    /// 64 ticks and [coarse](Schedule::coarse) timers do not count.
     pub levels: u32,
     /// Polls with a time before that of an earlier one.
     pub time_went_back: u64,
@@ -143,7 +143,7 @@ impl<T> Wheel<T> {
     }
 
     /// An empty wheel with memory for `max_len` timers, and room for no more. It allocates again only to replace a
-    /// worn-out place, so that no [key](Key) comes twice. A place is worn out after 2³¹ to 2³² timers.
+    /// worn-out place, so that no [key](Key) is used twice. A place is worn out after 2³¹ to 2³² timers.
     ///
     /// As in the standard library, the process aborts when there is no memory.
     ///
@@ -231,7 +231,7 @@ impl<T> Wheel<T> {
     /// for now in [10, 20, 45] {
     ///     let _ = wheel.poll(now, Limit::NONE, |_, mut beat| *beat.value() += 1 + beat.missed());
     /// }
-    /// assert_eq!(wheel.cancel(key), Some(4)); // at 10, 20, 30 and 40: the last two together
+    /// assert_eq!(wheel.cancel(key), Some(4)); // four times: at 10, at 20, and at 30 and 40 in one poll
     /// # Ok::<(), stillpoint::timer::Full<u64>>(())
     /// ```
     #[inline]
@@ -245,8 +245,8 @@ impl<T> Wheel<T> {
         Ok(key)
     }
 
-    /// As [`add_with`](Self::add_with), for a schedule with a deadline, and a value that is made in its place: the copy
-    /// of a value that is built elsewhere would have to wait for the stores of its parts.
+    /// As [`add_with`](Self::add_with), for a schedule with a deadline, and a value that is made in its place. If the
+    /// value were built elsewhere, its copy would have to wait for the stores of its parts.
     #[cfg(feature = "std")]
     #[inline(always)]
     pub(crate) fn add_made(&mut self, schedule: Schedule, make: impl FnOnce() -> T) -> Option<Key> {
@@ -347,10 +347,9 @@ impl<T> Wheel<T> {
     /// The earliest deadline of all timers, including those that are due; `None` when there is no timer. A thread that
     /// sleeps until then does not wake up in vain, but a [coarse](Schedule::coarse) timer may fire later.
     ///
-    /// Complexity: it reads the timers of one slot in each level: the first slot with timers, unless that begins after
-    /// the earliest deadline found so far. It also reads all timers that are due and have not fired. So the cost
-    /// depends on the number of timers in these slots, at worst all timers. See [`next_deadline`](Self::next_deadline)
-    /// for a bound in constant time.
+    /// Complexity: proportional to the number of timers that are read, at worst all. These are the timers that are due
+    /// and have not fired, and, in each level, those of the first slot with timers, unless that slot begins after the
+    /// earliest deadline found so far. See [`next_deadline`](Self::next_deadline) for a bound in constant time.
     ///
     /// ```
     /// use stillpoint::timer::Wheel;
@@ -358,7 +357,7 @@ impl<T> Wheel<T> {
     /// let mut wheel = Wheel::new(0);
     /// wheel.add(5_000, ())?;
     /// assert_eq!(wheel.earliest_deadline(), Some(5_000));
-    /// assert!(wheel.next_deadline() < Some(5_000)); // when it is to be moved
+    /// assert!(wheel.next_deadline() < Some(5_000)); // the time when the timer is moved
     /// # Ok::<(), stillpoint::timer::Full<()>>(())
     /// ```
     pub fn earliest_deadline(&self) -> Option<u64> {
@@ -376,7 +375,7 @@ impl<T> Wheel<T> {
     /// use stillpoint::timer::{Limit, Wheel};
     ///
     /// let mut wheel = Wheel::new(0);
-    /// let _ = wheel.poll(u64::MAX, Limit::NONE, |_, _| {}); // what a broken clock said
+    /// let _ = wheel.poll(u64::MAX, Limit::NONE, |_, _| {}); // a wrong time from a broken clock
     /// wheel.set_time(50);
     /// wheel.add_after(10, "ten later")?;
     /// assert_eq!(wheel.poll(59, Limit::NONE, |_, _| {}).expired(), 0);
@@ -391,7 +390,7 @@ impl<T> Wheel<T> {
     ///
     /// A wheel made by [`with_max_len`](Self::with_max_len) allocates again when it needs memory, up to its limit.
     /// Stale keys stay stale: a place that is allocated again has later generations than those that were freed. Each
-    /// place then has at least 2³⁰ uses left; places that had too many are kept.
+    /// place then has at least 2³⁰ uses left. A place that has fewer left is kept.
     ///
     /// Complexity: proportional to the capacity of the wheel.
     ///

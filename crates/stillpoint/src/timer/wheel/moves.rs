@@ -4,7 +4,7 @@ use super::engine::{Core, NameIn, Store};
 use super::level::{self, EXACT_LEVELS, LATE, READY, SIFTED};
 use stillpoint_sys::bits::bits;
 
-/// How many timers of each level an advance moves, or a pop that finds no timer due.
+/// The most timers of each level that one call moves: an advance, or a pop that finds no timer due.
 pub(super) const MOVES: usize = 64;
 
 /// The number of timers of each exact level that one call may still move.
@@ -19,7 +19,7 @@ impl Budget {
         &mut self.left[level as usize % EXACT_LEVELS as usize]
     }
 
-    /// The sum of what the levels have left.
+    /// The number of moves that all levels have left together.
     fn rest(&mut self) -> usize {
         bits(self.levels).fold(0, |sum, level| sum.saturating_add(*self.left(level)))
     }
@@ -36,12 +36,13 @@ impl<S: Store> Core<S> {
         level::overdue_levels(|row| self.store.lists().occupied(row))
     }
 
-    /// The same share for each level in use.
+    /// The same number of moves for each level in use.
     fn budget(&self, moves: usize) -> Budget {
         Budget { levels: self.levels_in_use(), left: [moves; EXACT_LEVELS as usize] }
     }
 
-    /// Advances the time, and moves at most `moves` timers for each level in use; levels may use what others leave.
+    /// Advances the time, and moves at most `moves` timers for each level in use. A level may use the moves that others
+    /// leave.
     ///
     /// Out of line, so that the loop that fires timers has more registers.
     #[inline(never)]
@@ -78,7 +79,8 @@ impl<S: Store> Core<S> {
             }
         }
         while some != 0 {
-            // The slot that begins first. Of several, the widest: its timers were armed before those of the others.
+            // The slot that begins first; if several begin then, the widest, whose timers were armed before those of
+            // the others.
             let (mut row, mut start) = (0, u64::MAX);
             for other in bits(some) {
                 let (_, first) = reached[other as usize % reached.len()];
@@ -130,8 +132,8 @@ impl<S: Store> Core<S> {
     /// Moves the timers of overdue slots, and those of the slots that begin next.
     ///
     /// A list keeps the order of the armings as long as polls finish: a timer that is moved down was armed before all
-    /// timers already in the lower slot, and is put before them. This holds from one level to the next, so lower levels
-    /// are moved first, and sifted timers last.
+    /// timers already in the lower slot, and is put before them. This holds only from one level to the next, so lower
+    /// levels are moved first, and sifted timers last.
     pub(super) fn catch_up(&mut self, budget: &mut Budget) {
         let overdue = self.overdue();
         for level in bits(overdue) {

@@ -1,7 +1,7 @@
 //! The wheel over nodes in the user's own structures.
 //!
 //! Nodes are accessed through the pointers that were passed to [`NodeWheel::add`], never through references. **Every
-//! pointer in a link is that of a head or of a node in the wheel:** heads live as long as the wheel, and the caller of
+//! pointer in a link is that of a head or of a node in the wheel.** Heads live as long as the wheel, and the caller of
 //! `add` promises that the node stays in place until it is taken out. Afterwards, no pointer to it is left.
 
 use alloc::boxed::Box;
@@ -19,7 +19,7 @@ use super::lists::{touch, Link, Links, Lists};
 use super::moves::MOVES;
 use super::{Schedule, WheelStats};
 
-/// A timer of a [`NodeWheel`], a part of the user's own structure. It takes 32 bytes.
+/// A timer of a [`NodeWheel`], inside the user's own structure. It takes 32 bytes.
 ///
 /// ```
 /// use stillpoint::timer::Node;
@@ -34,7 +34,7 @@ use super::{Schedule, WheelStats};
 /// ```
 #[repr(transparent)]
 pub struct Node {
-    /// The wheel writes it while the user may have references to the structure around it.
+    /// A cell, because the wheel writes to the node while the user may have references to the structure around it.
     inner: UnsafeCell<Inner>,
     _stays: PhantomPinned,
 }
@@ -53,8 +53,8 @@ struct NodeLink(Link<*mut NodeLink>);
 
 const APART: NodeLink = NodeLink(Link { prev: ptr::null_mut(), next: ptr::null_mut() });
 
-// SAFETY: a node in no wheel is plain data. A node in a wheel is accessed by the wheel's thread, which the caller of
-// `add` promises to allow.
+// SAFETY: a node that is in no wheel is plain data. A node that is in a wheel is accessed by the wheel's thread, which
+// the caller of `add` has allowed.
 unsafe impl Send for Node {}
 
 impl Node {
@@ -85,9 +85,9 @@ struct Heads {
 /// Owns the heads.
 struct Owned(Heads);
 
-// SAFETY: it owns the heads; the caller of `add` promises that another thread may access the nodes.
+// SAFETY: this value owns the heads. The caller of `add` promises that the thread of the wheel may access the nodes.
 unsafe impl Send for Owned {}
-// SAFETY: a shared reference only reads.
+// SAFETY: a shared reference allows only reads.
 unsafe impl Sync for Owned {}
 
 impl Owned {
@@ -109,7 +109,7 @@ impl Owned {
 impl Drop for Owned {
     fn drop(&mut self) {
         let heads = ptr::slice_from_raw_parts_mut(self.0.start.as_ptr(), SENTINELS as usize);
-        // SAFETY: made from a box of this length.
+        // SAFETY: the pointer was made from a box of this length.
         drop(unsafe { Box::from_raw(heads) });
     }
 }
@@ -153,21 +153,22 @@ impl Links for Heads {
     #[inline(always)]
     fn set(&mut self, name: *mut NodeLink, link: Link<*mut NodeLink>) {
         touch();
-        // SAFETY: as above; the wheel is borrowed mutably, so nothing else uses its links.
+        // SAFETY: every name is that of a link (see the module's documentation). The wheel is borrowed mutably, so
+        // nothing else uses its links.
         unsafe { (*name).0 = link };
     }
 
     #[inline(always)]
     fn set_prev(&mut self, name: *mut NodeLink, prev: *mut NodeLink) {
         touch();
-        // SAFETY: as in `set`.
+        // SAFETY: every name is that of a link, and nothing else uses the links of a wheel that is borrowed mutably.
         unsafe { (*name).0.prev = prev };
     }
 
     #[inline(always)]
     fn set_next(&mut self, name: *mut NodeLink, next: *mut NodeLink) {
         touch();
-        // SAFETY: as in `set`.
+        // SAFETY: every name is that of a link, and nothing else uses the links of a wheel that is borrowed mutably.
         unsafe { (*name).0.next = next };
     }
 }
@@ -220,8 +221,8 @@ fn name(node: NonNull<Node>) -> *mut NodeLink {
 /// | [`advance`](Self::advance) | proportional to the occupied slots that were reached, 2,112 at most; moves at most 64 nodes for each level in use |
 /// | [`pop`](Self::pop) | constant when a node is ready; otherwise moves at most 64 nodes for each level in use |
 ///
-/// Dropping the wheel does not touch nodes that are in it: they have to be [made anew](Node::new) before they are added
-/// to another wheel.
+/// Dropping the wheel does not touch the nodes that are in it. They have to be [made anew](Node::new) before they are
+/// added to another wheel.
 ///
 /// ```
 /// use std::ptr::NonNull;
@@ -229,7 +230,7 @@ fn name(node: NonNull<Node>) -> *mut NodeLink {
 ///
 /// #[repr(C)]
 /// struct Connection {
-///     timeout: Node, // the first field: its address is that of the connection
+///     timeout: Node, // the first field, so that its address is that of the connection
 ///     number: u32,
 /// }
 ///
@@ -237,13 +238,13 @@ fn name(node: NonNull<Node>) -> *mut NodeLink {
 /// for number in [7, 8] {
 ///     let connection = Box::new(Connection { timeout: Node::new(), number });
 ///     let node = NonNull::from(Box::leak(connection)).cast();
-///     // SAFETY: it stays there, and nobody uses the node, until it is popped.
+///     // SAFETY: the connection stays there, and nothing else uses the node, until it is popped.
 ///     unsafe { wheel.add(node, Schedule::at(u64::from(number) * 10)) };
 /// }
 ///
 /// wheel.advance(75);
 /// let node = wheel.pop().expect("70 is past");
-/// // SAFETY: it was leaked above, and the wheel does not know it any more.
+/// // SAFETY: the connection was leaked above, and the wheel has no pointer to its node any more.
 /// let connection = unsafe { Box::from_raw(node.cast::<Connection>().as_ptr()) };
 /// assert_eq!(connection.number, 7);
 /// drop(connection);
@@ -313,12 +314,12 @@ impl NodeWheel {
     /// Until the node is popped, cancelled or taken, or the wheel is dropped,
     ///
     /// - the node stays valid and in place;
-    /// - nothing else reads, writes or moves it, and it is in no other wheel, and not twice in this one;
-    /// - no exclusive reference (`&mut`) to it, or to a structure around it, is made, and none made before `node` is
-    ///   used again: access structures through pointers, or through shared references.
+    /// - nothing else reads, writes or moves the node; it is in no other wheel, and only once in this one;
+    /// - no exclusive reference (`&mut`) to the node, or to a structure around it, is made, and none that was made
+    ///   before `node` is used again: access structures through pointers, or through shared references.
     ///
     /// If the wheel is moved to another thread, that thread may access the node. `pop` returns the pointer that was
-    /// passed here: it may access the same memory around the node as this one.
+    /// passed here. Through it, the same memory around the node may be accessed as through `node`.
     #[inline]
     pub unsafe fn add(&mut self, node: NonNull<Node>, schedule: Schedule) {
         let schedule = schedule.resolved(self.core.now);
@@ -333,8 +334,8 @@ impl NodeWheel {
         self.core.store.len += 1;
     }
 
-    /// Takes a node out, even if it is due. Returns whether it was in the wheel. Afterwards the wheel has no pointer to
-    /// it.
+    /// Takes a node out, even if it is due. Returns whether it was in the wheel. The wheel then has no pointer to the
+    /// node.
     ///
     /// ```
     /// use std::ptr::NonNull;
@@ -342,12 +343,12 @@ impl NodeWheel {
     ///
     /// let (node, mut wheel) = (Node::new(), NodeWheel::new(0));
     /// let node = NonNull::from(&node);
-    /// // SAFETY: the node stays where it is until it is cancelled, and is used by the wheel only.
+    /// // SAFETY: until the node is cancelled, it stays in place, and only the wheel uses it.
     /// unsafe {
     ///     wheel.add(node, Schedule::at(70));
     ///     assert!(wheel.contains(node) && wheel.deadline(node) == Some(70));
     ///     assert_eq!(wheel.earliest_deadline(), Some(70));
-    ///     assert!(wheel.next_deadline() <= Some(70)); // a bound from below
+    ///     assert!(wheel.next_deadline() <= Some(70)); // a lower bound
     ///     assert!(wheel.cancel(node) && !wheel.contains(node));
     /// }
     /// wheel.set_time(5);
@@ -414,7 +415,7 @@ impl NodeWheel {
     }
 
     /// Takes a node that is due at the time of the last [`advance`](Self::advance), as
-    /// [`Wheel::pop`](super::Wheel::pop). Afterwards the wheel has no pointer to it.
+    /// [`Wheel::pop`](super::Wheel::pop). The wheel then has no pointer to the node.
     ///
     /// Between two calls, other nodes may be added and cancelled, including those that are due.
     #[inline]
@@ -444,7 +445,7 @@ impl NodeWheel {
     #[inline]
     fn release(&mut self, name: *mut NodeLink) -> NonNull<Node> {
         self.core.store.len -= 1;
-        // SAFETY: it was in the wheel until now, so it is valid.
+        // SAFETY: the node was in the wheel until now, so it is valid.
         unsafe {
             *name = APART;
             NonNull::new_unchecked(name.cast())

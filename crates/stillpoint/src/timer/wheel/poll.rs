@@ -20,9 +20,9 @@ impl<T> Wheel<T> {
     /// Sets the time, and fires the timers that are due: calls `callback` with the wheel, and with each timer.
     ///
     /// The callback may do anything with the wheel: cancel other due timers, which then do not fire, add timers, or
-    /// poll. A timer that it adds and that is due already fires in the next poll, so a poll always ends;
-    /// [`Progress::More`] says that there is such a timer. (A call of `poll` or `advance` in the callback is that next
-    /// poll: a callback that adds due timers *and* polls each time keeps the outer poll going until its `limit`.)
+    /// poll. If it adds a timer that is already due, that timer fires in the next poll, so a poll always ends.
+    /// [`Progress::More`] says that there is such a timer. (A call of `poll` or `advance` in the callback counts as the
+    /// next poll. A callback that adds due timers *and* polls each time keeps the outer poll going until its `limit`.)
     ///
     /// A periodic timer is armed again before the callback, and its value is lent to the callback. If the callback
     /// cancels its own timer, [`cancel`](Self::cancel) returns `None`, since the timer has fired; the value is dropped
@@ -32,9 +32,9 @@ impl<T> Wheel<T> {
     /// [coarse](super::Schedule::coarse) timers. Exact timers fire by deadline if their slots do not overlap. Those
     /// with the same deadline fire in the order in which they were armed, if all polls since have finished. Coarse
     /// timers fire by the granularity of their slots, then by slot. In a poll that stops at its limit of
-    /// [moves](Limit::moves), and until a later poll has finished, timers fire in no order.
+    /// [moves](Limit::moves), and until a later poll has finished, timers fire in no particular order.
     ///
-    /// For a time before the last one, the last one is used, and
+    /// If `now` is before the last time, the last time is used, and
     /// [`WheelStats::time_went_back`](super::WheelStats::time_went_back) counts the poll.
     ///
     /// Complexity: constant when no slot has been reached. Otherwise proportional to the occupied slots that were
@@ -80,10 +80,10 @@ impl<T> Wheel<T> {
         )
     }
 
-    /// Sets the time, for [`pop`](Self::pop). Timers that were reached are due from then on; nothing fires by itself.
+    /// Sets the time, for [`pop`](Self::pop). Timers that were reached are due from now on. Nothing fires by itself.
     ///
-    /// A timer that is added after this call and is due already can be popped after the next one. Time that goes back
-    /// is handled as in [`poll`](Self::poll).
+    /// A timer that is added after this call, and is due already, can be popped after the next advance. Time that goes
+    /// back is handled as in [`poll`](Self::poll).
     ///
     /// Complexity: that of a poll with [`Limit::expiries(64)`](Limit::expiries), without the expiries: moves at most 64
     /// timers for each [level in use](super::WheelStats::levels).

@@ -20,9 +20,9 @@ pub struct Schedule {
     pub(crate) flags: u32,
 }
 
-/// May be late by up to 8/63 of its delay, and is never moved.
+/// The timer may be late by up to 8/63 of its delay, and is never moved.
 pub(crate) const COARSE: u32 = 1;
-/// Is armed again when it fires.
+/// The timer is armed again when it fires.
 pub(crate) const PERIODIC: u32 = 2;
 /// `deadline` is a delay.
 pub(crate) const RELATIVE: u32 = 4;
@@ -63,16 +63,17 @@ impl Schedule {
         Self { deadline: now.saturating_add(self.deadline), flags: self.flags & !RELATIVE, ..self }
     }
 
-    /// Fires again after each `period`, which counts from the deadline, so that beats do not drift. Missed beats are
-    /// skipped, and [counted](super::Expired::missed).
+    /// Makes the timer periodic: it fires again after each `period`. Each firing is a *beat*. Periods count from the
+    /// deadline, so beats do not drift. Missed beats are skipped, and [counted](super::Expired::missed).
     #[inline]
     pub fn every(self, period: NonZeroU64) -> Self {
         Self { period: Some(period), flags: self.flags | PERIODIC, ..self }
     }
 
-    /// May fire late, by up to 8/63 of the delay (an eighth), and is never moved between addition and expiry: for
-    /// timeouts that are nearly always cancelled. It is never early. With a delay below 63 ticks, it is exact. A timer
-    /// so near to `u64::MAX` that there is no later slot is an exact timer, which may be moved.
+    /// Makes the timer coarse: it may fire late, by up to 8/63 of its delay (about an eighth), and is never moved
+    /// between addition and expiry. For timeouts that are nearly always cancelled. A coarse timer is never early. With
+    /// a delay below 63 ticks, it is exact. If it is so near to `u64::MAX` that there is no later slot, it is an exact
+    /// timer, which may be moved.
     #[inline]
     pub fn coarse(self) -> Self {
         Self { flags: self.flags | COARSE, ..self }

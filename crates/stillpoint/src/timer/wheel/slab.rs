@@ -17,14 +17,16 @@ use super::schedule::{Schedule, LENT};
 
 /// The end of the free list: the index of a list head.
 const NONE: u32 = 0;
-/// The number of timers that 32-bit indices can name beside the list heads.
+/// The number of timers that 32-bit indices can name besides the list heads.
 const INDICES: usize = (u32::MAX - SENTINELS) as usize;
-/// The highest generation of a place that may be freed: places allocated later in its stead have 2³⁰ generations left.
+/// The highest generation of a place that may be freed. Places that are allocated later in its stead have 2³⁰
+/// generations left.
 const MOST_USED: u32 = 0xC000_0000;
 /// The number of places that are added at once when there are few.
 const BATCH: usize = 64;
 
-/// 16 bytes and the value: a cancellation, an expiry and an addition need all of them.
+/// A timer, without its link and its period: 16 bytes and the value. A cancellation, an expiry and an addition need all
+/// of them.
 #[derive(Debug)]
 pub(super) struct Timer<T> {
     pub(super) deadline: u64,
@@ -43,8 +45,8 @@ pub(super) struct Slab<T> {
     /// The periods of periodic timers. As long as `timers`.
     periods: Vec<u64>,
     free: u32,
-    /// The generation of new places. At first in the lower half, so that each place has 2³¹ uses; after a `shrink`, at
-    /// least that of all freed places, so that no key comes twice.
+    /// The generation of new places. At first, it is in the lower half, so that each place has 2³¹ uses. After a
+    /// `shrink`, it is at least that of every freed place, so that no key is used twice.
     first_generation: u32,
     len: usize,
     /// The number of places whose generations are used up. They are replaced by others.
@@ -60,7 +62,7 @@ impl<T> Slab<T> {
         // Relaxed: wheels only need different numbers. The multiplier, 2³² divided by the golden ratio, keeps the first
         // generations of a few wheels far apart.
         let spread = WHEELS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B1) >> 1;
-        // Not 0: a generation that wraps to 0 marks a worn-out place.
+        // The first generation is not 0: a generation that wraps to 0 marks a worn-out place.
         let first_generation = spread.max(1);
         assert!(capacity <= INDICES, "a wheel for {capacity} timers is impossible: at most {INDICES}");
         let limit = limit.min(INDICES);
@@ -152,7 +154,7 @@ impl<T> Slab<T> {
         timer.deadline = deadline;
         let free = timer.value.replace(make());
         let key = Key::new(index, timer.generation);
-        // It is `None`. Forgetting it keeps the compiler from adding a drop here.
+        // The old value is `None`. Forgetting it keeps the compiler from adding a drop here.
         core::mem::forget(free);
         key
     }
@@ -249,7 +251,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// Puts a lent value back. Hands it back to the caller if the timer is gone.
+    /// Puts a lent value back into its timer. If the timer is gone, hands the value back to the caller.
     pub(super) fn give_back(&mut self, key: Key, value: Option<T>) -> Option<T> {
         match self.find(key).map(|index| self.timer_mut(index)) {
             Some(timer) if timer.flags & LENT != 0 => {

@@ -11,7 +11,7 @@ fn a_place_whose_generations_are_used_up_is_never_used_again() {
     let mut wheel = Wheel::with_max_len(0, 2);
     let first = wheel.add(10, "first").unwrap();
     let last = wheel.core.store.wear_out(first);
-    assert_eq!(wheel.cancel(first), None, "the key has another generation");
+    assert_eq!(wheel.cancel(first), None, "a stale key cancels nothing");
     assert_eq!(wheel.cancel(last), Some("first"));
     wheel.add(20, "second").unwrap();
     let third = wheel.add(30, "third").unwrap();
@@ -38,7 +38,10 @@ fn wheels_begin_with_generations_far_apart() {
     let generations: Vec<u32> =
         (0..8).map(|_| Wheel::new(0).add(1, ()).map(Key::generation).unwrap()).collect();
     for (at, one) in generations.iter().enumerate() {
-        assert!(generations[..at].iter().all(|other| one.abs_diff(*other) > 1 << 10), "{generations:?}");
+        assert!(
+            generations[..at].iter().all(|other| one.abs_diff(*other) > 1 << 10),
+            "first generations are too close: {generations:?}"
+        );
         assert!((1..1 << 31).contains(one), "each wheel has half of the generations left, and 0 is not used");
     }
 }
@@ -67,16 +70,20 @@ fn a_place_is_reached_when_it_begins_and_not_before() {
                     .find(|further| level::head(row, level::index(row, now).wrapping_add(*further)) == head);
                 let index = level::index(row, now) + further.expect("one of the next 64");
                 let start = level::start(row, index);
-                assert!(start > now && due >= now, "{now} {deadline}");
+                assert!(start > now && due >= now, "at {now}, for {deadline}");
                 // The slot is neither the present one nor the next one, whose timers are being moved.
-                assert!(!is_moved || level::index(row, now) + 2 <= index, "{now} {deadline}");
+                assert!(!is_moved || level::index(row, now) + 2 <= index, "at {now}, for {deadline}");
                 let next = level::next_due(row, 1 << slot, now);
                 assert!(due <= next && next - due <= u64::from(row == 0), "{now} {deadline} row {row}");
                 assert!(!is_moved || next == level::start(row, index - 1));
                 let at = index - level::index(row, now) - 1;
-                assert_eq!(level::reached(row, 1 << slot, now, start), 1 << at, "{now} {deadline}");
-                assert_eq!(level::reached(row, 1 << slot, now, start - 1), 0, "{now} {deadline}");
-                assert_eq!(level::reached(row, 1 << slot, now, u64::MAX), 1 << at, "{now} {deadline}");
+                assert_eq!(level::reached(row, 1 << slot, now, start), 1 << at, "at {now}, for {deadline}");
+                assert_eq!(level::reached(row, 1 << slot, now, start - 1), 0, "at {now}, for {deadline}");
+                assert_eq!(
+                    level::reached(row, 1 << slot, now, u64::MAX),
+                    1 << at,
+                    "at {now}, for {deadline}"
+                );
                 let is_coarse = level::coarse_rows(1 << row) != 0;
                 let late = deadline.saturating_sub(now) / 63 * 8 + 8;
                 assert!(if is_coarse {
@@ -85,7 +92,7 @@ fn a_place_is_reached_when_it_begins_and_not_before() {
                     start <= deadline
                 });
                 assert!(is_moved || start >= deadline, "{now} {deadline}: early");
-                assert!(!is_moved || level::index(row, deadline) == index, "{now} {deadline}");
+                assert!(!is_moved || level::index(row, deadline) == index, "at {now}, for {deadline}");
             }
         }
     }
@@ -110,7 +117,7 @@ fn a_wheel_that_is_shrunk_keeps_nothing() {
     let _ = wheel.poll(10, Limit::NONE, |_, _| {});
     wheel.shrink();
     assert_eq!(wheel.core.store.memory(), [0, 0, 0]);
-    // The same places come again, with other keys.
+    // The same places are used again, with other keys.
     let again: Vec<Key> = (0..1_000).map(|number| wheel.add(20, number).unwrap()).collect();
     for (old, new) in keys.iter().zip(&again) {
         assert_eq!(old.index(), new.index());
@@ -248,7 +255,7 @@ mod work {
         let node = |number: u64| {
             let node = NonNull::from(Box::leak(Box::new(Node::new())));
             let delay = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (number % 60);
-            // SAFETY: leaked until `free`, and used only by the wheel.
+            // SAFETY: the node is leaked until `free`, and only the wheel uses it.
             unsafe { wheel.add(node, Schedule::at(delay.max(1_000_000))) };
             node
         };
@@ -258,7 +265,7 @@ mod work {
 
     fn free(wheel: NodeWheel, nodes: Vec<NonNull<Node>>) {
         drop(wheel);
-        // SAFETY: leaked in `nodes`, and the wheel is gone.
+        // SAFETY: the node was leaked in `nodes`, and the wheel is gone.
         nodes.into_iter().for_each(|node| drop(unsafe { Box::from_raw(node.as_ptr()) }));
     }
 
@@ -269,18 +276,18 @@ mod work {
             let node = NonNull::from(Box::leak(Box::new(Node::new())));
             all.push(node);
             for delay in [0, 1, 63, 64, 1 << 20, 1 << 50] {
-                // SAFETY: valid until `free`, and in this wheel or in none.
+                // SAFETY: the node is valid until `free`, and in this wheel or in none.
                 let (work, ()) = of(|| unsafe { wheel.add(node, Schedule::at(delay)) });
                 assert!(work <= 6, "add: {work}");
-                // SAFETY: valid until `free`, and in this wheel or in none.
+                // SAFETY: the node is valid until `free`, and in this wheel or in none.
                 let (work, was_in) = of(|| unsafe { wheel.reset(node, delay + 3) });
                 assert!(work <= 9 && was_in, "reset: {work}");
                 let (work, next) = of(|| (wheel.next_deadline(), wheel.stats(), wheel.len()));
                 assert!(work == 0 && next.0.is_some(), "look: {work}");
-                // SAFETY: valid until `free`, and in this wheel or in none.
+                // SAFETY: the node is valid until `free`, and in this wheel or in none.
                 let (work, was_in) = of(|| unsafe { wheel.cancel(node) });
                 assert!(work <= 5 && was_in, "cancel: {work}");
-                // SAFETY: valid until `free`, and in this wheel or in none.
+                // SAFETY: the node is valid until `free`, and in this wheel or in none.
                 let (work, was_in) = of(|| unsafe { wheel.cancel(node) });
                 assert!(work == 0 && !was_in, "cancel again: {work}");
             }
@@ -316,12 +323,15 @@ mod work {
         (0..1_000).for_each(|more| assert!(wheel.add((5 << 15) + more, 0).is_ok()));
         let (work, earliest) = of(|| wheel.earliest_deadline());
         assert_eq!(earliest, Some(100));
-        assert!(work <= 10 * 3 + 4, "{work}");
+        assert!(work <= 10 * 3 + 4, "{work} accesses");
         // If all are in one slot, all are read.
         let mut wheel = Wheel::new(0);
         (0..1_000).for_each(|more| assert!(wheel.add((5 << 15) + more, 0).is_ok()));
         let (work, earliest) = of(|| wheel.earliest_deadline());
-        assert!(earliest == Some(5 << 15) && (1_000..=3_010).contains(&work), "{work}");
+        assert!(
+            earliest == Some(5 << 15) && (1_000..=3_010).contains(&work),
+            "{work} accesses; {earliest:?}"
+        );
     }
 
     #[test]
