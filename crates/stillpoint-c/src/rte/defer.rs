@@ -81,7 +81,7 @@ impl Queue {
             .ok_or_else(|| Refusal::new(libc::ENOMEM, "there is no memory for the defer queue"))?;
         Ok(Self {
             words: Mutex::new(words),
-            // SAFETY: the caller hands in a string.
+            // SAFETY: the caller passes a string.
             name: unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
             capacity,
             bytes,
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_create(
     params: *const rte_rcu_qsbr_dq_parameters,
 ) -> *mut rte_rcu_qsbr_dq {
     answered(|| {
-        // SAFETY: the caller hands in parameters.
+        // SAFETY: the caller passes parameters.
         let parameters = unsafe { params.as_ref() };
         let parameters =
             parameters.ok_or_else(|| Refusal::invalid("NULL was passed for parameters of a queue"))?;
@@ -198,12 +198,12 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_create(
 #[no_mangle]
 pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_enqueue(dq: *mut rte_rcu_qsbr_dq, e: *mut c_void) -> c_int {
     answered(|| {
-        // SAFETY: the caller hands in a queue.
+        // SAFETY: the caller passes a queue.
         let queue = unsafe { queue(dq) }?;
         if e.is_null() {
             return Err(Refusal::invalid("NULL was passed for an element"));
         }
-        // SAFETY: the caller hands in an element of this queue.
+        // SAFETY: the caller passes an element of this queue.
         unsafe { queue.enqueue(e.cast()) }.map(|()| 0)
     })
 }
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_reclaim(
     available: *mut c_uint,
 ) -> c_int {
     answered(|| {
-        // SAFETY: the caller hands in a queue.
+        // SAFETY: the caller passes a queue.
         let queue = unsafe { queue(dq) }?;
         if n == 0 {
             return Err(Refusal::invalid("the number of elements to reclaim is 0"));
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_reclaim(
         for (place, value) in
             [(freed, count), (pending, left as c_uint), (available, (queue.capacity - left) as c_uint)]
         {
-            // SAFETY: the caller hands in places for the numbers, or NULL.
+            // SAFETY: the caller passes places for the numbers, or NULL.
             if let Some(place) = unsafe { place.as_mut() } {
                 *place = value;
             }
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_delete(dq: *mut rte_rcu_qsbr_dq) 
         if dq.is_null() {
             return Ok(0);
         }
-        // SAFETY: the caller hands in a queue.
+        // SAFETY: the caller passes a queue.
         let found = unsafe { queue(dq) }?;
         found.reclaim(c_uint::MAX);
         if !found.lock().is_empty() {

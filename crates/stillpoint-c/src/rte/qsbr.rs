@@ -255,7 +255,7 @@ fn tid() -> u32 {
                 // thread.
                 unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
             }
-            // SAFETY: it has no preconditions.
+            // SAFETY: the function has no preconditions.
             tid.set(unsafe { libc::gettid() } as u32);
         }
         tid.get()
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_init(v: *mut rte_rcu_qsbr, max_threa
         if max_threads == 0 {
             return Err(Refusal::invalid("a quiescent state variable needs an id at least"));
         }
-        // SAFETY: the caller hands in memory for a variable. Zeros are a valid variable without ids.
+        // SAFETY: the caller passes memory for a variable. Zeros are a valid variable without ids.
         let variable = unsafe {
             v.cast::<u8>().write_bytes(0, if v.is_null() { 0 } else { size(max_threads) });
             Variable::new(v)
@@ -295,7 +295,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_thread_register(
     thread_id: c_uint,
 ) -> c_int {
     answered(|| {
-        // SAFETY: the caller hands in a variable.
+        // SAFETY: the caller passes a variable.
         let variable = unsafe { Variable::new(v) }?;
         let (_, word, bit) = variable.id(thread_id)?;
         if word.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
@@ -312,7 +312,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_thread_unregister(
     thread_id: c_uint,
 ) -> c_int {
     answered(|| {
-        // SAFETY: the caller hands in a variable.
+        // SAFETY: the caller passes a variable.
         let variable = unsafe { Variable::new(v) }?;
         let (count, word, bit) = variable.id(thread_id)?;
         if word.load(Ordering::Acquire) & bit != 0 {
@@ -332,7 +332,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_thread_unregister(
 
 #[no_mangle]
 pub unsafe extern "C" fn still_rte_rcu_wake_(v: *mut rte_rcu_qsbr) {
-    // SAFETY: the inline functions hand in a variable.
+    // SAFETY: the inline functions pass a variable.
     if let Ok(variable) = unsafe { Variable::new(v) } {
         variable.wake();
     }
@@ -340,14 +340,14 @@ pub unsafe extern "C" fn still_rte_rcu_wake_(v: *mut rte_rcu_qsbr) {
 
 #[no_mangle]
 pub unsafe extern "C" fn still_rte_rcu_here_(place: *mut u32) {
-    // SAFETY: the inline functions hand in the word of an id.
+    // SAFETY: the inline functions pass the word of an id.
     unsafe { AtomicU32::from_ptr(place) }.store(tid(), Ordering::Relaxed);
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn still_rte_rcu_check_(v: *mut rte_rcu_qsbr, t: u64, wait: c_int) -> c_int {
     let check = || {
-        // SAFETY: the caller hands in a variable.
+        // SAFETY: the caller passes a variable.
         let variable = unsafe { Variable::new(v) }?;
         Ok(c_int::from(if wait == 0 { variable.is_over(t) } else { variable.wait(t, None) }))
     };
@@ -362,7 +362,7 @@ pub unsafe extern "C" fn still_rte_rcu_check_timeout(
     nanoseconds: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a variable.
+        // SAFETY: the caller passes a variable.
         let variable = unsafe { Variable::new(v) }?;
         let limit = time(nanoseconds)?;
         Ok(c_int::from(variable.wait(t, limit)))
@@ -372,7 +372,7 @@ pub unsafe extern "C" fn still_rte_rcu_check_timeout(
 #[no_mangle]
 pub unsafe extern "C" fn still_rte_rcu_qsbr_synchronize(v: *mut rte_rcu_qsbr, thread_id: c_uint) {
     let synchronize = || {
-        // SAFETY: the caller hands in a variable.
+        // SAFETY: the caller passes a variable.
         let variable = unsafe { Variable::new(v) }?;
         let token = variable.start();
         // For an invalid id, no quiescent state is reported, but the call still waits for the readers.
@@ -411,9 +411,9 @@ pub unsafe extern "C" fn still_rte_rcu_stall(
     stall: *mut still_rte_rcu_report,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a variable.
+        // SAFETY: the caller passes a variable.
         let variable = unsafe { Variable::new(v) }?;
-        // SAFETY: the caller hands in a place for the report.
+        // SAFETY: the caller passes a place for the report.
         let stall = unsafe { stall.as_mut() };
         let stall = stall.ok_or_else(|| Refusal::invalid("NULL was passed for the place of a report"))?;
         if stall.size != size_of::<still_rte_rcu_report>() {
@@ -450,7 +450,7 @@ pub unsafe extern "C" fn still_rte_rcu_stall(
 fn name_of(tid: u32) -> Option<[std::ffi::c_char; 16]> {
     // SAFETY: signal 0 only checks whether the thread exists.
     let answer = unsafe { libc::syscall(libc::SYS_tkill, tid, 0) };
-    // SAFETY: a thread-local variable of the calling thread.
+    // SAFETY: `errno` is a thread-local variable of the calling thread.
     if tid == 0 || answer != 0 && unsafe { *libc::__errno_location() } == libc::ESRCH {
         return None;
     }
@@ -489,12 +489,12 @@ impl Display for Variable {
 #[no_mangle]
 pub unsafe extern "C" fn still_rte_rcu_qsbr_dump(f: *mut libc::FILE, v: *mut rte_rcu_qsbr) -> c_int {
     answered(|| {
-        // SAFETY: the caller hands in a variable.
+        // SAFETY: the caller passes a variable.
         let variable = unsafe { Variable::new(v) }?;
         if f.is_null() {
             return Err(Refusal::invalid("NULL was passed for a file"));
         }
-        // SAFETY: the caller hands in a file.
+        // SAFETY: the caller passes a file.
         unsafe { print(f, &variable) };
         Ok(0)
     })

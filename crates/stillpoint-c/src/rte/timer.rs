@@ -498,7 +498,7 @@ pub unsafe extern "C" fn still_rte_timer_data_alloc(id_ptr: *mut u32) -> c_int {
         for id in 0..INSTANCES {
             match made.publish(id) {
                 Ok(()) => {
-                    // SAFETY: the caller hands in a place for it.
+                    // SAFETY: the caller passes a place for it.
                     unsafe { id_ptr.write(id as u32) };
                     return Ok(0);
                 }
@@ -523,7 +523,7 @@ pub unsafe extern "C" fn still_rte_timer_data_dealloc(id: u32) -> c_int {
 /// The address of the calling lcore's `turn`. NULL for a thread that is no lcore.
 #[no_mangle]
 pub unsafe extern "C" fn still_rte_timer_turn_(id: u32, lcore: c_uint) -> *mut u32 {
-    // SAFETY: the caller does not free it meanwhile.
+    // SAFETY: the caller does not free the instance meanwhile.
     let found = unsafe { data(id) }.and_then(|data| data.lcore(lcore));
     found.map_or(ptr::null_mut(), |lcore| lcore.turn.as_ptr())
 }
@@ -542,10 +542,10 @@ pub unsafe extern "C" fn still_rte_timer_reset_(
 ) -> c_int {
     briefly(|| {
         let timer = Handle::new(timer)?;
-        // SAFETY: the caller does not free it meanwhile.
+        // SAFETY: the caller does not free the instance meanwhile.
         let data = unsafe { data(id) }?;
         let to = data.lcore(target)?;
-        // SAFETY: the caller hands in a timer.
+        // SAFETY: the caller passes a timer.
         let Some(before) = (unsafe { Data::configure(timer, lcore) }) else { return Ok(-1) };
         if let Some(mine) = data.lcores.get(lcore as usize) {
             count(&mine.resets);
@@ -572,9 +572,9 @@ pub unsafe extern "C" fn still_rte_timer_reset_(
 pub unsafe extern "C" fn still_rte_timer_stop_(id: u32, timer: *mut rte_timer, lcore: c_uint) -> c_int {
     briefly(|| {
         let timer = Handle::new(timer)?;
-        // SAFETY: the caller does not free it meanwhile.
+        // SAFETY: the caller does not free the instance meanwhile.
         let data = unsafe { data(id) }?;
-        // SAFETY: the caller hands in a timer.
+        // SAFETY: the caller passes a timer.
         let Some(before) = (unsafe { Data::configure(timer, lcore) }) else { return Ok(-1) };
         if let Some(mine) = data.lcores.get(lcore as usize) {
             count(&mine.stops);
@@ -600,10 +600,10 @@ pub unsafe extern "C" fn still_rte_timer_manage_(id: u32, lcore: c_uint, now: u6
                 unsafe { function(timer.c(), argument) };
             }
         };
-        // SAFETY: the inline function hands in the number of the calling thread.
+        // SAFETY: the inline function passes the number of the calling thread.
         unsafe { data.manage(lcore, lcore, now, fire) }
     };
-    // SAFETY: the caller does not free it meanwhile.
+    // SAFETY: the caller does not free the instance meanwhile.
     if let Ok(data) = unsafe { data(id) } {
         if let Ok(mine) = data.lcore(lcore) {
             count(&mine.manages);
@@ -613,7 +613,7 @@ pub unsafe extern "C" fn still_rte_timer_manage_(id: u32, lcore: c_uint, now: u6
             }
         }
     }
-    // SAFETY: the caller does not free it meanwhile.
+    // SAFETY: the caller does not free the instance meanwhile.
     call(|| manage(unsafe { data(id) }?).map(|()| 0))
 }
 
@@ -627,16 +627,16 @@ pub unsafe extern "C" fn still_rte_timer_alt_manage_(
     function: rte_timer_alt_manage_cb_t,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller does not free it meanwhile.
+        // SAFETY: the caller does not free the instance meanwhile.
         let data = unsafe { data(id) }?;
         let function = function.ok_or_else(|| Refusal::invalid("NULL was passed for a function"))?;
         count(&data.lcore(lcore)?.manages);
-        // SAFETY: the caller hands in that many numbers, or NULL.
+        // SAFETY: the caller passes that many numbers, or NULL.
         let lists = if lists.is_null() { &[lcore][..] } else { unsafe { numbers(lists, count_of_lists) } };
         // The list of this lcore first: periodic timers are armed again in it, and late ones must not be due again in this call.
         let own = lists.iter().filter(|list| **list == lcore).take(1);
         for list in own.chain(lists.iter().filter(|list| **list != lcore)) {
-            // SAFETY: the inline function hands in the number of the calling thread. The function is the program's.
+            // SAFETY: the inline function passes the number of the calling thread. The function is the program's.
             unsafe { data.manage(lcore, *list, now, |timer| function(timer.c())) }?;
         }
         Ok(0)
@@ -647,7 +647,7 @@ pub unsafe extern "C" fn still_rte_timer_alt_manage_(
 pub unsafe extern "C" fn still_rte_timer_next_(id: u32, lcore: c_uint, now: u64) -> i64 {
     let mut left = 0;
     let answer = briefly(|| {
-        // SAFETY: the caller does not free it meanwhile.
+        // SAFETY: the caller does not free the instance meanwhile.
         let list = unsafe { data(id) }?.lcore(lcore)?.list.lock();
         let earliest = list.wheel.earliest_deadline();
         let earliest = earliest.ok_or_else(|| Refusal::new(libc::ENOENT, "no timer is pending"))?;
@@ -670,9 +670,9 @@ pub unsafe extern "C" fn still_rte_timer_stop_all(
     argument: *mut c_void,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller does not free it meanwhile.
+        // SAFETY: the caller does not free the instance meanwhile.
         let data = unsafe { data(id) }?;
-        // SAFETY: the caller hands in that many numbers, or NULL.
+        // SAFETY: the caller passes that many numbers, or NULL.
         for &number in unsafe { numbers(walk_lcores, nb_walk_lcores) } {
             let lcore = data.lcore(number)?;
             // Not those that the function adds.
@@ -717,12 +717,12 @@ impl Display for Data {
 #[no_mangle]
 pub unsafe extern "C" fn still_rte_timer_alt_dump_stats(id: u32, f: *mut libc::FILE) -> c_int {
     call(|| {
-        // SAFETY: the caller does not free it meanwhile.
+        // SAFETY: the caller does not free the instance meanwhile.
         let data = unsafe { data(id) }?;
         if f.is_null() {
             return Err(Refusal::invalid("NULL was passed for a file"));
         }
-        // SAFETY: the caller hands in a file.
+        // SAFETY: the caller passes a file.
         unsafe { print(f, data) };
         Ok(0)
     })

@@ -71,7 +71,7 @@ unsafe extern "C-unwind" fn run(node: NonNull<Callback>) {
 impl Flavour {
     /// The calling thread's ring. Makes it if there is none.
     fn ring(&'static self) -> *mut Ring {
-        // SAFETY: a thread-local variable of the calling thread.
+        // SAFETY: `mine` is a thread-local variable of the calling thread.
         let place = unsafe { &mut (*self.mine()).ring };
         if place.is_null() {
             *place = Ring::make().cast();
@@ -124,7 +124,7 @@ impl Flavour {
 
 /// Detaches the ring from the calling thread. The calls that wait in it still run.
 pub(super) fn leave(flavour: &'static Flavour) {
-    // SAFETY: a thread-local variable of the calling thread.
+    // SAFETY: `mine` is a thread-local variable of the calling thread.
     let place = unsafe { &mut (*flavour.mine()).ring };
     let ring = std::mem::replace(place, ptr::null_mut()).cast::<Ring>();
     if !ring.is_null() {

@@ -310,7 +310,7 @@ impl Quiet {
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        // SAFETY: the previous set.
+        // SAFETY: the set is the previous one, which `pthread_sigmask` has filled in.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut()) };
     }
 }
@@ -319,7 +319,7 @@ impl Drop for Quiet {
 pub unsafe extern "C" fn still_urcu_configure(flavour: u32, options: *const still_domain_options) -> c_int {
     call(|| {
         let flavour = find(flavour)?;
-        // SAFETY: the caller hands in options of the size that they say.
+        // SAFETY: the caller passes options of the size that they say.
         let options = unsafe { sized(options) }?;
         let (mut builder, hook) = (builder(&options)?, options.hook());
         if !options.has_name() {

@@ -82,7 +82,7 @@ pub extern "C" fn still_urcu_before_fork_(flavour: u32) {
         lock.pauses = pauses;
         let hooks = lock.atfork;
         lock.keep();
-        // SAFETY: they are registered.
+        // SAFETY: the hooks are registered, or null.
         unsafe { run(hooks, |hooks| hooks.before_fork) };
         Ok(())
     });
@@ -104,7 +104,7 @@ pub extern "C" fn still_urcu_after_fork_parent_(flavour: u32) {
         // The threads of workers that this thread made meanwhile.
         flavour.start_missing(&lock);
         drop(lock);
-        // SAFETY: they are registered.
+        // SAFETY: the hooks are registered, or null.
         unsafe { run(hooks, |hooks| hooks.after_fork_parent) };
         Ok(())
     });
@@ -133,7 +133,7 @@ pub extern "C" fn still_urcu_after_fork_child_(flavour: u32) {
         // The queues were reset: their pauses are over.
         lock.pauses.clear();
         drop(lock);
-        // SAFETY: they are registered.
+        // SAFETY: the hooks are registered, or null.
         unsafe { run(hooks, |hooks| hooks.after_fork_child) };
         Ok(())
     });

@@ -96,13 +96,13 @@ impl Flavour {
     /// The calling thread's variable. It does not move until the thread's end.
     #[inline]
     pub(super) fn mine(&self) -> *mut still_urcu_reader_ {
-        // SAFETY: it has no preconditions.
+        // SAFETY: the function has no preconditions.
         unsafe { still_urcu_reader_of_(self.number()) }
     }
 
     /// The parts of the calling thread's reader, if it is registered.
     fn parts<'r>(&self) -> Option<raw::Parts<'r>> {
-        // SAFETY: a thread-local variable of the calling thread; a seat lives until `unregister`, on this thread.
+        // SAFETY: `mine` is a thread-local variable of the calling thread; a seat lives until `unregister`, on this thread.
         unsafe { (*self.mine()).seat.cast::<Seat>().as_ref() }?.parts()
     }
 
@@ -140,7 +140,7 @@ impl Flavour {
         }
         let _quiet = Quiet::new();
         let mine = self.mine();
-        // SAFETY: a thread-local variable of the calling thread.
+        // SAFETY: `mine` is a thread-local variable of the calling thread.
         if !unsafe { (*mine).seat }.is_null() {
             // A signal handler was faster.
             return;
@@ -161,7 +161,7 @@ impl Flavour {
             _ => Seat::Guards(group.domain.reader()),
         };
         let Some(parts) = place.parts() else { return };
-        // SAFETY: a thread-local variable of the calling thread; signal handlers do not run.
+        // SAFETY: `mine` is a thread-local variable of the calling thread; signal handlers do not run.
         unsafe {
             (*mine).record = parts.record().as_ptr();
             let fence = if parts.needs_full_fence() { STILL_URCU_FULL_FENCE_ } else { 0 };
@@ -179,7 +179,7 @@ impl Flavour {
         releases();
         let _quiet = Quiet::new();
         let mine = self.mine();
-        // SAFETY: a thread-local variable of the calling thread; signal handlers do not run.
+        // SAFETY: `mine` is a thread-local variable of the calling thread; signal handlers do not run.
         let seat = unsafe {
             let seat = (*mine).seat.cast::<Seat>();
             (*mine).record = (&raw const NOBODY).cast_mut().cast();
@@ -255,12 +255,12 @@ pub(super) const AGAIN: std::time::Duration = std::time::Duration::from_millis(1
 
 /// For ThreadSanitizer, if it is there: what the calling thread has done happens before what others do after [`acquires`].
 pub(super) fn releases() {
-    // SAFETY: it has no preconditions.
+    // SAFETY: the function has no preconditions.
     unsafe { still_urcu_releases_() };
 }
 
 pub(super) fn acquires() {
-    // SAFETY: it has no preconditions.
+    // SAFETY: the function has no preconditions.
     unsafe { still_urcu_acquires_() };
 }
 
@@ -283,12 +283,12 @@ pub(super) fn frame(begins: bool) {
             Some(parts) if parts.is_online() => STAYS,
             Some(_) => GOES_OFFLINE,
         };
-        // SAFETY: a thread-local variable of the calling thread.
+        // SAFETY: `mine` is a thread-local variable of the calling thread.
         unsafe { (*mine).frame = after };
         flavour.register(false);
         return;
     }
-    // SAFETY: a thread-local variable of the calling thread.
+    // SAFETY: `mine` is a thread-local variable of the calling thread.
     match (unsafe { (*mine).frame }, parts) {
         (ENDS, _) => flavour.unregister(),
         (GOES_OFFLINE, Some(parts)) => flavour.go(parts, false),
@@ -393,6 +393,6 @@ pub extern "C" fn still_urcu_thread_ends_(_key: *mut c_void) {
 
 /// Sets the key, so that its destructor runs for the calling thread.
 pub(super) fn thread_begins() {
-    // SAFETY: it has no preconditions.
+    // SAFETY: the function has no preconditions.
     unsafe { still_urcu_thread_begins_() };
 }

@@ -168,7 +168,7 @@ impl Worker {
 
     /// Starts the thread of a worker that has none.
     fn start(&'static self, lock: &Locked<'_, Workers>) -> std::io::Result<()> {
-        // SAFETY: the lock is held.
+        // SAFETY: the caller holds the lock.
         let state = unsafe { &mut *self.state.get() };
         if self.has_thread.load(Ordering::Relaxed) {
             return Ok(());
@@ -201,7 +201,7 @@ impl Worker {
             return true;
         }
         let lock = self.flavour.lock();
-        // SAFETY: the lock is held.
+        // SAFETY: the caller holds the lock.
         let failed = unsafe { (*self.state.get()).failed };
         if self.door.is_closed()
             || lock.is_borrowed()
@@ -235,7 +235,7 @@ impl Worker {
         self.flavour.register(false);
         // Except deferred calls: a barrier of call_rcu does not wait for this queue, so they must not push to it by call_rcu.
         if !self.flavour.deferring().is_some_and(|deferring| ptr::eq(deferring, self)) {
-            // SAFETY: a thread-local variable of the calling thread.
+            // SAFETY: `mine` is a thread-local variable of the calling thread.
             unsafe { (*self.flavour.mine()).worker = ptr::from_ref(self).cast_mut().cast() };
         }
         // In qsbr, the thread is online only while callbacks run.
@@ -376,13 +376,13 @@ impl Flavour {
     }
 
     fn own_worker(&self) -> Option<&'static Worker> {
-        // SAFETY: a thread-local variable of the calling thread; workers are never freed.
+        // SAFETY: `mine` is a thread-local variable of the calling thread; workers are never freed.
         unsafe { (*self.mine()).worker.cast::<Worker>().as_ref() }
     }
 
     fn cpus(&'static self) -> &'static [AtomicPtr<Worker>] {
         self.shared.of_cpus.get_or_init(|| {
-            // SAFETY: it has no preconditions.
+            // SAFETY: the function has no preconditions.
             let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
             (0..cpus.max(0)).map(|_| AtomicPtr::new(ptr::null_mut())).collect()
         })
@@ -394,7 +394,7 @@ impl Flavour {
 
     fn of_this_cpu(&'static self) -> Option<&'static Worker> {
         self.shared.of_cpus.get()?;
-        // SAFETY: it has no preconditions.
+        // SAFETY: the function has no preconditions.
         self.of_cpu(unsafe { libc::sched_getcpu() })
     }
 
@@ -407,7 +407,7 @@ impl Flavour {
     fn make_worker(&'static self, cpu: c_int) -> Result<&'static Worker, Refusal> {
         let mut lock = self.lock();
         let worker = lock.freed.pop().unwrap_or_else(|| Worker::make(self, false));
-        // SAFETY: the lock is held.
+        // SAFETY: the caller holds the lock.
         unsafe { (*worker.state.get()).cpu = usize::try_from(cpu).ok() };
         worker.door.open();
         worker.is_born(&mut lock);
@@ -428,7 +428,7 @@ impl Flavour {
         // Waits for threads in the middle of a push, even for one that is preempted.
         worker.door.close();
         worker.queue.wake();
-        // SAFETY: the lock is held.
+        // SAFETY: the caller holds the lock.
         unsafe { (*worker.state.get()).thread.take() }
     }
 
@@ -437,7 +437,7 @@ impl Flavour {
     /// has callbacks is left until the end of the fork.
     fn bury(&'static self, worker: &'static Worker, lock: &mut Locked<'_, Workers>) {
         let is_put_off = lock.is_forking && worker.queue.pending() > 0;
-        // SAFETY: the lock is held.
+        // SAFETY: the caller holds the lock.
         unsafe { (*worker.state.get()).is_to_bury = is_put_off };
         if is_put_off {
             return;
@@ -458,7 +458,7 @@ impl Flavour {
     /// At the end of a fork: buries the workers that were left to it.
     pub(super) fn bury_dead(&'static self, lock: &mut Locked<'_, Workers>) {
         for worker in lock.live.clone() {
-            // SAFETY: the lock is held.
+            // SAFETY: the caller holds the lock.
             if unsafe { (*worker.state.get()).is_to_bury } {
                 self.bury(worker, lock);
             }
@@ -513,7 +513,7 @@ impl Flavour {
         if let Some(places) = self.shared.of_cpus.get() {
             places.iter().for_each(|place| place.store(ptr::null_mut(), Ordering::Relaxed));
         }
-        // SAFETY: a thread-local variable of the calling thread.
+        // SAFETY: `mine` is a thread-local variable of the calling thread.
         unsafe { (*self.mine()).worker = ptr::null_mut() };
         for worker in lock.live.clone().into_iter().chain(self.deferring()) {
             // SAFETY: the lock is held, and the caller's promise. The thread belongs to the parent.

@@ -91,7 +91,7 @@ pub extern "C" fn still_urcu_worker_(flavour: u32) -> *mut call_rcu_data {
 #[no_mangle]
 pub extern "C" fn still_urcu_set_worker_of_thread_(flavour: u32, worker: *mut call_rcu_data) {
     briefly(|| {
-        // SAFETY: a thread-local variable of the calling thread.
+        // SAFETY: `mine` is a thread-local variable of the calling thread.
         unsafe { (*of(flavour).mine()).worker = worker.cast::<c_void>() };
         Ok(())
     });
