@@ -423,13 +423,13 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // Relaxed: `prepare` may read the old value, and then only lets the deleter run on.
+        // Relaxed: as in `begin`.
         served_here().for_each(|found| found.waits.store(false, Ordering::Relaxed));
     }
 }
 
 /// Registers our handlers of `fork`, and reserves a key, before the program's own code runs. So the program's handlers, which may use the
-/// domains, run before ours in a `fork` and after ours when it is over; and the program may use up all keys later.
+/// domains, run before ours at the start of a `fork`, and after ours at its end. And the program may use up all keys later.
 pub(crate) fn prepare_process() {
     extern "C" {
         fn pthread_atfork(
