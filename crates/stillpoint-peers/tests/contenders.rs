@@ -278,7 +278,10 @@ fn a_peer_is_either_there_or_missing_with_a_reason() {
         for name in peer.contenders {
             assert!(known.insert(name), "{name} is both in the catalogue and missing");
         }
-        assert!(versions().iter().all(|(name, _)| *name != peer.peer), "{peer:?} is missing, but has a version");
+        assert!(
+            versions().iter().all(|(name, _)| *name != peer.peer),
+            "{peer:?} is missing, but has a version"
+        );
     }
     let all = [
         "c/protected",

@@ -131,7 +131,9 @@ fn read_for_a_while(contender: &dyn Contender) -> ReadOutcome {
         })
     };
     let mut outcomes = (0..12).map(|doubled| read_for(10 << doubled));
-    outcomes.find(|outcome| outcome.lookups > 10_000).expect("no reader got through 10,000 lookups in half a minute")
+    outcomes
+        .find(|outcome| outcome.lookups > 10_000)
+        .expect("no reader got through 10,000 lookups in half a minute")
 }
 
 /// A CPU that this process may use: the layer pins the thread that initialises it.

@@ -111,9 +111,11 @@ impl Flavour {
             options = options.fence(Mode::Symmetric);
         }
         // None of these options can be refused.
-        let domain = options.build().expect("a domain without a fixed mode and without boosting can always be built");
-        self.publish(domain, None, ptr::null_mut())
-            .unwrap_or_else(|| self.peek().expect("`publish` fails only if another thread has published a group"))
+        let domain =
+            options.build().expect("a domain without a fixed mode and without boosting can always be built");
+        self.publish(domain, None, ptr::null_mut()).unwrap_or_else(|| {
+            self.peek().expect("`publish` fails only if another thread has published a group")
+        })
     }
 
     /// Publishes a group. `None` if another thread was faster.
