@@ -181,7 +181,7 @@ impl Reclamation {
             return;
         }
         let is_there = self.spawn();
-        // Relaxed: as above.
+        // Relaxed: everything that servers share is in the queue.
         self.worker.store(if is_there { SERVED } else { RETRY }, Ordering::Relaxed);
         if !is_there {
             // Deleters may reach cancellation points.

@@ -152,7 +152,7 @@ pub(crate) unsafe fn mark_of(pointer: *const c_void) -> u32 {
     if head.is_null() || !head.is_aligned() {
         return FREE;
     }
-    // SAFETY: handles are never unmapped. Acquire: as in `find`.
+    // SAFETY: handles are never unmapped. Acquire: pairs with the release in `make`.
     unsafe { (*head).mark.load(Ordering::Acquire) }
 }
 
@@ -312,7 +312,7 @@ pub(crate) unsafe fn sized<T: Versioned>(place: *const T) -> Result<T, Refusal> 
         return Err(Refusal::invalid(reason));
     }
     let mut options = MaybeUninit::<T>::zeroed();
-    // SAFETY: both sides have that many bytes; a prefix followed by zeros is a valid value.
+    // SAFETY: both sides have the bytes that are copied; a prefix followed by zeros is a valid value.
     unsafe {
         ptr::copy_nonoverlapping(bytes.as_ptr(), options.as_mut_ptr().cast(), size.min(own));
         Ok(options.assume_init())
@@ -337,7 +337,7 @@ impl<T: Versioned> Place<T> {
     pub(crate) fn write(self, answer: T) {
         let (from, to) = ((&raw const answer).cast::<u8>(), self.start.cast::<u8>());
         let (head, own) = (size_of::<usize>(), size_of::<T>());
-        // SAFETY: both sides have that many bytes, by the promise to `of`.
+        // SAFETY: both sides have the bytes that are copied, by the promise to `of`.
         unsafe {
             ptr::copy_nonoverlapping(from.add(head), to.add(head), self.size.min(own) - head);
             ptr::write_bytes(to.add(self.size.min(own)), 0, self.size.saturating_sub(own));

@@ -259,7 +259,7 @@ pub unsafe extern "C" fn still_get_many(
     count: usize,
 ) -> c_int {
     briefly(|| {
-        // SAFETY: the caller passes a handle, on its thread, and room for that many addresses.
+        // SAFETY: the caller passes a handle, on its thread, and room for `count` addresses.
         let (local, to) =
             unsafe { (local(handle)?, slice(objects.cast::<MaybeUninit<NonNull<u8>>>(), count)?) };
         let objects = local.alloc_many(to).map_err(|_| exhausted())?;
@@ -287,12 +287,12 @@ pub unsafe extern "C" fn still_put_many(
     count: usize,
 ) -> c_int {
     briefly(|| {
-        // SAFETY: the caller passes a handle, on its thread, and that many addresses.
+        // SAFETY: the caller passes a handle, on its thread, and `count` addresses.
         let (local, objects) = unsafe { (local(handle)?, slice(objects.cast_mut(), count)?) };
         if objects.iter().any(|object| object.is_null()) {
             return Err(Refusal::invalid("NULL was put back"));
         }
-        // SAFETY: the same addresses, none of which is null.
+        // SAFETY: the slice has the same addresses, none of which is null, and `NonNull` has the layout of a pointer.
         let objects =
             unsafe { std::slice::from_raw_parts(objects.as_ptr().cast::<NonNull<u8>>(), objects.len()) };
         if tsan::is_there() {

@@ -57,7 +57,7 @@ impl Kind for Polled {
 /// Sets the options of the builder, and returns it with the options of the thread.
 ///
 /// # Safety
-/// `options` is null, or points to as many bytes as its first word says.
+/// `options` is null, or points to memory whose first word is its size in bytes.
 pub(crate) unsafe fn configure<R>(
     mut builder: ReclaimerBuilder<R>,
     options: *const still_reclaimer_options,

@@ -242,9 +242,9 @@ pub unsafe extern "C" fn still_table_get_many(
         if values.is_null() || hits.is_null() {
             return Err(Refusal::invalid("NULL was passed for the place of an answer"));
         }
-        // SAFETY: the caller passes room for that many values.
+        // SAFETY: the caller passes room for `count` values.
         let values = unsafe { std::slice::from_raw_parts_mut(values.cast::<Place>(), count) };
-        // SAFETY: the caller passes that many keys of the table's size.
+        // SAFETY: the caller passes `count` keys of the table's size.
         let found = unsafe { table.table.get_many(&region, address(keys)?, values) };
         if tsan::is_there() {
             let is_hit = |at: &usize| found >> at & 1 != 0;

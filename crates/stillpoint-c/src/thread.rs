@@ -65,7 +65,7 @@ impl Threading {
     }
 
     /// # Safety
-    /// `options` is null, or points to as many bytes as its first word says.
+    /// `options` is null, or points to memory whose first word is its size in bytes.
     pub(crate) unsafe fn of(options: *const still_thread_options) -> Result<Self, Refusal> {
         if options.is_null() {
             // SAFETY: the name is null.

@@ -59,13 +59,13 @@ static inline uint64_t next_random(uint64_t *state)
     return *state;
 }
 
-/* Whether the element is the one of this key, and alive: `Element::holds` in Rust. */
+/* Whether the element has this key and is alive: `Element::holds` in Rust. */
 static inline bool holds(const struct element *element, uint64_t key)
 {
     return element->key == key && atomic_load_explicit(&element->value, memory_order_relaxed) == key;
 }
 
-/* Whether the element in the slot of `index` is the one that belongs there, and alive. */
+/* Whether the element in the slot `index` belongs there and is alive. */
 static inline bool look_up(const _Atomic(struct element *) *slots, uint64_t index)
 {
     /* Acquire pairs with the release half of the swap in `Slots::replace`. */
@@ -163,7 +163,7 @@ static inline void *new_object(uint64_t number)
     return object;
 }
 
-/* Links a new object, or nothing, and returns the one that was linked. */
+/* Links a new object, or nothing, and returns the object that was linked before. */
 static inline void *exchange_object(_Atomic(void *) *shared, void *object)
 {
     /* Release publishes the object to readers; acquire receives the old one from the thread that linked it. */

@@ -5,7 +5,7 @@
 
 #include "peer.h"
 
-/* Returns `handle`. If it is NULL (no memory, or a defect), ends the program, since the measurement cannot go on. */
+/* Returns `handle`. If it is NULL (no memory, or a defect), ends the program, since the measurement cannot continue. */
 static void *made(void *handle)
 {
     if (handle == NULL) {

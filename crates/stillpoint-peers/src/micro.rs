@@ -1,6 +1,6 @@
 use crate::rust;
 
-/// One operation of one contender, to be timed by itself.
+/// A single operation of a contender, which the caller times.
 ///
 /// | operation | what it is |
 /// |---|---|

@@ -202,7 +202,7 @@ pub(crate) fn with_broken_header(
     built
 }
 
-/// Whether a program succeeds within that many seconds.
+/// Whether a program succeeds within `seconds` seconds.
 pub(crate) fn within(program: &Path, seconds: u32) -> bool {
     Command::new("timeout").arg(seconds.to_string()).arg(program).output().unwrap().status.success()
 }

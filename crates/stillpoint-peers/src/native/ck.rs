@@ -113,7 +113,8 @@ impl Contender for Epoch {
     fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
         let record = self.join();
         ready();
-        // SAFETY: as in `read`; the work is borrowed, too.
+        // SAFETY: the record is this thread's; the job borrows what it points to, and the work; replaced elements are freed only through
+        // this epoch.
         unsafe { stillpoint_ck_read_sections(record.raw.as_ptr(), &RawSections::new(&self.slots, job, work)) }
     }
 

@@ -167,7 +167,8 @@ impl Contender for Header {
         let member = self.join();
         ready();
         let job = RawSections::new(&self.slots, job, work);
-        // SAFETY: as in `read`; the work is borrowed, too.
+        // SAFETY: the reader is this thread's; the job borrows what it points to, and the work; replaced elements are freed only through
+        // this domain.
         unsafe { stillpoint_c_read_sections(member.reader, member.reading, &job) }
     }
 

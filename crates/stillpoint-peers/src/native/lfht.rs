@@ -97,7 +97,7 @@ impl Lfht {
     /// # Safety
     /// As for [`read`](Lfht::read).
     pub(super) unsafe fn read_sections(&self, job: &RawSections<'_>) -> ReadOutcome {
-        // SAFETY: as in `read`; the work is borrowed, too.
+        // SAFETY: the table is alive; the job borrows what it points to, and the work; the caller's promise.
         unsafe { (self.functions.read_sections)(self.raw.as_ptr(), job) }
     }
 }

@@ -252,7 +252,7 @@ impl Field {
     ) -> ReadOutcome {
         let _membership = Membership::new(flavour);
         ready();
-        // SAFETY: as in `read`; the work is borrowed, too.
+        // SAFETY: the thread is registered; the job borrows what it points to, and the work; the caller's promise.
         unsafe {
             match self {
                 Self::Slots(slots) => (flavour.read_sections)(&RawSections::new(slots, job, work)),
@@ -460,7 +460,7 @@ unsafe extern "C" fn poison(_worker: *mut Worker, element: *mut RawElement, _rel
 /// As for [`Functions::unlink`].
 unsafe extern "C" fn find(table: *mut RawTable, key: u64) -> *mut RawLinked {
     let functions = tables!("stillpoint_urcu_qsbr_");
-    // SAFETY: the caller's promise. The element is not freed, so a reader at this element can go on.
+    // SAFETY: the caller's promise. The element is not freed, so a reader at this element can continue.
     unsafe {
         let linked = (functions.unlink)(table, key);
         if !linked.is_null() {

@@ -130,7 +130,7 @@ impl<K: TableKey, V: TableValue> Bound<K, V> for &Scc<K, V> {
         self.0.read_sync(key, |_, value| value.number())
     }
 
-    /// scc's insertion refuses a key that is there, where the other maps replace the value.
+    /// scc's insertion refuses a key that is in the map; the other maps replace the value.
     fn insert(&mut self, key: K, value: V) -> bool {
         let refused = self.0.insert_sync(key, value);
         refused.map_err(|(key, value)| self.0.upsert_sync(key, value)).is_ok()

@@ -174,7 +174,7 @@ impl Reader<'_> {
     /// Reads in sections that contain `work`, until [`stop`](ReadJob::stop) is set.
     pub(super) fn read_sections(&self, slots: &Slots, job: &ReadJob<'_>, work: &Work) -> ReadOutcome {
         let job = RawSections::new(slots, job, work);
-        // SAFETY: as in `read`; the work is borrowed, too.
+        // SAFETY: the id is registered, and only this reader has it; the job borrows what it points to, and the work.
         unsafe { stillpoint_dpdk_read_sections(self.qsbr.raw.as_ptr(), self.id, &job) }
     }
 }

@@ -241,7 +241,7 @@ impl Contender for Map {
         let reader = MapReader::new(self, job.index);
         ready();
         let job = RawSections::reading(RawJob::without_slots(self.elements, job), work);
-        // SAFETY: as in `read`; the work is borrowed, too.
+        // SAFETY: the id is registered; the job borrows what it points to, and the work.
         unsafe { stillpoint_map_read_sections(self.raw(), reader.id, &raw const job) }
     }
 
