@@ -417,7 +417,7 @@ static inline void still_tell_(struct still_head_ *head)
         still_answer_(head);
 }
 
-/* GCC warns that ThreadSanitizer does not know fences. The library tells ThreadSanitizer what they order. */
+/* GCC warns that ThreadSanitizer does not know fences. The library tells ThreadSanitizer what these fences order. */
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__) && __GNUC__ >= 11
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wtsan"

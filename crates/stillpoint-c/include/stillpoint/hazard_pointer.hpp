@@ -38,7 +38,8 @@
 //     does so, too. The number of objects that wait only for their deleters has no bound: it depends on how fast deleters run.
 //   - protect costs a store and two loads, and a full fence where the kernel has no membarrier(2).
 //   - make_hazard_pointer is lock-free, and costs some ten nanoseconds: keep a hazard_pointer rather than make one for each access. It
-//     allocates when there are more hazard pointers than ever before; if there is no memory, the process ends. Each takes 128 bytes.
+//     allocates when there are more hazard pointers than ever before; if there is no memory, the process ends. A hazard pointer takes 128
+//     bytes.
 //   - A hazard_pointer may be moved to another thread while it protects, and may outlive the thread that made it.
 //   - From retire until its deleter is called, an object must not be assigned to: that would overwrite what the library keeps in it.
 //     If all files of a program define STILL_CHECKED, such an assignment and a second retire end the program with a message; then

@@ -134,7 +134,7 @@ impl RemoteRteTimer {
         Ok(Self { timers: RteTimer::new(name, functions, timers)?, lcore })
     }
 
-    /// The access of the calling thread, which may be another one.
+    /// The access of the calling thread, which need not be the thread of the timers.
     pub fn source(&self) -> RemoteSource<'_> {
         RemoteSource { remote: self, _number: ThreadNumber::take(), here: PhantomData }
     }

@@ -35,7 +35,7 @@ pub trait TimerContender {
         true
     }
 
-    /// Adds a timer for each delay, in ticks from now. The contender has no other timers then.
+    /// Adds a timer for each delay, in ticks from now. Before this call, the contender has no timers.
     ///
     /// # Errors
     /// If a timer was refused.
