@@ -17,7 +17,7 @@
 #error "stillpoint_membarrier needs Linux 6.1 or newer"
 #endif
 #ifndef CONFIG_X86_64
-#error "stillpoint_membarrier is for x86-64: the argument which CPUs may be left out is for x86-64 only (receivers.c)"
+#error "stillpoint_membarrier is for x86-64: the argument for leaving out CPUs holds only on x86-64 (receivers.c)"
 #endif
 
 static_assert(sizeof(struct still_mb_request) == 64);
@@ -45,7 +45,7 @@ static long serve_barrier(struct still_mb_request __user *user, unsigned int cmd
 	struct still_mb_request request;
 	u32 version;
 
-	/* In every version, the first field is the version, whatever the size of the rest. */
+	/* In every version of the interface, the first field is the version. The size of the rest may differ. */
 	if (_IOC_SIZE(cmd) < sizeof(version))
 		return -ENOTTY;
 	if (get_user(version, &user->version))
@@ -81,7 +81,7 @@ static long serve_info(void __user *user, size_t size)
 	};
 
 	still_mb_totals(&info);
-	/* A program of another version gets as much as fits in its structure, at least the version. */
+	/* A program of another version gets the fields that fit in its structure, at least the version. */
 	if (size < sizeof(info.version))
 		return -ENOTTY;
 	return copy_to_user(user, &info, min(size, sizeof(info))) ? -EFAULT : 0;
@@ -111,8 +111,8 @@ static const struct file_operations operations = {
 };
 
 /*
- * Only for root, unless a udev rule says otherwise: a program that interrupts all CPUs of a process without end slows the
- * whole machine down. The kernel's own system call got its mutex for this reason (CVE-2024-26602).
+ * Only root may open the device, unless a udev rule permits others: a program that keeps interrupting all CPUs of a process slows down
+ * the whole machine. The kernel's own system call got a mutex for this reason (CVE-2024-26602).
  */
 static struct miscdevice device = {
 	.minor = MISC_DYNAMIC_MINOR,
@@ -148,7 +148,7 @@ no_contexts:
 static void __exit still_mb_exit(void)
 {
 	misc_deregister(&device);
-	/* A receiver acknowledges before it leaves our code. An interrupt on each CPU now comes after that. */
+	/* A receiver acknowledges before it leaves our code. It must have left the code before that is unmapped, so interrupt each CPU. */
 	kick_all_cpus_sync();
 	still_mb_contexts_exit();
 	still_mb_order_exit();

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Multicast along a tree that exists only while it is used, on the kernel's single-CPU calls.
+ * A multicast along a tree, over the kernel's calls to a single CPU. The tree exists only during an operation.
  *
  * The initiator has a range of receivers. A CPU with a range sends a message to one receiver in it, delegates a share of the
  * rest with the message, and repeats this until its range is empty. Then it executes its barrier. It does not wait for its
  * children: the last of them, or the CPU itself, acknowledges to the parent (software combining).
  *
  * Rules:
- * - A node's `pending` counts its own barrier from the start. So a fast child cannot bring it to zero while its parent still
+ * - A node's `pending` counts the node's own barrier from the start. So a fast child cannot bring it to zero while the node still
  *   sends.
- * - The parent is read before the decrement, and the node is not touched after it: at zero the initiator may return, and
- *   begin its next operation on the same memory.
- * - The kernel unlocks the csd of an asynchronous call before it calls the function. So at the acknowledgement the csd is
- *   free, too.
+ * - A CPU reads a node's parent before it decrements the node's `pending`, and does not touch the node afterwards: once `pending` is
+ *   zero, the initiator may return, and begin its next operation in the same memory.
+ * - The kernel unlocks the csd of an asynchronous call before it calls the function. So the csd is free, too, when the receiver
+ *   acknowledges.
  *
  * Order: the initiator's accesses come before smp_mb() at the start, then come the pushes onto the receivers' queues, then the
  * receivers' accesses. A receiver's smp_mb() comes before its acknowledgement. The decrements are full barriers, so the last
@@ -34,16 +34,16 @@ static struct still_mb_context **contexts;	/* by CPU */
 
 static unsigned int refuse_every;
 module_param(refuse_every, uint, 0600);
-MODULE_PARM_DESC(refuse_every, "For tests: treat every n-th message as refused (0: none)");
+MODULE_PARM_DESC(refuse_every, "For tests: refuse every n-th message (0: none)");
 static atomic_t messages;
 
 static bool count_all;
 module_param(count_all, bool, 0600);
-MODULE_PARM_DESC(count_all, "For tests: every operation counts as if STILL_MB_COUNT were set");
+MODULE_PARM_DESC(count_all, "For tests: count in every operation, as with STILL_MB_COUNT");
 
 static void receive(void *info);
 
-/* Sends a message. False if the CPU is offline or its csd is in use, neither of which can happen here, or if a test refuses it. */
+/* Sends a message. Returns false if a test refuses it; also if the CPU is offline or its csd is in use, neither of which can happen. */
 static bool try_send(u32 cpu, struct still_mb_node *node)
 {
 	unsigned int every = READ_ONCE(refuse_every);
@@ -53,7 +53,7 @@ static bool try_send(u32 cpu, struct still_mb_node *node)
 	return smp_call_function_single_async(cpu, &node->csd) == 0;
 }
 
-/* Uncounts a child that got no message. The count stays above zero: the sender's own part still counts. */
+/* Takes a child that got no message out of the count, which stays above zero because the sender's own barrier still counts. */
 static void forget(struct still_mb_context *context, struct still_mb_node *self)
 {
 	atomic_dec(context->shared_counter ? &context->unacknowledged : &self->pending);
@@ -67,7 +67,7 @@ static void forward(struct still_mb_node *self, u32 begin, u32 end)
 	self->sends = 0;
 	while (begin < end) {
 		u32 share = still_mb_share(context->strategy, context->percent, end - begin);
-		u32 at = end - share;	/* the far end first: it may be on another socket */
+		u32 at = end - share;	/* the far end first, because it may be on another socket */
 		struct still_mb_node *child = &context->node[at];
 
 		child->parent = self;
@@ -83,7 +83,7 @@ static void forward(struct still_mb_node *self, u32 begin, u32 end)
 			end = at;
 			continue;
 		}
-		/* Take its range back. The first receiver moves into the gap, so that the range stays contiguous. */
+		/* Take the child's range back. The first receiver moves to the child's place, so that the range stays contiguous. */
 		forget(context, self);
 		cpumask_set_cpu(context->cpu[at], context->refused);
 		atomic_inc(&context->refusals);
@@ -105,7 +105,7 @@ static void acknowledge(struct still_mb_node *node)
 	}
 }
 
-/* On the receiver, in its interrupt. */
+/* Handles a message. Runs on the receiver, in the interrupt. */
 static void receive(void *info)
 {
 	struct still_mb_node *self = info;
@@ -136,14 +136,14 @@ static void multicast(struct still_mb_context *context, struct still_mb_request 
 	request->root_sends = root->sends;
 	request->send_ns = ktime_get_ns() - begin;
 	acknowledge(root);
-	/* Acquire: pairs with the decrements of the receivers. */
+	/* Acquire: pairs with the receivers' decrements, which are full barriers. */
 	while (atomic_read_acquire(left))
 		cpu_relax();
 	request->refused = atomic_read(&context->refusals);
 	if (likely(!request->refused))
 		return;
 	context->refused_ever += request->refused;
-	/* An offline CPU also refuses this call: no thread of the process runs there. */
+	/* An offline CPU also refuses this call, but needs no barrier: no thread of the process runs there. */
 	for_each_cpu(cpu, context->refused)
 		smp_call_function_single(cpu, only_barrier, NULL, true);
 	cpumask_clear(context->refused);
@@ -161,7 +161,7 @@ static void smp_call(struct still_mb_context *context, struct still_mb_request *
 	request->root_sends = context->receivers;
 }
 
-/* After all acknowledgements: the nodes belong to the context again. */
+/* Runs after all acknowledgements, when the nodes belong to the context again. */
 static void count(const struct still_mb_context *context, struct still_mb_request *request)
 {
 	u32 i;
@@ -187,7 +187,7 @@ void still_mb_barrier(struct still_mb_request *request)
 	u64 begin = ktime_get_ns();
 
 	/*
-	 * While preemption is off, no CPU can go offline, because that needs to run a thread on each CPU. The context is ours.
+	 * While preemption is off, no CPU can go offline, since that needs a thread to run on each CPU; and no other code uses the context.
 	 */
 	preempt_disable();
 	context = contexts[smp_processor_id()];
@@ -198,14 +198,14 @@ void still_mb_barrier(struct still_mb_request *request)
 	context->strategy = still_mb_resolve(request->strategy, request->percent, request->threshold,
 					     context->receivers);
 	context->percent = request->percent;
-	/* The only inner node of a flat tree is the root: combining would only count twice. */
+	/* The only inner node of a flat tree is the root, so combining acknowledgements would only add a second counter. */
 	context->shared_counter = (request->flags & STILL_MB_SHARED_COUNTER) ||
 				  context->strategy == STILL_MB_FLAT;
 	if (context->strategy == STILL_MB_SMP_CALL)
 		smp_call(context, request);
 	else
 		multicast(context, request, begin);
-	smp_mb();	/* pairs as the one above, for the caller's later accesses */
+	smp_mb();	/* pairs with the same barriers, for the caller's later accesses */
 	request->total_ns = ktime_get_ns() - begin;
 	if ((request->flags & STILL_MB_COUNT) || unlikely(READ_ONCE(count_all))) {
 		count(context, request);
@@ -246,7 +246,7 @@ static void free_context(struct still_mb_context *context)
 
 static struct still_mb_context *new_context(int numa_node)
 {
-	/* Whole pages, whose alignment suffices for a cache line and a csd. */
+	/* Whole pages, whose alignment is enough for a cache line and a csd. */
 	struct still_mb_context *context =
 		kvzalloc_node(PAGE_ALIGN(sizeof(*context)), GFP_KERNEL, numa_node);
 	u32 i;
@@ -274,7 +274,7 @@ int still_mb_contexts_init(void)
 {
 	u32 cpu;
 
-	/* A node for each pair of CPUs: beyond this limit that takes gigabytes. */
+	/* There is a node for each pair of CPUs. Above this limit, the nodes would take gigabytes. */
 	if (nr_cpu_ids > MOST_CPUS) {
 		pr_err("%u possible CPUs, but at most %u are supported\n", nr_cpu_ids, MOST_CPUS);
 		return -E2BIG;

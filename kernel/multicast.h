@@ -12,32 +12,32 @@
 struct still_mb_context;
 
 /*
- * One message. It belongs to the receiver from its send until its acknowledgement, and to the context before and after.
+ * A message. It belongs to its receiver from the send to the acknowledgement; before and after, it belongs to the context.
  */
 struct still_mb_node {
 	call_single_data_t csd;
 	struct still_mb_context *context;
 	struct still_mb_node *parent;
-	u32 begin, end;		/* receivers that this one serves */
+	u32 begin, end;		/* the receivers that this receiver serves */
 	u32 depth, path, sends;	/* for STILL_MB_COUNT */
 	/* 1 for the node's own barrier, and 1 for each child that has not acknowledged */
 	atomic_t pending ____cacheline_aligned_in_smp;
 } ____cacheline_aligned_in_smp;
 
 /*
- * The memory of an initiator. Each CPU has one, which belongs to the code that runs there with preemption off. It is
- * allocated once, so that a barrier cannot fail because there is no memory.
+ * The memory of an initiator. Each CPU has one context, which belongs to the code that runs there with preemption off. It is allocated
+ * when the module is loaded, so that a barrier cannot fail for lack of memory.
  */
 struct still_mb_context {
 	u32 strategy, percent;	/* resolved: never HYBRID */
 	bool shared_counter;
 	u32 receivers;
-	u32 *cpu;		/* of each receiver, in the order of the ranges */
+	u32 *cpu;		/* the CPU of each receiver, in the order of the ranges */
 	struct still_mb_node *node;	/* node[i] is the message to cpu[i] */
 	cpumask_var_t mask;	/* the receivers, for smp_call_function_many() */
 	cpumask_var_t refused;	/* receivers to which no message could be sent */
 	atomic_t refusals;
-	u64 operations, refused_ever, interrupts, counted, depths;	/* sums of operations */
+	u64 operations, refused_ever, interrupts, counted, depths;	/* sums over all operations */
 	struct still_mb_node root;
 	atomic_t unacknowledged ____cacheline_aligned_in_smp;
 };
@@ -47,12 +47,12 @@ void still_mb_contexts_exit(void);
 /* Fills in the sums over all CPUs. */
 void still_mb_totals(struct still_mb_info *info);
 
-/* Executes a barrier on every receiver, and fills in the results. The request was checked. */
+/* Executes a barrier on every receiver, and fills in the results. The caller has checked the request. */
 void still_mb_barrier(struct still_mb_request *request);
 
 int still_mb_order_init(void);
 void still_mb_order_exit(void);
-/* Fills in the receivers of the calling CPU's operation. Preemption is off. */
+/* Fills in the receivers of the calling CPU's operation. The caller has switched preemption off. */
 void still_mb_gather(struct still_mb_context *context, u32 flags);
 bool still_mb_can_skip_lazy(void);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * How a range of receivers is split. The module and its test program use this file. The library and the simulator have
- * the same rule in Rust, and a test compares them.
+ * the same rule in Rust, and a test compares the two.
  *
- * A sender with `r` receivers left delegates a share of `g` of them, 1 <= g <= r, to one of these g, which serves the
- * other g - 1. The sender continues with r - g. So, with f(0) = 0:
+ * A sender with `r` receivers left delegates a share of `g` receivers, 1 <= g <= r, to one of the g, which serves the other g - 1. The
+ * sender continues with r - g. So, where each function is 0 for r = 0:
  *
  *	root_sends(r)   = 1 + root_sends(r - g)
  *	depth(r)        = max(1 + depth(g - 1), depth(r - g))
@@ -15,7 +15,7 @@
 
 #include "include/stillpoint_membarrier.h"
 
-/* The strategy that HYBRID becomes for this number of receivers. Others stay as they are. */
+/* The strategy that HYBRID becomes for this number of receivers. Returns other strategies unchanged. */
 static inline __u32 still_mb_resolve(__u32 strategy, __u32 percent,
 				     __u32 threshold, __u32 receivers)
 {
@@ -35,7 +35,7 @@ static inline __u32 still_mb_share(__u32 strategy, __u32 percent, __u32 rest)
 	case STILL_MB_TREE:
 		return rest - rest / 2;
 	case STILL_MB_SPLIT:
-		/* percent is below 100, so that the share is below rest */
+		/* percent is below 100, so the share is below rest */
 		share = (__u32)((__u64)rest * percent / 100);
 		return share ? share : 1;
 	default:
@@ -44,8 +44,8 @@ static inline __u32 still_mb_share(__u32 strategy, __u32 percent, __u32 rest)
 }
 
 /*
- * The place of an initiator's CPU number `i`, in an order of `count` CPUs with neighbours side by side. Each initiator
- * begins behind its own place, `own`, so that their trees have different inner nodes. Its own CPU comes last.
+ * The place of the i-th CPU in an initiator's order. There is a common order of `count` CPUs, in which neighbours are side by side. Each
+ * initiator begins behind its own place in it, `own`, so that the initiators' trees have different inner nodes. Its own CPU comes last.
  */
 static inline __u32 still_mb_rotated(__u32 own, __u32 i, __u32 count)
 {

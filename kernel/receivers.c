@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The CPUs that have to execute a barrier: those in mm_cpumask(), except lazy ones.
+ * Finds the CPUs that have to execute a barrier: those in mm_cpumask(), except lazy ones.
  *
  * The caller's accesses before the operation, and the smp_mb() at its start, come before all reads here. Let P be a CPU
  * that is left out. A thread of the process on P is ordered as if it had executed a barrier:
@@ -17,8 +17,8 @@
  *   still_mb_barrier()). If it comes online, there are many full barriers between its bit in the online mask and its first
  *   thread.
  *
- * The system call reads rq->curr, which has a full barrier before and after each change. A module cannot read it. Each
- * CPU's current_task, or on_cpu of tasks, would not do, because they change after these barriers.
+ * The system call reads rq->curr, which has a full barrier before and after each change. A module cannot read it. Neither current_task
+ * of each CPU nor on_cpu of the tasks can replace it, because these change after the barriers.
  */
 #include <linux/mm_types.h>
 #include <linux/percpu.h>
@@ -31,12 +31,12 @@
 #include "multicast.h"
 
 static u32 *order;		/* all possible CPUs, neighbours side by side */
-static u32 *position;		/* of each CPU in `order` */
+static u32 *position;		/* the position of each CPU in `order` */
 static u32 ordered;
 
 /*
- * asm/tlbflush.h hides this variable from modules, although its symbol is exported. The declaration was compared with the
- * headers of these versions. On other versions, lazy CPUs are interrupted too.
+ * asm/tlbflush.h hides this variable from modules, although its symbol is exported. Our declaration was compared with the headers of
+ * the versions below. On other versions, lazy CPUs are interrupted, too.
  */
 #define IS_LINUX(major, minor)						\
 	(LINUX_VERSION_CODE >= KERNEL_VERSION(major, minor, 0) &&	\

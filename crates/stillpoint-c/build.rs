@@ -1,4 +1,4 @@
-//! Compiles the C part: thread-local variables that inline code of headers reads, and functions that programs may define themselves.
+//! Compiles the C part: the thread-local variables that the headers' inline code reads, and functions that programs may define themselves.
 
 fn main() {
     println!("cargo::rerun-if-changed=src");
@@ -11,7 +11,7 @@ fn main() {
         .std("gnu11")
         .warnings(true)
         .extra_warnings(true)
-        // In every profile: these are hot paths.
+        // Optimised in every profile, because these are hot paths.
         .opt_level(2)
         .force_frame_pointer(false)
         .flag("-ftls-model=initial-exec")

@@ -1,7 +1,7 @@
 //! Finds the peers written in C and compiles this crate's C files through their headers.
 //!
-//! A peer that is missing is left out: the crate builds without it, and `missing()` says why. The variable
-//! `STILLPOINT_PEERS` narrows the choice, as in `STILLPOINT_PEERS=liburcu,ck`; `none` leaves out all of them.
+//! If a peer is missing, the crate builds without it, and `missing()` returns the reason. The variable `STILLPOINT_PEERS` limits the
+//! build to the peers that it lists, as in `STILLPOINT_PEERS=liburcu,ck`; `none` leaves out all of them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,13 +9,13 @@ use std::{env, fs};
 
 struct Peer {
     name: &'static str,
-    /// The cfg that is set is `peer_` and this.
+    /// The name of the cfg that is set, without its prefix `peer_`.
     key: &'static str,
     modules: &'static [&'static str],
     sources: &'static [&'static str],
     /// Files that are compiled with `DROP_IN` defined and a folder of our headers in front of the peer's.
     drop_in: Option<(&'static str, &'static [&'static str])>,
-    /// Only the libraries that the C files need: for DPDK, pkg-config lists a hundred.
+    /// Only the libraries that the C files need. For DPDK, pkg-config lists a hundred libraries.
     libraries: &'static [&'static str],
     /// The further archives that a static program needs; `None` for a peer that static programs leave out.
     needed_when_static: Option<&'static [&'static str]>,
@@ -67,7 +67,7 @@ const PEERS: [Peer; 4] = [
             "rte_timer",
             "rte_eal",
         ],
-        // Its drivers register themselves when a program starts, which needs its archives linked in whole.
+        // DPDK's drivers register themselves when a program starts. A static program would have to link its archives whole.
         needed_when_static: None,
         header_suffices: false,
     },
@@ -183,7 +183,7 @@ fn build(peer: &Peer) -> Result<String, String> {
     Ok(version)
 }
 
-/// Compiles some files. `in_front` holds folders to search before the peer's: a drop-in has its headers there.
+/// Compiles some files. The compiler searches the folders in `in_front` before the peer's; a drop-in's headers are there.
 fn compile(
     key: &str,
     sources: &[&str],
@@ -195,10 +195,10 @@ fn compile(
     compiler
         .files(sources)
         .opt_level(3)
-        // The objects end up only in executables, which have this model of thread-local variables.
+        // The objects are linked only into executables, whose thread-local variables have this model.
         .flag_if_supported("-ftls-model=initial-exec")
         .cargo_warnings(false);
-    // A static program may run on another processor, that of an emulated machine.
+    // A static program may run on another processor, such as an emulated machine's.
     if is_native {
         compiler.flag_if_supported("-march=native");
     }
@@ -233,8 +233,8 @@ fn reason(module: &str, error: &pkg_config::Error) -> String {
     }
 }
 
-/// A package that is installed later adds a file to one of these directories. A path that does not exist must not
-/// be named: cargo would run this script at every build.
+/// Watches the directories to which a package that is installed later adds a file. Only paths that exist are named: for others, cargo
+/// would run this script at every build.
 fn watch_pkg_config_directories() {
     let mut directories: Vec<PathBuf> = Vec::new();
     for variable in ["PKG_CONFIG_PATH", "PKG_CONFIG_LIBDIR"] {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * The interface of the module stillpoint_membarrier: a barrier on every CPU that runs the calling process, sent along a
- * tree of inter-processor interrupts. One character device, two ioctls.
+ * The interface of the module stillpoint_membarrier, which executes a barrier on every CPU that runs the calling process, by interrupts
+ * that are sent along a tree. It is one character device with two ioctls.
  */
 #ifndef STILLPOINT_MEMBARRIER_H
 #define STILLPOINT_MEMBARRIER_H
@@ -12,10 +12,10 @@
 #define STILL_MB_NAME	"stillpoint_membarrier"
 #define STILL_MB_DEVICE	"/dev/" STILL_MB_NAME
 
-/* Changes whenever programs that were built for the old version would not work correctly. */
+/* The version of the interface. It changes whenever programs that were built for the old version would not work correctly. */
 #define STILL_MB_VERSION 1
 
-/* How the message spreads. Anything but SMP_CALL is a split of ranges, see plan.h. */
+/* How the message spreads. All strategies except SMP_CALL split ranges (plan.h). */
 enum still_mb_strategy {
 	STILL_MB_SMP_CALL = 0,	/* the kernel's smp_call_function_many(): the baseline */
 	STILL_MB_FLAT = 1,	/* the initiator sends to each receiver */
@@ -27,11 +27,11 @@ enum still_mb_strategy {
 
 /* Interrupt every online CPU, not only those that run the caller's process. Needs CAP_SYS_ADMIN. */
 #define STILL_MB_ALL		0x01u
-/* Fill in `sends`, `depth` and `longest_path`: the initiator reads every node afterwards. */
+/* Fill in `sends`, `depth` and `longest_path`. This costs time: the initiator reads every node afterwards. */
 #define STILL_MB_COUNT		0x02u
 /* Receivers decrement one shared counter, instead of combining their acknowledgements along the tree. */
 #define STILL_MB_SHARED_COUNTER	0x04u
-/* Use the same order of receivers for every initiator. Otherwise each one begins behind itself. */
+/* Use the same order of receivers for every initiator. Without this flag, an initiator's order begins behind its own CPU. */
 #define STILL_MB_SAME_ORDER	0x08u
 /* Include CPUs that idle, or run a kernel thread, on the page tables of the process. */
 #define STILL_MB_INCLUDE_LAZY	0x10u
@@ -47,8 +47,8 @@ struct still_mb_request {
 	__u32 receivers;	/* out: CPUs that were interrupted */
 	__u32 root_sends;	/* out: messages that the initiator sent itself */
 	__u32 sends;		/* out, COUNT: messages of all CPUs */
-	__u32 depth;		/* out, COUNT: messages on the longest way from the initiator */
-	__u32 longest_path;	/* out, COUNT: sends one after the other until the last message was sent */
+	__u32 depth;		/* out, COUNT: messages on the longest way from the initiator to a receiver */
+	__u32 longest_path;	/* out, COUNT: the longest chain of sends, each of which waits for the one before */
 	__u32 refused;		/* out: messages that were refused; their receivers were called one by one afterwards */
 	__u64 send_ns;		/* out: time until the initiator's last send (0 for SMP_CALL) */
 	__u64 total_ns;		/* out: time until every receiver had executed its barrier */
@@ -61,7 +61,7 @@ struct still_mb_info {
 	__u32 skips_lazy;	/* 1 if the module can detect lazy CPUs on this kernel; otherwise they are always receivers */
 	__u64 operations;	/* barriers since the module was loaded */
 	__u64 refused;		/* the sum of still_mb_request.refused */
-	/* The following fields were added later: a module without them leaves them as the program has set them. */
+	/* The following fields were added later. An older module leaves them as the program has set them. */
 	__u64 interrupts;	/* the sum of still_mb_request.receivers */
 	__u64 counted;		/* operations whose depth was counted: see COUNT, and the module's parameter count_all */
 	__u64 depths;		/* the sum of still_mb_request.depth over these */

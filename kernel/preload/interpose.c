@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Lets an unmodified program use the module: a syscall() that serves membarrier's private expedited command by the
- * module's barrier, and passes everything else on. liburcu calls membarrier through syscall(3).
+ * Lets an unmodified program use the module. It replaces syscall(): membarrier's private expedited command becomes the module's barrier,
+ * and all other calls are passed on. liburcu calls membarrier through syscall(3).
  *
  *	LD_PRELOAD=/path/libstillpoint_membarrier.so STILLPOINT_MEMBARRIER=hybrid:16 program
  *
  * STILLPOINT_MEMBARRIER is flat, tree, split:PERCENT, hybrid:THRESHOLD or smp-call; the default is tree. If the module is
  * not loaded, has another version, or does not answer, the kernel's own system call is used.
  *
- * The wrapper makes only system calls, because it may be called in a signal handler. Like the real one, it always reads six
+ * The wrapper makes only system calls, because it may be called in a signal handler. Like the real syscall(), it always reads six
  * arguments.
  */
 #include <errno.h>
@@ -101,7 +101,8 @@ __attribute__((constructor)) static void begin(void)
 	device = fd;
 }
 
-/* True if the module has executed the barrier. If the program closed the descriptor, it may be invalid, or another file. */
+/* Returns true if the module has executed the barrier. If the program has closed the descriptor, the descriptor may be invalid, or belong
+ * to another file. */
 static int by_module(void)
 {
 	struct still_mb_request request = order;

@@ -21,23 +21,23 @@ struct way {
 extern const struct way ways[];
 extern const int way_count;
 
-/* Print one line of the result for each promise: what was checked, and how much of it. */
+/* Prints a line of the result: the promise that was checked, and how much was checked. */
 void passed(const char *promise, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void failed(const char *promise, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void skipped(const char *promise, const char *reason);
 
-/* The descriptor of the device; ends the tests if there is none. */
+/* The descriptor of the device. Without a device the tests end. */
 extern int device;
 void open_device(void);
 
-/* Executes a barrier in this way, with more flags. Returns 0 or an error number. */
+/* Executes a barrier in this way, with additional flags. Returns 0 or an error number. */
 int barrier(const struct way *way, __u32 more_flags, struct still_mb_request *request);
 
 /* Whether the tests are the first process, and so the only ones on the machine. */
 bool alone(void);
-/* Whether other users of the machine may be disturbed: all CPUs interrupted, messages refused. */
+/* Whether the tests may disturb other users of the machine, by interrupting all CPUs and refusing messages. */
 extern bool disturb;
-/* Whether the module's count is wrong. If we are not the only users, it may be larger than our own. */
+/* Whether the module's count is wrong. If there are other users, it may be larger than the tests' own count. */
 bool miscounted(__u64 counted, __u64 own);
 
 void pin(int cpu);
@@ -47,9 +47,9 @@ uint64_t now_ns(void);
 /* Sets a parameter of the module. It is set back to 0 if a signal ends the tests. */
 void set_parameter(const char *name, unsigned int value);
 
-/* Runs a program to its end. Returns its exit code, or -1. `text` gets the end of its output and errors. */
+/* Runs a program to its end. Returns its exit code, or -1. `text` gets the last part of its output and error messages. */
 int run(const char *program, char *const arguments[], char *const environment[], char *text, size_t size);
-/* Puts the text on one line, for a result. */
+/* Makes the text one line, for a result. */
 void flatten(char *text);
 /* Describes what the module counted between two readings: barriers, and the interrupts and depth of each. */
 const char *counted(const struct still_mb_info *before, const struct still_mb_info *after);
@@ -65,7 +65,7 @@ void check_concurrency(double seconds);
 void check_hotplug(double seconds);
 void check_liburcu(double seconds);
 void check_library(double seconds);
-/* Only if the tests are the first process, which loads and unloads the module itself. */
+/* Loads the module. Only the first process of a machine loads and unloads it. */
 bool load_module(void);
 void check_unload(void);
 void check_log(void);

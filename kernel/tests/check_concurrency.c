@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Many initiators at once, and CPUs that come and go. */
+/* Many initiators at the same time, and CPUs that go offline and come back. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -74,12 +74,12 @@ void check_hotplug(double seconds)
 	pthread_t threads[2];
 
 	if (cpus < 3) {
-		skipped("hotplug", "it takes three CPUs");
+		skipped("hotplug", "it needs three CPUs");
 		return;
 	}
 	atomic_store(&stop, false);
 	atomic_store(&operations, 0);
-	/* One is pinned to a CPU that stays online, one may run anywhere. */
+	/* One initiator is pinned to a CPU that stays online; the other may run on any CPU. */
 	pthread_create(&threads[0], NULL, initiator, (void *)(intptr_t)1);
 	pthread_create(&threads[1], NULL, initiator, (void *)(intptr_t)-1);
 	while (!error && (now_ns() < end || toggles < 4)) {
@@ -95,8 +95,8 @@ void check_hotplug(double seconds)
 	pthread_join(threads[0], NULL);
 	pthread_join(threads[1], NULL);
 	if (error || atomic_load(&wrong) || online_cpus() != cpus)
-		failed("hotplug", "%s; %ld of %ld operations were wrong; %d of %d CPUs are there", strerror(error),
+		failed("hotplug", "%s; %ld of %ld operations were wrong; %d of %d CPUs are online", strerror(error),
 		       atomic_load(&wrong), atomic_load(&operations), online_cpus(), cpus);
 	else
-		passed("hotplug", "%d changes under %ld operations", toggles, atomic_load(&operations));
+		passed("hotplug", "%d changes during %ld operations", toggles, atomic_load(&operations));
 }

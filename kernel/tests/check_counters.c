@@ -16,7 +16,7 @@ static __u32 larger(__u32 a, __u32 b)
 	return a > b ? a : b;
 }
 
-/* The recurrences of plan.h, literally. */
+/* The recurrences of plan.h, written as they are there. */
 static struct shape shape(__u32 strategy, __u32 percent, __u32 rest)
 {
 	struct shape child, own;
@@ -140,5 +140,5 @@ void check_refusals(void)
 	    miscounted(after.operations - before.operations, (__u64)(5 * way_count)))
 		failed("refused messages", "the module counted %llu of %d", after.refused - before.refused, refusals);
 	else if (!wrong)
-		passed("refused messages", "%d of them, as many as the module counted", refusals);
+		passed("refused messages", "%d were refused, and the module counted the same number", refusals);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The interface: versions, bad requests, rights. */
+/* Tests of the interface: versions, bad requests, rights. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -39,7 +39,7 @@ void check_interface(void)
 	if (error != EPROTONOSUPPORT || request.version != STILL_MB_VERSION || request.strategy != 77)
 		failed("another version is refused", "%s, version %u", strerror(error), request.version);
 	else
-		passed("another version is refused", "%s, and the module's own is told", strerror(error));
+		passed("another version is refused", "%s, and the module returns its own version", strerror(error));
 
 	error = ioctl(device, later_barrier, &later) == 0 ? 0 : errno;
 	if (error != EPROTONOSUPPORT || later.version != STILL_MB_VERSION)
@@ -97,7 +97,7 @@ void check_errors(void)
 #define BAD(field, value, what) \
 	(request = good, request.field = (value), wrong += refused(request, EINVAL, what))
 	BAD(strategy, STILL_MB_STRATEGIES, "a strategy that does not exist");
-	BAD(strategy, ~0u, "a strategy far beyond");
+	BAD(strategy, ~0u, "a strategy with the greatest number");
 	BAD(flags, STILL_MB_FLAGS + 1, "a flag that does not exist");
 	BAD(reserved, 1, "a reserved field that is not 0");
 	BAD(percent, 30, "a share for the tree");
@@ -112,22 +112,22 @@ void check_errors(void)
 	wrong += refused(request, EINVAL, "a threshold for a split");
 	request.strategy = STILL_MB_HYBRID;
 	request.percent = 100;
-	wrong += refused(request, EINVAL, "a hybrid that hands out everything");
+	wrong += refused(request, EINVAL, "a hybrid with a share of everything");
 	request.percent = 30;
-	wrong += refused(request, 0, "a hybrid with a share, which is fine");
+	wrong += refused(request, 0, "a hybrid with a share, which is allowed");
 
 	munmap(pages + 4096, 4096);
 	memcpy(cut, &good, sizeof(*cut) / 2);
 	if (ioctl(device, STILL_MB_IOC_BARRIER, cut) == 0 || errno != EFAULT)
-		failed("bad requests are refused", "memory that ends: %s", strerror(errno)), wrong++;
+		failed("bad requests are refused", "a request of which half is not mapped: %s", strerror(errno)), wrong++;
 	if (ioctl(device, STILL_MB_IOC_BARRIER, NULL) == 0 || errno != EFAULT)
-		failed("bad requests are refused", "no memory: %s", strerror(errno)), wrong++;
+		failed("bad requests are refused", "a null pointer as the request: %s", strerror(errno)), wrong++;
 	if (ioctl(device, STILL_MB_IOC_INFO, NULL) == 0 || errno != EFAULT)
-		failed("bad requests are refused", "no memory for the information: %s", strerror(errno)), wrong++;
+		failed("bad requests are refused", "a null pointer for the information: %s", strerror(errno)), wrong++;
 	if (ioctl(device, _IO(STILL_MB_IOC_MAGIC, 1), &request) == 0 || errno != ENOTTY)
-		failed("bad requests are refused", "no version at all: %s", strerror(errno)), wrong++;
+		failed("bad requests are refused", "a request without room for a version: %s", strerror(errno)), wrong++;
 	if (ioctl(device, _IO(STILL_MB_IOC_MAGIC, 7), &request) == 0 || errno != ENOTTY)
-		failed("bad requests are refused", "an unknown number: %s", strerror(errno)), wrong++;
+		failed("bad requests are refused", "an unknown request number: %s", strerror(errno)), wrong++;
 	if (ioctl(device, TIOCGWINSZ, &request) == 0 || errno != ENOTTY)
 		failed("bad requests are refused", "a request of another device: %s", strerror(errno)), wrong++;
 	munmap(pages, 4096);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The stillpoint library on the module: a separate program, which chooses the module as the back end of its fences. */
+/* Tests the stillpoint library with the module, by a separate program that chooses the module as the back end of its fences. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -36,11 +36,11 @@ void check_library(double seconds)
 		if (code != 0)
 			failed("library", "%s: exit code %d: %s", names[i], code, text);
 		else if (after.operations == before.operations)
-			failed("library", "%s: it never used the module", names[i]);
+			failed("library", "%s: the program never used the module", names[i]);
 		else
 			passed("library", "%s: %s; %s", names[i], text, counted(&before, &after));
 	}
-	/* A line for each way. */
+	/* The output has a line for each way. */
 	code = run(PROGRAM, readers, environment, text, sizeof(text));
 	if (code != 0) {
 		flatten(text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* An ordinary program that uses liburcu, on the module, only by means of the interposer. */
+/* Tests an ordinary program that uses liburcu, and reaches the module only through the interposer. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static int with_preload(char *strategy, char *cpus, char *seconds, char *early, 
 	return code;
 }
 
-/* The control: without grace periods, readers must notice it. */
+/* The control: if the writer waits for no grace periods, readers must notice. */
 static void check_control(char *cpus, char *seconds)
 {
 	char text[512];
@@ -76,5 +76,5 @@ void check_liburcu(double seconds)
 	if (i != 0 || after.operations != before.operations)
 		failed("liburcu", "a bad setting: exit code %d", (int)i);
 	else
-		passed("liburcu", "a bad setting leaves the system call in its place");
+		passed("liburcu", "with a bad setting, the program uses the system call");
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Whether the barrier orders: store buffering, as a lock with two flags. The fast side has only a compiler barrier between
- * its store to `fast` and its load of `slow`. The slow side has the operation under test between its store to `slow` and
- * its load of `fast`. If both are inside, the slow side sees `inside` change.
+ * Tests that the barrier orders, by a lock with two flags, which relies on the order of a store and a later load. The fast side has only
+ * a compiler barrier between its store to `fast` and its load of `slow`. The slow side has the operation under test between its store to
+ * `slow` and its load of `fast`. If both sides are inside, the slow side sees `inside` change.
  *
- * With a fence only on the slow side, both get inside from time to time. If that does not happen, the test shows nothing,
- * and says so.
+ * With a fence only on the slow side, both sides get inside from time to time. If that does not happen, the test shows nothing, and its
+ * result says so.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -19,9 +19,9 @@
 
 #define FENCE_ALONE (-1)
 #define ENOUGH 20	/* violations */
-#define EXPECTED 10	/* violations, if the module did nothing */
+#define EXPECTED 10	/* violations that the entries must make likely if the module did nothing */
 #define FEWER_WITH_ALL 50	/* a barrier on all CPUs takes at least this many times as long */
-#define FEWER_WITH_SWITCHES 10	/* a fast side that is switched in and out runs less */
+#define FEWER_WITH_SWITCHES 10	/* a fast side that moves or sleeps runs less */
 #define OUTSIDE 12	/* turns of the fast side between two entries, so that the slow side gets in, too */
 #define TURNS 64	/* of the fast side between two moves, or two sleeps */
 
@@ -37,8 +37,8 @@ static atomic_bool stop, running;
 #define compiler_barrier() __asm__ volatile("" ::: "memory")
 
 /*
- * What else the fast side does. When it leaves or reaches a CPU, the module may send it no interrupt, and relies on the
- * barriers of the scheduler (receivers.c).
+ * What else the fast side does. While it leaves or reaches a CPU, the module may send no interrupt there, and relies on the barriers of
+ * the scheduler (receivers.c).
  */
 enum manner { STAYS, MOVES, SLEEPS };
 
@@ -82,8 +82,8 @@ struct result {
 };
 
 /*
- * The slow side, until it has enough entries or violations, or the time is over. An entry counts only if the fast side was
- * inside since the previous one: if the fast side sleeps all the time, nothing can go wrong.
+ * Runs the slow side until it has enough entries or violations, or the time is over. An entry counts only if the fast side was inside
+ * since the previous entry: while the fast side only sleeps, there can be no violation.
  */
 static struct result slow_side(int way, struct fast fast, __u32 more_flags, double seconds, long entries)
 {
@@ -138,8 +138,8 @@ static void add(struct result *sum, struct result more)
 }
 
 /*
- * With the process on two CPUs there is one receiver. With STILL_MB_ALL all CPUs are receivers, and the fast side runs on
- * each in turn (a child of the root, an inner node, a leaf) until there are enough entries. Returns whether there were enough
+ * Tests one way. While the process runs on two CPUs, there is one receiver. With STILL_MB_ALL all CPUs are receivers, and the fast side
+ * runs on each in turn (as a child of the root, an inner node, a leaf) until there are enough entries. Returns whether there were enough
  * entries with one receiver.
  */
 static bool one_way(int way, double seconds, long entries, long needed)
@@ -193,9 +193,9 @@ static bool one_way(int way, double seconds, long entries, long needed)
 }
 
 /*
- * The control: how often a fence on one side only fails. Returns the number of entries in which ten violations would be
- * expected of a module without a barrier. It can fail only while both virtual CPUs run at once on the host, which is rare on
- * a busy host.
+ * The control: counts how often a fence on only one side fails. Returns the number of entries in which a module without a barrier would
+ * be expected to have ten violations. There can be a violation only while both virtual CPUs run at the same time on the host, which is
+ * rare on a busy host.
  */
 static long check_control(double seconds, long entries)
 {
@@ -204,15 +204,15 @@ static long check_control(double seconds, long entries)
 	char reason[256];
 
 	if (control.violations == 0) {
-		snprintf(reason, sizeof(reason), "a fence on one side only went unnoticed in %ld entries: on this machine, "
+		snprintf(reason, sizeof(reason), "no violation in %ld entries with a fence on one side only: on this machine, "
 			 "now, the litmus shows nothing", control.entries);
 		skipped("litmus control", reason);
 		return LONG_MAX;
 	}
 	needed = EXPECTED * control.entries / control.violations;
 	if (needed > entries) {
-		snprintf(reason, sizeof(reason), "%ld violations in %ld entries with a fence on one side only: it would "
-			 "take %ld entries, and there are %ld", control.violations, control.entries, needed, entries);
+		snprintf(reason, sizeof(reason), "%ld violations in %ld entries with a fence on one side only: the "
+			 "litmus needs %ld entries, and has %ld", control.violations, control.entries, needed, entries);
 		skipped("litmus control", reason);
 	} else
 		passed("litmus control", "%ld violations in %ld entries with a fence on one side only",
@@ -226,7 +226,7 @@ void check_litmus(double seconds, long entries)
 	long needed;
 
 	if (online_cpus() < 2) {
-		skipped("litmus", "it takes two CPUs");
+		skipped("litmus", "it needs two CPUs");
 		return;
 	}
 	needed = check_control(seconds, entries);

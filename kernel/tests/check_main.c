@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tests of the module. As the first process of a virtual machine, this program loads the module, runs everything, and
- * switches the machine off. On another machine (as root, with the module loaded), it runs only tests that do not disturb
- * other users: no hotplug and no unload. Without `disturb`, it also leaves out interrupts to CPUs that do not run it, and
- * refused messages, which all users would get.
+ * Tests of the module. As the first process of a virtual machine, this program loads the module, runs all tests, and switches the machine
+ * off. On another machine it must run as root, with the module loaded; it leaves out hotplug and unloading, which would disturb other
+ * users. Without `disturb`, it also leaves out interrupts to CPUs that do not run this program, and refused messages, which would affect
+ * all users.
  *
  *	check [SECONDS [ENTRIES [disturb]]]	seconds of each timed part; litmus entries of each strategy
  *
@@ -150,7 +150,7 @@ void set_parameter(const char *name, unsigned int value)
 		failed("set-up", "cannot write %s: %s", path, strerror(error));
 }
 
-/* Only system calls: for a signal handler. */
+/* Makes only system calls, because a signal handler calls it. */
 static bool reset(const char *path)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC);

@@ -22,7 +22,7 @@ int run(const char *program, char *const arguments[], char *const environment[],
 		return -1;
 	child = fork();
 	if (child == 0) {
-		/* This process is pinned to one CPU; the program may run on all. */
+		/* This process is pinned to one CPU. The program may run on all CPUs. */
 		memset(&all, 0xff, sizeof(all));
 		sched_setaffinity(0, sizeof(all), &all);
 		dup2(ends[1], 1);

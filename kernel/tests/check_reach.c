@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which CPUs are reached: all that run a thread of this process, and no others. The module counts them. The kernel's own
+ * Tests which CPUs an operation reaches: all that run a thread of this process, and no others. The module counts them. The kernel's own
  * counters in /proc/interrupts show that the interrupts came before the operation returned.
  */
 #define _GNU_SOURCE
@@ -57,8 +57,8 @@ static bool interrupts(unsigned long *counts, int cpus)
 }
 
 /*
- * Returns the number of operations in this way after which a receiver had not been interrupted. A CPU that runs a kernel
- * thread is no receiver: operations that meet one do not count, unless all do.
+ * Returns the number of operations in this way after which a CPU had not been interrupted. A CPU that runs a kernel thread at the moment
+ * is no receiver. An operation with such a CPU does not count, and is repeated up to a limit.
  */
 static int unreached(int way, int cpus)
 {
@@ -80,7 +80,7 @@ static int unreached(int way, int cpus)
 	return wrong + ROUNDS - done;
 }
 
-/* Each way, with no message refused, with each one refused, and with every second one refused. */
+/* Tests each way with no message refused, with every message refused, and with every second message refused. */
 static void check_spinning(int cpus)
 {
 	unsigned int every;
@@ -111,7 +111,7 @@ static void check_sleeping(void)
 	struct still_mb_request without = { .receivers = 1 }, with = { 0 };
 	int error = 0;
 
-	/* Threads wake from time to time, and the kernel also has work: at some moment all are asleep. */
+	/* The threads wake from time to time, and kernel threads also run. Wait for a moment at which all threads are asleep. */
 	while (!error && (without.receivers || !with.receivers) && now_ns() < end) {
 		error = barrier(&tree, 0, &without);
 		if (!error)
@@ -135,7 +135,7 @@ void check_reach(void)
 	uint64_t end;
 
 	if (cpus < 2 || cpus > MOST_CPUS || ioctl(device, STILL_MB_IOC_INFO, &info) != 0) {
-		skipped("receivers are interrupted", "it takes 2 to 256 CPUs");
+		skipped("receivers are interrupted", "it needs 2 to 256 CPUs");
 		return;
 	}
 	atomic_store(&state, SPIN);
@@ -157,7 +157,7 @@ void check_reach(void)
 	if (!info.skips_lazy)
 		return;
 	end = now_ns() + 20000000000ull;
-	/* A joined thread may still have to execute some last instructions. */
+	/* A thread that was joined may still have to execute its last instructions in the kernel. */
 	do {
 		error = barrier(&tree, 0, &request);
 	} while (!error && request.receivers && now_ns() < end && usleep(10000) == 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Loading, unloading, and the kernel's log. */
+/* Tests of loading and unloading, and a check of the kernel's log. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +55,7 @@ void check_unload(void)
 			break;
 		error = load();
 		open_device();
-		/* Used right before the next unload, when the last interrupts may not have returned yet. */
+		/* Use the module right before it is unloaded, while the last interrupts may not have returned yet. */
 		for (way = 0; way < 20 && !error; way++)
 			error = barrier(&ways[way % way_count], STILL_MB_ALL, &request);
 		if (error || device < 0)
@@ -65,9 +65,9 @@ void check_unload(void)
 	if (cycle == CYCLES)
 		error = unload();
 	if (error || cycle < CYCLES || access(STILL_MB_DEVICE, F_OK) == 0)
-		failed("unload", "after %d times: %s", cycle, strerror(error));
+		failed("unload", "in cycle %d: %s", cycle, strerror(error));
 	else
-		passed("unload", "refused while the device is open; then %d times", CYCLES + 1);
+		passed("unload", "refused while the device is open; afterwards unloaded %d times", CYCLES + 1);
 }
 
 void check_log(void)
@@ -101,6 +101,6 @@ void check_log(void)
 	if (!own)
 		failed("the kernel's log", "%d lines, but not the module's own", lines);
 	else if (!found)
-		passed("the kernel's log", "%d lines, and no complaint", lines);
+		passed("the kernel's log", "%d lines, without warnings or errors", lines);
 	free(log);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Prints the shares of plan.h, one line for each range: strategy, percent, threshold, receivers, resolved, share. With a
- * number of CPUs as argument, prints the orders of initiators instead, one line for each CPU.
+ * Prints the shares of plan.h, one line for each range: strategy, percent, threshold, receivers, resolved strategy, share. With a number
+ * of CPUs as its argument, it prints the initiators' orders instead, one line for each CPU.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * An ordinary program that uses liburcu, and not the module: a writer replaces an object, waits for a grace period, and
- * poisons the old one. No reader may see the poison. Prints what the writer and the readers did.
+ * An ordinary program that uses liburcu, and not the module. A writer replaces an object, waits for a grace period, and poisons the old
+ * object. No reader may see the poison. The program prints what the writer and the readers did.
  *
- *	urcu CPUS SECONDS [early]	early: waits for no grace period; readers should see the poison
+ *	urcu CPUS SECONDS [early]	early: the writer waits for no grace period, and readers should see the poison
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -10,7 +10,7 @@
 
 struct configuration {
     int version;
-    int limit; /* twice the version, so that a reader notices half of a change */
+    int limit; /* always twice the version, so that a reader would notice half a change */
 };
 
 static struct still_domain *domain;

@@ -1,7 +1,7 @@
 /* An event loop with a QSBR reader: it reports a quiescent state after each event, and is offline while it sleeps.
  *
- * A thread that sleeps in epoll_wait while its reader is online holds up every free of the domain. This is the usual defect of such
- * programs; a stall hook reports it.
+ * A thread that sleeps in epoll_wait while its reader is online holds up all frees of the domain. This is the usual defect of such
+ * programs. A stall hook reports it.
  *
  *     cc events.c $(pkg-config --cflags --libs stillpoint) -pthread && ./a.out
  */

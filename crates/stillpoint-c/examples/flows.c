@@ -1,4 +1,4 @@
-/* A table of flows: each packet looks its flow up, and silent flows expire.
+/* A table of flows. Each packet looks up its flow, and silent flows expire.
  *
  *     cc flows.c $(pkg-config --cflags --libs stillpoint) && ./a.out
  */
@@ -8,7 +8,7 @@
 
 #include "stillpoint.h"
 
-/* 13 bytes, as on the wire. The table takes keys of any size. */
+/* The key: 13 bytes, as on the wire. The table takes keys of any size. */
 struct tuple {
     uint32_t from, to;
     uint16_t from_port, to_port;

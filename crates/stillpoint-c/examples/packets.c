@@ -71,5 +71,5 @@ int main(void)
     if (still_pool_stats(pool, &info) < 0)
         fail("no numbers");
     printf("%u buffers went round, %lu waits, %zu of %zu are free\n", BURST * BURSTS, waits, info.available, info.capacity);
-    return still_pool_free(pool) == 0 ? 0 : 1; /* none is out */
+    return still_pool_free(pool) == 0 ? 0 : 1; /* 0: no buffer is in use */
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * stillpoint.h: read-copy-update that frees memory even while readers are preempted; a lock-free hash table, a timer wheel, a pool.
+ * stillpoint.h: read-copy-update that frees memory even while readers are preempted; a lock-free hash table; a timer wheel; a pool.
  *
  * A program in one screen: threads read a configuration, and one thread replaces it. In C++, see examples/configuration.cc in the
  * sources.
@@ -76,8 +76,8 @@
  *              reclaimer that runs it;
  *     -EPERM   for a reader of another thread, where the thread matters;
  *     -EINVAL  for a time that is negative and not STILL_FOREVER;
- *     -ENOTRECOVERABLE for a defect of the library, which has printed a message. It is then unknown who owns an object that was
- *              passed.
+ *     -ENOTRECOVERABLE for a defect of the library, which has printed a message. It is then unknown whether an object that was
+ *              passed still belongs to the caller.
  *   The inline functions check nothing, unless STILL_CHECKED is defined before this header is included. Then they abort with a
  *   message on a wrong handle, a handle of another thread, an unpin without a pin, a second release, and a report by a reader that
  *   is offline or that a call further up the stack is using.
@@ -89,21 +89,21 @@
  *   A signal handler may call still_pin and still_unpin, in pairs, still_load and still_is_pinned, and no other function.
  *   Threads may be cancelled if their cancellation is deferred: a cancellation that arrives during a call takes effect after the
  *   call. A thread that may be cancelled asynchronously must call no function of this header.
- *   If a thread has not freed a reader or a local, its end frees it, with everything that it holds. This includes threads that are
- *   cancelled. It happens in the third round of key destructors (pthread_key_create): C++ destructors, and the program's key
+ *   If a thread has not freed a reader or a local, the end of the thread frees it, with everything that it holds. This includes threads
+ *   that are cancelled. It happens in the third round of key destructors (pthread_key_create). C++ destructors, and the program's key
  *   destructors in the first two rounds, may still use the handle. A thread that makes its first reader or local in a key
  *   destructor must free it there. If the main thread returns from main, the process ends, and no key destructors run.
  *
  * FORK
- *   A child has one thread. It calls still_reset_after_fork before it waits or frees. In the child, a background reclaimer has no
- *   thread and refuses objects, and still_queue_start gives a queue another thread. The parent pauses its queues before it forks,
- *   and forks while no other thread changes a table.
+ *   The parent must pause its queues before it forks, and must fork while no other thread changes a table. The child has one thread. It
+ *   must call still_reset_after_fork before it waits or frees. In the child, a background reclaimer has no thread, and refuses objects;
+ *   still_queue_start gives a queue another thread.
  *
  * MEMORY
  *   These allocate: making a handle, retiring, further protected loads while one is held, and inserting a key that lies
  *   behind a pointer. If an allocation fails, the process ends, as is usual in Rust; still_table_new, still_wheel_new,
- *   still_pool_new and insertions of short keys return an error instead. Pools, wheels, still_call, polls and lookups allocate
- *   nothing.
+ *   still_pool_new and insertions of short keys return an error instead. Calls on pools and wheels, still_call, polls and lookups
+ *   allocate nothing.
  *
  * STRUCTS THAT GROW
  *   Structs that begin with `size` may get more fields in later versions. If the program's struct is shorter than the library's,
@@ -142,8 +142,8 @@
 #include <stdlib.h>
 #endif
 
-/* A program writes it after the parameters of the functions that it passes to this library, if they are compiled as C and as C++. In
- * C++ such a function must be noexcept: that is part of its type, and another function does not convert. In C it is nothing. */
+/* In C++, a function that a program passes to this library must be noexcept. This is part of its type, and the compiler refuses other
+ * functions. Code that is compiled as C and as C++ writes STILL_NOEXCEPT after the parameters; in C it expands to nothing. */
 #ifdef __cplusplus
 extern "C" {
 #define STILL_NOEXCEPT noexcept
@@ -156,7 +156,7 @@ extern "C" {
 #define STILL_VERSION_PATCH 0
 
 /* The version of the layout that the inline functions rely on. A program passes it when it makes a reader. A library with another
- * layout refuses (EPROTO). */
+ * layout refuses to make one (EPROTO). */
 #define STILL_LAYOUT 1u
 
 /* As the limit of a call: no limit. */
@@ -180,7 +180,8 @@ const char *still_error(void) STILL_NOEXCEPT;
 typedef void still_report_fn(const char *report, void *context) STILL_NOEXCEPT;
 
 /* Sets the hook, which is called with each later report of this process and `context`. NULL: no hook. From any thread. The previous
- * hook may still be running on other threads, or about to run: keep its context valid for ever. Each call keeps 24 bytes for ever. */
+ * hook may still be running on other threads, or about to run: keep its context valid for ever. Each call allocates 24 bytes that are
+ * never freed. */
 void still_on_report(still_report_fn *hook, void *context) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -196,7 +197,7 @@ enum still_mode {
     STILL_MODE_ASYMMETRIC = 2, /* readers issue no fences; writers call membarrier(2) */
 };
 
-/* What the domain does about a reader that holds up a grace period with a region while its thread waits for a CPU. */
+/* What the domain does about a reader whose region holds up a grace period while its thread waits for a CPU. */
 enum still_boost {
     STILL_BOOST_OFF = 0,
     STILL_BOOST_REALTIME = 1, /* its thread is raised to a real-time priority; needs CAP_SYS_NICE or RLIMIT_RTPRIO */
@@ -222,8 +223,8 @@ struct still_stall {
     uint32_t activity; /* enum still_activity */
     uint32_t others;   /* how many other readers hold up the same grace period */
     int64_t waited;    /* how long a grace period has waited for this reader */
-    uint64_t objects;  /* how many objects are pending behind it */
-    uint64_t bytes;    /* their bytes */
+    uint64_t objects;  /* how many objects are pending because of this reader */
+    uint64_t bytes;    /* the bytes of these objects */
     char name[16];     /* the thread's name, as in /proc; "" if it is not known */
 };
 
@@ -237,7 +238,7 @@ struct still_domain_options {
     const char *name;         /* for messages; copied; NULL: messages use a number */
     uint32_t mode;            /* enum still_mode */
     uint32_t boost;           /* enum still_boost */
-    uint32_t boost_fallback;  /* used if this process may not do `boost`; if it equals `boost`, making the domain fails then */
+    uint32_t boost_fallback;  /* used if this process lacks the rights for `boost`; if both are equal, making the domain fails instead */
     uint32_t reserved;        /* 0 */
     int64_t boost_after;      /* how long a grace period is held up before a reader is boosted; 0: 50 us */
     size_t max_pending;       /* objects that may be pending in the whole domain; 0: no limit */
@@ -279,7 +280,7 @@ struct still_stats {
     uint64_t holds;         /* protected loads that are bound to no thread */
     uint64_t boosted;       /* how often a reader was boosted */
     uint64_t boost_refused;
-    int32_t fence_error;    /* why the last heavy fence failed, a positive errno; nothing is freed until one succeeds; 0: it succeeded */
+    int32_t fence_error;    /* the errno of the last heavy fence if it failed: nothing is freed until one succeeds; 0: it succeeded */
     int32_t reserved;
 };
 
@@ -291,14 +292,14 @@ int still_domain_stats(const struct still_domain *domain, struct still_stats *st
  * the readers; reads /proc. */
 int still_domain_stall(const struct still_domain *domain, struct still_stall *stall) STILL_NOEXCEPT;
 
-/* Starts a grace period, and returns its number. It is over when every reader that is in a region now has left that region. Later
- * grace periods have greater numbers. 0 is no number: it means an error, with errno. */
+/* Starts a grace period, and returns its number. The grace period is over when every reader that is in a region now has left that
+ * region. Later grace periods have greater numbers. Returns 0 on an error, and sets errno. */
 STILL_NODISCARD uint64_t still_start(const struct still_domain *domain) STILL_NOEXCEPT;
 
 /* 1 if the grace period is over, 0 if not. Never waits. Linear in the readers; constant time if the grace period is already known to
  * be over.
- * -EINVAL also for a number that the domain has not started, which is the only sign of a number of another domain. If the heavy fence
- * fails, its negative errno. */
+ * -EINVAL also if the domain has not started this number. A number of another domain is not detected otherwise. If the heavy fence
+ * fails, returns its negative errno. */
 STILL_NODISCARD int still_check(const struct still_domain *domain, uint64_t token) STILL_NOEXCEPT;
 
 /* Waits until the grace period is over, for at most `timeout`; STILL_FOREVER: as long as it takes.
@@ -416,7 +417,7 @@ static inline void still_tell_(struct still_head_ *head)
         still_answer_(head);
 }
 
-/* GCC warns that ThreadSanitizer does not know fences. The library tells ThreadSanitizer what they order. */
+/* GCC warns that ThreadSanitizer does not know fences. The library tells ThreadSanitizer what these fences order. */
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__) && __GNUC__ >= 11
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wtsan"
@@ -503,8 +504,8 @@ STILL_NODISCARD static inline int still_is_pinned(const struct still_reader *rea
 }
 
 /* The calls that take a `link` are macros in C and templates in C++, over the functions below whose names end with an underscore.
- * `link` is the address of a pointer, T **: a T * does not compile. What is loaded from it is a T *, and so is what is stored there or
- * expected there: the compiler warns of a pointer to anything else. In C, `const T *` and `void *` may be stored as well. */
+ * `link` is the address of a pointer: a T **. A T * does not compile. The calls return a T *, and take a T * to be stored or compared;
+ * the compiler warns of other pointers. In C, `const T *` and `void *` may be stored as well. */
 
 /* Loads the pointer at `link`, in a region: under still_pin, or by a QSBR reader that is online. */
 STILL_NODISCARD static inline void *still_load_(const void *link)
@@ -526,9 +527,9 @@ STILL_NODISCARD static inline void *still_exchange_(void *link, const void *obje
     return __atomic_exchange_n((still_any_ *)link, (void *)(uintptr_t)object, __ATOMIC_ACQ_REL);
 }
 
-/* Puts `object` at `link` if `expected` is there. 1: it was; retire `expected` if no other link leads to it. 0: it was not; nothing has
- * changed. For several writers. From the load of `expected` to this call, its memory must not be used for another object: hold
- * `expected` by a protected load, or stay in a region. */
+/* Puts `object` at `link` if `expected` is there. Returns 1 if it was: retire `expected` if no other link leads to it. Returns 0 if it was
+ * not; then nothing has changed. For several writers. From the load of `expected` to this call, the memory of that object must not be
+ * used for another one: hold `expected` by a protected load, or stay in a region. */
 STILL_NODISCARD static inline int still_compare_exchange_(void *link, const void *expected, const void *object)
 {
     still_any_ there = (void *)(uintptr_t)expected;
@@ -536,7 +537,7 @@ STILL_NODISCARD static inline int still_compare_exchange_(void *link, const void
         ? 1 : 0;
 }
 
-/* An object that a protected load holds, and the slot that says so. */
+/* An object that a protected load holds, and the slot that protects it. */
 struct still_protected {
     void *object; /* NULL: the link was NULL; there is nothing to release */
     void *slot_;
@@ -557,8 +558,8 @@ static inline void still_release(struct still_protected held)
 }
 
 /* Loads the pointer at `link`, and holds the object that it points to until still_release, or until the reader is freed. The object
- * must not be freed while it is linked there, and must be retired in the domain of the reader, by exactly this address. Tries again
- * whenever `link` changes meanwhile. */
+ * must not be freed while it is linked there. It must be retired in the domain of the reader, with exactly this address. The call tries
+ * again whenever `link` changes meanwhile. */
 STILL_NODISCARD static inline struct still_protected still_protect_(struct still_reader *reader, const void *link)
 {
     struct still_head_ *head = &reader->head_;
@@ -652,8 +653,8 @@ STILL_NODISCARD static inline typename still_link_<L>::pointer still_hold_protec
     }))
 /* Evaluates nothing: the compiler compares the type of `object` with that of the pointer at `link`. */
 #define STILL_SUITS_(link, object) ((void)sizeof(__typeof__(1 ? (object) : *(link))))
-/* Gives `value` the type of the pointer at `link`; the comma leaves out that pointer's qualifiers. Clang does not warn of an unused cast
- * that stands in a macro, but of one that is passed to a macro: STILL_SAME_. */
+/* Gives `value` the type of the pointer at `link`; the comma removes that pointer's qualifiers. Clang warns of an unused cast only if the
+ * cast is an argument of a macro, not if it stands in a macro's body. So STILL_SAME_ makes it an argument. */
 #define STILL_AS_(link, value) STILL_SAME_((STILL_LINK_(link), (__typeof__(((void)0, *(link))))value))
 #define STILL_SAME_(...) __VA_ARGS__
 #define still_load(link) STILL_AS_(link, still_load_(link))
@@ -685,7 +686,7 @@ struct still_reclaimer_options {
     size_t max_pending;       /* objects that may be pending; 0: 65,536, or 1,048,576 for a background reclaimer */
     size_t max_pending_bytes; /* 0: no limit */
     size_t batch;             /* this many objects start a grace period; 0: 128 */
-    int64_t fence_interval;   /* time between grace periods for less than a batch; 0: 50 us; STILL_FOREVER: only full batches; 1: the shortest */
+    int64_t fence_interval;   /* time between grace periods for less than a batch; 0: 50 us; 1: 1 ns, the shortest; STILL_FOREVER: full batches only */
     uint32_t when_full;       /* enum still_when_full */
     uint32_t reserved;        /* 0 */
     int64_t full_wait;        /* for STILL_FULL_WAIT */
@@ -825,7 +826,7 @@ STILL_NODISCARD int still_queue_barrier(struct still_queue *queue, int64_t timeo
 /* Waits for the callback that is running. After that no callback runs until still_queue_resume. Pauses nest. -EDEADLK from a callback
  * of the queue. */
 STILL_NODISCARD int still_queue_pause(struct still_queue *queue) STILL_NOEXCEPT;
-/* Ends a pause: one of this thread, or else of another thread. -EINVAL: the queue is not paused. */
+/* Ends a pause that this thread began; if there is none, a pause of another thread. -EINVAL: the queue is not paused. */
 int still_queue_resume(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* For the child of a fork(2) whose parent had paused the queue: ends all pauses, and lets the queue be served again. Call it after
@@ -850,7 +851,7 @@ typedef uint64_t still_hash_fn(const void *key, size_t bytes, void *context) STI
 
 struct still_table_options {
     size_t size;          /* sizeof(struct still_table_options) */
-    size_t capacity;      /* entries that fit before the table grows; 0: few */
+    size_t capacity;      /* entries that fit before the table grows; 0: a few */
     size_t max_len;       /* 0: no limit */
     still_hash_fn *hash;  /* NULL: a fast hash with a random seed, which does not resist attackers who choose keys and measure times */
     void *context;        /* passed to the hash function */
@@ -867,7 +868,7 @@ STILL_NODISCARD struct still_table *still_table_new(const struct still_domain *d
 /* Frees the table and its entries; values are left as they are. No other call may use the table at the same time. */
 int still_table_free(struct still_table *table) STILL_NOEXCEPT;
 
-/* Looks a key up: 1 and its value, or 0. `reader` is a struct still_reader or a struct still_qsbr of this thread, in the table's domain
+/* Looks up a key: 1 and its value, or 0. `reader` is a struct still_reader or a struct still_qsbr of this thread, in the table's domain
  * (-EXDEV otherwise). If the call is made in a region, the program may use the object that the value points to until that region ends,
  * provided that the program retires such objects. */
 STILL_NODISCARD int still_table_get(const struct still_table *table, const void *reader, const void *key, void **value) STILL_NOEXCEPT;
@@ -942,7 +943,8 @@ STILL_NODISCARD int still_timer_is_pending(const struct still_wheel *wheel, cons
 int still_wheel_advance(struct still_wheel *wheel, uint64_t now) STILL_NOEXCEPT;
 
 /* Removes and returns a timer that was due at the last still_wheel_advance. A timer that was added since then, with a deadline in the
- * past, is due at the next one. NULL: there is none, and errno is unchanged. Afterwards the timer's memory is the program's. */
+ * past, is due at the next still_wheel_advance. NULL: no timer is due, and errno is unchanged. Afterwards the timer's memory is the
+ * program's. */
 STILL_NODISCARD struct still_timer *still_wheel_pop(struct still_wheel *wheel) STILL_NOEXCEPT;
 
 /* Removes and returns any timer, due or not. NULL: the wheel is empty. */
@@ -971,7 +973,7 @@ enum still_pages {
 enum still_hardening {
     STILL_HARDENING_NONE = 0,
     STILL_HARDENING_VERIFY = 1, /* double frees are refused; writes after free are detected */
-    STILL_HARDENING_TRACE = 2,  /* the same, and objects that were put back rest longer before they are used again */
+    STILL_HARDENING_TRACE = 2,  /* the same, and an object that was put back stays unused for longer */
 };
 
 struct still_pool_options {
@@ -985,7 +987,7 @@ struct still_pool_options {
     uint32_t pages;      /* enum still_pages */
     uint32_t hardening;  /* enum still_hardening */
     uint32_t node;       /* 1 for NUMA node 0, and so on; 0: any */
-    void *memory;        /* memory of the program, aligned to `align`, used until the pool is freed; NULL: the pool allocates */
+    void *memory;        /* memory of the program, aligned to `align`, in use until the pool is freed; NULL: the pool allocates memory */
     size_t memory_bytes; /* size of `memory`; if it is too small, still_error() says what is needed. Not with max_objects */
 };
 
@@ -1000,7 +1002,7 @@ STILL_NODISCARD struct still_pool *still_pool_new(size_t capacity, size_t bytes,
  * freed too. */
 ssize_t still_pool_free(struct still_pool *pool) STILL_NOEXCEPT;
 
-/* One thread's access to a pool, with a cache. For the thread that made it only. */
+/* One thread's access to a pool, with a cache. Only the thread that made it may use it. */
 struct still_local;
 
 /* errno: EAGAIN: max_locals threads use the pool already, or the process has used up its keys (pthread_key_create). */
@@ -1027,7 +1029,7 @@ struct still_block {
 
 /* Gets a whole free bucket: 0, or -ENOMEM if there is none. Its objects may be put back one by one. */
 STILL_NODISCARD int still_get_block(struct still_local *local, struct still_block *block) STILL_NOEXCEPT;
-/* Puts back all objects of a block that still_get_block returned. If it is refused, nothing was put back. -EINVAL: it is not a whole
+/* Puts back all objects of a block that still_get_block returned. On an error, nothing was put back. -EINVAL: the block is not a whole
  * block of the pool; -EALREADY: one of its objects is free already (hardened pools only). */
 int still_put_block(struct still_local *local, const struct still_block *block) STILL_NOEXCEPT;
 

@@ -34,9 +34,9 @@ pub unsafe extern "C" fn still_background_new(
     options: *const still_reclaimer_options,
 ) -> *mut still_background {
     call(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let domain = unsafe { domain_of(domain) }?.clone();
-        // SAFETY: the caller hands in options, or null.
+        // SAFETY: the caller passes options, or null.
         let (builder, threading) = unsafe { configure(domain.background_builder(), options) }?;
         let mut background = builder.build();
         let handle = background.retire_handle();
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn still_submit(
     context: *mut c_void,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let background = unsafe { find::<Background>(background)?.value() };
         // SAFETY: the caller promises that the object may be retired.
         let object = unsafe { object(address, bytes, destroy, context) }?;
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn still_submit(
             ));
         }
         if raw::is_within_destructor() {
-            // A wait for room could be a wait for this destructor.
+            // A wait for room could wait for this destructor to return.
             // SAFETY: the caller promises that the object may be retired.
             unsafe { raw::leave(&background.domain, object) };
             return Ok(0);
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn still_submit(
 
 #[no_mangle]
 pub unsafe extern "C" fn still_background_pending(background: *const still_background) -> isize {
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     call(|| Ok(unsafe { find::<Background>(background)?.value() }.handle.pending() as isize))
 }
 
@@ -86,12 +86,12 @@ pub unsafe extern "C" fn still_background_pending(background: *const still_backg
 pub unsafe extern "C" fn still_background_free(background: *mut still_background, timeout: i64) -> isize {
     call(|| {
         let limit = time(timeout)?;
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         let found = unsafe { find::<Background>(background) }?;
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         let Background { handle, worker, domain } = unsafe { found.value() };
         if raw::is_within_destructor() {
-            let reason = "called from a destructor or a stall hook, it could wait for itself: call it from another thread";
+            let reason = "a destructor or a stall hook called this, and could wait for itself: call it from another thread";
             return Err(Refusal::new(libc::EDEADLK, reason));
         }
         let is_here = worker.is_here();
@@ -103,10 +103,10 @@ pub unsafe extern "C" fn still_background_free(background: *mut still_background
         let left = handle.pending() as isize;
         if is_here {
             handle.abandon();
-            // Destructors on its thread may use the handle until the thread ends.
+            // Destructors on the reclaimer's thread may use the handle until that thread ends.
             worker.wait(None);
         }
-        // SAFETY: as above. In a child, the objects of the parent's thread are lost.
+        // SAFETY: the caller passes a handle, and no other call uses it. In a child, the objects of the parent's thread are lost.
         let Background { worker, .. } = unsafe { found.free() };
         worker.join();
         Ok(left)

@@ -35,7 +35,7 @@ impl From<SynchronizeError> for Refusal {
             | SynchronizeError::Pinned { .. }
             | SynchronizeError::Busy { .. } => libc::ETIMEDOUT,
             SynchronizeError::Fence(fence) => fence.raw_os_error(),
-            // All others are waits for the calling thread itself.
+            // All other errors are waits for the calling thread itself.
             _ => libc::EDEADLK,
         };
         Self::new(errno, error.to_string())
@@ -80,7 +80,7 @@ pub(crate) fn nanoseconds(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// The answer of an exported function that has failed.
+/// What an exported function returns when it fails.
 pub(crate) trait Answer {
     fn failed(errno: c_int) -> Self;
 }
@@ -153,7 +153,7 @@ fn refuse<A: Answer>(refusal: &Refusal) -> A {
     A::failed(refusal.errno)
 }
 
-/// Sets the calling thread's last reason.
+/// Sets the text that [`still_error`] returns on the calling thread.
 pub(crate) fn say(text: &str) {
     REASON.with(|reason| reason.set(text));
 }
@@ -163,7 +163,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
     format!("a defect of stillpoint, please report it: {}", text.unwrap_or("a panic without a message"))
 }
 
-/// While this value lives, the calling thread is not cancelled: a cancellation within libc would force an unwind through Rust frames.
+/// While this value lives, the calling thread is not cancelled. A cancellation within libc would unwind through Rust frames.
 pub(crate) struct Uncancelled {
     before: c_int,
 }
@@ -192,7 +192,7 @@ impl Drop for Uncancelled {
     }
 }
 
-/// The reason of a thread's last failure. It has no destructor, so that it is valid until the thread's end.
+/// The reason of a thread's last failure. It has no destructor, so it is valid until the thread's end.
 struct Reason(UnsafeCell<[u8; 512]>);
 
 impl Reason {
@@ -215,7 +215,7 @@ impl Reason {
             }
         }
 
-        // SAFETY: it is the thread's own, and no other reference to it is live: C code reads it only between calls.
+        // SAFETY: the text belongs to this thread, and there is no other reference to it: C code reads it only between calls.
         let place = unsafe { &mut *self.0.get() };
         let _ = Rest(place).write_str(reason);
     }
@@ -235,7 +235,7 @@ pub extern "C" fn still_version() -> *const c_char {
     const VERSION: &CStr =
         match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
             Ok(text) => text,
-            Err(_) => panic!("it has one zero, at its end"),
+            Err(_) => panic!("the text has its only zero at the end"),
         };
     VERSION.as_ptr()
 }

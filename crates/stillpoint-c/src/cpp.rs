@@ -35,11 +35,11 @@ pub struct still_rcu_thread_ {
     token: AtomicPtr<u64>,
     flags: AtomicU32,
     nested: AtomicU32,
-    /// From `Box::into_raw`.
+    /// The reader, from `Box::into_raw`.
     reader: AtomicPtr<u8>,
 }
 
-// An exported thread-local variable. Stable Rust has no other way to define one.
+// Defines an exported thread-local variable, for which stable Rust has no other way.
 std::arch::global_asm!(
     ".pushsection .tbss.still_rcu_self_,\"awT\",%nobits",
     ".globl still_rcu_self_",
@@ -68,16 +68,16 @@ struct Reclamation {
     queue: CallbackQueue,
     /// [`SERVED`], [`STARTING`], or the number of retirements until the next try to start a thread.
     worker: AtomicU32,
-    /// Whether the thread that runs deleters is in a deleter that waits for a grace period, or that forks and waits for a deleter of the
-    /// other domain. It may be waiting for a thread that forks.
+    /// Whether the thread that runs deleters is in a deleter that waits for a grace period, or in one that forks and waits for a deleter of
+    /// the other domain. Then that thread may be waiting for a thread that forks.
     waits: AtomicBool,
 }
 
 /// A thread serves the queue.
 const SERVED: u32 = u32::MAX;
-/// A thread is starting the one that will serve the queue.
+/// A thread is starting the thread that will serve the queue.
 const STARTING: u32 = u32::MAX - 1;
-/// Retirements from a failed start of a thread to the next try.
+/// How many retirements pass from a failed start of a thread to the next try.
 const RETRY: u32 = 255;
 
 static RCU: AtomicPtr<Reclamation> = AtomicPtr::new(ptr::null_mut());
@@ -96,17 +96,17 @@ fn hazard() -> &'static Reclamation {
 #[inline]
 fn found(place: &'static AtomicPtr<Reclamation>, name: &str) -> &'static Reclamation {
     // Acquire: pairs with the release in `make`.
-    // SAFETY: null, or leaked by `make`.
+    // SAFETY: the address is null, or that of a value which `make` has leaked.
     unsafe { place.load(Ordering::Acquire).as_ref() }.unwrap_or_else(|| make(place, name))
 }
 
-/// Takes no lock: a `fork` by another thread leaves nothing half made.
+/// Makes a domain with its queue. Takes no lock, so a `fork` by another thread leaves nothing half made.
 #[cold]
 #[inline(never)]
 fn make(place: &'static AtomicPtr<Reclamation>, name: &str) -> &'static Reclamation {
-    // No provider of fences: a hazard pointer is bound to no thread, so a provider would not know whom to reach.
+    // No provider of fences: a hazard pointer is bound to no thread, so a provider would not know which thread to reach.
     let mode = if Mode::best() == Mode::Asymmetric { Mode::Asymmetric } else { Mode::Symmetric };
-    let domain = Domain::builder().name(name).fence(mode).build().expect("it was probed");
+    let domain = Domain::builder().name(name).fence(mode).build().expect("`Mode::best` has probed the mode");
     let queue = CallbackQueue::new(&domain);
     let made = Box::into_raw(Box::new(Reclamation {
         domain,
@@ -114,14 +114,14 @@ fn make(place: &'static AtomicPtr<Reclamation>, name: &str) -> &'static Reclamat
         worker: AtomicU32::new(0),
         waits: AtomicBool::new(false),
     }));
-    // Release: pairs with the acquire in `found`. Acquire: pairs with another thread's release; its domain is used.
+    // Release: pairs with the acquire in `found`. Acquire: pairs with the release of another thread, whose domain is then used.
     match place.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
-        // SAFETY: it is leaked.
+        // SAFETY: the new value is leaked.
         Ok(_) => unsafe { &*made },
         Err(others) => {
-            // SAFETY: it came from `Box::into_raw`, and was not published.
+            // SAFETY: `made` came from `Box::into_raw`, and was not published.
             drop(unsafe { Box::from_raw(made) });
-            // SAFETY: leaked.
+            // SAFETY: the other thread has leaked its value.
             unsafe { &*others }
         }
     }
@@ -138,19 +138,20 @@ fn check_layout(layout: u32) {
     }
 }
 
-/// A wait that can never end. It is reported once. The standard gives no way to return, so it waits for ever.
+/// Reports a wait that can never end, and waits for ever, because the standard gives the function no way to return an error.
 fn wait_for_ever(reason: &SynchronizeError) -> ! {
-    report(&format!("this thread waits for itself, for ever: {reason}"));
+    report(&format!("this thread waits for itself, and will never continue: {reason}"));
     loop {
-        // SAFETY: always allowed.
+        // SAFETY: the function has no preconditions.
         unsafe { libc::pause() };
     }
 }
 
-/// The kernel refuses a fence that it offered before. No deleter may run until one succeeds: reports it once, and pauses before the next try.
+/// Called when the kernel refuses a fence that it offered before. No deleter may run until a fence succeeds. Reports the error once in a
+/// process, and pauses before the next try.
 fn refused(error: &SynchronizeError) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
-    // Relaxed: it only makes one thread report.
+    // Relaxed: the flag only chooses the thread that reports.
     if !IS_SAID.swap(true, Ordering::Relaxed) {
         report(&format!("{error}; nothing is reclaimed until the kernel issues the fence"));
     }
@@ -180,7 +181,7 @@ impl Reclamation {
             return;
         }
         let is_there = self.spawn();
-        // Relaxed: as above.
+        // Relaxed: everything that servers share is in the queue.
         self.worker.store(if is_there { SERVED } else { RETRY }, Ordering::Relaxed);
         if !is_there {
             // Deleters may reach cancellation points.
@@ -192,13 +193,13 @@ impl Reclamation {
     /// Starts a thread by `pthread_create`: this may run in the last destructors of a thread, where `std::thread` does not work.
     fn spawn(&'static self) -> bool {
         extern "C" fn run(this: *mut c_void) -> *mut c_void {
-            // SAFETY: it is leaked.
+            // SAFETY: `this` is leaked.
             let this = unsafe { &*this.cast_const().cast::<Reclamation>() };
             WORKER.set(true);
-            // SAFETY: the calling thread. Before the first deleter. The thread that starts this one does the same, in case its
-            // priority never lets this one run.
+            // Before the first deleter. The thread that starts this one does the same, in case its priority never lets this one run.
+            // SAFETY: the calling thread is alive.
             unsafe { at_ease(libc::pthread_self()) };
-            // SAFETY: the calling thread's name, which is short enough.
+            // SAFETY: the name ends with a zero and has less than 16 characters.
             unsafe { libc::pthread_setname_np(libc::pthread_self(), c"stillpoint-cpp".as_ptr()) };
             let _whole = Uncancelled::new();
             this.queue.run();
@@ -225,10 +226,10 @@ impl Reclamation {
     fn barrier(&self) {
         let _whole = Uncancelled::new();
         if self.queue.is_served_here() {
-            report("a deleter does not wait for deleters, since it would wait for itself: the call returned at once");
+            report("a deleter cannot wait for deleters, since it would wait for itself: the call returned at once");
             return;
         }
-        // If nothing is scheduled, open regions do not matter.
+        // If no deleter is scheduled, open regions do not matter.
         while !self.is_idle() {
             match self.queue.barrier() {
                 Ok(()) => return,
@@ -238,8 +239,8 @@ impl Reclamation {
         }
     }
 
-    /// Whether every callback that was pushed before has returned. While the queue is paused, no callback is running, so all that are
-    /// counted as called have returned.
+    /// Whether every callback that was pushed before has returned. While the queue is paused, no callback is running, so all callbacks that
+    /// count as called have returned.
     fn is_idle(&self) -> bool {
         let _paused = self.queue.pause();
         self.queue.pending() == 0
@@ -251,13 +252,15 @@ impl Reclamation {
 }
 
 /// # Safety
-/// `function` is one of C++ that takes the address of a node, and raises no exception.
+/// `function` is a C++ function that takes the address of a node, and throws no exception.
 unsafe fn function(function: still_reclaim_fn_) -> Function {
     // SAFETY: the caller's promise; nodes are not null.
     unsafe { std::mem::transmute::<still_reclaim_fn_, Function>(function) }
 }
 
-/// This function and those below do not unwind: a panic ends the process, as in every `extern "C"` function. They cannot return an error.
+/// Registers the calling thread.
+///
+/// This function and those below cannot return an error. They do not unwind: a panic ends the process, as in every `extern "C"` function.
 #[no_mangle]
 pub unsafe extern "C" fn still_rcu_begin_(this: *mut still_rcu_thread_, layout: u32) {
     check_layout(layout);
@@ -267,7 +270,7 @@ pub unsafe extern "C" fn still_rcu_begin_(this: *mut still_rcu_thread_, layout: 
     let reader = Box::new(rcu().domain.reader());
     let parts = raw::Parts::of(&reader);
     let flags = if parts.needs_full_fence() { STILL_RCU_FULL_FENCE_ } else { 0 };
-    // Relaxed, all: only this thread uses them.
+    // Relaxed, all: only this thread uses the fields.
     thread.token.store(parts.token().as_ptr(), Ordering::Relaxed);
     thread.flags.store(flags, Ordering::Relaxed);
     thread.nested.store(0, Ordering::Relaxed);
@@ -283,16 +286,16 @@ pub unsafe extern "C" fn still_rcu_begin_(this: *mut still_rcu_thread_, layout: 
 /// that was left open is never closed.
 static END: ThreadEnd = {
     unsafe extern "C" fn end(thread: *mut c_void) {
-        // A signal handler that locked here would lose its region, or keep a record that another thread gets.
+        // If a signal handler took an rcu lock here, it would lose its region, or keep a record that another thread gets.
         let _blocked = Blocked::all();
         // SAFETY: `still_rcu_begin_` passed it on this thread, whose thread-local memory is still valid.
         let thread = unsafe { &*thread.cast_const().cast::<still_rcu_thread_>() };
-        // Relaxed, all: only this thread uses them. A destructor in a later round registers the thread anew.
+        // Relaxed, all: only this thread uses the fields. A destructor in a later round registers the thread again.
         thread.record.store(ptr::null_mut(), Ordering::Relaxed);
         thread.nested.store(0, Ordering::Relaxed);
         let reader = thread.reader.swap(ptr::null_mut(), Ordering::Relaxed).cast::<Reader>();
         if !reader.is_null() {
-            // SAFETY: it came from `Box::into_raw`, and the swap took it out. The drop ends a region that is open.
+            // SAFETY: `reader` came from `Box::into_raw`, and the swap took it out. The drop ends a region that is open.
             drop(unsafe { Box::from_raw(reader) });
         }
     }
@@ -302,7 +305,7 @@ static END: ThreadEnd = {
 
 #[no_mangle]
 pub unsafe extern "C" fn still_rcu_answer_(this: *mut still_rcu_thread_) {
-    // Relaxed: only this thread uses it.
+    // Relaxed: only this thread uses the field.
     // SAFETY: the caller passes its own thread's variable, which has a reader.
     let reader = unsafe { &*(*this).reader.load(Ordering::Relaxed).cast_const().cast::<Reader>() };
     // SAFETY: this is the reader's thread.
@@ -330,7 +333,7 @@ pub extern "C" fn still_rcu_barrier_() {
 #[no_mangle]
 pub unsafe extern "C" fn still_rcu_retire_(node: *mut c_void, reclaim: still_reclaim_fn_) {
     let rcu = rcu();
-    // SAFETY: the caller hands in two words, which are not null, and a function that may be called with them.
+    // SAFETY: the caller passes two words, which are not null, and a function that may be called with them.
     unsafe { rcu.queue.push(NonNull::new_unchecked(node).cast(), function(reclaim)) };
     rcu.serve();
 }
@@ -350,7 +353,7 @@ pub extern "C" fn still_hazard_make_(layout: u32) -> still_hazard_ {
 
 #[no_mangle]
 pub unsafe extern "C" fn still_hazard_free_(slot: *mut *mut c_void) {
-    // SAFETY: the caller hands in a slot from `still_hazard_make_`, and does not use it any more.
+    // SAFETY: the caller passes a slot from `still_hazard_make_`, and does not use it any more.
     unsafe { Slot::from_raw(NonNull::new_unchecked(slot).cast()).give_back(&hazard().domain) };
 }
 
@@ -361,7 +364,7 @@ pub unsafe extern "C" fn still_hazard_retire_(
     reclaim: still_reclaim_fn_,
 ) {
     let hazard = hazard();
-    // SAFETY: the caller hands in three words, which are not null, the address that hazard pointers protect, and a
+    // SAFETY: the caller passes three words, which are not null, the address that hazard pointers protect, and a
     // function that may be called with the words.
     unsafe {
         hazard.queue.push_object(NonNull::new_unchecked(node).cast(), object.cast(), function(reclaim))
@@ -379,7 +382,7 @@ pub extern "C" fn still_hazard_domain_() -> *mut still_domain {
     hazard().handle()
 }
 
-// Around a `fork`.
+// What happens around a `fork`.
 
 thread_local! {
     /// Whether this thread was started to serve a queue.
@@ -395,7 +398,7 @@ struct Forking {
 
 fn domains() -> [Option<&'static Reclamation>; 2] {
     // Acquire: pairs with the release in `make`.
-    // SAFETY: null, or leaked by `make`.
+    // SAFETY: each address is null, or that of a value which `make` has leaked.
     [&RCU, &HAZARD].map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
 }
 
@@ -420,13 +423,13 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // Relaxed: as above.
+        // Relaxed: as in `begin`.
         served_here().for_each(|found| found.waits.store(false, Ordering::Relaxed));
     }
 }
 
-/// Registers our handlers of `fork` and reserves a key before the program's own code runs. The program's handlers, which may use the
-/// domains, are then called around ours; and the program may use up all keys later.
+/// Registers our handlers of `fork`, and reserves a key, before the program's own code runs. So the program's handlers, which may use the
+/// domains, run before ours at the start of a `fork`, and after ours at its end. And the program may use up all keys later.
 pub(crate) fn prepare_process() {
     extern "C" {
         fn pthread_atfork(
@@ -463,24 +466,24 @@ unsafe extern "C" fn prepare() {
 unsafe extern "C" fn after_in_parent() {
     let forking = FORKING.replace(ptr::null_mut());
     if !forking.is_null() {
-        // SAFETY: from `prepare`, on this thread.
+        // SAFETY: `prepare` made the value, on this thread.
         drop(unsafe { Box::from_raw(forking) });
     }
 }
 
 unsafe extern "C" fn after_in_child() {
     for found in domains().into_iter().flatten() {
-        // SAFETY: this is the only thread. `rcu.hpp` and `hazard_pointer.hpp` say what becomes of the regions and hazard pointers of others.
+        // SAFETY: this is the only thread. `rcu.hpp` and `hazard_pointer.hpp` state what the child may no longer use.
         unsafe { found.domain.reset_after_fork() };
         // SAFETY: this is the only thread.
         unsafe { found.queue.reset_after_fork() };
         // Relaxed, both: there is no other thread.
         found.waits.store(false, Ordering::Relaxed);
         if !(WORKER.get() && found.queue.is_served_here()) {
-            // The next retirement starts one.
+            // The next retirement starts a thread.
             found.worker.store(0, Ordering::Relaxed);
         }
     }
-    // SAFETY: on the thread that called `prepare`, as in the parent.
+    // SAFETY: this is the thread that called `prepare`, as in the parent.
     unsafe { after_in_parent() };
 }

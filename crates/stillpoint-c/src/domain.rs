@@ -92,13 +92,13 @@ unsafe impl Versioned for still_domain_options {
     const FIRST: usize = 80;
 }
 
-// SAFETY: numbers.
+// SAFETY: all fields are numbers.
 unsafe impl Versioned for still_stall {
     const NAME: &'static str = "struct still_stall";
     const FIRST: usize = 64;
 }
 
-// SAFETY: numbers.
+// SAFETY: all fields are numbers.
 unsafe impl Versioned for still_stats {
     const NAME: &'static str = "struct still_stats";
     const FIRST: usize = 136;
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn still_domain_new(options: *const still_domain_options) 
     call(|| {
         let builder = match options.is_null() {
             true => Domain::builder(),
-            // SAFETY: the caller hands in options.
+            // SAFETY: the caller passes options.
             false => builder(&unsafe { sized(options) }?)?,
         };
         Ok(handle::make(builder.build()?, Parts::default()))
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn still_domain_new(options: *const still_domain_options) 
 pub(crate) fn builder(options: &still_domain_options) -> Result<DomainBuilder, Refusal> {
     let mut builder = Domain::builder();
     if !options.name.is_null() {
-        // SAFETY: the header requires a string.
+        // SAFETY: the header requires that the name is a string.
         builder = builder.name(unsafe { CStr::from_ptr(options.name) }.to_string_lossy());
     }
     if options.reserved != 0 {
@@ -181,16 +181,16 @@ pub(crate) struct Hook {
     context: *mut c_void,
 }
 
-// SAFETY: the header says that any thread may call the function, several at a time, with this context.
+// SAFETY: by the header, any thread may call the function with this context.
 unsafe impl Send for Hook {}
-// SAFETY: the header says that any thread may call the function, several at a time, with this context.
+// SAFETY: by the header, several threads may call the function with this context at the same time.
 unsafe impl Sync for Hook {}
 
 impl Hook {
     pub(crate) fn call(&self, stall: &Stall) {
         let stall = still_stall::from(stall);
         let _heeded = tsan::heed();
-        // SAFETY: the caller of `still_domain_new` promises that it may be called with a stall and this context.
+        // SAFETY: the caller of `still_domain_new` promises that the function may be called with a stall and this context.
         unsafe { (self.function)(&stall, self.context) };
     }
 }
@@ -228,7 +228,7 @@ pub extern "C" fn still_domain_default() -> *mut still_domain {
 #[no_mangle]
 pub unsafe extern "C" fn still_domain_free(domain: *mut still_domain) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         drop(unsafe { find::<Domain>(domain)?.free() });
         Ok(0)
     })
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn still_domain_free(domain: *mut still_domain) -> c_int {
 #[no_mangle]
 pub unsafe extern "C" fn still_domain_stats(domain: *const still_domain, stats: *mut still_stats) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and a place of the size that it says.
+        // SAFETY: the caller passes a handle, and a place of the size that it says.
         let (domain, place) = unsafe { (domain_of(domain)?, Place::of(stats)?) };
         let found = domain.stats();
         let answer = still_stats {
@@ -268,7 +268,7 @@ pub unsafe extern "C" fn still_domain_stats(domain: *const still_domain, stats: 
 #[no_mangle]
 pub unsafe extern "C" fn still_domain_stall(domain: *const still_domain, stall: *mut still_stall) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and a place of the size that it says.
+        // SAFETY: the caller passes a handle, and a place of the size that it says.
         let (domain, place) = unsafe { (domain_of(domain)?, Place::of(stall)?) };
         let Some(found) = domain.stall() else { return Ok(0) };
         place.write(still_stall::from(&found));
@@ -278,7 +278,7 @@ pub unsafe extern "C" fn still_domain_stall(domain: *const still_domain, stall: 
 
 #[no_mangle]
 pub unsafe extern "C" fn still_start(domain: *const still_domain) -> u64 {
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     call(|| Ok(raw::number_of(unsafe { domain_of(domain) }?.start())))
 }
 
@@ -290,9 +290,10 @@ fn token(domain: &Domain, number: u64) -> Result<Token, Refusal> {
 
 #[no_mangle]
 pub unsafe extern "C" fn still_check(domain: *const still_domain, number: u64) -> c_int {
-    // No cancellation point: atomics, the memory barrier (a system call of rustix, not of libc), and the allocator if that fails.
+    // The body reaches no cancellation point: it uses atomics, the memory barrier (a system call of rustix, not of libc), and, if that
+    // fails, the allocator.
     briefly(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let domain = unsafe { domain_of(domain) }?;
         if domain.check(token(domain, number)?) {
             return Ok(1);
@@ -307,8 +308,8 @@ pub unsafe extern "C" fn still_check(domain: *const still_domain, number: u64) -
 #[no_mangle]
 pub unsafe extern "C" fn still_wait(domain: *const still_domain, number: u64, timeout: i64) -> c_int {
     call(|| {
-        // A clone: callbacks that run meanwhile may free the caller's handle.
-        // SAFETY: the caller hands in a handle.
+        // A clone, because callbacks that run meanwhile may free the caller's handle.
+        // SAFETY: the caller passes a handle.
         let domain = unsafe { domain_of(domain) }?.clone();
         let token = token(&domain, number)?;
         match time(timeout)? {
@@ -330,7 +331,7 @@ pub(crate) fn synchronize(domain: &Domain, timeout: i64) -> Result<(), Refusal> 
 #[no_mangle]
 pub unsafe extern "C" fn still_synchronize(domain: *const still_domain, timeout: i64) -> c_int {
     // A clone: see `still_wait`.
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     call(|| synchronize(&unsafe { domain_of(domain) }?.clone(), timeout).map(|()| 0))
 }
 
@@ -338,7 +339,7 @@ pub unsafe extern "C" fn still_synchronize(domain: *const still_domain, timeout:
 pub unsafe extern "C" fn still_barrier(domain: *const still_domain, timeout: i64) -> c_int {
     call(|| {
         // A clone: see `still_wait`.
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let domain = unsafe { domain_of(domain) }?.clone();
         match time(timeout)? {
             Some(limit) => domain.barrier_timeout(limit)?,
@@ -351,7 +352,7 @@ pub unsafe extern "C" fn still_barrier(domain: *const still_domain, timeout: i64
 #[no_mangle]
 pub unsafe extern "C" fn still_reset_after_fork(domain: *const still_domain) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and is the only thread of a child. The header says what it may use from now on.
+        // SAFETY: the caller passes a handle, and is the only thread of a child. The header states what the child may no longer use.
         unsafe { domain_of(domain)?.reset_after_fork() };
         Ok(0)
     })

@@ -1,4 +1,4 @@
-//! Handles: addresses that are never unmapped, each with a mark that tells its kind.
+//! Handles: addresses that are never unmapped. Each has a mark, which shows its kind.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -10,10 +10,10 @@ use stillpoint_sys::tsan;
 
 use crate::border::Refusal;
 
-/// Handles in a chunk. Each has a bit in [`Chunk::claimed`].
+/// How many handles a chunk has. Each has a bit in [`Chunk::claimed`].
 const CHUNK: usize = 64;
 
-/// The part that inline code of the header reads. Part of the binary interface, whose version is `STILL_LAYOUT`.
+/// The part of a handle that inline code of the header reads. It belongs to the binary interface, whose version is `STILL_LAYOUT`.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct still_head_ {
@@ -27,7 +27,7 @@ pub struct still_head_ {
 }
 
 impl still_head_ {
-    /// Begins a call that calls back. Until it ends, [`enter`](Found::enter) is refused.
+    /// Begins a call that calls the program back. Until the call ends, [`enter`](Found::enter) is refused.
     pub(crate) fn hold(&'static self) -> Within<'static> {
         // Relaxed, both: as in `enter`.
         self.in_use.store(self.in_use.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -46,7 +46,7 @@ struct Handle {
     head: still_head_,
     /// The value, from `Box::into_raw`.
     payload: AtomicPtr<()>,
-    /// The chunk that has its bit. Null until the handle was used first.
+    /// The chunk that has the handle's bit. Null until the handle is first used.
     chunk: AtomicPtr<Chunk>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Parts {
 pub(crate) fn make<K: Kind>(value: K, parts: Parts) -> *mut K::C {
     let handle = claim();
     let head = &handle.head;
-    // Relaxed, all: the release below publishes them.
+    // Relaxed, all: the release below publishes the fields.
     head.record.store(parts.record, Ordering::Relaxed);
     head.token.store(parts.token, Ordering::Relaxed);
     head.flags.store(parts.flags, Ordering::Relaxed);
@@ -130,14 +130,14 @@ fn add_chunk(link: &'static AtomicPtr<Chunk>) -> &'static Chunk {
         next: AtomicPtr::new(ptr::null_mut()),
         handles: std::array::from_fn(|_| handle()),
     }));
-    // Release: pairs with the acquire load in `claim`. Acquire: pairs with another thread's release; its chunk is used.
+    // Release: pairs with the acquire load in `claim`. Acquire: pairs with the release of another thread, whose chunk is then used.
     match link.compare_exchange(ptr::null_mut(), chunk, Ordering::Release, Ordering::Acquire) {
-        // SAFETY: leaked now.
+        // SAFETY: `chunk` is leaked from now on.
         Ok(_) => unsafe { &*chunk },
         Err(other) => {
-            // SAFETY: it was not published.
+            // SAFETY: `chunk` came from a box, and was not published.
             drop(unsafe { Box::from_raw(chunk) });
-            // SAFETY: leaked by another thread.
+            // SAFETY: another thread has leaked its chunk.
             unsafe { &*other }
         }
     }
@@ -152,7 +152,7 @@ pub(crate) unsafe fn mark_of(pointer: *const c_void) -> u32 {
     if head.is_null() || !head.is_aligned() {
         return FREE;
     }
-    // SAFETY: handles are never unmapped. Acquire: as in `find`.
+    // SAFETY: handles are never unmapped. Acquire: pairs with the release in `make`.
     unsafe { (*head).mark.load(Ordering::Acquire) }
 }
 
@@ -213,7 +213,7 @@ impl<K: Kind> Found<K> {
     /// # Safety
     /// The handle is not freed while the reference lives: see THREADS in the header.
     pub(crate) unsafe fn value<'v>(&self) -> &'v K {
-        // SAFETY: the mark shows that it is a `K`, and the caller promises that it stays.
+        // SAFETY: the mark shows that the value is a `K`, and the caller promises that the handle is not freed.
         unsafe { &*self.handle.payload.load(Ordering::Relaxed).cast::<K>() }
     }
 
@@ -221,14 +221,14 @@ impl<K: Kind> Found<K> {
         &self.handle.head
     }
 
-    /// Begins a call on a handle that one thread uses at a time. Refused while another call is using it.
+    /// Begins a call on a handle that one thread uses at a time. It is refused while another call is using the handle.
     pub(crate) fn enter(&self) -> Result<Within<'_>, Refusal> {
         let in_use = &self.handle.head.in_use;
         // Relaxed, both: the handle is for one thread at a time.
         if in_use.load(Ordering::Relaxed) != 0 {
             return Err(Refusal::new(
                 libc::EBUSY,
-                format!("{} is in use by a caller further up in this thread", K::NAME),
+                format!("{} is in use by a call further up the stack", K::NAME),
             ));
         }
         in_use.store(1, Ordering::Relaxed);
@@ -241,15 +241,15 @@ impl<K: Kind> Found<K> {
     /// No other call uses the handle.
     pub(crate) unsafe fn free(self) -> K {
         let Handle { head, payload, chunk } = self.handle;
-        // Relaxed, all: no other thread uses the handle. The release below publishes them to the next claim.
+        // Relaxed, all: no other thread uses the handle. The release below publishes the fields to the next claim.
         head.mark.store(FREE, Ordering::Relaxed);
         head.record.store(ptr::null_mut(), Ordering::Relaxed);
         head.token.store(ptr::null_mut(), Ordering::Relaxed);
         let value = payload.swap(ptr::null_mut(), Ordering::Relaxed);
-        // SAFETY: the claim set it, and chunks are leaked.
+        // SAFETY: `claim` has set the field, and chunks are leaked.
         let chunk = unsafe { &*chunk.load(Ordering::Relaxed) };
         let place = (ptr::from_ref(self.handle).addr() - chunk.handles.as_ptr().addr()) / size_of::<Handle>();
-        // SAFETY: it came from a box of a `K`, and the swap took it out.
+        // SAFETY: `value` came from a box of a `K`, and the swap took it out.
         let value = unsafe { *Box::from_raw(value.cast::<K>()) };
         tsan::release(self.handle);
         // Release: pairs with the acquire in `claim`.
@@ -271,14 +271,14 @@ impl Drop for Within<'_> {
 /// A struct of options or answers, which begins with its size. The program's version may be shorter or longer.
 ///
 /// # Safety
-/// All zeros are a valid value. So is each prefix of a valid value that is filled up with zeros, if it is at least `FIRST` bytes long.
+/// All zeros are a valid value. So is every prefix of a valid value of at least `FIRST` bytes if it is filled up with zeros.
 pub(crate) unsafe trait Versioned: Copy {
     const NAME: &'static str;
     /// The size of its first version.
     const FIRST: usize;
 }
 
-/// Larger than any of these structs will ever be. A program that passes such a size has not set it.
+/// Larger than any of these structs will ever be. A program that passes this size or a larger one has not set the field.
 const UNSET: usize = 4096;
 
 /// The size that a program has set.
@@ -290,7 +290,7 @@ unsafe fn size_of_place<T: Versioned>(place: *const T) -> Result<usize, Refusal>
     if place.is_null() {
         return Err(Refusal::invalid(format!("NULL was passed for {}", T::NAME)));
     }
-    // SAFETY: it begins with a size.
+    // SAFETY: the caller promises that `place` begins with a word.
     match unsafe { *place.cast::<usize>() } {
         size if (T::FIRST..UNSET).contains(&size) => Ok(size),
         size => Err(Refusal::invalid(format!("{0} has size {size}: set it to sizeof({0})", T::NAME))),
@@ -300,7 +300,7 @@ unsafe fn size_of_place<T: Versioned>(place: *const T) -> Result<usize, Refusal>
 /// The options at `place`. If the program's struct is shorter, the missing options are 0. If it is longer, the additional bytes must be 0.
 ///
 /// # Safety
-/// `place` is null, or points to as many bytes as its first word says.
+/// `place` is null, or points to memory whose first word is its size in bytes.
 pub(crate) unsafe fn sized<T: Versioned>(place: *const T) -> Result<T, Refusal> {
     // SAFETY: the caller's promise.
     let size = unsafe { size_of_place(place) }?;
@@ -312,7 +312,7 @@ pub(crate) unsafe fn sized<T: Versioned>(place: *const T) -> Result<T, Refusal> 
         return Err(Refusal::invalid(reason));
     }
     let mut options = MaybeUninit::<T>::zeroed();
-    // SAFETY: both sides have that many bytes; a prefix followed by zeros is a valid value.
+    // SAFETY: both sides have the bytes that are copied; a prefix followed by zeros is a valid value.
     unsafe {
         ptr::copy_nonoverlapping(bytes.as_ptr(), options.as_mut_ptr().cast(), size.min(own));
         Ok(options.assume_init())
@@ -327,7 +327,7 @@ pub(crate) struct Place<T> {
 
 impl<T: Versioned> Place<T> {
     /// # Safety
-    /// As for [`sized`]. The bytes may be written while this value is used. Only the size need be initialised.
+    /// As for [`sized`], and the bytes may be written while this value is used. Only the size has to be initialised.
     pub(crate) unsafe fn of(start: *mut T) -> Result<Self, Refusal> {
         // SAFETY: the caller's promise.
         Ok(Self { start, size: unsafe { size_of_place(start) }? })
@@ -337,7 +337,7 @@ impl<T: Versioned> Place<T> {
     pub(crate) fn write(self, answer: T) {
         let (from, to) = ((&raw const answer).cast::<u8>(), self.start.cast::<u8>());
         let (head, own) = (size_of::<usize>(), size_of::<T>());
-        // SAFETY: both sides have that many bytes, by the promise to `of`.
+        // SAFETY: both sides have the bytes that are copied, by the promise to `of`.
         unsafe {
             ptr::copy_nonoverlapping(from.add(head), to.add(head), self.size.min(own) - head);
             ptr::write_bytes(to.add(self.size.min(own)), 0, self.size.saturating_sub(own));
@@ -366,7 +366,7 @@ mod tests {
         second: u64,
     }
 
-    // SAFETY: numbers.
+    // SAFETY: all fields are numbers.
     unsafe impl Versioned for Grown {
         const NAME: &'static str = "struct grown";
         const FIRST: usize = 16;

@@ -1,6 +1,7 @@
 //! The C interface of [`stillpoint`]: the implementation of `stillpoint.h` and of the headers of its drop-ins.
 //!
-//! The header is the manual, and is written by hand. The argument is in `docs/design/capi.md`. Rust programs use [`stillpoint`] itself.
+//! The header is the manual, and is written by hand. `docs/design/capi.md` explains why the implementation is correct. Rust programs use
+//! [`stillpoint`] itself.
 //! To build and install the headers and libraries:
 //!
 //! ```text
@@ -9,7 +10,7 @@
 
 // The names are those of C.
 #![allow(non_camel_case_types)]
-// The contract of each function is in the header.
+// The header has the contract of each function.
 #![allow(clippy::missing_safety_doc, missing_docs)]
 
 mod background;

@@ -1,4 +1,4 @@
-//! Pools of bare memory.
+//! Pools of untyped memory.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -65,7 +65,7 @@ unsafe impl Versioned for still_pool_options {
     const FIRST: usize = 80;
 }
 
-// SAFETY: numbers.
+// SAFETY: all fields are numbers.
 unsafe impl Versioned for still_pool_info {
     const NAME: &'static str = "struct still_pool_info";
     const FIRST: usize = 32;
@@ -80,9 +80,9 @@ impl Kind for Pool {
 }
 
 pub(crate) struct Local {
-    /// Borrows from `_pool`, and is therefore dropped first.
+    /// Borrows from `_pool`, so it must be dropped first.
     local: RawLocal<'static>,
-    /// From libc: `pthread_self` works until the very end of a thread.
+    /// The thread, by libc's `pthread_self`, which works until the very end of a thread.
     thread: libc::pthread_t,
     _pool: Arc<RawPool>,
 }
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn still_pool_new(
     call(|| {
         let mut builder = RawPool::builder(capacity, bytes, align);
         if !options.is_null() {
-            // SAFETY: the caller hands in options, and promises that the memory in them belongs to the pool until it is freed.
+            // SAFETY: the caller passes options, and promises that the memory in them belongs to the pool until the pool is freed.
             builder = unsafe { configure(builder, &sized(options)?) }?;
         }
         let pool = builder.build().map_err(|error| {
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn still_pool_new(
 }
 
 /// # Safety
-/// The memory in the options belongs to the pool until it is freed.
+/// The memory in the options belongs to the pool until the pool is freed.
 unsafe fn configure(
     mut builder: PoolBuilder<RawPool>,
     options: &still_pool_options,
@@ -168,15 +168,15 @@ unsafe fn configure(
 #[no_mangle]
 pub unsafe extern "C" fn still_pool_free(pool: *mut still_pool) -> isize {
     call(|| {
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         let found = unsafe { find::<Pool>(pool) }?;
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         let shared = &unsafe { found.value() }.0;
         if Arc::strong_count(shared) > 1 {
             return Err(Refusal::new(libc::EBUSY, "threads still have locals of the pool: free them first"));
         }
         let out = shared.stats().in_use;
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         drop(unsafe { found.free() });
         Ok(out as isize)
     })
@@ -185,12 +185,12 @@ pub unsafe extern "C" fn still_pool_free(pool: *mut still_pool) -> isize {
 #[no_mangle]
 pub unsafe extern "C" fn still_local_new(pool: *mut still_pool) -> *mut still_local {
     call(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let pool = Arc::clone(&unsafe { find::<Pool>(pool)?.value() }.0);
         let local = pool.local().map_err(|error| Refusal::new(libc::EAGAIN, error.to_string()))?;
         // SAFETY: the `Arc` keeps the pool in its place, and the local is dropped before the `Arc`.
         let local = unsafe { std::mem::transmute::<RawLocal<'_>, RawLocal<'static>>(local) };
-        // SAFETY: no preconditions.
+        // SAFETY: the function has no preconditions.
         let thread = unsafe { libc::pthread_self() };
         adopt::<Local>(handle::make(Local { local, thread, _pool: pool }, Parts::default()))
     })
@@ -199,9 +199,9 @@ pub unsafe extern "C" fn still_local_new(pool: *mut still_pool) -> *mut still_lo
 #[no_mangle]
 pub unsafe extern "C" fn still_local_free(local: *mut still_local) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         let found = unsafe { find::<Local>(local) }?;
-        // SAFETY: the caller hands in a handle, and no other call uses it; `pthread_self` has no preconditions.
+        // SAFETY: the caller passes a handle, and no other call uses it; `pthread_self` has no preconditions.
         if unsafe { found.value().thread != libc::pthread_self() } {
             return Err(Refusal::new(
                 libc::EPERM,
@@ -209,19 +209,19 @@ pub unsafe extern "C" fn still_local_free(local: *mut still_local) -> c_int {
             ));
         }
         disown(local.cast());
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         drop(unsafe { found.free() });
         Ok(0)
     })
 }
 
 unsafe fn local<'l>(local: *const still_local) -> Result<&'l RawLocal<'static>, Refusal> {
-    // SAFETY: the caller hands in a handle, on its thread.
+    // SAFETY: the caller passes a handle, on its thread.
     Ok(&unsafe { find::<Local>(local)?.value() }.local)
 }
 
 fn exhausted() -> Refusal {
-    Refusal::new(libc::ENOMEM, "the pool does not have that many free objects")
+    Refusal::new(libc::ENOMEM, "the pool has too few free objects")
 }
 
 fn refused(error: FreeError) -> Refusal {
@@ -232,7 +232,7 @@ fn refused(error: FreeError) -> Refusal {
 #[no_mangle]
 pub unsafe extern "C" fn still_get(handle: *mut still_local) -> *mut c_void {
     briefly(|| {
-        // SAFETY: the caller hands in a handle, on its thread.
+        // SAFETY: the caller passes a handle, on its thread.
         let object = unsafe { local(handle) }?.alloc().ok_or_else(exhausted)?.as_ptr();
         tsan::acquire(object);
         Ok(object.cast())
@@ -247,7 +247,7 @@ unsafe fn slice<'s, T>(start: *mut T, count: usize) -> Result<&'s mut [T], Refus
             Err(Refusal::invalid("an array is larger than the memory of a process"))
         }
         None => Err(Refusal::invalid("NULL was passed for an array")),
-        // SAFETY: the caller promises that many elements.
+        // SAFETY: the caller promises that there are `count` elements at `start`.
         Some(start) => Ok(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), count) }),
     }
 }
@@ -259,7 +259,7 @@ pub unsafe extern "C" fn still_get_many(
     count: usize,
 ) -> c_int {
     briefly(|| {
-        // SAFETY: the caller hands in a handle, on its thread, and room for that many addresses.
+        // SAFETY: the caller passes a handle, on its thread, and room for `count` addresses.
         let (local, to) =
             unsafe { (local(handle)?, slice(objects.cast::<MaybeUninit<NonNull<u8>>>(), count)?) };
         let objects = local.alloc_many(to).map_err(|_| exhausted())?;
@@ -275,7 +275,7 @@ pub unsafe extern "C" fn still_put(handle: *mut still_local, object: *mut c_void
     briefly(|| {
         let object = NonNull::new(object.cast()).ok_or_else(|| Refusal::invalid("NULL was put back"))?;
         tsan::release(object.as_ptr());
-        // SAFETY: the caller hands in a handle, on its thread, and does not use the object any more.
+        // SAFETY: the caller passes a handle, on its thread, and does not use the object any more.
         unsafe { local(handle)?.free(object) }.map(|()| 0).map_err(refused)
     })
 }
@@ -287,12 +287,12 @@ pub unsafe extern "C" fn still_put_many(
     count: usize,
 ) -> c_int {
     briefly(|| {
-        // SAFETY: the caller hands in a handle, on its thread, and that many addresses.
+        // SAFETY: the caller passes a handle, on its thread, and `count` addresses.
         let (local, objects) = unsafe { (local(handle)?, slice(objects.cast_mut(), count)?) };
         if objects.iter().any(|object| object.is_null()) {
             return Err(Refusal::invalid("NULL was put back"));
         }
-        // SAFETY: the same addresses, none of which is null.
+        // SAFETY: the slice has the same addresses, none of which is null, and `NonNull` has the layout of a pointer.
         let objects =
             unsafe { std::slice::from_raw_parts(objects.as_ptr().cast::<NonNull<u8>>(), objects.len()) };
         if tsan::is_there() {
@@ -320,7 +320,7 @@ fn place<T>(place: *const T) -> Result<(), Refusal> {
 pub unsafe extern "C" fn still_get_block(handle: *mut still_local, block: *mut still_block) -> c_int {
     briefly(|| {
         place(block)?;
-        // SAFETY: the caller hands in a handle, on its thread.
+        // SAFETY: the caller passes a handle, on its thread.
         let found = unsafe { local(handle) }?.alloc_block().ok_or_else(exhausted)?;
         objects_of(found).for_each(tsan::acquire);
         let answer = still_block {
@@ -328,7 +328,7 @@ pub unsafe extern "C" fn still_get_block(handle: *mut still_local, block: *mut s
             objects: found.len(),
             stride: found.stride(),
         };
-        // SAFETY: the caller hands in a place for it.
+        // SAFETY: the caller passes a place for the block.
         unsafe { block.write(answer) };
         Ok(0)
     })
@@ -338,9 +338,9 @@ pub unsafe extern "C" fn still_get_block(handle: *mut still_local, block: *mut s
 pub unsafe extern "C" fn still_put_block(handle: *mut still_local, block: *const still_block) -> c_int {
     briefly(|| {
         place(block)?;
-        // SAFETY: the caller hands in a block.
+        // SAFETY: the caller passes a block.
         let still_block { start, objects, stride } = unsafe { block.read() };
-        // SAFETY: the caller hands in a handle, on its thread.
+        // SAFETY: the caller passes a handle, on its thread.
         let local = unsafe { local(handle) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| Refusal::invalid("NULL was put back"))?;
         let block = local.block_at(start);
@@ -367,7 +367,7 @@ pub unsafe extern "C" fn still_put_block(handle: *mut still_local, block: *const
 #[no_mangle]
 pub unsafe extern "C" fn still_pool_stats(pool: *const still_pool, stats: *mut still_pool_info) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and a place of the size that it says.
+        // SAFETY: the caller passes a handle, and a place of the size that it says.
         let (pool, place) = unsafe { (find::<Pool>(pool)?.value(), Place::of(stats)?) };
         let found = pool.0.stats();
         let answer = still_pool_info {

@@ -46,7 +46,7 @@ pub(crate) struct Queue {
     queue: CallbackQueue,
     pauses: Mutex<Vec<(Paused, libc::pid_t)>>,
     worker: Mutex<Option<Worker>>,
-    /// Tells the worker to end, and to leave the pending callbacks.
+    /// Set when the thread has to end, and to leave the pending callbacks.
     is_freed: Arc<AtomicBool>,
     domain: Domain,
 }
@@ -79,19 +79,19 @@ impl Queue {
 }
 
 fn own_thread() -> libc::pid_t {
-    // SAFETY: no preconditions.
+    // SAFETY: the function has no preconditions.
     unsafe { libc::gettid() }
 }
 
 unsafe fn queue<'q>(queue: *const still_queue) -> Result<&'q Queue, Refusal> {
-    // SAFETY: the caller hands in a handle, which is not freed meanwhile.
+    // SAFETY: the caller passes a handle, which is not freed meanwhile.
     Ok(unsafe { find::<Queue>(queue)?.value() })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn still_queue_new(domain: *const still_domain) -> *mut still_queue {
     call(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let domain = unsafe { domain_of(domain) }?.clone();
         let queue = CallbackQueue::new(&domain);
         Ok(handle::make(
@@ -110,20 +110,20 @@ pub unsafe extern "C" fn still_queue_new(domain: *const still_domain) -> *mut st
 #[no_mangle]
 pub unsafe extern "C" fn still_queue_free(handle: *mut still_queue) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         let found = unsafe { find::<Queue>(handle) }?;
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         let value = unsafe { found.value() };
         value.not_from_within(libc::EBUSY)?;
-        // Callbacks on its thread may use the handle until the thread ends.
+        // Callbacks on the queue's thread may use the handle until that thread ends.
         let worker = value.worker().take();
         if let Some(worker) = worker.as_ref().filter(|worker| worker.is_here()) {
-            // Release: pairs with the acquire of the worker.
+            // Release: pairs with the acquire load in the closure of `runner`.
             value.is_freed.store(true, Ordering::Release);
             value.queue.wake();
             worker.wait(None);
         }
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         drop(unsafe { found.free() });
         if let Some(worker) = worker {
             worker.join();
@@ -138,9 +138,9 @@ pub unsafe extern "C" fn still_queue_start(
     options: *const still_thread_options,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let queue = unsafe { queue(handle) }?;
-        // SAFETY: the caller hands in options, or null.
+        // SAFETY: the caller passes options, or null.
         let threading = unsafe { Threading::of(options) }?;
         let mut worker = queue.worker();
         if worker.as_ref().is_some_and(Worker::is_here) {
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn still_queue_start(
         let run = queue.queue.runner(move || !is_freed.load(Ordering::Acquire));
         let before = worker.replace(Worker::start(threading, run)?);
         if let Some(before) = before {
-            // A thread of the parent: `join` only forgets it.
+            // The thread belongs to the parent, so `join` only drops its handle.
             before.join();
         }
         Ok(0)
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn still_call(
     called: still_callback_fn,
 ) -> c_int {
     briefly(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let queue = unsafe { queue(handle) }?;
         let (callback, called) = (node(callback)?, function(called)?);
         // SAFETY: the caller gives the node to the queue, and promises that the function may be called with it.
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn still_call_object(
     called: still_callback_fn,
 ) -> c_int {
     briefly(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let queue = unsafe { queue(handle) }?;
         let (callback, called) = (node(callback)?, function(called)?);
         if object.is_null() {
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn still_call_object(
 #[no_mangle]
 pub unsafe extern "C" fn still_queue_poll(handle: *mut still_queue, limit: usize) -> isize {
     call(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let queue = unsafe { queue(handle) }?;
         // A clone: a callback of another queue may free the caller's handle.
         Ok(queue.queue.clone().poll(limit) as isize)
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn still_queue_poll(handle: *mut still_queue, limit: usize
 #[no_mangle]
 pub unsafe extern "C" fn still_queue_run(handle: *mut still_queue) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let queue = unsafe { queue(handle) }?;
         queue.not_from_within(libc::EDEADLK)?;
         raw::held_up_by_caller(&queue.domain)?;
@@ -235,7 +235,7 @@ pub unsafe extern "C" fn still_queue_run(handle: *mut still_queue) -> c_int {
 #[no_mangle]
 pub unsafe extern "C" fn still_queue_stop(handle: *mut still_queue) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         unsafe { queue(handle) }?.queue.stop();
         Ok(0)
     })
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn still_queue_stop(handle: *mut still_queue) -> c_int {
 #[no_mangle]
 pub unsafe extern "C" fn still_queue_barrier(handle: *mut still_queue, timeout: i64) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let queue = unsafe { queue(handle) }?;
         let limit = time(timeout)?;
         if queue.pauses().iter().any(|(_, thread)| *thread == own_thread()) {
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn still_queue_barrier(handle: *mut still_queue, timeout: 
 #[no_mangle]
 pub unsafe extern "C" fn still_queue_pause(handle: *mut still_queue) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let queue = unsafe { queue(handle) }?;
         queue.not_from_within(libc::EDEADLK)?;
         let paused = queue.queue.pause();
@@ -272,10 +272,10 @@ pub unsafe extern "C" fn still_queue_pause(handle: *mut still_queue) -> c_int {
 #[no_mangle]
 pub unsafe extern "C" fn still_queue_resume(handle: *mut still_queue) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let queue = unsafe { queue(handle) }?;
         let mut pauses = queue.pauses();
-        // One of this thread's first.
+        // A pause of this thread, if there is one.
         let own = pauses.iter().rposition(|(_, thread)| *thread == own_thread());
         let place = own.or(pauses.len().checked_sub(1));
         let paused = place.map(|place| pauses.remove(place));
@@ -287,9 +287,9 @@ pub unsafe extern "C" fn still_queue_resume(handle: *mut still_queue) -> c_int {
 #[no_mangle]
 pub unsafe extern "C" fn still_queue_reset_after_fork(handle: *mut still_queue) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, is the only thread of a child, and its parent had paused the queue.
+        // SAFETY: the caller passes a handle, is the only thread of a child, and its parent had paused the queue.
         let queue = unsafe { queue(handle) }?;
-        // SAFETY: the caller hands in a handle, is the only thread of a child, and its parent had paused the queue.
+        // SAFETY: the caller passes a handle, is the only thread of a child, and its parent had paused the queue.
         unsafe { queue.queue.reset_after_fork() };
         queue.pauses().clear();
         Ok(0)
@@ -298,6 +298,6 @@ pub unsafe extern "C" fn still_queue_reset_after_fork(handle: *mut still_queue) 
 
 #[no_mangle]
 pub unsafe extern "C" fn still_queue_pending(handle: *const still_queue) -> isize {
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     call(|| Ok(unsafe { queue(handle) }?.queue.pending() as isize))
 }

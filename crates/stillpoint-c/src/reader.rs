@@ -62,9 +62,9 @@ impl Kind for Qsbr {
 }
 
 impl Qsbr {
-    /// For the reader's thread. Inline code of the header uses the same record.
+    /// The parts of the reader, for its thread. Inline code of the header uses the same record.
     fn parts(&self) -> raw::Parts<'_> {
-        // SAFETY: all accesses are shared, also in `still_qsbr_synchronize`.
+        // SAFETY: there are only shared references to the reader, also in `still_qsbr_synchronize`.
         raw::Parts::of_qsbr(unsafe { &*self.reader.get() })
     }
 }
@@ -91,7 +91,7 @@ fn same_layout(layout: u32) -> Result<(), Refusal> {
 pub unsafe extern "C" fn still_reader_new_(domain: *const still_domain, layout: u32) -> *mut still_reader {
     call(|| {
         same_layout(layout)?;
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let domain = unsafe { domain_of(domain) }?;
         let reader = domain.reader();
         let parts = parts(raw::Parts::of(&reader));
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn still_reader_new_(domain: *const still_domain, layout: 
 pub unsafe extern "C" fn still_qsbr_new_(domain: *const still_domain, layout: u32) -> *mut still_qsbr {
     call(|| {
         same_layout(layout)?;
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let domain = unsafe { domain_of(domain) }?.clone();
         let reader = domain.qsbr_reader();
         let parts = parts(raw::Parts::of_qsbr(&reader));
@@ -124,13 +124,13 @@ fn is_mine(parts: raw::Parts<'_>) -> Result<(), Refusal> {
 #[no_mangle]
 pub unsafe extern "C" fn still_reader_free(reader: *mut still_reader) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         let found = unsafe { find::<Guards>(reader) }?;
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         is_mine(raw::Parts::of(&unsafe { found.value() }.reader))?;
         drop(found.enter()?);
         disown(reader.cast());
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         drop(unsafe { found.free() });
         Ok(0)
     })
@@ -139,19 +139,19 @@ pub unsafe extern "C" fn still_reader_free(reader: *mut still_reader) -> c_int {
 #[no_mangle]
 pub unsafe extern "C" fn still_qsbr_free(qsbr: *mut still_qsbr) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         let found = unsafe { find::<Qsbr>(qsbr) }?;
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         is_mine(unsafe { found.value() }.parts())?;
         drop(found.enter()?);
         disown(qsbr.cast());
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         drop(unsafe { found.free() });
         Ok(0)
     })
 }
 
-/// A region of a reader of either kind, on the reader's thread, in which a call can read.
+/// A region in which a call reads, of a reader of either kind, on the reader's thread.
 pub(crate) enum Region<'r> {
     Guard(Pinned<'r>),
     Qsbr(&'r QsbrReader),
@@ -167,12 +167,12 @@ impl<'r> Pinned<'r> {
     fn new(reader: &'r Reader, head: &'static still_head_) -> Self {
         let nested = &head.nested;
         match raw::Parts::of(reader).is_online() {
-            // Relaxed, both: only the owner's thread uses it.
+            // Relaxed, both: only the reader's thread uses the count.
             true => nested.store(nested.load(Ordering::Relaxed) + 1, Ordering::Relaxed),
             false => std::mem::forget(reader.pin()),
         }
-        // SAFETY: the reader is in a region until this value is dropped, unless the program ends a region that it has not begun. The guard that
-        // began it is forgotten.
+        // SAFETY: the reader is in a region until this value is dropped, unless the program ends a region that it has not begun. The guard
+        // that began the region is not dropped.
         Self { guard: unsafe { raw::guard_of(reader) }, nested }
     }
 
@@ -183,7 +183,7 @@ impl<'r> Pinned<'r> {
 
 impl Drop for Pinned<'_> {
     fn drop(&mut self) {
-        // Relaxed, both: the owner's.
+        // Relaxed, both: only the reader's thread uses the count.
         match self.nested.load(Ordering::Relaxed) {
             // SAFETY: this is the only drop of the guard.
             0 => unsafe { ManuallyDrop::drop(&mut self.guard) },
@@ -192,8 +192,8 @@ impl Drop for Pinned<'_> {
     }
 }
 
-/// The reader, if it is an online QSBR reader of the calling thread in the domain with this number. All other cases, errors included, are
-/// left to [`region`].
+/// Returns the reader if it is an online QSBR reader of the calling thread in the domain with this number. [`region`] handles all other
+/// cases, including errors.
 ///
 /// # Safety
 /// As for [`region`].
@@ -207,7 +207,8 @@ pub(crate) unsafe fn online<'r>(reader: *const c_void, domain: u64) -> Option<&'
     may.then(|| unsafe { &*qsbr.reader.get() })
 }
 
-/// A region of the calling thread in the domain with this number, for one call. If the call calls back, the reader is marked as in use.
+/// Begins a region of the calling thread, for one call, in the domain with this number. If the call calls the program back, the reader is
+/// marked as in use.
 ///
 /// # Safety
 /// `reader` is null, or has been a handle of some kind, which is not freed meanwhile.
@@ -238,7 +239,7 @@ pub(crate) unsafe fn region<'r>(
     };
     match own == domain {
         true => Ok((region, calls_back.then(|| head.hold()))),
-        false => Err(Refusal::new(libc::EXDEV, "the reader is of another domain than the table")),
+        false => Err(Refusal::new(libc::EXDEV, "the reader belongs to another domain than the table")),
     }
 }
 
@@ -255,7 +256,7 @@ unsafe fn parts_of<'r>(head: *const still_head_) -> Option<raw::Parts<'r>> {
     }
 }
 
-/// Slow path of inline code, when the reader's attention is requested. Reaches no cancellation point.
+/// The slow path of inline code, when another thread has requested the reader's attention. Reaches no cancellation point.
 #[no_mangle]
 pub unsafe extern "C" fn still_answer_(head: *mut still_head_) {
     let _ignored = tsan::ignore();
@@ -265,14 +266,14 @@ pub unsafe extern "C" fn still_answer_(head: *mut still_head_) {
     unsafe { parts.answer() };
 }
 
-/// For inline code with `STILL_CHECKED`: whether the reader belongs to the calling thread.
+/// Whether the reader belongs to the calling thread. Inline code calls it if `STILL_CHECKED` is defined.
 #[no_mangle]
 pub unsafe extern "C" fn still_is_mine_(head: *const still_head_) -> c_int {
     // SAFETY: inline code has the head of a reader.
     c_int::from(unsafe { parts_of(head) }.is_some_and(raw::Parts::is_mine))
 }
 
-/// Slow path of inline code: a slot other than the first one. Reaches no cancellation point.
+/// The slow path of inline code: claims a slot other than the first one. Reaches no cancellation point.
 #[no_mangle]
 pub unsafe extern "C" fn still_slot_(reader: *mut still_reader) -> *mut c_void {
     let _ignored = tsan::ignore();
@@ -287,16 +288,16 @@ pub unsafe extern "C" fn still_slot_(reader: *mut still_reader) -> *mut c_void {
 #[no_mangle]
 pub unsafe extern "C" fn still_slot_release_(slot: *mut c_void) {
     if let Some(slot) = NonNull::new(slot.cast()) {
-        // SAFETY: the slot is from `still_slot_` on this thread, and inline code passes it once.
+        // SAFETY: `still_slot_` returned the slot on this thread, and inline code passes it once.
         unsafe { Slot::from_raw(slot).release() };
     }
 }
 
 /// Runs a call on a QSBR reader, on the reader's thread.
 unsafe fn on_own_thread<A>(qsbr: *const still_qsbr, action: impl FnOnce(&Qsbr) -> A) -> Result<A, Refusal> {
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     let found = unsafe { find::<Qsbr>(qsbr) }?;
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     let qsbr = unsafe { found.value() };
     is_mine(qsbr.parts())?;
     let _within = found.enter()?;
@@ -305,19 +306,19 @@ unsafe fn on_own_thread<A>(qsbr: *const still_qsbr, action: impl FnOnce(&Qsbr) -
 
 #[no_mangle]
 pub unsafe extern "C" fn still_offline(qsbr: *mut still_qsbr) -> c_int {
-    // SAFETY: the caller hands in a handle, and holds nothing that it has loaded.
+    // SAFETY: the caller passes a handle, and holds nothing that it has loaded.
     call(|| unsafe { on_own_thread(qsbr, |qsbr| qsbr.parts().offline()) }.map(|()| 0))
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn still_online(qsbr: *mut still_qsbr) -> c_int {
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     call(|| unsafe { on_own_thread(qsbr, |qsbr| qsbr.parts().online()) }.map(|()| 0))
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn still_is_online(qsbr: *const still_qsbr) -> c_int {
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     call(|| unsafe { find::<Qsbr>(qsbr).map(|found| c_int::from(found.value().parts().is_online())) })
 }
 
@@ -335,7 +336,7 @@ pub unsafe extern "C" fn still_qsbr_synchronize(qsbr: *mut still_qsbr, timeout: 
         }
         answer
     };
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     call(|| unsafe { on_own_thread(qsbr, wait) }?.map(|()| 0))
 }
 
@@ -359,7 +360,7 @@ impl Kind for Hold {
 #[no_mangle]
 pub unsafe extern "C" fn still_hold_new(domain: *const still_domain) -> *mut still_hold {
     call(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let domain = unsafe { domain_of(domain) }?.clone();
         Ok(handle::make(Hold { held: UnsafeCell::new(None), domain }, Parts::default()))
     })
@@ -371,17 +372,17 @@ pub unsafe extern "C" fn still_hold_protect_(hold: *mut still_hold, link: *const
         if link.is_null() {
             return Err(Refusal::invalid("NULL was passed for the address of a pointer"));
         }
-        // SAFETY: the header requires the address of a shared pointer.
+        // SAFETY: by the header, `link` is the address of a pointer, which threads access only atomically.
         let link = unsafe { &*link.cast::<AtomicPtr<c_void>>() };
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let hold = unsafe { find::<Hold>(hold)?.value() };
-        // SAFETY: one thread at a time, as the header says.
+        // SAFETY: by the header, one thread at a time uses the hold.
         let held = unsafe { &mut *hold.held.get() };
         *held = None;
         let Some((object, protected)) = raw::protect_owned(&hold.domain, link) else {
             return Ok(ptr::null_mut());
         };
-        // Inline code does this by its acquire load.
+        // Tells ThreadSanitizer what the acquire load orders; in inline code, it sees the load itself.
         tsan::acquire(link);
         *held = Some(protected);
         Ok(object.as_ptr())
@@ -391,7 +392,7 @@ pub unsafe extern "C" fn still_hold_protect_(hold: *mut still_hold, link: *const
 #[no_mangle]
 pub unsafe extern "C" fn still_hold_release(hold: *mut still_hold) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, from one thread at a time.
+        // SAFETY: the caller passes a handle, from one thread at a time.
         unsafe { *find::<Hold>(hold)?.value().held.get() = None };
         Ok(0)
     })
@@ -400,7 +401,7 @@ pub unsafe extern "C" fn still_hold_release(hold: *mut still_hold) -> c_int {
 #[no_mangle]
 pub unsafe extern "C" fn still_hold_free(hold: *mut still_hold) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         drop(unsafe { find::<Hold>(hold)?.free() });
         Ok(0)
     })

@@ -1,4 +1,4 @@
-//! Reclaimers that their owners poll.
+//! Reclaimers without a thread, which their owners poll.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int, c_void};
@@ -39,7 +39,7 @@ pub struct still_reclaimer_options {
 // SAFETY: numbers, and a pointer that may be null.
 unsafe impl Versioned for still_reclaimer_options {
     const NAME: &'static str = "struct still_reclaimer_options";
-    /// Without the options of the thread.
+    /// The size without the options of the thread.
     const FIRST: usize = 56;
 }
 
@@ -57,13 +57,13 @@ impl Kind for Polled {
 /// Sets the options of the builder, and returns it with the options of the thread.
 ///
 /// # Safety
-/// `options` is null, or points to as many bytes as its first word says.
+/// `options` is null, or points to memory whose first word is its size in bytes.
 pub(crate) unsafe fn configure<R>(
     mut builder: ReclaimerBuilder<R>,
     options: *const still_reclaimer_options,
 ) -> Result<(ReclaimerBuilder<R>, Threading), Refusal> {
     if options.is_null() {
-        // SAFETY: no name.
+        // SAFETY: the name is null.
         return Ok((builder, unsafe { Threading::new(0, ptr::null()) }?));
     }
     // SAFETY: the caller's promise.
@@ -89,25 +89,25 @@ pub(crate) unsafe fn configure<R>(
         2 => WhenFull::Wait(time(options.full_wait)?.unwrap_or(Duration::MAX)),
         other => return Err(Refusal::invalid(format!("there is no still_when_full {other}"))),
     };
-    // SAFETY: the header requires a string.
+    // SAFETY: the header requires that the name is a string.
     let threading = unsafe { Threading::new(options.stack_size, options.thread_name) }?;
     Ok((builder.when_full(when_full), threading))
 }
 
-/// The object that C hands in to be retired.
+/// The object that C code retires.
 ///
 /// # Safety
-/// The object, its size and its destructor are as the header says.
+/// The object, its size and its destructor are as the header requires.
 pub(crate) unsafe fn object(
     object: *mut c_void,
     bytes: usize,
     destroy: still_destroy_fn,
     context: *mut c_void,
 ) -> Result<Object, Refusal> {
-    /// So that sums of sizes do not wrap.
+    /// The limit of a size, so that sums of sizes do not wrap.
     const LARGEST: usize = 1 << 47;
     if bytes > LARGEST {
-        return Err(Refusal::invalid("an object was retired that is larger than the memory of a process"));
+        return Err(Refusal::invalid("the retired object is larger than the memory of a process"));
     }
     let address = NonNull::new(object).ok_or_else(|| Refusal::invalid("NULL was retired"))?;
     let destroy = destroy.ok_or_else(|| Refusal::invalid("an object was retired without a destructor"))?;
@@ -127,9 +127,9 @@ pub unsafe extern "C" fn still_reclaimer_new(
     options: *const still_reclaimer_options,
 ) -> *mut still_reclaimer {
     call(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let domain = unsafe { domain_of(domain) }?.clone();
-        // SAFETY: the caller hands in options, or null.
+        // SAFETY: the caller passes options, or null.
         let reclaimer = unsafe { configure(domain.reclaimer_builder(), options) }?.0.build();
         Ok(handle::make(Polled { reclaimer: UnsafeCell::new(reclaimer), domain }, Parts::default()))
     })
@@ -138,24 +138,24 @@ pub unsafe extern "C" fn still_reclaimer_new(
 #[no_mangle]
 pub unsafe extern "C" fn still_reclaimer_free(reclaimer: *mut still_reclaimer) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         let found = unsafe { find::<Polled>(reclaimer) }?;
         drop(found.enter()?);
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         drop(unsafe { found.free() });
         Ok(0)
     })
 }
 
-/// Runs a call on a reclaimer. Refused to a destructor that this reclaimer runs.
+/// Runs a call on a reclaimer. It is refused if a destructor that this reclaimer runs makes the call.
 unsafe fn within<A>(
     reclaimer: *const still_reclaimer,
     action: impl FnOnce(&mut Reclaimer) -> Result<A, Refusal>,
 ) -> Result<A, Refusal> {
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     let found = unsafe { find::<Polled>(reclaimer) }?;
     let _within = found.enter()?;
-    // SAFETY: one thread at a time, and `enter` has refused if another call uses it.
+    // SAFETY: by the header, one thread at a time uses the reclaimer, and `enter` has refused if another call is using it.
     action(unsafe { &mut *found.value().reclaimer.get() })
 }
 
@@ -168,17 +168,18 @@ pub unsafe extern "C" fn still_retire(
     context: *mut c_void,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let found = unsafe { find::<Polled>(reclaimer) }?;
         // SAFETY: the caller promises that the object may be retired.
         let object = unsafe { object(address, bytes, destroy, context) }?;
         let Ok(_within) = found.enter() else {
-            // Called from a destructor that this reclaimer runs.
+            // A destructor that this reclaimer runs has made the call.
             // SAFETY: the caller promises that the object may be retired.
             unsafe { raw::leave(&found.value().domain, object) };
             return Ok(0);
         };
-        // SAFETY: one thread at a time, and no other call uses it; and the caller's promise as above.
+        // SAFETY: one thread at a time uses the reclaimer, no other call is using it, and the caller promises that the object may be
+        // retired.
         unsafe { (*found.value().reclaimer.get()).retire_raw(object) }?;
         Ok(0)
     })
@@ -186,7 +187,7 @@ pub unsafe extern "C" fn still_retire(
 
 #[no_mangle]
 pub unsafe extern "C" fn still_poll(reclaimer: *mut still_reclaimer, limit: usize) -> isize {
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     call(|| unsafe { within(reclaimer, |reclaimer| Ok(reclaimer.poll_at_most(limit) as isize)) })
 }
 
@@ -199,13 +200,13 @@ pub unsafe extern "C" fn still_flush(reclaimer: *mut still_reclaimer, timeout: i
         }
         Ok(0)
     };
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     call(|| unsafe { within(reclaimer, flush) })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn still_pending(reclaimer: *const still_reclaimer) -> isize {
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     call(|| unsafe { within(reclaimer, |reclaimer| Ok(reclaimer.pending() as isize)) })
 }
 
@@ -218,7 +219,7 @@ pub unsafe extern "C" fn still_leave(
     context: *mut c_void,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and promises that the object may be retired.
+        // SAFETY: the caller passes a handle, and promises that the object may be retired.
         unsafe { raw::leave(domain_of(domain)?, object(address, bytes, destroy, context)?) };
         Ok(0)
     })

@@ -14,7 +14,7 @@ pub type still_report_fn = Option<unsafe extern "C-unwind" fn(report: *const c_c
 struct Hook {
     function: still_report_fn,
     context: *mut c_void,
-    /// The previous hook, so that leak checkers find it.
+    /// The previous hook. It is kept here so that leak checkers find it.
     _before: *mut Hook,
 }
 
@@ -22,26 +22,26 @@ struct Hook {
 static HOOK: AtomicPtr<Hook> = AtomicPtr::new(ptr::null_mut());
 
 thread_local! {
-    /// Whether the thread is in the hook. A report from within the hook does not call it again: that could recur without end.
+    /// Whether the thread is in the hook. A report from within the hook does not call the hook again, since that could recur without end.
     static IS_TELLING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Calls the hook with the calling thread's last [reason](still_error).
 #[cold]
 fn tell() {
-    // Acquire: pairs with the release in `still_on_report`. SAFETY: null, or never freed.
+    // Acquire: pairs with the release in `still_on_report`. SAFETY: the address is null, or that of a hook, which is never freed.
     let Some(hook) = (unsafe { HOOK.load(Ordering::Acquire).as_ref() }) else { return };
     let Some(function) = hook.function else { return };
     if IS_TELLING.replace(true) {
         return;
     }
-    // A copy: the hook may call functions that fail.
+    // A copy, because the hook may call functions that fail and change the text.
     // SAFETY: `still_error` returns a string of the calling thread.
     let reason = unsafe { CStr::from_ptr(still_error()) }.to_owned();
     // The hook may reach cancellation points, and some of the callers have no `Uncancelled`.
     let _whole = Uncancelled::new();
     let _heeded = tsan::heed();
-    // SAFETY: the caller of `still_on_report` promises that it may be called with a report and this context.
+    // SAFETY: the caller of `still_on_report` promises that the function may be called with a report and this context.
     unsafe { function(reason.as_ptr(), hook.context) };
     IS_TELLING.set(false);
 }
@@ -52,7 +52,7 @@ pub(crate) fn report(reason: &str) {
     tell();
 }
 
-/// Functions that return nothing: a failure is reported.
+/// Functions that return nothing report their failures.
 impl Answer for () {
     fn failed(_: c_int) {
         tell();
@@ -65,7 +65,7 @@ pub extern "C" fn still_on_report(function: still_report_fn, context: *mut c_voi
         let hook = Box::into_raw(Box::new(Hook { function, context, _before: ptr::null_mut() }));
         // Release: pairs with the acquire in `tell`. Relaxed: the previous hook is not read.
         let publish = |before| {
-            // SAFETY: it is not published yet.
+            // SAFETY: `hook` is not published yet, so no other thread uses it.
             unsafe { (*hook)._before = before };
             Some(hook)
         };

@@ -6,15 +6,16 @@ use std::sync::OnceLock;
 
 use crate::cpp;
 
-/// Called before constructors without a priority, such as the program's. The linker keeps it because [`at_ease`] refers to it.
+/// The constructor. It is called before constructors without a priority, such as the program's. The linker keeps it because [`at_ease`]
+/// refers to it.
 #[used]
 #[link_section = ".init_array.00101"]
 static START: extern "C" fn() = start;
 
-/// The CPUs with which the process began, if they could be read.
+/// The CPUs on which the process could run when it began, if they could be read.
 static CPUS: OnceLock<libc::cpu_set_t> = OnceLock::new();
 
-/// Prepares for C++ programs that fork, or use up all keys, before they use the library.
+/// Reads the process's CPUs, and prepares for C++ programs that fork, or use up all keys, before they use the library.
 extern "C" fn start() {
     let mut cpus = MaybeUninit::<libc::cpu_set_t>::uninit();
     // SAFETY: the size is that of the place, which is filled before it is read.
@@ -26,15 +27,16 @@ extern "C" fn start() {
     cpp::prepare_process();
 }
 
-/// Gives a thread that the library has started by itself the policy `SCHED_OTHER` and the CPUs with which the process began. Otherwise it
-/// would inherit those of the thread that happened to start it.
+/// Gives a thread that the library has started by itself the policy `SCHED_OTHER`, and the CPUs on which the process could run when it
+/// began. Otherwise the thread would inherit the policy and the CPUs of the thread that happened to start it.
 ///
 /// # Safety
 /// The thread is alive, or has not been joined yet.
 pub(crate) unsafe fn at_ease(thread: libc::pthread_t) {
-    // The linker keeps what is referred to. SAFETY: a static.
+    // Makes the linker keep the constructor. SAFETY: a static is always valid.
     unsafe { ptr::read_volatile(&raw const START) };
-    // SAFETY: zeros are a valid priority of `SCHED_OTHER`; the caller's promise. If it is refused, the thread keeps what it inherited.
+    // SAFETY: zeros are a valid priority of `SCHED_OTHER`, and the caller promises that the thread exists. If a call fails, the thread keeps
+    // what it inherited.
     unsafe {
         libc::pthread_setschedparam(thread, libc::SCHED_OTHER, &std::mem::zeroed());
         if let Some(cpus) = CPUS.get() {

@@ -47,15 +47,15 @@ unsafe impl Versioned for still_table_options {
     const FIRST: usize = 40;
 }
 
-/// The longest key.
+/// The size of the longest key, in bytes.
 const LONGEST: usize = u16::MAX as usize;
-/// The most keys in one call of `still_table_get_many`.
+/// How many keys one call of `still_table_get_many` may look up.
 const MOST: usize = 64;
 pub(crate) struct Tabled {
     table: Box<dyn Any>,
     domain: u64,
     max_len: usize,
-    /// Whether the hash is a function of the program, which may do anything.
+    /// Whether the hash function is the program's, which may call the library.
     hash_is_users: bool,
 }
 
@@ -101,11 +101,11 @@ pub unsafe extern "C" fn still_table_new(
     options: *const still_table_options,
 ) -> *mut still_table {
     call(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let domain = unsafe { domain_of(domain) }?;
         let options = match options.is_null() {
             true => None,
-            // SAFETY: the caller hands in options.
+            // SAFETY: the caller passes options.
             false => Some(unsafe { sized(options) }?),
         };
         let make = match key_size {
@@ -126,14 +126,14 @@ pub unsafe extern "C" fn still_table_new(
 #[no_mangle]
 pub unsafe extern "C" fn still_table_free(table: *mut still_table) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         drop(unsafe { find::<Tabled>(table)?.free() });
         Ok(0)
     })
 }
 
 unsafe fn table<'t>(table: *const still_table) -> Result<&'t Tabled, Refusal> {
-    // SAFETY: the caller hands in a handle, which is not freed meanwhile.
+    // SAFETY: the caller passes a handle, which is not freed meanwhile.
     Ok(unsafe { find::<Tabled>(table)?.value() })
 }
 
@@ -144,7 +144,7 @@ fn address(key: *const c_void) -> Result<*const u8, Refusal> {
     }
 }
 
-/// Writes an answer unless `place` is null.
+/// Writes a value to `place`, unless `place` is null.
 ///
 /// # Safety
 /// `place` is null, or may be written.
@@ -157,7 +157,7 @@ unsafe fn tell(place: *mut *mut c_void, word: Word) {
 }
 
 impl Tabled {
-    /// Why an entry does not fit.
+    /// The reason why there is no room for an entry.
     fn full(&self) -> Refusal {
         match self.max_len {
             0 => Refusal::new(libc::ENOMEM, "there is no memory for another entry"),
@@ -177,28 +177,28 @@ pub unsafe extern "C" fn still_table_get(
     key: *const c_void,
     value: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller hands in handles.
+    // SAFETY: the caller passes handles.
     let quick = unsafe { peek::<Tabled>(handle) }.and_then(|found| unsafe {
         let table: &Tabled = found.value();
         let online = if table.hash_is_users { None } else { online(reader, table.domain) };
         online.map(|online| (table, online))
     });
     if let (Some((table, online)), false) = (quick, key.is_null()) {
-        // SAFETY: the caller hands in a key of the table's size, and a place, or null.
+        // SAFETY: the caller passes a key of the table's size, and a place, or null.
         return caught(|| match unsafe { table.table.get_online(online, key.cast()) } {
             Some(found) => {
-                // SAFETY: the caller hands in a key of the table's size, and a place, or null.
+                // SAFETY: the caller passes a key of the table's size, and a place, or null.
                 unsafe { tell(value, found) };
                 1
             }
             None => 0,
         });
     }
-    // SAFETY: the caller hands in handles, a key of the table's size, and a place, or null.
+    // SAFETY: the caller passes handles, a key of the table's size, and a place, or null.
     unsafe { get_slowly(handle, reader, key, value) }
 }
 
-/// All other lookups, and the errors. Out of line, so that the fast path needs fewer registers.
+/// Handles all other lookups, and the errors. It is out of line, so that the fast path needs fewer registers.
 #[cold]
 #[inline(never)]
 unsafe fn get_slowly(
@@ -208,14 +208,14 @@ unsafe fn get_slowly(
     value: *mut *mut c_void,
 ) -> c_int {
     briefly(|| {
-        // SAFETY: the caller hands in handles.
+        // SAFETY: the caller passes handles.
         let table = unsafe { table(handle) }?;
         let _whole = table.hash_is_users.then(Uncancelled::new);
-        // SAFETY: the caller hands in handles.
+        // SAFETY: the caller passes handles.
         let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
-        // SAFETY: the caller hands in a key of the table's size.
+        // SAFETY: the caller passes a key of the table's size.
         let Some(found) = (unsafe { table.table.get(&region, address(key)?) }) else { return Ok(0) };
-        // SAFETY: the caller hands in a place, or null.
+        // SAFETY: the caller passes a place, or null.
         unsafe { tell(value, found) };
         Ok(1)
     })
@@ -231,10 +231,10 @@ pub unsafe extern "C" fn still_table_get_many(
     hits: *mut u64,
 ) -> c_int {
     briefly(|| {
-        // SAFETY: the caller hands in handles.
+        // SAFETY: the caller passes handles.
         let table = unsafe { table(handle) }?;
         let _whole = table.hash_is_users.then(Uncancelled::new);
-        // SAFETY: the caller hands in handles.
+        // SAFETY: the caller passes handles.
         let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
         if count > MOST {
             return Err(Refusal::invalid(format!("{count} keys were passed; {MOST} is the limit")));
@@ -242,16 +242,16 @@ pub unsafe extern "C" fn still_table_get_many(
         if values.is_null() || hits.is_null() {
             return Err(Refusal::invalid("NULL was passed for the place of an answer"));
         }
-        // SAFETY: the caller hands in room for that many values.
+        // SAFETY: the caller passes room for `count` values.
         let values = unsafe { std::slice::from_raw_parts_mut(values.cast::<Place>(), count) };
-        // SAFETY: the caller hands in that many keys of the table's size.
+        // SAFETY: the caller passes `count` keys of the table's size.
         let found = unsafe { table.table.get_many(&region, address(keys)?, values) };
         if tsan::is_there() {
             let is_hit = |at: &usize| found >> at & 1 != 0;
             // SAFETY: `get_many` has written the values that it found.
             (0..count).filter(is_hit).for_each(|at| Word(unsafe { values[at].assume_init() }).acquire());
         }
-        // SAFETY: the caller hands in a place.
+        // SAFETY: the caller passes a place.
         unsafe { hits.write(found) };
         Ok(found.count_ones() as c_int)
     })
@@ -265,15 +265,15 @@ pub unsafe extern "C" fn still_table_insert(
     old: *mut *mut c_void,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let table = unsafe { table(handle) }?;
-        // SAFETY: the caller hands in a key of the table's size.
+        // SAFETY: the caller passes a key of the table's size.
         let Some(before) = (unsafe { table.table.insert(address(key)?, Word(value).released()) })
             .map_err(|()| table.full())?
         else {
             return Ok(0);
         };
-        // SAFETY: the caller hands in a place, or null.
+        // SAFETY: the caller passes a place, or null.
         unsafe { tell(old, before) };
         Ok(1)
     })
@@ -288,15 +288,15 @@ pub unsafe extern "C" fn still_table_add(
     found: *mut *mut c_void,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in handles.
+        // SAFETY: the caller passes handles.
         let table = unsafe { table(handle) }?;
-        // SAFETY: the caller hands in handles.
+        // SAFETY: the caller passes handles.
         let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
-        // SAFETY: the caller hands in a key of the table's size.
+        // SAFETY: the caller passes a key of the table's size.
         match unsafe { table.table.add(&region, address(key)?, Word(value).released()) } {
             Ok(None) => Ok(0),
             Ok(Some(there)) => {
-                // SAFETY: the caller hands in a place, or null.
+                // SAFETY: the caller passes a place, or null.
                 unsafe { tell(found, there) };
                 Err(Refusal::new(libc::EEXIST, "the table has an entry with this key"))
             }
@@ -312,11 +312,11 @@ pub unsafe extern "C" fn still_table_remove(
     old: *mut *mut c_void,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let table = unsafe { table(handle) }?;
-        // SAFETY: the caller hands in a key of the table's size.
+        // SAFETY: the caller passes a key of the table's size.
         let Some(before) = (unsafe { table.table.remove(address(key)?) }) else { return Ok(0) };
-        // SAFETY: the caller hands in a place, or null.
+        // SAFETY: the caller passes a place, or null.
         unsafe { tell(old, before) };
         Ok(1)
     })
@@ -330,11 +330,11 @@ pub unsafe extern "C" fn still_table_remove_if(
     expected: *const c_void,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in handles.
+        // SAFETY: the caller passes handles.
         let table = unsafe { table(handle) }?;
-        // SAFETY: the caller hands in handles.
+        // SAFETY: the caller passes handles.
         let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
-        // SAFETY: the caller hands in a key of the table's size.
+        // SAFETY: the caller passes a key of the table's size.
         let is_removed = unsafe { table.table.remove_if(&region, address(key)?, Word(expected.cast_mut())) };
         if is_removed {
             Word(expected.cast_mut()).acquire();
@@ -345,7 +345,7 @@ pub unsafe extern "C" fn still_table_remove_if(
 
 #[no_mangle]
 pub unsafe extern "C" fn still_table_len(handle: *const still_table) -> isize {
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     briefly(|| Ok(unsafe { table(handle) }?.table.len() as isize))
 }
 
@@ -358,14 +358,14 @@ pub unsafe extern "C" fn still_table_each(
 ) -> c_int {
     call(|| {
         let function = function.ok_or_else(|| Refusal::invalid("NULL was passed for a function"))?;
-        // SAFETY: the caller hands in handles.
+        // SAFETY: the caller passes handles.
         let table = unsafe { table(handle) }?;
-        // SAFETY: the caller hands in handles.
+        // SAFETY: the caller passes handles.
         let (region, _within) = unsafe { region(reader, table.domain, true) }?;
         Ok(table.table.each(&region, &mut |key, value| {
             value.acquire();
             let _heeded = tsan::heed();
-            // SAFETY: the caller promises that it may be called with a key, a value and this context.
+            // SAFETY: the caller promises that the function may be called with a key, a value and this context.
             unsafe { function(key, value.0, context) }
         }))
     })

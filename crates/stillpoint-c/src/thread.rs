@@ -21,7 +21,7 @@ pub struct still_thread_options {
     name: *const c_char,
 }
 
-// SAFETY: numbers and a pointer that may be null.
+// SAFETY: the fields are numbers, and a pointer that may be null.
 unsafe impl Versioned for still_thread_options {
     const NAME: &'static str = "struct still_thread_options";
     const FIRST: usize = 24;
@@ -31,27 +31,27 @@ unsafe impl Versioned for still_thread_options {
 pub(crate) struct Threading {
     stack_size: usize,
     name: String,
-    /// Whether the library starts it by itself: see [`at_ease`].
+    /// Whether the library starts the thread by itself: see [`at_ease`].
     is_own: bool,
 }
 
 impl Threading {
-    /// A name, and the default stack.
+    /// Options with a name and the default stack size.
     pub(crate) fn named(name: &str) -> Self {
         Self { stack_size: usual_stack(), name: name.to_owned(), is_own: false }
     }
 
-    /// Whether the library starts the thread by itself. Such a thread inherits nothing from the calling one.
+    /// Sets whether the library starts the thread by itself. Such a thread inherits nothing from the thread that starts it.
     pub(crate) fn by_itself(self, is_own: bool) -> Self {
         Self { is_own, ..self }
     }
 
-    /// From the values of C: 0 and null are defaults.
+    /// Options from the values of C: 0 and null mean the defaults.
     ///
     /// # Safety
     /// The name is null, or a string.
     pub(crate) unsafe fn new(stack_size: usize, name: *const c_char) -> Result<Self, Refusal> {
-        /// More than the memory of a process.
+        /// The limit of a size: more than the memory of a process.
         const LARGEST: usize = 1 << 47;
         if stack_size > LARGEST {
             return Err(Refusal::invalid("a stack is larger than the memory of a process"));
@@ -65,15 +65,15 @@ impl Threading {
     }
 
     /// # Safety
-    /// `options` is null, or points to as many bytes as its first word says.
+    /// `options` is null, or points to memory whose first word is its size in bytes.
     pub(crate) unsafe fn of(options: *const still_thread_options) -> Result<Self, Refusal> {
         if options.is_null() {
-            // SAFETY: no name.
+            // SAFETY: the name is null.
             return unsafe { Self::new(0, std::ptr::null()) };
         }
         // SAFETY: the caller's promise.
         let options = unsafe { sized(options) }?;
-        // SAFETY: the header requires a string.
+        // SAFETY: the header requires that the name is a string.
         unsafe { Self::new(options.stack_size, options.name) }
     }
 }
@@ -99,15 +99,15 @@ pub(crate) fn spawn(
     let _blocked = Blocked::all();
     let body = move || {
         if options.is_own {
-            // SAFETY: the calling thread. Before `run`. The thread that starts this one does the same, in case its priority never lets
-            // this one run.
+            // Before `run`. The thread that starts this one does the same, in case its priority never lets this one run.
+            // SAFETY: the calling thread is alive.
             unsafe { at_ease(libc::pthread_self()) };
         }
         run();
     };
     let thread = std::thread::Builder::new().name(options.name).stack_size(options.stack_size).spawn(body)?;
     if options.is_own {
-        // SAFETY: it was not joined yet.
+        // SAFETY: the thread has not been joined yet.
         unsafe { at_ease(thread.as_pthread_t()) };
     }
     Ok(thread)
@@ -116,7 +116,7 @@ pub(crate) fn spawn(
 /// A thread of the library.
 pub(crate) struct Worker {
     thread: JoinHandle<()>,
-    /// The process that has the thread: the child of a `fork` does not.
+    /// The process that has the thread. The child of a `fork` does not have it.
     process: u32,
     end: Arc<End>,
 }
@@ -128,7 +128,7 @@ struct End {
     told: Condvar,
 }
 
-/// Signals the thread's end when it is dropped, also by a panic.
+/// Signals the thread's end when this value is dropped, also after a panic.
 struct Teller(Arc<End>);
 
 impl Drop for Teller {
@@ -155,7 +155,7 @@ impl Worker {
         Ok(Self { thread, process: std::process::id(), end })
     }
 
-    /// Whether it is a thread of this process, and not of a parent.
+    /// Whether the thread belongs to this process, and not to its parent.
     pub(crate) fn is_here(&self) -> bool {
         self.process == std::process::id()
     }
@@ -169,10 +169,10 @@ impl Worker {
         }
     }
 
-    /// Joins the thread. A thread of the parent process is only forgotten.
+    /// Joins the thread. If the thread belongs to the parent process, this only drops the handle.
     ///
     /// # Panics
-    /// Resumes a panic of the thread.
+    /// If the thread has panicked: continues that panic.
     pub(crate) fn join(self) {
         if !self.is_here() {
             return std::mem::forget(self.thread);
@@ -183,8 +183,8 @@ impl Worker {
     }
 }
 
-/// While this value lives, all signals are blocked on the calling thread, except those of faults and of profilers. A thread that it
-/// starts inherits that.
+/// While this value lives, all signals are blocked on the calling thread, except those of faults and of profilers. Threads that the
+/// calling thread starts inherit the blocked signals.
 pub(crate) struct Blocked(libc::sigset_t);
 
 /// Signals that a thread causes by its own execution.
@@ -216,7 +216,7 @@ impl Blocked {
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        // SAFETY: the previous set.
+        // SAFETY: the set is the previous one, which `pthread_sigmask` has filled in.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
     }
 }

@@ -1,4 +1,4 @@
-//! Frees the readers and locals that a thread has not freed when it ends.
+//! When a thread ends, frees the readers and locals that it has not freed.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
@@ -15,10 +15,10 @@ const ROUND: u32 = 3;
 /// A handle, and the function that frees it.
 type Owned = (*mut c_void, unsafe fn(*mut c_void));
 
-/// The calling thread's handles. Has no destructor, so that it is valid until the thread's end.
+/// The calling thread's handles. This type has no destructor, so it is valid until the thread's end.
 struct Own {
     handles: UnsafeCell<ManuallyDrop<Vec<Owned>>>,
-    /// Rounds of destructors that have begun.
+    /// How many rounds of destructors have begun.
     rounds: Cell<u32>,
 }
 
@@ -30,30 +30,30 @@ thread_local! {
 static END: ThreadEnd = ThreadEnd::new(end);
 
 impl Own {
-    /// `action` must not call back.
+    /// Runs `action` on the handles. `action` must not call `with`, directly or through the program.
     fn with<A>(&self, action: impl FnOnce(&mut Vec<Owned>) -> A) -> A {
-        // SAFETY: the thread's own, and `action` does not call back, so there is no other reference.
+        // SAFETY: only this thread uses the handles, and `action` does not call `with`, so there is no other reference.
         action(unsafe { &mut *self.handles.get() })
     }
 }
 
-/// Has the end of the calling thread free the handle, and returns it. If that is not possible, frees it now.
+/// Makes the end of the calling thread free the handle, and returns the handle. If that is not possible, frees it now.
 pub(crate) fn adopt<K: Kind>(handle: *mut K::C) -> Result<*mut K::C, Refusal> {
     unsafe fn free<K: Kind>(handle: *mut c_void) {
-        // SAFETY: it is a handle. Its thread ends, or has not seen it yet.
+        // SAFETY: `handle` is a handle. Its thread is ending, or the program has not got the handle yet, so no other call uses it.
         if let Ok(found) = unsafe { find::<K>(handle.cast()) } {
-            // SAFETY: it is a handle. Its thread ends, or has not seen it yet.
+            // SAFETY: no other call uses the handle.
             drop(unsafe { found.free() });
         }
     }
 
     // SAFETY: `end` accepts any value.
     if !unsafe { END.call_with(std::ptr::without_provenance_mut(1)) } {
-        // SAFETY: it is a handle that was not returned to the program.
+        // SAFETY: `handle` is a handle that the program has not got.
         unsafe { free::<K>(handle.cast()) };
         return Err(Refusal::new(
             libc::EAGAIN,
-            "the process has used up its keys (pthread_key_create); the library needs one to free this when its thread ends",
+            "the process has used up its keys (pthread_key_create); the library needs a key to free this when its thread ends",
         ));
     }
     OWN.with(|own| own.with(|handles| handles.push((handle.cast(), free::<K>))));
@@ -68,7 +68,7 @@ pub(crate) fn disown(handle: *mut c_void) {
                 handles.swap_remove(place);
             }
             if handles.is_empty() {
-                // The thread's end may find nothing to free, and would not free this memory.
+                // Frees the memory now: the thread's end may find no handles, and would not free it.
                 *handles = Vec::new();
             }
         });
@@ -83,9 +83,9 @@ unsafe extern "C" fn end(_: *mut c_void) {
             if own.rounds.get() < ROUND && unsafe { END.call_with(std::ptr::without_provenance_mut(1)) } {
                 return;
             }
-            // One at a time: freeing may call back.
+            // One handle at a time, because freeing it may call the program back.
             while let Some((handle, free)) = own.with(Vec::pop) {
-                // SAFETY: a handle that its thread has not freed.
+                // SAFETY: the thread has not freed this handle.
                 unsafe { free(handle) };
             }
             own.with(|handles| *handles = Vec::new());

@@ -32,14 +32,14 @@ impl Kind for Wheel {
     const NAME: &'static str = "a wheel";
 }
 
-/// Runs a call on a wheel. No such call calls back.
+/// Runs a call on a wheel. No such call calls the program back.
 unsafe fn within<A>(
     wheel: *const still_wheel,
     action: impl FnOnce(&mut NodeWheel) -> A,
 ) -> Result<A, Refusal> {
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     let found = unsafe { find::<Wheel>(wheel) }?;
-    // SAFETY: one thread at a time, as the header says.
+    // SAFETY: by the header, one thread at a time uses the wheel, and no call on a wheel calls the program back.
     Ok(action(unsafe { &mut *found.value().0.get() }))
 }
 
@@ -62,7 +62,7 @@ pub extern "C" fn still_wheel_new(now: u64) -> *mut still_wheel {
 #[no_mangle]
 pub unsafe extern "C" fn still_wheel_free(wheel: *mut still_wheel) -> c_int {
     briefly(|| {
-        // SAFETY: the caller hands in a handle, and no other call uses it.
+        // SAFETY: the caller passes a handle, and no other call uses it.
         drop(unsafe { find::<Wheel>(wheel)?.free() });
         Ok(0)
     })
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn still_timer_add(
             unsafe { wheel.add(node, Schedule::at(deadline)) };
             Ok(0)
         };
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         unsafe { within(wheel, add) }?
     })
 }
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn still_timer_add(
 pub unsafe extern "C" fn still_timer_cancel(wheel: *mut still_wheel, timer: *mut still_timer) -> c_int {
     briefly(|| {
         let node = node(timer)?;
-        // SAFETY: the caller hands in a handle, and a timer that is in this wheel or in none.
+        // SAFETY: the caller passes a handle, and a timer that is in this wheel or in none.
         unsafe { within(wheel, |wheel| c_int::from(wheel.cancel(node))) }
     })
 }
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn still_timer_reset(
             }
             c_int::from(was_there)
         };
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         unsafe { within(wheel, reset) }
     })
 }
@@ -128,26 +128,26 @@ pub unsafe extern "C" fn still_timer_is_pending(
 ) -> c_int {
     briefly(|| {
         let node = node(timer)?;
-        // SAFETY: the caller hands in a handle, and a timer that is in this wheel or in none.
+        // SAFETY: the caller passes a handle, and a timer that is in this wheel or in none.
         unsafe { within(wheel, |wheel| c_int::from(wheel.contains(node))) }
     })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn still_wheel_advance(wheel: *mut still_wheel, now: u64) -> c_int {
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     briefly(|| unsafe { within(wheel, |wheel| wheel.advance(now)) }.map(|()| 0))
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn still_wheel_pop(wheel: *mut still_wheel) -> *mut still_timer {
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     briefly(|| unsafe { within(wheel, |wheel| timer(wheel.pop())) })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn still_wheel_take_any(wheel: *mut still_wheel) -> *mut still_timer {
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     briefly(|| unsafe { within(wheel, |wheel| timer(wheel.take_any())) })
 }
 
@@ -157,10 +157,10 @@ pub unsafe extern "C" fn still_wheel_next_deadline(wheel: *const still_wheel, de
         if deadline.is_null() {
             return Err(Refusal::invalid("NULL was passed for the place of a deadline"));
         }
-        // SAFETY: the caller hands in a handle.
+        // SAFETY: the caller passes a handle.
         let next = unsafe { within(wheel, |wheel| wheel.next_deadline()) }?;
         let Some(next) = next else { return Ok(0) };
-        // SAFETY: the caller hands in a place for it.
+        // SAFETY: the caller passes a place for the deadline.
         unsafe { deadline.write(next) };
         Ok(1)
     })
@@ -168,6 +168,6 @@ pub unsafe extern "C" fn still_wheel_next_deadline(wheel: *const still_wheel, de
 
 #[no_mangle]
 pub unsafe extern "C" fn still_wheel_len(wheel: *const still_wheel) -> isize {
-    // SAFETY: the caller hands in a handle.
+    // SAFETY: the caller passes a handle.
     briefly(|| unsafe { within(wheel, |wheel| wheel.len() as isize) })
 }

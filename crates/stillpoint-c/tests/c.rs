@@ -1,4 +1,4 @@
-//! The header and the library, used by the C and C++ programs in `tests/c`.
+//! Tests of the header and the library, by the C and C++ programs in `tests/c`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ fn litmus() {
 
 /// Lines of the header, their replacement, and the program that must fail.
 const BROKEN: &[(&str, &str, &str)] = &[
-    // Without the reload. The yield makes the critical time longer.
+    // Without the second load. The yield makes the critical time longer.
     (
         "        __atomic_store_n(slot, held.object, __ATOMIC_RELEASE);\n        still_fence_(head);\n        /* Acquire: pairs with still_store and still_exchange. */\n        void *now = __atomic_load_n((still_any_ const *)link, __ATOMIC_ACQUIRE);\n",
         "        sched_yield();\n        __atomic_store_n(slot, held.object, __ATOMIC_RELEASE);\n        void *now = held.object;\n",
@@ -115,7 +115,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("        __atomic_store_n((void **)held.slot_, NULL, __ATOMIC_RELEASE);\n", "", "readers"),
 ];
 
-/// Each broken header makes its program fail in one of some runs: a test that cannot fail proves nothing.
+/// Each broken header makes its program fail in one of several runs. This shows that the programs can fail.
 #[test]
 fn broken_headers_are_found_out() {
     let compiler = COMPILERS[0];
@@ -180,7 +180,7 @@ fn generated() -> String {
     let bindings = cbindgen::Builder::new().with_crate(root()).with_config(config).generate().unwrap();
     let mut text = Vec::new();
     bindings.write(&mut text);
-    // Atomics are accessed by builtins in C.
+    // C code accesses atomics as plain types, by builtins.
     let plain =
         [("AtomicPtr<uint8_t>", "void *"), ("AtomicPtr<uint64_t>", "uint64_t *"), ("AtomicU32", "uint32_t")];
     let text = String::from_utf8(text).unwrap();
@@ -264,7 +264,7 @@ const COMPARED: [&str; 5] = [
     "stillpoint/dpdk/rte_timer.h",
 ];
 
-/// Compiles a file that has the headers and the declarations from cbindgen. If they differ, it does not compile.
+/// Compiles a file with the headers and the declarations from cbindgen. If they differ, the file does not compile.
 #[test]
 fn the_header_declares_what_the_library_has() {
     // A function that a header declares with a label is compared under its name in the header.
@@ -447,7 +447,7 @@ fn a_program_finds_the_library_by_cmake() {
 #[test]
 fn a_program_finds_the_library_by_meson() {
     let (source, build) = (place().join("meson"), place().join("meson/build"));
-    // From an earlier run.
+    // Removes what an earlier run has left.
     let _ = std::fs::remove_dir_all(&source);
     std::fs::create_dir_all(&source).unwrap();
     let text = "project('test', 'c', default_options: ['c_std=gnu11'])\n\
@@ -504,7 +504,8 @@ fn sanitizing() -> impl Iterator<Item = Compiler> {
     })
 }
 
-/// The library is not compiled for ThreadSanitizer, but tells it what it orders: it reports wrong programs, and no right ones.
+/// The library is not compiled for ThreadSanitizer, but tells it which accesses are ordered. So ThreadSanitizer reports wrong programs, and
+/// no correct ones.
 #[test]
 fn thread_sanitizer_tells_right_from_wrong() {
     for compiler in sanitizing() {
@@ -588,7 +589,8 @@ fn a_program_that_closes_the_library_goes_on() {
     let output = with_library(&program).output().unwrap();
     assert!(output.status.success(), "{}: {}", output.status, said(&output));
 
-    // The static library in a plugin, linked as the guide says, and wrongly: the code that runs at a thread's end is then unmapped.
+    // A plugin with the static library, linked as the guide says, and linked wrongly. In the second case, the code that runs at a thread's
+    // end is unmapped before it runs.
     for (stays, name) in [(true, "stays.so"), (false, "goes.so")] {
         let plugin = place().join(name);
         let mut link = Command::new("cc");

@@ -1,4 +1,4 @@
-//! The C++ headers, used by the programs in `tests/cpp`. The requirements of the standard are listed here, each with a tag; a program
+//! Tests of the C++ headers, by the programs in `tests/cpp`. The requirements of the standard are listed here, each with a tag. A program
 //! names the tag in a comment beside the test.
 
 use std::path::PathBuf;
@@ -110,7 +110,7 @@ fn every_sentence_has_a_test() {
         let is_file = tag.ends_with(".hpp");
         assert!(
             is_file || SENTENCES.iter().any(|(known, _)| *known == tag),
-            "a test names {tag}, which is no sentence"
+            "a test names {tag}, which is not in SENTENCES"
         );
     }
 }
@@ -148,7 +148,7 @@ fn worker() {
     }
 }
 
-/// Linked with either library: the constructor must be in both.
+/// The programs run with each of the two libraries, because the constructor must be in both.
 #[test]
 fn forks_ends_and_hostile_programs() {
     for compiler in compilers() {
@@ -190,7 +190,8 @@ fn the_examples_run() {
     }
 }
 
-/// Each header by itself, twice, and in two files of one program, in each standard, with more warnings than elsewhere.
+/// Each header compiles by itself, when it is included twice, and in two files of one program; in each standard, and with more warnings
+/// than elsewhere.
 #[test]
 fn the_headers_compile_by_themselves() {
     let more = [
@@ -227,7 +228,7 @@ fn the_headers_compile_by_themselves() {
     }
 }
 
-/// The compiler refuses what the standard requires it to refuse, with a message that tells why.
+/// The compiler refuses what the standard requires it to refuse, with a message that gives the reason.
 #[test]
 fn what_is_mandated_is_checked() {
     let words = [
@@ -318,7 +319,7 @@ fn programs_link_the_shared_library() {
 
 /// Broken headers: a header, a line of it, its replacement, and the program that must fail.
 const BROKEN: &[(&str, &str, &str, &str)] = &[
-    // Without the reload. The yield makes the critical time longer.
+    // Without the second load. The yield makes the critical time longer.
     (
         "stillpoint/hazard_pointer.hpp",
         "        reset_protection(old);\n        // Acquire: pairs with the release that linked the object.\n        ptr = src.load(std::memory_order_acquire);\n",
@@ -338,7 +339,7 @@ const BROKEN: &[(&str, &str, &str, &str)] = &[
     ("stillpoint/reclamation.h", "        D moved(std::move(deleter));\n        moved(object);\n", "        deleter(object);\n", "rcu"),
 ];
 
-/// The yield by itself breaks nothing.
+/// The header with only the yield, which breaks nothing.
 const SLOW: (&str, &str, &str, &str) = (
     "stillpoint/hazard_pointer.hpp",
     "        reset_protection(old);\n",
@@ -346,7 +347,7 @@ const SLOW: (&str, &str, &str, &str) = (
     "stress",
 );
 
-/// Under AddressSanitizer, each broken header makes its program fail in one of some runs: a test that cannot fail proves nothing.
+/// Under AddressSanitizer, each broken header makes its program fail in one of several runs. This shows that the programs can fail.
 #[test]
 fn broken_headers_are_found_out() {
     let compiler = COMPILERS[1];

@@ -1,4 +1,4 @@
-//! The drop-in headers for DPDK, used by the C and C++ programs in `tests/rte`.
+//! Tests of the drop-in headers for DPDK, by the C and C++ programs in `tests/rte`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,7 +15,7 @@ fn drop_in() -> String {
     format!("-I{}", prefix().join("include/stillpoint/dpdk").display())
 }
 
-/// The flags for DPDK's headers, from pkg-config. Its folders become system folders, so that their warnings are ignored.
+/// The flags for DPDK's headers, from pkg-config. The folders become system folders, so that warnings in them are ignored.
 fn dpdk() -> Option<Vec<String>> {
     let answer = Command::new("pkg-config").args(["--cflags", "libdpdk"]).output();
     let Some(answer) = answer.ok().filter(|answer| answer.status.success()) else {
@@ -42,7 +42,7 @@ fn runs_by(compiler: Compiler, name: &str, flags: &[&str]) {
     compiled_and_run(compiler, &source(name), &all, &program("alone"));
     let Some(dpdk) = dpdk() else { return };
     all.extend(dpdk.iter().map(String::as_str));
-    // `compiled_and_run` puts the libraries of DPDK before ours. Ours needs none of them.
+    // `compiled_and_run` puts the libraries of DPDK before ours, which needs none of them.
     all.extend(["-Wl,--no-as-needed", "-lrte_eal", "-Wl,--as-needed"]);
     compiled_and_run(compiler, &source(name), &all, &program("dpdk"));
 }
@@ -51,7 +51,7 @@ fn runs(name: &str) {
     COMPILERS.into_iter().filter(|compiler| compiler.is_there()).for_each(|it| runs_by(it, name, &[]));
 }
 
-/// In old standards too, without warnings, and without DPDK.
+/// Each header compiles by itself, also in old standards, without warnings, and without DPDK.
 #[test]
 fn the_headers_compile_by_themselves() {
     for compiler in COMPILERS.into_iter().filter(|compiler| compiler.is_there()) {
@@ -104,7 +104,7 @@ fn the_layout_is_that_of_dpdk() {
     assert!(ours.contains("sizeof(struct rte_rcu_qsbr) = 128, 64"), "{ours}");
 }
 
-/// A program with DPDK's environment.
+/// Runs a program with DPDK's environment.
 fn runs_in_dpdk(name: &str) {
     let Some(dpdk) = dpdk() else { return };
     let drop_in = drop_in();
@@ -126,7 +126,7 @@ fn timers_run_on_lcores_of_dpdk() {
     runs_in_dpdk("lcores");
 }
 
-/// The programs of the guide: with DPDK's header and library, with ours, with our additions, and with protected loads.
+/// The programs of the guide run: with DPDK's header and library, with ours, with our additions, and with protected loads.
 #[test]
 fn the_guide_ports_a_program() {
     let (drop_in, folder) = (drop_in(), root().join("examples/from-dpdk"));
@@ -141,8 +141,8 @@ fn the_guide_ports_a_program() {
     assert!(said.contains("200 updates, 0 wrong\n"), "{said}");
 }
 
-/// Both sides of the first step of the proof have their fence. No run of a program shows that reliably, least of all on x86. So the test
-/// looks for the fences in the machine code of going online and of starting a grace period.
+/// Both sides of the first step of the argument have their fence. No run of a program shows that reliably, least of all on x86. So the test
+/// looks for the fences in the machine code for going online and for starting a grace period.
 #[test]
 fn the_fences_are_there() {
     let source = place().join("fences.c");
@@ -175,7 +175,7 @@ fn the_fences_are_there() {
     }
 }
 
-/// Half of each hand-over is in Rust, which ThreadSanitizer does not see. The library tells it what is ordered.
+/// Half of each hand-over is in Rust, which ThreadSanitizer does not see. The library tells ThreadSanitizer which accesses are ordered.
 #[test]
 fn sanitizers_have_nothing_to_say() {
     let drop_in = drop_in();

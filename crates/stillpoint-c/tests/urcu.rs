@@ -1,4 +1,4 @@
-//! The drop-in for liburcu, used by the C and C++ programs in `tests/urcu`.
+//! Tests of the drop-in for liburcu, by the C and C++ programs in `tests/urcu`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ mod programs;
 use programs::*;
 
 const FLAVOURS: [&str; 4] = ["MEMB", "MB", "QSBR", "BP"];
-/// The flags for functions, and for inline code.
+/// The flags by which a program gets functions, and those by which it gets inline code.
 const WAYS: [&str; 2] = ["-U_LGPL_SOURCE", "-D_LGPL_SOURCE"];
 const GPP: Compiler = Compiler { name: "g++", language: "c++", standard: "-std=c++20" };
 
@@ -39,7 +39,7 @@ fn compiled_from(
     linked(compiler, source, &[&["-O2", "-g", &include], flags].concat(), libraries, program)
 }
 
-/// Runs a program in these flavours, with functions and with inline code, and one of them also as C++.
+/// Runs a program in these flavours, with functions and with inline code, and in one of the flavours also as C++.
 fn runs_as(name: &str, flavours: &[&str], libraries: &[&str]) {
     for flavour in flavours {
         let define = format!("-DFLAVOUR_{flavour}");
@@ -129,7 +129,7 @@ fn broken_sections_are_noticed() {
     for flavour in ["MEMB", "MB", "BP"] {
         let define = format!("-DFLAVOUR_{flavour}");
         let program = compiled(CC, "stress", &[&define, "-DBROKEN"], &[], &format!("broken-{flavour}"));
-        // A writer may be faster than every reader.
+        // In a single run, the writer may finish before a reader has looked.
         let notices = || Command::new(&program).output().unwrap().status.code() == Some(7);
         assert!((0..20).any(|_| notices()), "{flavour}: the broken sections were not noticed");
     }
@@ -162,7 +162,7 @@ fn a_hash_table_of_liburcu_runs_over_our_flavours() {
 fn programs_define_functions_themselves() {
     let program = compiled(CC, "own", &[], &[], "own");
     succeeds(&program, &Command::new(&program).output().unwrap());
-    // Without the library.
+    // Not linked with the library.
     let program = place().join("own-alone");
     let output = CC
         .command()
@@ -186,7 +186,7 @@ fn old_names_and_several_flavours() {
     }
 }
 
-/// Without liburcu's own headers.
+/// The programs compile and run without liburcu's own headers.
 #[test]
 fn it_does_without_liburcu() {
     for name in ["readers", "callbacks"] {
@@ -272,7 +272,7 @@ fn the_shared_library_exports_what_the_headers_name() {
     assert!(labels.len() > 4 * 30 && labels.contains("still_urcu_qsbr_call_rcu"));
     let missing: Vec<_> = labels.difference(&exported).collect();
     assert!(missing.is_empty(), "not exported: {missing:?}");
-    // Functions that a flavour has inline, and whose symbols only its table names.
+    // Functions that are inline in a flavour. Only the flavour's table names their symbols.
     let inline = |name: &str| {
         [
             "quiescent_state",
@@ -295,7 +295,7 @@ fn the_shared_library_exports_what_the_headers_name() {
     assert!(unnamed.is_empty(), "named by no header: {unnamed:?}");
 }
 
-/// A configure script needs only `PKG_CONFIG_PATH`.
+/// A configure script finds the drop-in if only `PKG_CONFIG_PATH` is set.
 #[test]
 fn programs_find_it_by_pkg_config() {
     let folder = prefix().join("lib/stillpoint/liburcu/pkgconfig");
@@ -350,7 +350,7 @@ fn the_program_of_the_guide_runs_in_each_step() {
     }
 }
 
-/// Under the sanitizers of addresses and of undefined behaviour.
+/// The programs run under AddressSanitizer and UndefinedBehaviorSanitizer without a report.
 #[test]
 fn sanitizers_find_nothing() {
     for name in ["readers", "callbacks", "workers", "defer", "configure", "reports", "stress"] {
@@ -374,12 +374,12 @@ fn thread_sanitizer_is_there() -> bool {
     let is_there = output.is_ok_and(|output| output.status.success())
         && Command::new(&program).output().is_ok_and(|output| output.status.success());
     if !is_there {
-        skipped("the thread sanitizer of cc is not installed");
+        skipped("ThreadSanitizer of cc is not installed");
     }
     is_there
 }
 
-/// ThreadSanitizer knows each way to wait for readers. It reports an object that is freed without a wait.
+/// ThreadSanitizer accepts each way to wait for readers, and reports an object that is freed without a wait.
 #[test]
 fn the_thread_sanitizer_finds_races_and_no_others() {
     if !thread_sanitizer_is_there() {

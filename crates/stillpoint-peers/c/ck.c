@@ -5,7 +5,7 @@
 
 _Static_assert(sizeof(ck_epoch_entry_t) <= sizeof(((struct element *)0)->head), "room for the callback head");
 
-/* A record stays in the epoch's list for good, so it is freed with the epoch. */
+/* A record. It stays in the epoch's list until the epoch is freed, and is freed with it. */
 struct member {
     ck_epoch_record_t record;
     struct member *next;
@@ -16,7 +16,7 @@ struct stillpoint_ck {
     _Atomic(struct member *) members;
 };
 
-/* NULL if there is no memory, as in `stillpoint_ck_join`. */
+/* Makes an epoch. Returns NULL if there is no memory. */
 struct stillpoint_ck *stillpoint_ck_new(void)
 {
     struct stillpoint_ck *ck = malloc(sizeof *ck);
@@ -28,7 +28,7 @@ struct stillpoint_ck *stillpoint_ck_new(void)
     return ck;
 }
 
-/* No thread may be a member any more. */
+/* Frees the epoch. No thread may be a member any more. */
 void stillpoint_ck_free(struct stillpoint_ck *ck)
 {
     struct member *member = atomic_load_explicit(&ck->members, memory_order_acquire);
@@ -42,7 +42,7 @@ void stillpoint_ck_free(struct stillpoint_ck *ck)
     free(ck);
 }
 
-/* A record for the calling thread: one that another thread has left, or a new one. */
+/* Returns a record for the calling thread: one that another thread has left, or a new one. NULL if there is no memory. */
 ck_epoch_record_t *stillpoint_ck_join(struct stillpoint_ck *ck)
 {
     ck_epoch_record_t *record = ck_epoch_recycle(&ck->epoch, NULL);
@@ -62,7 +62,7 @@ ck_epoch_record_t *stillpoint_ck_join(struct stillpoint_ck *ck)
     return &member->record;
 }
 
-/* Everything that was retired through the record must have been freed. */
+/* Leaves a record. All elements that were retired through it must have been freed. */
 void stillpoint_ck_leave(ck_epoch_record_t *record)
 {
     ck_epoch_unregister(record);
@@ -125,7 +125,7 @@ static void release_object(ck_epoch_entry_t *entry)
     free(entry);
 }
 
-/* Replaces and retires. A poll scans all records behind a fence. */
+/* Replaces the object and retires the old one. After a batch it polls, which scans all records after a fence. */
 static void retire_object(ck_epoch_record_t *record, _Atomic(void *) *shared, uint64_t number)
 {
     void *old = exchange_object(shared, new_object(number));

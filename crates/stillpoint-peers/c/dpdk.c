@@ -1,9 +1,9 @@
 /*
- * DPDK's rte_rcu_qsbr, and the rte_ring between a writer and its background thread. Both work in memory from the
- * C library; the environment abstraction layer is not initialised, but for the defer queue of the micro benchmark.
+ * DPDK's rte_rcu_qsbr, and the rte_ring between a writer and its background thread. Both use memory of the C library. Only the micro
+ * benchmark's defer queue needs the environment abstraction layer to be initialised.
  */
 #define _GNU_SOURCE
-/* The defer queue. */
+/* For the defer queue. */
 #define ALLOW_EXPERIMENTAL_API
 #include <sched.h>
 
@@ -61,7 +61,7 @@ struct pending {
     uint64_t token;
 };
 
-/* A ring for one producer, one consumer and `count` - 1 entries, or NULL. `count` is a power of two. */
+/* Makes a ring for one producer, one consumer and `count` - 1 entries. `count` is a power of two. Returns NULL if there is no memory. */
 struct rte_ring *stillpoint_dpdk_ring_new(uint32_t count)
 {
     struct rte_ring *ring;
@@ -82,19 +82,19 @@ void stillpoint_dpdk_ring_free(struct rte_ring *ring)
     free(ring);
 }
 
-/* False when the ring is full. */
+/* Returns false if the ring is full. */
 bool stillpoint_dpdk_ring_push(struct rte_ring *ring, const struct pending *pending)
 {
     return rte_ring_sp_enqueue_elem(ring, (void *)pending, sizeof *pending) == 0;
 }
 
-/* False when the ring is empty. */
+/* Returns false if the ring is empty. */
 bool stillpoint_dpdk_ring_pop(struct rte_ring *ring, struct pending *pending)
 {
     return rte_ring_sc_dequeue_elem(ring, pending, sizeof *pending) == 0;
 }
 
-/* Where the calling thread runs. */
+/* The CPU on which the calling thread runs. */
 int stillpoint_dpdk_cpu(void)
 {
     return sched_getcpu();
@@ -107,7 +107,7 @@ static void release_objects(void *unused, void *objects, unsigned int count)
         free(((void **)objects)[i]);
 }
 
-/* A defer queue with room for a few batches, which frees when it is told to. */
+/* Makes a defer queue with room for a few batches. It frees only when it is asked to. */
 static struct rte_rcu_qsbr_dq *new_queue(struct rte_rcu_qsbr *qsbr)
 {
     const struct rte_rcu_qsbr_dq_parameters parameters = {
@@ -129,7 +129,7 @@ static struct rte_rcu_qsbr_dq *new_queue(struct rte_rcu_qsbr *qsbr)
     return queue;
 }
 
-/* Replaces and retires. The end of a batch reports a quiescent state, and frees what earlier batches retired. */
+/* Replaces the object and retires the old one. After a batch it reports a quiescent state, and frees what earlier batches retired. */
 static void retire_object(struct rte_rcu_qsbr *qsbr, struct rte_rcu_qsbr_dq *queue, _Atomic(void *) *shared,
                           uint64_t number)
 {
@@ -143,7 +143,7 @@ static void retire_object(struct rte_rcu_qsbr *qsbr, struct rte_rcu_qsbr_dq *que
     }
 }
 
-/* Only in a process whose environment abstraction layer is initialised: the queue lives in its memory. */
+/* The environment abstraction layer must be initialised, since the queue lies in its memory. */
 void stillpoint_dpdk_micro_retire(uint64_t iterations)
 {
     _Atomic(void *) shared = NULL;

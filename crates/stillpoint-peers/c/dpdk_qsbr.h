@@ -1,16 +1,16 @@
 /*
- * A quiescent state variable, and its single operations. dpdk.c and dpdk_drop_in.c include this file after rte_rcu_qsbr.h, DPDK's or
- * ours, and after naming their functions by NAME.
+ * A quiescent state variable, and its single operations. dpdk.c and dpdk_drop_in.c include this file after DPDK's rte_rcu_qsbr.h or
+ * ours, and after they define NAME, which makes the names of the functions.
  */
 #include "peer.h"
 
-/* Memory in whole cache lines; NULL when there is none left. */
+/* Allocates whole cache lines. Returns NULL if there is no memory. */
 static void *aligned_memory(size_t size)
 {
     return aligned_alloc(RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL(size, RTE_CACHE_LINE_SIZE));
 }
 
-/* A quiescent state variable for `max_readers` threads, or NULL. */
+/* Makes a quiescent state variable for `max_readers` threads. Returns NULL if there is no memory. */
 struct rte_rcu_qsbr *NAME(new)(uint32_t max_readers)
 {
     struct rte_rcu_qsbr *qsbr = aligned_memory(rte_rcu_qsbr_get_memsize(max_readers));
@@ -27,7 +27,7 @@ void NAME(free)(struct rte_rcu_qsbr *qsbr)
     free(qsbr);
 }
 
-/* Registers the calling thread as reader `id`, offline as yet; false when there is no such id. */
+/* Registers the calling thread as reader `id`, offline. Returns false if there is no such id. */
 bool NAME(join)(struct rte_rcu_qsbr *qsbr, uint32_t id)
 {
     return rte_rcu_qsbr_thread_register(qsbr, id) == 0;
@@ -66,7 +66,7 @@ void NAME(micro_start)(uint64_t iterations)
     MICRO(iterations, (void)0, (void)rte_rcu_qsbr_start(qsbr), (void)0);
 }
 
-/* The first check completes the token, and the variable remembers it. */
+/* The first check completes the grace period, and the variable records that for the others. */
 void NAME(micro_check)(uint64_t iterations)
 {
     volatile int done;

@@ -1,9 +1,8 @@
 /*
  * What the peers written in C share with the Rust side: the layout of the data, and the loop of a reader.
  *
- * The readers' loops are in C so that the inline functions of the peers' own headers end up inside them, as they do
- * in a program of those libraries' users. Words that both sides touch while threads run are C11 atomics here and
- * atomics of the same size in Rust.
+ * The readers' loops are in C so that the inline functions of the peers' headers are inlined into them, as in a user's program. Words
+ * that both sides access while threads run are C11 atomics here, and atomics of the same size in Rust.
  */
 #ifndef STILLPOINT_PEER_H
 #define STILLPOINT_PEER_H
@@ -37,12 +36,12 @@ struct read_job {
     const _Atomic bool *stop;
 };
 
-/* `RawSections` in src/native/mod.rs. The work inside a section, and between two, is in Rust for all contenders. */
+/* `RawSections` in src/native/mod.rs. For all contenders, the work inside a section and between two sections is in Rust. */
 struct section_job {
     struct read_job read;
     const void *work;
     bool (*inside)(const void *work, const struct element *element, uint64_t index);
-    /* NULL for sections that follow each other at once. */
+    /* NULL if there is no work between two sections. */
     void (*rest)(const void *work);
 };
 
@@ -60,28 +59,28 @@ static inline uint64_t next_random(uint64_t *state)
     return *state;
 }
 
-/* Whether the element is the one of this key, and alive: `Element::holds` in Rust. */
+/* Whether the element has this key and is alive: `Element::holds` in Rust. */
 static inline bool holds(const struct element *element, uint64_t key)
 {
     return element->key == key && atomic_load_explicit(&element->value, memory_order_relaxed) == key;
 }
 
-/* Whether the element in the slot of `index` is the one that belongs there, and alive. */
+/* Whether the element in the slot `index` belongs there and is alive. */
 static inline bool look_up(const _Atomic(struct element *) *slots, uint64_t index)
 {
     /* Acquire pairs with the release half of the swap in `Slots::replace`. */
     return holds(atomic_load_explicit(&slots[index], memory_order_acquire), index);
 }
 
-/* The same for the result of a table: a key that is removed for the moment is not a mismatch. */
+/* The same for the result of a table, where a key that is removed at the moment is not a mismatch. */
 static inline bool is_right_or_away(const struct element *element, uint64_t index)
 {
     return element == NULL || holds(element, index);
 }
 
 /*
- * The loop of every reader: a random key `index_`, ENTER, the lookup, LEAVE, until told to stop. RIGHT looks up the key and
- * says whether the result is right. `read_until_stopped` in src/lookup.rs is the same in Rust.
+ * The loop of every reader. Until it has to stop, it takes a random key `index_`, and runs ENTER, RIGHT and LEAVE. RIGHT looks up the key
+ * and is true if the result is right. `read_until_stopped` in src/lookup.rs is the same in Rust.
  */
 #define READ_LOOP(job, outcome, RIGHT, ENTER, LEAVE)                                       \
     do {                                                                                   \
@@ -107,9 +106,9 @@ static inline bool is_right_or_away(const struct element *element, uint64_t inde
     READ_LOOP(job, outcome, look_up(job_.slots, index_), ENTER, LEAVE)
 
 /*
- * The loop of readers with long sections: a random index `index_`, ENTER, the work inside with the result of FIND, LEAVE;
- * then AWAY, the work between two sections, and BACK, if there is such work. AWAY and BACK say that the thread reads
- * nothing for a while. There is at least one section.
+ * The loop of readers with long sections. It takes a random index `index_`, and runs ENTER, the work inside with the result of FIND, and
+ * LEAVE. If there is work between two sections, it runs AWAY, that work, and BACK: AWAY takes the thread offline, and BACK brings it back
+ * online, in schemes that know this. There is at least one section.
  */
 #define SECTION_LOOP(job, outcome, FIND, ENTER, LEAVE, AWAY, BACK)                         \
     do {                                                                                   \
@@ -140,14 +139,14 @@ static inline bool is_right_or_away(const struct element *element, uint64_t inde
                  atomic_load_explicit(&job_.read.slots[index_], memory_order_acquire),     \
                  ENTER, LEAVE, AWAY, BACK)
 
-/* Runs OPERATION `iterations` times; the barrier keeps the compiler from merging or hoisting any of it. */
+/* Runs OPERATION `iterations` times. The barrier keeps the compiler from merging or hoisting operations. */
 #define REPEAT(iterations, OPERATION)                                                      \
     for (uint64_t i_ = 0; i_ < (iterations); i_++) {                                       \
         OPERATION;                                                                         \
         __asm__ volatile("" ::: "memory");                                                 \
     }
 
-/* Objects that are retired between two polls: the batch of every peer in the micro benchmark. */
+/* How many objects are retired between two polls: the batch of every peer in the micro benchmark. */
 enum { RETIRED_TOGETHER = 64 };
 
 /* A new object of the micro benchmark: 64 bytes for every peer, all written. */
@@ -164,10 +163,10 @@ static inline void *new_object(uint64_t number)
     return object;
 }
 
-/* Links a new object, or nothing, and returns the one that was linked. */
+/* Links a new object, or nothing, and returns the object that was linked before. */
 static inline void *exchange_object(_Atomic(void *) *shared, void *object)
 {
-    /* Release publishes the object to readers; acquire receives the old one from whoever linked it. */
+    /* Release publishes the object to readers; acquire receives the old one from the thread that linked it. */
     return atomic_exchange_explicit(shared, object, memory_order_acq_rel);
 }
 

@@ -1,6 +1,6 @@
 /*
- * DPDK's rte_hash: lock-free readers, several writers, and rte_rcu_qsbr to free the positions of deleted keys. It lives
- * in the memory of the environment abstraction layer, which is initialised once per process.
+ * DPDK's rte_hash with lock-free readers and several writers. rte_rcu_qsbr frees the positions of deleted keys. The table lies in the
+ * memory of the environment abstraction layer, which is initialised once in a process.
  */
 #include <rte_config.h>
 
@@ -18,8 +18,8 @@
 #include "peer.h"
 
 /*
- * The most deleted keys whose positions wait for readers; by default, as many as the table has entries. This is room for what
- * one thread deletes while a reader is preempted for some ten milliseconds: if the queue is full, it loses the position.
+ * How many deleted keys may have positions that wait for readers. By default, as many as the table has entries. This is room for what
+ * one thread deletes while a reader is preempted for some ten milliseconds. If the queue is full, a position is lost.
  */
 #define DEFER_QUEUE 65536
 
@@ -29,7 +29,7 @@ struct stillpoint_hash {
     uint32_t key_len;
 };
 
-/* False when the layer cannot be initialised with these arguments. */
+/* Returns false if the layer cannot be initialised with these arguments. */
 bool stillpoint_eal_init(int count, char **arguments)
 {
     return rte_eal_init(count, arguments) >= 0;
@@ -51,7 +51,7 @@ void stillpoint_hash_free(struct stillpoint_hash *table)
     free(table);
 }
 
-/* NULL when there is no room. */
+/* Returns NULL if there is not enough memory. */
 struct stillpoint_hash *stillpoint_hash_new(const char *name, uint32_t entries, uint32_t key_len)
 {
     struct rte_hash_parameters parameters = {
@@ -66,7 +66,7 @@ struct stillpoint_hash *stillpoint_hash_new(const char *name, uint32_t entries, 
         .mode = RTE_HASH_QSBR_MODE_DQ,
         .dq_size = entries < DEFER_QUEUE ? entries : DEFER_QUEUE,
     };
-    /* A thread's number in the variable is its number in DPDK. */
+    /* A thread's id in the variable is its number in DPDK. */
     size_t size = RTE_ALIGN_CEIL(rte_rcu_qsbr_get_memsize(RTE_MAX_LCORE), RTE_CACHE_LINE_SIZE);
 
     if (table == NULL)
@@ -84,8 +84,8 @@ struct stillpoint_hash *stillpoint_hash_new(const char *name, uint32_t entries, 
 }
 
 /*
- * Writers keep free positions for each of DPDK's own thread numbers, and need one. Returns whether the calling thread got one
- * now, to be given back by `stillpoint_thread_leave`.
+ * Gives the calling thread a number in DPDK, if it has none. Writers need one: free positions are kept for each number. Returns whether
+ * the thread got a number now, which `stillpoint_thread_leave` must give back.
  */
 bool stillpoint_thread_join(void)
 {
@@ -107,7 +107,7 @@ bool stillpoint_hash_remove(struct stillpoint_hash *table, const void *key)
     return rte_hash_del_key(table->hash, key) >= 0;
 }
 
-/* The calling thread, which has a number of DPDK's, reads from now on. */
+/* Registers the calling thread as a reader, online. The thread must have a number in DPDK. */
 void stillpoint_hash_reader_begin(struct stillpoint_hash *table)
 {
     (void)rte_rcu_qsbr_thread_register(table->qsbr, rte_lcore_id());
@@ -120,7 +120,7 @@ void stillpoint_hash_reader_end(struct stillpoint_hash *table)
     (void)rte_rcu_qsbr_thread_unregister(table->qsbr, rte_lcore_id());
 }
 
-/* The sum of the values of `count` keys, one after the other, with a quiescent state after each. */
+/* Looks up `count` keys one after the other, and reports a quiescent state after each. Returns the sum of their values. */
 uint64_t stillpoint_hash_lookup(struct stillpoint_hash *table, const char *keys, size_t count)
 {
     const unsigned int thread = rte_lcore_id();
@@ -135,7 +135,7 @@ uint64_t stillpoint_hash_lookup(struct stillpoint_hash *table, const char *keys,
     return sum;
 }
 
-/* The same in bursts of 32. */
+/* The same in bursts of 32 keys. */
 uint64_t stillpoint_hash_lookup_bulk(struct stillpoint_hash *table, const char *keys, size_t count)
 {
     const unsigned int thread = rte_lcore_id();
@@ -157,14 +157,14 @@ uint64_t stillpoint_hash_lookup_bulk(struct stillpoint_hash *table, const char *
 }
 
 /*
- * The same table for the experiment `reclaim`: numbers as keys, elements as data. With a defer queue, the table itself
- * frees what was deleted, at later deletes; without, its user keeps positions and tokens.
+ * The same table for the experiment `reclaim`, with numbers as keys and elements as data. With a defer queue, the table itself frees
+ * deleted elements, at later deletes. Without one, its user has to store the positions and tokens, and free the elements.
  */
 struct stillpoint_map {
     struct rte_hash *hash;
     struct rte_rcu_qsbr *qsbr;
     void (*free_element)(struct element *element);
-    /* Elements that the defer queue has freed; only the writer changes it. */
+    /* How many elements the defer queue has freed; only the writer changes it. */
     uint64_t freed;
 };
 
@@ -187,7 +187,7 @@ void stillpoint_map_free(struct stillpoint_map *map)
     free(map);
 }
 
-/* NULL if there is no room. With two threads, a thread other than the writer gives positions back. */
+/* Returns NULL if there is not enough memory. With two threads, a thread other than the writer gives positions back. */
 struct stillpoint_map *stillpoint_map_new(const char *name, uint32_t entries, uint32_t readers, bool defer_queue,
                                           bool two_threads, void (*free_element)(struct element *element))
 {
@@ -233,7 +233,7 @@ bool stillpoint_map_add(struct stillpoint_map *map, uint64_t key, struct element
     return rte_hash_add_key_data(map->hash, &key, element) == 0;
 }
 
-/* The element of a key; NULL when there is none. */
+/* The element of a key; NULL if there is none. */
 struct element *stillpoint_map_find(struct stillpoint_map *map, uint64_t key)
 {
     void *data;
@@ -241,7 +241,7 @@ struct element *stillpoint_map_find(struct stillpoint_map *map, uint64_t key)
     return rte_hash_lookup_data(map->hash, &key, &data) >= 0 ? data : NULL;
 }
 
-/* The position of the deleted key, to be given back unless there is a defer queue; negative if it was not there. */
+/* Deletes a key. Returns its position, which must be given back unless there is a defer queue; negative if the key was not there. */
 int32_t stillpoint_map_delete(struct stillpoint_map *map, uint64_t key)
 {
     return rte_hash_del_key(map->hash, &key);
@@ -252,7 +252,7 @@ void stillpoint_map_free_position(struct stillpoint_map *map, int32_t position)
     (void)rte_hash_free_key_with_position(map->hash, position);
 }
 
-/* Registered readers, as in dpdk.c. */
+/* The loop of a registered reader, as in dpdk.c. */
 struct read_outcome stillpoint_map_read_sections(struct stillpoint_map *map, uint32_t id,
                                                  const struct section_job *job)
 {

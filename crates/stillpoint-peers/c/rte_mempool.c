@@ -11,7 +11,7 @@
 
 #include "peer.h"
 
-/* NULL when there is no room, or no such driver. */
+/* Returns NULL if there is not enough memory, or no driver of this name. */
 struct rte_mempool *stillpoint_mempool_new(const char *name, const char *driver, unsigned count, unsigned size,
                                            unsigned cache)
 {
@@ -37,7 +37,7 @@ unsigned stillpoint_mempool_object(struct rte_mempool *pool)
     return pool->elt_size;
 }
 
-/* Objects of a contiguous block; 0 for drivers without them. */
+/* Objects of a contiguous block; 0 if the driver has no contiguous blocks. */
 unsigned stillpoint_mempool_block(struct rte_mempool *pool)
 {
     struct rte_mempool_info info;
@@ -56,7 +56,7 @@ void stillpoint_mempool_put(struct rte_mempool *pool, void **objects, unsigned c
     rte_mempool_put_bulk(pool, objects, count);
 }
 
-/* As in Rust, where the compiler unrolls the loop by itself, and the sum is used. */
+/* The same as in Rust, where the compiler unrolls the loop without a pragma and black_box uses the sum. */
 static inline void read_each(void **objects, unsigned count)
 {
     uint64_t sum = 0;
@@ -78,7 +78,7 @@ static inline void put_all(struct rte_mempool *pool, void **objects, unsigned ke
         rte_mempool_put_bulk(pool, &objects[i], RTE_MIN(put, keep - i));
 }
 
-/* In each turn: gets an object, reads it, and puts it back. */
+/* In each turn, gets an object, reads it, and puts it back. */
 static bool single(struct rte_mempool *pool, uint64_t turns)
 {
     for (uint64_t turn = 0; turn < turns; turn++) {
@@ -91,8 +91,8 @@ static bool single(struct rte_mempool *pool, uint64_t turns)
     return true;
 }
 
-/* In each turn: gets `keep` objects, `get` at a time, reads each, and puts them back, `put` at a time. Single objects take the
- * calls for one, whose count the compiler knows. */
+/* In each turn, gets `keep` objects, `get` in a call; reads each; and puts them back, `put` in a call. For single objects it uses the
+ * calls for one object, in which the compiler knows the count. Returns false if the pool was exhausted. */
 bool stillpoint_mempool_plain(struct rte_mempool *pool, void **objects, unsigned keep, unsigned get, unsigned put,
                               uint64_t turns)
 {
@@ -112,7 +112,7 @@ bool stillpoint_mempool_plain(struct rte_mempool *pool, void **objects, unsigned
     return true;
 }
 
-/* The same with `blocks` contiguous blocks, `each` of them in a call, 64 at the most. */
+/* The same with `blocks` contiguous blocks. It gets `each` of them in a call, at most 64. */
 bool stillpoint_mempool_blocks(struct rte_mempool *pool, void **objects, unsigned blocks, unsigned each, unsigned put,
                                uint64_t turns)
 {

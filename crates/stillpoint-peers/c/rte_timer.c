@@ -1,5 +1,6 @@
 /*
- * rte_timer, DPDK's or ours, with one list of its own: that of the thread that has initialised the environment abstraction layer.
+ * rte_timer: DPDK's, or stillpoint's if DROP_IN is defined. Only the thread that initialised the environment abstraction layer fires
+ * timers, all from the list of its lcore.
  */
 #include <rte_config.h>
 
@@ -27,7 +28,7 @@ static void count(struct rte_timer *timer, void *argument)
     fired += (uintptr_t)argument;
 }
 
-/* `count` timers at rest, or NULL. */
+/* Allocates `number` timers that are not pending. Returns NULL if there is no memory. */
 struct rte_timer *NAME(new)(size_t number)
 {
     static bool ready;
@@ -42,13 +43,13 @@ struct rte_timer *NAME(new)(size_t number)
     return timers;
 }
 
-/* None of them may be pending. */
+/* None of the timers may be pending. */
 void NAME(free)(struct rte_timer *timers)
 {
     free(timers);
 }
 
-/* Arms the timers, pending or not, to fire after so many cycles; the number of those that could be. */
+/* Arms timer i, pending or not, to fire after delays[i] cycles. Returns how many timers were armed. */
 size_t NAME(reset)(struct rte_timer *timers, const uint64_t *delays, size_t number)
 {
     unsigned lcore = rte_lcore_id();
@@ -65,7 +66,7 @@ unsigned NAME(lcore)(void)
     return rte_lcore_id();
 }
 
-/* As `reset`, for timers of an lcore that may be another thread's. */
+/* As `reset`, for the list of `lcore`, which may be another thread's. */
 size_t NAME(reset_on)(struct rte_timer *timers, const uint64_t *delays, size_t number, unsigned lcore)
 {
     size_t done = 0;
@@ -75,7 +76,7 @@ size_t NAME(reset_on)(struct rte_timer *timers, const uint64_t *delays, size_t n
     return done;
 }
 
-/* Stops timers in this order; the number of those that were pending. */
+/* Stops the timers in this order. Returns how many of them were pending. */
 size_t NAME(stop)(struct rte_timer *timers, const uint32_t *order, size_t number)
 {
     size_t done = 0;
@@ -89,7 +90,7 @@ size_t NAME(stop)(struct rte_timer *timers, const uint32_t *order, size_t number
     return done;
 }
 
-/* The number of timers that have fired. */
+/* Calls rte_timer_manage `times` times. Returns how many timers have fired. */
 uint64_t NAME(manage)(size_t times)
 {
     uint64_t before = fired;
@@ -99,7 +100,7 @@ uint64_t NAME(manage)(size_t times)
     return fired - before;
 }
 
-/* Where the numbers of timers that fire are put. */
+/* Where `collect` writes the number of the next timer that fires. */
 static uint32_t *expired;
 
 static void collect(struct rte_timer *timer, void *argument)
@@ -108,7 +109,7 @@ static void collect(struct rte_timer *timer, void *argument)
     *expired++ = (uint32_t)(uintptr_t)argument;
 }
 
-/* Arms the timers of these numbers, each to fire after so many cycles; the number of those that could be. */
+/* Arms the timers with the numbers in `which`, each to fire after `delay` cycles. Returns how many timers were armed. */
 size_t NAME(touch)(struct rte_timer *timers, const uint32_t *which, size_t number, uint64_t delay)
 {
     unsigned lcore = rte_lcore_id();
@@ -119,7 +120,8 @@ size_t NAME(touch)(struct rte_timer *timers, const uint32_t *which, size_t numbe
     return done;
 }
 
-/* Fires what is due of those; the number of timers, of which there must be room for all. */
+/* Fires the timers that were armed by `touch` and are due, and writes their numbers to `numbers`, which must have room for all of them.
+ * Returns how many fired. */
 size_t NAME(collect)(uint32_t *numbers)
 {
     expired = numbers;
@@ -137,7 +139,7 @@ uint64_t NAME(hertz)(void)
     return rte_get_timer_hz();
 }
 
-/* Waits until so many cycles have passed. */
+/* Spins until more than `cycles` cycles have passed. */
 void NAME(wait)(uint64_t cycles)
 {
     uint64_t begin = rte_get_timer_cycles();

@@ -1,11 +1,11 @@
 /*
- * stillpoint through its C header: readers of the three kinds, and a writer that polls, to compare the C interface with Rust.
+ * stillpoint through its C header, to compare the C interface with Rust: the three kinds of readers, and a writer that polls.
  */
 #include <stillpoint.h>
 
 #include "peer.h"
 
-/* Out of memory, or a defect: a measurement cannot go on. */
+/* Returns `handle`. If it is NULL (no memory, or a defect), ends the program, since the measurement cannot continue. */
 static void *made(void *handle)
 {
     if (handle == NULL) {
@@ -33,10 +33,10 @@ void stillpoint_c_free(struct still_domain *domain)
     worked(still_domain_free(domain));
 }
 
-/* Which reader: `Reading` in src/native/header.rs. */
+/* The kind of a reader: `Reading` in src/native/header.rs. */
 enum reading { PROTECTED, GUARD, QSBR };
 
-/* The reader of a thread: one of the two. */
+/* The reader of a thread, of either type. */
 union reader {
     struct still_reader *reader;
     struct still_qsbr *qsbr;
@@ -134,7 +134,7 @@ struct read_outcome stillpoint_c_read_sections(union reader joined, enum reading
     return outcome;
 }
 
-/* Without a limit, as the peers are. */
+/* Makes a reclaimer without a limit, since the peers have none. */
 struct still_reclaimer *stillpoint_c_reclaimer(struct still_domain *domain)
 {
     struct still_reclaimer_options options = STILL_RECLAIMER_OPTIONS_INIT;
@@ -143,7 +143,7 @@ struct still_reclaimer *stillpoint_c_reclaimer(struct still_domain *domain)
     return made(still_reclaimer_new(domain, &options));
 }
 
-/* Nothing may be pending. */
+/* Frees the reclaimer. No object may be pending. */
 void stillpoint_c_end(struct still_reclaimer *reclaimer)
 {
     worked(still_reclaimer_free(reclaimer));
@@ -159,7 +159,7 @@ void stillpoint_c_poll(struct still_reclaimer *reclaimer)
     worked((int)still_poll(reclaimer, STILL_ALL));
 }
 
-/* Waits until everything is freed, which readers may delay for long. */
+/* Waits until all elements are freed, however long readers delay that. */
 void stillpoint_c_flush(struct still_reclaimer *reclaimer)
 {
     worked(still_flush(reclaimer, STILL_FOREVER));
@@ -227,7 +227,7 @@ static void retire_object(struct still_reclaimer *reclaimer, _Atomic(void *) *sh
         (void)still_poll(reclaimer, STILL_ALL);
 }
 
-/* With a reader whose protected loads every poll has to scan. */
+/* Replaces and retires objects, beside a reader whose protected loads every poll has to scan. */
 void stillpoint_c_micro_retire(uint64_t iterations)
 {
     struct still_domain *domain = stillpoint_c_new();
@@ -246,11 +246,11 @@ void stillpoint_c_micro_retire(uint64_t iterations)
     stillpoint_c_free(domain);
 }
 
-/* The number of keys of 8 bytes in a table that fits into a cache, and in one that does not; each key is its own value. As in
+/* How many keys of 8 bytes are in a table that fits into a cache, and in one that does not. Each key is its own value. The same as in
 * capi/ours.rs of the program. */
 enum { FEW = 1000, MANY = 1 << 20, BURST = 32 };
 
-/* A table of this size, which is never freed. For one thread at a time. */
+/* A table with `count` keys, which is made once and never freed. For one thread at a time. */
 static struct still_table *table_of(uint64_t count, struct still_domain **domain)
 {
     static struct still_domain *domain_of_all;

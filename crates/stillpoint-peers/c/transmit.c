@@ -1,5 +1,5 @@
 /*
- * An application that only transmits: packets from a mempool to DPDK's null device, which frees them.
+ * An application that only transmits: it gets packets from a mempool, and sends them to DPDK's null device, which frees them.
  */
 #include <rte_config.h>
 
@@ -12,7 +12,7 @@
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 
-/* Bytes of a packet: the shortest of Ethernet. */
+/* Bytes of a packet: the minimum of Ethernet. */
 enum { PACKET = 64 };
 
 static uint16_t port;
@@ -31,14 +31,14 @@ int stillpoint_transmit_begin(uint16_t queues)
     return error != 0 ? error : rte_eth_dev_start(port);
 }
 
-/* A mempool of packets; NULL when there is no room, or no such driver. */
+/* Makes a mempool of packets. Returns NULL if there is not enough memory, or no driver of this name. */
 struct rte_mempool *stillpoint_transmit_pool(const char *name, const char *driver, unsigned count, unsigned cache)
 {
     return rte_pktmbuf_pool_create_by_ops(name, count, cache, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY, driver);
 }
 
-/* In each turn: gets a burst of packets, writes each, and transmits them. False when the pool was exhausted, or the device has
- * not taken all. */
+/* In each turn, gets a burst of packets, writes each, and transmits them. Returns false if the pool was exhausted, or if the device has
+ * not accepted all packets. */
 bool stillpoint_transmit(struct rte_mempool *pool, uint16_t queue, struct rte_mbuf **packets, uint16_t burst, uint64_t turns)
 {
     static const char bytes[PACKET] = "stillpoint";

@@ -1,7 +1,7 @@
 /*
- * The functions of one flavour of liburcu. urcu_qsbr.c, urcu_memb.c and urcu_mb.c include this file after the flavour's header
- * and after naming their functions by NAME. A flavour's header defines as nothing what the flavour does not need (quiescent
- * states in memb and mb, read-side critical sections in qsbr), so the same text serves all.
+ * The functions of one flavour of liburcu. urcu_qsbr.c, urcu_memb.c and urcu_mb.c include this file after the flavour's header, and
+ * after they define NAME, which makes the names of the functions. Where a flavour does not need a call (quiescent states in memb and mb,
+ * read-side critical sections in qsbr), its header defines the call as nothing, so the same code serves all flavours.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -17,10 +17,10 @@
 
 _Static_assert(sizeof(struct rcu_head) <= sizeof(((struct element *)0)->head), "room for the callback head");
 
-/* A thread may read and write, and may have writers of several contenders; it registers once. */
+/* How many users the thread's registration has. A thread may be a reader and the writer of several contenders; it registers once. */
 static _Thread_local unsigned joined;
 
-/* Registers the calling thread, and leaves it offline: it may sleep until it reads or retires. */
+/* Registers the calling thread, and takes it offline, since it may sleep before it reads or retires. */
 void NAME(join)(void)
 {
     if (joined++ == 0) {
@@ -67,8 +67,8 @@ _Static_assert(sizeof(struct linked) == 128, "the layout of Linked");
 _Static_assert(offsetof(struct linked, element) == 64, "the layout of Linked");
 
 /*
- * Multiplicative hashing (Knuth, The Art of Computer Programming, volume 3, section 6.4), the high half folded into the low one,
- * of which the table takes the bucket. Without it, keys from 0 on would each have a bucket to themselves, which is unrealistic.
+ * Multiplicative hashing (Knuth, The Art of Computer Programming, volume 3, section 6.4). The high half is folded into the low half, from
+ * which the table takes the bucket. Without the hash, each of the keys 0, 1, 2 and so on would have its own bucket, which is unrealistic.
  */
 static inline unsigned long hash_of(uint64_t key)
 {
@@ -83,7 +83,7 @@ static int has_key(struct cds_lfht_node *node, const void *key)
     return caa_container_of(node, struct linked, node)->element.key == *(const uint64_t *)key;
 }
 
-/* To be called inside a read-side critical section. */
+/* Call it inside a read-side critical section. */
 static inline struct linked *find(struct cds_lfht *table, uint64_t key)
 {
     struct cds_lfht_iter iter;
@@ -101,13 +101,14 @@ static inline struct element *find_element(struct cds_lfht *table, uint64_t key)
     return found == NULL ? NULL : &found->element;
 }
 
-/* A table of this flavour with that many buckets, a power of two, for good. NULL when there is no room. */
+/* Makes a table of this flavour with `buckets` buckets, a number that never changes. It is a power of two. Returns NULL if there is no
+ * memory. */
 struct cds_lfht *NAME(table_new)(uint64_t buckets)
 {
     return cds_lfht_new(buckets, buckets, buckets, 0, NULL);
 }
 
-/* The table is empty, and nobody uses it. */
+/* Frees a table, which must be empty and in use by no thread. */
 void NAME(table_free)(struct cds_lfht *table)
 {
     if (cds_lfht_destroy(table, NULL) != 0) {
@@ -116,7 +117,7 @@ void NAME(table_free)(struct cds_lfht *table)
     }
 }
 
-/* Links a key that is not there. Only the writer calls this, registered. */
+/* Links a key that is not in the table. Only the writer calls this; its thread is registered. */
 void NAME(table_link)(struct cds_lfht *table, struct linked *linked)
 {
     rcu_thread_online();
@@ -126,7 +127,7 @@ void NAME(table_link)(struct cds_lfht *table, struct linked *linked)
     rcu_thread_offline();
 }
 
-/* Unlinks a key and returns what was there, or NULL. Only the writer calls this, registered. */
+/* Unlinks a key. Returns its element, or NULL if there was none. Only the writer calls this; its thread is registered. */
 struct linked *NAME(table_unlink)(struct cds_lfht *table, uint64_t key)
 {
     struct linked *found;
@@ -166,7 +167,7 @@ struct read_outcome NAME(table_read_sections)(struct cds_lfht *table, const stru
 }
 #endif
 
-/* The calling thread reads nothing; it need not be registered. */
+/* Waits for a grace period. The calling thread is in no section, and need not be registered. */
 void NAME(synchronize)(void)
 {
     synchronize_rcu();
@@ -177,21 +178,21 @@ static pthread_once_t realtime_once = PTHREAD_ONCE_INIT;
 static struct call_rcu_data *default_worker;
 static struct call_rcu_data *realtime_worker;
 
-/* Under `pthread_once`, as liburcu shows the worker to other threads before it knows the worker's thread id. */
+/* Called by `pthread_once`, because liburcu shows the worker to other threads before it knows the worker's thread id. */
 static void start_default_worker(void)
 {
     default_worker = get_default_call_rcu_data();
 }
 
-/* Once for the process: in 0.13 `call_rcu_data_free` does not join the thread that it stops. */
+/* Called once in a process, because in liburcu 0.13 `call_rcu_data_free` does not join the thread that it stops. */
 static void start_realtime_worker(void)
 {
     realtime_worker = create_call_rcu_data(URCU_CALL_RCU_RT, -1);
 }
 
 /*
- * The worker that calls the callbacks: the process's default one, or one that polls its queue (URCU_CALL_RCU_RT).
- * It gets the affinity of the calling thread, as it would have if this thread had started it.
+ * The worker that calls the callbacks: the default worker of the process, or one that polls its queue (URCU_CALL_RCU_RT).
+ * It gets the affinity of the calling thread, as if this thread had started it.
  */
 struct call_rcu_data *NAME(worker)(bool realtime)
 {
@@ -205,13 +206,13 @@ struct call_rcu_data *NAME(worker)(bool realtime)
         pthread_once(&default_once, start_default_worker);
         worker = default_worker;
     }
-    /* A worker with another affinity is still a correct one. */
+    /* An error is ignored: a worker with another affinity is still correct. */
     if (pthread_getaffinity_np(pthread_self(), sizeof cpus, &cpus) == 0)
         (void)pthread_setaffinity_np(get_call_rcu_thread(worker), sizeof cpus, &cpus);
     return worker;
 }
 
-/* Lets the default worker run on every CPU that the process may use. */
+/* Lets the default worker run on all CPUs that the process may use. */
 static void free_worker(void)
 {
     struct call_rcu_data *worker = NAME(worker)(false);
@@ -243,7 +244,7 @@ uint64_t NAME(worker_cpu_ns)(struct call_rcu_data *worker)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* Waits until the callbacks of everything retired so far have returned. */
+/* Waits until the callbacks of all elements that were retired so far have returned. */
 void NAME(barrier)(void)
 {
     rcu_barrier();
@@ -267,7 +268,7 @@ void NAME(micro_pin)(uint64_t iterations)
 }
 #endif
 
-/* After this many objects the loop below waits for the worker, so that memory stays bounded. */
+/* After this many objects, the loop below waits for the worker, which bounds the memory. */
 enum { RETIRED_AT_ONCE = 1 << 20 };
 
 static void release_object(struct rcu_head *head)
@@ -275,7 +276,7 @@ static void release_object(struct rcu_head *head)
     free(head);
 }
 
-/* Replaces and retires; the worker frees on a CPU of its own choice. */
+/* Replaces the object and retires the old one, which the worker frees on any CPU. */
 static void retire_object(_Atomic(void *) *shared, uint64_t number)
 {
     void *old = exchange_object(shared, new_object(number));
@@ -287,7 +288,7 @@ static void retire_object(_Atomic(void *) *shared, uint64_t number)
         rcu_barrier();
 }
 
-/* The worker gets back the CPUs that the process may use, so that it does not share the measured one. */
+/* First lets the worker run on all CPUs, so that it does not share the measured one. */
 void NAME(micro_retire)(uint64_t iterations)
 {
     _Atomic(void *) shared = NULL;
@@ -322,7 +323,7 @@ static void count_call(struct rcu_head *head)
     (void)head;
 }
 
-/* The number of heads; those whose callbacks were called are used again. */
+/* The number of heads. A head is used again once its callback has been called. */
 enum { HEADS = 1 << 20 };
 
 /* The time of `iterations` calls of `call_rcu`, in nanoseconds, without their callbacks; the worker runs on another CPU. */
@@ -335,7 +336,7 @@ uint64_t NAME(calls_ns)(uint64_t iterations)
         fputs("out of memory: no room for heads of callbacks\n", stderr);
         abort();
     }
-    /* Touch the pages: page faults must not count. */
+    /* Touches the pages, so that page faults do not count. */
     memset(heads, 0xff, HEADS * sizeof *heads);
     NAME(join)();
     free_worker();
@@ -356,7 +357,7 @@ uint64_t NAME(calls_ns)(uint64_t iterations)
     return spent;
 }
 
-/* Makes workers, lets each call something, and returns how long it takes to free them when all are idle, in nanoseconds. */
+/* Makes workers, lets each call a callback, and returns how long it takes to free them when all are idle, in nanoseconds. */
 uint64_t NAME(free_workers_ns)(unsigned count)
 {
     struct call_rcu_data **workers = calloc(count, sizeof(struct call_rcu_data *));

@@ -1,4 +1,4 @@
-/* liburcu, flavour memb, as most programs use it: its functions are linked, not inlined. */
+/* liburcu, flavour memb, as most programs use it: they link its functions instead of inlining them. */
 #define _GNU_SOURCE
 #define URCU_API_MAP
 #include <urcu/urcu-memb.h>

@@ -1,8 +1,8 @@
 /* liburcu, flavour mb: readers mark critical sections with full fences, writers interrupt no reader. */
 #define _GNU_SOURCE
-/* The inline functions, as for a program under a compatible licence. */
+/* Selects the inline functions, which programs under a compatible licence may use. */
 #define _LGPL_SOURCE
-/* The generic names (`rcu_read_lock`) for this flavour's functions. */
+/* Selects the generic names, such as `rcu_read_lock`, for this flavour's functions. */
 #define URCU_API_MAP
 #include <urcu/urcu-mb.h>
 

@@ -1,4 +1,4 @@
-/* The drop-in for liburcu, flavour mb, whose preempted readers are boosted: the other flavours are not configured. */
+/* The drop-in for liburcu, flavour mb, with boosting of preempted readers. The other flavours are not configured. */
 #define _GNU_SOURCE
 #define _LGPL_SOURCE
 #define URCU_API_MAP
@@ -10,7 +10,7 @@
 #define NAME(function) stillpoint_drop_in_boosted_##function
 #include "urcu_flavour.h"
 
-/* To be called before anything else here; false if this process may not boost threads. */
+/* Call this before any other function of this file. Returns false if this process may not boost threads. */
 bool stillpoint_drop_in_boosted_configure(void)
 {
     struct still_domain_options options = STILL_DOMAIN_OPTIONS_INIT;

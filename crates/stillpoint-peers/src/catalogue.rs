@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::{Contender, Slots, rust};
 
-/// A contender that this build has, before it is made.
+/// A contender that this build can make.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     /// The contender's stable name, such as `dpdk/rcu`.

@@ -6,8 +6,8 @@ use crate::{Element, Work};
 /// What one reader thread has to do.
 #[derive(Debug)]
 pub struct ReadJob<'a> {
-    /// Number of the reader, from 0; below the `max_readers` the contender was made for, and no two readers
-    /// that are registered at the same time have the same.
+    /// The reader's number, from 0 to one less than the `max_readers` for which the contender was made. Readers that are registered at
+    /// the same time have different numbers.
     pub index: usize,
     /// Seed of the reader's random keys; never 0.
     pub seed: u64,
@@ -21,12 +21,12 @@ pub struct ReadJob<'a> {
 pub struct ReadOutcome {
     /// Number of lookups.
     pub lookups: u64,
-    /// Lookups that found an element with another key than the index it was looked up at, or a poisoned one:
-    /// the element was freed under the reader. Anything but 0 voids the row.
+    /// Lookups that found a poisoned element, or one whose key is not the index: it was freed while the reader used it. If this is
+    /// not 0, the row is void.
     pub mismatches: u64,
 }
 
-/// A scheme of memory reclamation under test: how to read, how to free.
+/// A scheme of memory reclamation under test: how it reads, and how it frees.
 ///
 /// One thread at a time writes (it holds the [`Writer`]); any number of threads read.
 pub trait Contender: Send + Sync {
@@ -38,8 +38,8 @@ pub trait Contender: Send + Sync {
         ""
     }
 
-    /// Registers the calling thread as a reader, calls `ready`, and looks up random keys, one after the other, until told to
-    /// stop; then unregisters. `ready` may sleep: it delays nothing else.
+    /// Registers the calling thread as a reader, calls `ready`, and looks up random keys, one after the other, until
+    /// [`stop`](ReadJob::stop) is set; then unregisters the thread. `ready` may sleep, and delays no other thread.
     ///
     /// # Panics
     /// If the reader's number is out of range, or in use.
@@ -48,18 +48,17 @@ pub trait Contender: Send + Sync {
     /// As [`read`](Contender::read), with a read-side section around all of `work` for each lookup. Slots may be empty.
     fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome;
 
-    /// Whether [`synchronize`](Contender::synchronize) waits: for schemes in which a grace period can end before its
-    /// destructors are called.
+    /// Whether [`synchronize`](Contender::synchronize) waits. It does in schemes where a grace period can end before the destructors
+    /// of its objects run.
     fn has_synchronize(&self) -> bool {
         false
     }
 
-    /// Waits for one grace period, on any thread that is not a reader.
+    /// Waits for one grace period. Any thread that is not a reader may call it.
     fn synchronize(&self) {}
 
-    /// The writing side. It is made, used and dropped on the same thread, and dropping it
-    /// [drains](Writer::drain) it. A hidden worker of the peer (`call_rcu`) gets the CPU affinity that this
-    /// thread has when it calls this.
+    /// The writing side. It is made, used and dropped on the same thread. Dropping it [drains](Writer::drain) it. A hidden worker of
+    /// the peer (`call_rcu`) gets the CPU affinity that the calling thread has at this call.
     ///
     /// # Panics
     /// If the contender has a writer already, and its scheme allows only one.
@@ -82,13 +81,13 @@ pub trait Writer {
     fn replace(&mut self, index: usize);
 
     /// Links `new` at `index`, or leaves the slot empty. The element that was there is stamped and handed over as by
-    /// [`replace`](Writer::replace). Nothing is freed yet, unless the scheme does so by itself.
+    /// [`replace`](Writer::replace). The call frees nothing itself, but the scheme may.
     fn publish(&mut self, index: usize, new: Option<Box<Element>>);
 
     /// Frees what is ready, without waiting for a reader.
     fn poll(&mut self);
 
-    /// Waits until everything replaced so far is freed. Called when no reader is registered any more.
+    /// Waits until all elements that were replaced so far are freed. It is called when no reader is registered any more.
     fn drain(&mut self);
 
     /// CPU time of the contender's own hidden worker since it began; zero if it has none.

@@ -1,13 +1,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Set in the stamp of a probe; times do not reach it in centuries.
+/// The bit that marks the stamp of a probe. Times do not reach it for 292 years.
 const PROBE: u64 = 1 << 63;
 
-/// A record of the elements that were unlinked: the delay of each from unlink to free, recorded by the thread that frees it,
-/// and the number of bytes freed.
+/// A record of the elements that were freed: the delay of each from unlink to free, recorded by the thread that frees it, and the
+/// number of bytes freed.
 ///
-/// One element at a time may be a *probe*: its delay is the length of a grace period, and is also kept separately.
+/// One element at a time may be a *probe*. Its delay is the length of a grace period, which is also kept in a separate list.
 #[derive(Debug)]
 pub struct Delays {
     origin: Instant,
@@ -25,7 +25,7 @@ pub struct Delays {
 struct Samples {
     samples: Box<[AtomicU64]>,
     count: AtomicUsize,
-    /// One sample in two to the power of this is kept.
+    /// One sample in 2^`sparseness` is kept.
     sparseness: u32,
     most: AtomicU64,
 }
@@ -41,7 +41,7 @@ impl Samples {
     }
 
     fn add(&self, value: u64) {
-        // Relaxed, all of them: each sample has one writer, and `take` is called when the adding threads are quiet.
+        // Relaxed throughout: each sample has one writer, and `take` is called when no thread adds samples.
         let at = self.count.fetch_add(1, Ordering::Relaxed);
         let place = at >> self.sparseness;
         let kept = self.samples.get(place).filter(|_| place << self.sparseness == at);
@@ -60,7 +60,7 @@ impl Samples {
     }
 
     fn take(&self) -> Vec<u64> {
-        // Relaxed: the caller has waited for the adding threads, which synchronised with them.
+        // Relaxed: the caller has waited for the threads that add samples, and that wait ordered their stores before these loads.
         let kept =
             self.count.swap(0, Ordering::Relaxed).div_ceil(1 << self.sparseness).min(self.samples.len());
         let mut taken: Vec<u64> =
@@ -79,8 +79,7 @@ impl Delays {
         Self::sparse(capacity, 0)
     }
 
-    /// A record with room for `capacity` samples. One in two to the power of `sparseness` is kept, and the largest one in place
-    /// of the last.
+    /// A record with room for `capacity` samples. One sample in 2^`sparseness` is kept; the last one is replaced by the largest.
     pub fn sparse(capacity: usize, sparseness: u32) -> Self {
         Self {
             origin: Instant::now(),
@@ -98,11 +97,11 @@ impl Delays {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    /// The time of an unlink, never 0, with a mark if the element becomes a probe.
+    /// The time of an unlink, never 0, with the mark of a probe if the element becomes one.
     #[inline]
     pub(crate) fn stamp(&self) -> u64 {
         let now = self.now().max(1);
-        // Relaxed: the flag is set by the thread that unlinks.
+        // Relaxed: the thread that unlinks, which is this one, also sets the flag.
         if self.probe_armed.load(Ordering::Relaxed) {
             self.probe_armed.store(false, Ordering::Relaxed);
             return now | PROBE;
@@ -117,15 +116,15 @@ impl Delays {
         self.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
         if stamp & PROBE != 0 {
             self.graces.add(delay);
-            // Release pairs with the acquire load in `probe_is_out`: its sample is there.
+            // Release pairs with the acquire load in `probe_is_out`: a thread that sees `false` also sees the probe's sample.
             self.probe_out.store(false, Ordering::Release);
         }
     }
 
-    /// Makes the element that is unlinked next a probe. To be called by the thread that unlinks, while there is
+    /// Makes the next element that is unlinked a probe. Only the thread that unlinks may call it, while there is
     /// [no other probe](Delays::probe_is_out).
     pub fn send_probe(&self) {
-        // Relaxed: this thread makes the probe, and the scheme orders that before its free.
+        // Relaxed: this thread also unlinks the probe, and the scheme orders the unlink before the free, which clears the flag.
         self.probe_out.store(true, Ordering::Relaxed);
         self.probe_armed.store(true, Ordering::Relaxed);
     }
@@ -157,12 +156,12 @@ impl Delays {
         self.freed_bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes all samples, in nanoseconds, and starts afresh. To be called while no element is being freed.
+    /// Takes all samples, in nanoseconds, and empties the record. Call it while no element is being freed.
     pub fn take(&self) -> Vec<u64> {
         self.delays.take()
     }
 
-    /// Takes the lengths of all grace periods, in nanoseconds. To be called while no element is being freed.
+    /// Takes the lengths of all grace periods, in nanoseconds. Call it while no element is being freed.
     pub fn take_graces(&self) -> Vec<u64> {
         self.graces.take()
     }

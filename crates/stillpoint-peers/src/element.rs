@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::Delays;
 
-/// One element of the array: one cache line, with room for a peer's callback head, and a body in another allocation.
+/// An element of the array. It is one cache line, with room for a peer's callback head; its body is a separate allocation.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Element {
@@ -29,7 +29,7 @@ const _: () = {
 impl Element {
     const POISON: u64 = 0xdead_dead_dead_dead;
 
-    /// A linked element for index `key`, whose delay goes to `delays` when it is dropped.
+    /// A new element for index `key`. If it was stamped, its delay goes to `delays` when it is dropped.
     pub fn new(key: u64, delays: &'static Delays) -> Self {
         Self::with_body(key, 0, delays)
     }
@@ -54,7 +54,7 @@ impl Element {
     /// Whether the element is alive and belongs to index `key`.
     #[inline(always)]
     pub fn holds(&self, key: u64) -> bool {
-        // Relaxed: both fields are plain data here; a freed element is an error in any order.
+        // Relaxed: both fields are plain data here. To find a freed element is an error in any order.
         self.key == key && self.value.load(Ordering::Relaxed) == key
     }
 
@@ -95,14 +95,14 @@ impl Element {
     /// The element whose callback head this is.
     ///
     /// # Safety
-    /// It is one, and the pointer was made from a pointer to the element.
+    /// `head` is the callback head of an element, and was made from a pointer to that element.
     pub(crate) unsafe fn of_head(head: *mut std::ffi::c_void) -> *mut Self {
         // SAFETY: the head lies inside the element.
         unsafe { head.byte_sub(offset_of!(Self, head)).cast() }
     }
 }
 
-/// How the elements of a run are made.
+/// How the elements of a run of the experiment are made.
 #[derive(Debug, Clone, Copy)]
 pub struct Recipe {
     /// Words of 8 bytes in the body of each.
@@ -117,7 +117,7 @@ impl Recipe {
         Self { words: 0, delays }
     }
 
-    /// A linked element for index `key`.
+    /// A new element for index `key`.
     pub fn element(&self, key: u64) -> Element {
         Element::with_body(key, self.words, self.delays)
     }
@@ -160,8 +160,7 @@ impl Slots {
         Self { slots: (0..len as u64).map(|key| AtomicPtr::new(element(key))).collect(), recipe }
     }
 
-    /// An array of `len` empty slots; `len` must be a power of two. Plain lookups need an element in every slot, lookups in
-    /// sections do not.
+    /// An array of `len` empty slots; `len` must be a power of two. Lookups in sections may find empty slots, other lookups must not.
     ///
     /// # Panics
     /// If `len` is not a power of two.
@@ -195,9 +194,9 @@ impl Slots {
     /// As [`replace`](Slots::replace), with a given element or none; `None` if the slot was empty.
     pub fn publish(&self, index: usize, new: Option<Box<Element>>) -> Option<*mut Element> {
         let new = new.map_or(ptr::null_mut(), Box::into_raw);
-        // AcqRel: publishes `new` to the readers' acquire loads, and receives `old` from whoever linked it.
+        // AcqRel: publishes `new` to the readers' acquire loads, and receives `old` from the thread that linked it.
         let old = NonNull::new(self.slots[index].swap(new, Ordering::AcqRel))?;
-        // SAFETY: `old` was linked until now and is freed by this caller alone, later.
+        // SAFETY: `old` was linked until now, and only this caller frees it, later.
         unsafe { old.as_ref().stamp_unlinked() };
         Some(old.as_ptr())
     }
@@ -208,7 +207,7 @@ impl Drop for Slots {
         for slot in &mut self.slots {
             let element = *slot.get_mut();
             if !element.is_null() {
-                // SAFETY: every slot owns its element, allocated by `Box`; no reader is left, as `self` is exclusive.
+                // SAFETY: every slot owns its element, which came from a `Box`; no reader is left, because `self` is exclusive.
                 drop(unsafe { Box::from_raw(element) });
             }
         }

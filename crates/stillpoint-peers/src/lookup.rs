@@ -2,9 +2,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{ReadJob, ReadOutcome};
 
-/// The loop of every reader: looks up random indices below `len`, one after the other, until told to stop.
+/// The loop of every reader: looks up random indices below `len`, one after the other, until [`stop`](ReadJob::stop) is set.
 ///
-/// `lookup` reads the element at an index under the protection of its scheme and returns whether it is alive and belongs
+/// `lookup` reads the element at an index under the protection of its scheme, and returns whether the element is alive and belongs
 /// there. The peers written in C run the same loop with the same keys. `len` is a power of two.
 ///
 /// ```
@@ -32,7 +32,7 @@ pub fn read_until_stopped(
     lookups.outcome()
 }
 
-/// The same loop for readers that do something only once for several lookups.
+/// The lookups of the same loop, one by one, for readers that do something once in several lookups.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,7 +62,7 @@ impl<'a> Lookups<'a> {
         Self { stop: job.stop, mask: len - 1, random: job.seed, outcome: ReadOutcome::default() }
     }
 
-    /// The next index, or `None` when the reader has been told to stop.
+    /// The next index; `None` once [`stop`](ReadJob::stop) is set.
     #[inline(always)]
     pub fn next_index(&mut self) -> Option<usize> {
         // Relaxed: the flag carries no data.
@@ -72,14 +72,14 @@ impl<'a> Lookups<'a> {
         Some(self.index())
     }
 
-    /// The next index, even if the reader has been told to stop.
+    /// The next index, even if [`stop`](ReadJob::stop) is set.
     #[inline(always)]
     pub fn index(&mut self) -> usize {
         self.random = next_random(self.random);
         self.random as usize & self.mask
     }
 
-    /// Counts a lookup that found the right element, or did not.
+    /// Counts a lookup. `found`: it found the right element.
     #[inline(always)]
     pub fn count(&mut self, found: bool) {
         self.outcome.lookups += 1;

@@ -1,6 +1,6 @@
 use crate::rust;
 
-/// One operation of one contender, to be timed by itself.
+/// A single operation of a contender, which the caller times.
 ///
 /// | operation | what it is |
 /// |---|---|
@@ -8,7 +8,7 @@ use crate::rust;
 /// | `pin`, `pin-linked` | enter and leave a read-side critical section, by inline code or by functions of the library |
 /// | `protect` | load a pointer under protection, release the protection |
 /// | `start` | begin a grace period |
-/// | `check` | ask whether a grace period is over that ended long ago |
+/// | `check` | check a grace period that ended long ago |
 /// | `retire` | allocate and write an object of 64 bytes, exchange it for the one in a shared pointer, retire the old one, and free in batches of 64; with liburcu, a worker on another CPU frees |
 /// | `lookup`, `burst` | look up keys of 8 bytes in a table of 1,000, one or 32 at a time |
 /// | `lookup-1m`, `burst-1m` | the same in a table of a million |
@@ -21,13 +21,13 @@ pub struct Micro {
     pub contender: &'static str,
     /// Name of the operation.
     pub operation: &'static str,
-    /// Performs the operation this many times on the calling thread. Registering the thread and freeing what is left at the
-    /// end add some microseconds (with liburcu's `retire` some milliseconds, as it waits for the worker): choose many
-    /// iterations, or subtract the time of a run of 0.
+    /// Performs the operation this many times on the calling thread. Registering the thread, and freeing what is left at the end, take
+    /// some microseconds more; with liburcu's `retire`, which waits for the worker, some milliseconds. Choose many iterations, or
+    /// subtract the time of a run of 0.
     pub run: fn(u64),
 }
 
-/// An operation of one contender that measures itself, since only a part of its work counts.
+/// An operation of one contender that measures its own time, since only a part of its work counts.
 ///
 /// | operation | what it is |
 /// |---|---|
@@ -39,11 +39,11 @@ pub struct Timed {
     pub contender: &'static str,
     /// Name of the operation.
     pub operation: &'static str,
-    /// Performs the operation this many times on the calling thread, and returns the time of all in nanoseconds.
+    /// Performs the operation this many times on the calling thread, and returns the total time in nanoseconds.
     pub nanoseconds: fn(u64) -> u64,
 }
 
-/// The operations that measure themselves.
+/// The operations that measure their own time.
 pub fn timed() -> Vec<Timed> {
     #[cfg(peer_urcu)]
     return crate::native::urcu::TIMED.to_vec();

@@ -4,22 +4,22 @@ use std::time::{Duration, Instant};
 
 use crate::{Element, Lookups, ReadJob, ReadOutcome};
 
-/// The work of a reader in a read-side section, and between two sections; it is the same for every contender.
+/// The work of a reader in a read-side section, and between two sections. It is the same for every contender.
 ///
-/// Work is counted in steps of a chain of dependent instructions, not by a clock: a reader that was preempted still has to
-/// do the rest of its work. [`steps_per_microsecond`](Work::steps_per_microsecond) measures the steps in a microsecond.
+/// Work is counted in steps of a chain of dependent instructions, not by a clock, so a reader that was preempted still has to do the
+/// rest of its work. [`steps_per_microsecond`](Work::steps_per_microsecond) measures the steps in a microsecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Work {
     /// Steps inside the section.
     pub inside: u64,
-    /// How long the reader sleeps in the middle of them.
+    /// How long the reader sleeps in the middle of the steps inside.
     pub sleep: Duration,
     /// Steps between the end of a section and the beginning of the next one.
     pub outside: u64,
 }
 
 impl Work {
-    /// The steps of this CPU in a microsecond: the most of several attempts, since interrupts and neighbours only lower it.
+    /// The steps of this CPU in a microsecond. It is the maximum of several attempts, since interrupts and other threads only lower it.
     pub fn steps_per_microsecond() -> f64 {
         const STEPS: u64 = 1 << 20;
         let attempt = || {
@@ -72,9 +72,9 @@ fn take_steps(steps: u64) {
 
 /// The loop of readers with long sections. The peers written in C run the same loop with the same keys.
 ///
-/// `section` enters, loads the element at an index below `len`, a power of two, passes it to [`Work::inside`], leaves, and
-/// returns the result. There is at least one section, even if the reader starts late. Schemes that must know of the time
-/// between two sections have their own loop.
+/// `section` enters a section, loads the element at an index below `len`, passes it to [`Work::inside`], leaves the section, and
+/// returns the result. `len` is a power of two. There is at least one section, even if the reader starts late. Schemes whose readers
+/// have to act between two sections, such as going offline, have their own loop.
 pub fn read_sections(
     job: &ReadJob<'_>,
     work: &Work,
@@ -105,7 +105,7 @@ mod tests {
         let begin = Instant::now();
         assert!(work.inside(None, 0));
         let inside = begin.elapsed();
-        // If the machine was slower while it was calibrated, the work takes less time.
+        // If the machine was slower during the calibration, the work takes less time.
         assert!(inside >= Duration::from_millis(4), "{inside:?}");
         work.rest();
         assert!(begin.elapsed() >= inside + Duration::from_millis(1));

@@ -1,5 +1,5 @@
-//! Every contender that this build has: no element is freed under a reader, each is freed exactly once, the readers'
-//! loops notice what they are there to notice, and a contender can be used again and again in one process.
+//! Tests of every contender that this build has: no element is freed while a reader uses it, each is freed exactly once, the readers'
+//! loops notice wrong and freed elements, and a contender can be used again and again in one process.
 
 use std::collections::BTreeSet;
 use std::ptr;
@@ -20,12 +20,12 @@ fn slots(len: usize) -> (Arc<Slots>, &'static Delays) {
     (Arc::new(Slots::new(len, delays)), delays)
 }
 
-/// Runs readers, and the background thread if the contender wants one, around `work`.
+/// Runs `work` beside readers, and beside the background thread if the contender needs one.
 fn with_readers(contender: &dyn Contender, work: impl FnOnce()) -> ReadOutcome {
     around(contender, work, |job, ready| contender.read(job, ready))
 }
 
-/// The same with readers in sections that hold `section`.
+/// The same with readers whose sections contain `section`.
 fn with_sections(contender: &dyn Contender, section: &Work, work: impl FnOnce()) -> ReadOutcome {
     around(contender, work, |job, ready| contender.read_sections(job, section, ready))
 }
@@ -86,13 +86,13 @@ fn every_replaced_element_is_freed_once_and_never_under_a_reader() {
                         replaced += 1;
                     }
                     writer.poll();
-                    // Readers share the cores with the writer: let them come to a quiescent state.
+                    // Readers share the cores with the writer. Let them reach a quiescent state.
                     thread::yield_now();
                 }
             });
             writer.drain();
-            assert!(outcome.lookups > 0, "{name}, round {round}: nobody has read");
-            assert_eq!(outcome.mismatches, 0, "{name}, round {round}: freed under a reader");
+            assert!(outcome.lookups > 0, "{name}, round {round}: no reader looked anything up");
+            assert_eq!(outcome.mismatches, 0, "{name}, round {round}: freed while a reader used it");
             assert_eq!(delays.freed(), replaced, "{name}, round {round}: elements freed");
             assert_eq!(delays.take().len(), replaced.min(1 << 16), "{name}, round {round}: delays recorded");
             drop(writer);
@@ -138,8 +138,8 @@ fn sections_of_any_kind_keep_what_they_read_and_no_more() {
             });
             writer.drain();
             let name = contender.name();
-            assert!(outcome.lookups > 0, "{name}, {work:?}: nobody has read");
-            assert_eq!(outcome.mismatches, 0, "{name}, {work:?}: freed under a reader");
+            assert!(outcome.lookups > 0, "{name}, {work:?}: no reader looked anything up");
+            assert_eq!(outcome.mismatches, 0, "{name}, {work:?}: freed while a reader used it");
             assert_eq!((delays.freed(), delays.freed_bytes()), (unlinked, bytes), "{name}, {work:?}");
         }
     }
@@ -201,13 +201,13 @@ fn readers_notice_a_wrong_element() {
     }
 }
 
-/// Dropped, but not deallocated: what a freed element looks like while its memory is still there.
+/// The element is dropped but not deallocated: it looks like a freed element whose memory was not used again.
 #[test]
 fn readers_notice_a_poisoned_element() {
     for entry in catalogue() {
         let (slots, delays) = slots(64);
         let element = slots.as_slice()[7].load(Ordering::Acquire);
-        // SAFETY: no reader is there yet, and the element is written anew before the slots drop it.
+        // SAFETY: there is no reader yet, and a new element is written here before the slots drop it.
         unsafe { ptr::drop_in_place(element) };
         let contender = entry.make(&slots, READERS);
         let idle = || thread::sleep(Duration::from_millis(20));
@@ -241,17 +241,17 @@ fn micro_operations_run_any_number_of_times() {
     let names: BTreeSet<_> = catalogue().iter().map(|entry| entry.name).collect();
     let mut rows = BTreeSet::new();
     for micro in micro() {
-        // It has only these.
+        // `drop-in/rte_rcu_qsbr` has only rows here, and is no contender.
         let is_known = names.contains(micro.contender) || micro.contender == "drop-in/rte_rcu_qsbr";
         assert!(is_known, "{micro:?}");
         assert!(OPERATIONS.contains(&micro.operation), "{micro:?}");
-        assert!(rows.insert((micro.contender, micro.operation)), "{micro:?} is there twice");
+        assert!(rows.insert((micro.contender, micro.operation)), "{micro:?} is listed twice");
         for iterations in [0, 1, 1000] {
             (micro.run)(iterations);
         }
     }
     for name in ["crossbeam-epoch", "seize", "haphazard"] {
-        assert!(rows.contains(&(name, "retire")), "{name} can be retired to");
+        assert!(rows.contains(&(name, "retire")), "{name} has no row `retire`");
     }
 }
 
@@ -276,9 +276,12 @@ fn a_peer_is_either_there_or_missing_with_a_reason() {
             "{peer:?}"
         );
         for name in peer.contenders {
-            assert!(known.insert(name), "{name} is there and missing");
+            assert!(known.insert(name), "{name} is both in the catalogue and missing");
         }
-        assert!(versions().iter().all(|(name, _)| *name != peer.peer), "{peer:?} has a version");
+        assert!(
+            versions().iter().all(|(name, _)| *name != peer.peer),
+            "{peer:?} is missing, but has a version"
+        );
     }
     let all = [
         "c/protected",

@@ -1,4 +1,5 @@
-//! Hash tables as contenders of the experiment `reclaim`. A program of its own: DPDK is initialised once per process.
+//! Hash tables as contenders of the experiment `reclaim`. The tests are a separate program because DPDK is initialised once in a
+//! process.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use stillpoint_peers::{Contender, Delays, Element, ReadJob, ReadOutcome, Recipe,
 const ELEMENTS: usize = 64;
 const WORDS: usize = 3;
 
-/// All that this build has.
+/// All such contenders of this build.
 fn contenders(recipe: Recipe) -> Vec<Box<dyn Contender>> {
     let dpdk = thread::spawn(|| initialise_dpdk(192, false, first_cpu())).join().unwrap();
     assert_eq!(dpdk.is_ok(), HAS_DPDK, "{dpdk:?}");
@@ -36,17 +37,17 @@ fn a_build_has_the_tables_of_the_peers_that_it_has() {
 fn every_deleted_element_is_freed_once_and_never_under_a_reader() {
     let delays: &'static Delays = Box::leak(Box::new(Delays::new(1 << 16)));
     let contenders = contenders(Recipe { words: WORDS, delays });
-    // Interleaved: tables are used again and again, and some contenders share one.
+    // The rounds are interleaved, so that tables are used again; some contenders share a table.
     for round in 0..2 {
         for contender in &contenders {
             check(&**contender, delays, round);
         }
     }
     drop(contenders);
-    assert_eq!(delays.freed(), 0, "what was never deleted has no delay");
+    assert_eq!(delays.freed(), 0, "elements that were never deleted have no delay");
 }
 
-/// Deletes beside readers, with a section around nothing and around some work.
+/// Deletes beside readers: first beside plain lookups, then beside readers whose sections contain some work.
 fn check(contender: &dyn Contender, delays: &Delays, round: usize) {
     const REPLACED: usize = 1_000;
     let work = Work { inside: 50, sleep: Duration::ZERO, outside: 50 };
@@ -69,7 +70,7 @@ fn check(contender: &dyn Contender, delays: &Delays, round: usize) {
             for number in 0..REPLACED {
                 let index = number * 29 % ELEMENTS;
                 deleted += usize::from(there[index]);
-                // A key that is away for a while, too.
+                // Some keys stay deleted for a while.
                 there[index] = number % 5 != 0;
                 match there[index] {
                     true => writer.replace(index),
@@ -99,7 +100,7 @@ fn check(contender: &dyn Contender, delays: &Delays, round: usize) {
     }
 }
 
-/// Dropped, but not deallocated: what a freed element looks like while its memory is still there.
+/// The element is dropped but not deallocated: it looks like a freed element whose memory was not used again.
 #[test]
 fn readers_notice_a_poisoned_element() {
     let delays: &'static Delays = Box::leak(Box::new(Delays::new(1)));
@@ -108,17 +109,17 @@ fn readers_notice_a_poisoned_element() {
         let sound = read_for_a_while(&*contender);
         assert!(sound.mismatches == 0, "{}: {sound:?}", contender.name());
         let mut poisoned = Box::new(Element::new(7, delays));
-        // SAFETY: it owns nothing, so that it may be dropped again.
+        // SAFETY: the element owns nothing, so it may be dropped again.
         unsafe { ptr::drop_in_place(&raw mut *poisoned) };
         writer.publish(7, Some(poisoned));
         let outcome = read_for_a_while(&*contender);
         let share = outcome.lookups as f64 / outcome.mismatches as f64;
         assert!((48.0..80.0).contains(&share), "{}: {outcome:?}, expected one in 64", contender.name());
-        writer.replace(7); // others share the table
+        writer.replace(7); // other contenders share the table, and must find a live element
     }
 }
 
-/// Thousands of lookups: on a busy machine that takes its time.
+/// Runs a reader until it has done thousands of lookups, which may take long on a busy machine.
 fn read_for_a_while(contender: &dyn Contender) -> ReadOutcome {
     let read_for = |milliseconds| {
         let stop = AtomicBool::new(false);
@@ -130,7 +131,9 @@ fn read_for_a_while(contender: &dyn Contender) -> ReadOutcome {
         })
     };
     let mut outcomes = (0..12).map(|doubled| read_for(10 << doubled));
-    outcomes.find(|outcome| outcome.lookups > 10_000).expect("nobody has read for half a minute")
+    outcomes
+        .find(|outcome| outcome.lookups > 10_000)
+        .expect("no reader got through 10,000 lookups in half a minute")
 }
 
 /// A CPU that this process may use: the layer pins the thread that initialises it.

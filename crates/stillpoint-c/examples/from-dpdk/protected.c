@@ -1,5 +1,5 @@
 /*
- * routes.c with protected loads: a worker that is preempted holds up one table. The control thread never waits.
+ * routes.c with protected loads. A worker that is preempted holds up only one table. The control thread never waits.
  */
 #include <pthread.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
 /*
- * routes.c, which also says for which worker it waits: an addition of stillpoint's rte_rcu_qsbr.h.
+ * routes.c, which also prints the worker for which it waits. stillpoint's rte_rcu_qsbr.h adds the function for this.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -49,7 +49,7 @@ static void *work(void *argument)
     return (void *)wrong;
 }
 
-/* Waits for the readers of an old table. Every hundred milliseconds, says which worker holds it up. */
+/* Waits for the readers of an old table. Every 100 ms, prints which worker holds up the wait. */
 static void wait_for_readers(void)
 {
     uint64_t token = rte_rcu_qsbr_start(readers);

@@ -1,5 +1,5 @@
 /*
- * Workers look routes up, and a control thread replaces the table, by DPDK's quiescent states.
+ * Workers look up routes, and a control thread replaces the table, with DPDK's quiescent states.
  *
  * The program compiles with DPDK's rte_rcu_qsbr.h and with stillpoint's.
  */

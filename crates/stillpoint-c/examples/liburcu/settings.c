@@ -3,7 +3,7 @@
  * stillpoint in three steps:
  *
  *   1  unchanged
- *   2  a stall hook says which thread holds up the writer
+ *   2  a stall hook prints which thread holds up the writer
  *   3  each reader holds up one object instead of everything
  */
 #include <stdio.h>

@@ -33,12 +33,13 @@
 //
 // What the standard leaves open:
 //   - A thread of the library reclaims objects, one after the other, with no lock held, and not within retire. The first retirement
-//     starts the thread. All signals are blocked on it. It has the policy SCHED_OTHER, and the CPUs with which the process began. If it
-//     cannot be started, every 256th retirement tries again and then reclaims by itself; so does hazard_pointer_clean_up. The number of
-//     objects that wait only for their deleters has no bound: it depends on how fast that thread runs deleters.
+//     starts the thread. All signals are blocked on it. It has the policy SCHED_OTHER, and the CPUs with which the process began. If the
+//     thread cannot be started, every 256th retirement tries again; if that fails, too, it reclaims itself. Every call of hazard_pointer_clean_up
+//     does so, too. The number of objects that wait only for their deleters has no bound: it depends on how fast deleters run.
 //   - protect costs a store and two loads, and a full fence where the kernel has no membarrier(2).
 //   - make_hazard_pointer is lock-free, and costs some ten nanoseconds: keep a hazard_pointer rather than make one for each access. It
-//     allocates when there are more hazard pointers than ever before; if there is no memory, the process ends. Each takes 128 bytes.
+//     allocates when there are more hazard pointers than ever before; if there is no memory, the process ends. A hazard pointer takes 128
+//     bytes.
 //   - A hazard_pointer may be moved to another thread while it protects, and may outlive the thread that made it.
 //   - From retire until its deleter is called, an object must not be assigned to: that would overwrite what the library keeps in it.
 //     If all files of a program define STILL_CHECKED, such an assignment and a second retire end the program with a message; then
@@ -46,7 +47,7 @@
 //   - A deleter may do anything that other code may, except wait for other deleters.
 //   - The end of a program reclaims nothing: call hazard_pointer_clean_up if deleters have to run.
 //   - A child of fork reclaims retired objects at its next retirement or clean-up. Objects that other threads retire while fork runs may
-//     be lost in the child: they stay in memory. rcu.hpp says when fork waits for a deleter that is running. Objects that the parent's
+//     be lost in the child: they stay in memory. rcu.hpp states when fork waits for a deleter that is running. Objects that the parent's
 //     other threads protected stay protected in the child.
 #ifndef STILLPOINT_HAZARD_POINTER_HPP
 #define STILLPOINT_HAZARD_POINTER_HPP
@@ -65,8 +66,8 @@
 
 namespace stillpoint {
 
-/// Base of a class T whose objects are protected: struct T : hazard_pointer_obj_base<T>. Takes three words, and the deleter unless it is
-/// empty.
+/// Base of a class T whose objects are protected: struct T : hazard_pointer_obj_base<T>. It takes three words, and room for the deleter
+/// unless that is an empty class.
 template <class T, class D = std::default_delete<T>>
 class hazard_pointer_obj_base {
 public:

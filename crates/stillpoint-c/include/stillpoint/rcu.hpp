@@ -35,8 +35,8 @@
 // What the standard leaves open:
 //   - Scheduled evaluations (deleters) run on a thread of the library, one after the other, with no lock held, and not within lock,
 //     unlock, retire or rcu_retire. The first retirement starts the thread. All signals are blocked on it. It has the policy SCHED_OTHER,
-//     and the CPUs with which the process began. If it cannot be started, every 256th retirement tries again and then runs deleters by
-//     itself; so does rcu_barrier.
+//     and the CPUs with which the process began. If the thread cannot be started, every 256th retirement tries again; if that fails, too,
+//     it runs deleters itself. Every call of rcu_barrier does so, too.
 //   - A deleter may lock, retire, and call rcu_synchronize. rcu_barrier in a deleter would wait for its own end: it reports that
 //     (still_on_report in stillpoint.h), and returns at once.
 //   - rcu_synchronize within a region of the same thread reports that, and waits for ever. So does rcu_barrier if anything is scheduled,
@@ -144,7 +144,8 @@ inline rcu_domain &rcu_default_domain() noexcept
     return domain;
 }
 
-/// Base of a class T whose objects are retired: struct T : rcu_obj_base<T>. Takes two words, and the deleter unless it is empty.
+/// Base of a class T whose objects are retired: struct T : rcu_obj_base<T>. It takes two words, and room for the deleter unless that is an
+/// empty class.
 template <class T, class D = std::default_delete<T>>
 class rcu_obj_base {
 public:

@@ -18,7 +18,8 @@ extern "C" {
 #define STILL_RECLAMATION_NOEXCEPT_
 #endif
 
-/* The version of the layout that the inline functions rely on. The library ends a program that passes another number: recompile it. */
+/* The version of the layout that the inline functions rely on. The library ends a program that passes another number; recompile such a
+ * program. */
 #define STILL_RECLAMATION_LAYOUT_ 1u
 #define STILL_RCU_STATE_ 0
 #define STILL_RCU_ATTENTION_ 8
@@ -75,7 +76,7 @@ struct still_domain *still_hazard_domain_(void) STILL_RECLAMATION_NOEXCEPT_;
 namespace stillpoint::detail {
 
 #ifdef STILL_CHECKED
-/* Words for a queue, which are not copied. The second one, a function, is set while they are in the queue. */
+/* Words for a queue, which are not copied. The second word, a function, is not NULL while the words are in the queue. */
 template <std::size_t Words>
 struct queue_words {
     void *at[Words] = {};
@@ -106,7 +107,7 @@ struct queue_words {
 };
 #endif
 
-/* Words for a queue, and a deleter, which takes no room if it is empty. The words come first. */
+/* Words for a queue, which come first, and a deleter, which takes no room if its class is empty. */
 template <class D, std::size_t Words, bool = std::is_empty_v<D> && !std::is_final_v<D>>
 struct retirable : D {
     queue_words<Words> words;

@@ -1,4 +1,4 @@
-/* The headers that liburcu's files of inline functions include. The drop-in's files of the same names include this one. */
+/* The headers that liburcu's files of inline functions include. The drop-in's files with the same names include this file. */
 #ifndef STILLPOINT_URCU_INCLUDES_H
 #define STILLPOINT_URCU_INCLUDES_H
 

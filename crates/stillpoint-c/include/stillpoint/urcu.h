@@ -41,7 +41,7 @@ int still_urcu_configure(uint32_t flavour, const struct still_domain_options *op
 
 /*
  * A new handle of a flavour's domain, for the functions of stillpoint.h (still_domain_stats, still_domain_stall, ...). Free it with
- * still_domain_free. Counts as a use of the flavour.
+ * still_domain_free. The call counts as a use of the flavour.
  *
  * Returns NULL with errno EINVAL for a flavour that does not exist.
  */
@@ -100,10 +100,11 @@ void still_urcu_online_(void);
 void still_urcu_prepare_(uint32_t flavour);
 void still_urcu_thread_ends_(void *key);
 
-/* In C: registers the calling thread, and begins a section. */
+/* Registers the calling thread, and begins a section. Implemented in C. */
 void still_urcu_enter_(uint32_t flavour);
 
-/* A read-side section begins. */
+/* Begins a read-side section. Each acquire load of the token pairs with the read-modify-write of start, and each release store of the state
+ * with the acquire load of check. The fences order that store before the loads of the section, and pair with the writer's heavy fence. */
 static inline void still_urcu_lock_(struct still_urcu_reader_ *reader, uint32_t flavour)
 {
     char *record = __atomic_load_n(&reader->record, __ATOMIC_RELAXED);
@@ -127,7 +128,7 @@ static inline void still_urcu_lock_(struct still_urcu_reader_ *reader, uint32_t 
     }
 }
 
-/* A read-side section ends. */
+/* Ends a read-side section. The release store pairs with the acquire load of check: the accesses of the section come before the free. */
 static inline void still_urcu_unlock_(struct still_urcu_reader_ *reader, uint32_t flavour)
 {
     uint32_t nested = __atomic_load_n(&reader->nested, __ATOMIC_RELAXED);
@@ -143,7 +144,7 @@ static inline void still_urcu_unlock_(struct still_urcu_reader_ *reader, uint32_
     }
 }
 
-/* Whether the thread is in a read-side section, or online. */
+/* Whether the thread is in a read-side section, or, in qsbr, online. */
 static inline int still_urcu_ongoing_(const struct still_urcu_reader_ *reader)
 {
     const char *record = __atomic_load_n(&reader->record, __ATOMIC_RELAXED);
@@ -151,7 +152,8 @@ static inline int still_urcu_ongoing_(const struct still_urcu_reader_ *reader)
            record != (const char *)&still_urcu_nobody_;
 }
 
-/* Reports a quiescent state. Brings a thread that is offline online. */
+/* Reports a quiescent state. Brings the thread online if it is offline. The acquire load pairs with the read-modify-write of start, and the
+ * release store with the acquire load of check. */
 static inline void still_urcu_quiescent_(struct still_urcu_reader_ *reader)
 {
     uint64_t token = __atomic_load_n((const uint64_t *)reader->token, __ATOMIC_ACQUIRE);

@@ -1,4 +1,4 @@
-//! Defer queues: copies of elements, each with its token.
+//! Defer queues, which hold copies of elements, each with its token.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -33,13 +33,13 @@ pub struct rte_rcu_qsbr_dq {
 }
 
 struct Queue {
-    /// For each element, its token and the words of its copy. It never grows.
+    /// For each element, its token and the words of its copy. The memory never grows.
     words: Mutex<VecDeque<u64>>,
-    /// For messages.
+    /// The name, for messages.
     name: String,
     capacity: usize,
     bytes: usize,
-    /// An enqueue reclaims if there are more words than this.
+    /// An enqueue reclaims if the queue has more words than this.
     trigger: usize,
     most: c_uint,
     free: unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, c_uint),
@@ -47,7 +47,7 @@ struct Queue {
     variable: Variable,
 }
 
-/// The longest element, in words, that is freed without an allocation.
+/// The greatest size of an element, in words, for which freeing allocates nothing.
 const SHORT: usize = 16;
 const WORD: usize = size_of::<u64>();
 
@@ -81,7 +81,7 @@ impl Queue {
             .ok_or_else(|| Refusal::new(libc::ENOMEM, "there is no memory for the defer queue"))?;
         Ok(Self {
             words: Mutex::new(words),
-            // SAFETY: the caller hands in a string.
+            // SAFETY: the caller passes a string.
             name: unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
             capacity,
             bytes,
@@ -104,10 +104,10 @@ impl Queue {
     /// # Safety
     /// The element has `self.bytes` bytes.
     unsafe fn enqueue(&self, element: *const u8) -> Result<(), Refusal> {
-        // The token comes first: it covers the unlink, whatever is freed meanwhile.
+        // The element is unlinked already, so a token that is started now covers the unlink, and need not wait for the reclaim below.
         let token = self.variable.start();
         let mut words = self.lock();
-        // If the program's free function enqueues here, a reclaim is running already.
+        // If the program's free function enqueues here, a reclaim of this queue is running already.
         if words.len() > self.trigger && FREEING.get() != ptr::from_ref(self) {
             drop(words);
             self.reclaim(self.most);
@@ -119,7 +119,7 @@ impl Queue {
         words.push_back(token);
         for at in (0..self.bytes).step_by(WORD) {
             let mut word = 0u64;
-            // SAFETY: bytes within the element, and at most a word.
+            // SAFETY: the copied bytes lie within the element, and are at most a word.
             unsafe {
                 let length = WORD.min(self.bytes - at);
                 element.add(at).copy_to_nonoverlapping((&raw mut word).cast(), length);
@@ -158,7 +158,7 @@ impl Queue {
         let mut freed = 0;
         let outer = FREEING.replace(ptr::from_ref(self));
         while freed < most && self.take(copy) {
-            // SAFETY: the program's function, with its context and a copy of the element. No lock is held.
+            // SAFETY: the program's function is called with its context and a copy of the element, and no lock is held.
             unsafe { (self.free)(self.context, copy.as_mut_ptr().cast(), 1) };
             freed += 1;
         }
@@ -173,7 +173,7 @@ thread_local! {
 }
 
 /// # Safety
-/// NULL, or a queue of [`still_rte_rcu_qsbr_dq_create`] that is not deleted meanwhile.
+/// `queue` is NULL, or a queue from [`still_rte_rcu_qsbr_dq_create`] that is not deleted meanwhile.
 unsafe fn queue<'q>(queue: *const rte_rcu_qsbr_dq) -> Result<&'q Queue, Refusal> {
     // SAFETY: the caller's promise.
     unsafe { queue.cast::<Queue>().as_ref() }
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_create(
     params: *const rte_rcu_qsbr_dq_parameters,
 ) -> *mut rte_rcu_qsbr_dq {
     answered(|| {
-        // SAFETY: the caller hands in parameters.
+        // SAFETY: the caller passes parameters.
         let parameters = unsafe { params.as_ref() };
         let parameters =
             parameters.ok_or_else(|| Refusal::invalid("NULL was passed for parameters of a queue"))?;
@@ -198,12 +198,12 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_create(
 #[no_mangle]
 pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_enqueue(dq: *mut rte_rcu_qsbr_dq, e: *mut c_void) -> c_int {
     answered(|| {
-        // SAFETY: the caller hands in a queue.
+        // SAFETY: the caller passes a queue.
         let queue = unsafe { queue(dq) }?;
         if e.is_null() {
             return Err(Refusal::invalid("NULL was passed for an element"));
         }
-        // SAFETY: the caller hands in an element of this queue.
+        // SAFETY: the caller passes an element of this queue.
         unsafe { queue.enqueue(e.cast()) }.map(|()| 0)
     })
 }
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_reclaim(
     available: *mut c_uint,
 ) -> c_int {
     answered(|| {
-        // SAFETY: the caller hands in a queue.
+        // SAFETY: the caller passes a queue.
         let queue = unsafe { queue(dq) }?;
         if n == 0 {
             return Err(Refusal::invalid("the number of elements to reclaim is 0"));
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_reclaim(
         for (place, value) in
             [(freed, count), (pending, left as c_uint), (available, (queue.capacity - left) as c_uint)]
         {
-            // SAFETY: the caller hands in places for the numbers, or NULL.
+            // SAFETY: the caller passes places for the numbers, or NULL.
             if let Some(place) = unsafe { place.as_mut() } {
                 *place = value;
             }
@@ -242,14 +242,14 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_delete(dq: *mut rte_rcu_qsbr_dq) 
         if dq.is_null() {
             return Ok(0);
         }
-        // SAFETY: the caller hands in a queue.
+        // SAFETY: the caller passes a queue.
         let found = unsafe { queue(dq) }?;
         found.reclaim(c_uint::MAX);
         if !found.lock().is_empty() {
             let reason = format!("elements of the defer queue {} wait for readers", found.name);
             return Err(Refusal::new(libc::EAGAIN, reason));
         }
-        // SAFETY: made by `dq_create`, and no other thread uses it.
+        // SAFETY: `still_rte_rcu_qsbr_dq_create` made the queue, and no other thread uses it.
         drop(unsafe { Box::from_raw(dq.cast::<Queue>()) });
         Ok(0)
     })

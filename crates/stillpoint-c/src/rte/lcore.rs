@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// As `RTE_MAX_LCORE` of `still_rte.h`.
+/// The number of lcores: `RTE_MAX_LCORE` of `still_rte.h`.
 const LCORES: u32 = 128;
-/// As `LCORE_ID_ANY`.
+/// The number of a thread that has no lcore: `LCORE_ID_ANY`.
 pub(super) const ANY: u32 = u32::MAX;
 
-/// A bit for each lcore that a thread has. Relaxed: they order nothing.
+/// A bit for each lcore that a thread has. Relaxed: the bits order nothing.
 static TAKEN: [AtomicU64; LCORES as usize / 64] = [const { AtomicU64::new(0) }; LCORES as usize / 64];
 
 struct Number(Cell<u32>);

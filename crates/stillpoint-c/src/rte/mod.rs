@@ -16,7 +16,7 @@ pub use lcore::*;
 pub use qsbr::*;
 pub use timer::*;
 
-/// The answer of a function of DPDK that has failed.
+/// What a function of DPDK returns when it fails.
 trait Failure {
     const FAILED: Self;
 }
@@ -49,13 +49,13 @@ fn answered<A: Failure>(body: impl FnOnce() -> Result<A, Refusal>) -> A {
     briefly(|| body().map(Rte)).0
 }
 
-/// Prints a text to a file of C.
+/// Prints a text to a C file.
 ///
 /// # Safety
 /// The file is open.
 unsafe fn print(file: *mut libc::FILE, text: &impl Display) {
     let text = text.to_string();
     let _whole = Uncancelled::new();
-    // SAFETY: the caller's promise, and the bytes of `text`. The program finds a write error by `ferror`.
+    // SAFETY: the file is open, by the caller's promise, and `text` has this many bytes. The program finds a write error by `ferror`.
     unsafe { libc::fwrite(text.as_ptr().cast(), 1, text.len(), file) };
 }

@@ -1,4 +1,4 @@
-//! `rte_rcu_qsbr` in DPDK's layout: the argument is in `docs/design/capi.md`.
+//! `rte_rcu_qsbr` in DPDK's layout. `docs/design/capi.md` has the argument, whose steps are named here.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint};
@@ -22,14 +22,14 @@ pub struct rte_rcu_qsbr {
 
 const LINE: usize = 64;
 
-/// Two cache lines at the start of a variable.
+/// The two cache lines at the start of a variable.
 #[repr(C)]
 struct Head {
     token: AtomicU64,
     acked_token: AtomicU64,
     /// All grace periods up to this token are over.
     acked: AtomicU64,
-    /// 1 while a check sleeps. A futex that processes share.
+    /// 1 while a check sleeps. A futex, which processes may share.
     attention: AtomicU32,
     _free: [u32; 9],
     num_elems: AtomicU32,
@@ -38,7 +38,7 @@ struct Head {
     _rest: [u32; 13],
 }
 
-/// One id: a cache line.
+/// The state of an id, in its own cache line.
 #[repr(C)]
 struct Count {
     /// 0 while the id is offline.
@@ -48,7 +48,7 @@ struct Count {
     _rest: [u64; 6],
 }
 
-// The same numbers are in the header.
+// The header has the same numbers.
 const _: () = {
     assert!(size_of::<Head>() == 2 * LINE && size_of::<Count>() == LINE);
     assert!(offset_of!(Head, acked_token) == 8 && offset_of!(Head, acked) == 16);
@@ -61,7 +61,7 @@ const BITS: usize = u64::BITS as usize;
 const FIRST_TOKEN: u64 = 1;
 const OFFLINE: u64 = 0;
 
-/// How often a waiting check scans before it sleeps: a few microseconds.
+/// How often a waiting check scans before it sleeps. This takes a few microseconds.
 const SPINS: u32 = 100;
 const FIRST_SLEEP: Duration = Duration::from_micros(50);
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
@@ -75,7 +75,7 @@ fn size(max_threads: u32) -> usize {
     size_of::<Head>() + max_threads as usize * size_of::<Count>() + bitmap
 }
 
-/// A variable of the program, which has been initialised by either header.
+/// A variable of the program, which code compiled against DPDK's header or ours has initialised.
 #[derive(Clone, Copy)]
 pub(super) struct Variable(NonNull<Head>);
 
@@ -86,7 +86,7 @@ unsafe impl Sync for Variable {}
 
 impl Variable {
     /// # Safety
-    /// NULL, or a variable whose memory is not freed while the value is used.
+    /// `variable` is NULL, or a variable whose memory is not freed while the new value is used.
     pub(super) unsafe fn new(variable: *mut rte_rcu_qsbr) -> Result<Self, Refusal> {
         let found = NonNull::new(variable.cast()).map(Self);
         found.ok_or_else(|| Refusal::invalid("NULL was passed for a quiescent state variable"))
@@ -94,19 +94,19 @@ impl Variable {
 
     #[inline]
     fn head(&self) -> &Head {
-        // SAFETY: a variable, by the promise to `new`.
+        // SAFETY: the address is that of a variable, by the promise to `new`.
         unsafe { self.0.as_ref() }
     }
 
     fn counts(&self) -> &[Count] {
         let length = self.head().max_threads.load(Ordering::Relaxed) as usize;
-        // SAFETY: that many counts follow the head.
+        // SAFETY: `length` counts follow the head.
         unsafe { slice::from_raw_parts(self.0.as_ptr().add(1).cast(), length) }
     }
 
     fn bitmap(&self) -> &[AtomicU64] {
         let (counts, length) = (self.counts(), self.head().num_elems.load(Ordering::Relaxed) as usize);
-        // SAFETY: that many words follow the counts.
+        // SAFETY: `length` words follow the counts.
         unsafe { slice::from_raw_parts(counts.as_ptr().add(counts.len()).cast(), length) }
     }
 
@@ -128,7 +128,8 @@ impl Variable {
         started
     }
 
-    /// Steps 2 and 3: visits the ids that hold up a token, until `held_up` returns true. If there are none, returns the least count.
+    /// Steps 2 and 3: calls `held_up` for each id that holds up a token, until it returns true. Returns the least count if no id holds up
+    /// the token.
     #[inline]
     fn scan(&self, token: u64, mut held_up: impl FnMut(usize) -> bool) -> Option<u64> {
         let mut least = self.head().token.load(Ordering::Acquire);
@@ -169,7 +170,7 @@ impl Variable {
         found
     }
 
-    /// Whether a grace period is over. If so, remembers it.
+    /// Whether a grace period is over. If it is, records that for later checks.
     pub(super) fn is_over(&self, token: u64) -> bool {
         let head = self.head();
         let acked = head.acked.load(Ordering::Acquire);
@@ -186,7 +187,7 @@ impl Variable {
 
     /// Step 4: waits, for at most `limit`. Returns whether the grace period is over.
     fn wait(&self, token: u64, limit: Option<Duration>) -> bool {
-        // A limit beyond the range of the clock is no limit.
+        // A limit beyond the range of the clock counts as no limit.
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         for _ in 0..SPINS {
             if self.is_over(token) {
@@ -224,16 +225,16 @@ impl Variable {
     }
 }
 
-/// Sleeps until a thread of any process wakes it, or `limit` is over. Does not sleep if the word does not hold `seen`.
+/// Sleeps until a thread of any process wakes this one, or until `limit` is over. Does not sleep if the word does not hold `seen`.
 fn futex_wait(word: &AtomicU32, seen: u32, limit: Duration) {
-    // `limit` is at most 10 ms, so there are no seconds.
+    // `limit` is at most 10 ms, so its seconds are 0.
     let limit = libc::timespec { tv_sec: 0, tv_nsec: libc::c_long::from(limit.subsec_nanos() as i32) };
-    // SAFETY: the word and the time are valid until it returns. On any error the caller scans again.
+    // SAFETY: the word and the time are valid until the call returns. On any error, the caller scans again.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, seen, &limit) };
 }
 
 fn futex_wake(word: &AtomicU32) {
-    // SAFETY: an address of the program.
+    // SAFETY: the word lies in memory of the program.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, c_int::MAX) };
 }
 
@@ -245,17 +246,17 @@ fn tid() -> u32 {
     extern "C" fn in_child() {
         TID.with(|tid| tid.set(0));
     }
-    // Not a `Once`: a child that was forked while another thread runs it would wait for ever.
+    // This is not a `Once`: a child that is forked while another thread runs the `Once` would wait for ever.
     static FORKS: AtomicBool = AtomicBool::new(false);
 
     TID.with(|tid| {
         if tid.get() == 0 {
             if !FORKS.swap(true, Ordering::Relaxed) {
-                // SAFETY: the function touches only the one thread of a child. If there is no memory, a child's reports name its parent's
-                // thread.
+                // SAFETY: the function touches only the state of the calling thread, which is the child's only one. If there is no memory
+                // to register it, a child's reports name its parent's thread.
                 unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
             }
-            // SAFETY: it has no preconditions.
+            // SAFETY: the function has no preconditions.
             tid.set(unsafe { libc::gettid() } as u32);
         }
         tid.get()
@@ -265,7 +266,7 @@ fn tid() -> u32 {
 #[no_mangle]
 pub extern "C" fn still_rte_rcu_qsbr_get_memsize(max_threads: u32) -> usize {
     answered(|| match max_threads {
-        0 => Err(Refusal::invalid("a quiescent state variable needs an id at least")),
+        0 => Err(Refusal::invalid("a quiescent state variable needs at least one id")),
         _ => Ok(size(max_threads)),
     })
 }
@@ -274,9 +275,9 @@ pub extern "C" fn still_rte_rcu_qsbr_get_memsize(max_threads: u32) -> usize {
 pub unsafe extern "C" fn still_rte_rcu_qsbr_init(v: *mut rte_rcu_qsbr, max_threads: u32) -> c_int {
     answered(|| {
         if max_threads == 0 {
-            return Err(Refusal::invalid("a quiescent state variable needs an id at least"));
+            return Err(Refusal::invalid("a quiescent state variable needs at least one id"));
         }
-        // SAFETY: the caller hands in memory for a variable. Zeros are a valid variable without ids.
+        // SAFETY: the caller passes memory for a variable. Zeros are a valid variable without ids.
         let variable = unsafe {
             v.cast::<u8>().write_bytes(0, if v.is_null() { 0 } else { size(max_threads) });
             Variable::new(v)
@@ -295,11 +296,11 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_thread_register(
     thread_id: c_uint,
 ) -> c_int {
     answered(|| {
-        // SAFETY: the caller hands in a variable.
+        // SAFETY: the caller passes a variable.
         let variable = unsafe { Variable::new(v) }?;
         let (_, word, bit) = variable.id(thread_id)?;
         if word.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
-            // For checks that were compiled against DPDK's header: if this equals max_threads, they look at all counts.
+            // Checks that were compiled against DPDK's header look at all counts if this number equals max_threads.
             variable.head().num_threads.fetch_add(1, Ordering::Relaxed);
         }
         Ok(0)
@@ -312,12 +313,12 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_thread_unregister(
     thread_id: c_uint,
 ) -> c_int {
     answered(|| {
-        // SAFETY: the caller hands in a variable.
+        // SAFETY: the caller passes a variable.
         let variable = unsafe { Variable::new(v) }?;
         let (count, word, bit) = variable.id(thread_id)?;
         if word.load(Ordering::Acquire) & bit != 0 {
             count.tid.store(0, Ordering::Relaxed);
-            // Before the bit: a check of DPDK's header that already waits for this id looks only at the count.
+            // Before the bit is cleared: a check of DPDK's header that already waits for this id looks only at the count.
             tsan::release(&count.cnt);
             count.cnt.store(OFFLINE, Ordering::Release);
             tsan::release(word);
@@ -332,7 +333,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_thread_unregister(
 
 #[no_mangle]
 pub unsafe extern "C" fn still_rte_rcu_wake_(v: *mut rte_rcu_qsbr) {
-    // SAFETY: the inline functions hand in a variable.
+    // SAFETY: the inline functions pass a variable.
     if let Ok(variable) = unsafe { Variable::new(v) } {
         variable.wake();
     }
@@ -340,18 +341,18 @@ pub unsafe extern "C" fn still_rte_rcu_wake_(v: *mut rte_rcu_qsbr) {
 
 #[no_mangle]
 pub unsafe extern "C" fn still_rte_rcu_here_(place: *mut u32) {
-    // SAFETY: the inline functions hand in the word of an id.
+    // SAFETY: the inline functions pass the word of an id.
     unsafe { AtomicU32::from_ptr(place) }.store(tid(), Ordering::Relaxed);
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn still_rte_rcu_check_(v: *mut rte_rcu_qsbr, t: u64, wait: c_int) -> c_int {
     let check = || {
-        // SAFETY: the caller hands in a variable.
+        // SAFETY: the caller passes a variable.
         let variable = unsafe { Variable::new(v) }?;
         Ok(c_int::from(if wait == 0 { variable.is_over(t) } else { variable.wait(t, None) }))
     };
-    // The sleep is no cancellation point. After an error, the grace period counts as not over.
+    // The sleep is no cancellation point. After an error, the grace period counts as unfinished.
     briefly(check).max(0)
 }
 
@@ -362,7 +363,7 @@ pub unsafe extern "C" fn still_rte_rcu_check_timeout(
     nanoseconds: i64,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a variable.
+        // SAFETY: the caller passes a variable.
         let variable = unsafe { Variable::new(v) }?;
         let limit = time(nanoseconds)?;
         Ok(c_int::from(variable.wait(t, limit)))
@@ -372,13 +373,14 @@ pub unsafe extern "C" fn still_rte_rcu_check_timeout(
 #[no_mangle]
 pub unsafe extern "C" fn still_rte_rcu_qsbr_synchronize(v: *mut rte_rcu_qsbr, thread_id: c_uint) {
     let synchronize = || {
-        // SAFETY: the caller hands in a variable.
+        // SAFETY: the caller passes a variable.
         let variable = unsafe { Variable::new(v) }?;
         let token = variable.start();
         // For an invalid id, no quiescent state is reported, but the call still waits for the readers.
         if let Ok((count, ..)) = variable.id(thread_id) {
-            // The caller holds nothing: this is its quiescent state, or brings the id online. The fence of step 1 follows.
-            // Relaxed, both: `tid` is a hint for reports, stored before the count as in `thread_online`; only this thread uses the id.
+            // The caller holds nothing, so this reports its quiescent state, or brings the id online. The fence of step 1 follows.
+            // Relaxed, both: only this thread uses the id; `tid` is a hint for reports, and is stored before the count as in
+            // `thread_online`.
             if count.cnt.load(Ordering::Relaxed) == OFFLINE {
                 count.tid.store(tid(), Ordering::Relaxed);
             }
@@ -411,23 +413,23 @@ pub unsafe extern "C" fn still_rte_rcu_stall(
     stall: *mut still_rte_rcu_report,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller hands in a variable.
+        // SAFETY: the caller passes a variable.
         let variable = unsafe { Variable::new(v) }?;
-        // SAFETY: the caller hands in a place for the report.
+        // SAFETY: the caller passes a place for the report.
         let stall = unsafe { stall.as_mut() };
         let stall = stall.ok_or_else(|| Refusal::invalid("NULL was passed for the place of a report"))?;
         if stall.size != size_of::<still_rte_rcu_report>() {
-            return Err(Refusal::invalid("the report has an unknown size"));
+            return Err(Refusal::invalid("the size of the report is not one that the library knows"));
         }
         while let Some((id, others)) = variable.culprit(t) {
             let count = &variable.counts()[id];
-            // Acquire: pairs with the release of the count, before which its thread is stored.
+            // Acquire: pairs with the release store of the count, before which the id's thread is stored.
             let reported = count.cnt.load(Ordering::Acquire);
             let tid = count.tid.load(Ordering::Relaxed);
             let locks = count.lock_cnt.load(Ordering::Relaxed);
             let name = name_of(tid);
             fence(Ordering::Acquire);
-            // If the id still has the same count, no other thread has taken it over: going online now would store t or more.
+            // If the count is unchanged, no other thread has taken over the id, since going online would have stored t or more.
             if reported == OFFLINE || reported >= t || count.cnt.load(Ordering::Relaxed) != reported {
                 continue;
             }
@@ -450,7 +452,7 @@ pub unsafe extern "C" fn still_rte_rcu_stall(
 fn name_of(tid: u32) -> Option<[std::ffi::c_char; 16]> {
     // SAFETY: signal 0 only checks whether the thread exists.
     let answer = unsafe { libc::syscall(libc::SYS_tkill, tid, 0) };
-    // SAFETY: a thread-local variable of the calling thread.
+    // SAFETY: `errno` is a thread-local variable of the calling thread.
     if tid == 0 || answer != 0 && unsafe { *libc::__errno_location() } == libc::ESRCH {
         return None;
     }
@@ -489,12 +491,12 @@ impl Display for Variable {
 #[no_mangle]
 pub unsafe extern "C" fn still_rte_rcu_qsbr_dump(f: *mut libc::FILE, v: *mut rte_rcu_qsbr) -> c_int {
     answered(|| {
-        // SAFETY: the caller hands in a variable.
+        // SAFETY: the caller passes a variable.
         let variable = unsafe { Variable::new(v) }?;
         if f.is_null() {
             return Err(Refusal::invalid("NULL was passed for a file"));
         }
-        // SAFETY: the caller hands in a file.
+        // SAFETY: the caller passes a file.
         unsafe { print(f, &variable) };
         Ok(0)
     })

@@ -1,4 +1,4 @@
-//! `rte_timer` over wheels: the argument is in `docs/design/capi.md`.
+//! `rte_timer` over wheels. `docs/design/capi.md` has the argument, whose steps are named here.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
@@ -21,7 +21,7 @@ pub struct rte_timer {
     _private: [u8; 0],
 }
 
-/// A timer, in the 120 bytes of DPDK's.
+/// A timer, in the 120 bytes that DPDK's timer has.
 #[repr(C)]
 struct Timer {
     expire: u64,
@@ -36,7 +36,7 @@ struct Timer {
     argument: *mut c_void,
 }
 
-// The same numbers are in the header.
+// The header has the same numbers.
 const _: () = {
     assert!(size_of::<Timer>() == 120 && offset_of!(Timer, node) == 8 && offset_of!(Timer, status) == 88);
     assert!(offset_of!(Timer, period) == 96 && offset_of!(Timer, function) == 104);
@@ -76,7 +76,7 @@ impl Status {
     }
 }
 
-/// A timer of the program, which stays where it is until it is stopped.
+/// A timer of the program, which does not move until it is stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Handle(NonNull<Timer>);
 
@@ -86,12 +86,12 @@ impl Handle {
     }
 
     fn of(node: NonNull<Node>) -> Self {
-        // SAFETY: every node in these wheels is the field of a timer, and was added by a pointer with the provenance of the timer.
+        // SAFETY: every node in these wheels is a field of a timer, and was added by a pointer with the provenance of that timer.
         Self(unsafe { node.byte_sub(offset_of!(Timer, node)).cast() })
     }
 
     fn node(self) -> NonNull<Node> {
-        // SAFETY: within the timer.
+        // SAFETY: the field lies within the timer.
         unsafe { self.0.byte_add(offset_of!(Timer, node)).cast() }
     }
 
@@ -106,7 +106,7 @@ impl Handle {
         unsafe { AtomicU32::from_ptr(self.0.as_ptr().byte_add(offset_of!(Timer, status)).cast()) }
     }
 
-    /// Stores a status. Release: pairs with the acquire in `take`, of the next thread that takes the timer.
+    /// Stores a status. Release: pairs with the acquire in `take` by the next thread that takes the timer.
     ///
     /// # Safety
     /// The timer's memory is valid, and the caller has set CONFIG or RUNNING.
@@ -117,14 +117,14 @@ impl Handle {
         place.store(status.word(), Ordering::Release);
     }
 
-    /// Sets the status to `to` if `may` accepts the present one, which it returns.
+    /// Sets the status to `to`, and returns the previous status, if `may` accepts that one.
     ///
     /// # Safety
     /// The timer's memory is valid.
     unsafe fn take(self, to: Status, may: impl Fn(Status) -> bool) -> Option<Status> {
         // SAFETY: the caller's promise.
         let status = unsafe { self.status() };
-        // Acquire: pairs with the release in `set`, of the thread that had the timer before.
+        // Acquire: pairs with the release in `set` by the thread that had the timer before.
         let taken = status.fetch_update(Ordering::Acquire, Ordering::Relaxed, |word| {
             may(Status::from(word)).then(|| to.word())
         });
@@ -136,20 +136,20 @@ impl Handle {
 /// The value under the lock of an lcore.
 struct List {
     wheel: NodeWheel,
-    /// How many nested calls manage the list. While there are any, additions do not set its time.
+    /// How many nested calls manage the list. While this is not 0, additions do not set the list's time.
     managers: u32,
 }
 
-/// How far the time of a list may lag, in cycles, before an addition sets it. A timer that is added at an old time is moved more often.
+/// How far, in cycles, the time of a list may lag before an addition sets it. A timer that is added at an old time is moved more often.
 const LAG: u64 = 4096;
 
 /// The state of one lcore, in its own cache lines.
 #[repr(align(128))]
 struct Lcore {
     list: TryLock<List>,
-    /// No timer is due before this time. Written under the lock. Relaxed: a stale value only delays a timer to the next call.
+    /// No timer is due before this time. It is written under the lock. Relaxed: a stale value only delays a timer to the next call.
     next: AtomicU64,
-    /// For `LCORE_ID_ANY`: the lcore that was chosen last. Only the lcore's own thread writes this and the counters.
+    /// The lcore that was chosen last for `LCORE_ID_ANY`. Only the lcore's own thread writes this and the counters.
     turn: AtomicU32,
     resets: AtomicU64,
     stops: AtomicU64,
@@ -209,7 +209,7 @@ impl Lcore {
         // SAFETY: the caller's promise.
         let is_moved = was_here && unsafe { wheel.reset(timer.node(), deadline) };
         if !is_moved {
-            // SAFETY: the timer is in no wheel, so its node may be written. It stays valid until it is stopped, popped or taken.
+            // SAFETY: the timer is in no wheel, so its node may be written. The timer stays valid until it is stopped, popped or taken.
             unsafe {
                 timer.node().write(Node::new());
                 wheel.add(timer.node(), Schedule::at(deadline));
@@ -218,7 +218,8 @@ impl Lcore {
         if deadline < self.next.load(Ordering::Relaxed) {
             self.next.store(deadline, Ordering::Relaxed);
         }
-        // SAFETY: the caller's promise. Under the lock, so that a thread that cancels it finds it in the list.
+        // Under the lock, so that a thread that cancels the timer finds it in the list.
+        // SAFETY: the caller's promise.
         unsafe {
             (*timer.0.as_ptr()).instance = instance;
             timer.set(Status::of(PENDING, lcore));
@@ -232,14 +233,15 @@ impl Lcore {
         list.wheel.advance(now);
     }
 
-    /// Step 2: pops the next timer that is due, and sets it to RUNNING on `lcore`. If there is none, ends the managing, and sets `next`.
+    /// Step 2: pops the next timer that is due, and sets it to RUNNING on `lcore`. If no timer is due, stops managing the list, and sets
+    /// `next`.
     fn pop(&self, lcore: u32) -> Option<Handle> {
         let mut list = self.list.lock();
         let mut moved = None;
         loop {
             if let Some(node) = list.wheel.pop() {
                 let timer = Handle::of(node);
-                // SAFETY: a thread that stops the timer waits for this lock, by step 2, so the memory is valid until the lock is released.
+                // SAFETY: by step 2, a thread that stops the timer waits for this lock, so the memory is valid until the lock is released.
                 if unsafe { timer.take(Status::of(RUNNING, lcore), |status| status.state == PENDING) }
                     .is_some()
                 {
@@ -260,7 +262,7 @@ impl Lcore {
 
 /// A call that manages a list, and the timer whose function it is calling.
 struct Call {
-    /// Null once the timer's function has stopped or reset it. Only compared, never followed.
+    /// The timer; null once its function has stopped or reset it. The address is only compared, never followed.
     timer: Cell<*mut Timer>,
     /// The call in whose function this one is nested.
     outer: *const Call,
@@ -272,7 +274,7 @@ thread_local! {
 }
 
 impl Call {
-    /// Runs a function with a new call, which is the innermost one meanwhile.
+    /// Runs a function with a new call, which is the thread's innermost call meanwhile.
     fn with<T>(function: impl FnOnce(&Self) -> T) -> T {
         struct Ends(*const Call);
 
@@ -288,11 +290,11 @@ impl Call {
         function(&call)
     }
 
-    /// The place of a timer, if the calling thread is in its function.
+    /// The field `timer` of the call that is calling the function of this timer, if the calling thread is in that function.
     #[inline]
     fn of<'c>(timer: Handle) -> Option<&'c Cell<*mut Timer>> {
         let mut call = CALL.get();
-        // SAFETY: only the thread of a call reaches it, and only until it ends.
+        // SAFETY: only the thread of a call reaches the call, and only until the call ends.
         while let Some(Self { timer: place, outer }) = unsafe { call.as_ref() } {
             if place.get() == timer.0.as_ptr() {
                 return Some(place);
@@ -305,7 +307,7 @@ impl Call {
 
 /// An instance: the lists of all lcores.
 struct Data {
-    /// A number that no other instance has or had. The lowest bits are the place in [`DATA`].
+    /// A number that no other instance has or had. Its lowest bits are the place in [`DATA`].
     number: u64,
     lcores: Box<[Lcore]>,
 }
@@ -344,7 +346,7 @@ impl Data {
         // Release: pairs with the acquire in `data`.
         match DATA[id].compare_exchange(ptr::null_mut(), raw, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => Ok(()),
-            // SAFETY: made above, and not published.
+            // SAFETY: `raw` was made above, and not published.
             Err(_) => Err(unsafe { Box::from_raw(raw) }),
         }
     }
@@ -356,7 +358,7 @@ impl Data {
         if raw.is_null() {
             return false;
         }
-        // SAFETY: from a box, and not used any more.
+        // SAFETY: `raw` came from a box, and the instance is not used any more.
         drop(unsafe { Box::from_raw(raw) });
         true
     }
@@ -366,7 +368,7 @@ impl Data {
         self.lcores.get(lcore as usize).ok_or_else(|| Refusal::invalid("there is no such lcore"))
     }
 
-    /// Sets CONFIG, and returns the previous status. `None` while another thread has the timer.
+    /// Sets CONFIG, and returns the previous status. Returns `None` while another thread has the timer.
     ///
     /// # Safety
     /// The timer's memory is valid.
@@ -380,7 +382,7 @@ impl Data {
                 state => state != CONFIG,
             })
         }?;
-        // Step 3: `manage` does not touch the timer after its function, which may also have initialised it anew.
+        // Step 3: after the timer's function, `manage` does not touch the timer, which the function may even have initialised again.
         if let Some(call) = call {
             call.set(ptr::null_mut());
         }
@@ -430,7 +432,8 @@ impl Data {
                 if call.timer.replace(ptr::null_mut()).is_null() {
                     continue;
                 }
-                // SAFETY: the function has not stopped or reset the timer, so it is still RUNNING here: it is valid, and no other thread has it.
+                // SAFETY: the function has not stopped or reset the timer, so the timer is still RUNNING here. So it is valid, and no other
+                // thread has it.
                 unsafe {
                     let place = timer.0.as_ptr();
                     match (*place).period {
@@ -498,7 +501,7 @@ pub unsafe extern "C" fn still_rte_timer_data_alloc(id_ptr: *mut u32) -> c_int {
         for id in 0..INSTANCES {
             match made.publish(id) {
                 Ok(()) => {
-                    // SAFETY: the caller hands in a place for it.
+                    // SAFETY: the caller passes a place for the number.
                     unsafe { id_ptr.write(id as u32) };
                     return Ok(0);
                 }
@@ -520,10 +523,10 @@ pub unsafe extern "C" fn still_rte_timer_data_dealloc(id: u32) -> c_int {
     })
 }
 
-/// The address of the calling lcore's `turn`. NULL for a thread that is no lcore.
+/// The address of the calling lcore's `turn`. NULL for a thread that has no lcore.
 #[no_mangle]
 pub unsafe extern "C" fn still_rte_timer_turn_(id: u32, lcore: c_uint) -> *mut u32 {
-    // SAFETY: the caller does not free it meanwhile.
+    // SAFETY: the caller does not free the instance meanwhile.
     let found = unsafe { data(id) }.and_then(|data| data.lcore(lcore));
     found.map_or(ptr::null_mut(), |lcore| lcore.turn.as_ptr())
 }
@@ -542,10 +545,10 @@ pub unsafe extern "C" fn still_rte_timer_reset_(
 ) -> c_int {
     briefly(|| {
         let timer = Handle::new(timer)?;
-        // SAFETY: the caller does not free it meanwhile.
+        // SAFETY: the caller does not free the instance meanwhile.
         let data = unsafe { data(id) }?;
         let to = data.lcore(target)?;
-        // SAFETY: the caller hands in a timer.
+        // SAFETY: the caller passes a timer.
         let Some(before) = (unsafe { Data::configure(timer, lcore) }) else { return Ok(-1) };
         if let Some(mine) = data.lcores.get(lcore as usize) {
             count(&mine.resets);
@@ -572,9 +575,9 @@ pub unsafe extern "C" fn still_rte_timer_reset_(
 pub unsafe extern "C" fn still_rte_timer_stop_(id: u32, timer: *mut rte_timer, lcore: c_uint) -> c_int {
     briefly(|| {
         let timer = Handle::new(timer)?;
-        // SAFETY: the caller does not free it meanwhile.
+        // SAFETY: the caller does not free the instance meanwhile.
         let data = unsafe { data(id) }?;
-        // SAFETY: the caller hands in a timer.
+        // SAFETY: the caller passes a timer.
         let Some(before) = (unsafe { Data::configure(timer, lcore) }) else { return Ok(-1) };
         if let Some(mine) = data.lcores.get(lcore as usize) {
             count(&mine.stops);
@@ -596,24 +599,24 @@ pub unsafe extern "C" fn still_rte_timer_manage_(id: u32, lcore: c_uint, now: u6
             let (function, argument) =
                 unsafe { ((*timer.0.as_ptr()).function, (*timer.0.as_ptr()).argument) };
             if let Some(function) = function {
-                // SAFETY: the program's function, with its argument. No lock is held.
+                // SAFETY: the program's function is called with its argument, and no lock is held.
                 unsafe { function(timer.c(), argument) };
             }
         };
-        // SAFETY: the inline function hands in the number of the calling thread.
+        // SAFETY: the inline function passes the number of the calling thread.
         unsafe { data.manage(lcore, lcore, now, fire) }
     };
-    // SAFETY: the caller does not free it meanwhile.
+    // SAFETY: the caller does not free the instance meanwhile.
     if let Ok(data) = unsafe { data(id) } {
         if let Ok(mine) = data.lcore(lcore) {
             count(&mine.manages);
-            // Before the frame of `call`: most of the time no timer is due.
+            // Checked before the frame of `call`, because most of the time no timer is due.
             if now < mine.next.load(Ordering::Relaxed) {
                 return 0;
             }
         }
     }
-    // SAFETY: the caller does not free it meanwhile.
+    // SAFETY: the caller does not free the instance meanwhile.
     call(|| manage(unsafe { data(id) }?).map(|()| 0))
 }
 
@@ -627,16 +630,17 @@ pub unsafe extern "C" fn still_rte_timer_alt_manage_(
     function: rte_timer_alt_manage_cb_t,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller does not free it meanwhile.
+        // SAFETY: the caller does not free the instance meanwhile.
         let data = unsafe { data(id) }?;
         let function = function.ok_or_else(|| Refusal::invalid("NULL was passed for a function"))?;
         count(&data.lcore(lcore)?.manages);
-        // SAFETY: the caller hands in that many numbers, or NULL.
+        // SAFETY: the caller passes the address of `count_of_lists` numbers, or NULL.
         let lists = if lists.is_null() { &[lcore][..] } else { unsafe { numbers(lists, count_of_lists) } };
-        // The list of this lcore first: periodic timers are armed again in it, and late ones must not be due again in this call.
+        // The list of this lcore comes first. Periodic timers are armed again in this list, and a late one must not be due again in the
+        // same call.
         let own = lists.iter().filter(|list| **list == lcore).take(1);
         for list in own.chain(lists.iter().filter(|list| **list != lcore)) {
-            // SAFETY: the inline function hands in the number of the calling thread. The function is the program's.
+            // SAFETY: the inline function passes the number of the calling thread, and the program's function may be called with a timer.
             unsafe { data.manage(lcore, *list, now, |timer| function(timer.c())) }?;
         }
         Ok(0)
@@ -647,7 +651,7 @@ pub unsafe extern "C" fn still_rte_timer_alt_manage_(
 pub unsafe extern "C" fn still_rte_timer_next_(id: u32, lcore: c_uint, now: u64) -> i64 {
     let mut left = 0;
     let answer = briefly(|| {
-        // SAFETY: the caller does not free it meanwhile.
+        // SAFETY: the caller does not free the instance meanwhile.
         let list = unsafe { data(id) }?.lcore(lcore)?.list.lock();
         let earliest = list.wheel.earliest_deadline();
         let earliest = earliest.ok_or_else(|| Refusal::new(libc::ENOENT, "no timer is pending"))?;
@@ -670,27 +674,27 @@ pub unsafe extern "C" fn still_rte_timer_stop_all(
     argument: *mut c_void,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller does not free it meanwhile.
+        // SAFETY: the caller does not free the instance meanwhile.
         let data = unsafe { data(id) }?;
-        // SAFETY: the caller hands in that many numbers, or NULL.
+        // SAFETY: the caller passes the address of `nb_walk_lcores` numbers, or NULL.
         for &number in unsafe { numbers(walk_lcores, nb_walk_lcores) } {
             let lcore = data.lcore(number)?;
-            // Not those that the function adds.
+            // The count leaves out timers that the function adds.
             let count = lcore.list.lock().wheel.len();
             for _ in 0..count {
                 let mut list = lcore.list.lock();
                 let Some(node) = list.wheel.take_any() else { break };
                 let timer = Handle::of(node);
-                // As in `pop`: if this fails, the thread that set CONFIG continues with the timer.
+                // If this fails, the thread that set CONFIG continues with the timer, as in `pop`.
                 // SAFETY: a thread that stops the timer waits for this lock, so the memory is valid until the lock is released.
                 let taken =
                     unsafe { timer.take(Status::of(CONFIG, number), |status| status.state == PENDING) };
                 drop(list);
                 if taken.is_some() {
-                    // SAFETY: CONFIG was set.
+                    // SAFETY: CONFIG was set, so this thread has the timer.
                     unsafe { timer.set(STOPPED) };
                     if let Some(function) = function {
-                        // SAFETY: the program's function, with its argument. No lock is held.
+                        // SAFETY: the program's function is called with its argument, and no lock is held.
                         unsafe { function(timer.c(), argument) };
                     }
                 }
@@ -717,12 +721,12 @@ impl Display for Data {
 #[no_mangle]
 pub unsafe extern "C" fn still_rte_timer_alt_dump_stats(id: u32, f: *mut libc::FILE) -> c_int {
     call(|| {
-        // SAFETY: the caller does not free it meanwhile.
+        // SAFETY: the caller does not free the instance meanwhile.
         let data = unsafe { data(id) }?;
         if f.is_null() {
             return Err(Refusal::invalid("NULL was passed for a file"));
         }
-        // SAFETY: the caller hands in a file.
+        // SAFETY: the caller passes a file.
         unsafe { print(f, data) };
         Ok(0)
     })

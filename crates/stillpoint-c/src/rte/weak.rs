@@ -1,6 +1,6 @@
-//! A function that a program may define: it returns the address of DPDK's `rte_errno`.
+//! A function that a program may define, which returns the address of DPDK's `rte_errno`.
 //!
-//! Stable Rust has no weak references. So the assembler makes a word that holds the function's address, or null.
+//! Stable Rust has no weak references, so the assembler makes a word that holds the function's address, or null.
 
 use std::ffi::c_int;
 
@@ -19,8 +19,8 @@ extern "C" {
 }
 
 pub(super) fn set_rte_errno(errno: c_int) {
-    // SAFETY: the word is constant, and holds null or the function of still_rte.h. That returns the address of a variable of the calling
-    // thread.
+    // SAFETY: the word is constant, and holds null or the address of the function in still_rte.h, which returns the address of a variable of
+    // the calling thread.
     unsafe {
         if let Some(place) = still_rte_weak_errno_ {
             *place() = errno;

@@ -11,9 +11,9 @@ pub(super) struct Users {
     pub(super) context: *mut c_void,
 }
 
-// SAFETY: the header says that any thread may call the function with this context.
+// SAFETY: by the header, any thread may call the function with this context.
 unsafe impl Send for Users {}
-// SAFETY: the header says that any thread may call the function with this context.
+// SAFETY: by the header, several threads may call the function with this context at the same time.
 unsafe impl Sync for Users {}
 
 impl BuildHasher for Users {
@@ -25,14 +25,14 @@ impl BuildHasher for Users {
     }
 }
 
-/// The hash of a key. A key is hashed by one call of `write`, with all of its bytes.
+/// The state of the hash. A key is hashed by one call of `write` with all of its bytes.
 pub(super) struct UsersHash(Users, u64);
 
 impl Hasher for UsersHash {
     fn write(&mut self, key: &[u8]) {
         let Users { function, context } = self.0;
         let _heeded = tsan::heed();
-        // SAFETY: the caller of `still_table_new` promises that it may be called with a key and this context.
+        // SAFETY: the caller of `still_table_new` promises that the function may be called with a key and this context.
         self.1 = unsafe { function(key.as_ptr().cast(), key.len(), context) };
     }
 

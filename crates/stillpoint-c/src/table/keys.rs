@@ -1,4 +1,4 @@
-//! The keys of tables: keys of some sizes lie in the entries, all others behind a pointer.
+//! The keys of tables. Keys of some sizes lie in the entries, all others behind a pointer.
 
 use std::borrow::Borrow;
 use std::ffi::c_void;
@@ -29,7 +29,7 @@ pub(super) trait Key: Hash + Eq + Borrow<Self::Sought> + Send + Sync + Sized + '
     /// Looks up a key for each place in `values`. Returns a bit for each key that it finds.
     ///
     /// # Safety
-    /// There are that many keys of `bytes` bytes.
+    /// At `keys` there are as many keys of `bytes` bytes as there are values.
     unsafe fn get_many<S: BuildHasher, R: Region>(
         view: &View<'_, Self, S, R>,
         keys: *const u8,
@@ -103,7 +103,7 @@ impl<const N: usize> Key for Short<N> {
         values: &mut [Place],
     ) -> u64 {
         let (mut hits, mut done) = (0, 0);
-        // In bursts of 32, then of 8, then one by one.
+        // Looks the keys up in bursts of 32, then of 8, then one by one.
         while let Some(burst) = values.get_mut(done..done + 32) {
             // SAFETY: the caller's promise.
             hits |= unsafe { Self::burst::<32, S, R>(view, keys.add(done * N), burst) } << done;
@@ -128,7 +128,7 @@ impl<const N: usize> Short<N> {
     /// Looks up `B` keys with overlapping memory accesses. Returns a bit for each key that it finds.
     ///
     /// # Safety
-    /// There are `B` keys, and `B` values.
+    /// There are `B` keys of `N` bytes at `keys`, and `B` values.
     unsafe fn burst<const B: usize, S: BuildHasher, R: Region>(
         view: &View<'_, Self, S, R>,
         keys: *const u8,
@@ -191,7 +191,7 @@ impl Key for Long {
 
     fn own(key: &Bytes) -> Self {
         let boxed = Box::into_raw(Box::<[u8]>::from(&key.0));
-        // SAFETY: from a box; `Bytes` is transparent.
+        // SAFETY: the pointer came from a box, and `Bytes` is transparent.
         Self(unsafe { Box::from_raw(boxed as *mut Bytes) })
     }
 

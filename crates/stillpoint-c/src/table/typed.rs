@@ -14,13 +14,13 @@ use crate::reader;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Word(pub(super) *mut c_void);
 
-// SAFETY: the library treats it as a number, and never follows it.
+// SAFETY: the library treats the pointer as a number, and never follows it.
 unsafe impl Send for Word {}
-// SAFETY: the library treats it as a number, and never follows it.
+// SAFETY: the library treats the pointer as a number, and never follows it.
 unsafe impl Sync for Word {}
 
 impl Word {
-    /// For ThreadSanitizer: what the thread has done so far happens before what a thread that finds the value does.
+    /// Tells ThreadSanitizer that what this thread has done so far happens before what a thread does after it finds the value.
     #[inline]
     pub(super) fn released(self) -> Self {
         if tsan::is_there() {
@@ -40,14 +40,14 @@ impl Word {
 /// A table of some kind of keys.
 ///
 /// # Safety
-/// A key that is passed to a method points to as many bytes as the table's keys have.
+/// A key that is passed to a method points to as many bytes as a key of the table has.
 pub(super) trait Any: Send + Sync {
     unsafe fn get(&self, region: &reader::Region<'_>, key: *const u8) -> Option<Word>;
-    /// As `get`, for the most frequent kind of reader.
+    /// As `get`, for an online QSBR reader, the case that must be fast.
     unsafe fn get_online(&self, reader: &QsbrReader, key: *const u8) -> Option<Word>;
     unsafe fn get_many(&self, region: &reader::Region<'_>, keys: *const u8, values: &mut [Place]) -> u64;
     unsafe fn insert(&self, key: *const u8, value: Word) -> Result<Option<Word>, ()>;
-    /// Returns the value that the key has already, if any.
+    /// Adds a key. If the key has a value already, returns that value instead.
     unsafe fn add(
         &self,
         region: &reader::Region<'_>,
@@ -55,7 +55,7 @@ pub(super) trait Any: Send + Sync {
         value: Word,
     ) -> Result<Option<Word>, ()>;
     unsafe fn remove(&self, key: *const u8) -> Option<Word>;
-    /// Returns whether the key had this value, and was removed.
+    /// Removes a key if it has this value. Returns whether it had.
     unsafe fn remove_if(&self, region: &reader::Region<'_>, key: *const u8, value: Word) -> bool;
     fn each(
         &self,

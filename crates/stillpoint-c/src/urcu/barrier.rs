@@ -1,4 +1,4 @@
-//! Barriers: waits for callbacks.
+//! Barriers, which wait for callbacks.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -15,8 +15,8 @@ use super::worker::Worker;
 use crate::border::{call, Refusal};
 use crate::report::report;
 
-/// A callback that a barrier pushes behind the others. All markers of a barrier share the number of markers that were not called yet. A
-/// number and not a lock: another thread could hold the lock at a `fork`.
+/// A callback that a barrier pushes behind the others. All markers of a barrier share the number of markers that were not called yet. They
+/// share a number without a lock, because another thread could hold a lock at a `fork`.
 #[repr(C)]
 struct Marker {
     node: Callback,
@@ -27,8 +27,8 @@ unsafe extern "C-unwind" fn pass(node: NonNull<Callback>) {
     // SAFETY: the node is the first field of a marker that came from a box.
     let Marker { left, .. } = *unsafe { Box::from_raw(node.cast::<Marker>().as_ptr()) };
     releases();
-    // Release: pairs with the acquire in `wait_behind`: the callbacks before the marker come before the end of the barrier. Acquire: pairs
-    // with this release, so that the last marker orders all of them.
+    // Release: pairs with the acquire in `wait_behind`, so that the callbacks before the marker happen before the end of the barrier.
+    // Acquire: pairs with this release of the other markers, so that the last marker covers all of them.
     if left.fetch_sub(1, Ordering::AcqRel) == 1 {
         os::wake_all(&left);
     }
@@ -72,7 +72,7 @@ impl Flavour {
         let left = self.push_markers(pushed)?;
         let mut is_told = false;
         loop {
-            // Only these workers may lack a thread. Callbacks that are passed on go to the default worker.
+            // Only these workers may lack a thread. The callbacks of a freed worker go to the default worker.
             let lasting = match pushed {
                 Pushed::ByCall => self.default(),
                 Pushed::ByDefer => self.deferring(),
@@ -92,14 +92,14 @@ impl Flavour {
             if seen == 0 {
                 return Ok(());
             }
-            // The last marker wakes it. The timeout makes it look again for a worker without a thread.
+            // The last marker wakes this thread. After the timeout, it looks again for a worker without a thread.
             os::wait(&left, seen, Some(AGAIN));
         }
     }
 
     /// Pushes a marker to each worker that may have such callbacks.
     fn push_markers(&'static self, pushed: Pushed) -> Result<Arc<AtomicU32>, Refusal> {
-        // A worker that was freed stays in the list until its callbacks were passed on.
+        // A worker that was freed stays in the list until its callbacks have been passed on.
         let lock = self.lock();
         let workers: Vec<&'static Worker> = match pushed {
             Pushed::ByCall => lock.live.clone(),

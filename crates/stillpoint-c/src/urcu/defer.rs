@@ -1,4 +1,4 @@
-//! `defer_rcu`: calls without a node of the user, in a ring for each thread.
+//! `defer_rcu`: calls for which the user provides no node. Each thread has a ring of them.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
@@ -12,7 +12,7 @@ use super::flavour::{of, Flavour};
 use super::reader::thread_begins;
 use crate::border::{call, Refusal};
 
-/// The most calls of a thread that may wait, as in liburcu.
+/// How many calls of a thread may wait, as in liburcu.
 const ROOM: usize = 4096;
 
 /// A deferred call.
@@ -21,16 +21,16 @@ struct Slot {
     node: Callback,
     function: unsafe extern "C-unwind" fn(*mut c_void),
     argument: *mut c_void,
-    /// Null if the slot is in a box and not in a ring.
+    /// The slot's ring; null if the slot has a box to itself.
     ring: *const Ring,
 }
 
-/// A thread's deferred calls. They run in order, so the slots become free in order.
+/// A thread's deferred calls. They run in order, so their slots become free in order.
 struct Ring {
     slots: Box<[UnsafeCell<Option<Slot>>]>,
-    /// Used only by the ring's thread.
+    /// How many calls were pushed. Only the ring's thread uses this.
     pushed: Cell<usize>,
-    /// The number of calls that wait, and 1 for the thread. The last use to end frees the ring.
+    /// How many uses the ring has: one for each call that waits, and one for the thread. When the last use ends, the ring is freed.
     uses: AtomicUsize,
 }
 
@@ -40,14 +40,16 @@ impl Ring {
         Box::into_raw(Box::new(Self { slots, pushed: Cell::new(0), uses: AtomicUsize::new(1) }))
     }
 
+    /// Ends a use.
+    ///
     /// # Safety
     /// One of the uses belongs to the caller.
     unsafe fn release(ring: *const Self) {
         // SAFETY: the caller's promise.
-        // Release: pairs with the acquire in `defer`: this use of the slot comes before the next one. Acquire: pairs with this release of
-        // the other uses, which come before the ring is freed.
+        // Release: pairs with the acquire in `defer`, so that this use of the slot happens before the next one. Acquire: pairs with this
+        // release of the other uses, which happen before the ring is freed.
         if unsafe { &*ring }.uses.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // SAFETY: from a box, and this was the last use.
+            // SAFETY: `ring` came from a box, and this was the last use.
             drop(unsafe { Box::from_raw(ring.cast_mut()) });
         }
     }
@@ -58,20 +60,20 @@ unsafe extern "C-unwind" fn run(node: NonNull<Callback>) {
     // SAFETY: the node is the first field of a slot, which is not used again before the ring is released.
     let (function, argument, ring) = unsafe { ((*slot).function, (*slot).argument, (*slot).ring) };
     if ring.is_null() {
-        // SAFETY: from a box.
+        // SAFETY: `slot` came from a box, since it has no ring.
         drop(unsafe { Box::from_raw(slot) });
     } else {
-        // SAFETY: the slot counts as a use.
+        // SAFETY: the waiting call counts as a use.
         unsafe { Ring::release(ring) };
     }
-    // SAFETY: the caller of `defer_rcu` promised that it may be called.
+    // SAFETY: the caller of `defer_rcu` promised that the function may be called.
     unsafe { function(argument) };
 }
 
 impl Flavour {
     /// The calling thread's ring. Makes it if there is none.
     fn ring(&'static self) -> *mut Ring {
-        // SAFETY: a thread-local variable of the calling thread.
+        // SAFETY: `mine` is a thread-local variable of the calling thread.
         let place = unsafe { &mut (*self.mine()).ring };
         if place.is_null() {
             *place = Ring::make().cast();
@@ -89,15 +91,15 @@ impl Flavour {
     ) -> Result<(), Refusal> {
         let worker = self.deferring_worker();
         let address = self.ring();
-        // SAFETY: the thread's own ring, which lives until the thread's end.
+        // SAFETY: `address` is the thread's own ring, which lives until the thread's end.
         let ring = unsafe { &*address };
-        // Acquire: pairs with the release in `Ring::release`: the slot is free.
+        // Acquire: pairs with the release in `Ring::release`, after which the slot is free.
         let is_full = || ring.uses.load(Ordering::Acquire) > ROOM;
         let answer = match is_full() && !worker.queue.is_served_here() {
             true => self.wait_for(Pushed::ByDefer),
             false => Ok(()),
         };
-        // If the thread cannot wait, because it would wait for itself, the call gets a slot in a box.
+        // If the thread cannot wait for a slot, because it would wait for itself, the call gets a slot in a box.
         let is_full = is_full();
         let slot = Slot {
             node: Callback::new(),
@@ -110,7 +112,7 @@ impl Flavour {
         } else {
             let pushed = ring.pushed.get();
             ring.pushed.set(pushed.wrapping_add(1));
-            // Relaxed: the push publishes it.
+            // Relaxed: the push publishes the new count.
             ring.uses.fetch_add(1, Ordering::Relaxed);
             // SAFETY: the slot is free, since calls run in order.
             let place = unsafe { &mut *ring.slots[pushed % ROOM].get() };
@@ -124,7 +126,7 @@ impl Flavour {
 
 /// Detaches the ring from the calling thread. The calls that wait in it still run.
 pub(super) fn leave(flavour: &'static Flavour) {
-    // SAFETY: a thread-local variable of the calling thread.
+    // SAFETY: `mine` is a thread-local variable of the calling thread.
     let place = unsafe { &mut (*flavour.mine()).ring };
     let ring = std::mem::replace(place, ptr::null_mut()).cast::<Ring>();
     if !ring.is_null() {
@@ -144,7 +146,7 @@ pub unsafe extern "C" fn still_urcu_defer_(
         let function = function.ok_or_else(|| {
             Refusal::invalid(format!("urcu-{}: NULL was passed to defer_rcu", flavour.name()))
         })?;
-        // SAFETY: the caller promises that it may be called.
+        // SAFETY: the caller promises that the function may be called.
         unsafe { flavour.defer(function, argument) }
     });
 }

@@ -1,4 +1,4 @@
-//! A flavour: its domain, its lock, and its readers in reserve.
+//! A flavour of liburcu: its domain, its lock, and its readers in reserve.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -27,9 +27,9 @@ const RESERVE: usize = 32;
 pub(crate) struct Flavour {
     number: u32,
     name: &'static str,
-    /// Made at the first use, and never freed.
+    /// The group, which is made at the first use, and never freed.
     group: AtomicPtr<Group>,
-    /// Whether the flavour was used: from then on it cannot be configured.
+    /// Whether the flavour was used. After that it cannot be configured.
     is_used: AtomicBool,
     pub(super) shared: Shared,
     lock: Lock<Workers>,
@@ -110,10 +110,12 @@ impl Flavour {
         if self.number == STILL_URCU_MB {
             options = options.fence(Mode::Symmetric);
         }
-        // No option here can be refused.
-        let domain = options.build().expect("neither mode nor boosting was asked for");
-        self.publish(domain, None, ptr::null_mut())
-            .unwrap_or_else(|| self.peek().expect("another thread has made it"))
+        // None of these options can be refused.
+        let domain =
+            options.build().expect("a domain without a fixed mode and without boosting can always be built");
+        self.publish(domain, None, ptr::null_mut()).unwrap_or_else(|| {
+            self.peek().expect("`publish` fails only if another thread has published a group")
+        })
     }
 
     /// Publishes a group. `None` if another thread was faster.
@@ -128,11 +130,11 @@ impl Flavour {
         // Release: pairs with the acquire in `peek`. Relaxed on failure: `peek` looks again.
         let answer = self.group.compare_exchange(before, group, Ordering::Release, Ordering::Relaxed);
         if answer.is_err() {
-            // SAFETY: it was not published.
+            // SAFETY: `group` came from a box, and was not published.
             drop(unsafe { Box::from_raw(group) });
             return None;
         }
-        // SAFETY: never freed from now on.
+        // SAFETY: the group is published, and so is never freed.
         Some(unsafe { &*group })
     }
 
@@ -143,7 +145,7 @@ impl Flavour {
         }
     }
 
-    /// Wakes the workers' threads to refill the reserve. Neither allocates nor waits, for signal handlers.
+    /// Wakes the workers' threads to refill the reserve. Neither allocates nor waits, because signal handlers call it.
     pub(super) fn ask_for_refill(&'static self) {
         if self.number == STILL_URCU_BP {
             self.default().into_iter().chain(self.deferring()).for_each(Worker::wake);
@@ -158,7 +160,7 @@ impl Flavour {
     /// The lock, if the calling thread has [kept](Locked::keep) it. In a child, the thread that forked counts as the calling thread.
     pub(super) fn kept(&'static self) -> Option<Locked<'static, Workers>> {
         self.lock.is_kept_here().then(|| {
-            // Relaxed: the lock orders it.
+            // Relaxed: the lock orders the accesses to the field.
             self.lock.keeper.store(0, Ordering::Relaxed);
             Locked { lock: &self.lock, is_borrowed: false }
         })
@@ -168,7 +170,7 @@ impl Flavour {
 impl Group {
     /// Takes a reader from the reserve; null if it is empty. Neither allocates nor waits.
     pub(super) fn take_seat(&self) -> *mut Seat {
-        // Relaxed, first: a hint. Acquire: pairs with the release in `give_seat`.
+        // Relaxed load: a hint. Acquire: pairs with the release in `give_seat`.
         let taken = |place: &AtomicPtr<Seat>| {
             (!place.load(Ordering::Relaxed).is_null()).then(|| place.swap(ptr::null_mut(), Ordering::Acquire))
         };
@@ -190,7 +192,7 @@ impl Group {
         for _ in 0..missing {
             let seat = Box::into_raw(Box::new(Seat::Spare(Spare::new(&self.domain))));
             if !self.give_seat(seat) {
-                // SAFETY: it is in no reserve.
+                // SAFETY: `seat` came from a box, and is in no reserve.
                 drop(unsafe { Box::from_raw(seat) });
             }
         }
@@ -218,7 +220,7 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 
 pub(super) struct Locked<'l, T> {
     lock: &'l Lock<T>,
-    /// Whether the thread keeps the lock: then the drop does not release it.
+    /// Whether the thread keeps the lock. If it does, the drop does not release the lock.
     is_borrowed: bool,
 }
 
@@ -234,14 +236,14 @@ impl<T> Lock<T> {
     fn lock(&self) -> Locked<'_, T> {
         let is_borrowed = self.is_kept_here();
         if !is_borrowed {
-            // SAFETY: an initialised mutex, which does not move: it is in a static.
+            // SAFETY: the mutex is initialised, and does not move, because it is in a static.
             unsafe { libc::pthread_mutex_lock(self.mutex.get()) };
         }
         Locked { lock: self, is_borrowed }
     }
 
     fn is_kept_here(&self) -> bool {
-        // Relaxed: a thread finds its own number only if it has stored it. SAFETY: it has no preconditions.
+        // Relaxed: a thread finds its own number only if it has stored that itself. SAFETY: the function has no preconditions.
         self.keeper.load(Ordering::Relaxed) == unsafe { libc::pthread_self() }
     }
 }
@@ -249,7 +251,7 @@ impl<T> Lock<T> {
 impl<T> Locked<'_, T> {
     /// Keeps the lock for the calling thread until [`Flavour::kept`]. Until then, [`Flavour::lock`] on this thread borrows it.
     pub(super) fn keep(self) {
-        // Relaxed: see `is_kept_here`. SAFETY: it has no preconditions.
+        // Relaxed: see `is_kept_here`. SAFETY: the function has no preconditions.
         self.lock.keeper.store(unsafe { libc::pthread_self() }, Ordering::Relaxed);
         std::mem::forget(self);
     }
@@ -279,13 +281,13 @@ impl<T> std::ops::DerefMut for Locked<'_, T> {
 impl<T> Drop for Locked<'_, T> {
     fn drop(&mut self) {
         if !self.is_borrowed {
-            // SAFETY: the calling thread, or the thread of which it is the copy in a child, has locked it.
+            // SAFETY: the calling thread has locked the mutex, or, in a child, the parent's thread of which it is the copy.
             unsafe { libc::pthread_mutex_unlock(self.lock.mutex.get()) };
         }
     }
 }
 
-/// While this value lives, no handler of a signal runs on the calling thread.
+/// While this value lives, no signal handler runs on the calling thread.
 pub(super) struct Quiet(libc::sigset_t);
 
 impl Quiet {
@@ -301,16 +303,16 @@ impl Quiet {
 }
 
 impl Quiet {
-    /// Sleeps until a signal handler has run, one for a pending signal included.
+    /// Sleeps until a signal handler has run. The handler of a pending signal counts.
     pub(super) fn until_handled(&self) {
-        // SAFETY: a valid set. `sigsuspend` restores the blocked signals when it returns.
+        // SAFETY: the set is valid. `sigsuspend` restores the blocked signals when it returns.
         unsafe { libc::sigsuspend(&self.0) };
     }
 }
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        // SAFETY: the previous set.
+        // SAFETY: the set is the previous one, which `pthread_sigmask` has filled in.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut()) };
     }
 }
@@ -319,7 +321,7 @@ impl Drop for Quiet {
 pub unsafe extern "C" fn still_urcu_configure(flavour: u32, options: *const still_domain_options) -> c_int {
     call(|| {
         let flavour = find(flavour)?;
-        // SAFETY: the caller hands in options of the size that they say.
+        // SAFETY: the caller passes options, which begin with their size.
         let options = unsafe { sized(options) }?;
         let (mut builder, hook) = (builder(&options)?, options.hook());
         if !options.has_name() {
@@ -328,7 +330,7 @@ pub unsafe extern "C" fn still_urcu_configure(flavour: u32, options: *const stil
         if flavour.number == STILL_URCU_MB {
             if options.is_asymmetric() {
                 return Err(Refusal::invalid(
-                    "the readers of flavour mb issue full fences: it has no asymmetric mode",
+                    "flavour mb has no asymmetric mode, since its readers issue full fences",
                 ));
             }
             builder = builder.fence(Mode::Symmetric);
@@ -357,7 +359,7 @@ pub extern "C" fn still_urcu_domain(flavour: u32) -> *mut still_domain {
     call(|| Ok(handle::make(find(flavour)?.group().domain.clone(), Parts::default())))
 }
 
-/// Called at the start of a program that includes the header of bp: makes the domain and the reserve that a signal handler may need.
+/// Called at the start of a program that includes the header of bp. Makes the domain and the reserve, which a signal handler may need.
 #[no_mangle]
 pub extern "C" fn still_urcu_prepare_(flavour: u32) {
     call(|| {

@@ -20,8 +20,10 @@ pub struct urcu_atfork {
 
 const _: () = assert!(size_of::<urcu_atfork>() == 4 * size_of::<usize>());
 
+/// Calls one of the hooks, if there are any.
+///
 /// # Safety
-/// The hooks were registered, if they are not null.
+/// `hooks` is null, or the address of hooks that were registered.
 unsafe fn run(
     hooks: *mut urcu_atfork,
     which: impl FnOnce(&urcu_atfork) -> Option<unsafe extern "C-unwind" fn(*mut c_void)>,
@@ -29,12 +31,13 @@ unsafe fn run(
     // SAFETY: the caller's promise.
     let Some(hooks) = (unsafe { hooks.as_ref() }) else { return };
     if let Some(hook) = which(hooks) {
-        // SAFETY: the caller that registered it promised that it may be called.
+        // SAFETY: the caller that registered the hook promised that it may be called.
         unsafe { hook(hooks._private) };
     }
 }
 
-/// Until one of the two functions below is called, no callback of the flavour runs, and no other thread makes or frees a worker.
+/// Prepares the flavour for a fork. Until one of the two functions below is called, none of its callbacks runs, and no other thread makes
+/// or frees a worker.
 #[no_mangle]
 pub extern "C" fn still_urcu_before_fork_(flavour: u32) {
     call(|| {
@@ -52,7 +55,7 @@ pub extern "C" fn still_urcu_before_fork_(flavour: u32) {
                     );
                 }
                 if lock.is_forking {
-                    // One fork at a time, so that queues are served between two forks.
+                    // Only one thread forks at a time, so that queues are served between two forks.
                     drop(lock);
                     os::wait(&flavour.shared.forking, 1, None);
                     continue;
@@ -66,14 +69,14 @@ pub extern "C" fn still_urcu_before_fork_(flavour: u32) {
                 is_in_barrier.set(is_in_barrier.get() || flavour.has_inner_barrier());
                 is_in_barrier.get()
             };
-            // Not under the lock: a callback that is running may need it.
+            // Not under the lock, because a callback that is running may need it.
             let pauses: Vec<_> =
                 workers.into_iter().map(|worker| worker.queue.pause_to_fork(gives_up)).collect();
             let mut lock = flavour.lock();
             if !is_in_barrier.get() {
                 break (pauses, lock);
             }
-            // A callback waits for callbacks of another queue, which is paused.
+            // A callback waits for callbacks of another queue, which is paused. So the pauses end, and are tried again.
             drop(pauses);
             flavour.end_fork(&mut lock);
             drop(lock);
@@ -82,7 +85,7 @@ pub extern "C" fn still_urcu_before_fork_(flavour: u32) {
         lock.pauses = pauses;
         let hooks = lock.atfork;
         lock.keep();
-        // SAFETY: they are registered.
+        // SAFETY: the hooks are registered, or null.
         unsafe { run(hooks, |hooks| hooks.before_fork) };
         Ok(())
     });
@@ -101,10 +104,10 @@ pub extern "C" fn still_urcu_after_fork_parent_(flavour: u32) {
         let (hooks, pauses) = (lock.atfork, std::mem::take(&mut lock.pauses));
         drop(pauses);
         flavour.end_fork(&mut lock);
-        // The threads of workers that this thread made meanwhile.
+        // Starts the threads of workers that this thread made meanwhile.
         flavour.start_missing(&lock);
         drop(lock);
-        // SAFETY: they are registered.
+        // SAFETY: the hooks are registered, or null.
         unsafe { run(hooks, |hooks| hooks.after_fork_parent) };
         Ok(())
     });
@@ -123,37 +126,38 @@ pub extern "C" fn still_urcu_after_fork_child_(flavour: u32) {
         flavour.end_fork_in_child(&mut lock);
         if let Some(group) = flavour.peek() {
             note_reset(flavour.number());
-            // SAFETY: the only thread of a child; the queues were paused.
+            // SAFETY: this is the only thread of a child, and the queues were paused.
             unsafe {
                 group.domain.reset_after_fork();
                 flavour.reset_workers(&mut lock);
             }
         }
         let hooks = lock.atfork;
-        // The queues were reset: their pauses are over.
+        // The reset of the queues has ended their pauses.
         lock.pauses.clear();
         drop(lock);
-        // SAFETY: they are registered.
+        // SAFETY: the hooks are registered, or null.
         unsafe { run(hooks, |hooks| hooks.after_fork_child) };
         Ok(())
     });
 }
 
-/// The process in which each flavour was reset last. A child calls hooks in any order, and the first one starts workers: only it may reset.
+/// The process in which each flavour was reset last. A child may call the hooks in any order. The first one starts workers, so only the
+/// first one may reset the flavour.
 static RESET_IN: [AtomicU32; 4] = [const { AtomicU32::new(0) }; 4];
 
-/// Notes a reset in this process, and returns whether it is the first one.
+/// Records a reset in this process. Returns whether it is the first one.
 fn note_reset(flavour: u32) -> bool {
     let process = std::process::id();
     // Relaxed: only the thread that forked calls this.
     RESET_IN.get(flavour as usize).is_none_or(|reset| reset.swap(process, Ordering::Relaxed) != process)
 }
 
-/// Called before a `fork`: the child may get the process id of the process that was reset last.
+/// Clears the record before a `fork`, because the child may get the process id of the process that was reset last.
 #[no_mangle]
 pub extern "C" fn still_urcu_forget_reset_(flavour: u32) {
     if let Some(reset) = RESET_IN.get(flavour as usize) {
-        // Relaxed: as above.
+        // Relaxed: only the thread that forks calls this.
         reset.store(0, Ordering::Relaxed);
     }
 }
@@ -174,7 +178,7 @@ pub extern "C" fn still_urcu_reset_after_fork_(flavour: u32) {
 pub unsafe extern "C" fn still_urcu_register_atfork_(flavour: u32, hooks: *mut urcu_atfork) {
     call(|| {
         let mut lock = of(flavour).lock();
-        // One set of hooks for all tables, as in liburcu.
+        // As in liburcu, there is one set of hooks for all tables.
         if lock.atforks == 0 {
             lock.atfork = hooks;
         }

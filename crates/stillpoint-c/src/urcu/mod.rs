@@ -1,6 +1,6 @@
-//! The drop-in for liburcu: the functions of `stillpoint/urcu.h`. Those with liburcu's names are in `shim.c`.
+//! The drop-in for liburcu: the functions of `stillpoint/urcu.h`. The functions with liburcu's names are in `shim.c`.
 //!
-//! A flavour is a domain, a list of workers, and the thread-local readers, which are in C. The argument is in `docs/design/capi.md`.
+//! A flavour is a domain, a list of workers, and the thread-local readers, which are in C. `docs/design/capi.md` has the argument.
 
 mod barrier;
 mod defer;

@@ -18,23 +18,23 @@ pub const STILL_URCU_UNREGISTERED_: u32 = 0x8000_0000;
 pub const STILL_URCU_ATTENTION_: usize = 8;
 const _: () = assert!(offsets::STATE == 0 && offsets::ATTENTION == STILL_URCU_ATTENTION_);
 
-/// A thread's reader of a flavour, to C. Used by its thread only.
+/// A thread's reader of a flavour, to C. Only that thread uses it.
 #[repr(C)]
 pub struct still_urcu_reader_ {
     record: *mut u8,
     /// The address of the domain's token, and [`STILL_URCU_FULL_FENCE_`].
     token: usize,
-    /// In qsbr: the state that was reported last, by inline code or in [`Flavour::go`].
+    /// In qsbr: the state that inline code or [`Flavour::go`] reported last.
     seen: u64,
     nested: u32,
-    /// In qsbr: what the end of a turn of callbacks does to the reader: [`STAYS`], [`GOES_OFFLINE`] or [`ENDS`].
+    /// In qsbr: [`STAYS`], [`GOES_OFFLINE`] or [`ENDS`], which is what happens to the reader at the end of a turn of callbacks.
     frame: u32,
     seat: *mut c_void,
     pub(super) worker: *mut c_void,
     pub(super) ring: *mut c_void,
 }
 
-/// As in `shim.c`.
+// `shim.c` asserts the same numbers.
 const _: () = {
     use std::mem::offset_of;
     assert!(size_of::<still_urcu_reader_>() == 56 && offset_of!(still_urcu_reader_, record) == 0);
@@ -65,16 +65,16 @@ extern "C" {
     fn still_urcu_releases_();
 }
 
-/// A reader's own state.
+/// The state that a reader has published.
 ///
 /// # Safety
 /// The calling thread is the reader's.
 unsafe fn state(parts: raw::Parts<'_>) -> u64 {
-    // SAFETY: the record begins with an atomic of this type, as long as the domain exists. Relaxed: only this thread writes it.
+    // SAFETY: the record begins with an atomic of this type, and is valid as long as the domain exists. Relaxed: only this thread writes it.
     unsafe { (*parts.record().cast::<AtomicU64>().as_ptr()).load(Ordering::Relaxed) }
 }
 
-/// The place of a thread's reader. In a box, so that registering with a reader in reserve allocates nothing.
+/// The place of a thread's reader. It is always in a box, so that registering with a reader in reserve allocates nothing.
 pub(super) enum Seat {
     Empty,
     Spare(Spare),
@@ -96,20 +96,20 @@ impl Flavour {
     /// The calling thread's variable. It does not move until the thread's end.
     #[inline]
     pub(super) fn mine(&self) -> *mut still_urcu_reader_ {
-        // SAFETY: it has no preconditions.
+        // SAFETY: the function has no preconditions.
         unsafe { still_urcu_reader_of_(self.number()) }
     }
 
     /// The parts of the calling thread's reader, if it is registered.
     fn parts<'r>(&self) -> Option<raw::Parts<'r>> {
-        // SAFETY: a thread-local variable of the calling thread; a seat lives until `unregister`, on this thread.
+        // SAFETY: `mine` is a thread-local variable of the calling thread; a seat lives until `unregister`, on this thread.
         unsafe { (*self.mine()).seat.cast::<Seat>().as_ref() }?.parts()
     }
 
     /// Takes the calling thread's qsbr reader online or offline. The thread must hold nothing.
     fn go(&self, parts: raw::Parts<'_>, online: bool) {
         releases();
-        // SAFETY: the calling thread's qsbr reader; the caller promises that the thread holds nothing.
+        // SAFETY: the reader is the calling thread's qsbr reader, and the caller promises that the thread holds nothing.
         unsafe {
             if online {
                 parts.online();
@@ -120,13 +120,13 @@ impl Flavour {
         }
     }
 
-    /// Whether the calling thread is in a read-side section, or online.
+    /// Whether the calling thread is in a read-side section, or, in qsbr, online.
     pub(super) fn is_ongoing(&self) -> bool {
         self.parts().is_some_and(raw::Parts::is_online)
     }
 
-    /// Registers the calling thread, unless it is registered. In qsbr, the thread is online afterwards. `by_the_way`: by its first section.
-    /// This allocates nothing if there is a reader in reserve.
+    /// Registers the calling thread, unless it is registered. In qsbr, the thread is online afterwards. With `by_the_way`, the thread's first
+    /// section registers it; this allocates nothing if there is a reader in reserve.
     pub(super) fn register(&'static self, by_the_way: bool) {
         if let Some(parts) = self.parts() {
             if self.is_qsbr() {
@@ -140,9 +140,9 @@ impl Flavour {
         }
         let _quiet = Quiet::new();
         let mine = self.mine();
-        // SAFETY: a thread-local variable of the calling thread.
+        // SAFETY: `mine` is a thread-local variable of the calling thread.
         if !unsafe { (*mine).seat }.is_null() {
-            // A signal handler was faster.
+            // A signal handler has registered the thread meanwhile.
             return;
         }
         let mut seat = ptr::null_mut();
@@ -153,7 +153,7 @@ impl Flavour {
         if seat.is_null() {
             seat = Box::into_raw(Box::new(Seat::Empty));
         }
-        // SAFETY: from a box, and only this thread has it.
+        // SAFETY: `seat` came from a box, and only this thread has it.
         let place = unsafe { &mut *seat };
         *place = match std::mem::replace(place, Seat::Empty) {
             Seat::Spare(spare) => Seat::Guards(spare.into_reader()),
@@ -161,7 +161,7 @@ impl Flavour {
             _ => Seat::Guards(group.domain.reader()),
         };
         let Some(parts) = place.parts() else { return };
-        // SAFETY: a thread-local variable of the calling thread; signal handlers do not run.
+        // SAFETY: `mine` is a thread-local variable of the calling thread; signal handlers do not run.
         unsafe {
             (*mine).record = parts.record().as_ptr();
             let fence = if parts.needs_full_fence() { STILL_URCU_FULL_FENCE_ } else { 0 };
@@ -169,7 +169,7 @@ impl Flavour {
             (*mine).seen = state(parts);
             (*mine).nested = 0;
             (*mine).seat = seat.cast();
-            // So that the thread's end unregisters it.
+            // Makes the thread's end unregister it.
             still_urcu_thread_begins_();
         }
     }
@@ -179,7 +179,7 @@ impl Flavour {
         releases();
         let _quiet = Quiet::new();
         let mine = self.mine();
-        // SAFETY: a thread-local variable of the calling thread; signal handlers do not run.
+        // SAFETY: `mine` is a thread-local variable of the calling thread; signal handlers do not run.
         let seat = unsafe {
             let seat = (*mine).seat.cast::<Seat>();
             (*mine).record = (&raw const NOBODY).cast_mut().cast();
@@ -192,7 +192,7 @@ impl Flavour {
         if seat.is_null() {
             return;
         }
-        // SAFETY: from a box, and no other thread has it.
+        // SAFETY: `seat` came from a box, and no other thread has it.
         let place = unsafe { &mut *seat };
         if self.number() == STILL_URCU_BP {
             if let Seat::Guards(reader) = std::mem::replace(place, Seat::Empty) {
@@ -202,7 +202,7 @@ impl Flavour {
                 }
             }
         }
-        // SAFETY: from a box, and no other thread has it.
+        // SAFETY: `seat` came from a box, and no other thread has it.
         drop(unsafe { Box::from_raw(seat) });
     }
 
@@ -214,7 +214,7 @@ impl Flavour {
         }
         let answer = wait();
         if online.is_some() {
-            // Not `online`: callbacks may have run meanwhile and registered the thread anew.
+            // Callbacks that ran meanwhile may have registered the thread again, so its reader is looked up again.
             if let Some(parts) = self.parts() {
                 self.go(parts, true);
             }
@@ -237,7 +237,7 @@ impl Flavour {
                 group.tell();
             }
             match error {
-                // Only a signal handler can end the section. Signals are blocked from the check to the sleep, which a handler ends.
+                // Only a signal handler can end the section. Signals are blocked from the check to the sleep, and a handler ends the sleep.
                 SynchronizeError::WouldDeadlock { .. } => {
                     let quiet = Quiet::new();
                     if raw::held_up_by_caller(&group.domain).is_err() {
@@ -250,28 +250,28 @@ impl Flavour {
     }
 }
 
-/// The time between two tries of something that failed: a fence of the kernel, or the start of a thread.
+/// The time between a failure and the next try, for a fence of the kernel or the start of a thread.
 pub(super) const AGAIN: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// For ThreadSanitizer, if it is there: what the calling thread has done happens before what others do after [`acquires`].
+/// Tells ThreadSanitizer, if it is there, that what the calling thread has done happens before what others do after [`acquires`].
 pub(super) fn releases() {
-    // SAFETY: it has no preconditions.
+    // SAFETY: the function has no preconditions.
     unsafe { still_urcu_releases_() };
 }
 
 pub(super) fn acquires() {
-    // SAFETY: it has no preconditions.
+    // SAFETY: the function has no preconditions.
     unsafe { still_urcu_acquires_() };
 }
 
-/// The frame of a turn of callbacks, for flavours with sections.
+/// Runs at the beginning and at the end of a turn of callbacks, in flavours with sections.
 pub(super) fn plain_frame(begins: bool) {
     if begins {
         acquires();
     }
 }
 
-/// The frame of a turn of callbacks in qsbr: the thread has an online reader during the turn.
+/// Runs at the beginning and at the end of a turn of callbacks, in qsbr: the thread has an online reader during the turn.
 pub(super) fn frame(begins: bool) {
     plain_frame(begins);
     let flavour = of(STILL_URCU_QSBR);
@@ -283,12 +283,12 @@ pub(super) fn frame(begins: bool) {
             Some(parts) if parts.is_online() => STAYS,
             Some(_) => GOES_OFFLINE,
         };
-        // SAFETY: a thread-local variable of the calling thread.
+        // SAFETY: `mine` is a thread-local variable of the calling thread.
         unsafe { (*mine).frame = after };
         flavour.register(false);
         return;
     }
-    // SAFETY: a thread-local variable of the calling thread.
+    // SAFETY: `mine` is a thread-local variable of the calling thread.
     match (unsafe { (*mine).frame }, parts) {
         (ENDS, _) => flavour.unregister(),
         (GOES_OFFLINE, Some(parts)) => flavour.go(parts, false),
@@ -309,7 +309,7 @@ pub extern "C" fn still_urcu_register_by_the_way_(flavour: u32) {
 pub extern "C" fn still_urcu_answer_(flavour: u32) {
     briefly(|| {
         if let Some(parts) = of(flavour).parts() {
-            // SAFETY: the calling thread's reader.
+            // SAFETY: the reader is the calling thread's.
             unsafe { parts.answer() };
         }
         Ok(())
@@ -379,7 +379,7 @@ pub extern "C" fn still_urcu_check_(flavour: u32, number: u64) -> c_int {
     })
 }
 
-/// Called by the destructor of the key, at the end of a thread that was registered, or has deferred calls.
+/// Called by the key's destructor, at the end of a thread that was registered or has deferred calls.
 #[no_mangle]
 pub extern "C" fn still_urcu_thread_ends_(_key: *mut c_void) {
     call(|| {
@@ -393,6 +393,6 @@ pub extern "C" fn still_urcu_thread_ends_(_key: *mut c_void) {
 
 /// Sets the key, so that its destructor runs for the calling thread.
 pub(super) fn thread_begins() {
-    // SAFETY: it has no preconditions.
+    // SAFETY: the function has no preconditions.
     unsafe { still_urcu_thread_begins_() };
 }

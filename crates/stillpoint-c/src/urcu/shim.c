@@ -1,6 +1,6 @@
 /*
- * The functions of the drop-in for liburcu under their flavours' names, the thread-local variables that inline code reads, and tables of
- * the functions. The implementation is in Rust.
+ * The functions of the drop-in for liburcu under the names of each flavour, the thread-local variables that inline code reads, and tables
+ * of the functions. The implementation is in Rust.
  *
  * All functions are weak: a program that is linked with the static library may define its own.
  */
@@ -66,7 +66,7 @@ void still_urcu_releases_(void)
     if (__builtin_expect(__tsan_release == NULL, 1))
         return;
     __tsan_release(&sync_point);
-    /* The engine acquires the records when a grace period is over, also within a turn of callbacks. */
+    /* When a grace period is over, the engine acquires the records, also within a turn of callbacks. */
     for (uint32_t flavour = STILL_URCU_MEMB; flavour <= STILL_URCU_BP; flavour++) {
         char *record = still_urcu_reader_of_(flavour)->record;
         if (record != (const char *)&still_urcu_nobody_)
@@ -80,9 +80,9 @@ void still_urcu_enter_(uint32_t flavour)
     still_urcu_lock_(still_urcu_reader_of_(flavour), flavour);
 }
 
-/* The key whose destructor unregisters threads, in the third round: in the first two, key destructors of the program may still read. If
- * one of them registers the thread again in the third round, the next round unregisters it. The key is made before anything else runs, so
- * that its number is low: glibc has room for the first 32 keys in each thread, so a signal handler may set them. */
+/* The key whose destructor unregisters threads, in the third round. In the first two rounds, key destructors of the program may still
+ * read. If one of them registers the thread again in the third round, the next round unregisters it. The key is made before anything else
+ * runs, so that its number is low: each thread has room for the first 32 keys of glibc, so a signal handler may set them. */
 static pthread_key_t key;
 static bool has_key;
 static __thread unsigned rounds __attribute__((tls_model("initial-exec")));
@@ -102,7 +102,7 @@ static void __attribute__((constructor(101))) make_key(void)
 
 void still_urcu_thread_begins_(void)
 {
-    /* Called by a constructor that runs before ours. */
+    /* The key is missing if a constructor that runs before ours has called this. */
     if (!has_key)
         make_key();
     if (has_key)
@@ -114,8 +114,8 @@ void still_urcu_bp_prepare_(void)
     still_urcu_prepare_(STILL_URCU_BP);
 }
 
-_Static_assert(sizeof(unsigned long) == sizeof(uint64_t), "a token is a number of a poll state");
-_Static_assert(sizeof(pthread_t) == sizeof(uint64_t), "a thread is a number in Rust");
+_Static_assert(sizeof(unsigned long) == sizeof(uint64_t), "the number of a poll state has room for a token");
+_Static_assert(sizeof(pthread_t) == sizeof(uint64_t), "Rust has threads as numbers of 64 bits");
 
 /* The functions that all flavours have. */
 #define FLAVOUR(f, F)                                                                                      \

@@ -1,7 +1,7 @@
 //! Workers of `call_rcu`: a queue and a thread.
 //!
-//! A worker's memory is never freed, but used again: a thread that has read a worker's address may push to it although the worker was
-//! freed meanwhile. It then finds the door closed, and pushes to the default worker.
+//! A worker's memory is never freed, but used again: a thread that has read a worker's address may push to the worker although it was
+//! freed meanwhile. The thread then finds the door closed, and pushes to the default worker.
 
 mod calls;
 
@@ -41,14 +41,14 @@ pub struct rcu_head {
 pub(super) struct Worker {
     pub(super) queue: CallbackQueue,
     flavour: &'static Flavour,
-    /// A thread that pushes is behind it. Closed when the worker is freed.
+    /// The door that a thread passes while it pushes. It is closed when the worker is freed.
     door: Door,
-    /// Whether this is the default worker, or that of deferred calls: these are never freed.
+    /// Whether this is the default worker, or the worker of deferred calls. These two are never freed.
     is_lasting: bool,
     has_thread: AtomicBool,
     /// The thread, to C.
     pthread: AtomicU64,
-    /// Used only under the flavour's lock.
+    /// The state, which is used only under the flavour's lock.
     state: UnsafeCell<State>,
 }
 
@@ -56,9 +56,9 @@ pub(super) struct Worker {
 struct State {
     thread: Option<JoinHandle<()>>,
     cpu: Option<usize>,
-    /// When the start of a thread failed last.
+    /// The time at which the start of a thread failed last.
     failed: Option<Instant>,
-    /// The worker is freed and its thread has ended, but a fork was under way, so its callbacks were not passed on yet.
+    /// Whether the worker is freed and its thread has ended, but its callbacks were not passed on yet, because a fork was under way.
     is_to_bury: bool,
 }
 
@@ -78,10 +78,10 @@ pub(super) struct Shared {
 
 /// The value under the flavour's lock.
 pub(super) struct Workers {
-    /// Includes the default worker, but not that of deferred calls.
+    /// The workers in use, with the default worker, but without the worker of deferred calls.
     pub(super) live: Vec<&'static Worker>,
     freed: Vec<&'static Worker>,
-    /// Whether a thread is about to fork, or between the hooks of a fork. Queues are paused meanwhile.
+    /// Whether a thread is about to fork, or between the hooks of a fork. During that time, queues are paused.
     pub(super) is_forking: bool,
     /// The pauses of the fork whose thread keeps the lock.
     pub(super) pauses: Vec<Paused>,
@@ -155,7 +155,7 @@ impl Worker {
         }))
     }
 
-    /// Pauses the queue of a new worker if a fork is under way: the fork does not look for new workers.
+    /// Pauses the queue of a new worker if a fork is under way, since the fork does not look for new workers.
     fn is_born(&self, lock: &mut Locked<'_, Workers>) {
         if lock.is_forking {
             lock.born_paused.push(self.queue.pause());
@@ -168,7 +168,7 @@ impl Worker {
 
     /// Starts the thread of a worker that has none.
     fn start(&'static self, lock: &Locked<'_, Workers>) -> std::io::Result<()> {
-        // SAFETY: the lock is held.
+        // SAFETY: the caller holds the lock.
         let state = unsafe { &mut *self.state.get() };
         if self.has_thread.load(Ordering::Relaxed) {
             return Ok(());
@@ -201,7 +201,7 @@ impl Worker {
             return true;
         }
         let lock = self.flavour.lock();
-        // SAFETY: the lock is held.
+        // SAFETY: the caller holds the lock.
         let failed = unsafe { (*self.state.get()).failed };
         if self.door.is_closed()
             || lock.is_borrowed()
@@ -221,7 +221,7 @@ impl Worker {
     /// The body of the worker's thread.
     fn run(&'static self, cpu: Option<usize>) {
         if let Some(cpu) = cpu {
-            // SAFETY: a local set. A CPU that does not exist or is not allowed is ignored.
+            // SAFETY: the set is a local variable. A CPU that does not exist or is not allowed is ignored.
             unsafe {
                 let mut set: libc::cpu_set_t = std::mem::zeroed();
                 if cpu < libc::CPU_SETSIZE as usize {
@@ -231,11 +231,12 @@ impl Worker {
             }
         }
         acquires();
-        // Callbacks run on a registered thread, whose own worker is this one.
+        // Callbacks run on a registered thread. Its own worker is this one.
         self.flavour.register(false);
-        // Except deferred calls: a barrier of call_rcu does not wait for this queue, so they must not push to it by call_rcu.
+        // The thread of deferred calls has no own worker: a barrier of call_rcu does not wait for its queue, so deferred calls must not push
+        // to it by call_rcu.
         if !self.flavour.deferring().is_some_and(|deferring| ptr::eq(deferring, self)) {
-            // SAFETY: a thread-local variable of the calling thread.
+            // SAFETY: `mine` is a thread-local variable of the calling thread.
             unsafe { (*self.flavour.mine()).worker = ptr::from_ref(self).cast_mut().cast() };
         }
         // In qsbr, the thread is online only while callbacks run.
@@ -321,7 +322,7 @@ impl Flavour {
     /// Marks the calling thread as the one that forks.
     pub(super) fn begin_fork(&self, lock: &mut Locked<'_, Workers>) {
         lock.is_forking = true;
-        // Relaxed: a thread that sleeps on it reads `is_forking` again, under the lock.
+        // Relaxed: a thread that sleeps on this futex reads `is_forking` again, under the lock.
         self.shared.forking.store(1, Ordering::Relaxed);
     }
 
@@ -332,10 +333,10 @@ impl Flavour {
         self.bury_dead(lock);
     }
 
-    /// The same in the child, where no thread waits for it, and `reset_workers` buries the workers.
+    /// Ends the fork in the child, where no thread waits for the end, and `reset_workers` buries the workers.
     pub(super) fn end_fork_in_child(&self, lock: &mut Locked<'_, Workers>) {
         lock.is_forking = false;
-        // Relaxed: as above.
+        // Relaxed: there is no other thread.
         self.shared.forking.store(0, Ordering::Relaxed);
         lock.born_paused.clear();
     }
@@ -376,13 +377,13 @@ impl Flavour {
     }
 
     fn own_worker(&self) -> Option<&'static Worker> {
-        // SAFETY: a thread-local variable of the calling thread; workers are never freed.
+        // SAFETY: `mine` is a thread-local variable of the calling thread; workers are never freed.
         unsafe { (*self.mine()).worker.cast::<Worker>().as_ref() }
     }
 
     fn cpus(&'static self) -> &'static [AtomicPtr<Worker>] {
         self.shared.of_cpus.get_or_init(|| {
-            // SAFETY: it has no preconditions.
+            // SAFETY: the function has no preconditions.
             let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
             (0..cpus.max(0)).map(|_| AtomicPtr::new(ptr::null_mut())).collect()
         })
@@ -394,7 +395,7 @@ impl Flavour {
 
     fn of_this_cpu(&'static self) -> Option<&'static Worker> {
         self.shared.of_cpus.get()?;
-        // SAFETY: it has no preconditions.
+        // SAFETY: the function has no preconditions.
         self.of_cpu(unsafe { libc::sched_getcpu() })
     }
 
@@ -407,7 +408,7 @@ impl Flavour {
     fn make_worker(&'static self, cpu: c_int) -> Result<&'static Worker, Refusal> {
         let mut lock = self.lock();
         let worker = lock.freed.pop().unwrap_or_else(|| Worker::make(self, false));
-        // SAFETY: the lock is held.
+        // SAFETY: the caller holds the lock.
         unsafe { (*worker.state.get()).cpu = usize::try_from(cpu).ok() };
         worker.door.open();
         worker.is_born(&mut lock);
@@ -425,19 +426,19 @@ impl Flavour {
         worker: &'static Worker,
         _lock: &mut Locked<'_, Workers>,
     ) -> Option<JoinHandle<()>> {
-        // Waits for threads in the middle of a push, even for one that is preempted.
+        // Waits for all threads in the middle of a push, even if one of them is preempted.
         worker.door.close();
         worker.queue.wake();
-        // SAFETY: the lock is held.
+        // SAFETY: the caller holds the lock.
         unsafe { (*worker.state.get()).thread.take() }
     }
 
     /// Passes on the callbacks of a worker whose thread has ended, and keeps the worker for later use. A barrier looks under the lock, so it
-    /// finds the callbacks in one of the two queues. A fork pauses queues and then takes the lock: while one is under way, a worker that
-    /// has callbacks is left until the end of the fork.
+    /// finds the callbacks in one of the two queues. A fork pauses queues and then takes the lock. So while a fork is under way, a worker
+    /// that has callbacks is left until its end.
     fn bury(&'static self, worker: &'static Worker, lock: &mut Locked<'_, Workers>) {
         let is_put_off = lock.is_forking && worker.queue.pending() > 0;
-        // SAFETY: the lock is held.
+        // SAFETY: the caller holds the lock.
         unsafe { (*worker.state.get()).is_to_bury = is_put_off };
         if is_put_off {
             return;
@@ -448,17 +449,17 @@ impl Flavour {
             acquires();
             worker.queue.pass_to(&default.queue);
             releases();
-            // It may fail: see `has_thread`.
+            // If the start fails, it is tried again: see `has_thread`.
             let _ = default.start(lock);
         }
         lock.live.retain(|other| !ptr::eq(*other, worker));
         lock.freed.push(worker);
     }
 
-    /// At the end of a fork: buries the workers that were left to it.
+    /// Buries the workers that were left until the end of a fork.
     pub(super) fn bury_dead(&'static self, lock: &mut Locked<'_, Workers>) {
         for worker in lock.live.clone() {
-            // SAFETY: the lock is held.
+            // SAFETY: the caller holds the lock.
             if unsafe { (*worker.state.get()).is_to_bury } {
                 self.bury(worker, lock);
             }
@@ -505,7 +506,8 @@ impl Flavour {
         Ok(())
     }
 
-    /// In the child of a `fork`, which has no thread of a worker: the default worker gets the callbacks of all workers, and only it stays.
+    /// Resets the workers in the child of a `fork`, which has none of their threads. The default worker gets the callbacks of all other
+    /// live workers, which are then freed.
     ///
     /// # Safety
     /// There is no other thread, and no queue is being served.
@@ -513,10 +515,10 @@ impl Flavour {
         if let Some(places) = self.shared.of_cpus.get() {
             places.iter().for_each(|place| place.store(ptr::null_mut(), Ordering::Relaxed));
         }
-        // SAFETY: a thread-local variable of the calling thread.
+        // SAFETY: `mine` is a thread-local variable of the calling thread.
         unsafe { (*self.mine()).worker = ptr::null_mut() };
         for worker in lock.live.clone().into_iter().chain(self.deferring()) {
-            // SAFETY: the lock is held, and the caller's promise. The thread belongs to the parent.
+            // SAFETY: `lock` is held, and by the caller's promise no queue is being served. The thread belongs to the parent.
             unsafe {
                 std::mem::forget((*worker.state.get()).thread.take());
                 worker.queue.reset_after_fork();
@@ -524,7 +526,7 @@ impl Flavour {
             worker.has_thread.store(false, Ordering::Relaxed);
             worker.door.reset(!worker.is_lasting);
         }
-        // Threads of the parent may have been behind the doors of these, or have served their queues.
+        // Threads of the parent may have been in the doors of these workers, or have served their queues.
         for worker in &lock.freed {
             worker.door.reset(true);
             // SAFETY: the caller's promise.
@@ -539,7 +541,7 @@ impl Flavour {
     /// Starts the missing threads of the lasting workers.
     pub(super) fn start_missing(&'static self, lock: &Locked<'_, Workers>) {
         for worker in self.default().into_iter().chain(self.deferring()) {
-            // It may fail: see `has_thread`.
+            // If the start fails, it is tried again: see `has_thread`.
             let _ = worker.start(lock);
         }
     }

@@ -65,7 +65,7 @@ static void from_within(struct still_callback *callback) STILL_NOEXCEPT
     REFUSED(still_queue_pause(own), -EDEADLK, "its own queue");
     REFUSED(still_queue_free(own), -EBUSY, "its own queue");
     CHECK(still_queue_poll(own, STILL_ALL) == 0);
-    CHECK(still_call(own, callback, called) == 0); /* once more, by another function */
+    CHECK(still_call(own, callback, called) == 0); /* pushed once more, with another function */
 }
 
 static void calls_in(struct still_domain *domain)
@@ -122,7 +122,7 @@ static void threads(struct still_domain *domain)
     CHECK(still_queue_pause(queue) == 0);
     CHECK(still_call(queue, &make(1)->callback.callback, called) == 0);
     CHECK(still_synchronize(domain, STILL_FOREVER) == 0);
-    CHECK(destroyed() == before + MANY); /* no thread calls it */
+    CHECK(destroyed() == before + MANY); /* no thread has called it */
 
     /* A child has one thread. Callbacks that were queued before are also called there. */
     pid_t child = fork();
@@ -166,7 +166,7 @@ static void *stays_inside(void *unused)
     return unused;
 }
 
-/* A barrier ends at its limit, and says which reader holds it up. A thread that has paused the queue would wait for itself. */
+/* A barrier ends at its limit, and names the reader that holds it up. A thread that has paused the queue would wait for itself. */
 static void in_time(struct still_domain *domain)
 {
     struct still_queue *queue = still_queue_new(domain);

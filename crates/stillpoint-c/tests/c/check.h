@@ -1,4 +1,4 @@
-/* Shared by the C tests: a check that says where it failed, and objects that are counted. */
+/* Shared by the C tests: a check that prints where it failed, and objects that are counted. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -18,7 +18,7 @@
         }                                                                                                  \
     } while (0)
 
-/* The call returns this answer, and still_error() contains these words. */
+/* Checks that the call returns this number, and that still_error() contains these words. */
 #define REFUSED(call, answer, words)                                                                       \
     do {                                                                                                   \
         long long got_ = (long long)(call);                                                                \

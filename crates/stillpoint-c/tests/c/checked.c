@@ -1,4 +1,4 @@
-/* STILL_CHECKED: each misuse is in a child process, which must abort with the right message. */
+/* Tests of STILL_CHECKED. Each misuse runs in a child process, which must abort with the right message. */
 #undef STILL_CHECKED
 #define STILL_CHECKED
 #include "check.h"
@@ -161,7 +161,7 @@ static void aborts(void (*misuse)(void), const char *words)
         CHECK(still_reset_after_fork(domain) == 0);
         CHECK(dup2(ends[1], STDERR_FILENO) == STDERR_FILENO);
         misuse();
-        fprintf(stderr, "nothing was found");
+        fprintf(stderr, "the misuse was not detected");
         _exit(1);
     }
     CHECK(close(ends[1]) == 0);

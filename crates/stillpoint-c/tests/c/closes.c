@@ -19,7 +19,7 @@ static void *uses(void *unused)
     /* The thread's end frees the reader. */
     if (reader_new(domain, STILL_LAYOUT) == NULL)
         abort();
-    /* Uses a thread-local variable with a destructor: as long as there is one, glibc keeps the library that it is in. */
+    /* Uses a thread-local variable with a destructor. While there is such a variable, glibc keeps the library in which it lies. */
     if (!is_plugin && (barrier(domain, STILL_FOREVER) != 0 || barrier(NULL, 0) != -22 || error()[0] == 0))
         abort();
     pthread_barrier_wait(&used);

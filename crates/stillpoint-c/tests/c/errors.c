@@ -1,4 +1,4 @@
-/* Errors: what is refused, and the messages. */
+/* Tests of errors: which calls are refused, and with which messages. */
 #include "check.h"
 
 #include <pthread.h>
@@ -93,7 +93,7 @@ static void handles(void)
     on_another_thread(frees_it, reader);
     on_another_thread(goes_offline, qsbr);
 
-    /* Nothing to retire. */
+    /* NULL cannot be retired. */
     int object;
     REFUSED(still_retire(reclaimer, NULL, 1, destroy, NULL), -EINVAL, "NULL");
     REFUSED(still_retire(reclaimer, &object, 1, NULL, NULL), -EINVAL, "destructor");
@@ -128,7 +128,7 @@ static void layouts(void)
     CHECK(still_domain_free(domain) == 0);
 }
 
-/* More handles than fit in a chunk, each at its own place. Places are used again. */
+/* There may be more handles than fit in a chunk, each at its own place. Places of freed handles are used again. */
 static void many(void)
 {
     enum { MANY = 1000 };

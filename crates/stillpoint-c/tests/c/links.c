@@ -1,5 +1,5 @@
-/* Links: calls take the address of a pointer. With WRONG set, one call is wrong and must not compile: it gets the pointer itself, mixes
- * pointers to different things, or ignores what it returns. */
+/* Tests of links: calls take the address of a pointer. If WRONG is defined, one call is wrong and must not compile: it passes the pointer
+ * itself, mixes pointers to different types, or ignores the result. */
 #include "check.h"
 
 #include <pthread.h>
@@ -34,7 +34,7 @@ static void *counts(void *unused)
     return unused;
 }
 
-/* Calls that are right. Each argument is evaluated once. */
+/* Correct calls. Each argument is evaluated once. */
 static void right(struct still_hold *hold, struct object *object)
 {
     struct object *cells[2] = { NULL, NULL }, **cell = cells, *objects[2] = { object, NULL }, **next = objects;
@@ -61,7 +61,7 @@ static void right(struct still_hold *hold, struct object *object)
     still_store(&any, object);
     CHECK(still_load(&any) == object);
 #ifndef __cplusplus
-    /* Conversions that C has and C++ does not. */
+    /* Conversions that C allows and C++ does not. */
     found = still_load(&any);
     still_store(cells, any);
     still_store(cells, same);

@@ -6,10 +6,10 @@
 #include <sched.h>
 #include <time.h>
 
-/* The rounds of each test, in each mode of fences. */
+/* How long each test runs in each mode of fences; the value of a destroyed object; the number of objects. */
 enum { MILLISECONDS = 150, ENDED = -1, OBJECTS = 64 };
 
-/* In separate cache lines. */
+/* The threads' variables, in separate cache lines. */
 static struct {
     struct object *link;
 } __attribute__((__aligned__(256))) place;
@@ -34,7 +34,8 @@ static void set_value(struct object *object, int value)
 }
 
 static struct still_domain *domain;
-/* The reader's counts: it held an object; the object was unlinked meanwhile; the object was destroyed. */
+/* How often the reader held an object; how often that object was unlinked meanwhile; how often it was destroyed meanwhile, which is
+ * forbidden. */
 static int held, unlinked, ended;
 /* Whether the reader has held an object: the writer continues until then. */
 static int has_held;
@@ -50,7 +51,7 @@ static void hold(struct object *object, int turns)
     ended += before == ENDED || value_of(object) != before;
 }
 
-/* Slow stores, which delay the next store: without a fence, it becomes visible long after the loads that follow it. */
+/* Issues slow stores, which delay the next store. Without a fence, that store becomes visible long after the loads that follow it. */
 static void fill_the_store_buffer(void)
 {
     static struct {
@@ -91,7 +92,7 @@ static void *by_protect(void *unused)
     return unused;
 }
 
-/* The link is a number and not an object, which could already have the next value while a reader still looks at the last one. */
+/* Makes a link that is a number. An object could already have the next value while a reader still looks at the previous one. */
 static struct object *number(int value)
 {
     return (struct object *)((uintptr_t)value * 64);

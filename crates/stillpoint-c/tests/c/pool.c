@@ -14,7 +14,7 @@ static void *puts_back(void *unused)
     REFUSED(still_local_free(first), -EPERM, "another thread");
     struct still_local *local = still_local_new(pool);
     CHECK(local != NULL);
-    CHECK(still_local_new(pool) == NULL && errno == EAGAIN); /* two at most */
+    CHECK(still_local_new(pool) == NULL && errno == EAGAIN); /* at most two threads may have a local */
     CHECK(still_put_many(local, handed_over, 100) == 0);
     CHECK(still_local_free(local) == 0);
     return unused;
@@ -80,7 +80,7 @@ int main(void)
     REFUSED(still_put(first, &stats), -EINVAL, "outside the pool");
     REFUSED(still_put(first, NULL), -EINVAL, "NULL");
 
-    /* All or nothing. */
+    /* The call gets all objects or none. */
     static void *all[100000];
     size_t capacity = stats.capacity;
     REFUSED(still_get_many(first, all, capacity + 1), -ENOMEM, "free objects");

@@ -1,4 +1,4 @@
-/* Regions, quiescent states and protected loads: what they hold up, and what they do not. */
+/* Tests of regions, quiescent states and protected loads: what they hold up, and what they do not. */
 #include "check.h"
 
 #include <pthread.h>
@@ -78,7 +78,7 @@ static void protected_loads(struct still_reader *reader)
     CHECK(held.object == shared);
     is_held_until(release, &held);
 
-    /* More than the first slot, in any order of releases. */
+    /* The reader needs more slots than the first one. They are released in a mixed order. */
     enum { MANY = 100 };
     static struct object *objects[MANY];
     static struct still_protected all[MANY];
@@ -154,7 +154,7 @@ static void holds(void)
     CHECK(still_hold_free(hold) == 0);
 }
 
-/* Another thread holds up the wait: it ends at its limit, and names the thread. */
+/* Another thread holds up the wait. The wait ends at its limit, and names that thread. */
 static pthread_barrier_t there, seen;
 
 static void *stays(void *unused)

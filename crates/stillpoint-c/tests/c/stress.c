@@ -1,4 +1,4 @@
-/* Threads read and replace as fast as they can: no reader sees a destroyed object, and every object is destroyed once. */
+/* Threads read and replace objects as fast as they can. No reader sees a destroyed object, and every object is destroyed once. */
 #include "check.h"
 
 #include <pthread.h>

@@ -35,7 +35,7 @@ static int visit(const void *key, void *value, void *context) STILL_NOEXCEPT
 
 static void size(size_t bytes, still_hash_fn *hash, void *context)
 {
-    enum { MANY = 200 }; /* keys of one byte are told apart up to 255 */
+    enum { MANY = 200 }; /* below 256, so that keys of one byte differ */
     struct still_table_options options = STILL_TABLE_OPTIONS_INIT;
     options.hash = hash;
     options.context = context;
@@ -178,7 +178,7 @@ static int frees(const void *key, void *value, void *context) STILL_NOEXCEPT
     struct walk *walk = (struct walk *)context;
     CHECK(key != NULL && value != NULL);
     REFUSED(still_reader_free(walk->reader), -EBUSY, "in use");
-    /* But it may read, by the same readers. */
+    /* The function may read by the same readers. */
     struct visits inner = { 0, 0, 0 };
     CHECK(still_table_get(walk->table, walk->reader, key, NULL) == 1);
     CHECK(still_table_each(walk->table, walk->qsbr, visit, &inner) == 0 && inner.calls == 10);

@@ -13,7 +13,7 @@ static struct still_reader *reader, *other_reader;
 static struct still_qsbr *qsbr;
 static struct still_local *local;
 
-/* In a region, online, with a protected load, and with objects in its cache. */
+/* Makes every kind of handle: a reader in a region, with a protected load; a reader that is online; a local with objects in its cache. */
 static void has_everything(void)
 {
     reader = still_reader_new(domain);
@@ -138,7 +138,7 @@ int main(void)
     }
     CHECK(uses == 200);
 
-    /* A thread that gets the stack, and so the pthread_t, of a thread that has ended is not mistaken for it. */
+    /* A thread may get the stack, and so the pthread_t, of a thread that has ended. It is not mistaken for that thread. */
     struct still_reader *own = still_reader_new(domain);
     readers_of_main = 1;
     pthread_t thread;

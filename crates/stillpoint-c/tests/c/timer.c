@@ -28,12 +28,12 @@ int main(void)
     CHECK(still_wheel_len(wheel) == MANY);
     CHECK(still_wheel_next_deadline(wheel, &next) == 1 && next <= 1001 && next > 1000);
 
-    /* Some are cancelled, some get a later deadline, some an earlier one. */
+    /* Some timers are cancelled, some get a later deadline, and some an earlier one. */
     int left = MANY;
     for (int i = 0; i < MANY; i += 10) {
         CHECK(still_timer_cancel(wheel, &connections[i].timer) == 1);
         CHECK(still_timer_cancel(wheel, &connections[i].timer) == 0);
-        memset(&connections[i].timer, 0xaa, sizeof(struct still_timer)); /* it is ours */
+        memset(&connections[i].timer, 0xaa, sizeof(struct still_timer)); /* its memory is the program's again */
         left--;
     }
     for (int i = 1; i < MANY; i += 10) {

@@ -1,5 +1,5 @@
-/* ThreadSanitizer reports nothing if the program hands values over correctly (defect 0), and reports each defect (its number). Every value
- * that is handed over is plain memory. */
+/* For ThreadSanitizer, which must report nothing if the program hands values over correctly (defect 0), and must report each defect (named by
+ * its number). Every value that is handed over is plain memory. */
 #include "check.h"
 
 #include <pthread.h>
@@ -96,7 +96,7 @@ static void readers_and_writers(void)
         case 3: CHECK(still_call_object(started, &old->callback, old, called) == 0); break;
         case 4: CHECK(still_leave(domain, old, sizeof *old, destroy, NULL) == 0); break;
         default:
-            /* Grace periods are for regions: wait for protected loads by a barrier. */
+            /* Grace periods wait only for regions. A barrier also waits for protected loads. */
             CHECK(still_leave(domain, old, sizeof *old, destroy, NULL) == 0);
             CHECK(still_barrier(domain, STILL_FOREVER) == 0);
         }
@@ -196,7 +196,7 @@ static void *finds(void *unused)
         CHECK(((struct object *)value)->value == (int)key);
         still_unpin(reader);
     }
-    racing++; /* plain */
+    racing++; /* a plain access */
     CHECK(still_reader_free(reader) == 0);
     return unused;
 }

@@ -1,4 +1,4 @@
-/* Threads of the library: of queues, and of background reclaimers. */
+/* Tests of the library's threads: those of queues, and those of background reclaimers. */
 #include "check.h"
 
 #include <pthread.h>
@@ -180,7 +180,7 @@ static void backgrounds(struct still_domain *domain)
     CHECK(still_background_new(domain, &longer.options) == NULL && errno == EINVAL);
     CHECK(strstr(still_error(), "does not know") != NULL);
 
-    /* The first version ended before `stack_size`: the bytes after its end are not read. */
+    /* The first version of the struct ended before `stack_size`. The library does not read the bytes after its end. */
     longer.options.size = offsetof(struct still_reclaimer_options, stack_size);
     longer.options.stack_size = SIZE_MAX;
     background = still_background_new(domain, &longer.options);

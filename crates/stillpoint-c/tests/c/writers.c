@@ -1,4 +1,5 @@
-/* Retirement: limits, hand-back, destructors that call the library, background reclaimers, objects that are left to the domain. */
+/* Tests of retirement: limits, refused objects, destructors that call the library, background reclaimers, objects that are left to the
+ * domain. */
 #include "check.h"
 
 #include <pthread.h>
@@ -100,7 +101,7 @@ static void blocks_signals(void *object, void *context) STILL_NOEXCEPT
     sigset_t set;
     CHECK(pthread_sigmask(SIG_BLOCK, NULL, &set) == 0);
     CHECK(sigismember(&set, SIGTERM) == 1 && sigismember(&set, SIGUSR1) == 1);
-    CHECK(sigismember(&set, SIGSEGV) == 0 && sigismember(&set, SIGPROF) == 0); /* handlers of crashes, and profilers */
+    CHECK(sigismember(&set, SIGSEGV) == 0 && sigismember(&set, SIGPROF) == 0); /* for crash handlers and profilers */
     signals_there = 1;
     destroy(object, context);
 }
@@ -120,7 +121,7 @@ static void backgrounds(void)
     CHECK(destroyed() == before + MANY + 2 && signals_there == 1);
     REFUSED(still_submit(background, make(1), 1, destroy, NULL), -EBADF, "freed");
 
-    /* If readers hold objects, it ends at its limit, and leaves the objects to the domain. */
+    /* If readers hold objects, still_background_free ends at its limit, and leaves the objects to the domain. */
     struct still_reader *reader = still_reader_new(domain);
     struct object *shared = make(1);
     struct still_protected held = still_protect(reader, &shared);
@@ -137,7 +138,7 @@ static void backgrounds(void)
     CHECK(still_reader_free(reader) == 0 && still_domain_free(domain) == 0);
 }
 
-/* With STILL_FULL_RECLAIM, destructors run on the submitting thread: they cannot free their own background reclaimer. */
+/* With STILL_FULL_RECLAIM, destructors may run on the submitting thread. They cannot free their own background reclaimer. */
 static void from_a_submitter(void)
 {
     struct still_domain *domain = new_domain(0);
@@ -175,7 +176,7 @@ static void forked(void)
     CHECK(still_background_free(background, STILL_FOREVER) == 0 && still_domain_free(domain) == 0);
 }
 
-/* A thread would wait for room, and its own protected loads hold all objects. */
+/* A thread would wait for room while its own protected loads hold all objects. */
 static void waits_for_itself(void)
 {
     struct still_domain *domain = new_domain(0);

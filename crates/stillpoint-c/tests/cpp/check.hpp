@@ -1,4 +1,4 @@
-// Shared by the tests of the C++ headers: a check that says where it failed, a count of objects, and gates between threads.
+// Shared by the tests of the C++ headers: a check that prints where it failed, a count of objects, and gates between threads.
 #ifndef CHECK_HPP
 #define CHECK_HPP
 
@@ -21,7 +21,7 @@
 /// The number of living objects.
 inline std::atomic<int> alive{0};
 
-/// An object that is read after its end fails a check.
+/// An object for which a check fails if it is read after its end.
 struct Witness {
     static constexpr int THERE = 0x600d;
 
@@ -40,7 +40,7 @@ struct Witness {
     bool there() const { return state == THERE; }
 };
 
-/// Opens once.
+/// A gate at which threads wait until it opens. It opens once.
 class Gate {
 public:
     void open() { is_open = true; }

@@ -1,4 +1,4 @@
-// STILL_CHECKED: each misuse is in a child process, which must abort with the right message.
+// Tests of STILL_CHECKED. Each misuse runs in a child process, which must abort with the right message.
 #undef STILL_CHECKED
 #define STILL_CHECKED
 
@@ -16,7 +16,7 @@ namespace sp = stillpoint;
 
 namespace {
 
-/// A deleter that does nothing: the object can be used again.
+/// A deleter that does nothing, so that the object can be used again.
 struct keep {
     template <class T>
     void operator()(T *) const

@@ -1,4 +1,4 @@
-// Threads that end in a process without a key left; and what the library's thread inherits from the first thread that retires.
+// Threads that end in a process that has used up its keys, and what the library's thread inherits from the first thread that retires.
 
 #include <pthread.h>
 #include <sched.h>

@@ -71,7 +71,7 @@ void child_goes_on()
         sched_yield();
 }
 
-// The handlers of the library are the innermost ones: handlers of a program may retire and wait, whenever they were registered.
+// The library's handlers are the innermost ones. So a program's handlers may retire and wait, whenever they were registered.
 void handlers_use_everything()
 {
     handlers_are_on = true;
@@ -122,7 +122,7 @@ void a_deleter_forks_beside_a_barrier()
     }
 }
 
-/// The number of the round. There is a round for each fork: objects of earlier rounds were retired before it.
+/// There is a round for each fork. Objects of earlier rounds were retired before the fork. `round_number` is the current round.
 constexpr unsigned ROUNDS = 2 * FORKS + 1, THREADS = 4;
 std::atomic<unsigned> round_number{0}, retired[ROUNDS], evaluated[ROUNDS], round_of_thread[THREADS];
 
@@ -184,7 +184,7 @@ void fork_beside_retirements()
     }).detach();
 }
 
-// The child deletes what was retired before the fork, whichever thread forks, and whatever other threads retire meanwhile.
+// The child deletes the objects that were retired before the fork, whichever thread forks, and whatever other threads retire meanwhile.
 void nothing_that_was_retired_before_is_lost()
 {
     std::vector<std::thread> threads;
@@ -240,7 +240,7 @@ void a_region_forks_beside_a_deleter_that_synchronizes()
 
 std::atomic<int> deleters{0}, forked{0};
 
-/// Forks when there are two of them.
+/// Forks when two threads have called this.
 void fork_together()
 {
     ++deleters;

@@ -65,7 +65,7 @@ void ownership_moves()
     hazard_pointer &self = third;
     third = std::move(self);
     CHECK(!third.empty() && owned() == before + 1);
-    third = std::move(first); // an empty one
+    third = std::move(first); // first is empty
     CHECK(third.empty() && owned() == before);
 }
 
@@ -107,7 +107,7 @@ void what_is_protected_stays()
     }
 }
 
-// hp.try_protect: compares, and returns the pointer that is there; after a failure nothing is protected.
+// hp.try_protect: compares, and returns the pointer that it finds; after a failure nothing is protected.
 void a_try_says_what_is_there()
 {
     hazard_pointer hazard = sp::make_hazard_pointer();
@@ -164,7 +164,7 @@ void a_swap_ends_nothing()
     CHECK(!second.empty());
 }
 
-// hp.gen.owner: at most one thread owns it at a time: one thread makes it, moves it to another while it protects, and ends.
+// hp.gen.owner: at most one thread at a time owns a hazard pointer. One thread makes it, moves it to another while it protects, and ends.
 void it_outlives_the_thread_that_made_it()
 {
     object *const found = new object;
@@ -227,7 +227,7 @@ void the_deleter_gets_the_object()
     CHECK(is_reclaimed(1) && calls == 1);
 }
 
-// hp.base.deleter: it needs only default construction and move assignment.
+// hp.base.deleter: a deleter needs only default construction and move assignment.
 struct least {
     least() = default;
     least(const least &) = delete;
@@ -255,7 +255,7 @@ void others_are_reclaimed_meanwhile()
     sp::hazard_pointer_clean_up();
     CHECK(alive == 1 && held->there());
     hazard.reset_protection();
-    while (alive != 0) // by itself
+    while (alive != 0) // the library reclaims the objects without a clean-up
         sched_yield();
 }
 

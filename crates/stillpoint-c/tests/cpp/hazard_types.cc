@@ -18,7 +18,7 @@ struct node : sp::hazard_pointer_obj_base<node> {
 
 // hp.synopsis
 static_assert(std::is_same_v<decltype(sp::make_hazard_pointer()), sp::hazard_pointer>);
-static_assert(!noexcept(sp::make_hazard_pointer()), "it may throw, says the standard");
+static_assert(!noexcept(sp::make_hazard_pointer()), "by the standard it may throw");
 static_assert(noexcept(swap(std::declval<sp::hazard_pointer &>(), std::declval<sp::hazard_pointer &>())));
 static_assert(std::is_nothrow_swappable_v<sp::hazard_pointer>);
 

@@ -100,7 +100,7 @@ void cancelled(F function)
     }
 }
 
-// No member is a cancellation point: a thread is cancelled between calls, or never.
+// No member function is a cancellation point, so a thread is cancelled only between calls.
 void threads_are_cancelled_between_calls()
 {
     cancelled([] {
@@ -133,7 +133,7 @@ void a_deleter_is_not_cancelled()
     sp::rcu_retire(&is_over, [](std::atomic<bool> *found) {
         CHECK(pthread_cancel(pthread_self()) == 0);
         pthread_testcancel();
-        usleep(1); // another point
+        usleep(1); // another cancellation point
         *found = true;
     });
     sp::rcu_barrier();
@@ -159,7 +159,7 @@ void use_again(void *value)
         CHECK(pthread_setspecific(late_key, value) == 0);
 }
 
-// Destructors of the program's keys use the domains in each round, even after the thread's reader has ended.
+// The program's key destructors use the domains in each round, even after the thread's reader has ended.
 void keys_come_after_the_end()
 {
     for (int turn = 0; turn < 100; turn++) {

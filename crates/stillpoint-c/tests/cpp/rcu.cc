@@ -63,7 +63,7 @@ void a_region_holds_up_what_is_retired_in_it()
     reader.join();
 }
 
-// rcu.gen.later: regions that begin later hold nothing up: a region is open at any time, but waits end.
+// rcu.gen.later: regions that begin later hold nothing up. In this test a region is open at any time, and waits end nevertheless.
 void later_regions_do_not_matter()
 {
     std::atomic<bool> is_over{false};
@@ -109,7 +109,7 @@ void regions_nest()
         closed_inner.open();
         may_go.pass();
         domain.unlock();
-        // and once more from the beginning
+        // And once more from the beginning.
         domain.lock();
         domain.unlock();
     });
@@ -142,7 +142,7 @@ void the_standards_locks_work()
     mutex.unlock();
     domain.unlock();
     const std::lock_guard guard(domain);
-    // Data races on the domain: any number of threads may lock it at the same time; see the stress.
+    // Any number of threads may lock the domain at the same time, without a data race: stress.cc tests that.
 }
 
 // rcu.domain.default: all threads get the same domain.
@@ -189,7 +189,7 @@ void barrier_waits_for_deleters()
     evaluated = 0;
     for (int turn = 0; turn < 100; turn++)
         sp::rcu_retire(&evaluated, [](int *count) { ++*count; });
-    // Another thread scheduled it, which happens before the barrier.
+    // Another thread schedules a deleter, which happens before the barrier.
     std::thread([] { sp::rcu_retire(&evaluated, [](int *count) { ++*count; }); }).join();
     sp::rcu_barrier();
     CHECK(evaluated == 101);
@@ -267,7 +267,7 @@ void a_copy_is_retired_by_itself()
     CHECK(alive == 0);
 }
 
-// rcu.retire: any object; d is initialized from std::move(d), and goes with its node.
+// rcu.retire: any object can be retired; d is initialized from std::move(d), and is destroyed with its node.
 void anything_can_be_retired()
 {
     struct unrelated : Witness {};
@@ -280,7 +280,7 @@ void anything_can_be_retired()
 }
 
 #if defined(__cpp_exceptions)
-// rcu.retire.throws: what the initialization of the deleter throws; nothing is scheduled then.
+// rcu.retire.throws: rcu_retire throws what the initialization of the deleter throws, and then schedules nothing.
 struct throws {
     throws() = default;
     throws(throws &&) { throw std::runtime_error("no"); }
@@ -328,12 +328,12 @@ void deleters_use_the_domain()
             sp::rcu_retire(&mutex, [](std::mutex *found) { std::scoped_lock inside(*found); });
     }
     sp::rcu_barrier();
-    // The barrier would wait for itself: it reports that, and returns.
+    // The barrier would wait for itself. It reports that, and returns.
     static std::string said;
     still_on_report([](const char *report, void *) noexcept { said = report; }, nullptr);
     sp::rcu_retire(&mutex, [](std::mutex *) { sp::rcu_barrier(); });
     sp::rcu_barrier();
-    CHECK(said.find("a deleter does not wait for deleters") != std::string::npos);
+    CHECK(said.find("a deleter cannot wait for deleters") != std::string::npos);
     still_on_report(nullptr, nullptr);
 }
 
@@ -344,7 +344,7 @@ struct Late {
     ~Late()
     {
         std::scoped_lock region(sp::rcu_default_domain());
-        CHECK(stats(sp::rcu_domain_handle()).readers == other_readers + 1); // this thread is one
+        CHECK(stats(sp::rcu_domain_handle()).readers == other_readers + 1); // with this thread
         (new object)->retire();
     }
 };
@@ -388,7 +388,7 @@ void a_child_goes_on()
     CHECK(child >= 0);
     if (child == 0) {
         alarm(60);
-        sp::rcu_synchronize(); // the parent's reader is not here
+        sp::rcu_synchronize(); // does not wait for the parent's reader
         sp::rcu_barrier();
         CHECK(alive == 0);
         (new object)->retire(); // a thread of the child deletes it
@@ -431,7 +431,7 @@ void a_deleter_forks()
     CHECK(status == 0);
 }
 
-// A thread that waits for itself is reported, and keeps waiting: the wait must not return early.
+// A thread that waits for itself is reported. It keeps waiting, because the wait must not return early.
 void waiting_for_oneself_is_said()
 {
     for (const bool is_barrier : {false, true}) {

@@ -17,7 +17,7 @@ static_assert(noexcept(sp::rcu_synchronize(sp::rcu_default_domain())));
 static_assert(std::is_same_v<decltype(sp::rcu_barrier()), void> && noexcept(sp::rcu_barrier()));
 static_assert(noexcept(sp::rcu_barrier(sp::rcu_default_domain())));
 static_assert(std::is_same_v<decltype(sp::rcu_retire(static_cast<int *>(nullptr))), void>);
-static_assert(!noexcept(sp::rcu_retire(static_cast<int *>(nullptr))), "the only one that may throw");
+static_assert(!noexcept(sp::rcu_retire(static_cast<int *>(nullptr))), "rcu_retire is the only function that may throw");
 
 // rcu.base.incomplete: T may be incomplete where the base is named; D defaults to default_delete<T>.
 struct incomplete;

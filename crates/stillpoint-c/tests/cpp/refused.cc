@@ -1,4 +1,4 @@
-// Programs that must not compile: each number is one.
+// Programs that must not compile. Each value of CASE selects one.
 
 #include <atomic>
 

@@ -1,5 +1,5 @@
-// Several threads use a stack with hazard pointers and a list with rcu. An object that is read after its end fails a check;
-// with -fsanitize=address any use after a free ends the program.
+// Several threads use a stack with hazard pointers and a list with rcu. If an object is read after its end, a check fails.
+// With -fsanitize=address, any use after a free ends the program.
 
 #include <atomic>
 #include <cstdint>

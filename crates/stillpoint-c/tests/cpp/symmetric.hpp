@@ -1,4 +1,4 @@
-// Included before a test: the process may not use membarrier(2), so readers issue full fences.
+// Included before a test. The process must not use membarrier(2), so readers issue full fences.
 #ifndef SYMMETRIC_HPP
 #define SYMMETRIC_HPP
 

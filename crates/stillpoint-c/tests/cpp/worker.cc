@@ -1,4 +1,4 @@
-// Which thread runs deleters, and what a retirement calls: starts of threads are refused, and allocations are counted.
+// Tests which thread runs deleters, and what a retirement calls. The program can refuse to start threads, and counts allocations.
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,7 +25,7 @@ thread_local unsigned long allocations, locks;
 struct by_rcu : sp::rcu_obj_base<by_rcu>, Witness {};
 struct by_hazard : sp::hazard_pointer_obj_base<by_hazard>, Witness {};
 
-/// The function of libc that this program's own function hides.
+/// The function of libc that a function of this program hides.
 template <class F>
 F *behind(const char *name)
 {
@@ -65,7 +65,7 @@ void *malloc(size_t bytes)
 
 namespace {
 
-// A thread that cannot be started is no error: barriers, and some retirements, run the deleters.
+// If the thread cannot be started, barriers and some retirements run the deleters.
 template <class T, class Retire, class Barrier>
 void without_a_thread(Retire retire, Barrier barrier)
 {
@@ -83,7 +83,7 @@ void without_a_thread(Retire retire, Barrier barrier)
     threads_are_refused = false;
     for (int turn = 0; turn < 256; turn++)
         retire(new T);
-    while (alive != 0) // there is a thread now
+    while (alive != 0) // the thread has been started now
         sched_yield();
     const int there = threads_asked_for;
     for (int turn = 0; turn < 1000; turn++)
@@ -113,7 +113,7 @@ void nothing_is_allocated()
     int number = 0;
     for (int turn = 0; turn < 1000; turn++)
         sp::rcu_retire(&number, [](int *count) { ++*count; });
-    CHECK(allocations == before + 1000 && locks == locked); // rcu_retire: a node each
+    CHECK(allocations == before + 1000 && locks == locked); // rcu_retire allocates a node for each object
     sp::rcu_barrier();
     sp::hazard_pointer_clean_up();
     CHECK(alive == 0 && number == 1000);

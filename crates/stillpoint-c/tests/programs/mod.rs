@@ -1,6 +1,6 @@
-//! How tests install the library and build programs with it.
+//! Functions with which tests install the library, and build programs with it.
 
-// No test file uses all of it.
+// No test file uses all of these functions.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
@@ -78,7 +78,8 @@ pub(crate) fn prefix() -> &'static Path {
         let mut install = Command::new(env!("CARGO_BIN_EXE_install"));
         let output = install.args(["--profile", "test", "--prefix"]).arg(&prefix).output().unwrap();
         assert!(output.status.success(), "{}", said(&output));
-        // Hundreds of programs are linked with it: without debug information, that takes half the time. If there is no `strip`, it stays.
+        // Hundreds of programs are linked with this library. Without debug information, that takes half the time. If `strip` is missing, the
+        // debug information stays.
         let _ = Command::new("strip").arg("--strip-debug").arg(prefix.join("lib/libstillpoint.a")).output();
         prefix
     })
@@ -123,14 +124,14 @@ pub(crate) fn linked(
 /// Compiles and runs a program. Returns its output.
 pub(crate) fn compiled_and_run(compiler: Compiler, source: &Path, flags: &[&str], program: &str) -> String {
     let program = compiled(compiler, source, flags, program);
-    // A program that hangs fails. The longest takes a minute under a sanitizer.
+    // A program that hangs is ended, and fails. The longest program takes a minute under a sanitizer.
     let output = Command::new("timeout").args(["--signal=ABRT", "900"]).arg(&program).output().unwrap();
     assert!(output.status.success(), "{}: {}\n{}", program.display(), output.status, said(&output));
     said(&output)
 }
 
-/// Compiles the program with which a header opens, as it stands there, with every compiler of its language that is there, and runs
-/// it. It tells an MTU as many times as it has readers.
+/// Compiles the program at the beginning of a header, unchanged, with every installed compiler of its language, and runs it. The program
+/// must print an MTU once for each of its readers.
 pub(crate) fn opens_with_a_program(header: &str, language: &str, readers: usize) {
     let text = std::fs::read_to_string(root().join("include").join(header)).unwrap();
     let lines = text.lines().map(|line| {
@@ -201,7 +202,7 @@ pub(crate) fn with_broken_header(
     built
 }
 
-/// Whether a program succeeds within that many seconds.
+/// Whether a program succeeds within `seconds` seconds.
 pub(crate) fn within(program: &Path, seconds: u32) -> bool {
     Command::new("timeout").arg(seconds.to_string()).arg(program).output().unwrap().status.success()
 }

@@ -1,4 +1,4 @@
-/* Defer queues. Runs with DPDK's headers, and without. */
+/* Tests of defer queues. The program runs with DPDK's headers, and without. */
 #define ALLOW_EXPERIMENTAL_API
 #include <rte_rcu_qsbr.h>
 
@@ -21,7 +21,7 @@ static void free_it(void *p, void *e, unsigned int n)
     last = element->words[0];
     freed++;
     if (again) {
-        /* No lock is held. */
+        /* The library holds no lock here. */
         again = 0;
         CHECK(rte_rcu_qsbr_dq_enqueue(queue, element) == 0);
     }
@@ -123,7 +123,7 @@ static void triggered(void)
     CHECK(rte_rcu_qsbr_dq_enqueue(NULL, &parameters) == 1 && rte_errno == EINVAL);
 }
 
-/* Elements of every length come back as they were. */
+/* The copies of elements of every length are equal to the elements. */
 static uint8_t expected;
 static uint32_t length;
 

@@ -1,4 +1,4 @@
-/* DPDK's hash tables with our variable. They were compiled against DPDK's header. */
+/* DPDK's hash tables, which were compiled against DPDK's header, with our variable. */
 #define ALLOW_EXPERIMENTAL_API
 #include <rte_rcu_qsbr.h>
 
@@ -80,7 +80,7 @@ static void over(enum rte_hash_qsbr_mode mode, const char *name)
     freed = 0;
 
     if (mode == RTE_HASH_QSBR_MODE_DQ) {
-        /* A reader that reports nothing: nothing is freed, and at last the table is full. */
+        /* While a reader reports nothing, nothing is freed. In the end the table is full. */
         CHECK(rte_rcu_qsbr_thread_register(v, 0) == 0);
         rte_rcu_qsbr_thread_online(v, 0);
         uint32_t key = 0;

@@ -1,4 +1,4 @@
-/* Prints the parts of the layout that a program can see: the same with either header. */
+/* Prints the parts of the layout that a program can see. They are the same with either header. */
 #define ALLOW_EXPERIMENTAL_API
 #include <stddef.h>
 

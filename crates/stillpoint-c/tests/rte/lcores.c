@@ -1,4 +1,4 @@
-/* Timers on the lcores of DPDK's environment. */
+/* Tests of timers on the lcores of DPDK's environment. */
 #define ALLOW_EXPERIMENTAL_API
 #include <rte_timer.h>
 
@@ -51,7 +51,7 @@ int main(void)
     CHECK(rte_eal_mp_remote_launch(serve, NULL, SKIP_MAIN) == 0);
     UNTIL(LOAD(ready) == LCORES - 1);
 
-    /* Each lcore in turn, in hundredths of a second. The timers of the other lcores fire without this thread. */
+    /* Each lcore gets timers in turn, due within hundredths of a second. The timers of the other lcores fire without this thread. */
     for (int at = 0; at < TIMERS; at++) {
         rte_timer_init(&timers[at]);
         CHECK(rte_timer_reset(&timers[at], rte_get_timer_hz() / 100000 * (uint64_t)at, SINGLE, LCORE_ID_ANY, count, NULL) == 0);

@@ -1,4 +1,4 @@
-/* DPDK's routes with our variable. They were compiled against DPDK's header. */
+/* DPDK's routing tables, which were compiled against DPDK's header, with our variable. */
 #define ALLOW_EXPERIMENTAL_API
 #include <rte_rcu_qsbr.h>
 
@@ -19,7 +19,7 @@ static uint32_t address(uint32_t route)
     return (route + 1) << 8 | 1;
 }
 
-/* A group that is used again under a lookup would lead to another route's hop. */
+/* If a group were used again during a lookup, the lookup would find another route's hop. */
 static void *read_it(void *unused)
 {
     (void)unused;
@@ -65,7 +65,7 @@ static void over(enum rte_lpm_qsbr_mode mode, const char *name)
     ended = found = 0;
 
     if (mode == RTE_LPM_QSBR_MODE_DQ) {
-        /* A reader that reports nothing: no group is freed, and at last there are none. */
+        /* While a reader reports nothing, no group is freed. In the end there is no free group. */
         CHECK(rte_rcu_qsbr_thread_register(v, 0) == 0);
         rte_rcu_qsbr_thread_online(v, 0);
         uint32_t route = 0;

@@ -1,4 +1,4 @@
-/* Every sentence of rte_rcu_qsbr.h except those about defer queues. Runs with DPDK's headers, and without. */
+/* Tests of every sentence in rte_rcu_qsbr.h except those about defer queues. The program runs with DPDK's headers, and without. */
 #ifdef RTE_LIBRTE_RCU_DEBUG
 #include <stdio.h>
 static char reported[200];
@@ -101,7 +101,7 @@ static void grace_periods(void)
     rte_rcu_qsbr_lock(v, 69);
     rte_rcu_qsbr_unlock(v, 69);
     rte_rcu_qsbr_thread_offline(v, 69);
-    /* No id is online: all grace periods are over, and remembered. */
+    /* No id is online, so all grace periods are over, and recorded as such. */
     CHECK(rte_rcu_qsbr_check(v, fourth, false) == 1 && v->still_acked_ == fourth);
 
     /* A quiescent state of an id that is offline puts it online. */
@@ -116,14 +116,14 @@ static void grace_periods(void)
     rte_rcu_qsbr_thread_offline(v, 3);
     rte_rcu_qsbr_synchronize(v, RTE_QSBR_THRID_INVALID);
     CHECK(v->token == fifth + 2 && v->still_acked_ == fifth + 2);
-    /* After an error, the grace period counts as not over. */
+    /* After an error, the grace period counts as unfinished. */
     CHECK(still_rte_rcu_check_(NULL, 1, 0) == 0 && still_rte_rcu_check_(NULL, 1, 1) == 0);
     rte_rcu_qsbr_synchronize(v, 70);
     CHECK(v->still_acked_ == fifth + 3);
     free(v);
 }
 
-/* A check remembers no token that began after its scan, and does not use what code of DPDK's header remembered. */
+/* A check records no token that began after its scan, and does not use what code compiled against DPDK's header has recorded. */
 static void remembers(void)
 {
     struct rte_rcu_qsbr *v = with_reader(2);
@@ -152,7 +152,7 @@ static void reports(void)
     CHECK(still_rte_rcu_stall(v, token, &stall) == 1 && stall.thread_id == 0 && stall.others == 0);
     CHECK(stall.tid == (uint32_t)syscall(SYS_gettid) && strcmp(stall.name, "the reader") == 0);
     CHECK(stall.reported == token - 1 && stall.locks == 0);
-    v->qsbr_cnt[2].cnt = 1; /* as code of DPDK's header does */
+    v->qsbr_cnt[2].cnt = 1; /* as code compiled against DPDK's header does */
     CHECK(still_rte_rcu_stall(v, token, &stall) == 1 && stall.thread_id == 0 && stall.others == 1);
     rte_rcu_qsbr_quiescent(v, 0);
     CHECK(still_rte_rcu_stall(v, token, &stall) == 1 && stall.thread_id == 2 && stall.tid == 0 && stall.name[0] == '\0');
@@ -203,7 +203,7 @@ static void changing_hands(void)
     UNTIL(syscall(SYS_tkill, v->qsbr_cnt[1].still_tid_, 0) == -1);
     CHECK(still_rte_rcu_stall(v, rte_rcu_qsbr_start(v), &stall) == 1 && stall.thread_id == 1);
     CHECK(stall.tid == 0 && stall.name[0] == '\0');
-    /* The id goes offline, as by code of DPDK's header. */
+    /* The id goes offline, and does not store its thread, as with code compiled against DPDK's header. */
     for (int how = 0; how < 2; how++) {
         v->qsbr_cnt[1].cnt = 0;
         v->qsbr_cnt[1].still_tid_ = 1;
@@ -223,14 +223,14 @@ static int64_t nanoseconds(clockid_t clock)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* A check ends at its limit: of many checks, the one that was disturbed least shows that. */
+/* A check ends at its limit. The fastest of many checks shows that, because it was disturbed least. */
 static void limits(void)
 {
     struct rte_rcu_qsbr *v = with_reader(10000);
     rte_rcu_qsbr_thread_offline(v, 0);
     rte_rcu_qsbr_thread_online(v, 9999);
     uint64_t token = rte_rcu_qsbr_start(v);
-    /* A scan of all ids takes a while: a check does not scan many times after its limit. */
+    /* A scan of all ids takes some time. A check must not scan many times after its limit. */
     int64_t look = INT64_MAX, check = INT64_MAX;
     for (int times = 0; times < 20; times++) {
         int64_t begin = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
@@ -242,7 +242,7 @@ static void limits(void)
         check = end - middle < check ? end - middle : check;
     }
     CHECK(check < 20 * look);
-    /* Nor does it sleep past its limit. Its sleeps become longer and longer; the last one before this limit would end 7 ms later. */
+    /* A check must not sleep past its limit. Its sleeps become longer and longer; the last sleep before this limit would end 7 ms after it. */
     free(v);
     v = with_reader(1);
     token = rte_rcu_qsbr_start(v);
@@ -332,7 +332,7 @@ static void unregister(struct rte_rcu_qsbr *v, unsigned int id)
     CHECK(rte_rcu_qsbr_thread_unregister(v, id) == 0);
 }
 
-/* Reader and writer are processes. */
+/* The reader and the writer are different processes. */
 static void processes(void)
 {
     void *memory = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -360,7 +360,7 @@ static void processes(void)
     CHECK(munmap(memory, 8192) == 0);
 }
 
-/* Readers, which come and go, never find a freed object. */
+/* Readers, which register and unregister, never find a freed object. */
 enum { READERS = 3, ROUNDS = 2000 };
 
 static struct rte_rcu_qsbr *shared;
@@ -438,10 +438,10 @@ static void stress(void)
     free(shared);
 }
 
-/* A reader goes online and follows a link while a writer clears the link and looks for readers: at least one sees the other. */
+/* A reader goes online and follows a link, while a writer clears the link and looks for readers. At least one of them sees the other. */
 enum { MEETINGS = 20000 };
 
-/* In separate cache lines. */
+/* The threads' variables, in separate cache lines. */
 static struct {
     int value;
 } __attribute__((__aligned__(256))) linked, round_of_reader, round_of_writer;
@@ -454,7 +454,7 @@ static void meet(int *mine, int *theirs, int round)
             sched_yield();
 }
 
-/* A varying delay, so that either may be first. */
+/* Waits for a varying time, so that either thread may be first. */
 static void tarry(int turns)
 {
     for (int turn = 0; turn < turns; turn++)

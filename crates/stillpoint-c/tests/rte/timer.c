@@ -1,4 +1,4 @@
-/* Every sentence of rte_timer.h. Runs with DPDK's headers, and without. */
+/* Tests of every sentence in rte_timer.h. The program runs with DPDK's headers, and without. */
 #define ALLOW_EXPERIMENTAL_API
 #include <rte_timer.h>
 
@@ -8,7 +8,7 @@
 
 #define FAR (UINT64_C(1) << 50)
 
-/* The calling thread is this lcore. */
+/* Makes the calling thread this lcore. */
 static void lcore_is(unsigned int lcore)
 {
 #ifdef STILL_RTE_DPDK
@@ -128,13 +128,13 @@ static void in_functions(void)
         }
         CHECK(rte_timer_manage() == 0 && fired == 2 && rte_timer_next_ticks() == -ENOENT);
 
-        /* A timer that it resets is due at the next call. */
+        /* A timer that the function resets is due at the next call. */
         rte_timer_init(&two[0]);
         CHECK(rte_timer_reset(&two[0], 0, (enum rte_timer_type)type, 0, reset_itself, &given) == 0);
         CHECK(rte_timer_manage() == 0 && fired == 3 && rte_timer_pending(&two[0]) == 1 && two[0].f == count);
         CHECK(rte_timer_manage() == 0 && fired == 4 && rte_timer_pending(&two[0]) == 0);
 
-        /* Any number of timers, however long their functions take. */
+        /* A call handles any number of timers, however long their functions take. */
         fired = 0;
         for (int which = 0; which < 2; which++)
             CHECK(rte_timer_reset(&two[which], 0, SINGLE, 0, slowly_again, NULL) == 0);
@@ -144,7 +144,7 @@ static void in_functions(void)
     }
 }
 
-/* A function that initialises its timer anew, and arms it or frees it: the call does not touch it after that. */
+/* A function that initialises its timer again, and arms or frees it. The call does not touch the timer after that. */
 static void initialise(struct rte_timer *timer, void *argument)
 {
     fired++;
@@ -158,7 +158,7 @@ static void initialise(struct rte_timer *timer, void *argument)
     }
 }
 
-/* A function that calls rte_timer_manage: this calls the functions of other timers that are due, which may stop or reset this timer. */
+/* A function that calls rte_timer_manage, which calls the functions of other timers that are due. These may stop or reset this timer. */
 static struct rte_timer outermost;
 static int deep;
 
@@ -217,7 +217,7 @@ static void periodic(void)
     fired = 0;
     CHECK(rte_timer_reset(&timer, 1, PERIODICAL, 0, count, NULL) == 0);
     uint64_t first = timer.expire;
-    /* The timer is always late: one call of its function in each rte_timer_manage, and no period is left out. */
+    /* The timer is always late. Each rte_timer_manage calls its function once, and no period is left out. */
     UNTIL(rte_get_timer_cycles() > first + 100);
     for (int beat = 1; beat <= 100; beat++) {
         CHECK(rte_timer_manage() == 0 && fired == beat && timer.expire == first + (uint64_t)beat);
@@ -255,7 +255,7 @@ static void crowds(void)
     }
     UNTIL(rte_get_timer_cycles() > last);
     CHECK(rte_timer_manage() == 0 && fired == MANY);
-    /* Resets in a mixed order, while some timers are due. */
+    /* Resets the timers in a mixed order, while some of them are due. */
     fired = 0;
     for (int round = 0; round < 3; round++)
         for (int at = 0; at < MANY; at++)
@@ -264,7 +264,7 @@ static void crowds(void)
     CHECK(fired == MANY);
 }
 
-/* Another thread, another lcore. */
+/* A timer of another lcore, which is another thread. */
 static int runs, may_end, done;
 
 static void slow(struct rte_timer *timer, void *argument)
@@ -414,7 +414,7 @@ static void several_instances(void)
     CHECK(rte_timer_manage() == 0 && fired == 3 && rte_timer_next_ticks() == -ENOENT);
     CHECK(rte_timer_alt_manage(id, NULL, 0, beats) == 0 && seen == 2);
 
-    /* A late periodic timer is called once, for any lists in any order, wherever it was. */
+    /* The function of a late periodic timer is called once, whichever lists are served in which order, and whichever list the timer was in. */
     for (unsigned int list = 0; list < 8; list++) {
         seen = 0;
         CHECK(rte_timer_alt_reset(id, &wanderer, 1, PERIODICAL, list, NULL, NULL) == 0);
@@ -430,14 +430,14 @@ static void several_instances(void)
         CHECK(rte_timer_alt_stop(id, &wanderer) == 0);
     }
 
-    /* stop_all stops what is there when it begins, not what its function adds. */
+    /* stop_all stops the timers that are pending when it begins, not those that its function adds. */
     seen = 0;
     for (int at = 0; at < 4; at++)
         CHECK(rte_timer_alt_reset(id, &neighbours[at], FAR, SINGLE, 0, NULL, NULL) == 0);
     CHECK(rte_timer_stop_all(id, &lists[1], 1, stop_it_again, &id) == 0 && seen == 4);
     CHECK(rte_timer_pending(&neighbours[0]) == 1 && rte_timer_stop_all(id, &lists[1], 1, NULL, NULL) == 0 && rte_timer_pending(&neighbours[0]) == 0);
 
-    /* The instance was freed, and another one has its id: the timer is in no list. */
+    /* The instance was freed, and another instance has its id. The timer is in no list. */
     CHECK(rte_timer_alt_reset(id, &wanderer, FAR, SINGLE, 0, NULL, NULL) == 0 && rte_timer_data_dealloc(id) == 0);
     uint32_t again = 0;
     CHECK(rte_timer_data_alloc(&again) == 0 && again == id);
@@ -511,7 +511,7 @@ static void *take_a_number(void *unused)
     return NULL;
 }
 
-/* Each lcore in its turn. */
+/* LCORE_ID_ANY chooses each lcore in its turn. */
 static void in_turn(void)
 {
     struct rte_timer timer = RTE_TIMER_INITIALIZER;

@@ -1,4 +1,4 @@
-/* call_rcu and rcu_barrier. */
+/* Tests of call_rcu and rcu_barrier. */
 #include "flavour.h"
 
 #include <malloc.h>
@@ -48,7 +48,7 @@ static void *unregistered(void *argument)
     return NULL;
 }
 
-/* With a head on the caller's stack. */
+/* The head may lie on the caller's stack. */
 static int is_called;
 
 static void mark(struct rcu_head *head)
@@ -86,7 +86,7 @@ static void reads(struct rcu_head *head)
 
 static void waits_for_itself(struct rcu_head *head)
 {
-    /* Reported, and not done. */
+    /* This wait is reported and refused. */
     rcu_barrier();
     free(head);
     ADD(has_read, 1);
@@ -185,7 +185,7 @@ int main(void)
     free(objects);
 
 #ifndef FLAVOUR_QSBR
-    /* Reported, and not done. */
+    /* A wait in a section is reported and refused. */
     rcu_read_lock();
     rcu_barrier();
     rcu_read_unlock();

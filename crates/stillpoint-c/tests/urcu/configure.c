@@ -1,4 +1,4 @@
-/* Configuration before the first use, and the domain after it. */
+/* Tests of the configuration before the first use, and of the domain after it. */
 #include "flavour.h"
 
 static int stalls;

@@ -1,4 +1,4 @@
-/* defer_rcu. */
+/* Tests of defer_rcu. */
 #include "flavour.h"
 
 #include <stdint.h>
@@ -67,7 +67,7 @@ int main(void)
 {
     rcu_register_thread();
     CHECK(rcu_defer_register_thread() == 0 && rcu_defer_register_thread() == 0);
-    /* Far more calls than fit: when the ring is full, a call waits. */
+    /* Pushes far more calls than fit. When the ring is full, a call waits. */
     uintptr_t number = 0;
     while (number < 20000) {
         defer_rcu(in_turn, (void *)number++);

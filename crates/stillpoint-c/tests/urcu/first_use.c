@@ -1,4 +1,4 @@
-/* The first use in a child, whose parent forked in the middle of its own first use. */
+/* Tests the first use in a child whose parent forked in the middle of its own first use. */
 #include "flavour.h"
 
 #include <sys/wait.h>

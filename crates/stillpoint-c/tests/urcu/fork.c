@@ -1,4 +1,4 @@
-/* Hooks around a fork: the child runs what the parent had queued. */
+/* Tests of the hooks around a fork: the child calls the callbacks that the parent had queued. */
 #include "flavour.h"
 
 #include <sys/wait.h>
@@ -64,7 +64,7 @@ static void reads(struct rcu_head *head)
     free(head);
 }
 
-/* Without the hooks of call_rcu: the hook of bp ends the other threads' readers, even if calls were refused before. */
+/* Without the hooks of call_rcu, the hook of bp ends the other threads' readers, even if earlier hooks were refused. */
 static void only_bp(void)
 {
     struct holder holder;
@@ -98,7 +98,7 @@ int main(void)
     struct holder holder;
     rcu_thread_offline();
     hold(&holder);
-    /* In three queues. */
+    /* Callbacks are pushed to three queues. */
     struct call_rcu_data *own = create_call_rcu_data(0, -1);
     CHECK(own != NULL);
     CHECK(pthread_join(started(queues, own), NULL) == 0);
@@ -144,7 +144,7 @@ int main(void)
         CHECK(rcu_read_ongoing());
         rcu_read_unlock();
         rcu_unregister_thread();
-        /* A child of the child. */
+        /* The child forks again. */
         call_rcu_before_fork();
         pid_t grandchild = fork();
         if (grandchild == 0) {
@@ -180,7 +180,7 @@ int main(void)
     call_rcu_before_fork();
     call_rcu_after_fork_parent();
     CHECK(hooked[0] == 1);
-    /* Reported, and not done. */
+    /* Hooks in the wrong order are reported and refused. */
     call_rcu_after_fork_parent();
     call_rcu_after_fork_child();
     CHECK(set_cpu_call_rcu_data(0, NULL) == 0);

@@ -1,4 +1,4 @@
-/* Forks while other threads push, wait, and make and free workers. */
+/* Tests of forks while other threads push, wait, and make and free workers. */
 #include "flavour.h"
 
 #include <signal.h>
@@ -186,7 +186,7 @@ static void made_in_a_fork(void)
     call_rcu_data_free(blocking);
 }
 
-/* Between the hooks, by the thread that forks. */
+/* The thread that forks frees workers between the hooks. */
 static void freed_by_the_forker(void)
 {
     struct holder holder;
@@ -229,7 +229,7 @@ static void *makes(void *argument)
     return NULL;
 }
 
-/* To workers that others free. */
+/* Pushes to workers that other threads free. */
 static void *pushes(void *argument)
 {
     (void)argument;
@@ -311,7 +311,7 @@ static void free_head(struct rcu_head *head)
     STORE(in_use[head - heads], 0);
 }
 
-/* Without malloc, whose locks a fork waits for. */
+/* Pushes without malloc, because a fork waits for malloc's locks. */
 static void *pushes_for_ever(void *argument)
 {
     set_thread_call_rcu_data((struct call_rcu_data *)argument);
@@ -434,7 +434,7 @@ static void *forks_for_ever(void *argument)
     return NULL;
 }
 
-/* Callbacks run although some thread is always about to fork. */
+/* Callbacks run although there is always a thread that is about to fork. */
 static void several_forkers(void)
 {
     pthread_t threads[4];

@@ -1,4 +1,4 @@
-/* Threads whose first section is in a signal handler: it allocates nothing. */
+/* Tests of threads whose first section is in a signal handler. Such a section allocates nothing. */
 #include "flavour.h"
 
 #include <dlfcn.h>
@@ -52,7 +52,7 @@ static void called(struct rcu_head *head)
     ADD(is_called, 1);
 }
 
-/* Far more threads at a time than readers in reserve: a worker refills the reserve. */
+/* There are far more threads at a time than readers in reserve. A worker refills the reserve. */
 static void many(void)
 {
     enum { THREADS = 200 };
@@ -72,7 +72,7 @@ static void many(void)
     for (int each = 0; each < THREADS; each++) {
         threads[each] = started(plain, NULL);
         AWAIT(LOAD(inside) == each + 1);
-        /* The 32 in reserve, these threads, the worker, and this thread. */
+        /* The readers are the 32 in reserve, and those of these threads, of the worker, and of this thread. */
         AWAIT(still_domain_stats(domain, &stats) == 0 && (int)stats.readers >= each + 1 + 32);
     }
     STORE(leave, 1);

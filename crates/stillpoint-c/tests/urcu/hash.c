@@ -1,4 +1,4 @@
-/* A hash table of liburcu-cds over our flavour. */
+/* Tests a hash table of liburcu-cds over our flavours. */
 #include "flavour.h"
 
 #include <urcu/rculfhash.h>

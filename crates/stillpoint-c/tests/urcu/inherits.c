@@ -1,4 +1,4 @@
-/* What workers inherit from the thread that starts them: nothing, unless the program makes the worker. */
+/* Workers inherit nothing from the thread that starts them, unless the program makes the worker. */
 #include "flavour.h"
 
 #include <pthread.h>

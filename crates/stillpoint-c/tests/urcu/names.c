@@ -1,4 +1,4 @@
-/* Names that the flavours had before liburcu 0.11, flavours side by side, and old names of files. */
+/* Tests of the names that the flavours had before liburcu 0.11, of several flavours in one file, and of old file names. */
 #include <urcu/urcu-memb.h>
 #include <urcu/urcu-mb.h>
 #include <urcu/urcu-qsbr.h>
@@ -10,7 +10,7 @@
 #include <urcu-pointer.h>
 
 #ifdef call_rcu
-#error "the names without a flavour are taken back"
+#error "the names without a flavour are still defined"
 #endif
 
 static int called;

@@ -1,4 +1,4 @@
-/* A program that undefines names, and defines functions of the drop-in itself. With ALONE it is not linked with the library. */
+/* A program that undefines names, and defines functions of the drop-in itself. If ALONE is defined, it is not linked with the library. */
 #include <urcu.h>
 
 #include <stdio.h>

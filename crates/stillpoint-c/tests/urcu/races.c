@@ -1,4 +1,4 @@
-/* For ThreadSanitizer: frees objects after each kind of wait. With EARLY, frees one without a grace period. */
+/* For ThreadSanitizer: frees objects after each kind of wait. If EARLY is defined, frees one object without a grace period. */
 #include "flavour.h"
 
 struct object {

@@ -1,9 +1,9 @@
-/* Readers: registration, sections, quiescent states, waits, handlers of signals. */
+/* Tests of readers: registration, sections, quiescent states, waits, signal handlers. */
 #include "flavour.h"
 
 #include <signal.h>
 
-/* Whether a grace period that begins now is over soon. A worker may hold it up for a moment; another thread holds it up for long. */
+/* Whether a grace period that begins now is over soon. A worker may hold it up for a moment; a thread in a section holds it up for long. */
 static bool is_free(void)
 {
     struct urcu_gp_poll_state state = start_poll_synchronize_rcu();
@@ -41,7 +41,7 @@ static void *forgets(void *argument)
     rcu_register_thread();
     rcu_read_lock();
     rcu_read_lock();
-    /* It ends in a section, still registered. */
+    /* The thread ends in a section, and is still registered. */
     return NULL;
 }
 
@@ -82,7 +82,7 @@ static void quiescent_states(void)
     rcu_thread_online();
     CHECK(rcu_read_ongoing());
     CHECK(!is_free());
-    /* As liburcu: a quiescent state brings a thread online. */
+    /* As in liburcu, a quiescent state brings a thread online. */
     rcu_thread_offline();
     rcu_quiescent_state();
     CHECK(rcu_read_ongoing() && !is_free());
@@ -113,7 +113,7 @@ static void registration(void)
     rcu_unregister_thread();
     CHECK(rcu_read_ongoing() == 0);
     AWAIT(is_free());
-    /* Not registered. */
+    /* The thread is not registered, so this does nothing. */
     rcu_quiescent_state();
     rcu_thread_offline();
     rcu_thread_online();
@@ -145,7 +145,7 @@ static void registration(void)
 static pthread_key_t early, late;
 static int ends;
 
-/* A key destructor of the program: the thread is a reader in it, also in the second round. */
+/* A key destructor of the program. The thread is still a reader here, also in the second round. */
 static void ends_later(void *value)
 {
     pthread_key_t *key = (pthread_key_t *)value;

@@ -1,4 +1,4 @@
-/* Errors that cannot be returned go to the hook, and nothing to standard error. */
+/* Errors that cannot be returned go to the hook. Nothing goes to standard error. */
 #include "flavour.h"
 
 #include <signal.h>
@@ -24,12 +24,12 @@ static void reported(const char *report, void *context) STILL_NOEXCEPT
     /* still_error() has the text, as without a hook. */
     CHECK(strcmp(still_error(), report) == 0);
     ADD(reports, 1);
-    /* A hook may call the library, and misuse it, too: that does not call it again. */
+    /* A hook may call the library, and may misuse it. Such a misuse does not call the hook again. */
     call_rcu_after_fork_parent();
     CHECK(strstr(still_error(), "after_fork_parent") != NULL && strstr(report, "after_fork_parent") == NULL);
 }
 
-/* Runs a statement with a hook and without one: the report must contain these words. */
+/* Runs a statement with a hook and without one. The report must contain these words. */
 #define REPORTED(statement, words)                                                                         \
     do {                                                                                                   \
         still_on_report(NULL, NULL);                                                                       \
@@ -112,7 +112,7 @@ int main(void)
     rcu_register_thread();
     struct rcu_head *head = (struct rcu_head *)malloc(sizeof *head);
     CHECK(head != NULL);
-    /* Not the default worker, which is never freed. */
+    /* A worker that is not the default worker, which is never freed. */
     struct call_rcu_data *own = create_call_rcu_data(0, -1);
     CHECK(own != NULL);
     set_thread_call_rcu_data(own);

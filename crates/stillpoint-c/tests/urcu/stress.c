@@ -1,5 +1,5 @@
-/* Readers look at objects that writers replace; an object that was freed under a reader shows it. With BROKEN, sections protect
- * nothing, and the test must notice: exit status 7. */
+/* Readers look at objects that writers replace, and notice an object that was freed while they used it. If BROKEN is defined, sections
+ * protect nothing. The test must notice that, and exit with status 7. */
 #include "flavour.h"
 
 #include <time.h>
@@ -118,7 +118,7 @@ int main(void)
         CHECK(pthread_join(readers[each], NULL) == 0);
     rcu_barrier();
     if (LOAD(early) > 0) {
-        fprintf(stderr, "%d looks at objects that were freed\n", LOAD(early));
+        fprintf(stderr, "readers looked at freed objects %d times\n", LOAD(early));
         return 7;
     }
     CHECK(number_unused == SEATS - SLOTS);

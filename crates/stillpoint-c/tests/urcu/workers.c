@@ -1,4 +1,4 @@
-/* Workers: made, found, given to threads and CPUs, freed; threads that cannot be started. */
+/* Tests of workers: they are made, found, set for threads and CPUs, and freed. Threads that cannot be started. */
 #include "flavour.h"
 
 #include <dirent.h>
@@ -131,11 +131,11 @@ static void choices(void)
     for (int each = 0; each < sysconf(_SC_NPROCESSORS_CONF); each++)
         CHECK(set_cpu_call_rcu_data(each, NULL) == 0);
 
-    /* Freeing joins. */
+    /* Freeing a worker joins its thread. */
     int before = threads();
     call_rcu_data_free(own);
     CHECK(threads() == before - 1);
-    /* Reported, and not done. */
+    /* A second free is reported and refused. */
     call_rcu_data_free(own);
     CHECK(pthread_equal(caller(), get_call_rcu_thread(standard)));
 
@@ -165,7 +165,7 @@ static void leftovers(void)
     set_thread_call_rcu_data(NULL);
     call_rcu_data_free(own);
     CHECK(LOAD(called) == before);
-    /* As by a thread that read the worker's address before. */
+    /* Pushes to the freed worker, as a thread does that has read its address before. */
     set_thread_call_rcu_data(own);
     push();
     set_thread_call_rcu_data(NULL);

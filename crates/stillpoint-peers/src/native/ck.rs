@@ -1,4 +1,4 @@
-//! Concurrency Kit: readers enter an epoch, `ck_epoch_call` defers, a poll frees what is two epochs old.
+//! Concurrency Kit: readers enter an epoch, `ck_epoch_call` defers a callback, and a poll runs the callbacks of two epochs ago.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::ffi::c_void;
@@ -54,9 +54,9 @@ struct Epoch {
     raw: NonNull<RawEpoch>,
 }
 
-// SAFETY: threads share the epoch by joining it, which is thread-safe; all else happens on records.
+// SAFETY: joining is the only call on the epoch itself while threads share it, and it is thread-safe; all other calls are on records.
 unsafe impl Send for Epoch {}
-// SAFETY: as for `Send`: shared use is joining, which is thread-safe.
+// SAFETY: joining is the only call on the shared epoch, and it is thread-safe.
 unsafe impl Sync for Epoch {}
 
 impl Epoch {
@@ -75,12 +75,12 @@ impl Epoch {
 
 impl Drop for Epoch {
     fn drop(&mut self) {
-        // SAFETY: records borrow the epoch, so none is in use.
+        // SAFETY: records borrow the epoch, so no record is in use.
         unsafe { stillpoint_ck_free(self.raw.as_ptr()) };
     }
 }
 
-/// The calling thread's record, until it is dropped; a raw pointer keeps it on the thread.
+/// The calling thread's record, which it leaves on drop. The raw pointer makes this type `!Send`.
 struct Record<'a> {
     epoch: &'a Epoch,
     raw: NonNull<RawRecord>,
@@ -113,7 +113,8 @@ impl Contender for Epoch {
     fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
         let record = self.join();
         ready();
-        // SAFETY: as in `read`; the work is borrowed, too.
+        // SAFETY: the record is this thread's; the job borrows what it points to, and the work; replaced elements are freed only through
+        // this epoch.
         unsafe { stillpoint_ck_read_sections(record.raw.as_ptr(), &RawSections::new(&self.slots, job, work)) }
     }
 
@@ -164,6 +165,6 @@ impl Drop for EpochWriter<'_> {
 }
 
 fn or_out_of_memory<T>(raw: *mut T) -> NonNull<T> {
-    // A record with its links is a few cache lines; an epoch is less.
+    // A size for the error: a record with its links takes a few cache lines, and an epoch less.
     NonNull::new(raw).unwrap_or_else(|| handle_alloc_error(Layout::new::<[u64; 32]>()))
 }

@@ -1,4 +1,4 @@
-//! DPDK's `rte_rcu_qsbr`: readers report quiescent states, and the user keeps the queue of tokens.
+//! DPDK's `rte_rcu_qsbr`: readers report quiescent states, and the user has the queue of tokens.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -51,7 +51,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     },
 ];
 
-/// The writer itself keeps the queue.
+/// The writer itself has the queue.
 struct Fifo {
     slots: Arc<Slots>,
     qsbr: Qsbr,
@@ -94,7 +94,7 @@ struct FifoWriter<'a> {
 
 impl FifoWriter<'_> {
     fn retire(&mut self, old: *mut Element) {
-        // SAFETY: unlinked just now from the slots that this contender's readers read, under its one variable.
+        // SAFETY: `old` has just been unlinked from the slots, whose readers all report to this contender's one variable.
         self.pending.push_back(unsafe { self.fifo.qsbr.start(old) });
     }
 }
@@ -115,7 +115,7 @@ impl Writer for FifoWriter<'_> {
 
     fn poll(&mut self) {
         while let Some(oldest) = self.pending.pop_front() {
-            // SAFETY: from `start` of the one variable that this contender's readers report to.
+            // SAFETY: `oldest` came from `start` of this contender's one variable.
             if let Err(oldest) = unsafe { self.fifo.qsbr.try_free(oldest) } {
                 self.pending.push_front(oldest);
                 break;
@@ -144,14 +144,14 @@ struct Background {
     ring: Ring,
     /// Held by the writer: the ring has one producer.
     producer: Mutex<()>,
-    /// Held by the thread that takes from the ring: it has one consumer. Inside is the entry taken last, while its token
+    /// Held by the thread that takes from the ring, which has one consumer. It contains the entry that was taken last, while its token
     /// is not complete.
     consumer: Mutex<Option<Pending>>,
     freed: AtomicUsize,
 }
 
 impl Background {
-    /// Thirteen seconds of deletes at 5,000 a second; a power of two.
+    /// Room for 13 seconds of deletes, at 5,000 a second. A power of two.
     const RING_ENTRIES: u32 = 1 << 16;
 
     fn new(slots: &Arc<Slots>, max_readers: usize) -> Self {
@@ -167,9 +167,9 @@ impl Background {
 
     /// Frees the oldest element if its token is complete.
     fn step(&self, held: &mut Option<Pending>) -> bool {
-        // SAFETY: the caller has `held` from the consumer's mutex.
+        // SAFETY: the caller holds the consumer's mutex, which contains `held`.
         let Some(oldest) = held.take().or_else(|| unsafe { self.ring.pop() }) else { return false };
-        // SAFETY: from `start` of the one variable that this contender's readers report to.
+        // SAFETY: `oldest` came from `start` of this contender's one variable.
         match unsafe { self.qsbr.try_free(oldest) } {
             Ok(()) => {
                 // Release pairs with the acquire load in `drain`.
@@ -245,7 +245,7 @@ struct BackgroundWriter<'a> {
 
 impl BackgroundWriter<'_> {
     fn retire(&mut self, old: *mut Element) {
-        // SAFETY: unlinked just now from the slots that this contender's readers read, under its one variable.
+        // SAFETY: `old` has just been unlinked from the slots, whose readers all report to this contender's one variable.
         let mut pending = unsafe { self.background.qsbr.start(old) };
         self.pushed += 1;
         // SAFETY: this writer holds the producer's mutex.
@@ -267,7 +267,7 @@ impl Writer for BackgroundWriter<'_> {
         }
     }
 
-    /// Nothing to do: the background thread frees.
+    /// Does nothing: the background thread frees.
     fn poll(&mut self) {}
 
     fn drain(&mut self) {

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-// Its functions are called by name, from C.
+// Links the library, whose functions C calls by name.
 use stillpoint_c as _;
 
 use super::{RawElement, RawJob, RawSections};
@@ -132,7 +132,7 @@ impl Drop for Header {
     }
 }
 
-/// The calling thread's reader; a raw pointer keeps it on the thread.
+/// The calling thread's reader. The raw pointer makes this type `!Send`.
 struct Member<'a> {
     reader: RawReader,
     reading: Reading,
@@ -141,7 +141,7 @@ struct Member<'a> {
 
 impl Drop for Member<'_> {
     fn drop(&mut self) {
-        // SAFETY: made by `join`, on this thread.
+        // SAFETY: `join` made the reader, on this thread.
         unsafe { stillpoint_c_leave(self.reader, self.reading) };
     }
 }
@@ -167,7 +167,8 @@ impl Contender for Header {
         let member = self.join();
         ready();
         let job = RawSections::new(&self.slots, job, work);
-        // SAFETY: as in `read`; the work is borrowed, too.
+        // SAFETY: the reader is this thread's; the job borrows what it points to, and the work; replaced elements are freed only through
+        // this domain.
         unsafe { stillpoint_c_read_sections(member.reader, member.reading, &job) }
     }
 

@@ -1,4 +1,4 @@
-//! liburcu's hash table `cds_lfht`: a bucket for each element, never resized.
+//! liburcu's hash table `cds_lfht`, with a bucket for each element. It is never resized.
 
 use std::ffi::c_void;
 use std::mem::offset_of;
@@ -78,7 +78,7 @@ impl Lfht {
         unsafe { (self.functions.link)(self.raw.as_ptr(), linked.cast()) };
     }
 
-    /// Takes an element out; readers may still hold it. Only the writer calls this.
+    /// Unlinks an element; readers may still hold it. Only the writer calls this.
     pub(super) fn unlink(&self, index: usize, _registered: &Membership) -> Option<*mut Element> {
         // SAFETY: the table is alive, and the thread is registered.
         let linked = unsafe { (self.functions.unlink)(self.raw.as_ptr(), index as u64) }.cast::<Linked>();
@@ -87,7 +87,8 @@ impl Lfht {
     }
 
     /// # Safety
-    /// The thread is registered with the flavour of the table, which frees what is unlinked after a grace period.
+    /// The calling thread is registered with the table's flavour. Elements that are unlinked are freed only after a grace period of
+    /// that flavour.
     pub(super) unsafe fn read(&self, job: &RawJob<'_>) -> ReadOutcome {
         // SAFETY: the table is alive; the job borrows what it points to; the caller's promise.
         unsafe { (self.functions.read)(self.raw.as_ptr(), job) }
@@ -96,7 +97,7 @@ impl Lfht {
     /// # Safety
     /// As for [`read`](Lfht::read).
     pub(super) unsafe fn read_sections(&self, job: &RawSections<'_>) -> ReadOutcome {
-        // SAFETY: as in `read`; the work is borrowed, too.
+        // SAFETY: the table is alive; the job borrows what it points to, and the work; the caller's promise.
         unsafe { (self.functions.read_sections)(self.raw.as_ptr(), job) }
     }
 }
@@ -106,7 +107,7 @@ impl Drop for Lfht {
         let membership = Membership::new(self.flavour);
         for index in 0..self.elements {
             if let Some(element) = self.unlink(index, &membership) {
-                // SAFETY: taken out just now, and no reader is left, as `self` is exclusive.
+                // SAFETY: `element` has just been unlinked, and no reader is left, because `self` is exclusive.
                 unsafe { free(element) };
             }
         }
@@ -139,10 +140,10 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     with_tables.map(|kind| kind.name).chain([urcu_sync::NAME])
 }
 
-/// The contenders that are wanted; there is a table for each flavour.
+/// The contenders that are wanted. Each flavour has one table.
 ///
 /// # Errors
-/// When there is no memory for it.
+/// If there is no memory for a table.
 pub(crate) fn contenders(
     wanted: impl Fn(&str) -> bool,
     elements: usize,
@@ -167,10 +168,10 @@ pub(crate) fn contenders(
     Ok(made)
 }
 
-/// `liburcu/qsbr` on a table that is never freed, with a defect.
+/// `liburcu/qsbr` with a defect, on a table that is never freed.
 ///
 /// # Errors
-/// When there is no memory for it.
+/// If there is no memory for the table.
 pub(crate) fn broken(broken: Broken, elements: usize, recipe: Recipe) -> Result<Box<dyn Contender>, String> {
     let kind = match broken {
         Broken::Leaks => &super::urcu::LEAKING,

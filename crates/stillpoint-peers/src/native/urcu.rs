@@ -1,4 +1,4 @@
-//! liburcu: readers of the flavours qsbr, memb and mb, objects freed by the workers of `call_rcu`.
+//! liburcu: readers of the flavours qsbr, memb and mb. The workers of `call_rcu` free the objects.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -148,7 +148,7 @@ const NAME_MB: &str = "liburcu/mb";
 const NAME_OUR_QSBR: &str = "drop-in/urcu-qsbr";
 const NAME_OUR_MEMB: &str = "drop-in/urcu-memb";
 
-/// A contender that hands everything to `call_rcu`.
+/// A contender whose elements are all freed through `call_rcu`.
 pub(super) struct Kind {
     pub(super) name: &'static str,
     pub(super) flavour: &'static Flavour,
@@ -183,7 +183,7 @@ pub(super) static KINDS: [Kind; 7] = [
     kind("drop-in/urcu-mb+boost", &BOOSTED, "flavour mb, whose preempted readers get a real-time priority"),
 ];
 
-/// The entry of a kind over an array.
+/// The catalogue's entry of a kind over an array.
 macro_rules! entry {
     ($at:literal) => {
         Entry {
@@ -211,7 +211,7 @@ unsafe extern "C" {
     safe fn stillpoint_drop_in_boosted_configure() -> bool;
 }
 
-/// The structure that readers look up in.
+/// The structure in which readers look up keys.
 pub(super) enum Field {
     Slots(Arc<Slots>),
     Table(Arc<Lfht>),
@@ -252,7 +252,7 @@ impl Field {
     ) -> ReadOutcome {
         let _membership = Membership::new(flavour);
         ready();
-        // SAFETY: as in `read`; the work is borrowed, too.
+        // SAFETY: the thread is registered; the job borrows what it points to, and the work; the caller's promise.
         unsafe {
             match self {
                 Self::Slots(slots) => (flavour.read_sections)(&RawSections::new(slots, job, work)),
@@ -264,8 +264,8 @@ impl Field {
         }
     }
 
-    /// Links `new` at `index`, or nothing, and hands over what was there, stamped. In a table, it is handed over before `new`
-    /// is linked.
+    /// Links `new` at `index`, or nothing, and hands over the old element, stamped. In a table, the old element is handed over before
+    /// `new` is linked.
     pub(super) fn publish(
         &self,
         index: usize,
@@ -281,7 +281,7 @@ impl Field {
             }
             Self::Table(table) => {
                 if let Some(old) = table.unlink(index, registered) {
-                    // SAFETY: it was linked until now, and is freed after it was handed over.
+                    // SAFETY: `old` was linked until now, and is freed only after it has been handed over.
                     unsafe { (*old).stamp_unlinked() };
                     hand_over(old);
                 }
@@ -301,7 +301,7 @@ impl Field {
         Box::new(recipe.element(index as u64))
     }
 
-    /// The function that frees an element that was handed over, given its head.
+    /// The function that frees an element that was handed over. It is passed the element's callback head.
     fn release(&self) -> Release {
         match self {
             Self::Slots(_) => free_by_head,
@@ -312,7 +312,7 @@ impl Field {
     /// Frees an element that was handed over.
     ///
     /// # Safety
-    /// It was handed over by this field, is freed once, and no reader can hold it any more.
+    /// [`publish`](Field::publish) of this field handed the element over, it is freed once, and no reader can hold it any more.
     pub(super) unsafe fn free(&self, element: *mut Element) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -332,12 +332,12 @@ pub(super) struct Urcu {
 impl Flavour {
     /// Waits for a grace period.
     pub(super) fn synchronize(&self) {
-        // SAFETY: a reader of this flavour does nothing but `read` and `read_sections`, which do not call this.
+        // SAFETY: the calling thread is in no read-side section: readers only run `read` and `read_sections`, which do not call this.
         unsafe { (self.synchronize)() };
     }
 }
 
-/// The registration of the thread that made it.
+/// The registration of a thread with a flavour; the thread that made it also drops it.
 pub(super) struct Membership {
     flavour: &'static Flavour,
     bound_to_thread: PhantomData<*const ()>,
@@ -368,12 +368,12 @@ impl Contender for Urcu {
     }
 
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
-        // SAFETY: they are freed only by this flavour's `call_rcu`.
+        // SAFETY: unlinked elements are freed only by this flavour's `call_rcu`.
         unsafe { self.field.read(self.kind.flavour, job, ready) }
     }
 
     fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        // SAFETY: as in `read`.
+        // SAFETY: unlinked elements are freed only by this flavour's `call_rcu`.
         unsafe { self.field.read_sections(self.kind.flavour, job, work, ready) }
     }
 
@@ -407,13 +407,13 @@ impl Writer for UrcuWriter<'_> {
     fn publish(&mut self, index: usize, new: Option<Box<Element>>) {
         let Urcu { field, kind } = self.urcu;
         field.publish(index, new, &self.membership, |old| {
-            // SAFETY: the thread is registered, the workers live as long as the process, and `old` was unlinked just now
-            // and is handed over once.
+            // SAFETY: the thread is registered, the workers live as long as the process, and `old` has just been unlinked and is handed
+            // over once.
             unsafe { (kind.flavour.retire)(self.worker, old.cast(), field.release()) };
         });
     }
 
-    /// Nothing to do: the worker frees.
+    /// Does nothing: the worker frees.
     fn poll(&mut self) {}
 
     fn drain(&mut self) {
@@ -445,22 +445,22 @@ pub(super) static STAYING: Kind = kind("liburcu/qsbr", &STAYS, "");
 
 unsafe extern "C" fn forget(_worker: *mut Worker, _element: *mut RawElement, _release: Release) {}
 
-/// What a freed element looks like while its memory is still there.
+/// Drops the element but keeps its memory, so that readers find what a freed element looks like.
 ///
 /// # Safety
 /// The element is alive, and no other thread writes it.
 unsafe extern "C" fn poison(_worker: *mut Worker, element: *mut RawElement, _release: Release) {
-    // SAFETY: the caller's promise; readers only look at words that are atomics, or stay as they are.
+    // SAFETY: the caller's promise. Readers look only at words that are atomics or that the drop does not change.
     unsafe { std::ptr::drop_in_place(element.cast::<Element>()) };
 }
 
-/// Takes an element out and links it again.
+/// Unlinks an element and links it again.
 ///
 /// # Safety
 /// As for [`Functions::unlink`].
 unsafe extern "C" fn find(table: *mut RawTable, key: u64) -> *mut RawLinked {
     let functions = tables!("stillpoint_urcu_qsbr_");
-    // SAFETY: the caller's promise. The element is not freed, so a reader that is at it can go on.
+    // SAFETY: the caller's promise. The element is not freed, so a reader at this element can continue.
     unsafe {
         let linked = (functions.unlink)(table, key);
         if !linked.is_null() {

@@ -1,4 +1,4 @@
-//! liburcu without `call_rcu`: a thread that is woken, calls `synchronize_rcu`, and frees.
+//! liburcu without `call_rcu`: each delete wakes a thread, which calls `synchronize_rcu` and frees.
 //!
 //! A program does this if its objects must not wait for the 10 ms between two batches of a `call_rcu` worker.
 
@@ -21,7 +21,7 @@ pub(super) fn over(field: Field) -> Box<dyn Contender> {
     Box::new(Synchronizing { field, queue: Mutex::default(), arrived: Condvar::new(), freed: Condvar::new() })
 }
 
-/// How long the thread sleeps before it checks whether to end: it is not woken for that.
+/// How long the thread sleeps before it checks whether to end, since nothing wakes it for that.
 const LOOK_FOR_THE_END: Duration = Duration::from_millis(10);
 
 struct Synchronizing {
@@ -34,7 +34,7 @@ struct Synchronizing {
 #[derive(Default)]
 struct Queue {
     unlinked: Vec<Unlinked>,
-    /// Elements that a thread has taken but not freed yet.
+    /// How many elements a thread has taken but not freed yet.
     taken: usize,
 }
 
@@ -54,7 +54,7 @@ impl Synchronizing {
         self.arrived.notify_one();
     }
 
-    /// Frees what is in the queue, after a grace period.
+    /// Takes all elements out of the queue, waits for a grace period, and frees them.
     fn free_all(&self, mut queue: MutexGuard<'_, Queue>) {
         let unlinked = mem::take(&mut queue.unlinked);
         let count = unlinked.len();
@@ -62,7 +62,7 @@ impl Synchronizing {
         drop(queue);
         self.synchronize();
         for Unlinked(element) in unlinked {
-            // SAFETY: unlinked before the grace period, which has ended, and taken out of the queue once.
+            // SAFETY: the element was unlinked before the grace period, which has ended, and was taken out of the queue once.
             unsafe { self.field.free(element) };
         }
         self.queue().taken -= count;
@@ -80,12 +80,12 @@ impl Contender for Synchronizing {
     }
 
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
-        // SAFETY: they are freed only by `free_all`, after a grace period.
+        // SAFETY: unlinked elements are freed only by `free_all`, after a grace period.
         unsafe { self.field.read(FLAVOUR, job, ready) }
     }
 
     fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
-        // SAFETY: as in `read`.
+        // SAFETY: unlinked elements are freed only by `free_all`, after a grace period.
         unsafe { self.field.read_sections(FLAVOUR, job, work, ready) }
     }
 
@@ -121,7 +121,8 @@ impl Contender for Synchronizing {
     }
 }
 
-/// The writer hands over. It is registered for the sections in which it writes a table, and offline between them.
+/// The writer, which hands elements to the other thread. It is registered for the sections in which it writes a table, and offline
+/// between them.
 struct SynchronizingWriter<'a> {
     contender: &'a Synchronizing,
     membership: Membership,
@@ -136,10 +137,10 @@ impl Writer for SynchronizingWriter<'_> {
         self.contender.field.publish(index, new, &self.membership, |old| self.contender.retire(old));
     }
 
-    /// Nothing to do: the background thread frees.
+    /// Does nothing: the background thread frees.
     fn poll(&mut self) {}
 
-    /// Frees what the background thread has not taken: that thread may have ended.
+    /// Frees the elements that the background thread has not taken, since that thread may have ended.
     fn drain(&mut self) {
         let mut queue = self.contender.queue();
         if !queue.unlinked.is_empty() {

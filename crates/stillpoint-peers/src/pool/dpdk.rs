@@ -50,12 +50,12 @@ pub(super) struct Mempool {
     pub(super) huge_pages: bool,
 }
 
-// SAFETY: the pool is for several threads.
+// SAFETY: `rte_mempool`'s functions may be called from any thread, and the pool is freed once, by `Drop`.
 unsafe impl Send for Mempool {}
-// SAFETY: several threads may use the pool at the same time.
+// SAFETY: several threads may use an `rte_mempool` at the same time; the caches belong to DPDK's thread numbers.
 unsafe impl Sync for Mempool {}
 
-/// The contender with a driver of this name, and DPDK's name for it.
+/// The contender's name for a driver, and DPDK's name for it.
 pub(super) fn driver(name: &str) -> Result<(&'static str, &'static CStr), String> {
     match name {
         "bucket" => Ok(("dpdk/bucket", c"bucket")),
@@ -65,20 +65,19 @@ pub(super) fn driver(name: &str) -> Result<(&'static str, &'static CStr), String
     }
 }
 
-/// A name that no pool had before.
+/// A name that no pool of this process has had.
 pub(super) fn label() -> Result<CString, String> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    // Relaxed: any number that was not used before.
+    // Relaxed: the number only has to be unique; nothing is published with it.
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     CString::new(format!("pool{number}")).map_err(|error| error.to_string())
 }
 
-/// A mempool with the driver `bucket`, `ring` or `stack`, of objects of that many bytes, and with caches of `cache` objects. The
-/// layer has to be initialised
-/// ([`initialise_dpdk`](crate::table::initialise_dpdk)).
+/// A mempool of `objects` objects of `object` bytes. `name` is its driver: `bucket`, `ring` or `stack`. Each thread's cache holds
+/// `cache` objects. Call [`initialise_dpdk`](crate::table::initialise_dpdk) first.
 ///
 /// # Errors
-/// When there is no memory for it, or no such driver.
+/// If there is not enough memory, or no driver of this name.
 pub fn mempool(
     name: &str,
     objects: usize,
@@ -90,7 +89,7 @@ pub fn mempool(
     let label = label()?;
     let in_32_bits = |count| u32::try_from(count).map_err(|_| "a mempool counts in 32 bits".to_owned());
     let (count, bytes) = (in_32_bits(objects)?, in_32_bits(object)?);
-    // SAFETY: two strings, which the pool copies.
+    // SAFETY: both strings end with a zero, and the pool copies them.
     let pool = unsafe { stillpoint_mempool_new(label.as_ptr(), ops.as_ptr(), count, bytes, cache as u32) };
     let pool = NonNull::new(pool)
         .ok_or(format!("no memory for {name}: reserve more huge pages in vm.nr_hugepages"))?;
@@ -99,7 +98,7 @@ pub fn mempool(
 
 impl Drop for Mempool {
     fn drop(&mut self) {
-        // SAFETY: from `stillpoint_mempool_new`, and freed once.
+        // SAFETY: `stillpoint_mempool_new` or `stillpoint_transmit_pool` made the pool, and only `drop` frees it.
         unsafe { stillpoint_mempool_free(self.pool.as_ptr()) };
     }
 }
@@ -114,12 +113,12 @@ impl PoolContender for Mempool {
     }
 
     fn object(&self) -> usize {
-        // SAFETY: the pool is alive.
+        // SAFETY: the pool lives as long as `self`.
         unsafe { stillpoint_mempool_object(self.pool.as_ptr()) as usize }
     }
 
     fn block(&self) -> Option<usize> {
-        // SAFETY: the pool is alive.
+        // SAFETY: the pool lives as long as `self`.
         let block = unsafe { stillpoint_mempool_block(self.pool.as_ptr()) };
         (block > 0).then_some(block as usize)
     }
@@ -136,15 +135,15 @@ impl PoolContender for Mempool {
 
 struct Thread<'p> {
     pool: &'p Mempool,
-    /// Caches belong to DPDK's own numbers of threads.
+    /// The thread's number in DPDK, which selects its cache.
     _number: ThreadNumber,
 }
 
 impl PoolThread for Thread<'_> {
     fn plain(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> bool {
-        assert!(shape.keep <= objects.len(), "there is room for what is kept");
+        assert!(shape.keep <= objects.len(), "`objects` has room for fewer than `keep` objects");
         let (keep, get, put) = (shape.keep as u32, shape.get as u32, shape.put as u32);
-        // SAFETY: there is room for `keep` objects.
+        // SAFETY: `objects` has room for `keep` objects, and the pool lives as long as `self`.
         unsafe {
             stillpoint_mempool_plain(self.pool.pool.as_ptr(), objects.as_mut_ptr(), keep, get, put, turns)
         }
@@ -153,10 +152,10 @@ impl PoolThread for Thread<'_> {
     fn contiguous(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> Option<bool> {
         let block = self.pool.block()?;
         let (blocks, each) = shape.blocks(block);
-        assert!(blocks * block <= objects.len(), "there is room for what is kept");
-        assert!(each <= 64, "the layer in C has room for 64 blocks of a call");
+        assert!(blocks * block <= objects.len(), "`objects` has room for fewer objects than the blocks have");
+        assert!(each <= 64, "c/rte_mempool.c gets at most 64 blocks in a call");
         let put = if shape.put == 0 { block } else { shape.put };
-        // SAFETY: there is room for the objects of so many blocks.
+        // SAFETY: `objects` has room for all objects of `blocks` blocks, and the pool lives as long as `self`.
         Some(unsafe {
             stillpoint_mempool_blocks(
                 self.pool.pool.as_ptr(),
@@ -170,12 +169,12 @@ impl PoolThread for Thread<'_> {
     }
 
     fn get(&mut self, objects: &mut [*mut u8]) -> bool {
-        // SAFETY: there is room for so many.
+        // SAFETY: the slice has room for the number of objects that is passed.
         unsafe { stillpoint_mempool_get(self.pool.pool.as_ptr(), objects.as_mut_ptr(), objects.len() as u32) }
     }
 
     fn put(&mut self, objects: &[*mut u8]) {
-        // SAFETY: the experiment gives back what it got.
+        // SAFETY: the experiment puts back only objects that it got from this pool, each once.
         unsafe { stillpoint_mempool_put(self.pool.pool.as_ptr(), objects.as_ptr(), objects.len() as u32) };
     }
 }

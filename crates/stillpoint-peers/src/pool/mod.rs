@@ -1,4 +1,4 @@
-//! Object pools of others behind one trait, for the experiment `pool`.
+//! Other projects' object pools behind one trait, for the experiment `pool`.
 
 mod mimalloc;
 mod rust;
@@ -21,33 +21,33 @@ pub use transmit::{TRANSMISSION_MEGABYTES, initialise_transmission, transmitter}
 
 use std::hint::black_box;
 
-/// Bytes of an object: a packet buffer.
+/// Bytes of an object: the size of a packet buffer.
 pub const OBJECT: usize = 2048;
 
-/// What a thread does in a turn.
+/// What a thread does in each turn.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// Objects that it has in the end.
+    /// How many objects it gets before it puts them back.
     pub keep: usize,
-    /// How many it gets at a time; of contiguous blocks, a multiple of their objects.
+    /// How many it gets in one call. For contiguous blocks, a multiple of the objects of a block.
     pub get: usize,
-    /// How many it gives back at a time; 0 for blocks that go back whole.
+    /// How many it puts back in one call; 0: whole blocks.
     pub put: usize,
 }
 
 impl Shape {
-    /// Blocks of that many objects: how many a thread keeps, and how many it gets in a call.
+    /// How many blocks of `block` objects a thread keeps, and how many it gets in one call.
     pub fn blocks(&self, block: usize) -> (usize, usize) {
         ((self.keep / block).max(1), (self.get / block).max(1))
     }
 }
 
-/// A pool of objects of [`OBJECT`] bytes, if it does not say otherwise.
+/// A pool of objects of [`OBJECT`] bytes, unless [`object`](Self::object) returns another number.
 pub trait PoolContender: Send + Sync {
     /// The stable name, such as `dpdk/bucket`.
     fn name(&self) -> &'static str;
 
-    /// Objects in the cache of a thread, where that can be chosen.
+    /// Objects in the cache of a thread; `None` if the size of the cache cannot be chosen.
     fn cache(&self) -> Option<usize> {
         None
     }
@@ -57,40 +57,40 @@ pub trait PoolContender: Send + Sync {
         OBJECT
     }
 
-    /// Objects of a contiguous block, for pools that hand these out.
+    /// Objects of a contiguous block; `None` for pools without such blocks.
     fn block(&self) -> Option<usize> {
         None
     }
 
-    /// What its memory is made of, and handicaps.
+    /// What its memory consists of, and what puts it at an advantage or a disadvantage.
     fn note(&self) -> String;
 
     /// Access for the calling thread.
     fn thread(&self) -> Box<dyn PoolThread + '_>;
 }
 
-/// One thread's access. The loops are the contender's own, so that they are compiled into one, as its users would have
-/// them.
+/// One thread's access to a pool. Each contender has its own loops, so that its calls are inlined into them, as in its users'
+/// programs.
 pub trait PoolThread {
-    /// In each turn: gets `keep` objects, reads each, and gives them back. False when the pool was exhausted.
+    /// In each turn: gets [`keep`](Shape::keep) objects, reads each, and puts them back. Returns false if the pool was exhausted.
     fn plain(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> bool {
         plain(self, shape, turns, objects)
     }
 
-    /// The same with contiguous blocks, as many as `keep` has room for; `None` without such a call.
+    /// The same with contiguous blocks, as given by [`Shape::blocks`]. Returns `None` if the pool has no such call.
     fn contiguous(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> Option<bool> {
         let _ = (shape, turns, objects);
         None
     }
 
-    /// Fills a slice with objects; false when the pool has not so many.
+    /// Fills a slice with objects. Returns false if the pool has too few.
     fn get(&mut self, objects: &mut [*mut u8]) -> bool;
 
-    /// Frees objects of any thread.
+    /// Puts back objects, which any thread may have got.
     fn put(&mut self, objects: &[*mut u8]);
 }
 
-/// The loop of [`PoolThread::plain`], over a contender's own calls.
+/// The loop of [`PoolThread::plain`], which calls the contender's [`get`](PoolThread::get) and [`put`](PoolThread::put).
 #[inline(always)]
 pub fn plain<T: PoolThread + ?Sized>(
     thread: &mut T,
@@ -120,11 +120,11 @@ pub fn plain<T: PoolThread + ?Sized>(
     true
 }
 
-/// A fake read of each object. The compiler unrolls this loop; the one in C is told to be.
+/// Reads eight bytes of each object. The compiler unrolls this loop; in C, a pragma asks for it.
 #[inline(always)]
 pub fn read_each(objects: &[*mut u8]) {
     let read = |sum: u64, object: &*mut u8| {
-        // SAFETY: an object of at least eight bytes, which the pool has handed out to the caller.
+        // SAFETY: the caller got the object from the pool, and it has at least eight aligned bytes.
         sum.wrapping_add(unsafe { object.cast::<u64>().read_volatile() })
     };
     black_box(objects.iter().fold(0, read));

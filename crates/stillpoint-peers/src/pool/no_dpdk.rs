@@ -1,13 +1,13 @@
-//! A build without DPDK.
+//! The same functions for a build without DPDK. All of them fail.
 
 use super::PoolContender;
 
-/// Memory of the layer that would transmit.
+/// Mebibytes that DPDK would take to transmit packets: none.
 pub const TRANSMISSION_MEGABYTES: usize = 0;
 
 const ABSENT: &str = "this build has no DPDK: install libdpdk-dev and build again";
 
-/// Would make a mempool.
+/// Fails: would make a mempool.
 ///
 /// # Errors
 /// Always: this build has no DPDK.
@@ -21,7 +21,7 @@ pub fn mempool(
     Err(ABSENT.to_owned())
 }
 
-/// Would initialise DPDK with its null device.
+/// Fails: would initialise DPDK with its null device.
 ///
 /// # Errors
 /// Always: this build has no DPDK.
@@ -29,7 +29,7 @@ pub fn initialise_transmission(_cpu: usize, _threads: u16, _huge_pages: bool) ->
     Err(ABSENT.to_owned())
 }
 
-/// Would make a mempool of packets.
+/// Fails: would make a mempool of packets.
 ///
 /// # Errors
 /// Always: this build has no DPDK.

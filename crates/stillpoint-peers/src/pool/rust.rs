@@ -1,4 +1,4 @@
-//! Pools in Rust: object-pool and sharded-slab. Neither has calls for many objects.
+//! Pools in Rust: object-pool and sharded-slab. Neither has a call that gets or puts several objects.
 
 use super::{OBJECT, PoolContender, PoolThread};
 
@@ -9,7 +9,7 @@ struct ObjectPool(object_pool::Pool<Buffer>);
 /// [`object_pool::Pool`]: a stack behind a lock.
 ///
 /// # Errors
-/// None; the others may have some.
+/// Never; the type is that of the other pools' functions.
 pub fn object_pool(objects: usize) -> Result<Box<dyn PoolContender>, String> {
     Ok(Box::new(ObjectPool(object_pool::Pool::new(objects, || Box::new([0; OBJECT])))))
 }
@@ -45,12 +45,12 @@ impl PoolThread for BoxThread<'_> {
 
     #[inline(always)]
     fn put(&mut self, objects: &[*mut u8]) {
-        // SAFETY: the experiment gives back what it got, which came from `Box::into_raw`.
+        // SAFETY: the experiment puts back only objects that it got here, each once; they came from `Box::into_raw`.
         objects.iter().for_each(|object| self.0.attach(unsafe { Buffer::from_raw(object.cast()) }));
     }
 }
 
-/// An object that knows its key: it is freed by that.
+/// An object with its key, by which it is freed.
 struct Keyed {
     key: usize,
     _bytes: [u8; OBJECT],
@@ -71,7 +71,7 @@ struct ShardedSlab(sharded_slab::Pool<Keyed>);
 /// [`sharded_slab::Pool`]: lock-free slabs for each thread, without a limit.
 ///
 /// # Errors
-/// None; the others may have some.
+/// Never; the type is that of the other pools' functions.
 pub fn sharded_slab() -> Result<Box<dyn PoolContender>, String> {
     Ok(Box::new(ShardedSlab(sharded_slab::Pool::new())))
 }
@@ -109,7 +109,7 @@ impl PoolThread for SlabThread<'_> {
     #[inline(always)]
     fn put(&mut self, objects: &[*mut u8]) {
         for object in objects {
-            // SAFETY: an object of this pool, which the experiment has got and gives back.
+            // SAFETY: the experiment got the object from this pool and has not put it back yet, so it is a live `Keyed`.
             let key = unsafe { (*object.cast::<Keyed>()).key };
             self.0.clear(key);
         }

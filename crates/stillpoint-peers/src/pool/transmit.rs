@@ -25,14 +25,14 @@ unsafe extern "C" {
     ) -> bool;
 }
 
-/// Memory of the layer that transmits.
+/// Mebibytes that DPDK takes to transmit packets.
 pub const TRANSMISSION_MEGABYTES: usize = 1024;
 
-/// Initialises DPDK's environment abstraction layer in 1 GiB of memory, on reserved huge pages or without, and with its null
-/// device, which gets a transmit queue for each of `threads`. The layer pins the calling thread to `cpu`.
+/// Initialises DPDK's environment abstraction layer with 1 GiB of memory, on reserved huge pages if `huge_pages` is set. Starts
+/// DPDK's null device with a transmit queue for each of `threads` threads. The layer pins the calling thread to `cpu`.
 ///
 /// # Errors
-/// When the layer or the device refuses; the layer prints its reason itself.
+/// If the layer or the device cannot be started. The layer prints its reason itself.
 pub fn initialise_transmission(cpu: usize, threads: u16, huge_pages: bool) -> Result<(), String> {
     initialise_eal(TRANSMISSION_MEGABYTES, huge_pages, &["--vdev=net_null0"], cpu)?;
     match stillpoint_transmit_begin(threads) {
@@ -44,12 +44,13 @@ pub fn initialise_transmission(cpu: usize, threads: u16, huge_pages: bool) -> Re
     }
 }
 
-/// A mempool of packets with the driver `bucket`, `ring` or `stack`, whose [`PoolThread::plain`] sends them: in each turn, a burst of
-/// [`Shape::get`]. The device frees them one by one. Its threads take turns at the queues: there may be as many at a time
-/// as were named to [`initialise_transmission`].
+/// A mempool of packets. `name` is its driver: `bucket`, `ring` or `stack`. In each turn, its [`PoolThread::plain`] gets and sends a
+/// burst of [`Shape::get`] packets, which the device frees one by one. Each [`PoolContender::thread`] takes the next of the `queues`
+/// queues in turn; no two threads may have the same queue at the same time. `queues` is at most the number of threads that was passed
+/// to [`initialise_transmission`].
 ///
 /// # Errors
-/// When there is no memory for it, or no such driver.
+/// If there is not enough memory, or no driver of this name.
 pub fn transmitter(
     name: &str,
     packets: usize,
@@ -60,7 +61,7 @@ pub fn transmitter(
     let (name, ops) = driver(name)?;
     let label: CString = label()?;
     let count = u32::try_from(packets).map_err(|_| "a mempool counts in 32 bits".to_owned())?;
-    // SAFETY: two strings, which the pool copies.
+    // SAFETY: both strings end with a zero, and the pool copies them.
     let pool = unsafe { stillpoint_transmit_pool(label.as_ptr(), ops.as_ptr(), count, cache as u32) };
     let pool = NonNull::new(pool).ok_or(format!("no memory for the packets of {name}"))?;
     let pool = Mempool { pool, name, cache, huge_pages };
@@ -95,7 +96,7 @@ impl PoolContender for Transmitter {
     }
 
     fn thread(&self) -> Box<dyn PoolThread + '_> {
-        // Relaxed: only a number that differs from those of the threads beside this one.
+        // Relaxed: the number only has to differ from those of the threads that run at the same time.
         let queue = self.next.fetch_add(1, Ordering::Relaxed) % self.queues;
         Box::new(Thread {
             pool: self.pool.thread(),
@@ -115,8 +116,8 @@ struct Thread<'p> {
 
 impl PoolThread for Thread<'_> {
     fn plain(&mut self, shape: Shape, turns: u64, objects: &mut [*mut u8]) -> bool {
-        assert!(shape.get <= objects.len(), "there is room for a burst");
-        // SAFETY: there is room for a burst, and no other thread has this queue.
+        assert!(shape.get <= objects.len(), "`objects` has room for less than a burst");
+        // SAFETY: `objects` has room for a burst, the pool lives as long as `self`, and no other thread has this queue.
         unsafe {
             stillpoint_transmit(self.raw.as_ptr(), self.queue, objects.as_mut_ptr(), shape.get as u16, turns)
         }

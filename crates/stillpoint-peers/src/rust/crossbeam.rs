@@ -1,4 +1,4 @@
-//! crossbeam-epoch: readers pin an epoch, garbage of two epochs ago is freed.
+//! crossbeam-epoch: readers pin an epoch, and garbage of two epochs ago is freed.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -36,13 +36,13 @@ impl Epoch {
     fn defer_free(&self, guard: &Guard, old: *mut Element) {
         let freed = Arc::clone(&self.freed);
         let free = move || {
-            // SAFETY: deferred after the unlink, hence run after every pin that can have seen the element.
+            // SAFETY: the function is deferred after the unlink, so it runs after every pin that can have seen the element.
             drop(unsafe { Box::from_raw(old) });
             // Release pairs with the acquire load in `drain`.
             freed.fetch_add(1, Ordering::Release);
         };
-        // SAFETY: the function may run on any thread at any later time: it owns all that it uses, and an
-        // element may be freed by any thread.
+        // SAFETY: the function may run on any thread at any later time, since it owns all that it uses and any thread may free an
+        // element.
         unsafe { guard.defer_unchecked(free) };
     }
 }
@@ -64,7 +64,7 @@ impl Contender for Epoch {
             let _guard = handle.pin();
             // Acquire pairs with the release half of the swap in `Slots::replace`.
             let element = slots[index].load(Ordering::Acquire);
-            // SAFETY: it was still linked after the pin, and replaced elements are freed only by deferral.
+            // SAFETY: the element was still linked after the pin, and replaced elements are freed only by deferred functions.
             unsafe { (*element).holds(index as u64) }
         })
     }
@@ -77,7 +77,7 @@ impl Contender for Epoch {
             let _guard = handle.pin();
             // Acquire pairs with the release half of the swap in `Slots::publish`.
             let element = slots[index].load(Ordering::Acquire);
-            // SAFETY: null, or still linked after the pin; unlinked elements are freed only by deferral.
+            // SAFETY: `element` is null or was still linked after the pin, and unlinked elements are freed only by deferred functions.
             work.inside(unsafe { element.as_ref() }, index)
         })
     }
@@ -115,7 +115,7 @@ impl Writer for EpochWriter<'_> {
     }
 
     fn drain(&mut self) {
-        // Acquire pairs with the count in the deferred function: its free has happened.
+        // Acquire pairs with the release in the deferred function, which counts after its free.
         while self.epoch.freed.load(Ordering::Acquire) != self.retired {
             self.poll();
             thread::yield_now();
@@ -150,7 +150,7 @@ pub(crate) const MICRO: &[Micro] = &[
                 let guard = handle.pin();
                 let old = shared.swap(new, Ordering::AcqRel, &guard);
                 if !old.is_null() {
-                    // SAFETY: it came from `Owned` below, and was unlinked just now, once.
+                    // SAFETY: `old` came from the `Owned` of an earlier iteration, and has just been unlinked, once.
                     unsafe { guard.defer_destroy(old) };
                 }
             };

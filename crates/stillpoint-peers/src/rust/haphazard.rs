@@ -76,7 +76,7 @@ impl Contender for Haphazard {
 
 struct HaphazardWriter<'a> {
     haphazard: &'a Haphazard,
-    /// Elements that are retired and not yet freed. Only writers reclaim.
+    /// How many elements are retired and not yet freed. Only writers reclaim.
     pending: usize,
 }
 

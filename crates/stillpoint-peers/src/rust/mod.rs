@@ -7,5 +7,5 @@ pub(crate) mod seize;
 /// The object that the micro benchmark retires, as large as the objects of the C peers.
 type Object = [u64; 8];
 
-/// Objects that are freed together, where the peer lets us choose: as in c/peer.h.
+/// How many objects are freed together, where the peer lets its user choose. The same number as in c/peer.h.
 const RETIRED_TOGETHER: usize = 64;

@@ -1,4 +1,4 @@
-//! seize: readers enter a collector; retired batches count the readers that were inside.
+//! seize: readers enter a collector; each retired batch counts the readers that were inside.
 
 use std::hint::black_box;
 use std::ptr;
@@ -45,7 +45,7 @@ impl Contender for Seize {
             let guard = self.collector.enter();
             // Acquire pairs with the release half of the swap in `Slots::replace`.
             let element = guard.protect(&slots[index], Ordering::Acquire);
-            // SAFETY: loaded under the guard, and replaced elements are freed only through this collector.
+            // SAFETY: the element was loaded under the guard, and replaced elements are freed only through this collector.
             unsafe { (*element).holds(index as u64) }
         })
     }
@@ -57,7 +57,7 @@ impl Contender for Seize {
             let guard = self.collector.enter();
             // Acquire pairs with the release half of the swap in `Slots::publish`.
             let element = guard.protect(&slots[index], Ordering::Acquire);
-            // SAFETY: null, or loaded under the guard; unlinked elements are freed only through this collector.
+            // SAFETY: `element` is null or was loaded under the guard; unlinked elements are freed only through this collector.
             work.inside(unsafe { element.as_ref() }, index)
         })
     }
@@ -94,7 +94,7 @@ impl Writer for SeizeWriter<'_> {
         self.seize.collector.enter().flush();
     }
 
-    /// With no reader inside, the batch is freed when the guard that flushed it is dropped.
+    /// Flushes the batch. Since no reader is inside, dropping the guard that flushed it frees it.
     fn drain(&mut self) {
         self.poll();
     }
@@ -143,7 +143,7 @@ pub(crate) const MICRO: &[Micro] = &[
             let collector = Collector::new();
             let guard = collector.enter();
             for _ in 0..iterations {
-                // The barrier comes before the check of the batch, which is empty here.
+                // `flush` issues the barrier before it looks at the batch, which is empty here.
                 guard.flush();
             }
         },

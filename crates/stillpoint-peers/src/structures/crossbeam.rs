@@ -7,7 +7,7 @@ use crossbeam_skiplist::SkipMap;
 
 use super::{Ordered, OrderedThread, PushPop, PushPopThread, value_of};
 
-/// It frees a block when the last thread has left it, without a scheme.
+/// crossbeam's `SegQueue`. It uses no scheme of reclamation: the last thread that leaves a block frees it.
 #[derive(Default)]
 pub(super) struct Seg(SegQueue<u64>);
 
@@ -31,8 +31,8 @@ impl PushPopThread for SegThread<'_> {
     }
 }
 
-/// Over crossbeam-epoch's collector of the process. An insertion does not return whether the key was there: the value of the
-/// entry shows it.
+/// crossbeam's `SkipMap`, over crossbeam-epoch's collector of the process. Its insertion does not return whether the key was there;
+/// the value of the entry shows that.
 #[derive(Default)]
 pub(super) struct Skip {
     map: SkipMap<u64, (u64, u64)>,
@@ -48,7 +48,7 @@ impl Drop for Skip {
 }
 
 impl Ordered for Skip {
-    /// With two threads, there were more entries than insertions less removals had reported.
+    /// Not exact: with two threads, there were more entries than the reported insertions minus the reported removals.
     fn is_exact(&self) -> bool {
         false
     }
@@ -61,7 +61,7 @@ impl Ordered for Skip {
 
 struct SkipThread<'s> {
     map: &'s SkipMap<u64, (u64, u64)>,
-    /// The value of the last insertion.
+    /// The serial number of the last insertion, which is the value of its entry.
     serial: u64,
 }
 
@@ -82,7 +82,7 @@ impl OrderedThread for SkipThread<'_> {
         self.map.remove(&key).is_some()
     }
 
-    /// An entry has a reference count, and keeps one node; a thread within a call is pinned.
+    /// Looks up under a pin. An entry's reference count would keep one node, but a thread that is preempted within a call is pinned.
     fn inside(&mut self, key: u64, meanwhile: &mut dyn FnMut()) -> bool {
         let _guard = crossbeam_epoch::pin();
         let entry = self.map.get(&key);

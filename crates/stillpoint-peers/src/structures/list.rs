@@ -1,4 +1,4 @@
-//! T. Harris's and M. Michael's ordered list.
+//! The ordered list of T. Harris and M. Michael.
 
 use std::mem;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -9,7 +9,7 @@ use super::{Ordered, OrderedThread, value_of};
 struct Node {
     key: u64,
     value: u64,
-    /// Has the mark when the node is removed, and does not change any more.
+    /// The next node. When the node is removed, this link gets the mark and does not change any more.
     next: AtomicPtr<Node>,
 }
 
@@ -50,9 +50,9 @@ fn seek<'l>(head: &'l AtomicPtr<Node>, region: &mut impl Region, key: u64) -> Pl
         let mut current = region.load(at, link);
         loop {
             if is_marked(current) {
-                continue 'restart; // the node before is removed
+                continue 'restart; // the previous node was removed
             }
-            // SAFETY: null, or a node that an unmarked link led to, which the region keeps, as it keeps the nodes before it.
+            // SAFETY: `current` is null, or a node to which an unmarked link led. The region keeps this node and the previous one.
             let Some(node) = (unsafe { current.as_ref() }) else {
                 return Place { link, current, is_found: false };
             };
@@ -64,7 +64,7 @@ fn seek<'l>(head: &'l AtomicPtr<Node>, region: &mut impl Region, key: u64) -> Pl
                 if answer.is_err() {
                     continue 'restart;
                 }
-                // SAFETY: it came from a box, and was unlinked just now, by this thread.
+                // SAFETY: the node came from a box, and this thread has just unlinked it.
                 unsafe { region.retire(current) };
                 current = region.load(at, link);
                 continue;
@@ -80,15 +80,15 @@ fn seek<'l>(head: &'l AtomicPtr<Node>, region: &mut impl Region, key: u64) -> Pl
     }
 }
 
-/// The node of `key`, for schemes whose regions keep all removed nodes: the walk goes over them.
+/// The value of `key`, for schemes whose regions keep all removed nodes. The walk passes over removed nodes.
 #[inline(always)]
 fn walk(head: &AtomicPtr<Node>, region: &mut impl Region, key: u64) -> Option<u64> {
     let mut link = head;
     loop {
-        // SAFETY: null, or a node that was linked when the region began, or later.
+        // SAFETY: the address is null, or that of a node that was linked when the region began or later.
         let node = unsafe { address(region.load(0, link)).as_ref() }?;
         if node.key >= key {
-            // Relaxed: not followed.
+            // Relaxed: only the mark is looked at; the link is not followed.
             let is_there = node.key == key && !is_marked(node.next.load(Ordering::Relaxed));
             return is_there.then_some(node.value);
         }
@@ -129,7 +129,7 @@ impl<S: Scheme> OrderedThread for ListThread<'_, S> {
             if answer.is_ok() {
                 return true;
             }
-            // SAFETY: the box from above, which was not linked.
+            // SAFETY: `node` is the box from above, which was not linked.
             new = unsafe { Box::from_raw(node) };
         }
     }
@@ -144,10 +144,10 @@ impl<S: Scheme> OrderedThread for ListThread<'_, S> {
             }
             // SAFETY: the region keeps what was found.
             let node = unsafe { &*place.current };
-            // Acquire: pairs with the releases by which links are set: the exchange below publishes what is behind.
+            // Acquire: pairs with the releases that set links. The exchange below publishes the next node, so it must be visible here.
             let next = node.next.load(Ordering::Acquire);
             let marked = next.map_addr(|next| next | MARK);
-            // Relaxed: as in our own list.
+            // Relaxed: the mark publishes nothing.
             if is_marked(next)
                 || node.next.compare_exchange(next, marked, Ordering::Relaxed, Ordering::Relaxed).is_err()
             {
@@ -157,7 +157,7 @@ impl<S: Scheme> OrderedThread for ListThread<'_, S> {
             let answer =
                 place.link.compare_exchange(place.current, next, Ordering::Release, Ordering::Relaxed);
             match answer {
-                // SAFETY: it came from a box, and was unlinked just now, by this thread.
+                // SAFETY: the node came from a box, and this thread has just unlinked it.
                 Ok(_) => unsafe { region.retire(place.current) },
                 Err(_) => drop(seek(&self.list.head, &mut region, key)),
             }
@@ -177,7 +177,7 @@ impl<S> Drop for List<S> {
     fn drop(&mut self) {
         let mut next = *self.head.get_mut();
         while !next.is_null() {
-            // SAFETY: what is linked came from a box, and no other thread uses the list any more.
+            // SAFETY: every linked node came from a box, and no other thread uses the list any more.
             next = address(*unsafe { Box::from_raw(next) }.next.get_mut());
         }
     }

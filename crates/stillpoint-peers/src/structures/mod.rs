@@ -1,5 +1,5 @@
-//! A stack, a queue and an ordered list, for the experiment `structures`: the same code over crossbeam-epoch and over
-//! haphazard, so that only reclamation differs; and crossbeam's own structures.
+//! A stack, a queue and an ordered list, for the experiment `structures`. The same code runs over crossbeam-epoch and over haphazard,
+//! so that only reclamation differs. crossbeam's own structures are there, too.
 
 mod crossbeam;
 mod list;
@@ -15,7 +15,8 @@ use queue::Queue;
 use scheme::{Epoch, Hazards};
 use stack::Stack;
 
-/// Values between two calls of [`PushPopThread::poll`], and calls between two of [`OrderedThread::poll`].
+/// How many values pass between two calls of [`PushPopThread::poll`], and how many calls are made between two of
+/// [`OrderedThread::poll`].
 pub const BATCH: usize = 64;
 
 /// A stack or a queue.
@@ -24,19 +25,18 @@ pub trait PushPop: Send + Sync {
     fn thread(&self) -> Box<dyn PushPopThread + '_>;
 }
 
-/// One thread's access to a stack or a queue. The loop is the contender's own, so that its calls are inlined, as in a user's
-/// program.
+/// One thread's access to a stack or a queue. Each contender has its own loop, so that its calls are inlined, as in a user's program.
 pub trait PushPopThread {
-    /// Puts a value there.
+    /// Pushes a value.
     fn push(&mut self, value: u64);
 
-    /// Takes one away.
+    /// Pops a value.
     fn pop(&mut self) -> Option<u64>;
 
-    /// Lets the scheme free what is ready, if the user has to call it for that.
+    /// Lets the scheme free what is ready, if it does so only when its user calls it.
     fn poll(&mut self) {}
 
-    /// Pushes each value and pops one after it. Returns the sum of the popped values; `None` if a pop found nothing.
+    /// Pushes each value, and pops one after each push. Returns the sum of the popped values; `None` if a pop found nothing.
     fn pairs(&mut self, values: Range<u64>) -> Option<u64> {
         let mut sum = 0_u64;
         for value in values {
@@ -64,11 +64,11 @@ pub trait Ordered: Send + Sync {
 /// A call that a thread makes on a map.
 #[derive(Debug, Clone, Copy)]
 pub enum Call {
-    /// Looks a key up.
+    /// Looks up a key.
     Get(u64),
-    /// Inserts it, if it is not there.
+    /// Inserts a key that is not there.
     Insert(u64),
-    /// Removes it, if it is there.
+    /// Removes a key that is there.
     Remove(u64),
 }
 
@@ -88,7 +88,7 @@ pub fn value_of(key: u64) -> u64 {
     !key
 }
 
-/// One thread's access to a map; the loop as for [`PushPopThread`].
+/// One thread's access to a map. Each contender has its own loop, as for [`PushPopThread`].
 pub trait OrderedThread {
     /// The value of a key.
     fn get(&mut self, key: u64) -> Option<u64>;
@@ -99,11 +99,11 @@ pub trait OrderedThread {
     /// Removes a key. Returns whether it was there.
     fn remove(&mut self, key: u64) -> bool;
 
-    /// As for [`PushPopThread`].
+    /// As [`PushPopThread::poll`].
     fn poll(&mut self) {}
 
-    /// Looks up a key, and calls `meanwhile` before the lookup ends: during that time the thread holds what it would hold if it
-    /// were preempted there. Returns whether the key was there.
+    /// Looks up a key, and calls `meanwhile` before the lookup ends. During that call, the thread holds what it would hold if it were
+    /// preempted there. Returns whether the key was there.
     fn inside(&mut self, key: u64, meanwhile: &mut dyn FnMut()) -> bool;
 
     /// Makes the calls one after the other.

@@ -1,4 +1,4 @@
-//! M. Michael's and M. Scott's queue.
+//! The queue of M. Michael and M. Scott.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -17,11 +17,11 @@ impl Node {
     }
 }
 
-/// On separate cache lines.
+/// A root with a cache line to itself.
 #[repr(align(128))]
 struct Root(AtomicPtr<Node>);
 
-/// The first node's value is gone; the values are in those behind it.
+/// Head and tail. The value of the first node has been popped; the nodes behind it hold the values of the queue.
 struct Roots {
     head: Root,
     tail: Root,
@@ -52,7 +52,7 @@ struct QueueThread<'s, T> {
 }
 
 impl Roots {
-    /// Moves the tail on, unless another thread has.
+    /// Moves the tail to the next node, unless another thread has.
     #[inline(always)]
     fn move_tail(&self, from: *mut Node, to: *mut Node) {
         // Release: pairs with the acquire in `Region::load`. An error means that another thread has moved it.
@@ -67,7 +67,7 @@ impl<T: Thread> PushPopThread for QueueThread<'_, T> {
         let mut region = self.thread.enter();
         loop {
             let tail = region.load(0, &self.roots.tail.0);
-            // SAFETY: the node that the root led to, which the region keeps.
+            // SAFETY: the tail led to this node, which the region keeps.
             let node = unsafe { &*tail };
             // Acquire: pairs with the release below.
             let next = node.next.load(Ordering::Acquire);
@@ -89,16 +89,16 @@ impl<T: Thread> PushPopThread for QueueThread<'_, T> {
         let mut region = self.thread.enter();
         loop {
             let head = region.load(0, &self.roots.head.0);
-            // SAFETY: the node that the root led to, which the region keeps.
+            // SAFETY: the head led to this node, which the region keeps.
             let node = unsafe { &*head };
-            // Relaxed: for comparison.
+            // Relaxed: the address is only compared.
             let tail = self.roots.tail.0.load(Ordering::Relaxed);
             let next = region.load(1, &node.next);
-            // Relaxed: for comparison. If the head is unchanged, the next node was linked when it was loaded.
+            // Relaxed: the address is only compared. If the head is unchanged, the next node was linked when it was loaded.
             if self.roots.head.0.load(Ordering::Relaxed) != head {
                 continue;
             }
-            // SAFETY: null, or a node that was linked when the region began to keep it.
+            // SAFETY: `next` is null, or a node that was linked when the region began to keep it.
             let front = unsafe { next.as_ref() }?;
             if tail == head {
                 self.roots.move_tail(tail, next);
@@ -107,7 +107,7 @@ impl<T: Thread> PushPopThread for QueueThread<'_, T> {
             let answer = self.roots.head.0.compare_exchange(head, next, Ordering::Release, Ordering::Relaxed);
             if answer.is_ok() {
                 let value = front.value;
-                // SAFETY: it came from a box; head and tail have moved past it, and it was unlinked just now.
+                // SAFETY: the node came from a box; head and tail have moved past it, and this thread has just unlinked it.
                 unsafe { region.retire(head) };
                 return Some(value);
             }
@@ -119,7 +119,7 @@ impl<S> Drop for Queue<S> {
     fn drop(&mut self) {
         let mut next = *self.roots.head.0.get_mut();
         while !next.is_null() {
-            // SAFETY: what is linked came from a box, and no other thread uses the queue any more.
+            // SAFETY: every linked node came from a box, and no other thread uses the queue any more.
             next = *unsafe { Box::from_raw(next) }.next.get_mut();
         }
     }

@@ -1,4 +1,4 @@
-//! What the structures need from a scheme of reclamation, by the documented interfaces of two crates.
+//! What the structures need from a scheme of reclamation, over the documented interfaces of two crates.
 
 use std::array;
 use std::sync::atomic::{AtomicPtr, Ordering, fence};
@@ -17,7 +17,7 @@ pub(super) fn address<N>(link: *mut N) -> *mut N {
 
 /// A scheme, to which nodes are retired.
 pub(super) trait Scheme: Default + Send + Sync + 'static {
-    /// Whether a walk may go over removed nodes: a region keeps all of them.
+    /// Whether a walk may pass over removed nodes, because a region keeps all of them.
     const KEEPS_ALL: bool;
     type Thread<'s>: Thread;
 
@@ -35,10 +35,12 @@ pub(super) trait Thread {
 
 /// The state of a thread during a call.
 pub(super) trait Region {
-    /// Loads a link. The node stays until the region ends, or until the place is used again if that is earlier. If the scheme
-    /// keeps nodes one by one, this holds only if the node was linked at this moment.
+    /// Loads a link. The node stays valid until the region ends, or until the next load with the same `place` if that is earlier. If
+    /// the scheme keeps nodes one by one, this holds only if the node was linked at the moment of the load.
     fn load<N>(&mut self, place: usize, link: &AtomicPtr<N>) -> *mut N;
 
+    /// Retires a node, which is freed when no region keeps it.
+    ///
     /// # Safety
     /// The node came from a box, was unlinked by the caller, and is retired once.
     unsafe fn retire<N: Send + 'static>(&mut self, node: *mut N);
@@ -75,8 +77,8 @@ impl Region for Guard {
 
     #[inline(always)]
     unsafe fn retire<N: Send + 'static>(&mut self, node: *mut N) {
-        // SAFETY: deferred after the unlink, hence run after every pin that can have seen the node; it may be freed by any
-        // thread, and the caller promises that it is a box and is retired once.
+        // SAFETY: the function is deferred after the unlink, so it runs after every pin that can have seen the node. Any thread may free
+        // the node, and the caller promises that it came from a box and is retired once.
         unsafe { self.defer_unchecked(move || drop(Box::from_raw(node))) };
     }
 }
@@ -85,7 +87,7 @@ impl Region for Guard {
 #[non_exhaustive]
 pub(super) struct Family;
 
-/// haphazard, with `N` hazard pointers for each thread.
+/// haphazard, with `PLACES` hazard pointers for each thread.
 pub(super) struct Hazards<const PLACES: usize>(Domain<Family>);
 
 impl<const PLACES: usize> Default for Hazards<PLACES> {
@@ -124,10 +126,11 @@ impl<'s, const PLACES: usize> Thread for HazardThread<'s, PLACES> {
 pub(super) struct HazardRegion<'t, 's, const PLACES: usize>(&'t mut HazardThread<'s, PLACES>);
 
 impl<const PLACES: usize> Region for HazardRegion<'_, '_, PLACES> {
-    /// As the crate's own `try_protect_ptr`, which does not know marks: the address is protected, and the whole word is compared.
+    /// Does what the crate's `try_protect_ptr` does, with marks, which that function does not know: it protects the address, and
+    /// compares the whole word.
     #[inline(always)]
     fn load<N>(&mut self, place: usize, link: &AtomicPtr<N>) -> *mut N {
-        // Relaxed: this address is not followed.
+        // Relaxed: this address is not followed before it is loaded again.
         let mut word = link.load(Ordering::Relaxed);
         loop {
             if address(word).is_null() {
@@ -147,7 +150,7 @@ impl<const PLACES: usize> Region for HazardRegion<'_, '_, PLACES> {
 
     #[inline(always)]
     unsafe fn retire<N: Send + 'static>(&mut self, node: *mut N) {
-        // SAFETY: the caller's promise; a structure ends before the domain in which its nodes are retired.
+        // SAFETY: the caller's promise. A structure is dropped before the domain in which its nodes are retired.
         unsafe { self.0.domain.retire_ptr::<N, Box<N>>(node) };
     }
 }

@@ -1,4 +1,4 @@
-//! R. K. Treiber's stack.
+//! The stack of R. K. Treiber.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -10,7 +10,7 @@ struct Node {
     next: *mut Node,
 }
 
-// SAFETY: only threads that protect the node read its link or follow it.
+// SAFETY: other threads only read the node's link, and only while they protect the node.
 unsafe impl Send for Node {}
 
 #[derive(Default)]
@@ -33,7 +33,7 @@ struct StackThread<'s, T> {
 impl<T: Thread> PushPopThread for StackThread<'_, T> {
     #[inline(always)]
     fn push(&mut self, value: u64) {
-        // Relaxed: not followed.
+        // Relaxed: the head is only linked behind the new node, not followed.
         let mut head = self.head.load(Ordering::Relaxed);
         let new = Box::into_raw(Box::new(Node { value, next: head }));
         // Release: pairs with the acquire in `Region::load`.
@@ -50,13 +50,13 @@ impl<T: Thread> PushPopThread for StackThread<'_, T> {
         let mut region = self.thread.enter();
         loop {
             let head = region.load(0, self.head);
-            // SAFETY: null, or the node that the root led to, which the region keeps.
+            // SAFETY: `head` is null, or the node to which the root led, which the region keeps.
             let node = unsafe { head.as_ref() }?;
             let next = node.next;
-            // Relaxed: publishes nothing; the release sequence of a push goes on.
+            // Relaxed: this publishes nothing, and continues the release sequence of the push that linked `next`.
             if self.head.compare_exchange_weak(head, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 let value = node.value;
-                // SAFETY: it came from a box, and was unlinked just now.
+                // SAFETY: the node came from a box, and this thread has just unlinked it.
                 unsafe { region.retire(head) };
                 return Some(value);
             }
@@ -68,7 +68,7 @@ impl<S> Drop for Stack<S> {
     fn drop(&mut self) {
         let mut next = *self.head.get_mut();
         while !next.is_null() {
-            // SAFETY: what is linked came from a box, and no other thread uses the stack any more.
+            // SAFETY: every linked node came from a box, and no other thread uses the stack any more.
             next = unsafe { Box::from_raw(next) }.next;
         }
     }

@@ -28,16 +28,16 @@ unsafe extern "C" {
     fn stillpoint_hash_lookup_bulk(table: *mut RawHash, keys: *const c_void, count: usize) -> u64;
 }
 
-/// Initialises DPDK's environment abstraction layer for this process, with `megabytes` of memory, in huge pages if
-/// these were reserved. Later calls return the first one's answer. The layer pins the calling thread to `cpu`.
+/// Initialises DPDK's environment abstraction layer for this process, with `megabytes` of memory, on reserved huge pages if
+/// `huge_pages` is set. Later calls return the first call's result. The layer pins the calling thread to `cpu`.
 ///
 /// # Errors
-/// When the layer refuses; it prints the reason itself.
+/// If the layer cannot be initialised. It prints the reason itself.
 pub fn initialise_dpdk(megabytes: usize, huge_pages: bool, cpu: usize) -> Result<(), String> {
     initialise_eal(megabytes, huge_pages, &[], cpu)
 }
 
-/// The same with these arguments of the layer besides.
+/// The same with further arguments for the layer.
 pub(crate) fn initialise_eal(
     megabytes: usize,
     huge_pages: bool,
@@ -45,7 +45,7 @@ pub(crate) fn initialise_eal(
     cpu: usize,
 ) -> Result<(), String> {
     static ANSWER: OnceLock<bool> = OnceLock::new();
-    // Without huge pages, --in-memory is refused; --no-shconf shares no files either.
+    // Without huge pages the layer refuses --in-memory. With --no-shconf it shares no files either.
     let pages: &[&str] =
         if huge_pages { &["--in-memory", "--single-file-segments"] } else { &["--no-huge", "--no-shconf"] };
     let answer = *ANSWER.get_or_init(|| {
@@ -74,12 +74,12 @@ struct RteHash<K> {
     key: PhantomData<fn(K)>,
 }
 
-// SAFETY: the table is for several threads (see the flags in c/rte_hash.c).
+// SAFETY: the flags in c/rte_hash.c make the table usable from several threads.
 unsafe impl<K> Send for RteHash<K> {}
-// SAFETY: several threads may use the table at the same time (see the flags in c/rte_hash.c).
+// SAFETY: with the flags in c/rte_hash.c, several threads may use the table at the same time.
 unsafe impl<K> Sync for RteHash<K> {}
 
-/// One of DPDK's own thread numbers, which its writers need.
+/// The calling thread's number in DPDK, which writers need.
 pub(crate) struct ThreadNumber(bool);
 
 impl ThreadNumber {
@@ -96,7 +96,7 @@ impl Drop for ThreadNumber {
     }
 }
 
-/// A thread that is registered with a table's QSBR, online, as its readers have to be.
+/// The registration of the calling thread with a table's QSBR variable. The thread is online, as readers must be.
 struct Reading<'a, K> {
     table: &'a RteHash<K>,
     _number: ThreadNumber,
@@ -104,23 +104,23 @@ struct Reading<'a, K> {
 
 impl<'a, K: TableKey + Copy> Reading<'a, K> {
     fn begin(table: &'a RteHash<K>) -> Self {
-        // Before the registration, which is by this number.
+        // The number comes first: the thread is registered under it.
         let number = ThreadNumber::take();
-        // SAFETY: the table lives as long as the result, which ends the registration.
+        // SAFETY: the table lives as long as the new value, whose drop ends the registration.
         unsafe { stillpoint_hash_reader_begin(table.table.as_ptr()) };
         Self { table, _number: number }
     }
 
     /// The sum of the values. A report of a quiescent state follows each lookup.
     fn lookup(&self, keys: &[K]) -> u64 {
-        // SAFETY: there are this many keys of the table's length, and this thread is registered.
+        // SAFETY: the slice has this many keys of the table's key length, and this thread is registered.
         unsafe { stillpoint_hash_lookup(self.table.table.as_ptr(), keys.as_ptr().cast(), keys.len()) }
     }
 }
 
 impl<K> Drop for Reading<'_, K> {
     fn drop(&mut self) {
-        // SAFETY: this thread has registered itself when this value was made, and still has its number.
+        // SAFETY: this thread was registered when this value was made, and still has its number.
         unsafe { stillpoint_hash_reader_end(self.table.table.as_ptr()) };
     }
 }
@@ -144,7 +144,7 @@ impl<K: TableKey + Copy> RteHash<K> {
         let before = stillpoint_eal_bytes();
         let entries =
             u32::try_from(entries + entries / 8).map_err(|_| "rte_hash counts in 32 bits".to_owned())?;
-        // SAFETY: the name is a string, and the table copies it.
+        // SAFETY: the name ends with a zero, and the table copies it.
         let table = unsafe { stillpoint_hash_new(name.as_ptr(), entries, size_of::<K>() as u32) };
         let table = NonNull::new(table)
             .ok_or("no memory for rte_hash: reserve more huge pages in vm.nr_hugepages")?;
@@ -156,14 +156,14 @@ impl<K: TableKey + Copy> RteHash<K> {
 /// `rte_hash_rcu_qsbr_add`. Its hash is CRC, which is not keyed.
 ///
 /// # Errors
-/// When there is no memory for it.
+/// If there is no memory for the table.
 pub fn rte_hash<K: TableKey + Copy>(entries: usize) -> Result<Box<dyn TableContender<K>>, String> {
     Ok(Box::new(RteHash::<K>::new(entries)?))
 }
 
 impl<K> Drop for RteHash<K> {
     fn drop(&mut self) {
-        // SAFETY: from `stillpoint_hash_new`, and freed once.
+        // SAFETY: `stillpoint_hash_new` made the table, and only `drop` frees it.
         unsafe { stillpoint_hash_free(self.table.as_ptr()) };
     }
 }
@@ -180,11 +180,11 @@ impl<K: TableKey + Copy> TableContender<K> for RteHash<K> {
 
     fn lookup_bursts(&self, keys: &[K]) -> Option<u64> {
         let _reading = Reading::begin(self);
-        // SAFETY: as in `Reading::lookup`.
+        // SAFETY: the slice has this many keys of the table's key length, and this thread is registered.
         Some(unsafe { stillpoint_hash_lookup_bulk(self.table.as_ptr(), keys.as_ptr().cast(), keys.len()) })
     }
 
-    /// Writers that do not look up need not be registered.
+    /// Does not register the thread: writers that do not look up need no registration.
     fn churn(&self, pairs: &[(K, u64)]) -> Option<u64> {
         let _number = ThreadNumber::take();
         Some(pairs.iter().map(|pair| self.churn_one(pair)).sum())

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use super::{TableContender, mixed};
 
-/// A key of the experiment, made from a number.
+/// A key of the experiment. It is made from a number.
 pub trait TableKey: Clone + Eq + Hash + Debug + Send + Sync + 'static {
-    /// The key of a number; different ones for different numbers.
+    /// The key of a number. Different numbers have different keys.
     fn of(number: u64) -> Self;
 }
 
 impl TableKey for u64 {
     fn of(number: u64) -> Self {
-        // Multiplication by an odd number and shifts lose no bits: keys stay different.
+        // Neither the multiplication by an odd number nor the shift loses bits, so the keys differ.
         let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed ^ mixed >> 29
     }
@@ -37,10 +37,10 @@ impl TableKey for String {
 
 /// A value of the experiment, which holds a number.
 pub trait TableValue: Clone + Send + Sync + 'static {
-    /// The value that holds it.
+    /// The value that holds a number.
     fn holding(number: u64) -> Self;
 
-    /// The number.
+    /// The number that the value holds.
     fn number(&self) -> u64;
 }
 
@@ -74,16 +74,16 @@ pub trait Map<K: TableKey, V: TableValue>: Send + Sync + Sized + 'static {
     /// This map, with the state that a thread needs to use it.
     type Handle: Bound<K, V> + 'static;
 
-    /// A map for this many entries; 0 to let it grow from empty.
+    /// A map with room for `entries` entries; 0: an empty map that grows.
     fn with_capacity(entries: usize) -> Self;
 
-    /// Once for each thread.
+    /// Makes a thread's reader. It is called once for each thread.
     fn reader(&self) -> Self::Reader;
 
-    /// Once for each run of operations.
+    /// Binds the map to a thread's reader. It is called once for each run of operations.
     fn bind<'a>(&'a self, reader: &'a mut Self::Reader) -> Self::Bound<'a>;
 
-    /// Once for each thread that keeps what it uses.
+    /// Makes a handle. It is called once for each thread that keeps its handle.
     fn handle(map: &Arc<Self>) -> Self::Handle;
 
     /// As [`TableContender::lookup_bursts`].
@@ -98,16 +98,16 @@ pub trait Bound<K, V> {
     /// The number in the value of a key.
     fn get(&mut self, key: &K) -> Option<u64>;
 
-    /// Whether the key was new.
+    /// Inserts a key. Returns whether it was new.
     fn insert(&mut self, key: K, value: V) -> bool;
 
-    /// Whether the key was there.
+    /// Removes a key. Returns whether it was there.
     fn remove(&mut self, key: &K) -> bool;
 
-    /// Gives the key a new value; whether it was there.
+    /// Gives a key a new value. Returns whether the key was there.
     fn update(&mut self, key: &K, value: impl Fn(&V) -> V) -> bool;
 
-    /// The number in the value of a key, which is inserted if it is not there.
+    /// The number in the value of a key. The key is inserted if it is not there.
     fn get_or_insert(&mut self, key: K, value: V) -> u64;
 }
 
@@ -138,7 +138,7 @@ impl<K: TableKey, M: Map<K, u64>> TableContender<K> for Looped<M> {
     fn update(&self, keys: &[K]) -> Option<u64> {
         let mut reader = self.0.reader();
         let mut map = self.0.bind(&mut reader);
-        // The compiler does not see that the value is the same.
+        // `black_box` hides from the compiler that the value stays the same.
         Some(keys.iter().map(|key| u64::from(map.update(key, |value| black_box(*value)))).sum())
     }
 
@@ -215,7 +215,7 @@ mod tests {
     }
 
     fn takes_part_in_the_harness<K: TableKey, V: TableValue, M: Map<K, V>>() {
-        // It checks what each operation finds.
+        // The harness checks the result of each operation.
         let mut workload = Workload::new(2, Mix::uniform());
         workload.initial_capacity_log2(8).prefill_fraction(0.5).operations(2.0).seed([7; 32]);
         assert_eq!(workload.run_silently::<Collected<K, V, M>>().total_ops, 512);

@@ -1,4 +1,4 @@
-//! Hash tables of others behind one trait, for the experiment `table`, and as contenders of `reclaim`.
+//! Other projects' hash tables behind one trait, for the experiment `table`, and as contenders of `reclaim`.
 
 mod collection;
 mod map;
@@ -29,7 +29,7 @@ pub const HAS_DPDK: bool = cfg!(peer_dpdk);
 /// Keys per burst of [`TableContender::lookup_bursts`].
 pub const BURST: usize = 32;
 
-/// The loop of [`TableContender::mix`]: `look_up` returns a value, `write` how many keys were there.
+/// The loop of [`TableContender::mix`]. `look_up` returns a value; `write` returns how many keys were there.
 #[inline(always)]
 fn mixed<M, K>(
     map: &mut M,
@@ -49,16 +49,16 @@ fn mixed<M, K>(
 
 /// A table under test, with values of 64 bits.
 ///
-/// A thread's loop is one call, so that the table's functions are inlined, as in a user's program. A table without such a
-/// call, or a contender that only reads another contender's table in a different way, returns `None`.
+/// Each method is a whole loop of a thread, so that the table's functions are inlined into it, as in a user's program. A method returns
+/// `None` if the table has no such call, or if the contender only reads another contender's table in a different way.
 pub trait TableContender<K>: Send + Sync {
-    /// Inserts keys that are not in the table, each with its number as the value; how many were inserted.
+    /// Inserts keys that are not in the table, each with its number as the value. Returns how many were inserted.
     fn insert_all(&self, keys: &[K]) -> usize;
 
     /// The sum of the values of keys, looked up one after the other.
     fn lookup(&self, keys: &[K]) -> u64;
 
-    /// The same in bursts of [`BURST`]; the number of keys is a multiple.
+    /// The same in bursts of [`BURST`] keys. The number of keys is a multiple of that.
     fn lookup_bursts(&self, keys: &[K]) -> Option<u64> {
         let _ = keys;
         None
@@ -70,26 +70,26 @@ pub trait TableContender<K>: Send + Sync {
         None
     }
 
-    /// Gives each key a value made from its old one, which is the same; how many were there.
+    /// Replaces the value of each key by an equal one that is made from it. Returns how many keys were there.
     fn update(&self, keys: &[K]) -> Option<u64> {
         let _ = keys;
         None
     }
 
-    /// Removes each key and inserts it again with the same value; how many were there.
+    /// Removes each key and inserts it again with the same value. Returns how many keys were there.
     fn churn(&self, pairs: &[(K, u64)]) -> Option<u64> {
         let _ = pairs;
         None
     }
 
-    /// As [`churn`](TableContender::churn), with an equal share of the lookups before each key. Their values are ignored, since
-    /// another thread may have removed a key for the moment.
+    /// As [`churn`](TableContender::churn), with an equal share of the lookups before each key. The values that the lookups find are
+    /// ignored, since another thread may have removed a key for a moment.
     fn mix(&self, lookups: &[K], pairs: &[(K, u64)]) -> Option<u64> {
         let _ = (lookups, pairs);
         None
     }
 
-    /// Memory in bytes, if the resident set of the process does not include it.
+    /// The table's memory in bytes, if the resident set of the process does not include it.
     fn bytes(&self) -> Option<u64> {
         None
     }

@@ -1,9 +1,9 @@
-//! A build without DPDK.
+//! The same functions for a build without DPDK. Both fail.
 
 use super::{TableContender, TableKey};
 const ABSENT: &str = "this build has no DPDK: install libdpdk-dev and build again";
 
-/// Would initialise DPDK.
+/// Fails: would initialise DPDK.
 ///
 /// # Errors
 /// Always: this build has no DPDK.
@@ -11,7 +11,7 @@ pub fn initialise_dpdk(_megabytes: usize, _huge_pages: bool, _cpu: usize) -> Res
     Err(ABSENT.to_owned())
 }
 
-/// Would make a table.
+/// Fails: would make a table.
 ///
 /// # Errors
 /// Always: this build has no DPDK.

@@ -6,7 +6,7 @@ use foldhash::quality::RandomState;
 
 use super::{Bound, Map, TableKey, TableValue};
 
-/// [`papaya::HashMap`], pinned at each call: under a guard that is kept, nothing would be freed.
+/// [`papaya::HashMap`], pinned at each call. If a guard were kept, nothing would be freed.
 pub struct Papaya<K, V>(papaya::HashMap<K, V, RandomState>);
 
 /// [`dashmap::DashMap`].
@@ -130,7 +130,7 @@ impl<K: TableKey, V: TableValue> Bound<K, V> for &Scc<K, V> {
         self.0.read_sync(key, |_, value| value.number())
     }
 
-    /// Its insertion refuses a key that is there; the other maps replace the value.
+    /// scc's insertion refuses a key that is in the map; the other maps replace the value.
     fn insert(&mut self, key: K, value: V) -> bool {
         let refused = self.0.insert_sync(key, value);
         refused.map_err(|(key, value)| self.0.upsert_sync(key, value)).is_ok()

@@ -1,4 +1,4 @@
-//! DPDK's `rte_timer`. A tick is a cycle of the time stamp counter, which each call reads itself.
+//! DPDK's `rte_timer`. A tick is a cycle of the timestamp counter. Each call reads the counter itself.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -27,7 +27,7 @@ struct Functions {
     hertz: unsafe extern "C" fn() -> u64,
 }
 
-/// Those whose names begin so.
+/// The functions whose names begin with this prefix.
 macro_rules! functions {
     ($prefix:literal) => {{
         unsafe extern "C" {
@@ -61,134 +61,134 @@ macro_rules! functions {
 }
 
 static DPDKS: Functions = functions!("stillpoint_timers_");
-/// Compiled against stillpoint's header in the place of DPDK's.
+/// The functions that were compiled against stillpoint's header in the place of DPDK's.
 static OURS: Functions = functions!("stillpoint_drop_in_timers_");
 
-/// Not `Send`: the timers are those of the thread that has initialised DPDK.
+/// Not `Send`: the timers belong to the thread that initialised DPDK.
 struct RteTimer {
     name: &'static str,
     functions: &'static Functions,
     timers: NonNull<RawTimer>,
     number: usize,
-    /// Those that were added last.
+    /// How many timers the last `add` has added.
     added: usize,
 }
 
-/// So many timers, to be used by the thread that has called
-/// [`initialise_dpdk`](crate::table::initialise_dpdk).
+/// Makes `timers` timers of DPDK's. Only the thread that called [`initialise_dpdk`](crate::table::initialise_dpdk) may use them.
 ///
 /// # Errors
-/// When there is no memory.
+/// If there is no memory.
 pub fn rte_timer(timers: usize) -> Result<Box<dyn TimerContender>, String> {
     Ok(Box::new(RteTimer::new("dpdk/rte_timer", &DPDKS, timers)?))
 }
 
-/// The same, from the program that was compiled against stillpoint's `rte_timer.h`.
+/// The same with the C code compiled against stillpoint's `rte_timer.h`.
 ///
 /// # Errors
-/// When there is no memory.
+/// If there is no memory.
 pub fn rte_timer_drop_in(timers: usize) -> Result<Box<dyn TimerContender>, String> {
     Ok(Box::new(RteTimer::new("drop-in/rte_timer", &OURS, timers)?))
 }
 
-/// The timers of so many connections, DPDK's or stillpoint's under its names.
+/// Makes the timers of `timers` connections: DPDK's, or stillpoint's under DPDK's names if `drop_in` is set.
 ///
 /// # Errors
-/// When there is no memory.
+/// If there is no memory.
 pub fn idle_rte_timer(timers: usize, drop_in: bool) -> Result<Box<dyn IdleTimers>, String> {
     let (name, functions) = if drop_in { ("drop-in/rte_timer", &OURS) } else { ("dpdk/rte_timer", &DPDKS) };
     let timers = RteTimer::new(name, functions, timers)?;
-    // SAFETY: the layer was initialised, or there would be no timers.
+    // SAFETY: the caller has initialised the layer, without which no timers could be made.
     let (begin, hertz) = unsafe { ((functions.cycles)(), (functions.hertz)()) };
     Ok(Box::new(Idle { timers, begin, hertz, latest: 0 }))
 }
 
-/// Timers of the thread that has initialised DPDK, added and cancelled by another one.
+/// Timers of the thread that initialised DPDK, which another thread adds and cancels.
 pub struct RemoteRteTimer {
     timers: RteTimer,
     lcore: u32,
 }
 
-/// The access of a thread other than the one that has initialised DPDK. It stays in its thread.
+/// The access of another thread to these timers. It cannot be sent to a third thread.
 pub struct RemoteSource<'t> {
     remote: &'t RemoteRteTimer,
-    /// DPDK's own number of the thread.
+    /// The thread's number in DPDK.
     _number: ThreadNumber,
     here: PhantomData<*mut ()>,
 }
 
-// SAFETY: of what is shared, other threads call only `source`, and its calls are those that `rte_timer` and our header have for any
-// thread: they hold the lock of the timer's list, or send a message to its lcore.
+// SAFETY: through a shared reference, other threads can call only `source`. The calls of a source may be made by any thread:
+// DPDK's take the lock of the timer's list, and those of stillpoint's header send a message to its lcore.
 unsafe impl Sync for RemoteRteTimer {}
 
 impl RemoteRteTimer {
-    /// That many timers of the calling thread, which has initialised DPDK: DPDK's, or stillpoint's under its names.
+    /// Makes `timers` timers of the calling thread, which must have initialised DPDK. They are DPDK's, or stillpoint's under
+    /// DPDK's names if `drop_in` is set.
     ///
     /// # Errors
-    /// When there is no memory.
+    /// If there is no memory.
     pub fn new(timers: usize, drop_in: bool) -> Result<Self, String> {
         let (name, functions) =
             if drop_in { ("drop-in/rte_timer", &OURS) } else { ("dpdk/rte_timer", &DPDKS) };
-        // SAFETY: the layer was initialised by this thread.
+        // SAFETY: this thread has initialised the layer.
         let lcore = unsafe { (functions.lcore)() };
         Ok(Self { timers: RteTimer::new(name, functions, timers)?, lcore })
     }
 
-    /// What another thread may do.
+    /// The access of the calling thread, which need not be the thread of the timers.
     pub fn source(&self) -> RemoteSource<'_> {
         RemoteSource { remote: self, _number: ThreadNumber::take(), here: PhantomData }
     }
 
-    /// Polls once, in the thread that this was made in; how many timers have fired.
+    /// Polls once, on the thread that made the timers. Returns how many timers have fired.
     pub fn manage(&mut self) -> u64 {
         self.timers.idle(1)
     }
 }
 
 impl RemoteSource<'_> {
-    /// Adds a timer for each delay, in cycles from now; how many could be.
+    /// Adds a timer for each delay, in cycles from now. Returns how many were added.
     pub fn add(&self, delays: &[u64]) -> usize {
         let RteTimer { functions, timers, number, .. } = &self.remote.timers;
-        assert!(delays.len() <= *number, "more timers than were made");
-        // SAFETY: there are as many timers, and as many delays.
+        assert!(delays.len() <= *number, "more delays than timers");
+        // SAFETY: there are at least as many timers as delays.
         unsafe { (functions.reset_on)(timers.as_ptr(), delays.as_ptr(), delays.len(), self.remote.lcore) }
     }
 
-    /// Cancels timers, by the order of their addition; how many had not fired.
+    /// Cancels the timers with these numbers; timers are numbered in the order of their addition. Returns how many had not fired.
     pub fn cancel(&self, order: &[u32]) -> usize {
         let RteTimer { functions, timers, number, .. } = &self.remote.timers;
-        assert!(order.iter().all(|&which| (which as usize) < *number), "a timer that was not made");
-        // SAFETY: every number is that of a timer.
+        assert!(order.iter().all(|&which| (which as usize) < *number), "a number that no timer has");
+        // SAFETY: each number is less than the number of timers.
         unsafe { (functions.stop)(timers.as_ptr(), order.as_ptr(), order.len()) }
     }
 }
 
 impl RteTimer {
     fn new(name: &'static str, functions: &'static Functions, number: usize) -> Result<Self, String> {
-        // SAFETY: any number will do.
+        // SAFETY: `new` accepts any number, and returns null on failure.
         let timers =
             NonNull::new(unsafe { (functions.new)(number) }).ok_or("rte_timer could not be set up")?;
         Ok(Self { name, functions, timers, number, added: 0 })
     }
 }
 
-/// Each call reads the counter by itself: a timer is armed some time after the one that the caller has read.
+/// Each call reads the counter itself, so a timer is armed somewhat later than the time that the caller has read.
 struct Idle {
     timers: RteTimer,
     begin: u64,
     hertz: u64,
-    /// The longest of these times.
+    /// The longest such delay so far, in nanoseconds.
     latest: u64,
 }
 
 impl IdleTimers for Idle {
     fn clock(&mut self) -> u64 {
-        // SAFETY: as when this was made.
+        // SAFETY: the layer is initialised, since the timers could be made.
         let cycles = unsafe { (self.timers.functions.cycles)() } - self.begin;
         (u128::from(cycles) * 1_000_000_000 / u128::from(self.hertz)) as u64
     }
 
-    /// A nanosecond for the rounding of cycles, and what has passed before it was armed.
+    /// A nanosecond because the delay in cycles is rounded up, and the longest delay from the caller's clock to the call.
     fn tick(&self) -> u64 {
         1 + self.latest
     }
@@ -202,10 +202,10 @@ impl IdleTimers for Idle {
 
     fn packets(&mut self, connections: &[u32], now: u64, timeout: u64) -> usize {
         let RteTimer { functions, timers, number, .. } = &self.timers;
-        assert!(connections.iter().all(|&which| (which as usize) < *number), "a timer that was not made");
-        // Never before the timeout is over.
+        assert!(connections.iter().all(|&which| (which as usize) < *number), "a number that no timer has");
+        // Rounded up, so that no timer fires before its timeout is over.
         let delay = (u128::from(timeout) * u128::from(self.hertz)).div_ceil(1_000_000_000) as u64;
-        // SAFETY: every number is that of a timer.
+        // SAFETY: each number is less than the number of timers.
         let done =
             unsafe { (functions.touch)(timers.as_ptr(), connections.as_ptr(), connections.len(), delay) };
         self.latest = self.latest.max(self.clock().saturating_sub(now));
@@ -215,7 +215,7 @@ impl IdleTimers for Idle {
     fn expire(&mut self, _now: u64, expired: &mut Vec<u32>) -> bool {
         expired.reserve(self.timers.number);
         let fired = expired.len();
-        // SAFETY: no timer fires twice in a call, and there is room for all of them.
+        // SAFETY: `expired` has room for all timers, and none fires twice in a call; `collect` returns how many numbers it wrote.
         unsafe {
             let more = (self.timers.functions.collect)(expired.as_mut_ptr().add(fired));
             expired.set_len(fired + more);
@@ -230,32 +230,32 @@ impl TimerContender for RteTimer {
     }
 
     fn add(&mut self, delays: &[u64]) -> Result<(), String> {
-        assert!(delays.len() <= self.number, "more timers than were made");
+        assert!(delays.len() <= self.number, "more delays than timers");
         self.added = delays.len();
-        // SAFETY: there are as many timers, and as many delays.
+        // SAFETY: there are at least as many timers as delays.
         let done = unsafe { (self.functions.reset)(self.timers.as_ptr(), delays.as_ptr(), delays.len()) };
         if done == delays.len() { Ok(()) } else { Err("rte_timer_reset refused a timer".to_owned()) }
     }
 
     fn reset(&mut self, delays: &[u64]) -> u64 {
-        assert!(delays.len() <= self.number, "more timers than were made");
-        // SAFETY: as in `add`.
+        assert!(delays.len() <= self.number, "more delays than timers");
+        // SAFETY: there are at least as many timers as delays.
         unsafe { (self.functions.reset)(self.timers.as_ptr(), delays.as_ptr(), delays.len()) as u64 }
     }
 
     fn cancel(&mut self, order: &[u32]) -> u64 {
-        assert!(order.iter().all(|&which| (which as usize) < self.number), "a timer that was not made");
-        // SAFETY: every number is that of a timer.
+        assert!(order.iter().all(|&which| (which as usize) < self.number), "a number that no timer has");
+        // SAFETY: each number is less than the number of timers.
         unsafe { (self.functions.stop)(self.timers.as_ptr(), order.as_ptr(), order.len()) as u64 }
     }
 
     fn idle(&mut self, polls: usize) -> u64 {
-        // SAFETY: this thread has initialised DPDK, and the timers that it may fire are alive.
+        // SAFETY: this thread has initialised DPDK. `Drop` stops all timers before it frees them, so those that fire are alive.
         unsafe { (self.functions.manage)(polls) }
     }
 
     fn wait(&mut self, ticks: u64) {
-        // SAFETY: any number of cycles will do.
+        // SAFETY: `wait` accepts any number of cycles.
         unsafe { (self.functions.wait)(ticks) };
     }
 
@@ -270,7 +270,7 @@ impl Drop for RteTimer {
     fn drop(&mut self) {
         let all: Vec<u32> = (0..self.number as u32).collect();
         self.cancel(&all);
-        // SAFETY: no timer is pending any more.
+        // SAFETY: `new` made the timers, and all have been cancelled.
         unsafe { (self.functions.free)(self.timers.as_ptr()) };
     }
 }

@@ -1,4 +1,4 @@
-//! Timers of others behind one trait, for the experiment `timer`.
+//! Other projects' timers behind one trait, for the experiment `timer`.
 
 mod rust;
 
@@ -11,88 +11,91 @@ mod dpdk;
 pub use dpdk::{RemoteRteTimer, RemoteSource, idle_rte_timer, rte_timer, rte_timer_drop_in};
 pub use rust::{DelayQueues, HashWheel, Nexus};
 
-/// What can be asked of a contender besides adding and cancelling.
+/// What a contender may be able to do besides adding and cancelling timers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ability {
-    /// To give a timer another deadline.
+    /// Give a timer another deadline.
     Reset,
-    /// To fire in time that is told to it, or that passes.
+    /// Fire timers at a time that the experiment sets or waits for.
     Expire,
-    /// To be polled when nothing is due.
+    /// Be polled when no timer is due.
     Idle,
 }
 
-/// Timers under test. A tick is the contender's own: a nanosecond, a cycle, a millisecond.
+/// Timers under test. Each contender has its own tick, such as a nanosecond, a cycle or a millisecond.
 ///
-/// The loops are the contender's own, so that they are compiled into one, as its users would have them.
+/// Each contender has its own loops, so that its calls are inlined into them, as in its users' programs.
 pub trait TimerContender {
     /// The stable name, such as `dpdk/rte_timer`.
     fn name(&self) -> &'static str;
 
-    /// Whether there is such a thing here.
+    /// Whether the contender has this ability.
     fn can(&self, ability: Ability) -> bool {
         let _ = ability;
         true
     }
 
-    /// Adds a timer for each delay, in ticks from now. There are no others.
+    /// Adds a timer for each delay, in ticks from now. Before this call, the contender has no timers.
     ///
     /// # Errors
-    /// When one of them was refused.
+    /// If a timer was refused.
     fn add(&mut self, delays: &[u64]) -> Result<(), String>;
 
-    /// Gives each timer, in the order of its addition, a new delay from now; how many could be.
+    /// Gives each timer, in the order of addition, a new delay from now. Returns how many timers were reset.
     fn reset(&mut self, delays: &[u64]) -> u64;
 
-    /// Cancels timers, by the order of their addition, each once; how many had not fired.
+    /// Cancels the timers with these numbers, each once; timers are numbered in the order of their addition. Returns how many had not
+    /// fired.
     fn cancel(&mut self, order: &[u32]) -> u64;
 
-    /// Polls so many times in a row, with a time that goes on by one tick each; how many have fired.
+    /// Polls `polls` times in a row. Where the time is set, it advances by one tick before each poll. Returns how many timers have
+    /// fired.
     fn idle(&mut self, polls: usize) -> u64;
 
-    /// Prepares for [`expire`](Self::expire): lets time pass where it passes by itself.
+    /// Prepares for [`expire`](Self::expire): waits for `ticks` ticks if the contender reads a clock that cannot be set.
     fn wait(&mut self, ticks: u64) {
         let _ = ticks;
     }
 
-    /// Fires what is due after so many further ticks; how many have fired.
+    /// Fires the timers that are due `ticks` ticks later. Returns how many have fired.
     fn expire(&mut self, ticks: u64) -> u64;
 
-    /// Forgets the handles of timers that have all fired or been cancelled.
+    /// Drops the handles of the timers, all of which have fired or been cancelled.
     fn forget(&mut self);
 
-    /// Ticks in a millisecond, where time is told; `None` where it passes by itself.
+    /// Ticks in a millisecond if the experiment sets the time; `None` if the contender reads a clock.
     fn millisecond(&self) -> Option<u64> {
         None
     }
 
-    /// Adds `count` timers of one delay, in ticks from now, whose handles nobody keeps.
+    /// Adds `count` timers with the same delay, in ticks from now, and keeps no handles.
     ///
     /// # Errors
-    /// When one of them was refused.
+    /// If a timer was refused.
     fn renew(&mut self, delay: u64, count: u64) -> Result<(), String> {
         let _ = (delay, count);
         Ok(())
     }
 }
 
-/// Timers of connections, one each, which a packet sets anew. Times are nanoseconds of [`clock`](Self::clock).
+/// Timers of connections, one for each, which each packet resets. Times are nanoseconds of [`clock`](Self::clock).
 pub trait IdleTimers {
     /// The time, as the contender's users read it.
     fn clock(&mut self) -> u64;
 
-    /// How much later than at its deadline a timer may be due: deadlines are rounded, or counted from a later time.
+    /// How much later than its deadline a timer may be due. Deadlines may be rounded, or counted from a later time.
     fn tick(&self) -> u64;
 
     /// Adds the timer of a connection that has none, for `timeout` after `now`.
     ///
     /// # Errors
-    /// When it was refused.
+    /// If the timer was refused.
     fn open(&mut self, connection: u32, now: u64, timeout: u64) -> Result<(), String>;
 
-    /// Sets the timers of these connections for `timeout` after `now`, in this order; how many of them were there.
+    /// Resets the timers of these connections, in this order, to `timeout` after `now`. Returns how many were reset.
     fn packets(&mut self, connections: &[u32], now: u64, timeout: u64) -> usize;
 
-    /// Fires what is due at `now`, and appends the connections to `expired`. False when something was left for the next call.
+    /// Fires the timers that are due at `now`, and appends their connections to `expired`. Returns false if the next call has more to
+    /// fire.
     fn expire(&mut self, now: u64, expired: &mut Vec<u32>) -> bool;
 }

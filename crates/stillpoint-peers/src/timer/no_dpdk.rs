@@ -1,4 +1,4 @@
-//! A build without DPDK.
+//! The same items for a build without DPDK. All functions fail.
 
 use std::marker::PhantomData;
 
@@ -6,7 +6,7 @@ use super::{IdleTimers, TimerContender};
 
 const ABSENT: &str = "this build has no DPDK: install libdpdk-dev and build again";
 
-/// Would make timers of DPDK's.
+/// Fails: would make timers of DPDK's.
 ///
 /// # Errors
 /// Always: this build has no DPDK.
@@ -14,7 +14,7 @@ pub fn rte_timer(_timers: usize) -> Result<Box<dyn TimerContender>, String> {
     Err(ABSENT.to_owned())
 }
 
-/// Would make timers by stillpoint's `rte_timer.h`, which uses DPDK's clock and numbers of threads.
+/// Fails: would make timers by stillpoint's `rte_timer.h`, which uses DPDK's clock and thread numbers.
 ///
 /// # Errors
 /// Always: this build has no DPDK.
@@ -22,14 +22,14 @@ pub fn rte_timer_drop_in(timers: usize) -> Result<Box<dyn TimerContender>, Strin
     rte_timer(timers)
 }
 
-/// Would be timers that another thread adds.
+/// Would be timers that another thread adds. There is no value of this type.
 pub enum RemoteRteTimer {}
 
-/// The access of that thread.
+/// Would be the access of that thread. There is no value of this type.
 pub struct RemoteSource<'t>(RemoteRteTimer, PhantomData<&'t ()>);
 
 impl RemoteRteTimer {
-    /// Would make them.
+    /// Fails: would make the timers.
     ///
     /// # Errors
     /// Always: this build has no DPDK.
@@ -37,30 +37,30 @@ impl RemoteRteTimer {
         Err(ABSENT.to_owned())
     }
 
-    /// What another thread might do.
+    /// Cannot be called, for lack of a value.
     pub fn source(&self) -> RemoteSource<'_> {
         match *self {}
     }
 
-    /// Would poll.
+    /// Cannot be called, for lack of a value.
     pub fn manage(&mut self) -> u64 {
         match *self {}
     }
 }
 
 impl RemoteSource<'_> {
-    /// Would add timers.
+    /// Cannot be called, for lack of a value.
     pub fn add(&self, _delays: &[u64]) -> usize {
         match self.0 {}
     }
 
-    /// Would cancel timers.
+    /// Cannot be called, for lack of a value.
     pub fn cancel(&self, _order: &[u32]) -> usize {
         match self.0 {}
     }
 }
 
-/// Would make the timers of connections.
+/// Fails: would make the timers of connections.
 ///
 /// # Errors
 /// Always: this build has no DPDK.

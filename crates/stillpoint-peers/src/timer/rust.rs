@@ -1,4 +1,4 @@
-//! The Rust peers.
+//! Timers in Rust: nexus-timer, tokio-util and hierarchical_hash_wheel_timer.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -12,21 +12,23 @@ use tokio_util::time::DelayQueue;
 
 use super::{Ability, IdleTimers, TimerContender};
 
-/// The wheel of `nexus-timer`, with ticks of a microsecond. It is told the time; or its caller reads the clock at each
-/// addition, reset and poll, and is ahead of it.
+/// The wheel of `nexus-timer`, with ticks of a microsecond. Either the experiment sets the time, or the contender reads the clock at
+/// each addition, reset and poll, and adds an offset to it instead of waiting.
 pub struct Nexus {
     wheel: BoundedWheel<u64>,
+    /// The time, if the experiment sets it.
     now: Instant,
+    /// The offset, if the contender reads the clock.
     ahead: Option<Duration>,
     handles: Vec<Option<TimerHandle<u64>>>,
     fired: Vec<u64>,
 }
 
 impl Nexus {
-    /// With room for that many timers.
+    /// A wheel with room for `timers` timers. If `clock` is set, the contender reads the clock.
     ///
     /// # Errors
-    /// When the crate refuses the settings.
+    /// If the crate refuses the settings.
     pub fn new(timers: usize, clock: bool) -> Result<Self, String> {
         let now = Instant::now();
         let wheel = WheelBuilder::new()
@@ -103,7 +105,7 @@ impl TimerContender for Nexus {
         self.pass(Duration::from_micros(ticks));
         let mut sum = 0;
         loop {
-            // A poll moves a bounded number of timers; those that are due wait for nothing.
+            // A poll moves only a bounded number of timers to finer levels. That holds back no timer that is due.
             match self.poll() {
                 0 => return sum,
                 fired => sum += fired,
@@ -134,7 +136,7 @@ impl Drop for Nexus {
     }
 }
 
-/// `DelayQueue` of tokio-util, with ticks of a millisecond. It fires in the time of its runtime alone.
+/// tokio-util's `DelayQueue`, with ticks of a millisecond. It fires only by the clock of its runtime.
 pub struct DelayQueues {
     queue: DelayQueue<u64>,
     runtime: tokio::runtime::Runtime,
@@ -143,10 +145,10 @@ pub struct DelayQueues {
 }
 
 impl DelayQueues {
-    /// With room for so many timers.
+    /// A queue with room for `timers` timers.
     ///
     /// # Errors
-    /// When there is no runtime.
+    /// If the runtime cannot be built.
     pub fn new(timers: usize) -> Result<Self, String> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -172,7 +174,7 @@ impl TimerContender for DelayQueues {
     fn add(&mut self, delays: &[u64]) -> Result<(), String> {
         let _inside = self.runtime.enter();
         for &delay in delays {
-            // From the beginning of the round, and later than now: an hour is added.
+            // Delays count from the time at which the queue was made. An hour is added, so that no deadline has passed already.
             let at = self.begin + Duration::from_millis(delay + 3_600_000);
             self.keys.push(Some(self.queue.insert_at(1, at)));
         }
@@ -217,7 +219,7 @@ impl TimerContender for DelayQueues {
 const MILLISECOND: u64 = 1_000_000;
 
 impl DelayQueues {
-    /// The time of its runtime so many nanoseconds after the beginning.
+    /// The runtime's time `time` nanoseconds after the queue was made.
     fn at(&self, time: u64) -> tokio::time::Instant {
         self.begin + Duration::from_nanos(time)
     }
@@ -228,7 +230,7 @@ impl IdleTimers for DelayQueues {
         self.begin.elapsed().as_nanos() as u64
     }
 
-    /// The queue rounds up to milliseconds since it was made, and its runtime to its own.
+    /// Two roundings to milliseconds: the queue rounds up from the time at which it was made, the runtime from its own start.
     fn tick(&self) -> u64 {
         2 * MILLISECOND
     }
@@ -250,7 +252,7 @@ impl IdleTimers for DelayQueues {
         keys.map(|key| self.queue.reset_at(key, at)).count()
     }
 
-    /// In the manner of a task that does other work between: it lets its runtime see the time, and takes all that is ready.
+    /// Does what a task would do that polls between other work: lets the runtime read the clock, and takes all timers that are ready.
     fn expire(&mut self, _now: u64, expired: &mut Vec<u32>) -> bool {
         let (queue, keys) = (&mut self.queue, &mut self.keys);
         let ready = std::future::poll_fn(|context| {
@@ -269,24 +271,24 @@ impl IdleTimers for DelayQueues {
     }
 }
 
-/// The cancellable wheel of `hierarchical_hash_wheel_timer`, with ticks of a millisecond.
+/// The cancellable wheel of `hierarchical_hash_wheel_timer`, with ticks of a millisecond. The experiment sets the time.
 pub struct HashWheel {
     wheel: QuadWheelWithOverflow<IdOnlyTimerEntry<u64>>,
     added: u64,
     begin: Instant,
-    /// Milliseconds since the beginning that the wheel has seen.
+    /// The wheel's time, in milliseconds since `begin`.
     now: u64,
 }
 
 impl HashWheel {
-    /// It takes memory as timers are added.
+    /// An empty wheel, which allocates as timers are added.
     pub fn new() -> Self {
         Self { wheel: QuadWheelWithOverflow::new(), added: 0, begin: Instant::now(), now: 0 }
     }
 }
 
 impl HashWheel {
-    /// Lets time pass, and hands over what fires at each tick.
+    /// Advances the time by `ticks`, and passes the timers that fire at each tick to `fired`.
     fn pass(&mut self, ticks: u64, mut fired: impl FnMut(Vec<Rc<IdOnlyTimerEntry<u64>>>)) {
         let mut left = ticks;
         while left > 0 {
@@ -316,13 +318,13 @@ impl IdleTimers for HashWheel {
     }
 
     fn open(&mut self, connection: u32, now: u64, timeout: u64) -> Result<(), String> {
-        // Delays count from the last tick; rounded up, a timer is not early.
+        // Delays count from the last tick. The deadline is rounded up, so that the timer is not early.
         let delay = (now + timeout).div_ceil(MILLISECOND) - self.now;
         let entry = IdOnlyTimerEntry { id: u64::from(connection), delay: Duration::from_millis(delay) };
         self.wheel.insert(entry).map_err(|_| "a timer was refused".to_owned())
     }
 
-    /// There is no reset: a timer is cancelled, and another one added.
+    /// The wheel has no reset: each timer is cancelled, and another one added.
     fn packets(&mut self, connections: &[u32], now: u64, timeout: u64) -> usize {
         let mut anew = |&&connection: &&u32| {
             self.wheel.cancel(&u64::from(connection)).is_ok() && self.open(connection, now, timeout).is_ok()
@@ -380,7 +382,7 @@ impl TimerContender for HashWheel {
         fired
     }
 
-    /// What was cancelled stays in the wheel until its time; so there is a new one for the next round.
+    /// Replaces the wheel, because cancelled timers stay in it until their deadline.
     fn forget(&mut self) {
         *self = Self::new();
     }

@@ -14,14 +14,14 @@
  *   Any thread may use any id, but only one thread at a time may use an id.
  *
  * WHAT IS BETTER THAN IN DPDK'S
- *   rte_rcu_qsbr_start orders the unlink before the check on every processor. A check reads the remembered token with acquire, and never
- *   remembers a token that began during its scan. When an id unregisters, checks that wait for it go on, even if all ids are taken. A
+ *   rte_rcu_qsbr_start orders the unlink before the check on every processor. A check reads the recorded token with acquire, and never
+ *   records a token that began during its scan. When an id unregisters, checks that wait for it continue, even if all ids are taken. A
  *   quiescent state of an offline id brings the id online with the fence that this needs. A waiting check spins for some microseconds,
  *   and then sleeps, at most 10 ms at a time. still_rte_rcu_check_timeout waits no longer than its limit. still_rte_rcu_stall names the
  *   thread that holds up a token.
  *
  * WHAT IS THE SAME
- *   These are the quiescent states of DPDK: a reader that is preempted or blocks while it is online holds up everything. For readers
+ *   Readers report quiescent states, as in DPDK: a reader that is preempted or blocks while it is online holds up everything. For readers
  *   that may be preempted, see still_protect in stillpoint.h.
  *
  * ERRORS
@@ -76,18 +76,18 @@ extern "C" {
 #define __RTE_QSBR_CNT_MAX ((uint64_t)~0)
 #define __RTE_QSBR_TOKEN_SIZE sizeof(uint64_t)
 
-/* One id. */
+/* The state of an id. */
 struct rte_rcu_qsbr_cnt {
     uint64_t cnt;        /* the last token that was reported; 0: offline */
     uint32_t lock_cnt;   /* locks that are held; counted only with RTE_LIBRTE_RCU_DEBUG */
     uint32_t still_tid_; /* the thread that put the id online, for reports; in DPDK's padding */
 } __attribute__((__aligned__(RTE_CACHE_LINE_SIZE)));
 
-/* Followed by a struct rte_rcu_qsbr_cnt for each id, and the bitmap of the ids that are registered. */
+/* A struct rte_rcu_qsbr_cnt for each id follows, and then the bitmap of the ids that are registered. */
 struct rte_rcu_qsbr {
     uint64_t token __attribute__((__aligned__(RTE_CACHE_LINE_SIZE)));
     uint64_t acked_token;
-    uint64_t still_acked_;     /* in DPDK's padding, like the next one */
+    uint64_t still_acked_;     /* in DPDK's padding, like the next field */
     uint32_t still_attention_;
     uint32_t num_elems __attribute__((__aligned__(RTE_CACHE_LINE_SIZE)));
     uint32_t num_threads;
@@ -106,10 +106,11 @@ int rte_rcu_qsbr_init(struct rte_rcu_qsbr *v, uint32_t max_threads) __asm__("sti
  * Readers
  */
 
-/* Registers an id, which is offline at first: checks look at it. 0, also if it was registered; or 1, EINVAL: v is NULL, or there is no such id. */
+/* Registers an id, so that checks look at it. It is offline at first. 0, also if it was registered; or 1, EINVAL: v is NULL, or there is no
+ * such id. */
 int rte_rcu_qsbr_thread_register(struct rte_rcu_qsbr *v, unsigned int thread_id) __asm__("still_rte_rcu_qsbr_thread_register");
 
-/* Takes an id offline and unregisters it. Checks that wait for it go on. 0 or 1 as above. */
+/* Takes an id offline and unregisters it. Checks that wait for it continue. 0 or 1 as above. */
 int rte_rcu_qsbr_thread_unregister(struct rte_rcu_qsbr *v, unsigned int thread_id) __asm__("still_rte_rcu_qsbr_thread_unregister");
 
 /* For the inline functions: wakes the checks that sleep; stores the calling thread's id in *tid. */
@@ -156,7 +157,7 @@ static __rte_always_inline void rte_rcu_qsbr_thread_online(struct rte_rcu_qsbr *
     RTE_ASSERT(v != NULL && thread_id < v->max_threads);
     __RTE_RCU_IS_LOCK_CNT_ZERO(v, thread_id, ERR, "locks");
     struct rte_rcu_qsbr_cnt *id = &v->qsbr_cnt[thread_id];
-    /* Before the count: a stall report that finds the count also finds its thread. */
+    /* Stored before the count, so that a stall report that finds the count also finds its thread. */
     still_rte_rcu_here_(&id->still_tid_);
     uint64_t token = __atomic_load_n(&v->token, __ATOMIC_ACQUIRE);
     __atomic_store_n(&id->cnt, token, __ATOMIC_RELEASE);
@@ -192,7 +193,8 @@ static __rte_always_inline void rte_rcu_qsbr_quiescent(struct rte_rcu_qsbr *v, u
     }
 }
 
-/* A lock and an unlock enclose accesses. With RTE_LIBRTE_RCU_DEBUG, a quiescent state between them, or going on- or offline, is reported. */
+/* A lock and an unlock enclose accesses. With RTE_LIBRTE_RCU_DEBUG, these functions report an id that reports a quiescent state, or goes
+ * online or offline, between the two. */
 static __rte_always_inline void rte_rcu_qsbr_lock(__rte_unused struct rte_rcu_qsbr *v, __rte_unused unsigned int thread_id)
 {
     RTE_ASSERT(v != NULL && thread_id < v->max_threads);
@@ -239,8 +241,8 @@ static __rte_always_inline int __rte_rcu_qsbr_check_all(struct rte_rcu_qsbr *v, 
     return still_rte_rcu_check_(v, t, wait);
 }
 
-/* 1 if the grace period is over, else 0. With `wait`, waits until it is over: the calling thread must not be online meanwhile with a count
- * that is older than t. */
+/* 1 if the grace period is over, else 0. With `wait`, waits until it is over. Then the calling thread must not be online with a count that is
+ * older than t. */
 static __rte_always_inline int rte_rcu_qsbr_check(struct rte_rcu_qsbr *v, uint64_t t, bool wait)
 {
     RTE_ASSERT(v != NULL);
@@ -249,8 +251,8 @@ static __rte_always_inline int rte_rcu_qsbr_check(struct rte_rcu_qsbr *v, uint64
     return still_rte_rcu_check_(v, t, wait);
 }
 
-/* Starts a grace period, and waits for it. `thread_id` is the id with which the calling thread is online: the call reports a quiescent state
- * for it. RTE_QSBR_THRID_INVALID: the calling thread is not online. */
+/* Starts a grace period, and waits for it. `thread_id` is the id with which the calling thread is online; the call reports a quiescent state
+ * for this id. RTE_QSBR_THRID_INVALID: the calling thread is not online. */
 void rte_rcu_qsbr_synchronize(struct rte_rcu_qsbr *v, unsigned int thread_id) __asm__("still_rte_rcu_qsbr_synchronize");
 
 /* As rte_rcu_qsbr_check with `wait`, but waits for at most `nanoseconds`; -1: no limit. 1 if the grace period is over, else 0. -EINVAL: v is
@@ -278,8 +280,8 @@ int rte_rcu_qsbr_dump(FILE *f, struct rte_rcu_qsbr *v) __asm__("still_rte_rcu_qs
  * Defer queues
  */
 
-/* Frees the element `e` (n is 1), a copy that is valid until the function returns. No lock is held: the function may call any function except
- * rte_rcu_qsbr_dq_delete on this queue. */
+/* Frees the resources of the element `e` (n is 1). `e` is a copy that is valid until the function returns. No lock is held: the function may
+ * call any function except rte_rcu_qsbr_dq_delete on this queue. */
 typedef void (*rte_rcu_qsbr_free_resource_t)(void *p, void *e, unsigned int n);
 
 #define RTE_RCU_QSBR_DQ_NAMESIZE RTE_RING_NAMESIZE
@@ -288,7 +290,7 @@ typedef void (*rte_rcu_qsbr_free_resource_t)(void *p, void *e, unsigned int n);
 #define RTE_RCU_QSBR_DQ_MT_UNSAFE 1
 
 struct rte_rcu_qsbr_dq_parameters {
-    const char *name;                     /* of the queue; copied */
+    const char *name;                     /* the queue's name; copied */
     uint32_t flags;                       /* 0 or RTE_RCU_QSBR_DQ_MT_UNSAFE */
     uint32_t size;                        /* elements; the capacity is the next power of two above it, minus 1 */
     uint32_t esize;                       /* bytes of an element, a multiple of 4 */
@@ -308,8 +310,8 @@ struct rte_rcu_qsbr_dq *rte_rcu_qsbr_dq_create(const struct rte_rcu_qsbr_dq_para
  * stays the caller's. */
 int rte_rcu_qsbr_dq_enqueue(struct rte_rcu_qsbr_dq *dq, void *e) __asm__("still_rte_rcu_qsbr_dq_enqueue");
 
-/* Frees at most n elements, in order, up to the first whose grace period is not over. Sets the numbers of elements that were freed, that wait,
- * and that fit in addition; each pointer may be NULL. 0; or 1, EINVAL: dq is NULL, or n is 0. */
+/* Frees at most n elements, in order, and stops before the first element whose grace period is not over. Sets the numbers of elements that
+ * were freed, that wait, and that still fit; each pointer may be NULL. 0; or 1, EINVAL: dq is NULL, or n is 0. */
 int rte_rcu_qsbr_dq_reclaim(struct rte_rcu_qsbr_dq *dq, unsigned int n, unsigned int *freed, unsigned int *pending,
                             unsigned int *available) __asm__("still_rte_rcu_qsbr_dq_reclaim");
 

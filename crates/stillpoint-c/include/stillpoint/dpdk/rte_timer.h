@@ -8,18 +8,18 @@
  *
  * WHAT IS DIFFERENT FROM DPDK'S
  *   A timer that is due can be stopped or reset until its function is called, for example by the function of another timer.
- *   Timers that are due in the same call are called in no promised order. rte_timer_alt_manage serves its lists one after the other, that of
- *   the calling lcore first; DPDK calls all timers in the order of their times. A timer that a function adds to a later list is called in the
- *   same call if it is due.
+ *   The functions of timers that are due in the same call are called in no promised order. rte_timer_alt_manage serves its lists one after
+ *   the other, the list of the calling lcore first; DPDK calls the functions of all timers in the order of their times. If a function adds a
+ *   timer that is due to a later list, the function of that timer is called in the same call.
  *   A timer that is pending in one instance may be reset or stopped in another one. The function of a timer may reset and stop it in any
  *   instance.
  *   An instance takes 34 KiB for each of its RTE_MAX_LCORE lists.
- *   Timers and instances belong to one process: they cannot be shared with another one.
+ *   Timers and instances belong to one process, and cannot be shared with another.
  *
  * THREADS
  *   Any number of threads may call the functions at once, except subsystem_init, finalize, data_alloc and data_dealloc. One thread at a time
- *   manages the list of an lcore. No lock is held during callbacks. They may call every function of this header, but the functions that end
- *   in _sync only for timers whose callbacks do not wait for theirs.
+ *   manages the list of an lcore. No lock is held during callbacks. Callbacks may call every function of this header, but the functions whose
+ *   names end in _sync only for timers whose callbacks do not wait for the caller's timer.
  *
  * C11 or C++17; GCC or Clang.
  */
@@ -47,8 +47,8 @@ extern "C" {
 /* States. */
 #define RTE_TIMER_STOP 0    /* in no list */
 #define RTE_TIMER_PENDING 1 /* in the list of its owner */
-#define RTE_TIMER_RUNNING 2 /* its owner calls its function */
-#define RTE_TIMER_CONFIG 3  /* its owner resets or stops it */
+#define RTE_TIMER_RUNNING 2 /* its owner is calling its function */
+#define RTE_TIMER_CONFIG 3  /* its owner is resetting or stopping it */
 
 #define RTE_TIMER_NO_OWNER -2
 
@@ -64,10 +64,10 @@ union rte_timer_status {
 
 struct rte_timer;
 
-/* May stop or reset the timer, and may free it after stopping it. */
+/* The function of a timer. It may stop or reset the timer, and may free the timer after it has stopped it. */
 typedef void (*rte_timer_cb_t)(struct rte_timer *, void *);
 
-/* Has the size of DPDK's. A program may read expire, status, period, f and arg, but must write no field. */
+/* A timer, which has the size of DPDK's. A program may read expire, status, period, f and arg, but must write no field. */
 struct rte_timer {
     uint64_t expire;                        /* when it is due, in cycles */
     uint64_t still_node_[4];
@@ -127,7 +127,7 @@ void rte_timer_subsystem_finalize(void) __asm__("still_rte_timer_subsystem_final
 /* Makes an instance, which has a list for each lcore. 0; -ENOSPC: there are 64; -ENOMEM: no memory, or no rte_timer_subsystem_init. */
 int rte_timer_data_alloc(uint32_t *id_ptr) __asm__("still_rte_timer_data_alloc");
 
-/* Frees an instance, as rte_timer_subsystem_finalize does. 0; -EINVAL: there is no such instance. */
+/* Frees one instance, as rte_timer_subsystem_finalize frees all. 0; -EINVAL: there is no such instance. */
 int rte_timer_data_dealloc(uint32_t id) __asm__("still_rte_timer_data_dealloc");
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ static inline int rte_timer_alt_reset(uint32_t timer_data_id, struct rte_timer *
 {
     unsigned int lcore = rte_lcore_id();
     if (unlikely(tim_lcore == (unsigned int)LCORE_ID_ANY)) {
-        /* Each calling lcore chooses the lcores in turn. A thread that is no lcore chooses the first one. */
+        /* Each calling lcore chooses the lcores in turn. A thread that has no lcore chooses the first lcore. */
         uint32_t *turn = still_rte_timer_turn_(timer_data_id, lcore);
         tim_lcore = rte_get_next_lcore(turn != NULL ? *turn : (unsigned int)-1, 0, 1);
         if (turn != NULL)
@@ -162,9 +162,9 @@ static inline int rte_timer_alt_reset(uint32_t timer_data_id, struct rte_timer *
                                   tim_lcore, fct, arg);
 }
 
-/* Arms a timer, pending or not: fct(tim, arg) is called in `ticks` cycles on an lcore, or on the next one in turn (LCORE_ID_ANY). 0. -1: the
- * timer's function is running, and is not the caller, or another thread is resetting or stopping the timer. -EINVAL: no such lcore, or no
- * rte_timer_subsystem_init. Constant time; allocates nothing. */
+/* Arms a timer, pending or not: fct(tim, arg) is called in `ticks` cycles on the lcore tim_lcore; LCORE_ID_ANY: on the next lcore in turn. 0.
+ * -1: the timer's function is running, and is not the caller, or another thread is resetting or stopping the timer. -EINVAL: there is no such
+ * lcore, or rte_timer_subsystem_init was not called. Constant time; allocates nothing. */
 static inline int rte_timer_reset(struct rte_timer *tim, uint64_t ticks, enum rte_timer_type type, unsigned int tim_lcore,
                                   rte_timer_cb_t fct, void *arg)
 {
@@ -212,8 +212,9 @@ static inline int rte_timer_pending(struct rte_timer *tim)
  * Time
  */
 
-/* Calls the functions of all timers of this lcore that are due. A periodic timer is armed again, one period after its last deadline; a late
- * one is called once in each call until it has caught up. 0; -EINVAL: no rte_timer_subsystem_init, or the calling thread is no lcore. */
+/* Calls the functions of all timers of this lcore that are due. A periodic timer is armed again, one period after its last deadline. If it is
+ * late, its function is called once in each call until it has caught up. 0; -EINVAL: rte_timer_subsystem_init was not called, or the calling
+ * thread has no lcore. */
 static inline int rte_timer_manage(void)
 {
     return still_rte_timer_manage_(STILL_RTE_TIMER_DEFAULT_, rte_lcore_id(), rte_get_timer_cycles());
@@ -222,13 +223,13 @@ static inline int rte_timer_manage(void)
 typedef void (*rte_timer_alt_manage_cb_t)(struct rte_timer *tim);
 
 /* Calls f, instead of their own functions, for all timers of these lists that are due. poll_lcores NULL: the list of this lcore. A periodic
- * timer is armed again in the list of the calling lcore. 0; -EINVAL: there is no such instance or list, or the calling thread is no lcore. */
+ * timer is armed again in the list of the calling lcore. 0; -EINVAL: there is no such instance or list, or the calling thread has no lcore. */
 static inline int rte_timer_alt_manage(uint32_t timer_data_id, unsigned int *poll_lcores, int n_poll_lcores, rte_timer_alt_manage_cb_t f)
 {
     return still_rte_timer_alt_manage_(timer_data_id, rte_lcore_id(), rte_get_timer_cycles(), poll_lcores, n_poll_lcores, f);
 }
 
-/* Cycles until the next timer of this lcore is due; 0: one is due. -ENOENT: there is none. -EINVAL as for rte_timer_manage. */
+/* Cycles until the next timer of this lcore is due; 0: a timer is due. -ENOENT: no timer is pending. -EINVAL as for rte_timer_manage. */
 static inline int64_t rte_timer_next_ticks(void)
 {
     return still_rte_timer_next_(STILL_RTE_TIMER_DEFAULT_, rte_lcore_id(), rte_get_timer_cycles());

@@ -40,7 +40,7 @@
 extern "C" {
 #endif
 
-/* The address of this thread's rte_errno, for the library. Weak: the program has one copy of the function. */
+/* The address of this thread's rte_errno, for the library. The function is weak, so the program has one copy of it. */
 __attribute__((__weak__, __visibility__("default"))) int *still_rte_errno_(void);
 __attribute__((__weak__, __visibility__("default"))) int *still_rte_errno_(void)
 {
@@ -91,9 +91,9 @@ extern "C" {
 
 /* The lcore of the calling thread, below RTE_MAX_LCORE; LCORE_ID_ANY until it is set. */
 unsigned int still_rte_lcore_id(void);
-/* Sets the lcore of the calling thread. No other thread may have it. 0, or -EINVAL: not below RTE_MAX_LCORE, nor LCORE_ID_ANY. */
+/* Sets the lcore of the calling thread. No other thread may have it. 0; or -EINVAL: lcore is neither below RTE_MAX_LCORE nor LCORE_ID_ANY. */
 int still_rte_lcore_set(unsigned int lcore);
-/* The next lcore after `lcore` that a living thread has, or else the first one; LCORE_ID_ANY if there is none. */
+/* The next lcore after `lcore` that a living thread has; if there is none, the first such lcore; LCORE_ID_ANY if no thread has an lcore. */
 unsigned int still_rte_lcore_next(unsigned int lcore);
 
 static inline unsigned int rte_lcore_id(void)

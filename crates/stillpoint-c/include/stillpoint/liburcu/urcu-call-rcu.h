@@ -1,2 +1,2 @@
-/* The name that <urcu/call-rcu.h> had. */
+/* The old name of <urcu/call-rcu.h>. */
 #include <urcu/call-rcu.h>

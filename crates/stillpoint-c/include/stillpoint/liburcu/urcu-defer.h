@@ -1,2 +1,2 @@
-/* The name that <urcu/defer.h> had. */
+/* The old name of <urcu/defer.h>. */
 #include <urcu/defer.h>

@@ -1,2 +1,2 @@
-/* The name that <urcu/flavor.h> had. */
+/* The old name of <urcu/flavor.h>. */
 #include <urcu/flavor.h>

@@ -1,2 +1,2 @@
-/* The name that <urcu/pointer.h> had. */
+/* The old name of <urcu/pointer.h>. */
 #include <urcu/pointer.h>

@@ -1,3 +1,3 @@
-/* As <urcu/urcu-qsbr.h>, with the names without a flavour. */
+/* Includes <urcu/urcu-qsbr.h>, and defines the names without a flavour. */
 #define URCU_API_MAP
 #include <urcu/urcu-qsbr.h>

@@ -1,3 +1,3 @@
-/* As <urcu/urcu.h>, with the names without a flavour. */
+/* Includes <urcu/urcu.h>, and defines the names without a flavour. */
 #define URCU_API_MAP
 #include <urcu/urcu.h>

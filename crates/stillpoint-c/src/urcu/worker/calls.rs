@@ -52,7 +52,7 @@ pub extern "C" fn still_urcu_worker_free_(flavour: u32, worker: *mut call_rcu_da
 #[no_mangle]
 pub unsafe extern "C" fn still_urcu_worker_thread_(worker: *mut call_rcu_data) -> u64 {
     call(|| {
-        // SAFETY: null, or a worker, by the caller's promise; workers are never freed.
+        // SAFETY: `worker` is null or the address of a worker, by the caller's promise, and the memory of workers is never freed.
         let worker = unsafe { worker.cast::<Worker>().as_ref() };
         let worker = worker.ok_or_else(|| Refusal::invalid("NULL was passed for a worker"))?;
         worker.has_thread();
@@ -91,13 +91,13 @@ pub extern "C" fn still_urcu_worker_(flavour: u32) -> *mut call_rcu_data {
 #[no_mangle]
 pub extern "C" fn still_urcu_set_worker_of_thread_(flavour: u32, worker: *mut call_rcu_data) {
     briefly(|| {
-        // SAFETY: a thread-local variable of the calling thread.
+        // SAFETY: `mine` is a thread-local variable of the calling thread.
         unsafe { (*of(flavour).mine()).worker = worker.cast::<c_void>() };
         Ok(())
     });
 }
 
-/// As in liburcu: returns the negative error number, and sets `errno`.
+/// Returns the negative error number, and sets `errno`, as liburcu does.
 fn answer(answer: Result<(), Refusal>) -> Result<c_int, Refusal> {
     if let Err(refusal) = &answer {
         // SAFETY: the address belongs to the calling thread.
@@ -119,7 +119,7 @@ pub extern "C" fn still_urcu_set_worker_of_cpu_(
 pub extern "C" fn still_urcu_workers_new_(flavour: u32, _flags: u64) -> c_int {
     call(|| {
         let flavour = of(flavour);
-        // Made under the lock, which no other thread holds at a fork.
+        // The list is made under the lock, which no other thread holds at a fork.
         let cpus = {
             let _lock = flavour.lock();
             flavour.cpus().len()
@@ -134,7 +134,7 @@ pub extern "C" fn still_urcu_workers_new_(flavour: u32, _flags: u64) -> c_int {
             };
             if let Err(refusal) = flavour.set_of_cpu(cpu, made) {
                 flavour.free_worker(made)?;
-                // Another thread was faster.
+                // With EEXIST, another thread has set the CPU's worker meanwhile.
                 if refusal.errno != libc::EEXIST {
                     return answer(Err(refusal));
                 }
@@ -149,10 +149,10 @@ pub extern "C" fn still_urcu_workers_free_(flavour: u32) {
     call(|| {
         let flavour = of(flavour);
         let Some(places) = flavour.shared.of_cpus.get() else { return Ok(()) };
-        // Acquire: pairs with the release in `set_of_cpu`; the worker is used.
+        // Acquire: pairs with the release in `set_of_cpu`, because the worker is used.
         let workers: Vec<_> =
             places.iter().map(|place| place.swap(ptr::null_mut(), Ordering::AcqRel)).collect();
-        // No grace period: a thread that still pushes to one of them finds the door closed, and uses the default worker.
+        // No grace period is needed: a thread that still pushes to one of the workers finds its door closed, and uses the default worker.
         let mut answer = Ok(());
         for worker in workers.into_iter().filter(|worker| !worker.is_null()) {
             answer = answer.and(flavour.free_worker(worker.cast()));

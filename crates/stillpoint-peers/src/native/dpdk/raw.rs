@@ -1,4 +1,4 @@
-//! The functions of c/dpdk.c, owned and checked.
+//! Safe types over the functions of c/dpdk.c.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::ffi::c_int;
@@ -64,7 +64,7 @@ pub(crate) const MICRO: &[Micro] = &[
     Micro { contender: NAME_OURS, operation: "check", run: |n| stillpoint_drop_in_rcu_qsbr_micro_check(n) },
 ];
 
-/// Megabytes of the environment abstraction layer, in which defer queues live.
+/// Megabytes of memory for the environment abstraction layer, in which defer queues live.
 const MEMORY: usize = 64;
 
 /// # Panics
@@ -80,7 +80,7 @@ fn retire_by_defer_queue(iterations: u64) {
 
 /// An unlinked element and the token of its grace period, started after the unlink.
 ///
-/// It stays where a queue has it until [`Qsbr::try_free`] takes it: dropping one leaks the element.
+/// It must reach [`Qsbr::try_free`]: dropping it leaks the element.
 #[repr(C)]
 #[must_use]
 pub(super) struct Pending {
@@ -94,13 +94,13 @@ unsafe impl Send for Pending {}
 /// A quiescent state variable.
 pub(super) struct Qsbr {
     raw: NonNull<RawQsbr>,
-    /// The ids that have a reader: the variable itself would let two threads report for one id.
+    /// Which ids have a reader. The variable itself would let two threads report for one id.
     taken: Box<[AtomicBool]>,
 }
 
 // SAFETY: the functions on a variable are thread-safe; `reader` checks that an id has one reader.
 unsafe impl Send for Qsbr {}
-// SAFETY: as for `Send`: the functions are thread-safe.
+// SAFETY: the functions on a variable are thread-safe; `reader` checks that an id has one reader.
 unsafe impl Sync for Qsbr {}
 
 impl Qsbr {
@@ -127,10 +127,10 @@ impl Qsbr {
         Reader { qsbr: self, id }
     }
 
-    /// Starts the grace period of an element that was unlinked just now, by the calling thread.
+    /// Starts the grace period of an element that the calling thread has just unlinked.
     ///
     /// # Safety
-    /// The element came from `slots` that no thread reads under another variable, and is handed over once.
+    /// The element came from [`Slots`] that no thread reads under another variable, and is handed over once.
     pub(super) unsafe fn start(&self, element: *mut Element) -> Pending {
         // SAFETY: the variable is alive.
         Pending { element: element.cast(), token: unsafe { stillpoint_dpdk_start(self.raw.as_ptr()) } }
@@ -165,16 +165,16 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads until told to stop.
+    /// Reads until [`stop`](ReadJob::stop) is set.
     pub(super) fn read(&self, slots: &Slots, job: &ReadJob<'_>) -> ReadOutcome {
         // SAFETY: the id is registered, and only this reader has it; the job borrows what it points to.
         unsafe { stillpoint_dpdk_read(self.qsbr.raw.as_ptr(), self.id, &RawJob::new(slots, job)) }
     }
 
-    /// Reads in sections that hold `work`, until told to stop.
+    /// Reads in sections that contain `work`, until [`stop`](ReadJob::stop) is set.
     pub(super) fn read_sections(&self, slots: &Slots, job: &ReadJob<'_>, work: &Work) -> ReadOutcome {
         let job = RawSections::new(slots, job, work);
-        // SAFETY: as in `read`; the work is borrowed, too.
+        // SAFETY: the id is registered, and only this reader has it; the job borrows what it points to, and the work.
         unsafe { stillpoint_dpdk_read_sections(self.qsbr.raw.as_ptr(), self.id, &job) }
     }
 }
@@ -191,20 +191,20 @@ impl Drop for Reader<'_> {
 /// A ring of [`Pending`] with one producer and one consumer at a time.
 pub(super) struct Ring(NonNull<RawRing>);
 
-// SAFETY: the ring is memory of no thread; the unsafe functions say which thread may use it when.
+// SAFETY: the ring belongs to no thread; the unsafe functions state which thread may call them when.
 unsafe impl Send for Ring {}
-// SAFETY: as for `Send`: the unsafe functions say which thread may use it when.
+// SAFETY: the unsafe functions state which thread may call them when.
 unsafe impl Sync for Ring {}
 
 impl Ring {
-    /// `entries` is a power of two; one of them stays free.
+    /// A ring of `entries` entries, of which one stays free. `entries` is a power of two.
     pub(super) fn new(entries: u32) -> Self {
         // SAFETY: the function has no precondition.
         let raw = unsafe { stillpoint_dpdk_ring_new(entries) };
         Self(or_out_of_memory(raw, entries as usize * size_of::<Pending>()))
     }
 
-    /// Hands `pending` back if the ring is full.
+    /// Adds `pending`, or hands it back if the ring is full.
     ///
     /// # Safety
     /// No other thread pushes at the same time.
@@ -214,7 +214,7 @@ impl Ring {
         if pushed { Ok(()) } else { Err(pending) }
     }
 
-    /// The oldest entry.
+    /// Takes the oldest entry.
     ///
     /// # Safety
     /// No other thread pops at the same time.
@@ -222,14 +222,14 @@ impl Ring {
         let mut pending = MaybeUninit::uninit();
         // SAFETY: the caller's promise; there is room for one entry.
         let popped = unsafe { stillpoint_dpdk_ring_pop(self.0.as_ptr(), pending.as_mut_ptr()) };
-        // SAFETY: the ring has filled it in, with a value that was pushed.
+        // SAFETY: the ring has filled `pending` with a value that was pushed.
         popped.then(|| unsafe { pending.assume_init() })
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: no other thread uses the ring any more, as `self` is exclusive.
+        // SAFETY: no other thread uses the ring any more, because `self` is exclusive.
         unsafe { stillpoint_dpdk_ring_free(self.0.as_ptr()) };
     }
 }

@@ -1,4 +1,4 @@
-//! Hash tables of others as contenders of the experiment `reclaim`.
+//! Other projects' hash tables as contenders of the experiment `reclaim`.
 
 mod papaya;
 #[cfg(peer_dpdk)]
@@ -16,11 +16,11 @@ pub fn reclaiming() -> Vec<&'static str> {
     names.collect()
 }
 
-/// The contenders that are wanted, over tables of `elements` elements, a power of two, for up to `max_readers` readers at the
-/// same time. For those of DPDK, its environment abstraction layer must be initialised.
+/// The contenders that are wanted, over tables of `elements` elements, for up to `max_readers` readers at the same time. `elements` is
+/// a power of two. DPDK's contenders need its environment abstraction layer to be initialised.
 ///
 /// # Errors
-/// When there is no memory for them.
+/// If there is no memory for the tables.
 pub fn make_reclaiming(
     wanted: impl Fn(&str) -> bool,
     elements: usize,
@@ -43,16 +43,16 @@ pub fn make_reclaiming(
 /// The defect of a broken contender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
-    /// What was unlinked is never freed.
+    /// Unlinked elements are never freed.
     Leaks,
-    /// What is freed can still be found; its memory stays.
+    /// Readers still find elements that were freed; their memory stays.
     StaysLinked,
 }
 
 /// `liburcu/qsbr` over its table with a defect, to test that measurements detect it. The table is never freed.
 ///
 /// # Errors
-/// When there is no memory for it, or no liburcu in this build.
+/// If there is no memory for the table, or no liburcu in this build.
 pub fn broken_lfht(broken: Broken, elements: usize, recipe: Recipe) -> Result<Box<dyn Contender>, String> {
     #[cfg(peer_urcu)]
     return crate::native::lfht::broken(broken, elements, recipe);

@@ -18,7 +18,7 @@ pub(super) struct Papaya {
 impl Papaya {
     pub(super) fn new(elements: usize, recipe: Recipe) -> Self {
         let hasher = RandomState::default();
-        // An unfinished resize keeps removed entries. With half of its room free, a large table does not resize in a run.
+        // A resize that is not finished keeps removed entries. A large table with half of its room free does not resize during a run.
         let map =
             HashMap::builder().capacity(elements).hasher(hasher).resize_mode(ResizeMode::Blocking).build();
         let pinned = map.pin();
@@ -81,7 +81,7 @@ impl Writer for PapayaWriter<'_> {
         self.0.map.guard().flush();
     }
 
-    /// With no reader inside, the batch is freed when the guard that flushed it is dropped.
+    /// Flushes the batch. Since no reader is inside, dropping the guard that flushed it frees it.
     fn drain(&mut self) {
         self.poll();
     }

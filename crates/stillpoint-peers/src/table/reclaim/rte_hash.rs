@@ -45,7 +45,7 @@ unsafe extern "C" {
     fn stillpoint_dpdk_check(qsbr: *mut RawQsbr, token: u64) -> bool;
 }
 
-/// `dpdk/rcu` frees through `rte_hash_rcu_qsbr_add` at later deletes, the others through the writer's own queue.
+/// `dpdk/rcu` frees through `rte_hash_rcu_qsbr_add` at later deletes; the other two free through the writer's queue.
 pub(super) const NAMES: [&str; 3] = ["dpdk/rcu", "dpdk/rcu+poll", "dpdk/rcu+background"];
 
 /// The contenders that are wanted, each over its own table, with lock-free readers.
@@ -62,7 +62,7 @@ pub(super) fn contenders(
     wanted.map(make).collect()
 }
 
-/// As [`free_element`], which it calls.
+/// [`free_element`], with the type of a callback.
 ///
 /// # Safety
 /// As for [`free_element`].
@@ -81,17 +81,17 @@ struct Map {
     kind: usize,
     elements: usize,
     recipe: Recipe,
-    /// The ids that have a reader.
+    /// Which ids have a reader.
     taken: Box<[AtomicBool]>,
     has_writer: AtomicBool,
-    /// From the writer to the thread that frees; unused with a defer queue.
+    /// The queue from the writer to the thread that frees; unused with a defer queue.
     queue: Sender<Pending>,
     waiting: Mutex<Waiting>,
     /// The number of elements freed through the queue.
     freed: AtomicU64,
 }
 
-/// What waits to be freed, oldest first: tokens only grow.
+/// The elements that wait to be freed, oldest first, since tokens only grow.
 struct Waiting {
     oldest: Option<Pending>,
     others: Receiver<Pending>,
@@ -99,7 +99,7 @@ struct Waiting {
 
 // SAFETY: the table is for one writer and many readers; `writer` ensures that there is one.
 unsafe impl Send for Map {}
-// SAFETY: as for `Send`: many readers may share the table, and `writer` ensures that there is one writer.
+// SAFETY: many readers may share the table, and `writer` ensures that there is one writer.
 unsafe impl Sync for Map {}
 
 impl Map {
@@ -112,7 +112,7 @@ impl Map {
         let spare = elements / 8 + 1024;
         let entries = u32::try_from(elements + spare).map_err(|_| "rte_hash counts in 32 bits".to_owned())?;
         let readers = readers.max(1);
-        // SAFETY: the name is a string, which the table copies; the function frees what `add` gives it.
+        // SAFETY: the name ends with a zero, and the table copies it; `free_raw` frees what `add` puts into the table.
         let raw = unsafe {
             let (defer_queue, two_threads) = (kind == AT_DELETE, kind == IN_BACKGROUND);
             stillpoint_map_new(name.as_ptr(), entries, readers as u32, defer_queue, two_threads, free_raw)
@@ -147,14 +147,14 @@ impl Map {
         self.link(key, Box::new(self.recipe.element(key))).is_ok()
     }
 
-    /// Hands the element back when there is no room.
+    /// Links the element, or hands it back if there is no room.
     fn link(&self, key: u64, element: Box<Element>) -> Result<(), Box<Element>> {
         let element = Box::into_raw(element);
-        // SAFETY: by the only writer, or before there is one.
+        // SAFETY: the caller is the only writer, or there is none yet.
         if unsafe { stillpoint_map_add(self.raw(), key, element.cast()) } {
             Ok(())
         } else {
-            // SAFETY: from a box, and not published.
+            // SAFETY: `element` came from a box, and was not published.
             Err(unsafe { Box::from_raw(element) })
         }
     }
@@ -169,8 +169,8 @@ impl Map {
             waiting.oldest = Some(oldest);
             return false;
         }
-        // SAFETY: every reader has reported a quiescent state since the deletion; the position is free for the only writer,
-        // or for another thread than the writer in a table for two.
+        // SAFETY: every reader has reported a quiescent state since the deletion. Only one thread gives positions back: the only writer,
+        // or another thread if the table was made for two threads.
         unsafe {
             stillpoint_map_free_position(self.raw(), oldest.position);
             free_element(oldest.element);
@@ -196,7 +196,7 @@ struct MapReader<'a> {
 
 impl<'a> MapReader<'a> {
     fn new(map: &'a Map, index: usize) -> Self {
-        // Acquire pairs with the release in the drop: the last reader of this id is gone.
+        // Acquire pairs with the release in `MapReader`'s drop: the last reader of this id is gone.
         assert!(!map.taken[index].swap(true, Ordering::Acquire), "reader {index} is registered");
         let id = index as u32;
         // SAFETY: the id is below the number that the map was made for, and only this thread has it.
@@ -207,7 +207,7 @@ impl<'a> MapReader<'a> {
 
 impl Drop for MapReader<'_> {
     fn drop(&mut self) {
-        // SAFETY: registered by `new`, and offline since its loop has ended.
+        // SAFETY: `new` registered the reader, which has been offline since its loop ended.
         unsafe { stillpoint_dpdk_leave(self.map.qsbr(), self.id) };
         self.map.taken[self.id as usize].store(false, Ordering::Release);
     }
@@ -241,7 +241,7 @@ impl Contender for Map {
         let reader = MapReader::new(self, job.index);
         ready();
         let job = RawSections::reading(RawJob::without_slots(self.elements, job), work);
-        // SAFETY: as in `read`; the work is borrowed, too.
+        // SAFETY: the id is registered; the job borrows what it points to, and the work.
         unsafe { stillpoint_map_read_sections(self.raw(), reader.id, &raw const job) }
     }
 
@@ -273,7 +273,7 @@ impl Contender for Map {
 impl Drop for Map {
     fn drop(&mut self) {
         for key in 0..self.elements as u64 {
-            // SAFETY: no reader is left, nor a writer, as `self` is exclusive; each element is linked once.
+            // SAFETY: neither a reader nor a writer is left, because `self` is exclusive; each element is linked once.
             unsafe {
                 let element = stillpoint_map_find(self.raw(), key).cast::<Element>();
                 if !element.is_null() {
@@ -306,17 +306,17 @@ impl MapWriter<'_> {
     /// How many deleted elements were freed since the map was made.
     fn freed(&self) -> u64 {
         if self.map.kind == AT_DELETE {
-            // SAFETY: by the only writer.
+            // SAFETY: the caller is the only writer.
             return unsafe { stillpoint_map_freed(self.map.raw()) };
         }
-        // Acquire pairs with the count in `Map::step`: the free has happened.
+        // Acquire pairs with the release in `Map::step`, which counts after its free.
         self.map.freed.load(Ordering::Acquire)
     }
 
     /// The defer queue frees only at deletes: this adds and deletes a spare key without an element, which no reader looks up.
     fn press(&self) {
         let spare = self.map.elements as u64;
-        // SAFETY: by the only writer; the data of the spare key is null.
+        // SAFETY: the caller is the only writer; the data of the spare key is null.
         unsafe {
             if stillpoint_map_add(self.map.raw(), spare, std::ptr::null_mut()) {
                 stillpoint_map_delete(self.map.raw(), spare);
@@ -331,29 +331,29 @@ impl MapWriter<'_> {
         }
     }
 
-    /// Deletes the element that is there, and hands it to the thread or queue that frees.
+    /// Deletes the element of `key`, and hands it to the thread or the queue that frees it.
     fn delete(&mut self, key: u64) {
         let raw = self.map.raw();
-        // SAFETY: by the only writer, so that the element stays where it is until it is deleted.
+        // SAFETY: the caller is the only writer, so the element stays in the table until it is deleted below.
         let element = unsafe { stillpoint_map_find(raw, key) }.cast::<Element>();
         if element.is_null() {
             return;
         }
         if self.map.kind == AT_DELETE {
-            // The deletion may free the element, so it is stamped before.
-            // SAFETY: linked still.
+            // The deletion may free the element, so the element is stamped first.
+            // SAFETY: the element is still linked.
             unsafe { (*element).stamp_unlinked() };
         }
-        // SAFETY: by the only writer.
+        // SAFETY: the caller is the only writer.
         let position = unsafe { stillpoint_map_delete(raw, key) };
         assert!(position >= 0, "rte_hash has lost key {key}");
         self.deletes += 1;
         if self.map.kind != AT_DELETE {
-            // SAFETY: freed only in `Map::step`, after it was sent there.
+            // SAFETY: the element is freed only in `Map::step`, after it has been sent there.
             unsafe { (*element).stamp_unlinked() };
             // SAFETY: the variable is alive.
             let token = unsafe { stillpoint_dpdk_start(self.map.qsbr()) };
-            // The receiver lives as long as the map.
+            // Sending cannot fail: the receiver lives as long as the map.
             let _ = self.map.queue.send(Pending { element, position, token });
         }
     }
@@ -384,7 +384,7 @@ impl Writer for MapWriter<'_> {
         }
     }
 
-    /// Frees what a background thread has not taken: that thread may have ended.
+    /// Frees the elements that a background thread has not taken, since that thread may have ended.
     fn drain(&mut self) {
         while self.freed() - self.freed_before < self.deletes {
             self.free_some();

@@ -31,7 +31,7 @@ struct rcu_head {
 /* A worker. */
 struct call_rcu_data;
 
-/* Flags of workers. They have no effect: no worker polls. */
+/* Flags of workers. They have no effect, because no worker polls. */
 #define URCU_CALL_RCU_RT (1U << 0)
 #define URCU_CALL_RCU_RUNNING (1U << 1)
 #define URCU_CALL_RCU_STOP (1U << 2)

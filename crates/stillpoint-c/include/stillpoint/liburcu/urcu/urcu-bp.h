@@ -11,10 +11,10 @@
 
 #include <urcu/map/urcu-bp.h>
 
-/* Runs at the program's start: a thread may become a reader in a signal handler, where nothing may be allocated. */
+/* Runs when the program starts, because a thread may become a reader in a signal handler, where nothing may be allocated. */
 static void __attribute__((constructor)) still_urcu_bp_prepares_(void)
 {
-    /* A program that defines all functions itself does not link the library. */
+    /* The function is missing in a program that defines all functions itself and does not link the library. */
     if (still_urcu_bp_prepare_ != 0)
         still_urcu_bp_prepare_();
 }

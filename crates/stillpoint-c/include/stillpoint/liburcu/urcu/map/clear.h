@@ -1,4 +1,4 @@
-/* Undefines the names without a flavour. No guard: a file for each flavour includes this one. */
+/* Undefines the names without a flavour. It has no include guard, because the files of several flavours include it. */
 #undef rcu_read_lock
 #undef rcu_read_unlock
 #undef rcu_read_ongoing
