@@ -87,11 +87,7 @@ impl World {
     }
 }
 
-<<<<<<< HEAD
-/// A node, which in one of three cases has another node in it.
-=======
 /// A node, some of which have other nodes in their cells.
->>>>>>> j-tables
 fn node(domain: &Domain, census: &Census, random: &mut Random) -> Node {
     let next = if random.below(3) == 0 {
         RcuCell::new_in(domain, node(domain, census, random))
