@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(parse_duration("1.5").unwrap(), Duration::from_millis(1500));
         assert_eq!(parse_duration("250ms").unwrap(), Duration::from_millis(250));
         for text in ["0", "-1", "2h", "soon", "inf", "nan"] {
-            assert!(parse_duration(text).is_err(), "{text:?} was taken");
+            assert!(parse_duration(text).is_err(), "{text:?} was accepted");
         }
     }
 }

@@ -21,7 +21,7 @@ use super::times::{self, Times};
 use super::world::{PATIENCE, when_full};
 
 const CELLS: usize = 8;
-/// One retires to a reclaimer, the other one to a background thread.
+/// One writer retires to a reclaimer, the other one to a background thread.
 const WRITERS: usize = 2;
 /// Retirements between two looks at the stop flag.
 const BURST: u32 = 64;
@@ -202,7 +202,7 @@ impl Waters<'_> {
         let begun = Instant::now();
         match reclaimer.flush_timeout(PATIENCE) {
             Ok(()) => tally.drained(begun),
-            Err(error) => self.context.findings.add(|| format!("a flood was not freed in the end: {error}")),
+            Err(error) => self.context.findings.add(|| format!("the backlog of a flood was not freed at its end: {error}")),
         }
         tally
     }
@@ -221,7 +221,7 @@ impl Waters<'_> {
         match handle.pending() {
             0 => tally.drained(begun),
             left => {
-                self.context.findings.add(|| format!("{left} objects of a flood were not freed in the end"))
+                self.context.findings.add(|| format!("{left} objects of a flood were not freed at its end"))
             }
         }
         handle.stop();
@@ -244,7 +244,7 @@ impl Waters<'_> {
         if let Err(error) = again(error.into_inner()) {
             let kind = error.kind();
             self.context.findings.add(|| {
-                format!("{kind:?} for {PATIENCE:?}, although no reader stays: {:?}", self.domain.stats())
+                format!("a retirement was refused ({kind:?}) for {PATIENCE:?}, although no reader stays: {:?}", self.domain.stats())
             });
         }
         tally.waits.add(begun.elapsed());

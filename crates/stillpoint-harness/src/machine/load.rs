@@ -14,14 +14,14 @@ pub(crate) fn busy(cpus: &[usize]) -> Option<Duration> {
 
 /// The time that a CPU had nothing to run since the machine started.
 ///
-/// It is counted in ticks, too, but an idle CPU misses none: the kernel takes its idle time from the clock.
+/// It is also counted in ticks, but is exact for an idle CPU: the kernel takes its idle time from the clock.
 pub fn idle(cpu: usize) -> Option<Duration> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let [_busy, idle] = ticks(&text, cpu)?;
     Some(Duration::from_secs_f64(idle as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
-/// The ticks of one CPU but for those that it was idle, or waiting for a disk.
+/// The ticks of one CPU, except those in which it was idle or waited for a disk.
 fn busy_ticks(stat: &str, cpu: usize) -> Option<u64> {
     let [busy, _idle] = ticks(stat, cpu)?;
     Some(busy)

@@ -282,7 +282,7 @@ fn ctrl_c_ends_the_guest_and_keeps_what_there_is() {
     rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
     let told: Vec<String> = lines.collect();
     let [soon, last] = told.as_slice() else { panic!("{told:?}") };
-    assert_eq!(soon, "interrupted: this ends soon, and at once when interrupted again");
+    assert_eq!(soon, "interrupted: ending soon; interrupt again to end at once");
     assert_eq!(last, "interrupted: 0 rows were measured");
     assert_eq!(json(&child.wait_with_output().unwrap())["rows"].as_array().map(Vec::len), Some(0));
 }

@@ -61,7 +61,7 @@ pub(super) fn run(
     });
     let stats = domain.stats();
     if stats.pending != 0 || stats.beyond_limits != 0 {
-        context.findings.add(|| format!("the room of a domain has been miscounted: {stats:?}"));
+        context.findings.add(|| format!("a domain with a limit has miscounted its objects: {stats:?}"));
     }
     Ok(runs)
 }
@@ -93,7 +93,7 @@ fn retire(
                     let pending = domain.stats().pending;
                     if waiting.max(pending) > CAPACITY {
                         context.findings.add(|| {
-                            format!("{waiting} objects wait, and {pending} are counted, where {CAPACITY} is the limit")
+                            format!("{waiting} objects wait, of which the domain counts {pending}, above the limit of {CAPACITY}")
                         });
                     }
                     runs.over += 1;
