@@ -370,10 +370,14 @@ impl SignalMulticast {
     /// describes them.
     ///
     /// # Errors
-    /// [`Late`]; then nothing is ordered. A thread blocks the signal for more than some tenths of a second, in which it sleeps or
-    /// computes (a thread that is preempted within a handler does not count); the program has replaced the handler; the kernel
-    /// refuses to send the signal; a thread was ended behind the C library's back; or a thread does not answer for some 10 s, and
-    /// `/proc`, which would show why, is not available.
+    /// [`Late`], and then nothing is ordered, if
+    ///
+    /// - a thread blocks the signal for more than some tenths of a second, in which it sleeps or computes (a thread
+    ///   that is preempted within a handler does not count),
+    /// - the program has replaced the handler,
+    /// - the kernel refuses to send the signal,
+    /// - a thread was ended behind the C library's back, or
+    /// - a thread does not answer for some 10 s, and `/proc`, which would show why, is not available.
     ///
     /// ```
     /// use stillpoint_multicast::signals;

@@ -31,7 +31,8 @@ impl Needs {
     /// Finds the parts. A part that no flag names is looked for in its usual places. The inner error says in one line
     /// what this machine lacks, and how to get it.
     ///
-    /// # Errors The outer error: a file that a flag names cannot be used.
+    /// # Errors
+    /// The outer error: a file that a flag names cannot be used.
     pub fn find(
         qemu: Option<&Path>,
         kernel: Option<&Path>,

@@ -34,7 +34,8 @@ pub enum Program {
 impl Program {
     /// Finds the program. If there is none, the inner error says what to do.
     ///
-    /// # Errors The outer error: `named` is not such a program.
+    /// # Errors
+    /// The outer error: `named` is not such a program.
     pub fn find(named: Option<&Path>) -> Result<Result<Self, String>, Stop> {
         if let Some(file) = named {
             return match is_static_file(file) {

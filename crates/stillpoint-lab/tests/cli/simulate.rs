@@ -88,7 +88,7 @@ fn the_tables_name_the_machine_and_explain_the_contenders() {
     let text = stdout(&output);
     for part in [
         "1 socket x 4 cores",
-        "Inputs: what was put in",
+        "Inputs: put in, so not results",
         "by receivers",
         "concurrent initiators",
         "Grace periods",

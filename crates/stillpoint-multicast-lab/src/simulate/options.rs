@@ -17,10 +17,10 @@ pub(crate) enum Subject {
     Membarrier,
 }
 
-/// Which machine.
+/// The machine to simulate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
-    /// This one: as its barriers measure.
+    /// This machine, from a measurement of its barriers.
     Here,
     /// One that comes with the program, or a file.
     Named(String),
@@ -80,7 +80,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Checks the place for the parameters, so that it is not found to be missing after the work.
+    /// Checks that the parameters can be written, before the work begins.
     pub(super) fn check_outputs(&self) -> Result<(), Stop> {
         self.write
             .iter()
