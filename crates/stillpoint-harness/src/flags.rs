@@ -34,11 +34,11 @@ pub struct ResultFlags {
 /// How long to measure.
 #[derive(Debug, Args)]
 pub struct LengthFlags {
-    /// Measure only the contenders and settings that have a bar to meet
+    /// Measure only the contenders and settings that a bar of docs/guide/bars.md compares
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
 
-    /// Measure everything, for ten seconds a row
+    /// Measure everything, and each row for ten seconds
     #[arg(long)]
     pub full: bool,
 

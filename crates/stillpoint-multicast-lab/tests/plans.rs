@@ -83,7 +83,11 @@ fn initiators_of_the_module_begin_behind_themselves() {
         let mut sorted = order.clone();
         sorted.sort_unstable();
         assert!(sorted.iter().copied().eq(0..CPUS), "{own}: {order:?}");
-        assert_eq!((order[0], order[CPUS - 1]), ((own + 1) % CPUS, own), "the order begins behind the initiator, and ends with it");
+        assert_eq!(
+            (order[0], order[CPUS - 1]),
+            ((own + 1) % CPUS, own),
+            "the order begins behind the initiator, and ends with it"
+        );
         let receivers = &order[..CPUS - 1];
         let cut = Strategy::Tree.cut(0, receivers.len() as u32).unwrap();
         firsts[receivers[cut.child as usize]] += 1;

@@ -183,7 +183,10 @@ mod tests {
         let late = late_without_a_reason;
         let waited = Duration::from_secs(1);
         assert!(!late().is_hopeless(&[], waited), "it may not have got a processor");
-        assert!(!late().is_hopeless(&[7], 10 * LONGEST_LOOK), "a thread that does not run is waited for without a limit");
+        assert!(
+            !late().is_hopeless(&[7], 10 * LONGEST_LOOK),
+            "a thread that does not run is waited for without a limit"
+        );
         assert!(Late { is_replaced: true, ..late() }.is_hopeless(&[], waited));
         assert!(Late { refused: libc::EPERM, ..late() }.is_hopeless(&[], waited));
         assert!(Late { blocked: vec![7], ..late() }.is_hopeless(&[], waited));
@@ -262,7 +265,10 @@ mod tests {
         // A thread that has answered meanwhile is not a suspect any more.
         let only = |tid| Missing { receivers: 9, threads: vec![tid] };
         assert!(looks.look(&only(stillpoint_sys::linux::thread_id())).is_some());
-        assert!(looks.look(&missing).is_some(), "the thread was suspected before, although it had answered in between");
+        assert!(
+            looks.look(&missing).is_some(),
+            "the thread was suspected before, although it had answered in between"
+        );
         assert!(looks.look(&missing).is_none());
         assert_eq!(looks.verdict().ended, [gone]);
 

@@ -202,7 +202,10 @@ impl Waters<'_> {
         let begun = Instant::now();
         match reclaimer.flush_timeout(PATIENCE) {
             Ok(()) => tally.drained(begun),
-            Err(error) => self.context.findings.add(|| format!("the backlog of a flood was not freed at its end: {error}")),
+            Err(error) => self
+                .context
+                .findings
+                .add(|| format!("the backlog of a flood was not freed at its end: {error}")),
         }
         tally
     }
@@ -244,7 +247,10 @@ impl Waters<'_> {
         if let Err(error) = again(error.into_inner()) {
             let kind = error.kind();
             self.context.findings.add(|| {
-                format!("a retirement was refused ({kind:?}) for {PATIENCE:?}, although no reader stays: {:?}", self.domain.stats())
+                format!(
+                    "a retirement was refused ({kind:?}) for {PATIENCE:?}, although no reader stays: {:?}",
+                    self.domain.stats()
+                )
             });
         }
         tally.waits.add(begun.elapsed());

@@ -45,7 +45,8 @@ impl Watchdog {
                 });
             }
             if !findings.any() {
-                findings.add(|| format!("stuck: the part did not end within {GRACE:?} after its time was up"));
+                findings
+                    .add(|| format!("stuck: the part did not end within {GRACE:?} after its time was up"));
             }
             findings.say(broken);
             std::process::exit(1);

@@ -22,7 +22,7 @@ use super::hog;
 use super::wire::{Load, Measured, Measurement};
 use crate::experiment::asked_for;
 
-/// A virtual CPU that was idle for a larger share of the time has ended grace periods early.
+/// If a virtual CPU was idle for a larger share of the time, grace periods ended early.
 const MOST_IDLE: f64 = 0.2;
 
 /// The measurements of a round.

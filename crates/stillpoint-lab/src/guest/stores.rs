@@ -61,7 +61,7 @@ fn measured(
     order: &Measurement,
     rounds: Result<Vec<Outcome>, String>,
 ) -> Measured {
-    // All contenders but liburcu's free at each change.
+    // All contenders except liburcu's free at each change.
     let policy = if entry.policy == Policy::Background { entry.policy } else { Policy::Delete };
     let row = Row::new("guest", "", entry.name)
         .with("workload", setting.workload.name())

@@ -105,7 +105,7 @@ pub(super) struct About {
     pub(super) peers: std::collections::BTreeMap<String, String>,
 }
 
-/// A row without what only the host knows.
+/// A row, without the facts that only the host knows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Measured {
     pub(super) contender: String,
@@ -119,7 +119,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// What a guest knows of a row.
+    /// The part of a row that the guest knows.
     pub(super) fn of(row: Row) -> Self {
         let Row { contender, params, metrics, void, .. } = row;
         Self { contender, params, metrics, void, course: Vec::new() }

@@ -109,7 +109,7 @@ fn at_rate(
             return Ok(());
         }
         if elapsed >= due {
-            // Work that is overdue is left out: to catch up would measure a burst.
+            // Overdue work is left out: a writer that catches up would measure a burst.
             due = elapsed.max(due + interval);
             work()?;
         }

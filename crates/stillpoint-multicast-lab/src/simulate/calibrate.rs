@@ -404,6 +404,10 @@ mod tests {
         let allowed = cpus::allowed();
         let Topology { sockets, cores_per_socket, threads_per_core } = topology(&allowed);
         assert_eq!(sockets * cores_per_socket * threads_per_core, allowed.len());
-        assert_eq!(topology(&[100_000, 100_001]).cores_per_socket, 2, "CPUs that do not exist count as single-threaded cores of one socket");
+        assert_eq!(
+            topology(&[100_000, 100_001]).cores_per_socket,
+            2,
+            "CPUs that do not exist count as single-threaded cores of one socket"
+        );
     }
 }

@@ -55,7 +55,11 @@ pub(crate) const CONTENDERS: &[Contender] = &[
     plain("flat", Spread::Flat, "the kernel's smp_call_function_many(), one interrupt after the other"),
     Contender {
         mutex: true,
-        ..plain("flat+mutex", Spread::Flat, "the same under one mutex for the whole machine: Linux since 2024")
+        ..plain(
+            "flat+mutex",
+            Spread::Flat,
+            "the same under one mutex for the whole machine: Linux since 2024",
+        )
     },
     Contender {
         every: true,
@@ -65,7 +69,11 @@ pub(crate) const CONTENDERS: &[Contender] = &[
             "flat, with an interrupt even to a CPU that already has one on its way",
         )
     },
-    plain("cluster", Spread::Cluster, "the kernel's call, with one interrupt command for each cluster of CPUs"),
+    plain(
+        "cluster",
+        Spread::Cluster,
+        "the kernel's call, with one interrupt command for each cluster of CPUs",
+    ),
     plain("tree", Spread::Tree, "binomial tree, each initiator in its own order"),
     Contender { mutex: true, ..plain("tree+mutex", Spread::Tree, "the same under the mutex") },
     Contender {
@@ -80,7 +88,11 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         shared_counter: true,
         ..plain("tree+flat-ack", Spread::Tree, "acknowledgements by one shared counter")
     },
-    plain("split", Spread::Split, "tree in which each message delegates less than half: the share is in the machine's file"),
+    plain(
+        "split",
+        Spread::Split,
+        "tree in which each message delegates less than half: the share is in the machine's file",
+    ),
     plain(HYBRID, Spread::Hybrid, "flat for few receivers, the tree for many"),
     Contender {
         mutex: true,

@@ -80,7 +80,11 @@ pub const FIGURES: &[&Figure] = &[
         scenarios: &[SYNCHRONIZE],
         title: "Simulated: throughput of RCU readers",
         across: REACHED,
-        up: Up { metric: "reader_throughput_percent", title: "% of the throughput without grace periods", ..LATENCY },
+        up: Up {
+            metric: "reader_throughput_percent",
+            title: "% of the throughput without grace periods",
+            ..LATENCY
+        },
         beside: &[HERTZ],
         without: &["flat+mutex", "tree+mutex", "tree+same-order"],
         words: "The poster's figure 3.",

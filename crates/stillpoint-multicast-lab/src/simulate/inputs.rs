@@ -72,9 +72,11 @@ pub(super) const ALL: &[Input] = &[
     time("nanoseconds.system_call", "the call itself: entry, locks, exit", |m| {
         Slot::Time(&mut m.nanoseconds.system_call)
     }),
-    time("nanoseconds.scan_per_cpu", "the check whether an online CPU runs this process, for each CPU", |m| {
-        Slot::Time(&mut m.nanoseconds.scan_per_cpu)
-    }),
+    time(
+        "nanoseconds.scan_per_cpu",
+        "the check whether an online CPU runs this process, for each CPU",
+        |m| Slot::Time(&mut m.nanoseconds.scan_per_cpu),
+    ),
     time("nanoseconds.push", "a push onto a receiver's queue: same core, same socket, other socket", |m| {
         Slot::ByDistance(&mut m.nanoseconds.push)
     }),
@@ -92,9 +94,11 @@ pub(super) const ALL: &[Input] = &[
     },
     Input {
         kvm: (Confidence::Fitted, KVM),
-        ..time("nanoseconds.interrupt_flight", "from that write to the receiver's first instruction, by distance", |m| {
-            Slot::ByDistance(&mut m.nanoseconds.interrupt_flight)
-        })
+        ..time(
+            "nanoseconds.interrupt_flight",
+            "from that write to the receiver's first instruction, by distance",
+            |m| Slot::ByDistance(&mut m.nanoseconds.interrupt_flight),
+        )
     },
     Input {
         kvm: (Confidence::Fitted, KVM),
@@ -289,7 +293,10 @@ mod tests {
                 let Some(fields) = fields.as_table().filter(|_| section != "topology") else { continue };
                 for field in fields.keys() {
                     let name = format!("{section}.{field}");
-                    assert!(lines.iter().any(|line| line.name == name), "{name} is not in the table of inputs");
+                    assert!(
+                        lines.iter().any(|line| line.name == name),
+                        "{name} is not in the table of inputs"
+                    );
                 }
             }
             assert_eq!(rows(&lines).len(), ALL.len() + 1);

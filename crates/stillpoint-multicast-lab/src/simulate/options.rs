@@ -37,7 +37,8 @@ pub struct Options {
     #[arg(long, value_name = "NAME|FILE", default_value = "seed", value_parser = parse_place)]
     pub(super) machine: Place,
 
-    /// Scale the machine's times to those in FILE: the JSON of `bench membarrier`, or of `simulate --machine this`
+    /// Scale the machine's times to those in FILE: the JSON of `bench membarrier`, or of `simulate membarrier
+    /// --machine this`
     #[arg(long, value_name = "FILE")]
     pub(super) calibrate: Option<PathBuf>,
 

@@ -80,7 +80,10 @@ mod tests {
         let least_worst = thresholds_found.iter().map(|of| of.worst).fold(f64::INFINITY, f64::min);
         let library = thresholds_found.iter().find(|of| of.threshold == module::THRESHOLD);
         let library = library.expect("the library's threshold is among those that are compared");
-        assert!(library.worst < least_worst + 0.005, "the library's threshold is not the best one: {thresholds_found:?}");
+        assert!(
+            library.worst < least_worst + 0.005,
+            "the library's threshold is not the best one: {thresholds_found:?}"
+        );
         let blocks = [
             ("inputs of seed", markdown(&inputs(&sources::table(&load("seed"), &origin("seed"))))),
             ("inputs of kvm", {

@@ -144,8 +144,9 @@ fn poster(machine: &Machine, seed: u64) -> Vec<Beside> {
         (points[4].1 / points[0].1, bend(&points))
     };
     let (plain, every, mutex) = (growth("flat"), growth("flat+every"), growth("flat+mutex"));
-    let says =
-        |(times, bent): (f64, f64)| format!("{times:.1} times as long as one, {:.0} % off a straight line", bent * 100.0);
+    let says = |(times, bent): (f64, f64)| {
+        format!("{times:.1} times as long as one, {:.0} % off a straight line", bent * 100.0)
+    };
     lines.push(Beside {
         flat: true,
         theirs: "figure 2: the flat variants are linear in the initiators",

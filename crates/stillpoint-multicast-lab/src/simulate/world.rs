@@ -183,7 +183,8 @@ impl<'a> World<'a> {
         self.run_until(usize::MAX);
         for (number, cpu) in self.cpus.iter().enumerate() {
             if cpu.task.is_some() || cpu.handler.is_some() || !cpu.queue.is_empty() {
-                self.broken.get_or_insert(format!("CPU {number} has a task, a handler or messages left at the end"));
+                self.broken
+                    .get_or_insert(format!("CPU {number} has a task, a handler or messages left at the end"));
             }
         }
     }

@@ -445,7 +445,10 @@ mod tests {
             assert!(steps_of(|| _ = slots.find(tid)).0 <= PROBES * chunks, "in {chunks} chunks");
         }
         let looks = looks(&slots);
-        assert!(looks <= slots.view().len() / BITS + chunks + 1, "{looks} looks, although only one place is taken");
+        assert!(
+            looks <= slots.view().len() / BITS + chunks + 1,
+            "{looks} looks, although only one place is taken"
+        );
     }
 
     #[test]

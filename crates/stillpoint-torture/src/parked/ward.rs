@@ -246,7 +246,9 @@ impl<'w> Watch<'w> {
                 Ok(()) => self.spare = self.unlink(maker),
                 Err(error) if error.kind().is_full() => {
                     let answer = self.reclaimer.retire_timeout(error.into_inner(), SHORT);
-                    let Err(error) = answer else { return self.find(|| "a reclaimer at its limit took another object".to_owned()) };
+                    let Err(error) = answer else {
+                        return self.find(|| "a reclaimer at its limit took another object".to_owned());
+                    };
                     counts.add(Sight::Full);
                     self.spare = Some(error.into_inner());
                     break;
@@ -254,7 +256,8 @@ impl<'w> Watch<'w> {
                 Err(error) => return self.find(|| format!("a retirement was refused: {:?}", error.kind())),
             }
             if handle.pending() > 2 * LIMIT {
-                return self.find(|| format!("the background reclaimer took {} objects in", handle.pending()));
+                return self
+                    .find(|| format!("the background reclaimer took {} objects in", handle.pending()));
             }
         }
         let freed = self.reclaimer.poll();

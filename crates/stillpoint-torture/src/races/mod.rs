@@ -67,8 +67,10 @@ impl Part for Races {
             .races
             .iter()
             .filter(|(race, runs)| runs.tries.min(runs.over) < least(race.least(), self.time));
-        few.map(|(race, Runs { tries, over })| format!("races of {}: {tries} tries, {over} freed or over", race.title()))
-            .collect()
+        few.map(|(race, Runs { tries, over })| {
+            format!("races of {}: {tries} tries, {over} freed or over", race.title())
+        })
+        .collect()
     }
 
     fn show(&self) {

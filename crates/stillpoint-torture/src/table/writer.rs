@@ -228,7 +228,10 @@ impl<'w> Writing<'w> {
         if let Some(old) = old {
             if old.version % 2 != 0 {
                 self.find(|| {
-                    format!("version {} of key {key} was removed, although the condition was false for it", old.version)
+                    format!(
+                        "version {} of key {key} was removed, although the condition was false for it",
+                        old.version
+                    )
                 });
             }
             self.unlinked(actor, &old);

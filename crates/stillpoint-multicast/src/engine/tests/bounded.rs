@@ -104,7 +104,10 @@ fn what_was_given_up_is_given_back_by_those_that_follow() {
     };
     (0..100).for_each(|_| give_up());
     assert_eq!((Arc::strong_count(&owned), serve(core, members[0])), (101, 100));
-    assert!(!run(core, Options::default(), |_| None), "a multicast ended although its second receiver had not polled");
+    assert!(
+        !run(core, Options::default(), |_| None),
+        "a multicast ended although its second receiver had not polled"
+    );
     assert_eq!(Arc::strong_count(&owned), 101, "a function was dropped while a receiver may still run it");
     assert_eq!(serve(core, members[1]), 101);
     members.iter().for_each(|member| leave(core, member));

@@ -202,7 +202,10 @@ fn each_operation_begins_where_its_number_says() {
     for number in 0..8 {
         // SAFETY: the function needs nothing.
         let outcome = unsafe { core.run(options, Call::owned(|| {}), Some(Instant::now())) };
-        assert!(outcome.missing.is_some(), "the operation must linger, so that the next multicast takes another one");
+        assert!(
+            outcome.missing.is_some(),
+            "the operation must linger, so that the next multicast takes another one"
+        );
         // Counted from the upper end of the range. The last member has not polled since the first operation, so it is
         // not notified again.
         let begin = crate::rotation(number, 40) as usize;

@@ -126,7 +126,11 @@ fn to_find_nothing_to_resume_costs_nothing() {
     // SAFETY: places live as long as their group.
     let own = unsafe { core.join().as_ref() };
     assert!(core.resume(None, |_| None).is_none());
-    assert_eq!(core.transport.0.load(Ordering::Relaxed), 0, "the signal was blocked and unblocked, although there was nothing to resume");
+    assert_eq!(
+        core.transport.0.load(Ordering::Relaxed),
+        0,
+        "the signal was blocked and unblocked, although there was nothing to resume"
+    );
     core.leave(own);
 }
 
@@ -207,7 +211,10 @@ fn a_panic_that_comes_too_late_reaches_nobody() {
         let outcome = unsafe { core.run(Options::default(), call, Some(Instant::now())) };
         assert!(outcome.missing.is_some() && outcome.panic.is_none(), "round {round}");
         assert_eq!(serve(core, member), 1);
-        assert!(Arc::strong_count(&payload) > 1, "the payload was dropped before the operation was used again");
+        assert!(
+            Arc::strong_count(&payload) > 1,
+            "the payload was dropped before the operation was used again"
+        );
         let look = |_: &Missing| {
             serve(core, member);
             None
@@ -216,7 +223,11 @@ fn a_panic_that_comes_too_late_reaches_nobody() {
         let outcome =
             unsafe { core.run_with(Options::default(), Call::owned(|| {}), Some(Instant::now()), look) };
         assert!(outcome.missing.is_none() && outcome.panic.is_none(), "round {round}");
-        assert_eq!((Arc::strong_count(&payload), core.operations()), (1, 1), "a panic that came too late was not dropped");
+        assert_eq!(
+            (Arc::strong_count(&payload), core.operations()),
+            (1, 1),
+            "a panic that came too late was not dropped"
+        );
     }
 }
 
