@@ -61,7 +61,7 @@ impl LengthFlags {
         }
     }
 
-    /// What was asked for, or else the value for a full or a usual run.
+    /// The values that were asked for, or else those of a full or a usual run.
     pub fn asked_or<T: Clone>(&self, asked: &[T], usual: &[T], full: &[T]) -> Vec<T> {
         match asked {
             [] if self.full => full.to_vec(),

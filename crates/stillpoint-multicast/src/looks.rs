@@ -1,9 +1,9 @@
 //! How a fence by signals checks on threads that do not answer, and when it gives up.
 //!
-//! It has to distinguish a thread that blocks the signal from one that only does not run. The handler runs with the signal
-//! blocked, and so do sections of the C library: a thread that is preempted there shows the signal as blocked until it gets a
-//! processor. So a blocked signal counts only if the thread has slept, or has run for longer than a handler takes, and has not
-//! answered.
+//! It has to distinguish a thread that blocks the signal from a thread that only does not run. The handler runs with
+//! the signal blocked, and so do sections of the C library: a thread that is preempted there shows the signal as
+//! blocked until it gets a processor. So a blocked signal counts only if the thread has slept, or has run for longer
+//! than a handler takes, and has not answered.
 
 use std::time::{Duration, Instant};
 

@@ -53,7 +53,7 @@ impl<'s> Actor<'s> {
         self.shared.roll.enter(self.slot)
     }
 
-    /// At the end of the thread: lets it run on all CPUs again, and counts how often it was preempted.
+    /// At the end of the thread, lets it run on all CPUs again, and counts how often it was preempted.
     pub(crate) fn settle(&mut self) {
         // The kernel may refuse this, as any change of the CPUs.
         let _ = run_on(self.shared.cpus);

@@ -1,8 +1,8 @@
 //! Floods: writers retire as fast as they can while readers keep coming and going.
 //!
-//! No reader stays for long, so everything must be freed at the rate at which it is retired, and the backlog must never exceed
-//! its limit. A writer that finds it full must have room again within a bounded time. What is left at the end must be freed
-//! while readers still come and go.
+//! No reader stays for long, so everything must be freed at the rate at which it is retired, and the backlog must
+//! never exceed its limit. A writer that finds it full must have room again within a bounded time. The objects that
+//! are left at the end must be freed while readers still come and go.
 
 use std::thread;
 use std::time::{Duration, Instant};

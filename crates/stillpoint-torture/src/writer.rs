@@ -133,7 +133,7 @@ impl<'w> Writer<'w> {
             Err(error) => {
                 actor.tally.count(Count::Full);
                 self.expect_full(error.kind());
-                // If it is dropped, it is left to the domain.
+                // A dropped object is left to the domain.
                 if self.kept.len() < MOST_KEPT {
                     self.kept.push(error.into_inner());
                 }

@@ -26,8 +26,8 @@ pub enum OnInterrupt {
     End,
 }
 
-/// The environment in which glibc's `malloc` asks for transparent huge pages, for every contender alike. It must be set
-/// before the process starts; other allocators ignore it.
+/// The environment in which glibc's `malloc` asks for transparent huge pages, the same for every contender. It must
+/// be set before the process starts; other allocators ignore it.
 pub const MALLOC_ON_HUGE_PAGES: &[(&str, &str)] = &[("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")];
 
 /// What a child process is asked to do.
@@ -81,7 +81,7 @@ pub fn ask<O: Order>(order: &O) -> Result<Option<O::Answer>, Stop> {
             Err(RecvTimeoutError::Timeout)
                 if O::ON_INTERRUPT == OnInterrupt::End && interrupt::requested() =>
             {
-                // It may have ended already.
+                // The child may have ended already.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Ok(None);

@@ -129,7 +129,7 @@ fn build(workspace: &Path, cargo: &Path) -> Result<PathBuf, Stop> {
         .arg(&target)
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
         .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
-        // It would override RUSTFLAGS.
+        // This variable would override RUSTFLAGS.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .stdin(Stdio::null())
         // Standard output may belong to the result.

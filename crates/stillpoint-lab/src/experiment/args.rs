@@ -83,7 +83,7 @@ pub(crate) struct BenchArgs {
     pub(crate) contenders: Vec<String>,
 
     /// Scenarios of `reclaim`, `preempt`, `table`, `membarrier`, `timer`, `pool`, `structures` or `capi`, or operations of `micro` [default: all]
-    // As above.
+    // The command line adds the names here, too.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) scenarios: Vec<String>,
 
@@ -129,7 +129,7 @@ pub(crate) struct BenchArgs {
 
 #[cfg(test)]
 impl BenchArgs {
-    /// What follows `stillpoint bench`.
+    /// Reads the arguments that follow `stillpoint bench`.
     pub(crate) fn read(line: &str) -> Self {
         use clap::FromArgMatches;
         let arguments = std::iter::once("bench").chain(line.split_whitespace());

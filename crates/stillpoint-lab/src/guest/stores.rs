@@ -77,7 +77,7 @@ fn measured(
     Measured { course: course.unwrap_or_default(), ..Measured::of(row) }
 }
 
-/// The same course in fewer moments.
+/// The same course, with fewer moments.
 fn thinned(course: &[Moment]) -> Vec<Moment> {
     let together = |moments: &[Moment]| {
         let delays = moments.iter().filter_map(|moment| moment.delay_us_max);

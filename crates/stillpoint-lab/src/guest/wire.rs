@@ -76,7 +76,7 @@ impl Load {
 pub(super) struct Measurement {
     /// Contenders and groups of them; all when there are none.
     pub(super) contenders: Vec<String>,
-    /// One after the other.
+    /// The loads, which follow each other.
     pub(super) loads: Vec<Load>,
     /// Whether mail and memory have only the contenders of a short run, and one round.
     pub(super) short: bool,
@@ -94,7 +94,7 @@ impl Measurement {
     }
 }
 
-/// What the guest is.
+/// The facts about the guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct About {
     pub(super) kernel: String,

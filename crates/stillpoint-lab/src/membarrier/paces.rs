@@ -1,5 +1,5 @@
-//! What a pace of heavy fences costs readers, and how late objects are freed. The writer retires objects at a set rate, and
-//! polls all the time; another row has only the fence itself, at the same rate.
+//! What a pace of heavy fences costs readers, and how late objects are freed. The writer retires objects at a set
+//! rate, and polls all the time. Another row has only the fence, at the same rate.
 
 use std::cell::RefCell;
 use std::hint::spin_loop;

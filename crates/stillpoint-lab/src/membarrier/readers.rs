@@ -52,7 +52,7 @@ fn mode_of(name: &str) -> Option<Mode> {
 pub(super) struct Windows {
     /// Sections of all readers a second, while the writer synchronizes.
     pub(super) sections: Vec<f64>,
-    /// The same over the mean of the windows before and after.
+    /// The same, as a ratio to the mean of the windows before and after.
     pub(super) kept: Vec<f64>,
     /// Synchronizations, or fences, a second.
     pub(super) synchronizations: Vec<f64>,
@@ -60,7 +60,7 @@ pub(super) struct Windows {
     counts: Counts,
 }
 
-/// What was done, and how often.
+/// How often readers and writer did their work.
 #[derive(Debug, Default)]
 struct Counts {
     sections: u64,

@@ -36,9 +36,10 @@ const CONTIGUOUS: &str = "contiguous";
 /// The contenders that hand out blocks.
 const HAVE_BLOCKS: &[&str] = &["stillpoint/pool", "dpdk/bucket"];
 
-/// Packets from a mempool to DPDK's null device. It has a separate child process, since DPDK is initialised differently.
+/// Packets from a mempool to DPDK's null device. This scenario has a separate child process, since it initialises
+/// DPDK differently.
 const TRANSMIT: &str = "transmit";
-/// The same in reserved huge pages, in one more process.
+/// The same in reserved huge pages, in another separate process.
 const TRANSMIT_HUGE: &str = "transmit-huge";
 
 /// Whether a scenario sends packets.

@@ -1,4 +1,4 @@
-//! What is measured.
+//! The plan of the experiment.
 
 use std::time::Duration;
 

@@ -127,7 +127,8 @@ impl Pace {
     }
 }
 
-/// Each thread pushes and pops. What comes out must be what was put in, and a pop after a push must find something.
+/// Each thread pushes and pops. The values that come out must be those that were put in, and a pop after a push must
+/// find a value.
 fn pairs(plan: &Plan, setting: &Setting, structure: &dyn PushPop) -> Result<f64, String> {
     let outcomes = on_each(&plan.cpus[..setting.threads], |number, barrier| {
         let mut thread = structure.thread();

@@ -5,7 +5,7 @@ use stillpoint_multicast::{Share, Strategy};
 use super::machine::{Machine, Rcu};
 use super::operation::Way;
 
-/// One way.
+/// A way to interrupt every receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Contender {
     /// Its name in tables and rows.

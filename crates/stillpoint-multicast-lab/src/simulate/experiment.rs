@@ -65,7 +65,7 @@ fn members(machine: &Machine, count: usize) -> Vec<usize> {
     members
 }
 
-/// One CPU interrupts `receivers` others, `count` times.
+/// One CPU interrupts `receivers` other CPUs, `count` times.
 pub(super) fn receivers(
     machine: &Machine,
     contender: Contender,

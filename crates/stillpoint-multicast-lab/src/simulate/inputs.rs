@@ -251,7 +251,7 @@ pub(super) fn table(machine: &Machine, origin: &Origin) -> Vec<Line> {
     std::iter::once(topology).chain(ALL.iter().map(line)).collect()
 }
 
-/// The same as rows.
+/// The table as rows.
 pub(super) fn rows(lines: &[Line]) -> Vec<Row> {
     let row = |line: &Line| {
         let numbers: Vec<Value> =

@@ -2,7 +2,8 @@
 //!
 //! A discrete-event model of what an acknowledged multicast by inter-processor interrupts costs, in the manner of the
 //! postal model (Bar-Noy and Kipnis, 1992) and LogP (Culler et al., 1993), with interrupt handlers, hyperthreads and
-//! contended cache lines. Its parameters are a file. It draws the three figures of the poster on tree multicast.
+//! contended cache lines. Its parameters come from a file. The command draws the three figures of the poster on tree
+//! multicast.
 //!
 //! Inputs (`inputs`) are kept apart from results (`rows`). The results are compared with the poster's (`published`),
 //! and the conclusions from them are computed again with other inputs (`sensitivity`).
@@ -42,7 +43,7 @@ pub use self::options::Options;
 use self::options::{Place, Subject};
 use self::sensitivity::Analysis;
 
-/// What the JSON holds beside the rows.
+/// The fields of the JSON beside the rows.
 #[derive(Debug, Serialize)]
 struct Extra<'a> {
     simulated: &'a Simulated,

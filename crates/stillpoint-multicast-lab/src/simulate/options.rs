@@ -22,7 +22,7 @@ pub(crate) enum Subject {
 pub(super) enum Place {
     /// This machine, from a measurement of its barriers.
     Here,
-    /// One that comes with the program, or a file.
+    /// A machine that comes with the program, or a file.
     Named(String),
 }
 

@@ -270,7 +270,7 @@ fn guest(machine: &Machine, seed: u64) -> Vec<Beside> {
     KVM.map(line).to_vec()
 }
 
-/// The same as rows.
+/// The comparison as rows.
 pub(super) fn rows(lines: &[Beside]) -> Vec<Row> {
     let row = |line: &Beside| {
         let mut row = Row::new("simulate", PUBLISHED, line.theirs)

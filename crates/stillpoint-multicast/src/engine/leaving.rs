@@ -217,10 +217,7 @@ mod tests {
                 assert_eq!(values(), [8, 0, 2]);
                 assert!(stillpoint::fence::light_fences_have_ended());
                 // SAFETY: the word is alive for ever.
-                assert!(
-                    !unsafe { bind(&self.0, &WORDS[1], 4) },
-                    "a word was bound after the thread had left"
-                );
+                assert!(!unsafe { bind(&self.0, &WORDS[1], 4) }, "bound after the thread had left");
                 WORDS.iter().for_each(|word| unbind(&self.0, word));
                 assert_eq!((self.0.members(), values()), (0, [8, 0, 2]));
             }

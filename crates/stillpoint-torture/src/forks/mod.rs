@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(8);
 const LONGEST: u32 = 10;
 
 events! {
-    /// What the forking thread holds.
+    /// The events of forks: what the forking thread holds.
     Birth {
         Free = "children of a thread that held nothing", 0.2;
         Guarded = "children forked inside a guard", 0.2;

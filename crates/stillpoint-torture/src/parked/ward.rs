@@ -282,7 +282,7 @@ impl<'w> Watch<'w> {
         if let Some(limit) = shared.filter(|&limit| pending > limit as u64) {
             self.find(|| format!("{pending} objects wait in a domain that takes {limit}"));
         }
-        // The calls above have waited for the reader, or polled, for longer than the threshold.
+        // The calls above have waited or polled for longer than the threshold.
         let told = reports.thread.load(Ordering::Relaxed);
         self.looks += 1;
         if self.looks > 2 && self.since.elapsed() > 10 * STALL && told != self.thread {

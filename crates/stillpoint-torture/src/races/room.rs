@@ -1,6 +1,6 @@
 //! The race for room: several threads fill a small domain at the same time, and destructors are slow.
 //!
-//! The limit must hold at any moment. It counts objects until their destructors have run.
+//! The limit must hold at any moment. An object counts until its destructor has run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

@@ -92,7 +92,7 @@ fn what_was_delegated_to_one_that_leaves_is_forwarded() {
                 }
             });
             let adopted = outcome.tally.adopted as usize;
-            // It ran the function while it left, unless it had no message yet.
+            // The member that left ran the function while it left, unless it had no message yet.
             assert_eq!(runs, 9 - adopted, "{options:?}, {leaving} leaves");
             assert!(adopted <= 1 && (!options.helps || adopted == 0), "{options:?}, {leaving} leaves");
         }

@@ -21,7 +21,7 @@ fn one_operation_at_most_is_left_behind_by_who_resumes() {
             let mut look = |missing: &Missing| {
                 assert_eq!((missing.receivers, missing.threads.len()), (1, 1));
                 looks += 1;
-                // It waits once more, without success.
+                // The initiator waits once more, without success.
                 (looks % 2 == 1).then(Instant::now)
             };
             let resumed = core.resume(Some(Instant::now()), &mut look);
