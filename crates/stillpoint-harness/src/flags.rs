@@ -34,11 +34,11 @@ pub struct ResultFlags {
 /// How long to measure.
 #[derive(Debug, Args)]
 pub struct LengthFlags {
-    /// Measure only the contenders and settings that have a bar to meet
+    /// Measure only the contenders and settings that a bar of docs/guide/bars.md compares
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
 
-    /// Measure everything, for ten seconds a row
+    /// Measure everything, and each row for ten seconds
     #[arg(long)]
     pub full: bool,
 
@@ -61,7 +61,7 @@ impl LengthFlags {
         }
     }
 
-    /// What was asked for, or else the value for a full or a usual run.
+    /// The values that were asked for, or else those of a full or a usual run.
     pub fn asked_or<T: Clone>(&self, asked: &[T], usual: &[T], full: &[T]) -> Vec<T> {
         match asked {
             [] if self.full => full.to_vec(),
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(parse_duration("1.5").unwrap(), Duration::from_millis(1500));
         assert_eq!(parse_duration("250ms").unwrap(), Duration::from_millis(250));
         for text in ["0", "-1", "2h", "soon", "inf", "nan"] {
-            assert!(parse_duration(text).is_err(), "{text:?} was taken");
+            assert!(parse_duration(text).is_err(), "{text:?} was accepted");
         }
     }
 }

@@ -37,7 +37,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Waits until `expected` threads have arrived; false when one of them has failed instead.
+    /// Waits until `expected` threads have arrived. Returns false if one of them has failed.
     pub fn gathered(&self, expected: usize) -> bool {
         let mut state = self.lock();
         while state.arrived < expected && !state.failed {

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::output;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-/// What has to be done when the program is ended.
+/// The functions to call before a second signal ends the program, the oldest first.
 static LAST: Mutex<Vec<Last>> = Mutex::new(Vec::new());
 
 struct Last {
@@ -17,14 +17,15 @@ struct Last {
 /// Exit code of a program ended by SIGINT, by the convention of shells.
 const KILLED_BY_SIGINT: i32 = 130;
 
-/// Starts to listen for both. If that is refused, they keep their default effect.
+/// Installs a handler for both signals. If that is refused, they keep their default effect.
 ///
-/// The first one is answered on standard error: to build large structures, or to end a round, may take a while.
+/// The first signal is answered on standard error, because building large structures or ending a round may take a
+/// while.
 pub fn listen() {
-    listen_and(|| output::tell("interrupted: this ends soon, and at once when interrupted again"));
+    listen_and(|| output::tell("interrupted: ending soon; interrupt again to end at once"));
 }
 
-/// The same, with `tell` to answer the first one: a child process says nothing.
+/// As [`listen`], but `tell` answers the first signal: a child process prints nothing.
 pub(crate) fn listen_and(tell: fn()) {
     let handler = move || {
         // Relaxed: a flag on its own; nothing is published with it.
@@ -48,10 +49,10 @@ pub fn requested() -> bool {
 
 /// A function that is called if a second signal ends the program before this is dropped.
 #[derive(Debug)]
-#[must_use = "it is called as long as this exists"]
+#[must_use = "the function is called only while this value exists"]
 pub(crate) struct AtTheEnd(u64);
 
-/// Registers `function` to be called then; the latest one is called first.
+/// Registers `function`. The function that was registered last is called first.
 pub(crate) fn at_the_end(function: impl Fn() + Send + 'static) -> AtTheEnd {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     // Relaxed: the number only has to be unique.

@@ -47,7 +47,7 @@ const fn offer<P: Plan + 'static>() -> Offer {
     Offer { plan: planned::<P>, contenders: P::contenders, scenarios: P::SCENARIOS, figures: P::FIGURES }
 }
 
-/// What the result of this command holds beside rows.
+/// The fields of this command's result beside the rows.
 #[derive(Serialize)]
 struct Controls {
     controls: Vec<Control>,

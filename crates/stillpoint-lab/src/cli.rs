@@ -97,8 +97,8 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
     })
 }
 
-/// A clap error in one line: its message, then the valid values or else the command that lists them. Tips are left out: they
-/// take an unknown flag for a value.
+/// A clap error in one line: its message, then the valid values or else the command that lists them. Tips are left
+/// out, because they take an unknown flag for a value.
 fn one_line(error: &str) -> String {
     let mut line = error
         .lines()

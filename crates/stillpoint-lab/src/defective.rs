@@ -18,7 +18,7 @@ pub(crate) enum Defect {
     ReaderPanicsLater,
 }
 
-/// Frees what was unlinked once the readers have left.
+/// A contender that frees what was unlinked when its readers have left, with one defect.
 pub(crate) struct Defective {
     slots: Slots,
     delays: &'static Delays,

@@ -29,7 +29,7 @@ use stillpoint_multicast_lab::{module, simulate};
 use crate::cli::Command;
 use crate::experiment::OnHugePages;
 
-/// What is drawn of the results of all commands.
+/// The figures of all commands.
 fn figures() -> Vec<&'static Figure> {
     [
         bench::figures(),
@@ -40,7 +40,7 @@ fn figures() -> Vec<&'static Figure> {
     .concat()
 }
 
-/// A panic in one line, as all errors. With `RUST_BACKTRACE` set, it keeps Rust's form.
+/// Prints a panic in one line, as all errors. With `RUST_BACKTRACE` set, panics keep Rust's form.
 fn tell_of_panics() {
     if std::env::var_os("RUST_BACKTRACE").is_none() {
         std::panic::set_hook(Box::new(|panic| {

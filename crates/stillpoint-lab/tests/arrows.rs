@@ -1,11 +1,11 @@
-//! Imports point down: from crate to crate as on the map of CONTRIBUTING.md, and without a circle among the modules at the
-//! top of each.
+//! Imports point down: from crate to crate as on the map of CONTRIBUTING.md, and without a circle among the top
+//! modules of each crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What each module at the top of a crate imports of the others; or each crate.
+/// For each top module of a crate, the other modules that it imports; or the same for crates.
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 /// Each crate, and those that it imports.
@@ -44,7 +44,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(of).collect()
 }
 
-/// The module of a file, as the names on the way to it.
+/// The path of a file's module, as names.
 fn module(file: &Path) -> Vec<String> {
     let names = file.with_extension("");
     let names = names.iter().map(|name| name.to_str().unwrap().to_owned());
@@ -55,13 +55,13 @@ fn is_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// What is no comment of a file.
+/// The text of a file without its comments.
 fn code(file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap();
     text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
-/// The crates of this workspace that paths begin with, by the names of their folders.
+/// The crates of this workspace with which paths begin, by the names of their folders.
 fn crates_in(text: &str) -> BTreeSet<String> {
     let of = |(at, _): (usize, &str)| {
         let (before, rest) = text.split_at(at);
@@ -72,12 +72,12 @@ fn crates_in(text: &str) -> BTreeSet<String> {
     text.match_indices("stillpoint").filter_map(of).collect()
 }
 
-/// The first names of the paths that begin with `root`; those in braces, too.
+/// The first names after `root` in paths, including names in braces.
 fn names_behind<'t>(text: &'t str, root: &str) -> Vec<&'t str> {
     let first = |rest: &'t str| &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())];
     let mut names = Vec::new();
     for (at, _) in text.match_indices(root) {
-        // `$crate::`, and `super::` of which this is but the end.
+        // Skips `$crate::`, and the end of a longer `super::super::`.
         if text[..at].ends_with([':', '$']) || text[..at].ends_with(is_name) {
             continue;
         }
@@ -110,7 +110,8 @@ fn arrows(root: &Path) -> Arrows {
     arrows_within(root, "crate::", &[])
 }
 
-/// Of the folders and files below `root`, whose paths begin with `prefix`; but for the names in `exempt`.
+/// The imports of the folders and files below `root`, whose paths begin with `prefix`. Imports in `exempt` do not
+/// count.
 fn arrows_within(root: &Path, prefix: &str, exempt: &[&str]) -> Arrows {
     let files: Vec<(Vec<String>, String)> = sources(root)
         .iter()
@@ -122,7 +123,7 @@ fn arrows_within(root: &Path, prefix: &str, exempt: &[&str]) -> Arrows {
     for (module, code) in &files {
         let lines = code.lines().filter(|line| !exempt.iter().any(|name| line.contains(name)));
         let code = lines.collect::<Vec<_>>().join("\n");
-        // From a file, and from a module within it.
+        // The prefixes of paths in a file, and in a module within it.
         let roots = [prefix.to_owned(), "super::".repeat(module.len())];
         let names = roots.iter().flat_map(|root| names_behind(&code, root));
         let others = names.filter(|name| all.contains(&(*name).to_owned()) && *name != module[0]);
@@ -131,7 +132,8 @@ fn arrows_within(root: &Path, prefix: &str, exempt: &[&str]) -> Arrows {
     arrows
 }
 
-/// Takes away, over and over, what imports nothing that is left. What cannot be taken away is in a circle, or above one.
+/// Repeatedly removes the modules that import no module that is left. The modules that remain are in a circle, or
+/// above one.
 fn circle(mut arrows: Arrows) -> Arrows {
     loop {
         let bottom: BTreeSet<String> =
@@ -159,10 +161,10 @@ fn the_library_has_no_circle() {
     assert_eq!(circle(arrows), Arrows::new());
 }
 
-/// Whoever has read its core has seen all that correctness needs.
+/// So the core can be read by itself: it has everything that correctness needs.
 #[test]
 fn the_core_of_rcu_imports_nothing_beside_it() {
-    // The protocol keeps one for each record, and does nothing with it.
+    // The protocol stores a `BoostState` in each record, and does nothing else with it.
     let exempt = ["use crate::rcu::engine::boost::BoostState;"];
     let engine = crates().join("stillpoint/src/rcu/engine");
     let arrows = arrows_within(&engine, "crate::rcu::engine::", &exempt);
@@ -182,7 +184,7 @@ fn the_program_has_no_circle() {
     assert!(arrows["cli"].contains("experiment"), "{arrows:?}");
     let above: Vec<&String> =
         arrows.iter().filter(|(_, all)| all.contains("cli")).map(|(name, _)| name).collect();
-    assert!(above.is_empty(), "below the command line, and imports it: {above:?}");
+    assert!(above.is_empty(), "modules below the command line import it: {above:?}");
     assert_eq!(circle(arrows), Arrows::new());
 }
 

@@ -1,4 +1,4 @@
-//! What a table needs to take part in `bustle`, a benchmark of maps that others have written: ten lines, without `unsafe`.
+//! What a table needs to take part in `bustle`, a benchmark of maps by other authors: ten lines, without `unsafe`.
 
 use std::sync::Arc;
 

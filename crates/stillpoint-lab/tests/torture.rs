@@ -1,6 +1,6 @@
 //! `stillpoint torture`: clean where the library is whole, and caught where it is broken on purpose.
 //!
-//! The broken variants exist in builds with `RUSTFLAGS="--cfg stillpoint_busted"` alone.
+//! The broken variants exist only in builds with `RUSTFLAGS="--cfg stillpoint_busted"`.
 
 use std::process::{Command, Output};
 

@@ -66,8 +66,8 @@ fn the_module_and_the_library_split_by_the_same_rule() {
     assert_eq!(compared, [0, 1024, 1024, 99 * 1024, 8 * 1024], "some strategies were not printed");
 }
 
-/// Each initiator has an order of its own, in which everybody is once; nobody begins with the same one; and no CPU is an
-/// inner node of more trees than others.
+/// Each initiator has its own order, in which each CPU appears once. No two initiators begin with the same CPU, and
+/// no CPU is an inner node of more trees than others.
 #[test]
 fn initiators_of_the_module_begin_behind_themselves() {
     const CPUS: usize = 24;
@@ -77,13 +77,17 @@ fn initiators_of_the_module_begin_behind_themselves() {
     let orders: Vec<Vec<usize>> =
         printed.lines().map(|line| line.split(' ').map(|cpu| cpu.parse().unwrap()).collect()).collect();
     assert_eq!(orders.len(), CPUS);
-    // How often a CPU is sent to first by an initiator: it has half of all others below it.
+    // How often each CPU is the first to which an initiator sends: half of all others are below it.
     let mut firsts = [0; CPUS];
     for (own, order) in orders.iter().enumerate() {
         let mut sorted = order.clone();
         sorted.sort_unstable();
         assert!(sorted.iter().copied().eq(0..CPUS), "{own}: {order:?}");
-        assert_eq!((order[0], order[CPUS - 1]), ((own + 1) % CPUS, own), "behind itself, and itself last");
+        assert_eq!(
+            (order[0], order[CPUS - 1]),
+            ((own + 1) % CPUS, own),
+            "the order begins behind the initiator, and ends with it"
+        );
         let receivers = &order[..CPUS - 1];
         let cut = Strategy::Tree.cut(0, receivers.len() as u32).unwrap();
         firsts[receivers[cut.child as usize]] += 1;

@@ -7,8 +7,8 @@ use stillpoint::fence::{FenceProvider, Provider};
 use crate::run::Late;
 use crate::signals::{self, SignalError};
 
-/// Fences the readers of a domain by signals. For processes in which membarrier(2) is refused, and whose readers should not
-/// issue fences. The domain registers the threads of its readers.
+/// Fences the readers of a domain by signals. It is for processes in which membarrier(2) is refused, and whose
+/// readers should not issue fences themselves. The domain registers the threads of its readers.
 ///
 /// A thread that blocks the signal when it becomes a reader issues full fences itself. If a thread blocks the signal later,
 /// fences fail after some tenths of a second with an error that says so, and nothing is freed. The error numbers are

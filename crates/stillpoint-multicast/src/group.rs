@@ -68,8 +68,8 @@ impl Group {
         Multicast::new(&self.core)
     }
 
-    /// The number of registered threads. Linear in the members, whatever the group had before: see
-    /// [`run`](Multicast::run).
+    /// The number of registered threads. Takes time linear in the present members, however many there were before:
+    /// see [`run`](Multicast::run).
     pub fn members(&self) -> usize {
         self.core.members()
     }

@@ -1,9 +1,9 @@
 //! How a fence by signals checks on threads that do not answer, and when it gives up.
 //!
-//! It has to distinguish a thread that blocks the signal from one that only does not run. The handler runs with the signal
-//! blocked, and so do sections of the C library: a thread that is preempted there shows the signal as blocked until it gets a
-//! processor. So a blocked signal counts only if the thread has slept, or has run for longer than a handler takes, and has not
-//! answered.
+//! It has to distinguish a thread that blocks the signal from a thread that only does not run. The handler runs with
+//! the signal blocked, and so do sections of the C library: a thread that is preempted there shows the signal as
+//! blocked until it gets a processor. So a blocked signal counts only if the thread has slept, or has run for longer
+//! than a handler takes, and has not answered.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::run::Late;
 use super::signals::answer;
 use stillpoint_sys::linux::signal::{self, Sight};
 
-/// The time after which a fence first looks which threads block the signal. The time doubles with each look.
+/// The time after which a fence first looks which threads block the signal. The time doubles after each look.
 pub(super) const FIRST_LOOK: Duration = Duration::from_millis(100);
 pub(super) const LONGEST_LOOK: Duration = Duration::from_secs(10);
 
@@ -183,7 +183,10 @@ mod tests {
         let late = late_without_a_reason;
         let waited = Duration::from_secs(1);
         assert!(!late().is_hopeless(&[], waited), "it may not have got a processor");
-        assert!(!late().is_hopeless(&[7], 10 * LONGEST_LOOK), "however long that takes");
+        assert!(
+            !late().is_hopeless(&[7], 10 * LONGEST_LOOK),
+            "a thread that does not run is waited for without a limit"
+        );
         assert!(Late { is_replaced: true, ..late() }.is_hopeless(&[], waited));
         assert!(Late { refused: libc::EPERM, ..late() }.is_hopeless(&[], waited));
         assert!(Late { blocked: vec![7], ..late() }.is_hopeless(&[], waited));
@@ -191,7 +194,7 @@ mod tests {
         let gone = || Late { ended: vec![7], ..late() };
         assert!(!gone().is_hopeless(&[], waited) && !gone().is_hopeless(&[8], 10 * LONGEST_LOOK));
         assert!(gone().is_hopeless(&[8, 7], waited));
-        // Without `/proc`, only the time decides.
+        // Without `/proc`, only time decides.
         let unknown = || Late { unknown: vec![7], ..late() };
         assert!(!unknown().is_hopeless(&[], LONGEST_LOOK - Duration::from_nanos(1)));
         assert!(unknown().is_hopeless(&[], LONGEST_LOOK));
@@ -262,7 +265,10 @@ mod tests {
         // A thread that has answered meanwhile is not a suspect any more.
         let only = |tid| Missing { receivers: 9, threads: vec![tid] };
         assert!(looks.look(&only(stillpoint_sys::linux::thread_id())).is_some());
-        assert!(looks.look(&missing).is_some(), "as if for the first time");
+        assert!(
+            looks.look(&missing).is_some(),
+            "the thread was suspected before, although it had answered in between"
+        );
         assert!(looks.look(&missing).is_none());
         assert_eq!(looks.verdict().ended, [gone]);
 

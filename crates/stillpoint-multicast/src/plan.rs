@@ -131,7 +131,7 @@ impl Strategy {
         Some(Cut { child: end - self.group(end - begin), end })
     }
 
-    /// The shape of a multicast to this many receivers. With *g* the group of *r* receivers:
+    /// The shape of a multicast to this many receivers. If *g* is the size of the first group of *r* receivers:
     ///
     /// - sends(r) = 1 + sends(r − g)
     /// - depth(r) = max(1 + depth(g − 1), depth(r − g))

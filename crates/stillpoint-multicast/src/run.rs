@@ -49,9 +49,9 @@ impl Default for Options {
 
 /// A multicast that has not been started: made by [`Group::multicast`](super::Group::multicast).
 ///
-/// It reaches every thread that is registered when it is started, including the calling one, and does not leave meanwhile. A
-/// thread that joins or leaves meanwhile may or may not be reached. A thread that leaves and joins again meanwhile may run the
-/// function more than once.
+/// It reaches every thread, including the calling one, that is registered when it is started and does not leave
+/// meanwhile. A thread that joins or leaves meanwhile may or may not be reached. A thread that leaves and joins again
+/// meanwhile may run the function more than once.
 ///
 /// ```
 /// use stillpoint_multicast::{Group, Strategy};
@@ -209,8 +209,8 @@ impl Report {
 
 /// The time was up before every thread had run the function.
 ///
-/// If a [fence](super::signals::SignalMulticast::fence) returns it, it may describe an earlier fence, which gave up before: its
-/// receivers, and those of them that hold it up.
+/// A [fence](super::signals::SignalMulticast::fence) may return the error of an earlier fence that gave up: the
+/// receivers of that fence, and those of them that hold it up.
 ///
 /// ```
 /// use std::{sync::Barrier, time::Duration};

@@ -124,7 +124,7 @@ pub(super) extern "C" fn answer(_signal: libc::c_int) {
     unsafe { *errno = before };
 }
 
-/// Starts the service with this signal, unless it was started already.
+/// Starts the service with this signal, unless it is running already.
 fn start(signal: Option<i32>) -> Result<&'static Service, SignalError> {
     let service = match started() {
         Some(service) => service,
@@ -288,7 +288,8 @@ pub fn multicast() -> Result<SignalMulticast, SignalError> {
 
 /// A multicast that was not started yet: made by [`multicast`].
 ///
-/// It reaches the same threads as a [`Multicast`](super::Multicast), of those that are registered here.
+/// It reaches the threads that are registered in this module, as a [`Multicast`](super::Multicast) reaches the
+/// members of its group.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is sent before `run` or `fence`"]
 pub struct SignalMulticast {
@@ -363,17 +364,21 @@ impl SignalMulticast {
     /// Makes every registered thread, and the calling one, execute a full memory barrier between the start and the return of this
     /// call.
     ///
-    /// What a thread did before it left comes before the return. What a thread does that joins later comes after the start. Waits
-    /// without a limit for threads that only do not get a processor.
+    /// What a thread did before it left comes before the return. What a thread does that joins later comes after the
+    /// start. It waits without a limit for threads that only wait for a processor.
     ///
     /// If an earlier fence has failed, this one first waits for the threads of that fence. If they still do not answer, [`Late`]
     /// describes them.
     ///
     /// # Errors
-    /// [`Late`]; then nothing is ordered. A thread blocks the signal for more than some tenths of a second, in which it sleeps or
-    /// computes (a thread that is preempted within a handler does not count); the program has replaced the handler; the kernel
-    /// refuses to send the signal; a thread was ended behind the C library's back; or a thread does not answer for some 10 s, and
-    /// `/proc`, which would show why, is not available.
+    /// [`Late`], and then nothing is ordered, if
+    ///
+    /// - a thread blocks the signal for more than some tenths of a second, in which it sleeps or computes (a thread
+    ///   that is preempted within a handler does not count),
+    /// - the program has replaced the handler,
+    /// - the kernel refuses to send the signal,
+    /// - a thread was ended behind the C library's back, or
+    /// - a thread does not answer for some 10 s, and `/proc`, which would show why, is not available.
     ///
     /// ```
     /// use stillpoint_multicast::signals;

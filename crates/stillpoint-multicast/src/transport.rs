@@ -3,7 +3,8 @@
 /// How a thread is notified of a message. Everything else (who sends to whom, mailboxes, acknowledgements, helping,
 /// joining and leaving) is the same for all of them.
 pub(crate) trait Transport: Send + Sync + 'static {
-    /// Whether a panic of a function is caught before it unwinds into the code that serves the mailbox. If not, it must not panic.
+    /// Whether a panic of a function is caught before it unwinds into the code that serves the mailbox. If not,
+    /// functions must not panic.
     const CATCHES: bool;
 
     /// Notifies the thread with this id that its mailbox is no longer empty. Meanwhile the thread may have served the mailbox

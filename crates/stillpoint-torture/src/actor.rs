@@ -53,9 +53,9 @@ impl<'s> Actor<'s> {
         self.shared.roll.enter(self.slot)
     }
 
-    /// At the end of the thread: lets it run on all CPUs again, and counts how often it was preempted.
+    /// At the end of the thread, lets it run on all CPUs again, and counts how often it was preempted.
     pub(crate) fn settle(&mut self) {
-        // May be refused, as every change of the CPUs.
+        // The kernel may refuse this, as any change of the CPUs.
         let _ = run_on(self.shared.cpus);
         self.tally.counts.add_many(Count::Preempted, preemptions());
     }

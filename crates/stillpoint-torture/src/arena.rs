@@ -1,12 +1,12 @@
 //! The objects of the model, and the records that outlive them.
 //!
-//! Cells hold [`Handle`]s, which the library frees. Each handle stands for a *record* in an arena that is never freed. The
-//! handle's destructor marks the record. So a reader learns from the record that its object was destroyed, and does not rely
-//! on the contents of freed memory. A reader remembers the record that it found first. What it reads from the handle later is
-//! only compared, never followed.
+//! Cells hold [`Handle`]s, which the library frees. Each handle stands for a *record* in an arena that is never
+//! freed. The handle's destructor marks the record. So a reader learns from the record that its object was destroyed,
+//! and does not rely on the contents of freed memory. A reader remembers the record that it found first. It compares
+//! what it reads from the handle later, and never follows it.
 //!
-//! The handle lies between two canaries, in memory that is freed and used again, and is poisoned at its end. So a write at the
-//! wrong time, by the library or by an earlier owner of the memory, is also found.
+//! The handle lies between two canaries, in memory that is freed and used again. The destructor poisons it. So a
+//! write at the wrong time, by the library or by an earlier owner of the memory, is also found.
 //!
 //! A record ages: it is *linked*, then *unlinked*, then one older with each grace period that is over, and at the end
 //! *dead*. Records are used again in rotation, each time with the next generation.
@@ -21,7 +21,7 @@ use super::hold::{Hold, Kind};
 use super::looks::{Looks, OLDEST};
 use super::times::{SharedTimes, Times};
 
-/// The records of one maker: more than a flood needs, with the objects that sleeping readers hold up.
+/// The records of one maker: more than a flood needs together with the objects that sleeping readers hold up.
 const PART: usize = 8192;
 /// The records that a maker tries before it gives up for now.
 const TRIES: usize = 64;
@@ -162,7 +162,7 @@ impl Context {
         }
         if age > UNLINKED && hold.kind != Kind::Protected {
             self.findings
-                .add(|| format!("{hold} held {identity} beyond its grace period: it was of age {age}"));
+                .add(|| format!("{hold} held {identity} after its grace period: it had the age {age}"));
             return false;
         }
         looks.add(hold.kind, age);
@@ -192,7 +192,7 @@ impl Context {
 
     fn destroy(&self, identity: Identity) {
         let Some(record) = self.records.get(identity.index()) else {
-            self.findings.add(|| "something that is no object was destroyed".to_owned());
+            self.findings.add(|| "memory that holds no object was destroyed as an object".to_owned());
             return;
         };
         let unlinked = record.unlinked.swap(0, RELAXED);
@@ -218,7 +218,7 @@ impl Context {
         }
     }
 
-    /// The number of objects of makers that were dropped.
+    /// The number of objects that dropped makers have made.
     pub(crate) fn made(&self) -> u64 {
         self.made.load(RELAXED)
     }

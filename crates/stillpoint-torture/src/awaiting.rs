@@ -8,7 +8,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// The most that counts of a time in which the thread did not run.
+/// How long the thread sleeps at a time. If it sleeps for longer than twice this, because the machine stood still,
+/// only twice this counts.
 const SLICE: Duration = Duration::from_millis(50);
 
 struct Unpark {
@@ -24,8 +25,8 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for a future that wakes its waker; `None` if it does not within `limit`. The future is not polled without a wake-up, so
-/// that a lost wake-up is noticed. Time in which the machine stood still does not count.
+/// Waits for a future, and polls it only after a wake-up, so that a lost wake-up is noticed. `None` if it is not
+/// ready within `limit`. Time in which the machine stood still does not count.
 pub(crate) fn block_on<F: Future>(future: F, limit: Duration) -> Option<F::Output> {
     let mut future = pin!(future);
     let unpark = Arc::new(Unpark { thread: thread::current(), is_woken: AtomicBool::new(true) });

@@ -12,8 +12,8 @@ pub(crate) trait Event: Copy + 'static {
     /// What happened, in the plural.
     fn text(self) -> &'static str;
 
-    /// How often it must happen in a second of its part; otherwise the run is vacuous. A small fraction of what two idle CPUs
-    /// manage, so that a busy machine reaches it too.
+    /// How often it must happen in each second of its part; otherwise the run is vacuous. The number is a small
+    /// fraction of what two idle CPUs manage, so that a busy machine reaches it too.
     fn least(self) -> f64;
 
     fn index(self) -> usize;
@@ -120,7 +120,7 @@ mod tests {
     fn what_happened_too_rarely_is_missing() {
         let second = Duration::from_secs(1);
         let mut counts = Counts::<Kind>::default();
-        assert_eq!(counts.missing(second).len(), 1, "rare things are not asked for");
+        assert_eq!(counts.missing(second).len(), 1, "a rare event was required in one second");
         assert_eq!(counts.missing(Duration::ZERO).len(), 2, "a part that never ran");
         counts.add(Kind::Rare);
         counts.add_many(Kind::Often, 99);
@@ -128,7 +128,7 @@ mod tests {
         let mut sum = counts.clone();
         sum.merge(&counts);
         assert!(sum.missing(second).is_empty());
-        assert_eq!(sum.missing(30 * second).len(), 2, "the number grows with the time");
+        assert_eq!(sum.missing(30 * second).len(), 2, "the required number did not grow with the time");
         assert_eq!((sum.of(Kind::Often), sum.of(Kind::Rare)), (198, 2));
     }
 }

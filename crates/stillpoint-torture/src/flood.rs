@@ -1,8 +1,8 @@
 //! Floods: writers retire as fast as they can while readers keep coming and going.
 //!
-//! No reader stays for long, so everything must be freed at the rate at which it is retired, and the backlog must never exceed
-//! its limit. A writer that finds it full must have room again within a bounded time. What is left at the end must be freed
-//! while readers still come and go.
+//! No reader stays for long, so everything must be freed at the rate at which it is retired, and the backlog must
+//! never exceed its limit. A writer that finds it full must have room again within a bounded time. The objects that
+//! are left at the end must be freed while readers still come and go.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use super::times::{self, Times};
 use super::world::{PATIENCE, when_full};
 
 const CELLS: usize = 8;
-/// One retires to a reclaimer, the other one to a background thread.
+/// One writer retires to a reclaimer, the other one to a background thread.
 const WRITERS: usize = 2;
 /// Retirements between two looks at the stop flag.
 const BURST: u32 = 64;
@@ -202,7 +202,10 @@ impl Waters<'_> {
         let begun = Instant::now();
         match reclaimer.flush_timeout(PATIENCE) {
             Ok(()) => tally.drained(begun),
-            Err(error) => self.context.findings.add(|| format!("a flood was not freed in the end: {error}")),
+            Err(error) => self
+                .context
+                .findings
+                .add(|| format!("the backlog of a flood was not freed at its end: {error}")),
         }
         tally
     }
@@ -221,7 +224,7 @@ impl Waters<'_> {
         match handle.pending() {
             0 => tally.drained(begun),
             left => {
-                self.context.findings.add(|| format!("{left} objects of a flood were not freed in the end"))
+                self.context.findings.add(|| format!("{left} objects of a flood were not freed at its end"))
             }
         }
         handle.stop();
@@ -244,7 +247,10 @@ impl Waters<'_> {
         if let Err(error) = again(error.into_inner()) {
             let kind = error.kind();
             self.context.findings.add(|| {
-                format!("{kind:?} for {PATIENCE:?}, although no reader stays: {:?}", self.domain.stats())
+                format!(
+                    "a retirement was refused ({kind:?}) for {PATIENCE:?}, although no reader stays: {:?}",
+                    self.domain.stats()
+                )
             });
         }
         tally.waits.add(begun.elapsed());

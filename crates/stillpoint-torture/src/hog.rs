@@ -55,7 +55,7 @@ pub(crate) fn raise() -> Rank {
     Rank::Ordinary
 }
 
-/// The best priority that this process may have. Tried by a thread that ends at once.
+/// The best priority that this process may have. A thread that ends at once tries to get it.
 pub(crate) fn best_rank() -> Rank {
     thread::spawn(raise).join().unwrap_or(Rank::Ordinary)
 }

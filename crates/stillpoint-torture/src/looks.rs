@@ -26,8 +26,8 @@ impl Looks {
         self.0.as_flattened_mut().iter_mut().zip(others).for_each(|(sum, part)| *sum += part);
     }
 
-    /// The ages that must be seen and were not. A region reader must see two ages. A protected load may see all, and must see
-    /// the first `protected`.
+    /// The ages that were never seen, although they had to be. A region reader must see two ages. A protected load
+    /// may see all ages, and must see the first `protected` of them.
     pub(crate) fn missing(&self, protected: usize) -> Vec<String> {
         let seen = |kind: Kind| if kind == Kind::Protected { protected } else { 2 };
         let unseen = Kind::ALL.iter().flat_map(|&kind| {

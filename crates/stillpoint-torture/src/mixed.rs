@@ -53,7 +53,7 @@ impl Part for Mixed {
     }
 
     fn show(&self) {
-        say(format!("Mixed part: {} rounds of {:.1?}", self.rounds, self.time / self.rounds.max(1)));
+        say(format!("Mixed part: rounds: {}, of {:.1?} each", self.rounds, self.time / self.rounds.max(1)));
         self.tally.counts.show();
         self.tally.looks.show(Some(&self.destroyed));
         self.tally.show_times(&self.delays);

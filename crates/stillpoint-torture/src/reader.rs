@@ -124,7 +124,7 @@ fn expect_refusal(actor: &mut Actor<'_>, world: &World) {
         Err(SynchronizeError::WouldDeadlock { reader: ReaderKind::Guard, .. }) => {
             actor.tally.count(Count::Refused)
         }
-        answer => world.context.findings.add(|| format!("a wait under a guard was answered with {answer:?}")),
+        answer => world.context.findings.add(|| format!("a wait under a guard was not refused: {answer:?}")),
     }
 }
 
@@ -145,7 +145,7 @@ fn expect_promise(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     drop(guard);
     match domain.wait_timeout(token, PATIENCE) {
         Ok(()) if domain.check(token) => actor.tally.count(Count::Outside),
-        Ok(()) => context.findings.add(|| "a token was waited for, and then not over".to_owned()),
+        Ok(()) => context.findings.add(|| "a token was not over after a wait for it".to_owned()),
         Err(error) => context.findings.add(|| format!("a token was not over after its section: {error}")),
     }
 }

@@ -14,7 +14,7 @@ pub(crate) fn introduce(plan: &Plan, broken: Option<Broken>) {
     let Plan { duration, seed, threads, cpus, modes } = plan;
     let (cpus, modes) = (cpus.len(), mode_names(modes));
     say(format!("Torture: {duration:?}, seed {seed}, {threads} threads on {cpus} CPUs, {modes} fences"));
-    say(format!("The hog is {}", hog::best_rank()));
+    say(format!("The hog is {}; it preempts the other threads in bursts", hog::best_rank()));
     if let Some(broken) = broken {
         say(format!("Broken on purpose: {broken}: {}", broken.describe()));
     }
@@ -52,7 +52,7 @@ pub(crate) fn judge(context: &Context, run: &Run, broken: Option<Broken>) -> Res
             say(format!("NOT caught: {broken}, in {:.1?}; should be caught by: {checkers}", run.took));
         }
         None => say(format!(
-            "Clean: {} objects, each destroyed once and never too early, {} cycles in {:.1?}",
+            "Clean: {} objects, each destroyed once and never too early; cycles: {}, in {:.1?}",
             context.made(),
             run.cycles,
             run.took

@@ -12,7 +12,7 @@ pub(crate) struct Roll(Box<[AtomicU32]>);
 #[derive(Debug)]
 pub(crate) struct Present<'r>(&'r AtomicU32);
 
-// Relaxed throughout: with an id that is out of date, the signal reaches no thread, or another thread.
+// Relaxed throughout: an id that is out of date does no harm; its signal reaches no thread, or another thread.
 impl Roll {
     pub(crate) fn new(slots: usize) -> Self {
         Self((0..slots).map(|_| AtomicU32::new(0)).collect())

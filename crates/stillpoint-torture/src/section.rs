@@ -61,13 +61,13 @@ impl Sections {
 pub(crate) struct Snapshot(Vec<(usize, u64)>);
 
 impl Snapshot {
-    /// Checks that all of them have ended. `what` is the thing that claims to be over.
+    /// Checks that all of them have ended. `what` names what claims to be over, for the finding.
     pub(crate) fn verify(&self, sections: &Sections, context: &Context, what: &str) {
         for &(slot, number) in &self.0 {
             // Relaxed: the reader's store before the end of its section happens before the claim that the grace period is over.
             if sections.0[slot].0.load(Ordering::Relaxed) == number {
                 context.findings.add(|| {
-                    format!("{what} was over although section {number} of thread {slot}, which began before, was not")
+                    format!("{what} was over although section {number} of thread {slot}, which began before it, had not ended")
                 });
             }
         }

@@ -10,7 +10,7 @@ const LINES: usize = 1 << 18;
 /// no prefetcher helps.
 const STRIDE: usize = 4099;
 
-/// Memory of one thread, to which it stores only to spend time.
+/// Memory to which one thread stores only to keep its store buffer busy.
 #[derive(Debug)]
 pub(crate) struct Stores {
     lines: Box<[Line]>,

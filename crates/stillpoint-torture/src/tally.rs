@@ -36,9 +36,9 @@ events! {
         Full = "reclaimers found full", 50;
         Submitted = "objects submitted to a background thread", 1000;
         TriedFree = "objects freed one by one", 200;
-        TriedInVain = "attempts to free in vain", 100;
+        TriedInVain = "attempts to free that failed", 100;
         WaitedFor = "objects waited for and freed", 5;
-        WaitedInVain = "objects waited for in vain", 0.5;
+        WaitedInVain = "waits for an object that failed", 0.5;
         Piped = "objects freed at the end of the pipe", 5;
         Orphaned = "objects left to the domain", 500;
         Exchanged = "objects compared and exchanged", 50;
@@ -49,14 +49,14 @@ events! {
         Aged = "objects aged by a grace period", 500;
         Synchronized = "waits for a grace period", 10;
         Awaited = "grace periods awaited as futures", 2;
-        Unawaited = "futures dropped half-way", 0.5;
+        Unawaited = "futures dropped before they were ready", 0.5;
         Boosted = "readers boosted", 0.2;
         Reports = "stalls reported", 0.5;
         HandedBack = "retirements handed back", 50;
         WaitedForRoom = "retirements that waited for room", 5;
         Assisted = "retirements that freed what others retired", 0.02;
-        TimedOut = "timed waits that ran out", 1;
-        TimedWaits = "timed waits that did not", 10;
+        TimedOut = "timed waits whose time was up", 1;
+        TimedWaits = "timed waits that ended in time", 10;
         Flushed = "timed flushes", 5;
     }
 }
@@ -70,7 +70,7 @@ pub(crate) struct Tally {
     pub(crate) grace: Times,
     /// From the call of `synchronize` to its return.
     pub(crate) synchronize: Times,
-    /// From the begin of a section to its end.
+    /// From the beginning of a section to its end.
     pub(crate) sections: Times,
 }
 

@@ -16,7 +16,7 @@ use super::roll::Roll;
 const PAUSE: Duration = Duration::from_millis(3);
 /// The longest ordinary stay.
 const STAY: Duration = Duration::from_millis(2);
-/// The longest stay of one in sixteen: longer than a time slice. (`parked` parks readers for seconds.)
+/// The longest stay in one of sixteen parkings: longer than a time slice. (`parked` parks readers for seconds.)
 const LONG_STAY: Duration = Duration::from_millis(40);
 
 /// The two threads, while they run.

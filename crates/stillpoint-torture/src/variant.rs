@@ -82,8 +82,8 @@ const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
     (Broken::Rcu(Rcu::OfflineRelaxed), KEPT),
     (
         Broken::Rcu(Rcu::RegisterNoFence),
-        "from the last read-modify-write of a registration to the first load pass some nanoseconds, less than from \
-         an unlink to a scan",
+        "only some nanoseconds pass from the last read-modify-write of a registration to the first load, fewer than \
+         from an unlink to a scan",
     ),
     (Broken::Rcu(Rcu::UnregisterRelaxed), KEPT),
     (Broken::Rcu(Rcu::ClaimRelaxed), KEPT),
@@ -135,7 +135,7 @@ const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
     (Broken::Rcu(Rcu::WordLost), NARROW),
     (
         Broken::Rcu(Rcu::ShareNotPassedOn),
-        "fewer futures wait at a time than a reader that leaves wakes; a test of the library catches it",
+        "fewer futures wait at a time than one leaving reader wakes; a test of the library catches it",
     ),
     (Broken::Rcu(Rcu::ReportByStore), NARROW),
     (Broken::Rcu(Rcu::LineRelaxed), KEPT),
@@ -172,7 +172,7 @@ impl Broken {
             Ok(broken)
         } else {
             Err(Stop::usage(format!(
-                "this build has no broken variants; build one apart with RUSTFLAGS='--cfg stillpoint_busted' \
+                "this build has no broken variants; build one in a separate folder with RUSTFLAGS='--cfg stillpoint_busted' \
                  CARGO_TARGET_DIR=target/busted cargo run --release -- torture --busted {name}"
             )))
         }

@@ -9,15 +9,15 @@ use super::findings::Findings;
 use super::variant::Broken;
 use super::world::PATIENCE;
 
-/// How late a part may end. It is longer than the limits of the waits in a part, which give a better message. The longest stay
-/// inside a section is some ten milliseconds.
+/// How late a part may end. This is longer than the limits of the waits in a part, since a failed wait gives a better
+/// message. The longest stay inside a section is some tens of milliseconds.
 const GRACE: Duration = PATIENCE.saturating_add(Duration::from_secs(10));
 /// How long the threads may take after a finding: they may be waiting for something that never happens.
 const AFTER_FINDING: Duration = Duration::from_secs(2);
 /// How often the watchdog checks.
 const PERIOD: Duration = Duration::from_millis(250);
-/// The most that counts of the time between two checks: while the watchdog does not run, because the machine is suspended or
-/// starved, the parts do not run either.
+/// Of the time between two checks, at most this much counts: while the watchdog does not run, because the machine is
+/// suspended or starved, the parts do not run either.
 const MOST_COUNTED: Duration = Duration::from_millis(1000);
 /// The value of `left` while no part runs.
 const IDLE: u64 = u64::MAX;
@@ -45,7 +45,8 @@ impl Watchdog {
                 });
             }
             if !findings.any() {
-                findings.add(|| format!("stuck: it did not end within {GRACE:?} after its time"));
+                findings
+                    .add(|| format!("stuck: the part did not end within {GRACE:?} after its time was up"));
             }
             findings.say(broken);
             std::process::exit(1);

@@ -80,8 +80,8 @@ impl World {
         &self.cells[rng.usize(0..CELLS)]
     }
 
-    /// Ends the world, when no thread uses it any more. `tidy`: frees the rest by a reclaimer, and checks the domain's counts;
-    /// otherwise the domain frees the rest when it is dropped.
+    /// Ends the world, when no thread uses it any more. If `tidy`, a reclaimer frees the rest, and the domain's
+    /// counts are checked. Otherwise the domain frees the rest when it is dropped.
     pub(crate) fn close(self, tidy: bool) {
         let Self { context, domain, cells, handle, .. } = self;
         drop(handle);
@@ -101,7 +101,7 @@ impl World {
             reclaimer.poll();
         }
         if let Err(error) = reclaimer.flush_timeout(PATIENCE) {
-            context.findings.add(|| format!("what no reader holds was not freed: {error}"));
+            context.findings.add(|| format!("objects that no reader holds were not freed: {error}"));
         }
         let stats = domain.stats();
         if stats.pending != 0 || stats.retired != stats.freed || stats.readers != 0 {

@@ -133,7 +133,7 @@ impl<'w> Writer<'w> {
             Err(error) => {
                 actor.tally.count(Count::Full);
                 self.expect_full(error.kind());
-                // If it is dropped, it is left to the domain.
+                // A dropped object is left to the domain.
                 if self.kept.len() < MOST_KEPT {
                     self.kept.push(error.into_inner());
                 }
@@ -207,7 +207,7 @@ impl<'w> Writer<'w> {
             if domain.check(*token) {
                 inside.verify(sections, context, "a token");
                 if !domain.check(*token) {
-                    context.findings.add(|| "a token was over, and then not over any more".to_owned());
+                    context.findings.add(|| "a token that was over is not over any more".to_owned());
                 }
                 actor.tally.count(Count::Tokens);
                 actor.tally.grace.add(started.elapsed());
@@ -327,7 +327,7 @@ fn short(actor: &mut Actor<'_>) -> Duration {
     Duration::from_micros(actor.rng.u64(0..2000))
 }
 
-/// A callback that must not be called while a section that is open now is still open.
+/// A callback that must not be called before all sections that are open now have ended.
 fn callback(world: &World) -> impl FnOnce() + Send + 'static {
     let (inside, sections) = (world.sections.now(), Arc::clone(&world.sections));
     let context: &'static Context = world.context;

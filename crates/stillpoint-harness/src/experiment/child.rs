@@ -1,4 +1,4 @@
-//! Measuring in a child process: this program once more, with an order in its environment.
+//! Measures in a child process: the same program, started again with an order in its environment.
 
 use std::fmt::Display;
 use std::io::Read;
@@ -22,12 +22,12 @@ const LOOK: Duration = Duration::from_millis(50);
 pub enum OnInterrupt {
     /// It is interrupted too, and answers with its results so far.
     Wait,
-    /// It is ended: a partial answer would be useless.
+    /// It is killed: a partial answer would be useless.
     End,
 }
 
-/// The environment in which glibc's `malloc` asks for transparent huge pages, for every contender alike. It must be set
-/// before the process starts; other allocators ignore it.
+/// The environment in which glibc's `malloc` asks for transparent huge pages, the same for every contender. It must
+/// be set before the process starts; other allocators ignore it.
 pub const MALLOC_ON_HUGE_PAGES: &[(&str, &str)] = &[("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")];
 
 /// What a child process is asked to do.
@@ -65,7 +65,7 @@ pub fn ask<O: Order>(order: &O) -> Result<Option<O::Answer>, Stop> {
         .spawn()
         .map_err(|error| failed("cannot start a child process", &error))?;
     let process = Pid::from_child(&child);
-    // An error says that the child has ended by itself.
+    // The call fails only if the child has already ended.
     let _last = interrupt::at_the_end(move || _ = kill_process(process, Signal::KILL));
     let (send, answer) = channel();
     let pipe = child.stdout.take();
@@ -81,7 +81,7 @@ pub fn ask<O: Order>(order: &O) -> Result<Option<O::Answer>, Stop> {
             Err(RecvTimeoutError::Timeout)
                 if O::ON_INTERRUPT == OnInterrupt::End && interrupt::requested() =>
             {
-                // It may have ended already.
+                // The child may have ended already.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Ok(None);
@@ -121,7 +121,8 @@ pub fn ask<O: Order>(order: &O) -> Result<Option<O::Answer>, Stop> {
 pub fn run_if_child<O: Order>() -> Option<ExitCode> {
     let order = std::env::var(O::VARIABLE).ok()?;
     interrupt::listen_and(|| ());
-    // Without its parent, nothing reads the child's answer. If this fails, the child finishes its work in vain.
+    // The kernel ends the child with its parent, because nothing else reads the answer. If the call fails, the child
+    // only finishes its work for nothing.
     let _ = set_parent_process_death_signal(Some(Signal::TERM));
     let answer = serde_json::from_str::<O>(&order)
         .map_err(|error| {

@@ -8,15 +8,17 @@ use crate::output::progress::Progress;
 /// The results of a contender's rounds, or why they do not count.
 pub type Rounds<T> = Result<Vec<T>, String>;
 
-/// The order of a round: each of `count` once; each round begins with the next one.
+/// The order of the contenders in a round: each of the `count` once. Each round begins one contender later than the
+/// round before.
 pub fn turns(round: usize, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |turn| (turn + round) % count)
 }
 
-/// Measures the rounds of all contenders. Returns those that have begun.
+/// Measures the rounds of all contenders. Returns the contenders of which at least one round ended.
 ///
-/// `begin` gets the number of each round, and prepares the work of all contenders in it. An error voids its contender, which
-/// is not measured again. After an interrupt, an error only ends the rounds: a round that was cut short returns one.
+/// `begin` gets the number of each round, and prepares the work of all contenders in it. An error voids its
+/// contender, which is not measured again. After an interrupt, an error voids nothing: a round that was cut short
+/// returns an error.
 pub fn in_turns<'c, C, W, T>(
     contenders: &'c [C],
     rounds: u32,

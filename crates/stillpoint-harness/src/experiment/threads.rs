@@ -37,7 +37,7 @@ pub fn on_each<R: Send>(
         let start = |(index, &cpu): (usize, &usize)| {
             let (barrier, work) = (&barrier, &work);
             scope.spawn(move || {
-                // Even if the thread cannot be pinned: the others wait at the barrier.
+                // A thread that cannot be pinned still works: the others wait for it at the barrier.
                 let pinned = cpus::pin(cpu);
                 let done = work(index, barrier);
                 pinned.map(|()| done)

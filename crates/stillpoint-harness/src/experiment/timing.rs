@@ -14,14 +14,14 @@ const SHORTEST_ROUND: Duration = Duration::from_millis(50);
 const LEAST_ROUND: Duration = Duration::from_millis(1);
 const ROUNDS: u32 = 3;
 
-/// The time that an experiment needs beside the measured time.
+/// The time that an experiment needs, beside the time that it measures.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
     /// Before the first round.
     pub set_up: Duration,
     /// For each round, beside its measured time.
     pub round_overhead: Duration,
-    /// The measured time of a row that is long enough for a usual run, which may get less if there are many rows.
+    /// The measured time that is enough for a row of a usual run. If there are many rows, each gets less.
     pub usual_row: Duration,
     /// See `usual_row`.
     pub quick_row: Duration,

@@ -83,7 +83,7 @@ pub fn choose(asked: Option<&[usize]>) -> Result<Vec<usize>, Stop> {
         if !allowed.contains(cpu) {
             let allowed = format_list(&allowed);
             return Err(Stop::usage(format!(
-                "CPU {cpu} is not open to this process, which may use CPUs {allowed}"
+                "this process may not use CPU {cpu}; it may use CPUs {allowed}"
             )));
         }
     }
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn lists_that_make_no_sense_are_refused() {
         for list in ["", "a", "0,", "5-2", "1,1", "0-2,1", "-1", "0-99999999"] {
-            assert!(parse_list(list).is_err(), "{list:?} was taken");
+            assert!(parse_list(list).is_err(), "{list:?} was accepted");
         }
     }
 

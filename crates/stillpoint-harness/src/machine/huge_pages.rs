@@ -23,7 +23,7 @@ pub struct HugePages {
 
 #[derive(Debug)]
 struct Pool {
-    /// Has the number of all pages.
+    /// The file that holds the number of all pages.
     all: PathBuf,
     before: usize,
     /// Whether the previous number was restored.
@@ -105,9 +105,9 @@ mod tests {
     #[test]
     fn pages_in_use_do_not_count_and_the_number_is_restored_once() {
         let folder = folder("680\n", "8\n");
-        // 40 are needed, of which 32 are missing; where nobody reserves them, there are none.
+        // 40 pages are needed, so 32 are missing. No kernel reserves them in this folder.
         assert!(HugePages::reserve_in(folder.path(), 64).is_none());
-        assert_eq!(all(&folder), "680", "set back");
+        assert_eq!(all(&folder), "680", "the number was not restored");
 
         let pool =
             Pool { all: folder.path().join("nr_hugepages"), before: 3, restored: AtomicBool::new(false) };
@@ -115,6 +115,6 @@ mod tests {
         assert_eq!(all(&folder), "3");
         fs::write(folder.path().join("nr_hugepages"), "7").unwrap();
         pool.restore();
-        assert_eq!(all(&folder), "7", "what others have set since then stays");
+        assert_eq!(all(&folder), "7", "a number that was set later was overwritten");
     }
 }

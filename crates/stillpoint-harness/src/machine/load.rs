@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The time that CPUs were busy since the machine started: with this process, with others, or with the host.
 ///
-/// It is counted in ticks, usually of 10 ms, so it is useful only over hundreds of milliseconds.
+/// The kernel counts it in ticks, usually of 10 ms, so it is useful only over hundreds of milliseconds.
 pub(crate) fn busy(cpus: &[usize]) -> Option<Duration> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let ticks = cpus.iter().map(|&cpu| busy_ticks(&text, cpu)).sum::<Option<u64>>()?;
@@ -14,14 +14,15 @@ pub(crate) fn busy(cpus: &[usize]) -> Option<Duration> {
 
 /// The time that a CPU had nothing to run since the machine started.
 ///
-/// It is counted in ticks, too, but an idle CPU misses none: the kernel takes its idle time from the clock.
+/// The kernel counts it in ticks, too, but takes the time of an idle CPU from the clock. So for an idle CPU it is
+/// exact.
 pub fn idle(cpu: usize) -> Option<Duration> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let [_busy, idle] = ticks(&text, cpu)?;
     Some(Duration::from_secs_f64(idle as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
-/// The ticks of one CPU but for those that it was idle, or waiting for a disk.
+/// The ticks of one CPU, except those in which it was idle or waited for a disk.
 fn busy_ticks(stat: &str, cpu: usize) -> Option<u64> {
     let [busy, _idle] = ticks(stat, cpu)?;
     Some(busy)

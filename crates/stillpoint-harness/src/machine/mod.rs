@@ -25,7 +25,7 @@ pub struct Machine {
     pub cpus_allowed: Vec<usize>,
     /// The number of NUMA nodes.
     pub numa_nodes: usize,
-    /// All memory.
+    /// The total memory.
     pub memory_bytes: u64,
     /// Whether it is a virtual machine, by the processor's flags.
     pub virtual_machine: bool,

@@ -103,17 +103,17 @@ impl Row {
         self.metric(name).map(show).unwrap_or_default()
     }
 
-    /// The same for the first column of figures, which for a void row says why.
+    /// As [`shown`](Self::shown), for the first column of figures, which for a void row says why it is void.
     pub fn shown_or_void(&self, name: &str, show: impl FnOnce(f64) -> String) -> String {
         self.void.clone().unwrap_or_else(|| self.shown(name, show))
     }
 
-    /// The same where the reason has a separate line.
+    /// As [`shown_or_void`](Self::shown_or_void), where the reason has a separate line.
     pub fn shown_or_failed(&self, name: &str, show: impl FnOnce(f64) -> String) -> String {
         if self.void.is_some() { "failed".to_owned() } else { self.shown(name, show) }
     }
 
-    /// Whether it is a control: the second measurement of its contender.
+    /// Whether the row is a control: the second measurement of its contender.
     pub fn is_control(&self) -> bool {
         self.contender.ends_with(AGAIN)
     }
@@ -221,7 +221,7 @@ pub struct Nothing {}
 /// Where the JSON goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// None is written.
+    /// No JSON is written.
     Nowhere,
     /// Standard output.
     Stdout,

@@ -1,4 +1,4 @@
-//! Output for people and tools.
+//! Output for the terminal and for tools.
 
 pub mod chart;
 pub mod csv;

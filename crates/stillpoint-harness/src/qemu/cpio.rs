@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_reader_of_the_format_finds_what_was_written() {
-        // Names and contents of every length, seen from the padding.
+        // Every length that matters for the padding, of the name and of the contents.
         for length in 0..9 {
             let (name, contents) = ("n".repeat(length + 1), vec![7u8; length]);
             let mut archive = Archive::default();
@@ -164,7 +164,7 @@ mod tests {
         archive.folder("a");
         archive.folder("b");
         let bytes = archive.finish();
-        // Equal ones would be hard links to the kernel.
+        // The kernel takes entries with equal inode numbers for hard links.
         let second = (110 + 2usize).next_multiple_of(4);
         assert_ne!(&bytes[6..14], &bytes[second + 6..second + 14]);
     }

@@ -17,7 +17,7 @@ pub use self::session::{Ending, Guest, Purpose, START, Session, has_said};
 /// What runs the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Accel {
-    /// The processor if /dev/kvm can be opened and starts the guest, else QEMU
+    /// The processor, if /dev/kvm can be opened and the guest starts; otherwise QEMU
     Auto,
     /// The processor, by /dev/kvm
     Kvm,

@@ -28,11 +28,11 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Finds the parts; those that are not named, in their usual places. The inner error says in one line what this machine lacks,
-    /// and how to get it.
+    /// Finds the parts. A part that no flag names is looked for in its usual places. The inner error says in one line
+    /// what this machine lacks, and how to get it.
     ///
     /// # Errors
-    /// The outer one: a file that was named cannot be used.
+    /// The outer error: a file that a flag names cannot be used.
     pub fn find(
         qemu: Option<&Path>,
         kernel: Option<&Path>,
@@ -51,7 +51,8 @@ impl Needs {
     }
 }
 
-/// A file that was named by a flag, checked, with its whole path: a program without a slash would be looked for in PATH.
+/// Checks a file that a flag names, and returns its absolute path: a program without a slash would be looked for in
+/// PATH.
 pub fn named(file: Option<&Path>) -> Result<Option<PathBuf>, Stop> {
     let Some(file) = file else { return Ok(None) };
     let checked = File::open(file).and_then(|open| open.metadata());
@@ -144,7 +145,7 @@ pub fn numbers(version: &str) -> Vec<u64> {
     version.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
 }
 
-/// Whether this process may use the processor's own virtual machines.
+/// Whether this process may use KVM.
 pub fn has_kvm() -> bool {
     OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok()
 }

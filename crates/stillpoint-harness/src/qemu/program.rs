@@ -32,10 +32,10 @@ pub enum Program {
 }
 
 impl Program {
-    /// Finds it. If there is none, the inner error says what to do.
+    /// Finds the program. If there is none, the inner error says what to do.
     ///
     /// # Errors
-    /// The outer one: `named` is not such a program.
+    /// The outer error: `named` is not such a program.
     pub fn find(named: Option<&Path>) -> Result<Result<Self, String>, Stop> {
         if let Some(file) = named {
             return match is_static_file(file) {
@@ -64,7 +64,7 @@ impl Program {
         })
     }
 
-    /// What will be done, for people.
+    /// Where the program comes from, in words.
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::File(file) => format!("{} is static", file.display()),
@@ -129,7 +129,7 @@ fn build(workspace: &Path, cargo: &Path) -> Result<PathBuf, Stop> {
         .arg(&target)
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
         .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
-        // It would override RUSTFLAGS.
+        // This variable would override RUSTFLAGS.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .stdin(Stdio::null())
         // Standard output may belong to the result.

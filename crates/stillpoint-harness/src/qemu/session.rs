@@ -18,17 +18,17 @@ use crate::{interrupt, output};
 
 /// Memory of a guest in MiB: the program, and the arrays of the contenders.
 const MEMORY: usize = 512;
-/// The most output of a console that is kept: a kernel may complain without end.
+/// The most console output that is kept: a kernel may print messages without end.
 const MOST_OUTPUT: u64 = 4 << 20;
 /// Time until the program in a guest has begun, enough for software emulation on a busy machine.
 pub const START: Duration = Duration::from_secs(120);
-/// How often the end of QEMU is looked for.
+/// How often the host checks whether QEMU has ended.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The parameters of the guest's kernel. Errors of its start are shown (levels below 4), and a panic ends the machine. The
-/// watchdogs are off: they would report stalled processors, which the experiment causes, and would take the time stamp counter
-/// for broken; the next best clock is an emulated device that all processors queue for. The arguments of the first process
-/// follow the two dashes.
+/// The parameters of the guest's kernel. Its errors (levels below 4) are shown, and a panic ends the machine. The
+/// watchdogs are off. They would report stalled processors, which the experiment causes, and would mark the time
+/// stamp counter as unstable; the next best clock is an emulated device, for which all processors queue. The
+/// arguments of the first process follow the two dashes.
 const KERNEL_PARAMETERS: &str = "console=ttyS0 loglevel=4 panic=-1 nowatchdog tsc=reliable \
                                  rcupdate.rcu_cpu_stall_suppress=1 rdinit=/init --";
 
@@ -88,7 +88,8 @@ pub struct Session {
     pub complaints: String,
     /// The time of the whole session.
     pub wall: Duration,
-    /// From the beginning to the end of the program in the guest, by the host's clock, as exact as it read the console.
+    /// From the beginning to the end of the program in the guest, by the host's clock; as exact as the reads of the
+    /// console were frequent.
     pub measured: Option<Duration>,
     /// The time that QEMU's threads were ready to run but did not, summed; `None` if the kernel does not count it.
     pub waited: Option<Duration>,
@@ -144,7 +145,7 @@ impl Guest<'_> {
         drop(qemu);
         let wall = begin.elapsed();
         let complaints = String::from_utf8_lossy(&complaints.whole()).trim().to_owned();
-        // The machine may be off before the end of the program was seen.
+        // The machine may be off before the host has seen the end of the program.
         let measured = began.map(|began| ended.unwrap_or(wall) - began);
         Ok(Session { ending, console: console.whole(), complaints, wall, measured, waited: waiting.sum() })
     }
@@ -257,9 +258,9 @@ impl Session {
     }
 }
 
-/// Why there was no guest beside the measured one.
+/// Why the guest beside the measured one ended.
 fn ended_by_itself(qemu: Running, complaints: Collected) -> String {
-    // This closes its pipes, also those of processes that it has started.
+    // This closes its pipes, and those of the processes that it has started.
     drop(qemu);
     let complaints = String::from_utf8_lossy(&complaints.whole()).trim().replace('\n', " / ");
     format!("the guest beside the measured one ended by itself: {complaints}")
@@ -270,13 +271,13 @@ pub fn has_said(console: &[u8], said: &str) -> bool {
     console.windows(said.len()).any(|window| window == said.as_bytes())
 }
 
-/// A process, and what it started, that do not outlive this value.
+/// A process, which is killed together with its children when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The whole group, since a script may have started QEMU. The number belongs to the group while a member lives, even
-        // if the script has ended. Without a member the call fails, which is fine.
+        // Kills the whole process group, since a script may have started QEMU. The id belongs to the group while a
+        // member lives, even if the script has ended. Without a member the call fails, which does no harm.
         let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
         let _ = self.0.wait();
     }
@@ -302,7 +303,7 @@ impl Collected {
         look(&self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// All of it, once the other side is closed.
+    /// The whole output, once the other side is closed.
     fn whole(mut self) -> Vec<u8> {
         if let Some(thread) = self.thread.take() {
             // The thread cannot panic: a pipe that cannot be read counts as closed.
@@ -465,7 +466,7 @@ mod tests {
         fs::remove_file(&starts).unwrap();
 
         again(&format!("{count_start}; exit 3"), LONG);
-        assert_eq!(count(), 1, "QEMU had ended by itself");
+        assert_eq!(count(), 1, "the guest was started again, although QEMU had ended by itself");
     }
 
     #[test]
@@ -485,7 +486,7 @@ mod tests {
             }),
             Ok(true)
         );
-        assert!(!process(&alive).exists(), "it was ended with the work");
+        assert!(!process(&alive).exists(), "QEMU outlived the work beside it");
 
         let ends = format!(
             "echo $$ > {}; echo '@test begin {{}}'; sleep 1; echo no machine >&2; exit 3",
@@ -494,7 +495,7 @@ mod tests {
         let ends = beside(&ends, LONG, |alive| {
             let process = fs::read_to_string(alive).unwrap();
             let stat = Path::new("/proc").join(process.trim()).join("stat");
-            // It has ended, and its parent has not looked yet.
+            // The process has ended, and its parent has not waited for it yet.
             while !fs::read_to_string(&stat).unwrap().contains(") Z ") {
                 thread::sleep(Duration::from_millis(10));
             }

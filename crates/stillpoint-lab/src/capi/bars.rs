@@ -105,15 +105,15 @@ pub(super) fn verdicts(rows: &[Row]) -> Vec<String> {
     };
     let verdict = |bar: &Bar| {
         let (ours, other) = (metric(bar, bar.ours)?, metric(bar, bar.other)?);
+        let (what, name, beside) = (bar.what, bar.ours, bar.other);
         let (is_met, limit) = match bar.limit {
-            Limit::Times(times) => (ours <= times * other, format!("at most {times:.3} of it")),
-            Limit::Of(most) => (ours <= most, format!("at most {most} itself")),
-            Limit::More(more) => (ours <= other + more, format!("at most {more} more")),
+            Limit::Times(times) => (ours <= times * other, format!("at most {times:.3}")),
+            Limit::Of(most) => (ours <= most, format!("{name} at most {most}")),
+            Limit::More(more) => (ours <= other + more, format!("{name} at most {more} more")),
         };
         let is_met = if is_met { "met" } else { "missed" };
-        let (what, name, beside) = (bar.what, bar.ours, bar.other);
         Some(format!(
-            "{is_met:>6}: {what}: {name} {ours:.2}, {beside} {other:.2}: {:.3}, {limit}",
+            "{is_met:>6}: {what}: {name} {ours:.2}, {beside} {other:.2}, ratio {:.3}; bar: {limit}",
             ours / other
         ))
     };

@@ -1,4 +1,4 @@
-//! C beside Rust, and the drop-ins beside what they stand in for.
+//! C beside Rust, and the drop-ins beside the libraries that they replace.
 
 use stillpoint_harness::output::figures::{Across, Figure, Up};
 

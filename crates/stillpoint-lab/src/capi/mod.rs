@@ -1,7 +1,7 @@
-//! The experiment `capi`: the C interface beside the same things in Rust, and the drop-ins beside the libraries that they stand
-//! in for.
+//! The experiment `capi`: the C interface beside the same things in Rust, and the drop-ins beside the libraries that
+//! they replace.
 //!
-//! It has no loops of its own: single operations are measured as in `micro`, delays as in `reclaim`, timers as in `timer`.
+//! It has no loops. Single operations are measured as in `micro`, delays as in `reclaim`, timers as in `timer`.
 
 mod bars;
 mod figures;
@@ -82,7 +82,7 @@ const CALLING: &[Entry] = &[
 
 const OF_TIMERS: &[&str] = &["drop-in/rte_timer", "dpdk/rte_timer"];
 
-/// The readers of the figures that bars compare.
+/// The number of readers for which there are bars.
 const READERS: usize = 8;
 
 /// What to measure; each part is the plan of another experiment.
@@ -179,7 +179,7 @@ fn calls(args: &BenchArgs, cpus: &[usize]) -> Result<Option<micro::Plan>, Stop> 
     Ok((!operations.is_empty()).then(|| micro::Plan::of("capi", operations, args, cpu)))
 }
 
-/// One reader on a CPU of its own, and as many as bars compare on one CPU.
+/// One reader on its own CPU, and on one CPU as many readers as the bars compare.
 fn delays(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Option<reclaim::Plan>, Stop> {
     let (mut parts, mut left_out) = (Vec::new(), Vec::new());
     for (scenario, entries) in [(DELAYS, POLLED), (CALLBACKS, CALLING)] {

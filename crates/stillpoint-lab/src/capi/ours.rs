@@ -9,12 +9,12 @@ use stillpoint_harness::random::Random;
 
 use crate::micro::{self, Operation};
 
-/// As in c/stillpoint.c of the peers.
+/// The same number as in c/stillpoint.c of the peers.
 const FEW: u64 = 1_000;
 const MANY: u64 = 1 << 20;
 const BURST: usize = 32;
 
-/// Those of `micro`, and lookups.
+/// The operations of `micro`, and lookups.
 pub(super) fn operations() -> Vec<Operation> {
     let of = |name, run: fn(u64)| Operation::whole("stillpoint/qsbr", name, run);
     let mut all = micro::ours();

@@ -9,7 +9,7 @@ use stillpoint_peers::Timed;
 use super::WORKERS;
 use crate::experiment::{BenchArgs, asked_for};
 
-/// As many as a program has that makes one for each CPU of a large machine.
+/// A program on a large machine has this many workers if it makes one for each CPU.
 const FREED: u64 = 64;
 
 pub(super) struct Workers {

@@ -80,7 +80,7 @@ fn signals() -> Finding {
 
 fn rseq() -> Finding {
     const COST: &str = "no restartable sequences: per-CPU data needs locks";
-    // SAFETY: a null area of length 0 is refused by the kernel before it is looked at.
+    // SAFETY: the kernel refuses a null area of length 0 before it reads the area.
     let result = unsafe { libc::syscall(libc::SYS_rseq, std::ptr::null_mut::<u8>(), 0, 0, 0) };
     let error = io::Error::last_os_error();
     match (result, error.raw_os_error()) {
@@ -127,7 +127,7 @@ fn realtime() -> Finding {
     }
 }
 
-/// Whether a thread may become a real-time thread, tried on one that ends at once.
+/// Whether a thread may become a real-time thread, tried on a thread that ends at once.
 fn try_realtime() -> Result<(), io::Error> {
     let attempt = || {
         let parameter = libc::sched_param { sched_priority: 1 };

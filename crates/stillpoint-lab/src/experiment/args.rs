@@ -11,11 +11,11 @@ use crate::peers::{self, group};
 
 /// The usual number of elements.
 const ELEMENTS: usize = 1 << 22;
-/// Fewer would make every lookup meet a fresh element.
+/// With fewer, almost every lookup would find an element that was just replaced.
 const LEAST_ELEMENTS: usize = 1 << 8;
 /// The writer works for 20 µs before each delete, so more than this many a second are out of reach.
 const MOST_DELETES: u32 = 40_000;
-/// The header of an object of the lab, which has no body then.
+/// The smallest object: the header of an object of the lab, without a body.
 const LEAST_BYTES: usize = size_of::<Element>();
 /// More threads than this measure only the machine's scheduler.
 pub(crate) const MAX_READERS: usize = 1024;
@@ -41,7 +41,7 @@ pub(crate) enum Experiment {
     Structures,
     /// The C interface beside Rust's, and the drop-ins beside the libraries they replace
     Capi,
-    /// All of them, one after the other
+    /// All experiments, one after the other
     All,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct BenchArgs {
     pub(crate) contenders: Vec<String>,
 
     /// Scenarios of `reclaim`, `preempt`, `table`, `membarrier`, `timer`, `pool`, `structures` or `capi`, or operations of `micro` [default: all]
-    // As above.
+    // The command line adds the names here, too.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) scenarios: Vec<String>,
 
@@ -99,7 +99,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = ELEMENTS, value_parser = parse_elements)]
     pub(crate) elements: usize,
 
-    /// Number of connections of `timer`, the application [default: a million, with --quick 100,000]
+    /// Number of connections in the scenario `connections` of `timer` [default: 1,000,000; with --quick 100,000]
     #[arg(long, value_name = "N", value_parser = parse_connections)]
     pub(crate) connections: Option<usize>,
 
@@ -111,7 +111,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_DELETES)))]
     pub(crate) deletes: u32,
 
-    /// Size of an object in `reclaim` in bytes, a multiple of 8; what exceeds 64 is in a separate allocation
+    /// Size of an object in `reclaim` in bytes, a multiple of 8; the bytes beyond 64 are in a separate allocation
     #[arg(long, value_name = "N", default_value_t = LEAST_BYTES, value_parser = parse_bytes)]
     pub(crate) bytes: usize,
 
@@ -129,7 +129,7 @@ pub(crate) struct BenchArgs {
 
 #[cfg(test)]
 impl BenchArgs {
-    /// What follows `stillpoint bench`.
+    /// Reads the arguments that follow `stillpoint bench`.
     pub(crate) fn read(line: &str) -> Self {
         use clap::FromArgMatches;
         let arguments = std::iter::once("bench").chain(line.split_whitespace());
@@ -145,7 +145,7 @@ pub(crate) enum Inside {
     Always,
     /// Half of the time; for the other half, the reader does the same work outside
     Half,
-    /// Always; the reader sleeps for half of each section
+    /// Always inside; the reader sleeps for half of each section
     Blocked,
 }
 
@@ -169,12 +169,12 @@ impl Inside {
     }
 }
 
-/// What the readers look up in, and the writer replaces in.
+/// The structure in which readers look up elements, and the writer replaces them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Structure {
     /// A lock-free hash table: stillpoint's, liburcu's cds_lfht, DPDK's rte_hash, papaya
     Table,
-    /// A plain array of pointers, for peers without a table too
+    /// A plain array of pointers, which peers without a table also have
     Array,
 }
 

@@ -20,7 +20,7 @@ pub(crate) trait Plan: Sized {
     const EXPERIMENT: Experiment;
     /// Their names.
     const SCENARIOS: &'static [&'static str];
-    /// What is drawn of its rows.
+    /// The figures of its rows.
     const FIGURES: &'static [&'static Figure];
 
     /// The names of all contenders, in the order of the tables.
@@ -129,7 +129,8 @@ pub(crate) fn prepare_child(
     cpus::pin(cpu)
 }
 
-/// Gives free memory back to the system. Otherwise the next objects would reuse it, and memory would not be seen to grow.
+/// Gives free memory back to the system. Otherwise the next objects would reuse it, and the growth of memory would
+/// not show.
 pub(crate) fn give_memory_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call has no precondition.

@@ -85,7 +85,7 @@ pub(super) struct Subject {
     pub(super) entry: &'static Entry,
     /// Kept until the machine is switched off: nothing is learnt from freeing the elements.
     pub(super) contender: ManuallyDrop<Box<dyn Contender>>,
-    /// That of our own contenders.
+    /// The domain of our own contenders.
     domain: Option<Domain>,
 }
 

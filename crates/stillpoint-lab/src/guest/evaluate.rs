@@ -12,7 +12,7 @@ use crate::preempt::round::Outcome;
 use crate::preempt::workload::Workload;
 use stillpoint_harness::machine::cpus;
 
-/// What the measurements need from outside: real in a guest, and harmless in tests.
+/// The means of the measurements: in a guest the real ones, and in tests harmless ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Means {
     /// Runs a round of `bench preempt`.

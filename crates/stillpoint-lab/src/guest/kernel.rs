@@ -22,7 +22,7 @@ use super::hog;
 use super::wire::{Load, Measured, Measurement};
 use crate::experiment::asked_for;
 
-/// A virtual CPU that was idle for a larger share of the time has ended grace periods early.
+/// If a virtual CPU was idle for a larger share of the time, grace periods ended early.
 const MOST_IDLE: f64 = 0.2;
 
 /// The measurements of a round.
@@ -89,14 +89,14 @@ fn obstacle(commands: MembarrierQuery, read: impl Fn(&str) -> Option<String>) ->
     })
 }
 
-/// One caller, for this long, while each CPU is busy.
+/// Measures the calls of one thread for this long, while each CPU is busy.
 fn measure(
     cpus: &[usize],
     caller: usize,
     duration: Duration,
     trace: Option<&Trace<'_>>,
 ) -> Result<Samples, String> {
-    // It enters a read-side section of the kernel's RCU, and does little else.
+    // The system call enters a read-side section of the kernel's RCU, and does little else.
     let read = || _ = rustix::process::getppid();
     trace.map_or(Ok(()), Trace::clear)?;
     let cpu_before = cpu_time();

@@ -1,9 +1,9 @@
 //! The command `guest`: delays and grace periods inside virtual machines whose virtual CPUs the host preempts.
 //!
-//! A reader whose virtual CPU loses the host's CPU in the middle of a read is the case that the literature on
-//! preempted readers is about. Here, QEMU runs a distribution's kernel with this very program, linked statically, as
-//! its first and only process: first with as many virtual CPUs as the host has CPUs (`baseline`), then with more, or
-//! beside other work on the host (`overcommit`), or beside a second guest. What the guests print comes back as rows.
+//! The literature on preempted readers is about readers whose virtual CPU loses the host's CPU in the middle of a
+//! read. Here, QEMU runs a distribution's kernel with this program, linked statically, as its first and only process.
+//! A guest has as many virtual CPUs as the host has CPUs (`baseline`); or more, or other work runs on the host
+//! (`overcommit`); or a second guest runs beside it. What the guests print comes back as rows.
 
 mod console;
 mod contenders;
@@ -49,7 +49,7 @@ struct Extra {
     guests: Vec<Ran>,
 }
 
-/// Runs the guests and prints their tables. If this machine lacks what guests need, says so; that is not a failure.
+/// Runs the guests and prints their tables. If this machine lacks what guests need, says so, and succeeds.
 pub(crate) fn run(options: &Options) -> Result<(), Stop> {
     let host_cpus = match &options.cpus {
         Some(list) => cpus::choose(Some(&list.0))?,

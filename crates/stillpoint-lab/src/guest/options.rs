@@ -45,13 +45,13 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value_t = Accel::Auto)]
     pub(super) accel: Accel,
 
-    /// End a guest that takes longer than this, its start included [default: two minutes, and four times what is to
-    /// be measured]
+    /// End a guest that takes longer than this, its start included [default: two minutes, plus four times the time to
+    /// measure]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(super) limit: Option<Duration>,
 
-    /// The program to run as the guest's first process: this one, linked statically
-    /// [default: this program when it is static, else it is built by cargo]
+    /// The program to run as the guest's first process: this one, linked statically [default: this program if it is
+    /// static; otherwise cargo builds it]
     #[arg(long, value_name = "FILE")]
     pub(super) init: Option<PathBuf>,
 

@@ -15,7 +15,7 @@ pub(super) const TO_BASELINE: [(&str, &str); 6] = [
     ("peak_pending_bytes", "peak_pending_to_baseline"),
 ];
 
-/// The same of the guest's own kernel.
+/// The same for the RCU of the guest's own kernel.
 pub(super) const KERNEL_TO_BASELINE: [(&str, &str); 2] = [
     ("synchronize_rcu_us_mean", "synchronize_rcu_mean_to_baseline"),
     ("synchronize_rcu_us_max", "synchronize_rcu_max_to_baseline"),

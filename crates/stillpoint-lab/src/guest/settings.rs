@@ -20,11 +20,12 @@ pub(super) const OVERCOMMIT: &str = "overcommit";
 const ELEMENTS: usize = 1 << 14;
 /// A virtual CPU for the writer and one for a reader.
 const LEAST_VCPUS: usize = 2;
-/// What QEMU's machine has room for.
+/// The most virtual CPUs that QEMU's machine has room for.
 const MOST_VCPUS: usize = 255;
 /// Shorter rounds have hardly any grace periods.
 const LEAST_ROUND: Duration = Duration::from_millis(2);
-/// What a round of mail or memory takes beside its time, under emulation: a process, a store to fill, and to free.
+/// The time that a round of mail or memory takes beside its measured time, under emulation: for a process, and a
+/// store that is filled and freed.
 const STORE_OVERHEAD: Duration = Duration::from_secs(3);
 /// Virtual CPUs of each guest, and CPUs of the host, where there are two guests.
 const OF_TWO_GUESTS: usize = 2;

@@ -174,7 +174,7 @@ fn notes(rows: &[Row], guests: &[Ran]) {
     }
     if let Some(time) = time(Load::Mail).or_else(|| time(Load::Memory)) {
         say(format!(
-            "Mail and memory: medians of {time}, each in a process of its own. Grace period: as in `bench preempt`, from the \
+            "Mail and memory: medians of {time}, each in a separate process. Grace period: as in `bench preempt`, from the \
              unlink of a probe to its free; for liburcu, a call of synchronize_rcu."
         ));
     }

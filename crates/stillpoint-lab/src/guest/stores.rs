@@ -61,7 +61,7 @@ fn measured(
     order: &Measurement,
     rounds: Result<Vec<Outcome>, String>,
 ) -> Measured {
-    // All contenders but liburcu's free at each change.
+    // All contenders except liburcu's free at each change.
     let policy = if entry.policy == Policy::Background { entry.policy } else { Policy::Delete };
     let row = Row::new("guest", "", entry.name)
         .with("workload", setting.workload.name())
@@ -77,7 +77,7 @@ fn measured(
     Measured { course: course.unwrap_or_default(), ..Measured::of(row) }
 }
 
-/// The same course in fewer moments.
+/// The same course, with fewer moments.
 fn thinned(course: &[Moment]) -> Vec<Moment> {
     let together = |moments: &[Moment]| {
         let delays = moments.iter().filter_map(|moment| moment.delay_us_max);

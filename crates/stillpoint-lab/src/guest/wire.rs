@@ -76,7 +76,7 @@ impl Load {
 pub(super) struct Measurement {
     /// Contenders and groups of them; all when there are none.
     pub(super) contenders: Vec<String>,
-    /// One after the other.
+    /// The loads, which follow each other.
     pub(super) loads: Vec<Load>,
     /// Whether mail and memory have only the contenders of a short run, and one round.
     pub(super) short: bool,
@@ -94,7 +94,7 @@ impl Measurement {
     }
 }
 
-/// What the guest is.
+/// The facts about the guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct About {
     pub(super) kernel: String,
@@ -105,7 +105,7 @@ pub(super) struct About {
     pub(super) peers: std::collections::BTreeMap<String, String>,
 }
 
-/// A row without what only the host knows.
+/// A row, without the facts that only the host knows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Measured {
     pub(super) contender: String,
@@ -119,7 +119,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// What a guest knows of a row.
+    /// The part of a row that the guest knows.
     pub(super) fn of(row: Row) -> Self {
         let Row { contender, params, metrics, void, .. } = row;
         Self { contender, params, metrics, void, course: Vec::new() }

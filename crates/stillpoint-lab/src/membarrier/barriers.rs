@@ -115,7 +115,7 @@ impl Page {
     }
 
     fn protect(&self, access: libc::c_int) -> io::Result<()> {
-        // SAFETY: the mapping is this value's, and is not written to while it must not be.
+        // SAFETY: only this value uses the mapping, and it writes only after it has allowed writes.
         match unsafe { libc::mprotect(self.address, self.size, access) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),

@@ -39,7 +39,8 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
                 rows.extend(barriers(plan, threads, initiators, state)?);
             }
             Setting::Readers { per_second } => {
-                let asked = if per_second == u32::MAX { "all".to_owned() } else { per_second.to_string() };
+                let asked =
+                    if per_second == u32::MAX { "all possible".to_owned() } else { per_second.to_string() };
                 progress.stage(&format!("membarrier: readers, {asked} synchronizations a second"));
                 rows.extend(readers::measure(plan, per_second)?);
             }

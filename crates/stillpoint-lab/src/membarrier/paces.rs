@@ -1,5 +1,5 @@
-//! What a pace of heavy fences costs readers, and how late objects are freed. The writer retires objects at a set rate, and
-//! polls all the time; another row has only the fence itself, at the same rate.
+//! What a pace of heavy fences costs readers, and how late objects are freed. The writer retires objects at a set
+//! rate, and polls all the time. Another row has only the fence, at the same rate.
 
 use std::cell::RefCell;
 use std::hint::spin_loop;
@@ -109,7 +109,7 @@ fn at_rate(
             return Ok(());
         }
         if elapsed >= due {
-            // Work that is overdue is left out: to catch up would measure a burst.
+            // Overdue work is left out: a writer that catches up would measure a burst.
             due = elapsed.max(due + interval);
             work()?;
         }

@@ -29,7 +29,7 @@ use super::barriers::way_of;
 const BURST: u64 = 256;
 /// A slice of these rows is this many times as long as one of barriers, since a loss is only a few percent.
 const LONGER: u32 = 6;
-/// Long beside an interrupt, short beside what makes readers faster and slower.
+/// Long compared with an interrupt, and short compared with the drift of the readers' speed.
 pub(super) const WINDOW: Duration = Duration::from_millis(20);
 /// The fewest windows in a slice in which the writer works.
 const LEAST: usize = 3;
@@ -52,15 +52,15 @@ fn mode_of(name: &str) -> Option<Mode> {
 pub(super) struct Windows {
     /// Sections of all readers a second, while the writer synchronizes.
     pub(super) sections: Vec<f64>,
-    /// The same over the mean of the windows before and after.
+    /// The same, as a ratio to the mean of the windows before and after.
     pub(super) kept: Vec<f64>,
     /// Synchronizations, or fences, a second.
     pub(super) synchronizations: Vec<f64>,
-    /// Of all windows in which the writer works.
+    /// The counts of all windows in which the writer works.
     counts: Counts,
 }
 
-/// What was done, and how often.
+/// How often readers and writer did their work.
 #[derive(Debug, Default)]
 struct Counts {
     sections: u64,

@@ -26,7 +26,7 @@ const OPERATIONS: &[&str] = &["quiescent", "pin", "protect", "start", "check", "
 const LEAST_SAMPLE: Duration = Duration::from_millis(10);
 /// The first guess at the number of iterations, doubled until a sample is long enough.
 const FIRST_ITERATIONS: u64 = 64;
-/// A sample is at least this many times as long as its fixed cost.
+/// A sample takes at least this many times its fixed cost.
 const FIXED_COST_SHARE: u32 = 10;
 
 /// One operation of one contender.

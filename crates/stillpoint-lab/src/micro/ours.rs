@@ -72,7 +72,8 @@ fn quiescent(iterations: u64) {
     let mut reader = domain.qsbr_reader();
     for _ in 0..iterations {
         reader.quiescent();
-        // As the empty assembly in the peers' loops: the compiler moves nothing from one iteration to the next.
+        // Has the effect of the empty assembly in the peers' loops: the compiler moves nothing from one iteration to
+        // the next.
         compiler_fence(Ordering::SeqCst);
     }
 }

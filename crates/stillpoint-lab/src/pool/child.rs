@@ -14,9 +14,9 @@ use crate::experiment::{OnHugePages, has_dpdk};
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(super) on: OnHugePages<Plan>,
-    /// The setting to begin with.
+    /// The number of the setting to begin with.
     pub(super) first: usize,
-    /// Contenders that did not end in an earlier child process, by name and cache.
+    /// Contenders that hung in an earlier child process, by name and cache.
     pub(super) without: Vec<(String, Option<u64>)>,
 }
 
@@ -26,15 +26,15 @@ pub(crate) struct Answer {
     pub(super) rows: Vec<Row>,
     /// A sentence about each pool.
     pub(super) notes: Vec<String>,
-    /// The setting at which a contender did not end, and its row there. Nothing was measured from then on.
+    /// The setting in which a contender hung, and its row. Nothing was measured after that.
     pub(super) unfinished: Option<(usize, Row)>,
 }
 
 impl child::Order for Order {
     const VARIABLE: &'static str = "STILLPOINT_BENCH_POOL";
     const WORK: &'static str = "measures pools";
-    /// Pools that take their memory from an allocator have huge pages as well: glibc asks the kernel for them, and so does
-    /// mimalloc, by the name of the option in older versions and in newer ones.
+    /// Pools that get their memory from an allocator have huge pages, too. These variables make glibc and mimalloc
+    /// ask the kernel for them; the name of mimalloc's option depends on its version.
     const ENVIRONMENT: &'static [(&'static str, &'static str)] = &[
         ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
         ("MIMALLOC_LARGE_OS_PAGES", "1"),
@@ -57,7 +57,7 @@ pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
         if transmission.settings.is_empty() || interrupt::requested() {
             continue;
         }
-        // They are given back behind the child.
+        // They are given back when the child has ended.
         let pages = if huge_pages { HugePages::reserve(TRANSMISSION_MEGABYTES) } else { None };
         if huge_pages && pages.is_none() {
             notes.push(format!(
@@ -77,8 +77,8 @@ fn on_huge_pages(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
     if plan.settings.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }
-    // Eight pools of DPDK at the most, whose objects have a header of a cache line, and an eighth more for their driver's blocks;
-    // or four of objects twice as large.
+    // At most eight pools of DPDK, whose objects have a header of one cache line, plus an eighth for the driver's
+    // blocks; or four pools of objects that are twice as large.
     let pool = plan.objects() * (OBJECT + 64);
     let for_dpdk = if has_dpdk(&plan.contenders) { ((8 * (pool + pool / 8)) >> 20) + 64 } else { 0 };
     let ours = 4 * ((pool >> 20) + 8);
@@ -98,7 +98,7 @@ fn on_huge_pages(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
     Ok((rows, notes))
 }
 
-/// Asks one child after the other, each without the contenders that did not end in an earlier one.
+/// Runs one child after the other, each without the contenders that hung in an earlier one.
 fn until_all_end(on: OnHugePages<Plan>) -> Result<(Vec<Row>, Vec<String>), Stop> {
     let (mut rows, mut notes): (Vec<Row>, Vec<String>) = (Vec::new(), Vec::new());
     let mut order = Order { on, first: 0, without: Vec::new() };
@@ -107,7 +107,7 @@ fn until_all_end(on: OnHugePages<Plan>) -> Result<(Vec<Row>, Vec<String>), Stop>
         let new: Vec<String> = answer.notes.into_iter().filter(|note| !notes.contains(note)).collect();
         notes.extend(new);
         let Some((setting, row)) = answer.unfinished else { break };
-        // The child has ended, with the contender that did not. The next child leaves that contender out.
+        // The child has ended, and the hung contender with it. The next child leaves that contender out.
         order.without.push((row.contender.clone(), row.param("cache")));
         order.first = setting;
         rows.push(row);

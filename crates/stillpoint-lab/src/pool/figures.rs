@@ -12,7 +12,7 @@ const COMMON: Figure = Figure {
     named: &["cache"],
     ..Figure::PLAIN
 };
-/// Whose blocks go out and back whole, as ours of 31 do.
+/// The published rates of blocks of 15 that go out and back whole, as our blocks of 31 do.
 const BLOCKS: &str = "RFC: bucket, blocks of 15, least";
 const WORDS: &str = "The RFC's blocks held 15 objects (buckets of 32 KiB, objects of 2 KiB); those of DPDK as packaged today hold 31, or 15 objects of 4 KiB.";
 

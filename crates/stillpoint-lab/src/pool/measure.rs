@@ -51,7 +51,8 @@ pub(super) fn run(order: &Order, report: &Sender<Report>) -> Result<(), String> 
             stage = &setting.scenario;
             progress.stage(&format!("pool: {stage}"));
         }
-        // Anew: what a pool has left with the threads of one setting is not to hold up the next one.
+        // Makes new pools for each setting: objects that a pool left with the threads of one setting must not hold up
+        // the next one.
         let (mut entrants, missing) = make(plan, setting, *huge_pages)?;
         let left_out = |entrant: &Entrant| {
             let cache = entrant.pool.cache().map(|cache| cache as u64);
@@ -59,7 +60,7 @@ pub(super) fn run(order: &Order, report: &Sender<Report>) -> Result<(), String> 
         };
         entrants.retain(|entrant| !left_out(entrant));
         let begins = |entrant: &Entrant| {
-            // Nobody listens after the limit.
+            // After the limit, the receiver is gone.
             let _ = report.send(Report::Begins(number, row(plan, setting, entrant, &[])));
         };
         let rows = measure(plan, setting, &entrants, begins)?;
@@ -72,7 +73,7 @@ pub(super) fn run(order: &Order, report: &Sender<Report>) -> Result<(), String> 
     Ok(())
 }
 
-/// What a pool is made of, in a line.
+/// What a pool consists of, in one line.
 fn note(contender: &dyn PoolContender) -> String {
     let block = contender.block().map(|block| format!(", contig_block_size {block}")).unwrap_or_default();
     let cache = contender.cache().map(|cache| format!(", cache {cache}")).unwrap_or_default();
@@ -81,7 +82,7 @@ fn note(contender: &dyn PoolContender) -> String {
     format!("{}{cache}{block}: {}{object}", contender.name(), contender.note())
 }
 
-/// Bytes of an object, where it is not as large as others.
+/// The size of an object in bytes, if it differs from that of other pools.
 fn other_object(contender: &dyn PoolContender) -> Option<usize> {
     Some(contender.object()).filter(|bytes| *bytes != OBJECT)
 }
@@ -91,7 +92,7 @@ fn queues(plan: &Plan) -> u16 {
     plan.settings.iter().map(|setting| setting.threads as u16).max().unwrap_or(1)
 }
 
-/// The pools, and what is to be said of those that are missing.
+/// The pools, and a note for each pool that is missing.
 fn make(plan: &Plan, setting: &Setting, huge_pages: bool) -> Result<(Vec<Entrant>, Vec<String>), String> {
     let contiguous = setting.scenario == CONTIGUOUS;
     let small = contiguous && setting.get == SMALL_BLOCK;
@@ -122,10 +123,10 @@ fn make(plan: &Plan, setting: &Setting, huge_pages: bool) -> Result<(Vec<Entrant
             "sharded-slab" => add(pool::sharded_slab()?),
             contender => {
                 let driver = contender.rsplit('/').next().unwrap_or(contender);
-                // Buckets of DPDK as packaged have 64 KiB: 31 objects, or 15 of twice the size.
+                // In the packaged DPDK, a bucket has 64 KiB: 31 objects, or 15 objects of twice the size.
                 let object = if small { 2 * OBJECT } else { OBJECT };
                 for cache in [0, CACHE] {
-                    // Without huge pages there may be too little memory for all of them.
+                    // Without huge pages, there may not be enough memory for all pools.
                     let made = match plan.transmits() {
                         true => pool::transmitter(driver, objects, cache, queues(plan), huge_pages),
                         false => pool::mempool(driver, objects, object, cache, huge_pages),
@@ -169,10 +170,10 @@ fn measure(
     Ok(rows)
 }
 
-/// What a slice gave: objects a second, of all threads together, or nothing when the pool had no object left.
+/// The result of a slice: objects a second, of all threads together, or `None` if the pool had no object left.
 type Slice = Option<f64>;
 
-/// Each thread works by itself. Nothing if the contender has no such call.
+/// Each thread works by itself. `None` if the contender has no such call.
 fn by_itself(plan: &Plan, setting: &Setting, contender: &dyn PoolContender) -> Result<Option<Slice>, String> {
     let slices = on_each(&plan.cpus[..setting.threads], |_, barrier| {
         let mut thread = contender.thread();
@@ -185,7 +186,7 @@ fn by_itself(plan: &Plan, setting: &Setting, contender: &dyn PoolContender) -> R
     Ok(slices.into_iter().collect::<Option<Vec<Slice>>>().map(|slices| slices.into_iter().sum()))
 }
 
-/// Objects a second; `None` without such a call, and within that when the pool was exhausted.
+/// Objects a second. The outer `None`: the contender has no such call. The inner `None`: the pool was exhausted.
 fn one_thread(
     plan: &Plan,
     setting: &Setting,
@@ -195,7 +196,7 @@ fn one_thread(
     let contiguous = setting.scenario == CONTIGUOUS;
     let mut objects = vec![std::ptr::null_mut(); setting.keep.max(64)];
     let each = match contender.block().filter(|_| contiguous) {
-        // Its blocks are of another size: without huge pages, those of dpdk/bucket have one object.
+        // Its blocks have another size. (Without huge pages, the blocks of dpdk/bucket have one object.)
         Some(block) if block == 1 || !setting.get.is_multiple_of(block) => return None,
         Some(block) => setting.shape().blocks(block).0 * block,
         None => setting.keep,
@@ -204,7 +205,7 @@ fn one_thread(
         true => thread.contiguous(setting.shape(), turns, &mut objects),
         false => Some(thread.plain(setting.shape(), turns, &mut objects)),
     };
-    // The first turns fill caches; then as many as take the time of a slice.
+    // The first turns fill the caches. Then the number of turns grows until they take the time of a slice.
     let mut turns = 1;
     loop {
         let begin = Instant::now();
@@ -233,8 +234,8 @@ fn hand_over(plan: &Plan, contender: &dyn PoolContender) -> Result<Option<Slice>
             barrier.wait();
             let mut freed = 0u64;
             loop {
-                // Before the look into the pipe: what was sent before the end is seen. Acquire: pairs with the release
-                // below.
+                // Loaded before the pipe is checked, so that bulks that were sent before the end are found. Acquire:
+                // pairs with the release below.
                 let ends = stop.load(Ordering::Acquire);
                 match pipe.receive() {
                     Some(bulk) => {
@@ -274,8 +275,8 @@ fn hand_over(plan: &Plan, contender: &dyn PoolContender) -> Result<Option<Slice>
             let took = begin.elapsed();
             // Release: pairs with the acquire above.
             stop.store(true, Ordering::Release);
-            // In dpdk/bucket, a free waits until the owner of the bucket has room for it, for ever if that does not call.
-            // Relaxed: see above.
+            // In dpdk/bucket, a free waits until the owner of the bucket has room for it; it waits for ever if the
+            // owner makes no calls. So this thread calls until the consumer has ended. Relaxed: see above.
             while !done.load(Ordering::Relaxed) {
                 if thread.get(&mut bulk) {
                     thread.put(&bulk);
@@ -309,7 +310,8 @@ fn row(plan: &Plan, setting: &Setting, entrant: &Entrant, slices: &[Slice]) -> R
     }
     let rates: Vec<f64> = slices.iter().copied().flatten().collect();
     let exhausted = slices.len() - rates.len();
-    // There are enough objects for every pool that does not keep them from the thread that asks. That some do is a result.
+    // There are enough objects, unless a pool keeps objects back that the calling thread needs. If it does, that is a
+    // result.
     if entrant.name.starts_with("stillpoint") && exhausted > 0 {
         row.void = Some("the pool was exhausted".to_owned());
         return row;

@@ -1,8 +1,8 @@
 //! The experiment `pool`: stillpoint's object pool beside DPDK's mempool drivers, mimalloc, object-pool and sharded-slab.
 //!
-//! In the manner of DPDK's `mempool_perf_autotest`: a thread gets objects in bulks until it keeps some number, reads each
-//! of them, and gives them back in bulks. All pools are in one child process, since DPDK can be initialised only once in a
-//! process. Short slices of each follow each other in rotated order.
+//! As in DPDK's `mempool_perf_autotest`, a thread gets objects in bulks until it keeps some number of them, reads
+//! each object, and gives them back in bulks. All pools are in one child process, since DPDK can be initialised only
+//! once in a process. Short slices of each follow each other in rotated order.
 
 pub(crate) mod child;
 mod figures;
@@ -33,12 +33,13 @@ pub(crate) const SCENARIOS: &[&str] =
 
 /// Blocks of objects.
 const CONTIGUOUS: &str = "contiguous";
-/// Contenders that hand out blocks.
+/// The contenders that hand out blocks.
 const HAVE_BLOCKS: &[&str] = &["stillpoint/pool", "dpdk/bucket"];
 
-/// Packets from a mempool to DPDK's null device. It has a separate child process, since DPDK is initialised differently.
+/// Packets from a mempool to DPDK's null device. This scenario has a separate child process, since it initialises
+/// DPDK differently.
 const TRANSMIT: &str = "transmit";
-/// The same in reserved huge pages, in one more process.
+/// The same in reserved huge pages, in another separate process.
 const TRANSMIT_HUGE: &str = "transmit-huge";
 
 /// Whether a scenario sends packets.

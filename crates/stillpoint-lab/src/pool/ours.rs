@@ -9,7 +9,7 @@ use stillpoint_peers::pool::{OBJECT, PoolContender, PoolThread, Shape, plain, re
 
 use super::plan::CACHE;
 
-/// As large as the buckets of DPDK, so that blocks are of the same number of objects.
+/// As large as the buckets of DPDK, so that blocks have the same number of objects.
 const BUCKET: usize = 64 << 10;
 /// As large as those of the RFC.
 const SMALL_BUCKET: usize = 32 << 10;
@@ -23,7 +23,7 @@ fn note(info: &Info) -> String {
     format!("{backing}; stride {} bytes; compiled for any x86-64", info.stride)
 }
 
-/// Bare memory.
+/// Pieces of memory without a type.
 pub(super) struct Bare(RawPool);
 
 impl Bare {
@@ -65,7 +65,7 @@ struct BareThread<'p> {
 }
 
 impl BareThread<'_> {
-    /// Blocks that go back as they came, `each` of them got in a call.
+    /// Gets blocks, `each` of them in one call, and gives them back whole.
     fn whole_blocks(&self, blocks: usize, each: usize, turns: u64) -> bool {
         let mut kept: Vec<RawBlock> = Vec::with_capacity(blocks);
         let mut got = vec![MaybeUninit::uninit(); each];
@@ -117,7 +117,7 @@ impl PoolThread for BareThread<'_> {
             }
             return true;
         }
-        // Told apart once, not for each bulk, as in C.
+        // The kinds of calls are distinguished once, and not for each bulk, as in C.
         match shape.put {
             1 => plain(&mut Singly(self), shape, turns, objects),
             _ => plain(self, shape, turns, objects),
@@ -170,7 +170,7 @@ impl PoolThread for BareThread<'_> {
     }
 }
 
-/// Gives objects back by the call for one.
+/// Gives objects back one by one.
 struct Singly<'t, 'p>(&'t mut BareThread<'p>);
 
 impl PoolThread for Singly<'_, '_> {
@@ -191,7 +191,7 @@ impl PoolThread for Singly<'_, '_> {
 
 type Buffer = [u64; OBJECT / 8];
 
-/// Initialised objects, that free themselves.
+/// Initialised objects, which free themselves.
 pub(super) struct Typed(Pool<Buffer>);
 
 impl Typed {
@@ -231,7 +231,7 @@ struct TypedThread<'p> {
     pool: &'p Pool<Buffer>,
     local: Local<'p, Buffer>,
     kept: Bulk<'p, Buffer>,
-    /// Where objects are got to be handed over by their addresses.
+    /// The objects of one bulk, before they are handed over by their addresses.
     owned: Vec<Obj<'p, Buffer>>,
 }
 

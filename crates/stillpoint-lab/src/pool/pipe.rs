@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Objects of a bulk.
 pub(super) const BULK: usize = 31;
-/// Bulks that fit in: a power of two.
+/// The number of bulks that fit in; a power of two.
 const ROOM: usize = 16;
 
 /// For one sender and one receiver.
@@ -30,28 +30,29 @@ impl Pipe {
         }
     }
 
-    /// False when the pipe is full. For one thread.
+    /// Returns false if the pipe is full. Only one thread may send.
     pub(super) fn send(&self, bulk: &[*mut u8; BULK]) -> bool {
         // Relaxed: this thread's own count. Acquire: pairs with the release in `receive`.
         let (sent, received) = (self.sent.0.load(Ordering::Relaxed), self.received.0.load(Ordering::Acquire));
         if sent - received == ROOM {
             return false;
         }
-        // SAFETY: the receiver has taken what was here.
+        // SAFETY: the receiver has taken the bulk that was in this place.
         unsafe { *self.bulks[sent % ROOM].get() = *bulk };
         // Release: pairs with the acquire in `receive`.
         self.sent.0.store(sent + 1, Ordering::Release);
         true
     }
 
-    /// The oldest bulk. For one thread.
+    /// Takes the oldest bulk. Only one thread may receive.
     pub(super) fn receive(&self) -> Option<[*mut u8; BULK]> {
         // Relaxed: this thread's own count. Acquire: pairs with the release in `send`.
         let (received, sent) = (self.received.0.load(Ordering::Relaxed), self.sent.0.load(Ordering::Acquire));
         if sent == received {
             return None;
         }
-        // SAFETY: the sender has put one here, and leaves it alone.
+        // SAFETY: the sender has put a bulk here, and does not touch this place until the bulk is counted as
+        // received.
         let bulk = unsafe { *self.bulks[received % ROOM].get() };
         // Release: pairs with the acquire in `send`.
         self.received.0.store(received + 1, Ordering::Release);

@@ -1,4 +1,4 @@
-//! What is measured.
+//! The plan of the experiment.
 
 use std::time::Duration;
 
@@ -13,22 +13,22 @@ use super::{CONTENDERS, SCENARIOS, child, show, transmits};
 use crate::experiment::{self, BenchArgs, Experiment, has_dpdk, in_scenario};
 use crate::peers;
 
-/// Objects that a cache of DPDK holds at most, and ours.
+/// The most objects that a cache holds, of DPDK's and of ours.
 pub(super) const CACHE: usize = 512;
 
-/// Objects of a block as in the RFC: 15. Other blocks have 31.
+/// Objects of a block in the RFC. Other blocks have 31.
 pub(super) const SMALL_BLOCK: usize = 15;
-/// Objects of the blocks that one call gets: 15 blocks of 31.
+/// Objects of the blocks that one call gets, if it gets many: 15 blocks of 31.
 const MANY: usize = 465;
 
-/// What a row is about.
+/// What is measured for a row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Setting {
     pub(super) scenario: String,
     pub(super) keep: usize,
-    /// Of blocks, a multiple of their objects.
+    /// The objects of one get. For blocks, a multiple of the objects of a block.
     pub(super) get: usize,
-    /// 0 for blocks that go back whole.
+    /// The objects of one put; 0 for blocks that go back whole.
     pub(super) put: usize,
     pub(super) threads: usize,
 }
@@ -66,14 +66,14 @@ impl experiment::Plan for Plan {
             |setting: &Setting| in_scenario(&setting.scenario, scenarios) && setting.threads <= cpus.len();
         let mut settings: Vec<Setting> = settings(length).into_iter().filter(asked).collect();
         if settings.is_empty() {
-            return Err(Stop::usage("these scenarios need two CPUs: give two with --cpus"));
+            return Err(Stop::usage("these scenarios need two CPUs: give --cpus at least two"));
         }
         if !has_dpdk(&contenders) {
             settings.retain(|setting| !transmits(&setting.scenario));
         }
         if settings.is_empty() {
             let why = peers::missing_dpdk("dpdk/ring").unwrap_or_else(|| "it was not asked for".to_owned());
-            return Err(Stop::usage(format!("transmit is DPDK's: {why}")));
+            return Err(Stop::usage(format!("transmit needs DPDK: {why}")));
         }
         let rounds = length.rounds_or(3, 5, 15);
         let slice = length.slice(rounds, Duration::from_millis(if length.full { 20 } else { 5 }));
@@ -90,26 +90,26 @@ impl experiment::Plan for Plan {
 }
 
 impl Plan {
-    /// The same, only with the settings whose scenarios are wanted.
+    /// The same plan with only the settings whose scenarios are wanted.
     pub(super) fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
         let mut plan = self.clone();
         plan.settings.retain(|setting| wanted(&setting.scenario));
         plan
     }
 
-    /// Whether its settings are those of a transmission.
+    /// Whether its settings send packets.
     pub(super) fn transmits(&self) -> bool {
         self.settings.first().is_some_and(|setting| transmits(&setting.scenario))
     }
 
-    /// Objects of each pool: as many as all threads keep, and what caches hold beside that.
+    /// Objects of each pool: as many as all threads keep, plus as many as caches may hold.
     pub(super) fn objects(&self) -> usize {
         let most = self.settings.iter().map(|setting| setting.keep * setting.threads).max().unwrap_or(0);
         most + 2 * (self.cpus.len().max(2)) * CACHE + 4096
     }
 }
 
-/// Every setting, the ones that have a bar to reach first. On several cores, a usual run keeps one number of objects only.
+/// Every setting, those with a bar first. On several cores, a usual run keeps only one number of objects.
 fn settings(length: &LengthFlags) -> Vec<Setting> {
     let keeps: &[usize] = length.pick(&[465], &[30, 60, 465, 4_030], &[30, 60, 465, 4_030, 32_767]);
     let mut all = Vec::new();
@@ -130,7 +130,7 @@ fn settings(length: &LengthFlags) -> Vec<Setting> {
     for &keep in keeps.iter().filter(|&&keep| keep >= 31) {
         for &threads in cores(keep) {
             [1, 15, 31, 0].into_iter().for_each(|put| add(1, keep, 31, put, threads));
-            // The RFC's blocks, and many in a call.
+            // The RFC's blocks, and many blocks in one call.
             [1, 15, 0].into_iter().for_each(|put| add(1, keep, SMALL_BLOCK, put, threads));
             if keep == MANY {
                 add(1, keep, MANY, 0, threads);

@@ -16,19 +16,21 @@ pub(super) fn tables(rows: &[Row], notes: &[String]) {
     for rows in rows.chunk_by(same) {
         of_rows(rows);
     }
-    say("Median of rounds; objects of 2,048 bytes, each read once. A get with its put counts as one.");
+    say(
+        "Median of rounds; objects of 2,048 bytes, each read once. A get and its put count as one operation.",
+    );
     if rows.iter().any(|row| transmits(&row.scenario)) {
         say("Packets of 64 bytes, each written once; the device frees them one by one.");
     }
     notes.iter().for_each(say);
 }
 
-/// Whether the numbers of cores stand beside each other.
+/// Whether the table has a column for each number of cores.
 fn cores_are_columns(row: &Row) -> bool {
     row.scenario == "private" || transmits(&row.scenario)
 }
 
-/// How a column is headed.
+/// The header of a column.
 fn column(row: &Row) -> String {
     match (cores_are_columns(row), &row.params["put"]) {
         (true, _) => format!("cores: {}", row.params["cores"]),
@@ -37,7 +39,7 @@ fn column(row: &Row) -> String {
     }
 }
 
-/// The place of a row's contender, the control last of its name.
+/// The position of a row in the table. The control comes last among the rows of its contender.
 fn line(row: &Row) -> (Option<usize>, &str, Option<u64>) {
     let place = CONTENDERS.iter().position(|name| *name == contender(&row.contender));
     (place, &row.contender, row.param("cache"))

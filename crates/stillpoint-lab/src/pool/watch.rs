@@ -1,6 +1,6 @@
-//! A contender that does not end: the measuring thread reports what it begins, and another one watches it.
+//! Contenders that hang: the measuring thread reports what it begins, and another thread watches it.
 //!
-//! DPDK's bucket driver frees into a ring of the bucket's owner, and waits, for ever, as long as that is full.
+//! DPDK's bucket driver frees into a ring of the bucket's owner. If the ring is full, it waits, if need be for ever.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -10,26 +10,26 @@ use stillpoint_harness::output::json::Row;
 use super::child::Answer;
 use super::plan::Plan;
 
-/// What the measuring thread says.
+/// What the measuring thread reports.
 pub(super) enum Report {
-    /// A slice begins: the setting's number, and the row of a contender of which nothing is known yet.
+    /// A slice begins: the number of the setting, and the contender's row, still without figures.
     Begins(usize, Row),
     /// A setting was measured: its rows, and a sentence about each pool.
     Measured(Vec<Row>, Vec<String>),
-    /// Nothing is left to do, or it went wrong.
+    /// All is measured, or there was an error.
     Ends(Result<(), String>),
 }
 
-/// How long a slice may take: many times what it should.
+/// How long a slice may take: many times its planned time.
 pub(super) fn limit(plan: &Plan) -> Duration {
     Duration::from_secs(5) + 20 * plan.slice
 }
 
-/// How long it may take to make all pools.
+/// The longest time that may pass until all pools are made.
 const LONGEST_PREPARATION: Duration = Duration::from_secs(60);
 
-/// Runs `work` in a thread of its own. If a slice takes longer than the limit, the answer is what there is by then: the
-/// process is to end with it.
+/// Runs `work` on a separate thread. If a slice takes longer than the limit, returns the rows so far; the caller must
+/// then end the process, because the thread still hangs.
 pub(super) fn over(
     limit: Duration,
     work: impl FnOnce(&Sender<Report>) -> Result<(), String> + Send + 'static,
@@ -37,7 +37,7 @@ pub(super) fn over(
     let (report, reports) = channel();
     std::thread::spawn(move || {
         let result = work(&report);
-        // Nobody listens after the limit.
+        // After the limit, the receiver is gone.
         let _ = report.send(Report::Ends(result));
     });
     let mut answer = Answer { rows: Vec::new(), notes: Vec::new(), unfinished: None };
@@ -84,7 +84,7 @@ mod tests {
                 let say = |what| report.send(what).map_err(|error| error.to_string());
                 say(Report::Begins(6, row("quick")))?;
                 say(Report::Measured(vec![row("quick")], vec!["a note".to_owned()]))?;
-                // Longer than a slice may take: the next pools are made.
+                // This is longer than a slice may take, but here the next pools are being made.
                 std::thread::sleep(Duration::from_millis(1500));
                 say(Report::Begins(7, row(name)))?;
                 loop {
@@ -101,7 +101,7 @@ mod tests {
         let (_, ours) = hang("stillpoint/pool").unfinished.unwrap();
         assert!(
             ours.void.is_some_and(|why| why.contains("did not end")),
-            "our own does not count as measured"
+            "a pool of ours that hangs must have a void row"
         );
     }
 

@@ -97,7 +97,7 @@ fn row(plan: &Plan, setting: &Setting, name: &str, cell: &Cell, rounds: Result<V
         .measured(rounds, |row, rounds| figures(row, &rounds))
 }
 
-/// The median over the rounds of each metric, and the longest grace period of all of them.
+/// The median of each metric over the rounds, and the longest grace period of all rounds.
 pub(crate) fn figures(row: &mut Row, rounds: &[Outcome]) {
     let all = |of: fn(&Outcome) -> Distribution| rounds.iter().map(of).collect::<Vec<Distribution>>();
     row.put_distribution("gp_us", &all(|o| o.grace));

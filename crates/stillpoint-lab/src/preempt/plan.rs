@@ -1,4 +1,4 @@
-//! The plan of the run, decided and checked before anything runs.
+//! The plan of the run, which is made and checked before anything runs.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ const BUDGET: Budget = Budget {
     quick_row: Duration::from_millis(3_600),
 };
 
-/// What the readers do, and the writer.
+/// What the readers and the writer do.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Setting {
     pub(crate) workload: Workload,
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_full_run_has_everything() {
         let full = plan(&["--full", "--contenders", "stillpoint/protected"], &[0, 1]).unwrap();
-        // One more in each setting is the control.
+        // Each setting has one more row: the control.
         assert_eq!(rows(&full), 3 * 4 * 3 * (5 + 1));
         assert!(full.left_out.is_empty(), "{:?}", full.left_out);
     }

@@ -25,7 +25,8 @@ fn of(tid: libc::pid_t) -> Result<Policy, String> {
     }
 }
 
-/// Waits until the calling thread has its `usual` policy and may run only on its CPU. A booster may be about to restore it.
+/// Waits until the calling thread has its `usual` policy and may run only on its CPU. If a booster has raised it, the
+/// booster may still be about to restore it.
 pub(super) fn check_this_thread(usual: Policy, cpu: usize) -> Result<(), String> {
     patiently(PATIENCE, || look_at_this_thread(usual, cpu))
 }

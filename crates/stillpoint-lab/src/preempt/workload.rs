@@ -1,4 +1,4 @@
-//! What the writer does: the changes to the store, one after the other.
+//! The work of the writer: the changes to the store, one after the other.
 //!
 //! The store is an index of slots, each empty or with one object. Only the writer changes it, so the model here knows what
 //! each change unlinks.

@@ -61,7 +61,8 @@ pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     Ok(rows)
 }
 
-/// Initialises DPDK's memory for rte_hash, in huge pages if they are available. The process keeps it.
+/// Initialises DPDK's memory for rte_hash, in huge pages if they are available. The memory stays until the process
+/// ends.
 fn initialise_dpdk(plan: &Plan) -> Result<Option<HugePages>, Stop> {
     let tables = plan.tables_of_dpdk();
     let (Some(&cpu), true) = (cpus::allowed().first(), tables > 0) else { return Ok(None) };
@@ -177,7 +178,7 @@ fn row(plan: &Plan, part: &Part, name: &str, entry: &Entry, rounds: Result<Vec<O
         .measured(rounds, |row, rounds| figures(row, &rounds, plan.round.as_secs_f64()))
 }
 
-/// The median over the rounds of each metric, and the spread of the mean delay.
+/// The median of each metric over the rounds, and the spread of the mean delay.
 fn figures(row: &mut Row, rounds: &[Outcome], round_s: f64) {
     let delays: Vec<Distribution> =
         rounds.iter().filter_map(|outcome| Distribution::of(&outcome.delays)).collect();

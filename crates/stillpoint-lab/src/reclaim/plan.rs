@@ -1,4 +1,4 @@
-//! The plan of the run, decided and checked before anything runs.
+//! The plan of the run, which is made and checked before anything runs.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! One round: a contender, its readers and its writer, for a short time.
 //!
-//! The writer's thread runs the round. It starts the readers, lets them go together, writes to its schedule,
-//! and ends when everything it replaced is freed.
+//! The writer's thread runs the round. It starts the readers, lets them begin at the same time, writes on its
+//! schedule, and ends when everything that it replaced is freed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -207,7 +207,7 @@ mod tests {
         let recipe = Recipe::plain(delays);
         // DPDK is initialised once per process, elsewhere.
         let sound = make_reclaiming(|name| !name.starts_with("dpdk/"), 256, recipe, 2).unwrap();
-        // On a busy machine, readers get to read only in a longer round.
+        // On a busy machine, readers may not read at all in a short round: then a longer one follows.
         fn runs(
             contender: &dyn Contender,
             delays: &'static Delays,
@@ -226,7 +226,9 @@ mod tests {
         {
             match broken_lfht(broken, 256, recipe) {
                 Ok(contender) => {
-                    let reason = runs(&*contender, delays).find_map(Result::err).expect("it counts");
+                    let reason = runs(&*contender, delays)
+                        .find_map(Result::err)
+                        .expect("a broken contender voids its round");
                     assert!(reason.contains(expected), "{broken:?}: {reason}");
                 }
                 Err(reason) => assert!(!is_there, "{reason}"),
@@ -240,7 +242,7 @@ mod tests {
         until: Instant,
         /// When each delete came.
         deletes: Vec<Duration>,
-        /// Before which deletes there was time to poll.
+        /// The numbers of the deletes before which there was time to poll.
         waited: Vec<usize>,
     }
 
@@ -261,7 +263,7 @@ mod tests {
         fn drain(&mut self) {}
     }
 
-    /// None comes early; after a delay, those that are overdue come at once. However busy the machine is.
+    /// However busy the machine is, no delete comes early, and after a delay the overdue deletes come at once.
     #[test]
     fn deletes_keep_the_pace_that_is_asked_for() {
         for (deletes_per_s, interval) in
@@ -294,7 +296,7 @@ mod tests {
                 assert!(!writer.waited.iter().any(overdue), "{deletes_per_s}: {:?}", writer.waited);
                 written.deletes >= 6
             });
-            assert!(caught_up, "{deletes_per_s}: those that were overdue did not come");
+            assert!(caught_up, "{deletes_per_s}: overdue deletes were not made");
         }
     }
 

@@ -56,8 +56,8 @@ impl Setting {
 
 const SPREAD_READERS: usize = 8;
 
-/// The settings of the scenarios asked for (all if none are), on `cpus`, with the numbers of readers asked for, those
-/// with a bar, or those of whole curves; and a line for each scenario that needs more CPUs.
+/// The settings of the scenarios that were asked for, or else of all, on `cpus`; and a line for each scenario that
+/// needs more CPUs. The numbers of readers are those that were asked for, those with a bar, or those of whole curves.
 ///
 /// A scenario that was asked for by name and needs more CPUs is an error.
 pub(crate) fn settings(

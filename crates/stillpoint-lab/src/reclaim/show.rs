@@ -71,7 +71,7 @@ pub(crate) fn part(setting: &Setting, structure: Structure, rows: &[Row]) {
     }
 }
 
-/// A mean delay that only the scheduler explains, in microseconds: its time slices take milliseconds.
+/// A mean delay, in microseconds, that only preemption explains: time slices take milliseconds.
 const HELD_UP: f64 = 1_000.0;
 
 /// What readers that share a core do on this machine, in words.
@@ -81,7 +81,7 @@ fn answer(setting: &Setting, rows: &[Row]) -> Option<String> {
     }
     let mean = |row: &Row| row.metric("delay_us_mean");
     let ours = mean(rows.iter().find(|row| row.contender == PROTECTED)?)?;
-    // The least of each library.
+    // The least mean delay of each library.
     let mut others: Vec<(&str, f64)> = Vec::new();
     for row in rows.iter().filter(|row| !is_ours(&row.contender)) {
         let (group, Some(delay)) = (peers::group(&row.contender), mean(row)) else { continue };
@@ -97,7 +97,7 @@ fn answer(setting: &Setting, rows: &[Row]) -> Option<String> {
     let delays: Vec<String> =
         others.iter().map(|(group, delay)| format!("{group} after {}", micros(*delay))).collect();
     Some(format!(
-        "In words: with {} readers on one CPU, memory is freed by {}, at best; by stillpoint, with protected loads, after {}.{}",
+        "In words: with {} readers on one CPU, memory is freed at best by {}; by stillpoint, with protected loads, after {}.{}",
         setting.readers(),
         delays.join(", by "),
         micros(ours),
@@ -164,7 +164,7 @@ mod tests {
         }
         let quick = answer(&setting(2), &[row(PROTECTED, 110.0), row("papaya", 120.0)]).unwrap();
         assert!(!quick.contains("hold up memory"), "{quick}");
-        assert_eq!(answer(&setting(1), &rows), None, "nobody preempts a reader by itself");
+        assert_eq!(answer(&setting(1), &rows), None, "a single reader is not preempted");
         assert_eq!(answer(&setting(8), &rows[1..]), None, "ours was not measured");
     }
 }

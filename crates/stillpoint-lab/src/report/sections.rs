@@ -5,7 +5,7 @@ use stillpoint_harness::output::json::Read;
 
 use crate::peers::group;
 
-/// Two figures that are closer together than this count as even: controls differ by as much.
+/// Two figures whose ratio is below this count as even: the controls differ by as much.
 const EVEN: f64 = 1.05;
 
 /// The charts of one experiment of one result.
@@ -30,7 +30,7 @@ pub(super) struct Shown {
 pub(super) enum Standing {
     /// The others are ahead somewhere.
     Behind,
-    /// Nobody is ahead anywhere.
+    /// Neither side is ahead anywhere.
     Even,
     /// We are ahead somewhere, and the others nowhere.
     Ahead,

@@ -127,7 +127,8 @@ impl Pace {
     }
 }
 
-/// Each thread pushes and pops. What comes out must be what was put in, and a pop after a push must find something.
+/// Each thread pushes and pops. The values that come out must be those that were put in, and a pop after a push must
+/// find a value.
 fn pairs(plan: &Plan, setting: &Setting, structure: &dyn PushPop) -> Result<f64, String> {
     let outcomes = on_each(&plan.cpus[..setting.threads], |number, barrier| {
         let mut thread = structure.thread();
@@ -150,7 +151,7 @@ fn pairs(plan: &Plan, setting: &Setting, structure: &dyn PushPop) -> Result<f64,
         return Err("the structure was empty after a push".to_owned());
     }
     if outcomes.iter().fold(0_u64, |sum, outcome| sum.wrapping_add(outcome.1)) != 0 {
-        return Err("what came out is not what was put in".to_owned());
+        return Err("the values that came out are not those that were put in".to_owned());
     }
     Ok(outcomes.iter().map(|outcome| outcome.0).sum())
 }
@@ -346,7 +347,7 @@ mod tests {
         let plan = plan("structures --duration 2ms --rounds 2");
         let of = |scenario| plan.settings.iter().find(|setting| setting.scenario == scenario).unwrap();
         let error = pairs(&plan, of("stack"), &Wrong(0)).unwrap_err();
-        assert!(error.contains("what was put in"), "{error}");
+        assert!(error.contains("put in"), "{error}");
         let error = mix(&plan, of("list-50-50"), &Kept, &Cell::new(KEYS * 1000), 0).unwrap_err();
         assert!(error.contains("entries are left"), "{error}");
         let error = pending(&Kept, 10, true).unwrap_err();

@@ -1,7 +1,8 @@
 //! The experiment `structures`: our stack, queue and list beside the same structures over crossbeam-epoch and over haphazard,
 //! and beside crossbeam's own structures.
 //!
-//! Short slices of each contender follow each other in rotated order. What comes out must be what was put in.
+//! Short slices of each contender follow each other in rotated order. The values that come out must be those that
+//! were put in.
 
 mod figures;
 mod measure;

@@ -17,7 +17,7 @@ use super::ours::Ours;
 use super::{FEW, Plan, Setting};
 use crate::experiment::{give_memory_back, prepare_child};
 
-/// A slice that took longer is not repeated: its figure is that of the rounds so far.
+/// A slice that took longer than this is not repeated: its figure is that of the rounds so far.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A removal with the insertion after it takes as long as several lookups.

@@ -1,6 +1,6 @@
-//! Mixes of operations from two harnesses by others: the four of the crate `bustle`, and the three of `conc-map-bench`, a
-//! program on top of it. `bustle` provides the loops, the keys and the clock, and checks the result of each operation. Threads
-//! begin together, and the scheduler places them on the chosen CPUs.
+//! Mixes of operations from two harnesses of other authors: the four mixes of the crate `bustle`, and the three of
+//! `conc-map-bench`, a program that uses it. `bustle` provides the loops, the keys and the clock, and checks the
+//! result of each operation. Threads begin together, and the scheduler places them on the chosen CPUs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -79,7 +79,7 @@ pub(super) fn measure<K: TableKey, V: TableValue, M: Map<K, V>>(
     cpus: &[usize],
     seed: u64,
 ) -> Result<Figures, String> {
-    // All threads of the harness inherit them, also the one that only reads the clock.
+    // All threads of the harness inherit the CPUs, even the thread that only reads the clock.
     let mut set = CpuSet::new();
     cpus.iter().for_each(|&cpu| set.set(cpu));
     rustix::thread::sched_setaffinity(None, &set)

@@ -100,7 +100,7 @@ impl experiment::Plan for Plan {
         let mut settings = Vec::new();
         for (key_bytes, entries) in [(8, FEW.min(args.elements)), (8, args.elements), (16, args.elements)] {
             for scenario in ["uniform", "zipf"].into_iter().filter(|scenario| asked(scenario)) {
-                // Under Zipf's law, many entries behave like few. A short run has only one kind of keys.
+                // Under Zipf's law, a large table behaves like a small one. A short run has only one kind of keys.
                 let is_left_out =
                     if scenario == "zipf" { quick || entries <= FEW } else { quick && key_bytes > 8 };
                 settings.extend(threads.iter().filter(|_| !is_left_out).map(|&threads| Setting {
@@ -114,7 +114,7 @@ impl experiment::Plan for Plan {
         settings.dedup();
         let mut singles = Vec::new();
         for texts in [false, true].into_iter().filter(|texts| !(quick && *texts)) {
-            // A run of numbers takes some tenths of a second, and one of texts twice as long.
+            // A run with numbers as keys takes some tenths of a second, and a run with texts twice as long.
             let part = |share: usize| if full { args.elements } else { (args.elements / share).max(FEW) };
             let (entries, capacity) = (part(if quick { 4 } else { 1 }), part(if texts { 4 } else { 2 }));
             if asked("growth") {

@@ -19,7 +19,7 @@ pub(super) const CONTENDERS: &[&str] = &["stillpoint/table", "papaya", "dashmap"
 /// The figures of one contender in one round.
 pub(super) type Figures = BTreeMap<String, f64>;
 
-/// What is measured.
+/// A setting of the measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Setting {
     /// Whether keys are texts of 16 characters with values of 64 bytes, instead of numbers.

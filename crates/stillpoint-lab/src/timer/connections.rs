@@ -1,8 +1,9 @@
-//! An application: connections with idle timeouts, which packets renew. A connection that falls silent expires, and another
-//! one takes its place.
+//! An application: connections with idle timeouts, which packets renew. A connection without packets expires, and
+//! another one takes its place.
 //!
-//! Time is real, since rte_timer and tokio know no other. Packets come at a fixed rate, in bursts, whatever the contender does:
-//! so all have the same work. What does not fit into the receive ring meanwhile is dropped, as a network card would.
+//! The time is real, because rte_timer and tokio have no other. Packets come at a fixed rate, in bursts, whatever the
+//! contender does, so all contenders have the same work. Packets that do not fit into the receive ring are dropped,
+//! as a network card would drop them.
 
 use stillpoint_harness::experiment::control::contender;
 use stillpoint_harness::interrupt;
@@ -23,15 +24,16 @@ const BURST: usize = 32;
 const GAP: u64 = 32_000;
 /// Bursts that the receive ring holds: 1,024 packets.
 const RING: u64 = 32;
-/// Nanoseconds of timeout for each connection: in the mean, three packets of a connection come within its timeout.
+/// The timeout is this many nanoseconds times the number of connections. So on average three packets of a connection
+/// come within its timeout.
 const EACH: u64 = 3_000;
 
-/// Whose packet comes.
+/// How the connection of a packet is chosen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Choice {
-    /// That of any connection.
+    /// All connections are equally likely.
     Uniform,
-    /// Nine of ten packets are of a tenth of the connections.
+    /// Nine of ten packets belong to a tenth of the connections.
     Skewed,
 }
 
@@ -90,7 +92,8 @@ fn resident() -> Result<usize, String> {
     resident_bytes().ok_or_else(|| "/proc does not show the memory of this process".to_owned())
 }
 
-/// `None` for those that take no part: they differ from others in how the time is told, or fire in no real time.
+/// `None` for contenders that take no part: variants that differ only in the source of time, and contenders that do
+/// not fire in real time.
 fn make(name: &str, connections: usize) -> Result<Option<Box<dyn IdleTimers>>, String> {
     Ok(Some(match contender(name) {
         "stillpoint/wheel" => Box::new(Idle::new(connections)),
@@ -102,9 +105,9 @@ fn make(name: &str, connections: usize) -> Result<Option<Box<dyn IdleTimers>>, S
     }))
 }
 
-/// What the application knows of its connections, and what the timers are judged by.
+/// The application's own record of its connections, against which the timers are checked.
 struct Application {
-    /// When each connection has been silent for its timeout.
+    /// The time at which each connection will have been silent for its timeout.
     deadlines: Vec<u64>,
     timeout: u64,
     choice: Choice,
@@ -113,7 +116,7 @@ struct Application {
 
 impl Application {
     fn new(connections: usize, choice: Choice, seed: u64) -> Self {
-        // Not zeros: memory that was never written is not resident.
+        // The values are not zero, because memory that was never written is not resident.
         let deadlines = vec![u64::MAX; connections];
         Self { deadlines, timeout: connections as u64 * EACH, choice, random: Random::new(seed) }
     }
@@ -129,7 +132,7 @@ impl Application {
         timers.open(connection, now, timeout)
     }
 
-    /// Opens all connections, and takes packets for two timeouts, of which the second one counts.
+    /// Opens all connections, and takes packets for twice the timeout. Only the second half counts.
     fn run(&mut self, timers: &mut dyn IdleTimers) -> Result<Figures, String> {
         let connections = self.deadlines.len() as u32;
         for connection in 0..connections {
@@ -137,7 +140,7 @@ impl Application {
             self.open(timers, connection, now, timeout)?;
         }
         let begin = timers.clock();
-        // Some may have become due before the first poll.
+        // Some timers may have become due before the first poll.
         let mut course = Course { arrival: begin, finished: 0 };
         let mut counted = Counted::default();
         let mut expired = Vec::with_capacity(connections as usize);
@@ -177,7 +180,8 @@ impl Application {
         Ok(counted.figures())
     }
 
-    /// How late a connection has expired, in nanoseconds: never before its deadline, and in the first poll that finished after it.
+    /// How late a connection has expired, in nanoseconds. It is an error if it has expired before its deadline, or
+    /// later than in the first complete poll after its deadline.
     fn judge(&self, connection: u32, polled: u64, finished: u64, tick: u64) -> Result<u64, String> {
         let deadline = self.deadlines[connection as usize];
         if polled < deadline {
@@ -195,23 +199,23 @@ impl Application {
         Ok(polled - deadline)
     }
 
-    /// What has a timer still is not due, or became so after the last poll that finished.
+    /// Checks that the timers that are left are not due, or became due after the last complete poll.
     fn judge_those_left(&self, finished: u64, tick: u64) -> Result<(), String> {
         let silent = self.deadlines.iter().filter(|&&deadline| deadline + tick <= finished).count();
         if silent == 0 { Ok(()) } else { Err(format!("{silent} silent connections have not expired")) }
     }
 }
 
-/// Where time has come to.
+/// The progress of time.
 struct Course {
-    /// When the next burst is there.
+    /// The time at which the next burst comes.
     arrival: u64,
-    /// The time of the last poll that left nothing.
+    /// The time of the last complete poll, which left no due timer.
     finished: u64,
 }
 
 impl Course {
-    /// Until the next burst has come. The time.
+    /// Waits until the next burst has come. Returns the time.
     fn wait(&mut self, timers: &mut dyn IdleTimers) -> u64 {
         loop {
             let now = timers.clock();
@@ -223,7 +227,7 @@ impl Course {
         }
     }
 
-    /// Of the bursts that came before `now` and have not been taken, as many are lost as the ring has no place for.
+    /// Drops the bursts that came before `now` and do not fit into the ring. Returns their number.
     fn drop_what_has_no_place(&mut self, now: u64) -> u64 {
         let lost = (now.saturating_sub(self.arrival) / GAP).saturating_sub(RING);
         self.arrival += lost * GAP;
@@ -231,7 +235,7 @@ impl Course {
     }
 }
 
-/// What counts, in nanoseconds and bursts.
+/// The measurements, in nanoseconds and bursts.
 #[derive(Default)]
 struct Counted {
     polls: Vec<u64>,
@@ -268,21 +272,21 @@ mod tests {
 
     const CONNECTIONS: usize = 1_000;
 
-    /// What a contender might do wrong.
+    /// A fault of a contender.
     #[derive(Clone, Copy, PartialEq, Eq)]
     enum Fault {
         None,
         /// It forgets every tenth connection.
         Loses,
-        /// It takes no notice of packets.
+        /// It ignores packets.
         Ignores,
         /// It fires only in every hundredth poll.
         Sleeps,
-        /// It adds timers so slowly that the first ones are due before all are there: no fault.
+        /// It adds timers so slowly that the first timers are due before all are added. This is no fault.
         Slow,
     }
 
-    /// Every timer is looked at in each poll. Each look at the clock takes 100 ns.
+    /// Timers that are all checked in each poll. Each read of the clock takes 100 ns.
     struct Plain {
         now: u64,
         polls: u64,
@@ -347,7 +351,7 @@ mod tests {
     #[test]
     fn what_falls_silent_expires_and_the_figures_say_how_much() {
         let uniform = run(Choice::Uniform, Fault::None).unwrap();
-        // Three packets within a timeout: of all renewals, one in e³ - 1 is none.
+        // With three packets within a timeout on average, a connection expires once in e³ - 1 packets.
         let expired = uniform["expired_per_1000_packets"];
         assert!((30.0..80.0).contains(&expired), "{expired}");
         assert!((uniform["poll_us_max"], uniform["dropped_percent"]) == (0.1, 0.0), "{uniform:?}");

@@ -1,8 +1,8 @@
-//! Brackets of time stamp counter reads.
+//! Times work by a read of the time stamp counter before and after it.
 
 /// Cycles of the time stamp counter; nanoseconds where there is none.
 ///
-/// What comes before in the program has been done, and what comes after has not been begun.
+/// Everything before it in the program is complete, and nothing after it has begun.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn read() -> u64 {
@@ -22,7 +22,7 @@ fn read() -> u64 {
     BEGIN.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
 }
 
-/// A bracket, whose own cost is known.
+/// Two reads of the counter around some work. Their cost is measured, and subtracted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bracket {
     empty: u64,
@@ -37,7 +37,7 @@ impl Bracket {
         Self { empty: empty.min().unwrap_or(0) }
     }
 
-    /// What `work` takes.
+    /// How long `work` takes.
     #[inline(always)]
     pub(super) fn time<R>(self, work: impl FnOnce() -> R) -> (f64, R) {
         let begin = read();

@@ -1,11 +1,11 @@
-//! The figures of the RFC, and what an application feels.
+//! The figures of the RFC, and those of an application.
 
 use stillpoint_harness::output::figures::{Across, Figure, Points, Published, Up};
 
 const CYCLES: Up = Up::less("", "TSC cycles");
 const COMMON: Figure =
     Figure { experiment: "timer", beside: &["time"], without: &["floor"], ..Figure::PLAIN };
-/// An application's, whose time is real for everybody.
+/// Figures of the application, in which the time is real for every contender.
 const APPLICATION: Figure = Figure {
     experiment: "timer",
     scenarios: &["connections"],
@@ -13,7 +13,7 @@ const APPLICATION: Figure = Figure {
     ..Figure::PLAIN
 };
 const CHOICE: Across = Across::Params(&["choice"]);
-/// With as many timers as its authors had.
+/// The number of timers that the RFC's authors measured.
 const TEN_THOUSAND: &[(&str, &str)] = &[("timers", "10000")];
 
 pub(crate) const FIGURES: &[&Figure] = &[

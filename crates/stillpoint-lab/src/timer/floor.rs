@@ -1,9 +1,9 @@
-//! A yardstick: only timers in doubly linked lists, as the wheel has them. No key is checked, no level or slot is computed,
-//! and nothing can fire. It is not a lower bound: in some runs, the wheel was faster.
+//! For comparison: only timers in doubly linked lists, as in the wheel. No key is checked, no level or slot is
+//! computed, and no timer fires. This is not a lower bound: in some runs, the wheel was faster.
 
 use stillpoint_peers::timer::{Ability, TimerContender};
 
-/// Lists; a power of two.
+/// The number of lists; a power of two.
 const LISTS: usize = 4;
 
 struct Timer {
@@ -23,7 +23,7 @@ pub(super) struct Floor {
 impl Floor {
     pub(super) fn new(timers: usize) -> Self {
         let heads = (0..LISTS as u32).map(|head| [head, head]);
-        // Each leads to the next one.
+        // Each free place links to the next one.
         let links = heads.chain((0..timers as u32).map(|place| [0, place + 1 + LISTS as u32]));
         Self {
             links: links.collect(),
@@ -91,7 +91,7 @@ impl TimerContender for Floor {
         self.handles.clear();
     }
 
-    /// Nothing ever fires: its polls are an empty loop.
+    /// No timer fires, so a poll is an empty loop.
     fn millisecond(&self) -> Option<u64> {
         Some(1)
     }

@@ -19,12 +19,12 @@ use super::ours::{Ours, Queue, Time};
 use super::{HOUR, Plan, SPAN, connections, remote, steady, time};
 use crate::experiment::prepare_child;
 
-/// Operations of a slice at least.
+/// The fewest operations of a slice.
 const LEAST: usize = 10_000;
-/// Delays of timers that are not to fire: 34 seconds in nanoseconds, a year in milliseconds.
+/// The least delay of timers that must not fire: 34 seconds in nanoseconds, or a year in milliseconds.
 const FAR: u64 = 1 << 35;
 const POLLS: usize = 1_000;
-/// Ticks of one step of the scenario in which time goes on in small steps.
+/// Ticks of one step, where time goes on in small steps.
 const STEP: u64 = 64;
 
 /// Cycles of each metric in one round.
@@ -76,12 +76,13 @@ pub(super) fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>,
 
 fn own(plan: &Plan, timers: usize, progress: &Progress) -> Vec<Row> {
     let (bracket, mut random) = (Bracket::new(), Random::new(plan.seed));
-    // Made anew in each round: so every one begins with its memory in order.
+    // Contenders are made anew in each round, so that each begins with its memory in order.
     let measure = |name: &str, work: &Work| slices(make(name, timers)?.as_mut(), work, bracket);
     measured(plan, ("own", timers), plan.rounds, progress, || Work::new(timers, &mut random), measure)
 }
 
-/// The rounds of each contender, and what `work` makes for each of them. Those that have nothing to measure have no row.
+/// Measures the rounds of each contender, with the work that `work` makes for each round. Contenders that have
+/// nothing to measure have no row.
 pub(super) fn measured<W>(
     plan: &Plan,
     (scenario, timers): (&str, usize),
@@ -106,7 +107,7 @@ pub(super) fn measured<W>(
     measured.into_iter().filter(|(_, rounds)| any(rounds)).map(row).collect()
 }
 
-/// The same for every contender.
+/// The work of a round, the same for every contender.
 struct Work {
     delays: Vec<u64>,
     later: Vec<u64>,
@@ -135,14 +136,14 @@ impl Work {
     }
 }
 
-/// Measures each operation once; what has fired and what was cancelled must be what was added.
+/// Measures each operation once. Every timer that was added must fire or be cancelled.
 fn slices(contender: &mut dyn TimerContender, work: &Work, bracket: Bracket) -> Result<Figures, String> {
     let timers = work.delays.len() as u64;
     let all = |what: &str, found: u64| match found == timers {
         true => Ok(()),
         false => Err(format!("{what}: {found} of {timers} timers")),
     };
-    // Once without measuring: caches and branches are cold after another contender.
+    // Works once without measuring, because caches and branch predictors are cold after another contender.
     contender.add(&work.delays)?;
     all("cancelled", contender.cancel(&work.in_order))?;
     contender.forget();
@@ -170,7 +171,7 @@ fn slices(contender: &mut dyn TimerContender, work: &Work, bracket: Bracket) -> 
         contender.forget();
 
         if contender.can(Ability::Expire) {
-            // After a shuffled cancellation, the timers are used in the order of an old wheel.
+            // After a shuffled cancellation, the wheel reuses its timers in a mixed order, as an old wheel does.
             contender.add(&work.delays)?;
             contender.wait(SPAN);
             let (cycles, fired) = bracket.time(|| contender.expire(SPAN));
@@ -181,7 +182,7 @@ fn slices(contender: &mut dyn TimerContender, work: &Work, bracket: Bracket) -> 
             let most = &work.shuffled[..work.shuffled.len() * 9 / 10];
             let (adding, result) = bracket.time(|| contender.add(&work.delays));
             result?;
-            // Some may have become due meanwhile, and have not fired.
+            // Some timers may have become due meanwhile, and have not fired.
             let (cancelling, cancelled) = bracket.time(|| contender.cancel(most));
             contender.wait(SPAN);
             let (expiring, fired) = bracket.time(|| contender.expire(SPAN));
@@ -201,7 +202,7 @@ fn slices(contender: &mut dyn TimerContender, work: &Work, bracket: Bracket) -> 
         all("cancelled", contender.cancel(&work.in_order))?;
         contender.forget();
     }
-    // In time that passes by itself, these would take hours.
+    // For contenders whose time cannot be set, these would take hours.
     if contender.can(Ability::Expire) && !contender.name().ends_with("/rte_timer") {
         figures.extend(in_steps(contender, work, bracket)?);
     }
@@ -216,7 +217,7 @@ fn slices(contender: &mut dyn TimerContender, work: &Work, bracket: Bracket) -> 
     Ok(figures)
 }
 
-/// All timers fire while time goes on in small steps: the distribution of single polls.
+/// Measures the distribution of single polls, while time goes on in small steps until all timers have fired.
 fn in_steps(contender: &mut dyn TimerContender, work: &Work, bracket: Bracket) -> Result<Figures, String> {
     contender.add(&work.delays)?;
     let mut polls = Vec::with_capacity((SPAN / STEP) as usize + 2);
@@ -239,7 +240,7 @@ fn in_steps(contender: &mut dyn TimerContender, work: &Work, bracket: Bracket) -
     ]))
 }
 
-/// The row with the median of each figure, and its quartiles.
+/// Adds the median of each figure, and its quartiles, to the row.
 pub(super) fn with_quartiles(row: Row, rounds: Rounds<Figures>) -> Row {
     row.measured(rounds, |row, rounds| {
         let mut figures = BTreeMap::<&str, Vec<f64>>::new();

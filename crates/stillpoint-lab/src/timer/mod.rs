@@ -1,7 +1,7 @@
 //! The experiment `timer`: stillpoint's wheel beside rte_timer and the wheels of other crates.
 //!
-//! All contenders get the same random delays, in ticks of their own, in a child process. Short slices of each follow each
-//! other in rotated order; what has fired and what was cancelled must be what was added.
+//! All contenders get the same random delays, each in its own ticks, in a child process. Short slices of each
+//! contender follow each other in rotated order. Every timer that was added must fire or be cancelled.
 
 mod connections;
 mod cycles;
@@ -23,8 +23,8 @@ use stillpoint_harness::output::json::Row;
 use crate::experiment::{self, BenchArgs, Experiment, asked_for, in_scenario};
 use crate::peers;
 
-/// The contenders, in the order of the tables: those that are told the time as an integer, as the standard library has it,
-/// and those that read a clock at each call.
+/// The contenders, in the order of the tables: first those that get the time as an integer, then those that get it in
+/// the types of the standard library, then those that read a clock at each call.
 pub(crate) const CONTENDERS: &[&str] = &[
     "stillpoint/wheel",
     "floor",
@@ -42,7 +42,7 @@ pub(crate) const CONTENDERS: &[&str] = &[
 /// The same program as `dpdk/rte_timer`, compiled against our `rte_timer.h`.
 const DROP_IN: &str = "drop-in/rte_timer";
 
-/// What the time of a contender is: only those with the same one are compared.
+/// The source of a contender's time. Only contenders with the same source are compared.
 fn time(name: &str) -> &'static str {
     match contender(name) {
         "stillpoint/wheel" | "floor" => "integer",
@@ -51,8 +51,8 @@ fn time(name: &str) -> &'static str {
     }
 }
 
-/// One thread with timers of its own; the same with timeouts of one length that never end; two threads of which one adds
-/// to the other's wheel; and an application.
+/// One thread and its own timers; the same with timeouts of one length that are renewed for ever; two threads, one of
+/// which adds to the other's wheel; and an application.
 pub(crate) const SCENARIOS: &[&str] = &["own", "steady", "remote", "connections"];
 
 /// The longest delay, in ticks.
@@ -122,7 +122,8 @@ impl experiment::Plan for Plan {
 }
 
 impl Plan {
-    /// Ten thousand timers of one thread, of those of these contenders that are here and were asked for.
+    /// The plan for ten thousand timers of one thread, with those of `contenders` that were asked for and are built
+    /// in.
     pub(crate) fn of(args: &BenchArgs, cpus: &[usize], contenders: &[&str]) -> Option<Self> {
         let is_here = |name: &&&str| asked_for(name, &args.contenders) && peers::missing_dpdk(name).is_none();
         let contenders: Vec<String> =

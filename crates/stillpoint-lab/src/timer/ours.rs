@@ -17,9 +17,9 @@ pub(super) struct Ours {
 /// Where the time comes from.
 #[derive(Clone)]
 pub(super) enum Time {
-    /// The caller tells it in ticks, as the wheel asks for it.
+    /// The caller passes the time in ticks, as the wheel expects it.
     Ticks,
-    /// The caller has it as the standard library does, and turns it into ticks.
+    /// The caller has the time in the types of the standard library, and converts it to ticks.
     Instants { begin: Instant, now: Instant },
     /// A clock, which is read at each addition, reset and poll, and is ahead of the wheel.
     Clock { clock: Clock, ahead: u64 },
@@ -49,12 +49,12 @@ impl Ours {
         Self { wheel, keys: Vec::with_capacity(timers), time, limit: Limit::NONE }
     }
 
-    /// The same with polls of at most that many expiries.
+    /// The same, but a poll fires at most `expiries` timers.
     pub(super) fn within(self, expiries: usize) -> Self {
         Self { limit: Limit::expiries(expiries), ..self }
     }
 
-    /// Adds a timer for each delay, whose deadline `deadline` says.
+    /// Adds a timer for each delay; `deadline` computes its deadline.
     #[inline(always)]
     fn add_at(&mut self, delays: &[u64], deadline: impl Fn(&Self, u64) -> u64) -> Result<(), String> {
         for &delay in delays {
@@ -64,7 +64,7 @@ impl Ours {
         Ok(())
     }
 
-    /// The same for timers that are there; how many were.
+    /// Resets the timers in the same way. Returns how many of them were pending.
     #[inline(always)]
     fn reset_at(&mut self, delays: &[u64], deadline: impl Fn(&Self, u64) -> u64) -> u64 {
         let mut done = 0;
@@ -175,8 +175,8 @@ impl TimerContender for Ours {
     }
 }
 
-/// A queue for a task, as the example `delay_queue` has it: a service that other threads may add to and wake, polled with a
-/// waker. It has the time as `DelayQueue` of tokio-util does.
+/// A queue for a task, as in the example `delay_queue`: a service to which other threads may add timers and which
+/// they may wake, polled with a waker. It gets the time as tokio-util's `DelayQueue` does.
 pub(super) struct Queue {
     service: TimerService<u64>,
     keys: Vec<Key>,
@@ -195,7 +195,7 @@ impl Queue {
         ticks(self.begin, self.now + Duration::from_nanos(delay))
     }
 
-    /// Until it is pending; how many have fired.
+    /// Polls until the service is pending. Returns the sum of the values of the timers that have fired.
     fn poll(&mut self) -> u64 {
         let now = ticks(self.begin, black_box(self.now));
         let mut cx = Context::from_waker(Waker::noop());
@@ -251,7 +251,7 @@ impl TimerContender for Queue {
     }
 }
 
-/// Timers of connections. The application tells the time, which it reads once for each burst.
+/// Timers of connections. The application reads the time once for each burst, and passes it.
 pub(super) struct Idle {
     wheel: Wheel<u32>,
     keys: Vec<Option<Key>>,
@@ -259,7 +259,7 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// Timers that a poll fires at most, and moves at most of each level.
+    /// The most timers that a poll fires, and the most that it moves on each level.
     const LIMIT: usize = 64;
 
     pub(super) fn new(connections: usize) -> Self {

@@ -1,5 +1,6 @@
-//! Two threads: one adds to the other's wheel. The two take turns, so that each one's cost is seen by itself. Beside it, `rte_timer`,
-//! whose source does all of it, under the lock of the target's list.
+//! Two threads, one of which (the source) adds to the wheel of the other (the target). They take turns, so that the
+//! cost of each is measured separately. For comparison, `rte_timer`, where the source does all of the work under the
+//! lock of the target's list.
 
 use std::sync::Barrier;
 
@@ -16,7 +17,7 @@ use super::measure::{Figures, with_quartiles};
 use super::{DROP_IN, Plan, SPAN};
 
 const TIMERS: usize = 10_000;
-/// Delays, in cycles, of timers that are not to fire.
+/// The least delay, in cycles, of timers that must not fire.
 const FAR: u64 = 1 << 50;
 /// Timers of a burst.
 const BURSTS: [usize; 2] = [1, 32];
@@ -40,9 +41,9 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
             let source = scope.spawn(|| {
                 let pinned = cpus::pin(source_cpu);
                 let timers: Vec<_> = (0..TIMERS).map(|_| remote.timer()).collect();
-                // A round more, which does not count: caches and branches are cold in it.
+                // The first round does not count: caches and branch predictors are cold in it.
                 let round = |_| at_source(&mut mailbox, &timers, &deadlines, burst, &turn);
-                // Also after an error: the target waits for the source in each of them.
+                // All rounds run, even after an error, because the target waits for the source in each of them.
                 let rounds: Vec<Result<Figures, String>> = (0..=plan.rounds).map(round).collect();
                 pinned.and_then(|()| rounds.into_iter().collect::<Rounds<Figures>>())
             });
@@ -76,12 +77,13 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
             rows.push(with_quartiles(row, beside_rte_timer(plan, source_cpu, target_cpu, name == DROP_IN)));
         }
     }
-    // The target was this thread, as its list is that of the thread that has initialised DPDK.
+    // This thread was the target of rte_timer, because the target's list is that of the thread that has initialised
+    // DPDK.
     cpus::pin(source_cpu)?;
     Ok(rows)
 }
 
-/// Another thread arms and stops timers of this one. A tick is a cycle, and nothing falls due.
+/// Another thread arms and stops timers of the calling thread. A tick is a cycle, and no timer becomes due.
 fn beside_rte_timer(plan: &Plan, source_cpu: usize, target_cpu: usize, drop_in: bool) -> Rounds<Figures> {
     let mut random = Random::new(plan.seed);
     let delays: Vec<u64> = (0..TIMERS).map(|_| FAR + random.draw() % SPAN).collect();
@@ -100,10 +102,10 @@ fn beside_rte_timer(plan: &Plan, source_cpu: usize, target_cpu: usize, drop_in: 
         });
         match source.unwrap_or_else(|_| Err("the source panicked".into()))? {
             (cycles, TIMERS) => Ok(cycles / each),
-            (_, done) => Err(format!("{done} of {TIMERS} calls have worked")),
+            (_, done) => Err(format!("{done} of {TIMERS} calls succeeded")),
         }
     };
-    // A round more, which does not count: caches and branches are cold in it.
+    // The first round does not count: caches and branch predictors are cold in it.
     let rounds = (0..=plan.rounds).map(|_| {
         let add = by_source(&timers, &|source| source.add(&delays))?;
         let (taking_in, fired) = bracket.time(|| timers.manage());
@@ -122,7 +124,8 @@ fn beside_rte_timer(plan: &Plan, source_cpu: usize, target_cpu: usize, drop_in: 
     Ok(rounds.collect::<Result<Vec<_>, _>>()?.into_iter().skip(1).collect())
 }
 
-/// Adds, cancels, and adds all timers; errors are those of the mailbox. The turns are as many in any case.
+/// Adds, cancels, and again adds all timers. Errors come from the mailbox. The number of turns is the same in any
+/// case.
 fn at_source(
     mailbox: &mut Mailbox<u64>,
     timers: &[SharedTimer<u64>],
@@ -143,14 +146,14 @@ fn at_source(
         })
     };
     let (first, added) = add();
-    turn.wait(); // the target takes them in
+    turn.wait(); // the target takes the timers in
     turn.wait();
     let (cancelling, cancelled) =
         bracket.time(|| timers.iter().filter(|timer| timer.cancel().is_cancelled()).count());
-    turn.wait(); // the target takes them out
+    turn.wait(); // the target takes the cancelled timers out
     turn.wait();
     let (_, again) = add();
-    turn.wait(); // the target fires them
+    turn.wait(); // the target fires the timers
     turn.wait();
     added.and(again)?;
     if cancelled != timers.len() {
@@ -163,7 +166,8 @@ fn at_source(
 fn at_target(service: &mut TimerService<u64>, deadlines: &[u64], turn: &Barrier) -> Figures {
     let bracket = Bracket::new();
     let each = deadlines.len() as f64;
-    // The same timers as its own, while the source is about to add its.
+    // First adds the same number of timers as its own, to measure what the wheel itself costs. The source adds its
+    // timers meanwhile.
     let now = service.now();
     let (own, keys) = bracket.time(|| {
         let keys = deadlines.iter().map(|deadline| service.add(now + deadline, 1));

@@ -51,8 +51,8 @@ const REMOTE: &[Column] = &[
 
 /// Where the time comes from, in words.
 const TIMES: [(&str, &str); 3] = [
-    ("integer", "time told as an integer"),
-    ("std", "time told as Instants and Durations"),
+    ("integer", "time as an integer"),
+    ("std", "time as Instants and Durations"),
     ("clock", "a clock read at each call"),
 ];
 
@@ -87,13 +87,19 @@ pub(super) fn tables(rows: &[Row]) {
         let caption = format!("{timers} connections with timeouts of {timeout} ms, {choice}; times in µs");
         of_rows(&caption, "contender", |row| row.contender.clone(), CONNECTIONS, rows);
     }
-    say("Median of rounds. Mixed: added, nine of ten cancelled, the others fired. Steps of 64 ticks.");
-    say("floor: only lists in as much memory, without keys, levels or expiry; as polls, an empty loop.");
-    say("Timeouts of 300 s: stillpoint/wheel fires and moves at most 64 a poll and level (Limit::expiries).");
+    say(
+        "Median of rounds. Mixed: all timers are added, nine of ten cancelled, the others fired. In steps: of 64 ticks.",
+    );
+    say(
+        "floor: only linked lists in as much memory, without keys, levels or expiry; a poll is an empty loop.",
+    );
+    say(
+        "Timeouts of 300 s: in one poll, stillpoint/wheel fires at most 64 timers, and moves at most 64 on each level (Limit::expiries).",
+    );
     if !connections.is_empty() {
         say(
-            "Connections: packets by the time of work, without waiting for bursts; a million packets a second come, in bursts of \
-            32. Packets that a ring of 1,024 does not hold are dropped, and more connections fall silent.",
+            "Connections: packets for each second of work, without the waits for bursts. A million packets a second come, in \
+             bursts of 32. Packets that do not fit into a ring of 1,024 are dropped; then more connections expire.",
         );
     }
     say(

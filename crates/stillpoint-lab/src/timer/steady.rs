@@ -1,7 +1,9 @@
-//! Timeouts of one length that never end: what fires is added again. What a single poll takes, and how late timers are.
+//! Timeouts of one length that are renewed for ever: a timer that fires is added again. Measures how long single
+//! polls take, and how late timers are.
 //!
-//! Time is told, so a millisecond passes as fast as it is polled. Nothing counts until each timer has fired once: from then on
-//! all of them are added with the same delay, and lie as they would in a server that has run for long.
+//! The time is set by the caller, so a millisecond takes only as long as its poll. Nothing counts until each timer
+//! has fired once. By then all timers were added with the same delay, and lie in the wheel as in a server that has
+//! run for a long time.
 
 use std::collections::VecDeque;
 
@@ -18,9 +20,9 @@ use super::measure::{self, Figures};
 use super::ours::{Ours, Time};
 
 pub(super) const TIMERS: [usize; 2] = [100_000, 1_000_000];
-/// The timeout, in milliseconds: that many polls until each timer has fired once.
+/// The timeout, in milliseconds, and the number of polls until each timer has fired once.
 const TIMEOUT: u64 = 300_000;
-/// Timers that our polls fire at most, and move at most of each level.
+/// The most timers that a poll of ours fires, and the most that it moves on each level.
 const LIMIT: usize = 64;
 
 /// Rounds of this scenario: each has hundreds of thousands of polls.
@@ -33,7 +35,7 @@ pub(super) fn run(plan: &Plan, progress: &Progress) -> Vec<Row> {
     let of_number = |timers: usize| {
         progress.stage(&format!("timer: {timers} timeouts"));
         let mut random = Random::new(plan.seed);
-        // The first deadlines: any time within the timeout, in the order of their being due.
+        // The first deadlines: random times within the timeout, in order.
         let first = || {
             let mut first: Vec<u64> = (0..timers).map(|_| 1 + random.draw() % TIMEOUT).collect();
             first.sort_unstable();
@@ -55,7 +57,7 @@ fn make(name: &str, timers: usize) -> Result<Box<dyn TimerContender>, String> {
     }
 }
 
-/// Polls for twice the timeout, of which the second half counts.
+/// Polls for twice the timeout; only the second half counts.
 fn polls(
     contender: &mut dyn TimerContender,
     first: &[u64],
@@ -66,7 +68,7 @@ fn polls(
     for deadline in first {
         contender.renew(deadline * millisecond, 1)?;
     }
-    // In milliseconds, in the order of their being due: each renewal is due after all the others.
+    // The deadlines in milliseconds, in order: a renewed timer is due after all others.
     let mut deadlines: VecDeque<u64> = first.iter().copied().collect();
     let empty = contender.name() == "floor";
     let mut cycles = Vec::with_capacity(TIMEOUT as usize);
@@ -85,7 +87,7 @@ fn polls(
         }
         cycles.push(taken);
         most = most.max(fired);
-        // What is due and has not fired does so in the next poll at the earliest.
+        // A due timer that has not fired fires in the next poll at the earliest.
         if let Some(oldest) = deadlines.front().filter(|_| !empty) {
             latest = latest.max((now + 1).saturating_sub(*oldest));
         }
@@ -98,7 +100,7 @@ fn polls(
         ("poll_cycles_p99", at(990)),
         ("poll_cycles_p999", at(999)),
         ("poll_cycles_max", cycles[cycles.len() - 1]),
-        // Where there is no such counter, cycles are nanoseconds.
+        // Without a time stamp counter, cycles are nanoseconds.
         ("poll_us_p999", at(999) * 1e6 / tsc_hz.unwrap_or(1_000_000_000) as f64),
     ]);
     if !empty {

@@ -86,7 +86,7 @@ fn cpus_that_the_process_may_not_use_are_refused() {
         let mut one = CpuSet::new();
         one.set(other);
         sched_setaffinity(None, &one).unwrap();
-        let (last, expected) = (last.to_string(), format!("CPU {last} is not open to this process"));
+        let (last, expected) = (last.to_string(), format!("this process may not use CPU {last}"));
         refused(&["bench", "reclaim", "--cpus", &last], &[&expected]);
     });
     thread.join().unwrap();

@@ -51,7 +51,7 @@ fn reclaim_has_flat_rows_of_the_agreed_form() {
     for ours in ["protected", "guard", "guard32", "qsbr", "qsbr+poll", "qsbr+background"] {
         assert!(names.contains(&format!("stillpoint/{ours}").as_str()), "{names:?}");
     }
-    // What is ours in C has an experiment of its own.
+    // Our own contenders in C have a separate experiment.
     let is_of_c = |name: &str| ["c/", "drop-in/"].iter().any(|group| name.starts_with(group));
     for peer in stillpoint_peers::catalogue().into_iter().filter(|peer| !is_of_c(peer.name)) {
         assert!(names.contains(&peer.name), "{} is missing in {names:?}", peer.name);
@@ -124,7 +124,7 @@ fn a_pipe_gets_plain_lines_and_no_colours_unless_forced() {
     assert!(stderr(&plain).contains("spread, readers 2, round 1 of 2"), "{}", stderr(&plain));
 
     let forced = stillpoint(&arguments).env("CLICOLOR_FORCE", "1").output().unwrap();
-    assert!(stdout(&forced).contains('\x1b'), "the check above cannot fail");
+    assert!(stdout(&forced).contains('\x1b'), "colours were not forced, so the check above proves nothing");
     let refused = stillpoint(&arguments).env("NO_COLOR", "1").output().unwrap();
     assert!(!stdout(&refused).contains('\x1b'));
 }

@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// The program with these arguments, without the caller's wishes about colours.
+/// The program with these arguments, without the caller's environment variables for colours.
 pub(crate) fn stillpoint(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stillpoint"));
     command.args(arguments).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").env_remove("CLICOLOR");
@@ -29,5 +29,5 @@ pub(crate) fn stderr(output: &Output) -> String {
 /// Standard output as JSON.
 pub(crate) fn json(output: &Output) -> Value {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
-    serde_json::from_slice(&output.stdout).expect("standard output is JSON alone")
+    serde_json::from_slice(&output.stdout).expect("standard output holds only JSON")
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# In the place of QEMU: says on its console what the test program of the module would say, in the way that FAKE asks for.
+# In the place of QEMU: prints on its console what the test program of the module would print; FAKE selects the case.
 while [ "$#" -gt 0 ]; do
     case $1 in
         -smp) vcpus=$2 ;;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# In the place of QEMU: says on its console what a guest would say, in the way that FAKE asks for.
+# In the place of QEMU: prints on its console what a guest would print; FAKE selects the case.
 while [ "$#" -gt 0 ]; do
     case $1 in
         -smp) vcpus=$2 ;;
@@ -39,7 +39,7 @@ case $FAKE in
         say end '{"rows":4,"seconds":1.5}'
         ;;
     neighbour)
-        # A neighbour says nothing but that it has begun, and lives until it is ended.
+        # A neighbour prints only that it has begun, and runs until it is ended.
         begin
         if grep -q Disturb "$initrd"; then exec sleep 1000; fi
         row symmetric $((vcpus * 10))

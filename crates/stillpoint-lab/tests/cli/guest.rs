@@ -1,5 +1,4 @@
-//! `stillpoint guest` with a script in the place of QEMU, and without any: what a real guest measures is a matter of the
-//! checks that have one.
+//! `stillpoint guest` with a script in the place of QEMU, and without QEMU. Other checks run real guests.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -38,7 +37,7 @@ impl Parts {
         self.folder.path().join(name).to_string_lossy().into_owned()
     }
 
-    /// Runs guests on these CPUs; the script does what `fake` says.
+    /// Runs guests on these CPUs. `fake` says what the script does.
     fn run(&self, fake: &str, cpus: &str, more: &[&str], accel: &str) -> Output {
         let (qemu, kernel, init) = (script(), self.path("kernel"), self.path("init"));
         let parts = [
@@ -53,7 +52,7 @@ fn script() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/fake_qemu.sh").to_string_lossy().into_owned()
 }
 
-/// So many CPUs that this process may use, if there are.
+/// A list of this many CPUs that this process may use, if there are enough.
 fn cpus(count: usize) -> Option<String> {
     let all = rustix::thread::sched_getaffinity(None).unwrap();
     let allowed = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu));
@@ -224,7 +223,7 @@ fn whatever_goes_wrong_inside_is_told_outside() {
     }
 }
 
-/// Where there is no /dev/kvm, emulation comes first.
+/// Without /dev/kvm, emulation is tried first.
 #[test]
 fn a_processor_that_does_not_start_the_guest_gives_way_to_emulation() {
     let parts = Parts::new();
@@ -282,7 +281,7 @@ fn ctrl_c_ends_the_guest_and_keeps_what_there_is() {
     rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
     let told: Vec<String> = lines.collect();
     let [soon, last] = told.as_slice() else { panic!("{told:?}") };
-    assert_eq!(soon, "interrupted: this ends soon, and at once when interrupted again");
+    assert_eq!(soon, "interrupted: ending soon; interrupt again to end at once");
     assert_eq!(last, "interrupted: 0 rows were measured");
     assert_eq!(json(&child.wait_with_output().unwrap())["rows"].as_array().map(Vec::len), Some(0));
 }

@@ -1,5 +1,5 @@
-//! `stillpoint module` with a script in the place of QEMU and a recipe in the place of the kernel's, and without any: what
-//! the module does in a real kernel is a matter of the checks that have one.
+//! `stillpoint module` with a script in the place of QEMU and a recipe in the place of the kernel's, and without
+//! QEMU. Other checks load the module into a real kernel.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ const RECIPE: &str = "module:\n\t@test -d $(KDIR) && echo module > stillpoint_me
 struct Parts(TempDir);
 
 impl Parts {
-    /// `None` where there are no tools to build with.
+    /// `None` if there are no tools to build with.
     fn new() -> Option<Self> {
         let there = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
         if !there("make") || !there("gcc") {

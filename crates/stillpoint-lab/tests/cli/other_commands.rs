@@ -24,7 +24,7 @@ fn doctor_names_what_is_here_and_what_absences_cost() {
     }
     for line in text.lines().filter(|line| line.starts_with("no ")) {
         let next = text.lines().skip_while(|other| *other != line).nth(1).unwrap_or_default();
-        assert!(next.trim_start().starts_with("cost: "), "what does this cost: {line}");
+        assert!(next.trim_start().starts_with("cost: "), "a missing feature without its cost: {line}");
     }
     for missing in stillpoint_peers::missing() {
         assert!(text.contains(missing.package), "{} is not in:\n{text}", missing.package);

@@ -44,12 +44,13 @@ fn every_scenario_has_rows_of_the_agreed_form() {
     assert_eq!(cells("plain", "object-pool", Value::Null), 6, "bulks of 15 and 31 out, of 1, 15 and 31 back");
     for cache in [0, 512] {
         assert_eq!(cells("plain", "stillpoint/pool", cache.into()), 6);
-        // Of 31: 1, 15, 31 and the block back; of 15: 1, 15 and the block back; and 15 blocks of 31 in a call.
+        // Gets of 31, with puts of 1, 15, 31 and the block; gets of 15, with puts of 1, 15 and the block; and 15
+        // blocks of 31 in one call.
         assert_eq!(cells("contiguous", "stillpoint/pool", cache.into()), 4 + 3 + 1);
     }
 }
 
-/// With DPDK where it is built in; its environment prints to standard error alone.
+/// With DPDK, if it is built in: its environment must print only to standard error.
 #[test]
 fn a_terminal_gets_a_table_for_each_scenario_and_what_the_memory_is_made_of() {
     let output = run(&tiny(&["--quick", "--scenarios", "contiguous,single"]));
@@ -67,7 +68,7 @@ fn a_terminal_gets_a_table_for_each_scenario_and_what_the_memory_is_made_of() {
     ] {
         assert!(text.contains(part), "'{part}' is not in:\n{text}");
     }
-    assert!(!text.contains("Pool: plain"), "what was not asked for:\n{text}");
+    assert!(!text.contains("Pool: plain"), "a scenario that was not asked for:\n{text}");
     assert_eq!(text.contains("dpdk/bucket"), stillpoint_peers::table::HAS_DPDK, "{text}");
 }
 
@@ -80,7 +81,7 @@ fn a_usual_run_has_the_shapes_of_the_autotest_on_as_many_cores_as_there_are() {
         assert!(count("keep", keep) >= 6, "{keep}: {rows:?}");
     }
     let several = if std::thread::available_parallelism().unwrap().get() > 1 { 2 * 6 } else { 0 };
-    // Each twice: it is its own control.
+    // Each row comes twice, because the contender is its own control.
     assert_eq!(count("cores", 2), several, "465 objects are kept by each of two threads, too");
 }
 
@@ -89,7 +90,7 @@ fn packets_go_from_every_driver_to_the_null_device() {
     let output = run(&tiny(&["--quick", "--scenarios", "transmit,transmit-huge", "--json"]));
     if !stillpoint_peers::table::HAS_DPDK {
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-        assert!(stderr(&output).contains("transmit is DPDK's"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("transmit needs DPDK"), "{}", stderr(&output));
         return;
     }
     let result = json(&output);
@@ -117,7 +118,7 @@ fn packets_go_from_every_driver_to_the_null_device() {
     }
     let refused = run(&tiny(&["--contenders", "stillpoint", "--scenarios", "transmit"]));
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
-    assert!(stderr(&refused).contains("transmit is DPDK's"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("transmit needs DPDK"), "{}", stderr(&refused));
 }
 
 #[test]

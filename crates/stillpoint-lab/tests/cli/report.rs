@@ -1,4 +1,4 @@
-//! `stillpoint report`, and what `bench --report` leaves: as a browser shows it.
+//! `stillpoint report`, and the pages of `bench --report`, as a browser shows them.
 
 use std::fs;
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::skip::skipped;
 const MICRO: &[&str] =
     &["bench", "micro", "--contenders", "stillpoint,seize,haphazard", "--duration", "9ms", "--rounds", "1"];
 
-/// The names that Chromium has, or a browser made of it.
+/// The names of Chromium, and of browsers that are built on it.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// What the browser finds in a report: a value for each of two widths.
+/// What the browser reports about a page: a value for each of two widths.
 fn looked_at(browser: &str, folder: &Path, dark: bool) -> Value {
     fs::write(folder.join("look.html"), include_str!("report.html")).unwrap();
     let scheme = format!("--blink-settings=preferredColorScheme={}", if dark { 0 } else { 1 });
@@ -44,14 +44,14 @@ fn looked_at(browser: &str, folder: &Path, dark: bool) -> Value {
     serde_json::from_slice(&bytes).unwrap()
 }
 
-/// Whether each figure of the result stands in the tables of the page.
+/// Checks that the tables of the page have each figure of the result.
 fn assert_shows(tables: &Value, result: &Value) {
     let table = tables["Costs of single operations"].as_array().unwrap();
     let column = |name: &str| table[0].as_array().unwrap().iter().position(|cell| cell == name);
     let mut compared = 0;
     for row in result["rows"].as_array().unwrap() {
         let text = |name: &str| row[name].as_str().unwrap();
-        // What is measured twice is shown once; malloc is no contender.
+        // A contender that is measured twice is shown once. malloc is not shown.
         let Some(column) = column(text("contender")) else { continue };
         let line = table.iter().find(|line| line[0] == text("scenario")).unwrap();
         assert_eq!(line[column], number(row["metrics"]["ns_per_op"].as_f64().unwrap()), "{row}");
@@ -90,7 +90,7 @@ fn a_browser_shows_what_the_json_says_at_each_width_on_each_ground() {
             grounds.push(look["ground"].clone());
         }
     }
-    assert_ne!(grounds[0], grounds[2], "dark is as light as light");
+    assert_ne!(grounds[0], grounds[2], "the dark page has the background of the light one");
 }
 
 #[test]

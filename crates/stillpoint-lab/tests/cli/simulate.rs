@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::common::{json, run, stderr, stdout};
 
-/// A machine that is simulated in no time.
+/// A small machine, which is simulated quickly.
 fn small(folder: &TempDir) -> String {
     let file = folder.path().join("small.toml");
     let seed = include_str!("../../../stillpoint-multicast-lab/src/simulate/machines/seed.toml");
@@ -39,7 +39,7 @@ fn tables_figures_csv_and_json_hold_the_same_points() {
     let outputs = ["--figures", &into, "--csv", &csv, "--write", &used, "--json"];
     let result = json(&run(&[&arguments[..], &outputs[..]].concat()));
     let rows = result["rows"].as_array().unwrap();
-    // What was put in, and what stands when it changes, is in the same rows, and is told apart.
+    // Inputs and conclusions are rows of the same result, and can be distinguished.
     for (scenario, contender) in
         [("inputs", "noise.busy_sibling"), ("conclusions", "tree"), ("thresholds", "hybrid")]
     {
@@ -69,9 +69,9 @@ fn tables_figures_csv_and_json_hold_the_same_points() {
     let lines = fs::read_to_string(&csv).unwrap().lines().count();
     assert_eq!(lines, rows.len() + 1);
 
-    // The parameters that were used give the same figures again: the threshold that was found is among them.
+    // The parameters that were written give the same figures again: they include the threshold that was found.
     let again = ["simulate", "membarrier", "--machine", &used, "--operations", "5", "--json"];
-    // Of the inputs, the sources differ: another file.
+    // The sources of the inputs differ, because the file is another one.
     let figures = |result: &Value| -> Vec<Value> {
         let rows = result["rows"].as_array().unwrap();
         rows.iter().filter(|row| row["scenario"] != "inputs").cloned().collect()
@@ -88,7 +88,7 @@ fn the_tables_name_the_machine_and_explain_the_contenders() {
     let text = stdout(&output);
     for part in [
         "1 socket x 4 cores",
-        "Inputs: what was put in",
+        "Inputs: put in, so not results",
         "by receivers",
         "concurrent initiators",
         "Grace periods",

@@ -40,7 +40,8 @@ fn every_scenario_has_rows_of_the_agreed_form() {
     assert!(!result["controls"].as_array().unwrap().is_empty());
 }
 
-/// 10,000 nodes of 24 bytes at least: who pins a region holds up all of them, who protects a node holds up some batches.
+/// 10,000 nodes of at least 24 bytes: a reader in a region holds up all of them, and a reader that protects a node
+/// holds up some batches.
 #[test]
 #[cfg(target_env = "gnu")]
 fn a_reader_that_stands_still_holds_up_all_in_a_region_and_few_with_protected_loads() {

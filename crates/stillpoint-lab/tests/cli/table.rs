@@ -12,7 +12,7 @@ use stillpoint_harness::machine::proc;
 
 use crate::common::{json, run, stderr, stdout, stillpoint};
 
-/// The number of huge pages is the machine's: one test changes it at a time.
+/// The number of huge pages belongs to the machine, so only one test at a time changes it.
 static HUGE_PAGES: Mutex<()> = Mutex::new(());
 
 const TINY: [&str; 6] = ["bench", "table", "--elements", "4096", "--rounds", "1"];
@@ -29,7 +29,7 @@ fn rows(result: &Value) -> &[Value] {
     result["rows"].as_array().unwrap()
 }
 
-/// The numbers of threads that there are CPUs for.
+/// The numbers of threads for which there are CPUs.
 fn threads() -> impl Iterator<Item = usize> {
     let cpus = std::thread::available_parallelism().unwrap().get();
     [1, 2].into_iter().filter(move |&threads| threads <= cpus)
@@ -92,7 +92,7 @@ fn check_row(row: &Value, name: &str) {
     let (params, metrics) = (&row["params"], &row["metrics"]);
     assert!(row["experiment"] == "table" && row.get("void").is_none(), "{row}");
     assert_eq!((number(params, "seed"), number(params, "rounds")), (1.0, 1.0));
-    // Another way to read has no columns of its own for the rest.
+    // A contender that is only another way to read has no writes.
     let is_way_to_read = name.ends_with("+guard") || name.ends_with("+bind");
     let (ours, dpdk) = (name == "stillpoint/table" || name == OURS_AGAIN, name == "dpdk/rte_hash");
     for (metric, is_there) in [
@@ -111,7 +111,7 @@ fn check_row(row: &Value, name: &str) {
     }
 }
 
-/// Ours and the peers of which it is said that they are as they are by themselves.
+/// The contenders that are measured one at a time, with the control.
 const SINGLES: [&str; 5] = ["stillpoint/table", "papaya", "dashmap", "scc", OURS_AGAIN];
 
 #[test]
@@ -198,7 +198,7 @@ fn the_peers_lie_in_huge_pages_too() {
     if !has_huge_pages() {
         return crate::skip::skipped("there are no transparent huge pages");
     }
-    // Reserved ones may take what there is.
+    // Reserved huge pages may take all that there are.
     let _one = HUGE_PAGES.lock().unwrap_or_else(PoisonError::into_inner);
     let arguments = [
         "bench",
@@ -214,7 +214,7 @@ fn the_peers_lie_in_huge_pages_too() {
         "1",
         "--json",
     ];
-    // The kernel gives as many as it finds at the moment, which are none without the request.
+    // The kernel gives as many huge pages as it finds at the moment; it gives none without the request.
     for _ in 0..3 {
         let result = json(&run(&arguments));
         assert_eq!(rows(&result).len(), 3);
@@ -223,11 +223,11 @@ fn the_peers_lie_in_huge_pages_too() {
             return;
         }
     }
-    assert!(!finds_huge_pages(), "the kernel has some for those that ask, and the peers have none");
+    assert!(!finds_huge_pages(), "the kernel gives huge pages on request, but the peers got none");
     crate::skip::skipped("the kernel finds no huge pages");
 }
 
-/// Whether the kernel gives huge pages to somebody who asks for them now.
+/// Whether the kernel gives huge pages to a program that asks for them now.
 fn finds_huge_pages() -> bool {
     let layout = Layout::from_size_align(16 << 20, 2 << 20).expect("a power of two");
     // SAFETY: the size is not zero; the memory is used within its bounds, and freed with the same layout.
@@ -265,7 +265,7 @@ fn a_terminal_gets_a_table_for_each_setting() {
     }
     assert!(
         !text.contains("Table: uniform") && !text.contains("papaya+guard") && !text.contains("bustle, keys"),
-        "what was not asked for:\n{text}"
+        "a table that was not asked for:\n{text}"
     );
 }
 
@@ -300,7 +300,7 @@ fn threads_are_those_asked_for_and_no_more_than_the_cpus() {
     assert!(stderr(&refused).contains("CPUs to measure on"), "{}", stderr(&refused));
 }
 
-/// `bench reclaim` on hash tables, which is what it does when it is not told otherwise.
+/// `bench reclaim` on hash tables, which are its default.
 #[test]
 fn reclaim_runs_on_tables() {
     let _one = HUGE_PAGES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -354,7 +354,7 @@ fn huge_pages() -> Option<u64> {
     std::fs::read_to_string("/proc/sys/vm/nr_hugepages").ok()?.trim().parse().ok()
 }
 
-/// Begins a run that lasts for minutes, sends it a signal once it measures, and another one if told so.
+/// Begins a run that lasts for minutes, and sends it these signals when it measures.
 fn interrupt(signals: &[Signal]) -> (Option<i32>, Vec<String>, Vec<u8>) {
     let arguments =
         ["bench", "table", "--elements", "65536", "--rounds", "1000", "--scenarios", "uniform", "--json"];

@@ -65,7 +65,7 @@ fn a_terminal_gets_its_tables() {
     let text = stdout(&run(&arguments));
     for expected in [
         "Timers: 10000 on one thread",
-        "time told as an integer",
+        "time as an integer",
         "a clock read at each call",
         "stillpoint/wheel+clock",
         "stillpoint/wheel+instant",

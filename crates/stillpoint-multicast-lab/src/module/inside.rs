@@ -24,11 +24,12 @@ const DEAD: u32 = 0xdead_0bed;
 /// The flags of the hidden command.
 #[derive(Debug, Args)]
 pub struct Inside {
-    /// The time of each of two parts
+    /// How long each of the two parts takes
     #[arg(default_value_t = 1.0, value_parser = super::parse_seconds)]
     seconds: f64,
 
-    /// How the module sends; without it, the scenario `readers` of `bench membarrier` in each of its ways
+    /// How the module sends; if left out, runs the scenario `readers` of `bench membarrier` in each of the module's
+    /// ways
     #[arg(value_parser = parse_way)]
     way: Option<Way>,
 }
@@ -42,7 +43,8 @@ fn parse_way(text: &str) -> Result<Way, String> {
 /// # Errors
 /// When a check fails, or cannot be made.
 pub fn run(inside: &Inside) -> Result<(), Stop> {
-    let failed = |reason: String| Stop::Failed(format!("the library on the module: {reason}"));
+    let failed =
+        |reason: String| Stop::Failed(format!("the test of the library on the module failed: {reason}"));
     fence::choose(Backend::Module).map_err(|error| failed(error.to_string()))?;
     let Some(way) = inside.way else {
         return readers::bench().map(|lines| lines.into_iter().for_each(say)).map_err(failed);
@@ -134,7 +136,11 @@ impl Drop for Object {
 fn reclaim(length: Duration) -> Result<(u64, u64), String> {
     let domain = Domain::new();
     if (domain.fence_mode(), fence::backend()) != (Mode::Asymmetric, Backend::Module) {
-        return Err(format!("a domain fences by {}, {}", domain.fence_mode(), fence::backend()));
+        return Err(format!(
+            "a domain does not fence by the module, but by {}, {}",
+            domain.fence_mode(),
+            fence::backend()
+        ));
     }
     let make = || Object(AtomicU32::new(ALIVE));
     let (cell, done, dead) = (domain.cell(make()), AtomicBool::new(false), AtomicU32::new(0));

@@ -106,7 +106,7 @@ struct Extra {
     machines: Vec<Tested>,
 }
 
-/// Builds the module and tests it. If this machine lacks a part, says so; that is not a failure. `peers` are those that the
+/// Builds the module and tests it. If this machine lacks a part, says so, and succeeds. `peers` are those that the
 /// program was built with.
 pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Stop> {
     if options.accel == Accel::Kvm && !needs::has_kvm() {

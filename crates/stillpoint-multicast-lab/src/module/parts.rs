@@ -23,15 +23,15 @@ pub(super) struct Parts {
     pub(super) kernel: PathBuf,
     pub(super) headers: PathBuf,
     pub(super) sources: PathBuf,
-    /// For the test of the library; the error says why there is none.
+    /// The program for the test of the library; the error says why there is none.
     pub(super) program: Result<Program, String>,
 }
 
 impl Parts {
-    /// Finds the parts. The inner error says in one line what this machine lacks, and how to get it.
+    /// Finds the parts. The inner error says in one line what this machine lacks and how to get it.
     ///
     /// # Errors
-    /// The outer one: a part that was named cannot be used.
+    /// The outer error: a part that a flag names cannot be used.
     pub(super) fn find(options: &Options) -> Result<Result<Self, String>, Stop> {
         let qemu = needs::named(options.qemu.as_deref())?.or_else(needs::qemu);
         let sources = match &options.sources {

@@ -33,7 +33,7 @@ pub(super) fn build(parts: &Parts) -> Result<NamedTempFile, Stop> {
     let mut archive = Archive::to_start_from();
     add(&mut archive, "init", &build.join("check"))?;
     add(&mut archive, MODULE, &own.join(MODULE))?;
-    // liburcu is one test of many; in the guest, it reports that it was left out.
+    // The test of liburcu is one of many. In the guest, it reports that it was left out.
     match make(own, &["build/urcu", "BUILD=build"]) {
         Ok(()) => add_dynamic(&mut archive, &build)?,
         Err(stop) => {

@@ -1,8 +1,9 @@
 //! Parameters from measurements.
 //!
-//! The measurements are the times of the system call that interrupts other CPUs, for several numbers of CPUs. Two numbers
-//! follow from them: the time of the call itself, and a factor on everything that passes between CPUs. How much of the latter
-//! is the sender's, the wire's and the receiver's cannot be seen from outside: the proportions of the scaled machine stay.
+//! The measurements are the times of the system call that interrupts other CPUs, for several numbers of CPUs. Two
+//! numbers follow from them: the time of the call itself, and a factor for everything that passes between CPUs. The
+//! measurements do not show how much of the latter is due to the sender, the wire and the receiver. So these keep the
+//! proportions of the scaled machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,26 +25,26 @@ use super::contender;
 use super::experiment;
 use super::machine::{Machine, Times, Topology};
 
-/// The scenario of rows that were measured by this program.
+/// The scenario of the rows that this program has measured.
 pub(super) const MEASURED: &str = "measured";
 const SYSTEM_CALL: &str = "syscall";
-/// Experiments whose rows may have it.
+/// The experiments whose rows can calibrate a machine.
 const KNOWN: [&str; 2] = ["membarrier", "simulate"];
 const METRIC: &str = "latency_us_p50";
 /// Barriers for each number of receivers.
 const BARRIERS: usize = 2000;
 /// Numbers of receivers that are measured, at most.
 const MOST_POINTS: usize = 12;
-/// A model that is farther than this from a point, as a share, does not describe the machine.
+/// If the model is off by more than this share at any point, it does not describe the machine.
 const FARTHEST: f64 = 0.5;
 
 /// A number of receivers, and the median latency in nanoseconds.
 type Point = (usize, f64);
 
-/// The machine that this program runs on, the one that it was scaled from, and the rows that it was measured by.
+/// The machine that this program runs on, the machine that it was scaled from, and the measured rows.
 ///
 /// # Errors
-/// When there is a single CPU, or membarrier is refused.
+/// If there is only one CPU, or membarrier is refused.
 pub(super) fn here(found: &here::Machine) -> Result<(Machine, &'static str, Vec<Row>), Stop> {
     let base = if found.virtual_machine { "kvm" } else { "seed" };
     let mut machine = Machine::load(base)?;
@@ -105,19 +106,19 @@ fn points(result: &Value) -> Result<Vec<Point>, String> {
         let latency = latency
             .as_f64()
             .filter(|us| us.is_finite() && *us > 0.0)
-            .ok_or_else(|| format!("metrics.{METRIC} is {latency}, and not a time"))?;
+            .ok_or_else(|| format!("metrics.{METRIC} is {latency}, not a time"))?;
         points.entry(receivers).or_default().push(latency * 1e3);
     }
     Ok(points.into_iter().map(|(receivers, latencies)| (receivers, median(latencies))).collect())
 }
 
-/// How many CPUs a row interrupted: as its parameter says; otherwise one for each spinning thread, and none if the threads
-/// sleep. `None` if threads share CPUs, so that the number is unknown.
+/// How many CPUs a row interrupted. If no parameter says so, it is one for each spinning thread, and none if the
+/// threads sleep. `None` if threads share CPUs: then the number is unknown.
 fn interrupted(params: &Value, cpus: usize) -> Result<Option<usize>, String> {
     let count = |name: &str| {
         let count = &params[name];
         let number = count.as_u64().and_then(|count| usize::try_from(count).ok());
-        number.ok_or_else(|| format!("params.{name} is {count}, and not a number of CPUs"))
+        number.ok_or_else(|| format!("params.{name} is {count}, not a number of CPUs"))
     };
     if params.get("threads").is_none() || params.get("receivers").is_some() {
         return count("receivers").map(Some);
@@ -130,10 +131,10 @@ fn interrupted(params: &Value, cpus: usize) -> Result<Option<usize>, String> {
     })
 }
 
-/// The usual cause, and what to do.
+/// The usual cause of a bad fit, and what to do.
 const BUSY: &str = "If other programs ran during the measurement, repeat it without them";
 
-/// The machine with the call's own time and the factor on the rest that fit best, by least squares.
+/// The machine with the call's own time, and the factor for the rest, that fit best by least squares.
 fn fit(machine: &Machine, points: &[Point]) -> Result<Machine, Stop> {
     let (least, most) = match (points.first(), points.last()) {
         (Some(first), Some(last)) if first.0 != last.0 => (first, last),
@@ -183,7 +184,7 @@ fn fit(machine: &Machine, points: &[Point]) -> Result<Machine, Stop> {
         )));
     }
     output::tell(format!(
-        "calibrated by {} points: the call takes {system_call:.0} ns, and everything between CPUs {factor:.2} times as long \
+        "calibrated from {} points: the call takes {system_call:.0} ns, and everything between CPUs {factor:.2} times as long \
         as in the parameters; the model is at most {:.1} % from the points{}. Not measured, and unchanged: the \
         proportions between CPUs, the scan, noise, and what readers lose",
         points.len(),
@@ -193,13 +194,13 @@ fn fit(machine: &Machine, points: &[Point]) -> Result<Machine, Stop> {
     Ok(fitted)
 }
 
-/// The median of the kernel's way without noise.
+/// The median latency of the kernel's way, without noise.
 fn model(machine: &Machine, receivers: usize) -> f64 {
     let Some(flat) = contender::find(super::rows::BASE) else { return f64::NAN };
     experiment::receivers(&machine.noiseless(), flat, receivers, 1, 1).quantile(0.5)
 }
 
-/// What a point says: the time is `call` times that of the system call, and `between` times the factor.
+/// The equation of a point: its time is `call` times that of the system call, plus `between` times the factor.
 struct Equation {
     call: f64,
     between: f64,
@@ -210,15 +211,15 @@ impl Equation {
     fn of(machine: &Machine, (receivers, time): Point) -> Self {
         let with = |nanoseconds: Times| model(&Machine { nanoseconds, ..machine.clone() }, receivers);
         let times = machine.nanoseconds;
-        // With nothing between CPUs; a call takes longer on a core that is shared.
+        // Nothing passes between CPUs here. A call takes longer on a core that is shared.
         let scan = with(Times { system_call: 0.0, ..times.scaled(0.0) });
         let call = with(Times { system_call: 1.0, ..times.scaled(0.0) }) - scan;
         Self { call, between: with(times) - scan - call * times.system_call, time: time - scan }
     }
 }
 
-/// The two unknowns with the least squares: the normal equations. No call takes less than no time: where that would fit
-/// best, the factor is fitted alone.
+/// The two unknowns by least squares (the normal equations). A call cannot take less than no time: where a negative
+/// time would fit best, it is 0, and only the factor is fitted.
 fn solve(equations: &[Equation]) -> (f64, f64) {
     let sum = |of: fn(&Equation) -> f64| equations.iter().map(of).sum::<f64>();
     let (aa, ab, bb) =
@@ -280,7 +281,7 @@ fn one_point(allowed: &[usize], receivers: usize) -> Result<f64, Stop> {
     })
 }
 
-/// The shape of this machine; one socket of single threads where it has none that is regular.
+/// The topology of this machine. If it is not regular, one socket of single-threaded cores.
 fn topology(allowed: &[usize]) -> Topology {
     let place = |cpu: &usize| {
         let read = |file: &str| {
@@ -394,7 +395,7 @@ mod tests {
         assert_eq!(
             points(&result),
             Ok(vec![(0, 2000.0), (2, 2000.0), (3, 3000.0)]),
-            "who sleeps is not interrupted"
+            "sleeping threads count as interrupted"
         );
     }
 
@@ -403,6 +404,10 @@ mod tests {
         let allowed = cpus::allowed();
         let Topology { sockets, cores_per_socket, threads_per_core } = topology(&allowed);
         assert_eq!(sockets * cores_per_socket * threads_per_core, allowed.len());
-        assert_eq!(topology(&[100_000, 100_001]).cores_per_socket, 2, "no such CPUs: no places");
+        assert_eq!(
+            topology(&[100_000, 100_001]).cores_per_socket,
+            2,
+            "CPUs that do not exist count as single-threaded cores of one socket"
+        );
     }
 }

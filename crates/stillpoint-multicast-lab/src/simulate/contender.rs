@@ -5,12 +5,12 @@ use stillpoint_multicast::{Share, Strategy};
 use super::machine::{Machine, Rcu};
 use super::operation::Way;
 
-/// One way.
+/// A way to interrupt every receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Contender {
-    /// In tables and rows.
+    /// Its name in tables and rows.
     pub(crate) name: &'static str,
-    /// What it is, in a line.
+    /// What it does, in one line.
     pub(super) about: &'static str,
     spread: Spread,
     /// All initiators queue for the mutex of Linux's system call.
@@ -55,7 +55,11 @@ pub(crate) const CONTENDERS: &[Contender] = &[
     plain("flat", Spread::Flat, "the kernel's smp_call_function_many(), one interrupt after the other"),
     Contender {
         mutex: true,
-        ..plain("flat+mutex", Spread::Flat, "the same under one mutex of the machine: Linux since 2024")
+        ..plain(
+            "flat+mutex",
+            Spread::Flat,
+            "the same under one mutex for the whole machine: Linux since 2024",
+        )
     },
     Contender {
         every: true,
@@ -65,7 +69,11 @@ pub(crate) const CONTENDERS: &[Contender] = &[
             "flat, with an interrupt even to a CPU that already has one on its way",
         )
     },
-    plain("cluster", Spread::Cluster, "the kernel's, one interrupt command for each cluster of CPUs"),
+    plain(
+        "cluster",
+        Spread::Cluster,
+        "the kernel's call, with one interrupt command for each cluster of CPUs",
+    ),
     plain("tree", Spread::Tree, "binomial tree, each initiator in its own order"),
     Contender { mutex: true, ..plain("tree+mutex", Spread::Tree, "the same under the mutex") },
     Contender {
@@ -80,7 +88,11 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         shared_counter: true,
         ..plain("tree+flat-ack", Spread::Tree, "acknowledgements by one shared counter")
     },
-    plain("split", Spread::Split, "each message hands out less than half, as the machine's file says"),
+    plain(
+        "split",
+        Spread::Split,
+        "tree in which each message delegates less than half: the share is in the machine's file",
+    ),
     plain(HYBRID, Spread::Hybrid, "flat for few receivers, the tree for many"),
     Contender {
         mutex: true,
@@ -88,13 +100,13 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         ..plain(
             "mprotect",
             Spread::Flat,
-            "mprotect: flat, a flush for a barrier, the lock of the address space",
+            "mprotect: flat, with a flush in place of the barrier, under the lock of the address space",
         )
     },
     Contender {
         mutex: true,
         flushes: true,
-        ..plain("mprotect+tree", Spread::Tree, "what a tree would make of mprotect")
+        ..plain("mprotect+tree", Spread::Tree, "mprotect as it would be along a tree")
     },
 ];
 
@@ -109,7 +121,7 @@ pub(super) fn find(name: &str) -> Option<Contender> {
 }
 
 impl Contender {
-    /// The machine with other values, always the same, for what operations of this contender do not look at.
+    /// The machine, with fixed values for the inputs that do not affect operations of this contender.
     pub(super) fn seen(&self, machine: &Machine) -> Machine {
         let mut seen = machine.clone();
         seen.rcu = Rcu { barriers_per_grace_period: 1, interrupted: 0.0, displaced: 0.0 };
@@ -129,7 +141,7 @@ impl Contender {
         seen
     }
 
-    /// How it spreads to that many receivers of this machine.
+    /// How it spreads to that many receivers on this machine.
     pub(super) fn way(&self, machine: &Machine, receivers: usize) -> Way {
         let kernel = |cluster| Way::Kernel { cluster, every: self.every };
         let tree = |strategy| Way::Tree { strategy, shared_counter: self.shared_counter };
@@ -138,7 +150,7 @@ impl Contender {
             Spread::Flat => kernel(1),
             Spread::Cluster => kernel(machine.multicast.cluster),
             Spread::Tree => tree(Strategy::Tree),
-            // The file was checked: the share is there.
+            // The share is valid: the file was checked.
             Spread::Split => {
                 tree(Share::percent(machine.multicast.split_percent).map_or(Strategy::Tree, Strategy::Split))
             }

@@ -8,21 +8,22 @@ use super::places::Places;
 use super::task::{Measured, Pace, Task};
 use super::world::World;
 
-/// Initiators begin within so many nanoseconds of each other.
+/// Initiators begin within this many nanoseconds of each other.
 const SPREAD: f64 = 2000.0;
-/// So many numbers of receivers in a row, and as many again as it won before, and flat has lost for good.
+/// Flat has lost for good if it has not won since its last win, at `n` receivers, up to `2 * n` and this many
+/// receivers.
 const FLAT_LOST: usize = 64;
 
-/// What a load of operations came to.
+/// The results of a number of operations.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Operations {
-    /// Of each operation, sorted, in nanoseconds.
+    /// The latency of each operation, sorted, in nanoseconds.
     pub(super) latencies: Vec<f64>,
-    /// Sustained: while all initiators were at it.
+    /// The sustained rate: while all initiators were busy.
     pub(super) per_second: f64,
     /// Interrupt commands for each operation.
     pub(super) commands: f64,
-    /// The invariant that did not hold, if any: then the figures mean nothing.
+    /// The invariant that did not hold, if any. Then the figures mean nothing.
     pub(super) broken: Option<String>,
 }
 
@@ -37,10 +38,10 @@ impl Operations {
 /// What readers lose to grace periods.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct GracePeriods {
-    /// Grace periods a second that the writer came to.
+    /// Grace periods a second that the writer reached.
     pub(super) hertz: f64,
-    /// The share of their time that readers get something done in: outside of interrupt handlers, and not while they refill
-    /// what a handler displaced.
+    /// The share of their time in which readers make progress: outside of interrupt handlers, and not while they
+    /// refill the cache lines that a handler displaced.
     pub(super) reading: f64,
     /// What a grace period takes from each reader, in nanoseconds.
     pub(super) taken: f64,
@@ -48,14 +49,15 @@ pub(super) struct GracePeriods {
 }
 
 impl GracePeriods {
-    /// How much less readers come to than beside the other, at this one's frequency, as a share. Where the other does not
-    /// come to that frequency, it is taken to cost as much for each grace period as it does where it can.
+    /// The share of their throughput that readers lose, compared with `other` at the same frequency of grace periods.
+    /// If `other` does not reach that frequency, each of its grace periods is assumed to cost what it costs at the
+    /// frequency that it reaches.
     pub(super) fn loss_beside(&self, other: &Self) -> f64 {
         1.0 - self.reading / (1.0 - other.taken * self.hertz / 1e9)
     }
 }
 
-/// The first CPUs of the machine, neighbours side by side.
+/// The first CPUs of the machine, in an order in which neighbours are side by side.
 fn members(machine: &Machine, count: usize) -> Vec<usize> {
     let places = Places::new(machine.topology);
     let mut members: Vec<usize> = (0..count).collect();
@@ -63,7 +65,7 @@ fn members(machine: &Machine, count: usize) -> Vec<usize> {
     members
 }
 
-/// One CPU interrupts that many others, `count` times.
+/// One CPU interrupts `receivers` other CPUs, `count` times.
 pub(super) fn receivers(
     machine: &Machine,
     contender: Contender,
@@ -75,7 +77,7 @@ pub(super) fn receivers(
     operations(machine, contender, &[0], &members, count, seed)
 }
 
-/// That many CPUs, evenly spread, each interrupt all others of the machine, `count` times.
+/// `initiators` CPUs, evenly spread, each interrupt all others of the machine, `count` times.
 pub(super) fn initiators(
     machine: &Machine,
     contender: Contender,
@@ -87,7 +89,7 @@ pub(super) fn initiators(
     operations(machine, contender, &spread(cpus, initiators), &members(machine, cpus), count, seed)
 }
 
-/// The rate of `initiators` only. It is known when the first of them is done; what the others still have to do is left out.
+/// Only the rate of [`initiators`]. It is known when the first of them is done, so the simulation ends there.
 pub(super) fn rate(
     machine: &Machine,
     contender: Contender,
@@ -106,7 +108,7 @@ pub(super) fn rate(
     sustained(&chosen.iter().filter_map(measured).collect::<Vec<_>>(), count)
 }
 
-/// That many of the CPUs, evenly spread.
+/// `initiators` of the CPUs, evenly spread.
 fn spread(cpus: usize, initiators: usize) -> Vec<usize> {
     (0..initiators).map(|nth| nth * cpus / initiators).collect()
 }
@@ -148,9 +150,9 @@ fn operations(
     Operations { per_second, commands: world.commands as f64 / done as f64, latencies, broken: world.broken }
 }
 
-/// Operations a second while all initiators were at it: until the first of them has done its number. After a common
-/// start they meet, or miss, each other as they never do again: the time in which the first one does a tenth of its
-/// operations is left out.
+/// Operations a second while all initiators are busy, that is, until the first of them has done its `count`. The
+/// start is not typical, because all initiators begin at the same time. So the time until the first of them has done
+/// a tenth of its operations is left out.
 fn sustained(measured: &[Measured], count: usize) -> f64 {
     let first = |nth: usize| -> f64 {
         let end = |measured: &Measured| measured.ends.get(nth).copied();
@@ -163,8 +165,8 @@ fn sustained(measured: &[Measured], count: usize) -> f64 {
     done as f64 / (end - begin) * 1e9
 }
 
-/// One writer waits for `count` grace periods, begun that many nanoseconds apart at least, while readers on all other
-/// CPUs read.
+/// One writer waits for `count` grace periods, which begin at least `apart` nanoseconds after each other, while
+/// readers on all other CPUs read.
 pub(super) fn grace_periods(
     machine: &Machine,
     contender: Contender,
@@ -192,21 +194,21 @@ pub(super) fn grace_periods(
     }
 }
 
-/// Numbers of receivers at which flat is compared with the tree: all up to 256, then ever fewer.
+/// The numbers of receivers at which flat is compared with the tree: all numbers up to 256, then ever fewer.
 fn compared(most: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(1), |&count| Some(count + 1 + count / 256))
         .take_while(move |&count| count <= most)
 }
 
-/// The number of receivers up to which flat does better than the tree: where a hybrid loses least to the better of the
-/// two over all numbers of receivers, on the machine without noise. `None` after Ctrl-C.
+/// The number of receivers up to which flat does better than the tree: the threshold with which a hybrid loses least
+/// to the better of the two, over all numbers of receivers, on the machine without noise. `None` after Ctrl-C.
 ///
-/// Ends where flat has lost ever since half as many receivers: a later threshold only loses more.
+/// The search ends when flat has lost since half as many receivers: a higher threshold only loses more.
 pub(super) fn crossover(machine: &Machine) -> Option<u32> {
     Comparison::of(machine).map(|comparison| comparison.best())
 }
 
-/// Flat beside the tree, by the number of receivers, without noise.
+/// Flat compared with the tree, by the number of receivers, without noise.
 #[derive(Debug)]
 pub(super) struct Comparison {
     /// Receivers, and what flat and the tree take.
@@ -236,7 +238,7 @@ impl Comparison {
         Some(Self { points })
     }
 
-    /// At each number of receivers, by how much a hybrid of this threshold loses to the better of the two.
+    /// By how much a hybrid with this threshold loses to the better of the two, at each number of receivers.
     fn losses(&self, threshold: usize) -> impl Iterator<Item = f64> {
         self.points.iter().map(move |&(count, flat, tree)| {
             let chosen = if count <= threshold { flat } else { tree };
@@ -251,7 +253,7 @@ impl Comparison {
         thresholds.min_by(|&a, &b| total(a).total_cmp(&total(b))).map_or(0, |best| best as u32)
     }
 
-    /// The most that a hybrid of this threshold loses at any number of receivers, as a share.
+    /// The most that a hybrid with this threshold loses at any number of receivers, as a share.
     pub(super) fn worst(&self, threshold: u32) -> f64 {
         self.losses(threshold as usize).fold(0.0, f64::max)
     }
@@ -303,7 +305,7 @@ mod tests {
             let n = count as f64;
             let sent = t.system_call + t.scan_per_cpu * 200.0 + n * t.push[1];
             let flag = t.interrupt_flight[1] + t.interrupt_enter + t.barrier + t.atomic[1];
-            // The last flag is read when it is there, or when all others have been read.
+            // The last flag is read when it is written, or when all others have been read, whichever is later.
             let last = (sent + n * t.interrupt_send + flag + t.read[1])
                 .max(sent + t.interrupt_send + flag + n * t.read[1])
                 .max(sent + n * t.interrupt_send + n * t.read[1]);
@@ -311,8 +313,8 @@ mod tests {
         }
     }
 
-    /// From when a node can begin to send until its range, and it, have acknowledged, when that costs nothing: a child's
-    /// message takes `hop`, each send `send`.
+    /// The time from when a node can begin to send until the node and its range have acknowledged, if
+    /// acknowledgements cost nothing. A send takes `send`, and a message then takes `hop` to arrive.
     fn tree_time(strategy: Strategy, rest: u32, send: f64, hop: f64, own: f64) -> f64 {
         if rest == 0 {
             return own;
@@ -372,7 +374,7 @@ mod tests {
         }
     }
 
-    /// What a start in common makes of a few operations is no rate: twice as many have to come to the same.
+    /// The common start must not show in the rate: twice as many operations must give the same rate.
     #[test]
     fn a_sustained_rate_does_not_depend_on_how_long_it_is_measured() {
         let machine = machine();
@@ -383,8 +385,8 @@ mod tests {
         }
     }
 
-    /// What is left out changes nothing: neither the operations behind the first who is done, nor the inputs that a contender
-    /// does not look at.
+    /// What is left out changes nothing: neither the operations after the first initiator is done, nor the inputs
+    /// that do not affect a contender.
     #[test]
     fn a_rate_is_the_same_without_what_does_not_concern_it() {
         let machine = machine();
@@ -397,12 +399,12 @@ mod tests {
         }
     }
 
-    /// Only what is asked for in the window counts, and everybody was at it then.
+    /// Only operations in the window count, in which all initiators are busy.
     #[test]
     fn the_window_ends_with_the_first_who_is_done() {
         let of = |ends: &[f64]| Measured { latencies: Vec::new(), ends: ends.to_vec(), ended: 0.0 };
         let measured = [of(&[100.0, 200.0, 300.0, 400.0]), of(&[350.0, 700.0, 1050.0, 9000.0])];
-        // From 100 to 400: three of the first, one of the second.
+        // From 100 to 400, the first initiator ends three operations, and the second one ends one.
         equal(sustained(&measured, 4), 4.0 / 300.0 * 1e9, "sustained");
     }
 
@@ -432,7 +434,7 @@ mod tests {
                 .map(|hertz| 1.0 - grace_periods(&machine, find(name), 1e9 / hertz, 20, SEED).reading);
             assert!(reading.is_sorted() && reading[0] > 0.0, "{name}: {reading:?}");
         }
-        // Caches and pipeline are lost beside the handler's time.
+        // Readers lose caches and pipeline in addition to the handler's time.
         let calm =
             Machine { rcu: Rcu { interrupted: 0.0, displaced: 0.0, ..machine.rcu }, ..machine.clone() };
         let taken = |machine: &Machine| grace_periods(machine, find("tree"), 1e6, 20, SEED).taken;
@@ -476,7 +478,7 @@ mod tests {
         for count in [8, 16, 24, 32, threshold - 1, threshold, threshold + 1, 143] {
             let better = median(&machine, "flat", count).min(median(&machine, "tree", count));
             let hybrid = median(&machine, "hybrid", count);
-            assert!(hybrid <= 1.03 * better, "{count} receivers: {hybrid}, the better one {better}");
+            assert!(hybrid <= 1.03 * better, "{count} receivers: {hybrid}, the better of the two {better}");
         }
     }
 
@@ -518,7 +520,7 @@ mod tests {
         }
     }
 
-    /// The benchmark calls inside of the kernel: there is no system call, and no scan.
+    /// The benchmark calls from inside the kernel: there is no system call, and no scan.
     #[test]
     fn a_kvm_guest_takes_about_as_long_as_published() {
         let mut machine = Machine::load("kvm").unwrap();

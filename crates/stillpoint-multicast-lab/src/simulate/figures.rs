@@ -16,7 +16,7 @@ const LATENCY: Up = Up {
     logarithmic: false,
     better: Better::Neither,
 };
-/// How often was reached, not what was asked for.
+/// The frequency that was reached, not the one that was asked for.
 const REACHED: Across = Across::Numbers {
     of: Number::Metric("reached_hertz"),
     title: "grace periods a second",
@@ -24,7 +24,7 @@ const REACHED: Across = Across::Numbers {
 };
 const COMMON: Figure = Figure { experiment: "simulate", ..Figure::PLAIN };
 
-/// What is drawn of the rows. No contender is ours, and none theirs: all are ways to multicast.
+/// What is drawn of the rows. No contender is ours or another library's: all are ways to multicast.
 pub const FIGURES: &[&Figure] = &[
     &Figure {
         name: "simulated-receivers",
@@ -32,9 +32,9 @@ pub const FIGURES: &[&Figure] = &[
         title: "Simulated: latency of a barrier",
         across: Across::Numbers { of: Number::Param(RECEIVERS), title: "receivers", logarithmic: false },
         up: LATENCY,
-        // Alone, an initiator waits for no mutex, and its order is nobody else's.
+        // A single initiator waits for no mutex, and no other initiator has the same order.
         without: &["flat+mutex", "flat+every", "tree+mutex", "tree+same-order"],
-        words: "The poster's figure 1. The jump where the second threads of the cores begin is an input, and no result.",
+        words: "The poster's figure 1. The jump where the second threads of the cores begin is an input, not a result.",
         ..COMMON
     },
     &Figure {
@@ -80,7 +80,11 @@ pub const FIGURES: &[&Figure] = &[
         scenarios: &[SYNCHRONIZE],
         title: "Simulated: throughput of RCU readers",
         across: REACHED,
-        up: Up { metric: "reader_throughput_percent", title: "% of that without grace periods", ..LATENCY },
+        up: Up {
+            metric: "reader_throughput_percent",
+            title: "% of the throughput without grace periods",
+            ..LATENCY
+        },
         beside: &[HERTZ],
         without: &["flat+mutex", "tree+mutex", "tree+same-order"],
         words: "The poster's figure 3.",
@@ -112,7 +116,7 @@ const FONT: &str = "sans-serif";
 const ORANGE: RGBColor = RGBColor(230, 159, 0);
 const BLUE: RGBColor = RGBColor(86, 180, 233);
 
-/// A number at an axis, without a fraction that says nothing.
+/// A number at an axis, without needless digits.
 fn tick(value: &f64) -> String {
     ((value * 1e3).round() / 1e3).to_string()
 }
@@ -127,8 +131,8 @@ pub(super) fn draw(machine: &Machine, rows: &[Row]) -> Result<Option<(&'static s
     Ok(text.map(|text| (CONCLUSIONS, text)))
 }
 
-/// What stands when the inputs change: for each conclusion the ratios of all changed machines. None where there are no
-/// such rows.
+/// The picture of what stands when the inputs change: for each conclusion, the ratios of all changed machines. `None`
+/// if there are no such rows.
 fn conclusions(machine: &Machine, rows: &[Row]) -> Result<Option<String>, String> {
     let failed = |error: &dyn std::fmt::Display| error.to_string();
     let of = |row: &Row| row.metric("ratio").filter(|ratio| *ratio > 0.0 && ratio.is_finite());
@@ -201,7 +205,7 @@ fn conclusions(machine: &Machine, rows: &[Row]) -> Result<Option<String>, String
     Ok(Some(text))
 }
 
-/// What a point is of.
+/// What a point shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Colour {
     Base,
@@ -266,7 +270,7 @@ mod tests {
         let Some((CONCLUSIONS, text)) = drawn else { panic!("nothing is drawn") };
         assert_eq!(text.matches("<circle").count(), rows.len());
         for name in ["tree", "split"] {
-            assert!(text.lines().any(|line| line.trim() == name), "{name} is no label");
+            assert!(text.lines().any(|line| line.trim() == name), "the picture has no label {name}");
         }
     }
 }

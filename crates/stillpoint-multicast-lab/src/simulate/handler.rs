@@ -9,7 +9,7 @@ pub(super) struct Handler {
     began: f64,
     messages: Vec<Message>,
     next: usize,
-    /// The number of other CPUs' cache lines that it touched.
+    /// The number of cache lines of other CPUs that it touched.
     pub(super) lines: u32,
     stage: Stage,
 }
@@ -54,7 +54,7 @@ impl World<'_> {
                     return Step::Takes(self.cost(cpu, times.interrupt_enter));
                 }
                 Stage::Entered => {
-                    // The head of the queue.
+                    // Touches the head of the queue.
                     handler.lines += 1;
                     handler.messages = std::mem::take(&mut self.cpus[cpu].queue);
                     handler.stage = Stage::NextMessage;
@@ -62,7 +62,7 @@ impl World<'_> {
                 Stage::NextMessage => match handler.messages.get(handler.next) {
                     Some(&message) => {
                         handler.next += 1;
-                        // The message.
+                        // Touches the message.
                         handler.lines += 1;
                         let node = &self.operations[message.initiator].nodes[message.node];
                         handler.stage = Stage::Sends(message, Sending::new(node));
@@ -79,7 +79,7 @@ impl World<'_> {
                     }
                     step => {
                         if sending.pushes() {
-                            // The receiver's queue.
+                            // Touches the receiver's queue.
                             handler.lines += 1;
                         }
                         handler.stage = Stage::Sends(message, sending);

@@ -1,6 +1,6 @@
-//! What goes into the model: each number that was put in, with what it is, where it is from, and how far to trust it.
+//! The inputs of the model: each number, what it is, where it comes from, and how far it can be trusted.
 //!
-//! The table of inputs is made here for the terminal, the JSON and the guide. What is in it is never a result.
+//! The table of inputs for the terminal, the JSON and the guide is made here. No number in it is a result.
 
 use serde_json::Value;
 use stillpoint_harness::output::json::{Row, number};
@@ -15,13 +15,13 @@ pub(super) const INPUTS: &str = "inputs";
 pub(super) enum Confidence {
     /// A source states it.
     Published,
-    /// Chosen so that a published or measured figure comes out: the figure says nothing about the model then.
+    /// Chosen so that the model gives a published or measured figure. That figure then says nothing about the model.
     Fitted,
     /// A choice of ours, not a property of the machine.
     Chosen,
-    /// No source: of the order that such machines have.
+    /// No source: a guess, of the order that such machines have.
     Assumed,
-    /// The parameter file's author knows.
+    /// From a parameter file; only its author knows the source.
     Given,
 }
 
@@ -42,7 +42,7 @@ impl Confidence {
 enum Slot<'a> {
     Time(&'a mut f64),
     ByDistance(&'a mut [f64; 3]),
-    /// A factor, of which the part above 1 is scaled.
+    /// A factor; only its part above 1 is scaled.
     Above(&'a mut f64),
     Share(&'a mut f64),
     Count(&'a mut usize),
@@ -64,18 +64,20 @@ pub(super) struct Input {
 }
 
 const GUESS: (Confidence, &str) = (Confidence::Assumed, "none");
-const POSTER: &str = "the poster: 144 logical cores, two a core; that they are on four sockets is assumed";
+const POSTER: &str = "the poster: 144 logical CPUs, two on each core; the four sockets are assumed";
 const KVM: &str = "Linux commit 4180bf1b655a, its figures of a guest with 80 virtual CPUs";
 
-/// All of them, in the order of the parameter file; the topology comes before them.
+/// All inputs but the topology, in the order of the parameter file.
 pub(super) const ALL: &[Input] = &[
     time("nanoseconds.system_call", "the call itself: entry, locks, exit", |m| {
         Slot::Time(&mut m.nanoseconds.system_call)
     }),
-    time("nanoseconds.scan_per_cpu", "for each online CPU: does it run this process", |m| {
-        Slot::Time(&mut m.nanoseconds.scan_per_cpu)
-    }),
-    time("nanoseconds.push", "onto a receiver's queue: same core, same socket, another", |m| {
+    time(
+        "nanoseconds.scan_per_cpu",
+        "the check whether an online CPU runs this process, for each CPU",
+        |m| Slot::Time(&mut m.nanoseconds.scan_per_cpu),
+    ),
+    time("nanoseconds.push", "a push onto a receiver's queue: same core, same socket, other socket", |m| {
         Slot::ByDistance(&mut m.nanoseconds.push)
     }),
     Input {
@@ -86,23 +88,25 @@ pub(super) const ALL: &[Input] = &[
     },
     Input {
         kvm: (Confidence::Fitted, KVM),
-        ..time("nanoseconds.interrupt_each", "more for each further receiver of one write", |m| {
+        ..time("nanoseconds.interrupt_each", "the extra time for each further receiver of one write", |m| {
             Slot::Time(&mut m.nanoseconds.interrupt_each)
         })
     },
     Input {
         kvm: (Confidence::Fitted, KVM),
-        ..time("nanoseconds.interrupt_flight", "from that write to the receiver, by distance", |m| {
-            Slot::ByDistance(&mut m.nanoseconds.interrupt_flight)
-        })
+        ..time(
+            "nanoseconds.interrupt_flight",
+            "from that write to the receiver's first instruction, by distance",
+            |m| Slot::ByDistance(&mut m.nanoseconds.interrupt_flight),
+        )
     },
     Input {
         kvm: (Confidence::Fitted, KVM),
-        ..time("nanoseconds.interrupt_enter", "into the handler", |m| {
+        ..time("nanoseconds.interrupt_enter", "the way into the handler", |m| {
             Slot::Time(&mut m.nanoseconds.interrupt_enter)
         })
     },
-    time("nanoseconds.interrupt_exit", "out of the handler", |m| {
+    time("nanoseconds.interrupt_exit", "the way out of the handler", |m| {
         Slot::Time(&mut m.nanoseconds.interrupt_exit)
     }),
     time("nanoseconds.barrier", "what membarrier asks of a receiver", |m| {
@@ -110,11 +114,11 @@ pub(super) const ALL: &[Input] = &[
     }),
     time("nanoseconds.flush", "what mprotect asks of a receiver", |m| Slot::Time(&mut m.nanoseconds.flush)),
     time("nanoseconds.mprotect", "the work of mprotect itself", |m| Slot::Time(&mut m.nanoseconds.mprotect)),
-    time("nanoseconds.atomic", "on a line that was written at that distance", |m| {
+    time("nanoseconds.atomic", "an atomic access to a cache line that was written at that distance", |m| {
         Slot::ByDistance(&mut m.nanoseconds.atomic)
     }),
-    time("nanoseconds.read", "of such a line", |m| Slot::ByDistance(&mut m.nanoseconds.read)),
-    time("nanoseconds.mutex_handover", "to the next owner, who slept", |m| {
+    time("nanoseconds.read", "a read of such a line", |m| Slot::ByDistance(&mut m.nanoseconds.read)),
+    time("nanoseconds.mutex_handover", "from the unlock until the next owner, which slept, runs", |m| {
         Slot::Time(&mut m.nanoseconds.mutex_handover)
     }),
     Input {
@@ -129,8 +133,8 @@ pub(super) const ALL: &[Input] = &[
     },
     Input {
         unit: "CPUs",
-        seed: (Confidence::Published, "Intel's manual: a cluster of x2APIC has 16 CPUs at the most"),
-        kvm: (Confidence::Published, "Intel's manual: a cluster of x2APIC has 16 CPUs at the most"),
+        seed: (Confidence::Published, "Intel's manual: a cluster of x2APIC has at most 16 CPUs"),
+        kvm: (Confidence::Published, "Intel's manual: a cluster of x2APIC has at most 16 CPUs"),
         ..time("multicast.cluster", "receivers of one write in cluster mode", |m| {
             Slot::Count(&mut m.multicast.cluster)
         })
@@ -139,7 +143,7 @@ pub(super) const ALL: &[Input] = &[
         unit: "%",
         seed: (Confidence::Chosen, "`split` is ours"),
         kvm: (Confidence::Chosen, "`split` is ours"),
-        ..time("multicast.split_percent", "what each message of `split` hands out", |m| {
+        ..time("multicast.split_percent", "the share that each message of `split` delegates", |m| {
             Slot::Percent(&mut m.multicast.split_percent)
         })
     },
@@ -151,10 +155,10 @@ pub(super) const ALL: &[Input] = &[
             Slot::Few(&mut m.rcu.barriers_per_grace_period)
         })
     },
-    time("rcu.interrupted", "what a reader loses to an interrupt beside the handler's time", |m| {
+    time("rcu.interrupted", "what a reader loses to an interrupt, in addition to the handler's time", |m| {
         Slot::Time(&mut m.rcu.interrupted)
     }),
-    time("rcu.displaced", "and for each cache line that the handler touched", |m| {
+    time("rcu.displaced", "what it loses for each cache line that the handler touched", |m| {
         Slot::Time(&mut m.rcu.displaced)
     }),
 ];
@@ -181,7 +185,8 @@ impl Input {
         format!("{value} {}", self.unit).trim_end().to_owned()
     }
 
-    /// The machine with this input taken so many times; `None` where that changes nothing, or makes no sense.
+    /// The machine with this input multiplied by `factor`; `None` if that changes nothing, or gives a machine that is
+    /// not valid.
     pub(super) fn scaled(&self, machine: &Machine, factor: f64) -> Option<Machine> {
         let mut changed = machine.clone();
         let whole = |value: f64| value.round().max(1.0);
@@ -196,12 +201,13 @@ impl Input {
     }
 }
 
-/// Where the numbers of a machine are from: those that are a known machine's have its sources, the others have another.
+/// Where the numbers of a machine come from. Numbers that agree with a known machine have its sources; the others
+/// have another source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Origin {
     /// The machine that comes with the program.
     pub(super) base: &'static str,
-    /// Of the numbers that are different.
+    /// The source of the numbers that differ from it.
     pub(super) other: (Confidence, String),
 }
 
@@ -245,7 +251,7 @@ pub(super) fn table(machine: &Machine, origin: &Origin) -> Vec<Line> {
     std::iter::once(topology).chain(ALL.iter().map(line)).collect()
 }
 
-/// The same as rows.
+/// The table as rows.
 pub(super) fn rows(lines: &[Line]) -> Vec<Row> {
     let row = |line: &Line| {
         let numbers: Vec<Value> =
@@ -275,7 +281,7 @@ mod tests {
         Origin { base, other: (Confidence::Given, "a file".to_owned()) }
     }
 
-    /// A number that was put into the file and is missing in the table would pass for a result.
+    /// A number in the file that is missing in the table would be taken for a result.
     #[test]
     fn every_field_of_the_parameter_file_is_an_input() {
         for name in ["seed", "kvm"] {
@@ -287,7 +293,10 @@ mod tests {
                 let Some(fields) = fields.as_table().filter(|_| section != "topology") else { continue };
                 for field in fields.keys() {
                     let name = format!("{section}.{field}");
-                    assert!(lines.iter().any(|line| line.name == name), "{name} is no input");
+                    assert!(
+                        lines.iter().any(|line| line.name == name),
+                        "{name} is not in the table of inputs"
+                    );
                 }
             }
             assert_eq!(rows(&lines).len(), ALL.len() + 1);

@@ -1,4 +1,4 @@
-//! The machine that is simulated: a parameter file, checked.
+//! The machine that is simulated, as a checked parameter file.
 
 use std::fmt::Display;
 use std::fs;
@@ -11,14 +11,14 @@ use stillpoint_harness::error::Stop;
 pub(super) const BUILT_IN: &[(&str, &str)] =
     &[("seed", include_str!("machines/seed.toml")), ("kvm", include_str!("machines/kvm.toml"))];
 
-/// More CPUs than this are a mistake.
+/// More CPUs than this are taken for a mistake.
 const MOST_CPUS: usize = 4096;
 /// The longest time of an operation: one second.
 const LONGEST: f64 = 1e9;
-/// Every operation interrupts: if that took no time, there would be nothing to compare, and figures have their least
-/// digit here, at a nanosecond.
+/// The shortest time of an interrupt, in nanoseconds. If it took no time, there would be nothing to compare. A
+/// nanosecond is also the last digit of the figures.
 const SHORTEST_INTERRUPT: f64 = 1.0;
-/// Names go to the terminal and into figures.
+/// The longest name: names go to the terminal and into figures.
 const LONGEST_NAME: usize = 100;
 
 /// A machine, and how it multicasts.
@@ -44,7 +44,7 @@ pub(super) struct Topology {
 /// A time on the same core, on the same socket, and between sockets.
 pub(super) type ByDistance = [f64; 3];
 
-/// What each step takes, in nanoseconds. What they are is said in `machines/seed.toml`.
+/// What each step takes, in nanoseconds. `machines/seed.toml` explains the steps.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Times {
@@ -92,7 +92,7 @@ impl Machine {
     /// A machine that comes with the program, or one from a file.
     ///
     /// # Errors
-    /// When the file cannot be read, or a field of it makes no sense: the message names file and field.
+    /// If the file cannot be read, or one of its fields is not valid. The message names the file and the field.
     pub(super) fn load(name: &str) -> Result<Self, Stop> {
         if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
             return Self::parse(text)
@@ -137,7 +137,7 @@ impl Machine {
         sockets * cores_per_socket * threads_per_core
     }
 
-    /// The same machine without noise: what it does follows from the parameters alone.
+    /// The same machine without noise: its times follow only from the parameters.
     pub(super) fn noiseless(&self) -> Self {
         Self { noise: Noise { jitter: 0.0, ..self.noise }, ..self.clone() }
     }
@@ -153,7 +153,7 @@ impl Machine {
         within("topology.sockets", sockets, 1, MOST_CPUS)?;
         within("topology.cores_per_socket", cores_per_socket, 1, MOST_CPUS)?;
         within("topology.threads_per_core", threads_per_core, 1, 16)?;
-        // The product of the first two fits, as each is at most 4096.
+        // The product cannot overflow: each factor is at most 4096.
         within("topology", self.cpus(), 2, MOST_CPUS).map_err(|reason| format!("{reason} CPUs in all"))?;
         self.nanoseconds.check()?;
         within("noise.jitter", self.noise.jitter, 0.0, 0.9)?;
@@ -200,7 +200,8 @@ impl Times {
         Ok(())
     }
 
-    /// The same with all that happens between CPUs, and in their handlers, taking `factor` times as long.
+    /// The same machine, but everything that happens between CPUs, and in their handlers, takes `factor` times as
+    /// long.
     pub(super) fn scaled(&self, factor: f64) -> Self {
         let by_distance = |times: ByDistance| times.map(|time| time * factor);
         Self {
@@ -227,7 +228,7 @@ fn within<T: PartialOrd + Display>(field: &str, value: T, least: T, most: T) -> 
     if value >= least && value <= most {
         Ok(())
     } else {
-        Err(format!("{field} is {value}, and must be from {least} to {most}"))
+        Err(format!("{field} is {value}; it must be from {least} to {most}"))
     }
 }
 

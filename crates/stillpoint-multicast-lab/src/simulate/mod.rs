@@ -1,11 +1,12 @@
 //! The command `simulate`: multicasts on machines that you do not have.
 //!
-//! A model by discrete events of what an acknowledged multicast by inter-processor interrupts costs, in the manner of
-//! the postal model (Bar-Noy and Kipnis, 1992) and LogP (Culler et al., 1993), with interrupt handlers, hyperthreads and
-//! contended cache lines. Its parameters are a file. It draws the three figures of the poster on tree multicast.
+//! A discrete-event model of what an acknowledged multicast by inter-processor interrupts costs, in the manner of the
+//! postal model (Bar-Noy and Kipnis, 1992) and LogP (Culler et al., 1993), with interrupt handlers, hyperthreads and
+//! contended cache lines. Its parameters come from a file. The command draws the three figures of the poster on tree
+//! multicast.
 //!
-//! What goes in (`inputs`) is told apart from what comes out (`rows`), what comes out is set beside the poster
-//! (`published`), and what is concluded from it is computed again with other inputs (`sensitivity`).
+//! Inputs (`inputs`) are kept apart from results (`rows`). The results are compared with the poster's (`published`),
+//! and the conclusions from them are computed again with other inputs (`sensitivity`).
 
 mod calibrate;
 mod contender;
@@ -42,13 +43,14 @@ pub use self::options::Options;
 use self::options::{Place, Subject};
 use self::sensitivity::Analysis;
 
-/// What the JSON holds beside the rows.
+/// The fields of the JSON beside the rows.
 #[derive(Debug, Serialize)]
 struct Extra<'a> {
     simulated: &'a Simulated,
 }
 
-/// Simulates, prints the tables, and writes what was asked for. The peers are those that the program was built with.
+/// Simulates, prints the tables, and writes the files that were asked for. `peers` are those that the program was
+/// built with.
 pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Stop> {
     let Subject::Membarrier = options.subject;
     interrupt::listen();
@@ -78,7 +80,7 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     options.check_outputs()?;
     let needs_threshold = plan.has(HYBRID) || options.write.is_some();
     if simulated.multicast.hybrid_threshold.is_none() && needs_threshold {
-        // After Ctrl-C there is none, and there are no rows.
+        // After Ctrl-C there is no crossover, and there are no rows.
         simulated.multicast.hybrid_threshold = experiment::crossover(&simulated);
     }
     let inputs = inputs::table(&simulated, &origin);

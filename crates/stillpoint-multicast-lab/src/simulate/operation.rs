@@ -14,8 +14,9 @@ pub(super) struct Message {
 /// How an operation spreads and comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// As the kernel's `smp_call_function_many` does: all queues, then all interrupts, a command for each cluster of
-    /// that many CPUs, then a wait for each receiver's flag in turn. With `every`, also to those whose queue was not empty.
+    /// As the kernel's `smp_call_function_many` does: first all queues, then all interrupts, with a command for each
+    /// cluster of `cluster` CPUs, then a wait for each receiver's flag in turn. With `every`, receivers whose queue
+    /// was not empty are interrupted, too.
     Kernel { cluster: usize, every: bool },
     /// Along a tree; acknowledgements combine on it, or count down one shared counter.
     Tree { strategy: Strategy, shared_counter: bool },
@@ -29,7 +30,7 @@ pub(super) struct Node {
     pub(super) parent: usize,
     pub(super) pending: u32,
     pub(super) line: Line,
-    /// Barriers executed for it: one in the end.
+    /// Barriers executed for it; one when the operation ends.
     pub(super) executed: u32,
     /// Its flag, for the kernel's way.
     pub(super) done: bool,
@@ -40,10 +41,10 @@ pub(super) struct Node {
 pub(super) struct Operation {
     initiator: usize,
     pub(super) way: Way,
-    /// What each receiver is asked to do, in nanoseconds.
+    /// The time of the work that each receiver is asked to do, in nanoseconds.
     pub(super) work: f64,
     pub(super) receivers: Vec<usize>,
-    /// One for each receiver, and the initiator's as the last.
+    /// A node for each receiver, and the initiator's node as the last one.
     pub(super) nodes: Vec<Node>,
     /// The shared counter.
     pub(super) unacknowledged: u32,
@@ -63,7 +64,7 @@ impl Operation {
         }
     }
 
-    /// Begins anew: each receiver is asked for that much work, in this order.
+    /// Begins a new operation, which asks the receivers, in this order, for `work` nanoseconds each.
     pub(super) fn begin(&mut self, way: Way, work: f64, receivers: &[usize]) {
         self.way = way;
         self.work = work;
@@ -92,7 +93,7 @@ impl Operation {
         }
     }
 
-    /// Why the operation must not have ended as it did.
+    /// Why the operation should not have ended in this state, if there is a reason.
     pub(super) fn fault(&self) -> Option<String> {
         let executed = self.nodes[..self.root()].iter().map(|node| node.executed);
         if let Some(wrong) = executed.clone().find(|&times| times != 1) {
@@ -102,7 +103,7 @@ impl Operation {
     }
 }
 
-/// Where somebody is who serves a range of receivers.
+/// How far a CPU has come that serves a range of receivers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sending {
     begin: u32,

@@ -17,12 +17,12 @@ pub(crate) enum Subject {
     Membarrier,
 }
 
-/// Which machine.
+/// The machine to simulate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
-    /// This one: as its barriers measure.
+    /// This machine, from a measurement of its barriers.
     Here,
-    /// One that comes with the program, or a file.
+    /// A machine that comes with the program, or a file.
     Named(String),
 }
 
@@ -37,7 +37,8 @@ pub struct Options {
     #[arg(long, value_name = "NAME|FILE", default_value = "seed", value_parser = parse_place)]
     pub(super) machine: Place,
 
-    /// Scale the machine's times to those in FILE: the JSON of `bench membarrier`, or of `simulate --machine this`
+    /// Scale the machine's times to those in FILE: the JSON of `bench membarrier`, or of `simulate membarrier
+    /// --machine this`
     #[arg(long, value_name = "FILE")]
     pub(super) calibrate: Option<PathBuf>,
 
@@ -80,7 +81,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Checks the place for the parameters, so that it is not found to be missing after the work.
+    /// Checks that the parameters can be written, before the work begins.
     pub(super) fn check_outputs(&self) -> Result<(), Stop> {
         self.write
             .iter()

@@ -1,4 +1,4 @@
-//! The tables as cells, for the terminal and for the guide, and the check that the guide has what the model says.
+//! The tables as cells, for the terminal and for the guide, and the check that the guide agrees with the model.
 
 use super::inputs::Line;
 use super::published::Beside;
@@ -59,14 +59,14 @@ mod tests {
     use super::super::published as beside;
     use super::*;
 
-    /// What stands between the marks of this name.
+    /// The text between the marks of this name.
     fn between<'t>(text: &'t str, name: &str) -> &'t str {
         let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
         let (_, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("'{begin}' is not on the page"));
         rest.split_once(&end).unwrap_or_else(|| panic!("'{end}' is not on the page")).0
     }
 
-    /// The tables of the guide are what the model says today. `STILLPOINT_WRITE_PAGE=1` writes them.
+    /// The tables of the guide are those of the present model. `STILLPOINT_WRITE_PAGE=1` writes them.
     #[test]
     fn the_guide_says_what_the_model_says() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/simulate.md");
@@ -80,7 +80,10 @@ mod tests {
         let least_worst = thresholds_found.iter().map(|of| of.worst).fold(f64::INFINITY, f64::min);
         let library = thresholds_found.iter().find(|of| of.threshold == module::THRESHOLD);
         let library = library.expect("the library's threshold is among those that are compared");
-        assert!(library.worst < least_worst + 0.005, "another threshold loses less: {thresholds_found:?}");
+        assert!(
+            library.worst < least_worst + 0.005,
+            "the library's threshold is not the best one: {thresholds_found:?}"
+        );
         let blocks = [
             ("inputs of seed", markdown(&inputs(&sources::table(&load("seed"), &origin("seed"))))),
             ("inputs of kvm", {
@@ -120,7 +123,7 @@ mod tests {
         } else {
             assert!(
                 wrong.is_empty(),
-                "the page says otherwise of: {wrong:?}; STILLPOINT_WRITE_PAGE=1 mends it"
+                "the guide differs from the model in {wrong:?}; run the test with STILLPOINT_WRITE_PAGE=1 to write the tables anew"
             );
         }
     }

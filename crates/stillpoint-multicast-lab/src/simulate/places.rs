@@ -1,4 +1,4 @@
-//! Where the CPUs are, and how far one is from another.
+//! Where the CPUs are, and how far they are from each other.
 
 use super::machine::{ByDistance, Topology};
 
@@ -21,7 +21,7 @@ impl Distance {
 #[derive(Debug, Clone)]
 pub(super) struct Places {
     topology: Topology,
-    /// Of each CPU, the core and the socket: they are asked for at every event.
+    /// The core and the socket of each CPU, stored because every event needs them.
     of: Vec<(u16, u16)>,
 }
 
@@ -37,7 +37,7 @@ impl Places {
         self.topology.sockets * self.topology.cores_per_socket
     }
 
-    /// The core, counted through all sockets.
+    /// The core, numbered through all sockets.
     fn core(&self, cpu: usize) -> usize {
         self.of[cpu].0.into()
     }
@@ -46,7 +46,7 @@ impl Places {
         self.of[cpu].1.into()
     }
 
-    /// The position in an order where neighbours are side by side.
+    /// The position in an order in which neighbours are side by side.
     pub(super) fn neighbourhood(&self, cpu: usize) -> (usize, usize) {
         (self.core(cpu), cpu / self.cores())
     }
@@ -69,7 +69,7 @@ impl Places {
             .filter(move |&c| c != cpu)
     }
 
-    /// The cluster of CPUs that one command reaches, when clusters have that many.
+    /// The cluster of this CPU: the CPUs that one command reaches, if clusters have `size` CPUs.
     pub(super) fn cluster(&self, cpu: usize, size: usize) -> (usize, usize) {
         let in_socket = self.core(cpu) % self.topology.cores_per_socket;
         let thread = cpu / self.cores();

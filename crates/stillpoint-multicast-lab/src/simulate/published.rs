@@ -1,7 +1,7 @@
-//! What the poster on tree multicast says of its figures, beside what the model comes to, and where they part.
+//! What the poster on tree multicast says about its figures, compared with what the model gives.
 //!
-//! The flat order comes first: it is the one of which most is known, and a model that does not have its curve cannot tell
-//! times of anything that is compared with it.
+//! The flat order comes first, because most is known about it. A model that does not reproduce its curve cannot give
+//! times for anything that is compared with it.
 
 use stillpoint_harness::output::format::{micros, rate};
 use stillpoint_harness::output::json::Row;
@@ -18,9 +18,9 @@ pub(super) const PUBLISHED: &str = "published";
 pub(super) enum Verdict {
     Agrees,
     Differs,
-    /// It was put in, so that it cannot disagree.
+    /// The figure was put in, so it cannot disagree.
     Input,
-    /// It is below a bound that anything small is below.
+    /// The figure is below a bound that any small figure would meet.
     Bound,
 }
 
@@ -35,7 +35,7 @@ impl Verdict {
     }
 }
 
-/// A statement of theirs, and ours.
+/// A published statement, and the model's figure for it.
 #[derive(Debug, Clone)]
 pub(super) struct Beside {
     /// Whether it is about the flat order.
@@ -51,21 +51,23 @@ pub(super) struct Beside {
 const OPERATIONS: usize = 30;
 /// A curve looks straight in a figure if no point is farther from the line than this share of the highest point.
 const STRAIGHT: f64 = 0.1;
-/// What grows with the initiators takes this many times as long for all CPUs as for one, at the least.
+/// A latency grows with the initiators if it is at least this many times as long for all CPUs as for one.
 const GROWS: f64 = 2.0;
 /// What the poster's text implies for the highest frequency of the flat order, in grace periods a second.
 const FLAT_HERTZ: f64 = 10_000.0;
-/// What the readers lose at the most, beside flat at the same frequency: up to 10 kHz, at flat's highest frequency, and
-/// at the tree's.
+/// The most that readers lose, compared with flat at the same frequency: up to 10 kHz, at flat's highest frequency,
+/// and at the tree's.
 const LOSSES: [f64; 3] = [0.0125, 0.10, 0.15];
-/// The call of the kernel's benchmark to one receiver, to 79, and to 79 in cluster mode, in nanoseconds.
+/// The latency of the call in the kernel's benchmark, in nanoseconds: to one receiver, to 79, and to 79 in cluster
+/// mode.
 const KVM: [(&str, usize, f64, &str); 3] = [
     ("flat", 1, 2530.0, "one receiver: 2.51 to 2.55 µs"),
     ("flat", 79, 198_500.0, "79 receivers: 198.5 µs"),
     ("cluster", 79, 92_800.0, "79 receivers in cluster mode: 92.8 µs"),
 ];
 
-/// The comparison of one of the machines that come with the program; empty for others, of which nothing is published.
+/// The comparison for a machine that comes with the program. It is empty for other machines, about which nothing is
+/// published.
 pub(super) fn compare(machine: &Machine, base: &str, seed: u64) -> Vec<Beside> {
     let known = Machine::load(base)
         .is_ok_and(|known| known == Machine { multicast: known.multicast, ..machine.clone() });
@@ -91,7 +93,7 @@ fn grace_periods(machine: &Machine, name: &str, hertz: f64, seed: u64) -> Option
     Some(experiment::grace_periods(machine, contender::find(name)?, apart, OPERATIONS, seed))
 }
 
-/// By how much the farthest point is off the straight line that fits best, as a share of the highest point.
+/// The distance of the farthest point from the straight line that fits best, as a share of the highest point.
 fn bend(points: &[(f64, f64)]) -> f64 {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
@@ -117,13 +119,13 @@ fn poster(machine: &Machine, seed: u64) -> Vec<Beside> {
         flat: true,
         theirs: "figure 1: flat is linear",
         ours: format!(
-            "{:.0} % of its height off a straight line at the most, from 8 to {} receivers",
+            "at most {:.0} % of its height off a straight line, from 8 to {} receivers",
             bent * 100.0,
             first_threads - 8
         ),
         value: bent,
         verdict: agrees(bent <= STRAIGHT),
-        why: "each receiver is a push, a write and a read: any model of this kind is linear".to_owned(),
+        why: "each receiver is a push, a write and a read: so any model of this kind is linear".to_owned(),
     });
     lines.push(Beside {
         flat: true,
@@ -131,7 +133,7 @@ fn poster(machine: &Machine, seed: u64) -> Vec<Beside> {
         ours: format!("jumps at {first_threads}, by the factor {}", machine.noise.busy_sibling),
         value: machine.noise.busy_sibling,
         verdict: Verdict::Input,
-        why: "`busy_sibling` says so; the model has nothing to say about it".to_owned(),
+        why: "the input `busy_sibling` makes it jump; the model itself does not explain it".to_owned(),
     });
     let growth = |name: &str| {
         let quarter = machine.cpus() / 4;
@@ -142,18 +144,19 @@ fn poster(machine: &Machine, seed: u64) -> Vec<Beside> {
         (points[4].1 / points[0].1, bend(&points))
     };
     let (plain, every, mutex) = (growth("flat"), growth("flat+every"), growth("flat+mutex"));
-    let says =
-        |(times, bent): (f64, f64)| format!("{times:.1} times, {:.0} % off a straight line", bent * 100.0);
+    let says = |(times, bent): (f64, f64)| {
+        format!("{times:.1} times as long as one, {:.0} % off a straight line", bent * 100.0)
+    };
     lines.push(Beside {
         flat: true,
         theirs: "figure 2: the flat variants are linear in the initiators",
-        ours: format!("all CPUs at once take, beside one by itself, {}", says(plain)),
+        ours: format!("all CPUs at once take {}", says(plain)),
         value: plain.0,
         verdict: agrees(plain.0 >= GROWS && plain.1 <= STRAIGHT),
         why: format!(
-            "who finds a queue that is not empty sends no interrupt, so that initiators share them; a kernel that sends \
-             every one (`flat+every`): {}; with the mutex (`flat+mutex`): {}. Which kernel the poster measured is not \
-             known here",
+            "an initiator that finds a queue not empty sends no interrupt, so initiators share interrupts. With every \
+             interrupt sent (`flat+every`): {}; with the mutex (`flat+mutex`): {}. We do not know which kernel the poster \
+             measured",
             says(every),
             says(mutex)
         ),
@@ -178,8 +181,8 @@ fn poster(machine: &Machine, seed: u64) -> Vec<Beside> {
         value: of_flat,
         verdict: agrees(of_flat > FLAT_HERTZ),
         why: format!(
-            "not known: interrupts by cluster come to {}, one barrier in a grace period to {}, reads that overlap (a \
-             quarter of the time) to {}, all three to {}",
+            "not known. The model gives {} with interrupts by cluster, {} with one barrier in a grace period, {} with reads \
+             that overlap (a quarter of the time), and {} with all three",
             rate(highest(machine, "cluster")),
             rate(highest(&once, "flat")),
             rate(highest(&overlapped(machine), "flat")),
@@ -193,13 +196,13 @@ fn poster(machine: &Machine, seed: u64) -> Vec<Beside> {
         flat: false,
         theirs: "figure 1: the tree is roughly logarithmic",
         ours: format!(
-            "{} to {all} receivers, {:.2} times what 16 take; the logarithm grows {logarithm:.2} times",
+            "{} to {all} receivers, {:.2} times as long as to 16; the logarithm is {logarithm:.2} times as large",
             micros(many / 1e3),
             many / few
         ),
         value: many / few,
         verdict: agrees(many / few < 2.0 * logarithm),
-        why: "the rest is other sockets, and `busy_sibling`".to_owned(),
+        why: "the rest is due to other sockets, and to `busy_sibling`".to_owned(),
     });
     let band = |name| {
         let spread = |outcome: Operations| outcome.quantile(0.9) / outcome.quantile(0.1);
@@ -212,7 +215,7 @@ fn poster(machine: &Machine, seed: u64) -> Vec<Beside> {
         ours: format!("at half of the CPUs the slowest tenth takes {jitter:.1} times as long as the fastest; flat {flat_jitter:.1}"),
         value: jitter,
         verdict: agrees(jitter > flat_jitter),
-        why: "whose inner nodes are busy with other trees waits; each step's own variation is an input".to_owned(),
+        why: "a tree waits for inner nodes that are busy with other trees; the variation of each step is an input".to_owned(),
     });
     lines.push(Beside {
         flat: false,
@@ -237,12 +240,12 @@ fn poster(machine: &Machine, seed: u64) -> Vec<Beside> {
         lines.push(Beside {
             flat: false,
             theirs,
-            ours: format!("{:.1} % beside flat, {:.1} % beside no grace periods", loss * 100.0, plain * 100.0),
+            ours: format!("{:.1} % compared with flat, {:.1} % compared with no grace periods", loss * 100.0, plain * 100.0),
             value: loss,
             verdict: if loss < bound { Verdict::Bound } else { Verdict::Differs },
-            why: "a bound, and no figure: the loss is the handler's time, and `interrupted` and `displaced`, which are \
-                  guesses; the frequency is not the poster's. Flat's cost is carried on beyond the frequency that it \
-                  comes to. With inputs changed, the first of these bounds does not stand"
+            why: "the poster gives a bound, not a figure. The loss consists of the handler's time and of the guesses `interrupted` \
+                  and `displaced`, and the frequency is not the poster's. Beyond the frequency that flat reaches, its cost \
+                  is extrapolated. With changed inputs, the first of these bounds does not stand"
                 .to_owned(),
         });
     }
@@ -261,13 +264,13 @@ fn guest(machine: &Machine, seed: u64) -> Vec<Beside> {
             ours: micros(found / 1e3),
             value: found,
             verdict: if (found / published - 1.0).abs() < 0.1 { Verdict::Input } else { Verdict::Differs },
-            why: "sending, flight and entry are fitted to it".to_owned(),
+            why: "sending, flight and entry were fitted to this figure".to_owned(),
         }
     };
     KVM.map(line).to_vec()
 }
 
-/// The same as rows.
+/// The comparison as rows.
 pub(super) fn rows(lines: &[Beside]) -> Vec<Row> {
     let row = |line: &Beside| {
         let mut row = Row::new("simulate", PUBLISHED, line.theirs)
@@ -280,7 +283,7 @@ pub(super) fn rows(lines: &[Beside]) -> Vec<Row> {
     lines.iter().map(row).collect()
 }
 
-/// What the check of the flat order means for everything after it; `None` where nothing is published.
+/// What the check of the flat order means for all other results; `None` if nothing is published.
 pub(super) fn judgement(lines: &[Beside]) -> Option<String> {
     let of_flat: Vec<&Beside> =
         lines.iter().filter(|line| line.flat && line.verdict != Verdict::Input).collect();
@@ -288,12 +291,12 @@ pub(super) fn judgement(lines: &[Beside]) -> Option<String> {
     match (lines.is_empty(), of_flat.len(), differ) {
         (true, ..) => None,
         (_, 0, _) => {
-            Some("The flat order was fitted: that it agrees says nothing about the model.".to_owned())
+            Some("The flat order was fitted, so its agreement says nothing about the model.".to_owned())
         }
         (_, _, 0) => Some("The flat order has the published curve.".to_owned()),
         (_, all, differ) => Some(format!(
-            "The flat order differs from what is published in {differ} of {all} points: no time, rate or frequency below \
-             is a figure of that machine. What can be said are comparisons, and only those that stand when inputs change."
+            "The flat order differs from the published figures in {differ} of {all} points. So no time, rate or frequency below \
+             is a figure of that machine. Only comparisons can be relied on, and only those that stand when inputs change."
         )),
     }
 }
@@ -315,10 +318,10 @@ mod tests {
         assert!(lines[..=last_flat].iter().all(|line| line.flat) && lines.len() > last_flat + 1);
         assert_eq!(rows(&lines).len(), lines.len());
         let jump = lines.iter().find(|line| line.theirs.contains("hyperthread")).unwrap();
-        assert_eq!(jump.verdict, Verdict::Input, "what was put in is no result");
+        assert_eq!(jump.verdict, Verdict::Input, "an input counts as a result");
     }
 
-    /// A curve that was tuned to agree would leave nothing to say here: the texts would have to change with it.
+    /// If somebody tunes the model until the curve agrees, this test fails: the texts have to change with the model.
     #[test]
     fn where_the_flat_order_differs_it_is_said() {
         let lines = compare(&Machine::load("seed").unwrap(), "seed", 1);

@@ -18,15 +18,15 @@ use super::sensitivity::{Analysis, SENSITIVITY};
 pub(super) const RECEIVERS: &str = "receivers";
 pub(super) const INITIATORS: &str = "initiators";
 pub(super) const SYNCHRONIZE: &str = "synchronize";
-/// What can be asked for: the figures, and what stands when the inputs change.
+/// The scenarios: the figures, and the conclusions with changed inputs.
 pub(super) const SCENARIOS: [&str; 4] = [RECEIVERS, INITIATORS, SYNCHRONIZE, SENSITIVITY];
 
 /// The contender that the others are compared to.
 pub(super) const BASE: &str = "flat";
-/// The parameter of `synchronize`: 0 stands for as many as there can be.
+/// The parameter of `synchronize`; 0 means as often as possible.
 pub(super) const HERTZ: &str = "hertz";
 
-/// Operations of each initiator: rates are sustained, and a few after a common start are not.
+/// Operations of each initiator. A few operations after a common start would not give a sustained rate.
 const OPERATIONS: usize = 100;
 const FREQUENCIES: [f64; 8] = [100.0, 300.0, 1e3, 2e3, 3e3, 5e3, 1e4, 3e4];
 
@@ -36,7 +36,7 @@ pub(super) struct Plan {
     contenders: Vec<Contender>,
     receivers: Vec<usize>,
     initiators: Vec<usize>,
-    /// `None` stands for as many as there can be.
+    /// `None` means as often as possible.
     frequencies: Vec<Option<f64>>,
     operations: usize,
     seed: u64,
@@ -45,7 +45,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// # Errors
-    /// When there are more receivers or initiators than the machine has room for.
+    /// If there are more receivers or initiators than the machine has room for.
     pub(super) fn new(options: &Options, machine: &Machine) -> Result<Self, Stop> {
         let cpus = machine.cpus();
         let wanted =
@@ -87,13 +87,13 @@ impl Plan {
         self.contenders.iter().any(|contender| contender.name == name)
     }
 
-    /// All rows of the figures; those that were finished until then, after Ctrl-C. As many contenders at a time as there
-    /// are CPUs.
+    /// All rows of the figures; after Ctrl-C, the rows that are complete. Simulates as many contenders at a time as
+    /// there are CPUs.
     pub(super) fn run(&self, machine: &Machine) -> Vec<Row> {
         let next = AtomicUsize::new(0);
         let work = || {
             let mut done = Vec::new();
-            // Relaxed: a counter that hands out numbers, and orders nothing.
+            // Relaxed: the counter only hands out numbers.
             while let Some(contender) = self.contenders.get(next.fetch_add(1, Ordering::Relaxed)) {
                 done.extend(self.of(machine, *contender));
             }
@@ -109,7 +109,7 @@ impl Plan {
         rows
     }
 
-    /// What stands when the inputs change, if that was asked for; `None` after Ctrl-C.
+    /// The conclusions with changed inputs, if they were asked for; `None` after Ctrl-C.
     pub(super) fn analyse(&self, machine: &Machine) -> Option<Analysis> {
         if self.sensitivity { Analysis::of(machine, self.seed) } else { None }
     }
@@ -125,7 +125,7 @@ impl Plan {
             }
             rows.push(row);
         }
-        // Grace periods wait for barriers.
+        // Grace periods need barriers, not flushes.
         for hertz in self.frequencies.iter().filter(|_| !contender.flushes) {
             let row = self.grace_periods(machine, contender, *hertz);
             if interrupt::requested() {
@@ -189,7 +189,8 @@ fn row(
     }
 }
 
-/// Every eighth number, more often among the first, and those around the second threads of the cores.
+/// Every eighth number, more of the small ones, and those around the point where the second threads of the cores
+/// begin.
 fn usual_receivers(most: usize) -> Vec<usize> {
     let few = [1, 2, 4, 8, 12].into_iter();
     let mut counts: Vec<usize> = few.chain((16..most).step_by(8)).filter(|&count| count < most).collect();
@@ -197,7 +198,7 @@ fn usual_receivers(most: usize) -> Vec<usize> {
     counts
 }
 
-/// Powers of two up to half of the CPUs, half of them, and all.
+/// Powers of two up to half of the CPUs, half of the CPUs, and all of them.
 fn usual_initiators(most: usize) -> Vec<usize> {
     let powers = std::iter::successors(Some(1), |count| Some(count * 2));
     let mut counts: Vec<usize> =

@@ -1,7 +1,8 @@
-//! What the model concludes, and which of it stands when its inputs change.
+//! The conclusions from the model, and which of them stand when its inputs change.
 //!
-//! Each conclusion is a ratio that is above 1 where it holds. It is computed again with each input halved and doubled,
-//! and with all of them drawn at random between half and double: inputs that are guesses are wrong together.
+//! Each conclusion is a ratio that is above 1 if the conclusion holds. It is computed again with each input halved
+//! and doubled, and with all inputs drawn at random between half and double, because several guesses may be wrong at
+//! once.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,19 +23,19 @@ pub(super) const SENSITIVITY: &str = "sensitivity";
 pub(super) const CONCLUSIONS: &str = "conclusions";
 pub(super) const THRESHOLDS: &str = "thresholds";
 
-/// Operations of a single initiator, and of each of many: their rates are sustained ones.
+/// Operations of a single initiator, and of each of many initiators, whose rates are sustained.
 const OPERATIONS: usize = 10;
 const OF_MANY: usize = 30;
-/// Machines with all inputs drawn.
+/// The number of machines with all inputs drawn.
 const DRAWS: usize = 20;
 /// A conclusion stands if no single change turns it, and no more than this share of the draws.
 const TURNED: f64 = 0.05;
-/// Few receivers.
+/// A small number of receivers.
 const FEW: usize = 8;
 /// The frequency up to which the poster states the loss, and the loss.
 const HERTZ: f64 = 10_000.0;
 const LOSS: f64 = 0.0125;
-/// Thresholds of a hybrid that are compared.
+/// The thresholds of a hybrid that are compared.
 pub(super) const COMPARED: [u32; 9] = [0, 4, 8, 10, 12, 14, 16, 24, 32];
 
 /// A conclusion.
@@ -42,7 +43,7 @@ pub(super) const COMPARED: [u32; 9] = [0, 4, 8, 10, 12, 14, 16, 24, 32];
 pub(super) struct Conclusion {
     pub(super) name: &'static str,
     pub(super) says: &'static str,
-    /// Above 1 where it holds.
+    /// Above 1 if the conclusion holds.
     ratio: fn(&Figures) -> f64,
 }
 
@@ -60,7 +61,7 @@ pub(super) const ALL: &[Conclusion] = &[
     },
     Conclusion {
         name: "split",
-        says: "to all CPUs, to hand out less than half is faster than half",
+        says: "to all CPUs, to delegate less than half is faster than half",
         ratio: |of| of.latency("tree") / of.latency("split"),
     },
     Conclusion {
@@ -71,22 +72,22 @@ pub(super) const ALL: &[Conclusion] = &[
     Conclusion { name: "few", says: "to 8 receivers, flat is faster than the tree", ratio: |of| of.few },
     Conclusion {
         name: "half at once",
-        says: "half of the CPUs at once do more operations by tree than flat",
+        says: "half of the CPUs at once do more operations a second by tree than flat",
         ratio: |of| of.half("tree") / of.half("flat"),
     },
     Conclusion {
         name: "half, cluster",
-        says: "half of the CPUs at once do more operations by tree than in cluster mode",
+        says: "half of the CPUs at once do more operations a second by tree than in cluster mode",
         ratio: |of| of.half("tree") / of.half("cluster"),
     },
     Conclusion {
         name: "rotation",
-        says: "half of the CPUs at once do more operations when each has an order of its own",
+        says: "half of the CPUs at once do more operations a second if each has its own order",
         ratio: |of| of.half("tree") / of.half("tree+same-order"),
     },
     Conclusion {
         name: "all at once",
-        says: "all CPUs at once do more operations flat than by tree",
+        says: "all CPUs at once do more operations a second flat than by tree",
         ratio: |of| of.all[0] / of.all[1],
     },
     Conclusion {
@@ -101,12 +102,12 @@ pub(super) const ALL: &[Conclusion] = &[
     },
     Conclusion {
         name: "readers",
-        says: "readers lose under 1.25 % to the tree, beside flat, up to 10 kHz",
+        says: "readers lose under 1.25 % to the tree, compared with flat, up to 10 kHz",
         ratio: |of| LOSS / of.loss.max(1e-6),
     },
 ];
 
-/// What the conclusions are drawn from.
+/// The figures from which the conclusions are drawn.
 #[derive(Debug)]
 pub(super) struct Figures {
     latencies: Vec<(&'static str, f64)>,
@@ -118,7 +119,8 @@ pub(super) struct Figures {
     comparison: Comparison,
 }
 
-/// Rates that are known: of which machine, contender, and number of initiators. Most inputs do not concern each of them.
+/// Rates that were simulated before, by machine, contender, and number of initiators. Most inputs affect only some of
+/// them.
 type Rates = Mutex<Vec<(Machine, &'static str, usize, f64)>>;
 
 impl Figures {
@@ -177,13 +179,13 @@ fn find(figures: &[(&'static str, f64)], name: &str) -> f64 {
     figures.iter().find(|(known, _)| *known == name).map_or(f64::NAN, |(_, figure)| *figure)
 }
 
-/// How a machine differs from the one that is asked about.
+/// How a machine differs from the unchanged one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Change {
     Nothing,
     /// The input of this number, and the factor.
     Input(usize, f64),
-    /// All inputs, by the draw of this number.
+    /// All inputs, by the draw with this number.
     Draw(usize),
 }
 
@@ -219,17 +221,17 @@ impl Change {
 /// The analysis of a machine.
 #[derive(Debug)]
 pub(super) struct Analysis {
-    /// Each changed machine, with what the conclusions are drawn from; the unchanged one first.
+    /// Each changed machine with its figures; the unchanged one first.
     points: Vec<(Change, Figures)>,
 }
 
-/// What became of a conclusion.
+/// What changed inputs do to a conclusion.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Fate {
     pub(super) name: &'static str,
     pub(super) says: &'static str,
     pub(super) ratio: f64,
-    /// The least and the most of all single changes.
+    /// The least and the largest ratio of all single changes.
     pub(super) least: f64,
     pub(super) most: f64,
     /// The single changes that turn it.
@@ -255,7 +257,7 @@ impl Fate {
     }
 }
 
-/// What a threshold costs at the worst number of receivers, as a share of the better order.
+/// What a threshold loses to the better order at the worst number of receivers, as a share.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Threshold {
     pub(super) threshold: u32,
@@ -266,7 +268,7 @@ pub(super) struct Threshold {
 }
 
 impl Analysis {
-    /// Computes all of it, on as many threads as there are CPUs; `None` after Ctrl-C.
+    /// Computes the analysis, on as many threads as there are CPUs; `None` after Ctrl-C.
     pub(super) fn of(machine: &Machine, seed: u64) -> Option<Self> {
         let changes: Vec<Change> = std::iter::once(Change::Nothing)
             .chain(
@@ -278,7 +280,7 @@ impl Analysis {
         let (next, rates) = (AtomicUsize::new(0), Rates::default());
         let work = || {
             let mut done = Vec::new();
-            // Relaxed: a counter that hands out numbers, and orders nothing.
+            // Relaxed: the counter only hands out numbers.
             while let Some(&change) = changes.get(next.fetch_add(1, Ordering::Relaxed)) {
                 if let Some(changed) = change.of(machine, seed) {
                     done.push((change, Figures::of(&changed, seed, &rates)?));
@@ -296,7 +298,7 @@ impl Analysis {
         Some(Self { points })
     }
 
-    /// What became of each conclusion.
+    /// What changed inputs do to each conclusion.
     pub(super) fn fates(&self) -> Vec<Fate> {
         let fate = |conclusion: &Conclusion| {
             let ratios: Vec<(Change, f64)> =
@@ -308,7 +310,7 @@ impl Analysis {
                 .map(|(_, ratio)| *ratio)
                 .collect();
             let ratio = ratios.first().map_or(f64::NAN, |(_, ratio)| *ratio);
-            // Not above 1 is also what is no number.
+            // A ratio that is not a number does not hold.
             let holds = |ratio: f64| ratio > 1.0;
             Fate {
                 name: conclusion.name,
@@ -326,7 +328,7 @@ impl Analysis {
         ALL.iter().map(fate).collect()
     }
 
-    /// What each of some thresholds costs.
+    /// What each of the compared thresholds loses.
     pub(super) fn thresholds(&self) -> Vec<Threshold> {
         let of = |threshold| {
             let worst = |(_, figures): &(Change, Figures)| figures.comparison.worst(threshold);
@@ -345,7 +347,7 @@ impl Analysis {
         (all().min().unwrap_or(0), all().max().unwrap_or(0))
     }
 
-    /// All of it as rows: a row for each conclusion and change, one for each conclusion, one for each threshold.
+    /// The analysis as rows: one for each conclusion and change, one for each conclusion, and one for each threshold.
     pub(super) fn rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         for conclusion in ALL {
@@ -394,7 +396,7 @@ mod tests {
     use super::super::machine::Topology;
     use super::*;
 
-    /// A machine that is analysed in no time.
+    /// A small machine, whose analysis is fast.
     fn small() -> Machine {
         let machine = Machine::load("seed").unwrap();
         Machine { topology: Topology { sockets: 2, cores_per_socket: 3, threads_per_core: 2 }, ..machine }

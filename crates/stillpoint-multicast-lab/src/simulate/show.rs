@@ -1,4 +1,5 @@
-//! What is printed: the tables of what goes in and of what stands, and a line for each point, a column for each contender.
+//! The printed tables: inputs, comparisons and conclusions, and for each metric a line for each point and a column
+//! for each contender.
 
 use stillpoint_harness::output::format::{micros, rate};
 use stillpoint_harness::output::json::Row;
@@ -55,26 +56,26 @@ const TABLES: [Shown; 7] = [
         scenario: SYNCHRONIZE,
         parameter: HERTZ,
         metric: "reached_hertz",
-        caption: "Grace periods a second, by those asked for (0: as many as possible)",
+        caption: "Grace periods a second that were reached, by the frequency asked for (0: as often as possible)",
         cell: rate,
     },
     Shown {
         scenario: SYNCHRONIZE,
         parameter: HERTZ,
         metric: "reader_throughput_percent",
-        caption: "Throughput of readers, beside that without grace periods",
+        caption: "Throughput of readers, as a share of that without grace periods",
         cell: percent,
     },
     Shown {
         scenario: SYNCHRONIZE,
         parameter: HERTZ,
         metric: "reader_loss_beside_flat_percent",
-        caption: "Throughput that readers lose beside flat at the frequency reached",
+        caption: "Throughput that readers lose, compared with flat at the frequency reached",
         cell: percent,
     },
 ];
 
-/// Prints what went in, how it compares, what came out, and what of it stands.
+/// Prints the inputs, the comparison with published figures, the results, and the conclusions.
 pub(super) fn all(
     machine: &Machine,
     inputs: &[inputs::Line],
@@ -88,9 +89,9 @@ pub(super) fn all(
         .map_or_else(String::new, |threshold| format!("; hybrid: flat up to {threshold} receivers"));
     say(format!("Simulated: {}, {} CPUs", machine.name, machine.cpus()));
     say(format!("split: {} %{hybrid}", machine.multicast.split_percent));
-    grid("Inputs: what was put in, and is no result", &page::inputs(inputs));
+    grid("Inputs: put in, so not results", &page::inputs(inputs));
     if let Some(judgement) = published::judgement(published) {
-        grid("Beside the published figures, the flat order first", &page::published(published));
+        grid("Compared with published figures, the flat order first", &page::published(published));
         say(judgement);
     }
     for shown in &TABLES {
@@ -113,7 +114,7 @@ pub(super) fn all(
     }
 }
 
-/// Prints cells, the first line of which is the header.
+/// Prints cells; the first line is the header.
 fn grid(caption: &str, cells: &[Vec<String>]) {
     let Some((header, lines)) = cells.split_first() else { return };
     let header: Vec<&str> = header.iter().map(String::as_str).collect();

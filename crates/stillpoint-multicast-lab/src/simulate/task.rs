@@ -7,19 +7,19 @@ use super::world::{Step, World};
 /// When an initiator begins an operation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Pace {
-    /// One right after the other, that many in all.
+    /// This many operations, one right after the other.
     Operations(usize),
-    /// That many grace periods, begun no closer than this time, each with so many operations and a look at each
-    /// reader's record after each.
+    /// `count` grace periods, which begin at least `apart` nanoseconds after each other. Each has `operations`
+    /// operations, and after each operation a look at every reader's record.
     GracePeriods { count: usize, apart: f64, operations: u32 },
 }
 
-/// What an initiator has measured when it has ended.
+/// The measurements of an initiator that has ended.
 #[derive(Debug)]
 pub(super) struct Measured {
-    /// Of each operation, in nanoseconds.
+    /// The latency of each operation, in nanoseconds.
     pub(super) latencies: Vec<f64>,
-    /// When each ended.
+    /// The time at which each operation ended.
     pub(super) ends: Vec<f64>,
     pub(super) ended: f64,
 }
@@ -28,12 +28,12 @@ pub(super) struct Measured {
 #[derive(Debug)]
 pub(super) struct Task {
     contender: Contender,
-    /// All that share the process, neighbours side by side: the trees' order.
+    /// All CPUs that run the process, neighbours side by side: the order of the trees.
     members: Vec<usize>,
     pace: Pace,
     /// Operations, or grace periods, that have begun.
     begun: usize,
-    /// Operations of the grace period under way.
+    /// Operations that have begun in the current grace period.
     within: u32,
     next_begin: f64,
     operation_began: f64,
@@ -52,13 +52,13 @@ enum Stage {
     /// The kernel's way: the queue of the receiver with this number is next.
     Queue(usize, Vec<usize>),
     Queued(usize, Vec<usize>),
-    /// Then the clusters that are still to be interrupted, in reverse.
+    /// Then the commands: the clusters that are still to be interrupted, the next one last.
     Command(Vec<Vec<usize>>),
     Commanded(Vec<Vec<usize>>),
-    /// Then the flags.
+    /// Then the wait for the flag of the receiver with this number.
     Await(usize),
     ReadFlag(usize),
-    /// The tree's.
+    /// Along a tree: the initiator sends.
     Sends(Sending),
     Counted,
     AwaitTree,
@@ -82,13 +82,13 @@ impl Task {
         }
     }
 
-    /// What it has measured until now.
+    /// Its measurements until now.
     pub(super) fn measured(self, now: f64) -> Measured {
         Measured { latencies: self.latencies, ends: self.ends, ended: now }
     }
 
-    /// The receivers of an operation by this CPU, in the order that it sends to them: the kernel's own call walks a mask
-    /// from the lowest CPU, whoever calls.
+    /// The receivers of an operation of this CPU, in the order in which it sends to them. The kernel's own call walks
+    /// a mask from the lowest CPU, whichever CPU calls.
     fn receivers(&self, cpu: usize, way: Way) -> Vec<usize> {
         if let Way::Kernel { .. } = way {
             let mut receivers: Vec<usize> =
@@ -224,7 +224,8 @@ impl World<'_> {
         }
     }
 
-    /// Whether the next operation may begin: `None`. Else the task waits for its time, or ends.
+    /// Begins the next operation, and returns `None`; or returns the step with which the task waits for its time, or
+    /// ends.
     fn begin(&mut self, cpu: usize, task: &mut Task) -> Option<Step> {
         match task.pace {
             Pace::Operations(count) if task.begun == count => return Some(Step::Ends),
@@ -302,7 +303,7 @@ impl World<'_> {
         }
     }
 
-    /// The CPUs by cluster, the first one last.
+    /// The CPUs by cluster, the first cluster last.
     fn clusters(&self, cpus: &[usize], size: usize) -> Vec<Vec<usize>> {
         if size == 1 {
             return cpus.iter().rev().map(|&cpu| vec![cpu]).collect();

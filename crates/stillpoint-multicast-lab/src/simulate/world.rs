@@ -1,9 +1,10 @@
-//! The simulation itself: CPUs that do one step after the other, and what passes between them.
+//! The simulation itself: CPUs, which do one step after the other, and what passes between them.
 //!
-//! Each CPU is a sequential process. It runs at most one task, the initiator's side of an operation, and interrupts are
-//! handled between the steps of the task, never inside a handler. A message is a push onto the receiver's queue, and an
-//! interrupt if that queue was empty. Accesses to a cache line by atomics are one after the other, and each takes the
-//! time of the distance from the last one. Times are in nanoseconds.
+//! Each CPU is a sequential process. It runs at most one task, which is the initiator's side of an operation.
+//! Interrupts are handled between the steps of the task, and never inside a handler. To send a message is to push it
+//! onto the receiver's queue, and to interrupt the receiver if the queue was empty. Atomic accesses to a cache line
+//! follow each other, and each takes a time that depends on the distance to the CPU of the one before. Times are in
+//! nanoseconds.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -23,11 +24,11 @@ const LOOKS_UP: u64 = 4096;
 /// What the next step of a process takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Step {
-    /// So long; its effect comes at the end.
+    /// It takes this long; its effect comes at the end.
     Takes(f64),
-    /// Nothing, until another CPU wakes this one.
+    /// There is no step until the CPU is woken.
     Waits,
-    /// There is none.
+    /// There is no further step.
     Ends,
 }
 
@@ -41,12 +42,12 @@ enum What {
     Interrupt,
 }
 
-/// What happens when, in two words that compare as events do: the earliest first, and those of the same time in their order.
+/// An event, in two words that compare as events do: by time, and at the same time by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
-    /// The bits of a time, which is never negative: their order is that of the times.
+    /// The bits of the time. A time is never negative, so its bits have the order of the times.
     time: u64,
-    /// The event's number, and below it, CPU and what happens.
+    /// From the upper bits down: the event's number, its CPU, and what happens.
     rest: u64,
 }
 
@@ -83,19 +84,19 @@ pub(super) struct Cpu {
     pub(super) queue: Vec<Message>,
     interrupted: bool,
     waits: bool,
-    /// In boxes, as each step takes them out and puts them back.
+    /// In boxes, because each step takes them out and puts them back.
     pub(super) handler: Option<Box<Handler>>,
     pub(super) task: Option<Box<Task>>,
     pub(super) measured: Option<Measured>,
     /// Time spent in handlers.
     pub(super) handling: f64,
-    /// Time that the interrupted work loses afterwards: its pipeline, its caches.
+    /// Time that the interrupted work loses afterwards, to refill its pipeline and its caches.
     pub(super) disturbed: f64,
-    /// How much longer everything takes as its core is shared.
+    /// A factor on every time, above 1 if the core is shared.
     slowness: f64,
 }
 
-/// A cache line that is written by atomics.
+/// A cache line for atomic accesses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Line {
     free: f64,
@@ -115,19 +116,19 @@ pub(super) struct Mutex {
     waiting: VecDeque<usize>,
 }
 
-/// All CPUs, and the events to come.
+/// All CPUs, and the events that are to come.
 #[derive(Debug)]
 pub(super) struct World<'a> {
     pub(super) machine: &'a Machine,
     pub(super) places: Places,
     pub(super) now: f64,
     events: BinaryHeap<Reverse<Event>>,
-    /// Whether the first event is the one that happens now: the next that is to come takes its place.
+    /// Whether the first event of the heap is happening now. Then the next new event takes its place.
     happens: bool,
     number: u64,
     random: Random,
     pub(super) cpus: Vec<Cpu>,
-    /// Of each CPU as an initiator.
+    /// The operation of each CPU as an initiator.
     pub(super) operations: Vec<Operation>,
     mutex: Mutex,
     /// Tasks that have ended.
@@ -139,8 +140,8 @@ pub(super) struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// A world in which the CPUs in `active` are busy with something: with the tasks that are given to them, or with
-    /// work of their own that interrupts take time from.
+    /// A world in which the CPUs in `active` are busy: with the tasks that they are given, or with other work, from
+    /// which interrupts take time.
     pub(super) fn new(machine: &'a Machine, active: &[usize], seed: u64) -> Self {
         let places = Places::new(machine.topology);
         let mut busy = vec![false; machine.cpus()];
@@ -177,17 +178,18 @@ impl<'a> World<'a> {
         self.after(delay, cpu, What::Wake);
     }
 
-    /// Runs until no event is left, or until Ctrl-C, after which the measurements are not a result.
+    /// Runs until no event is left, or until Ctrl-C; after Ctrl-C the measurements do not count.
     pub(super) fn run(&mut self) {
         self.run_until(usize::MAX);
         for (number, cpu) in self.cpus.iter().enumerate() {
             if cpu.task.is_some() || cpu.handler.is_some() || !cpu.queue.is_empty() {
-                self.broken.get_or_insert(format!("CPU {number} was left in the middle of something"));
+                self.broken
+                    .get_or_insert(format!("CPU {number} has a task, a handler or messages left at the end"));
             }
         }
     }
 
-    /// Runs until that many tasks have ended, or as `run`: what is under way stays as it is.
+    /// As [`run`](Self::run), but stops as soon as `ended` tasks have ended, and leaves the others as they are.
     pub(super) fn run_until(&mut self, ended: usize) {
         let mut events = 0u64;
         while self.ended < ended
@@ -210,8 +212,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The next event. It stays in the heap until another one takes its place: most events lead to one, and to put that in costs
-    /// less than to take this one out before.
+    /// The next event. It stays in the heap until a new event takes its place. Most events lead to a new one, and to
+    /// replace the first event costs less than to remove it and to insert another.
     fn next(&mut self) -> Option<Event> {
         if std::mem::take(&mut self.happens) {
             self.events.pop();
@@ -221,7 +223,7 @@ impl<'a> World<'a> {
         Some(event)
     }
 
-    /// What the CPU does until its next step.
+    /// Lets the CPU go on until it begins its next step, waits, or ends.
     fn go_on(&mut self, cpu: usize) {
         loop {
             let state = &mut self.cpus[cpu];
@@ -255,7 +257,8 @@ impl<'a> World<'a> {
         self.number += 1;
         let event = Event::new(self.now + delay, self.number, cpu, what);
         match self.events.peek_mut() {
-            // It is later than the one that happens, which nothing was earlier than: the heap finds its place.
+            // Replaces the event that happens now, which was the earliest one; the heap then moves the new event to
+            // its place.
             Some(mut first) if std::mem::take(&mut self.happens) => *first = Reverse(event),
             first => {
                 drop(first);
@@ -264,26 +267,26 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Lets a CPU check again what it waits for. A CPU that does not wait checks by itself before it does.
+    /// Lets a CPU check again what it waits for. A CPU that does not wait checks before it begins to wait.
     pub(super) fn wake(&mut self, cpu: usize) {
         if self.cpus[cpu].waits {
             self.after(0.0, cpu, What::Wake);
         }
     }
 
-    /// The same at some later time.
+    /// As [`wake`](Self::wake), at a later time.
     pub(super) fn wake_at(&mut self, time: f64, cpu: usize) {
         self.after((time - self.now).max(0.0), cpu, What::Wake);
     }
 
-    /// What a step of `time` takes on this CPU, this time.
+    /// How long a step of `time` takes on this CPU, with noise.
     pub(super) fn cost(&mut self, cpu: usize, time: f64) -> f64 {
         // From -1 to 1.
         let swing = self.uniform() * 2.0 - 1.0;
         time * self.cpus[cpu].slowness * (1.0 + self.machine.noise.jitter * swing)
     }
 
-    /// An interrupt has ended whose handler touched that many cache lines: the work that goes on has lost its own.
+    /// Adds what the interrupted work loses after a handler that touched this many cache lines.
     pub(super) fn disturb(&mut self, cpu: usize, lines: u32) {
         let rcu = self.machine.rcu;
         let state = &mut self.cpus[cpu];
@@ -299,7 +302,7 @@ impl<'a> World<'a> {
         self.places.distance(a, b)
     }
 
-    /// What an atomic access takes from now on: it waits for those before it.
+    /// How long an atomic access takes from now on: it waits for the accesses before it.
     pub(super) fn atomic(&mut self, cpu: usize, line: impl Fn(&mut Self) -> &mut Line) -> f64 {
         let Line { free, owner } = *line(self);
         let own = self.cost(cpu, self.distance(cpu, owner).of(self.machine.nanoseconds.atomic));
@@ -308,14 +311,14 @@ impl<'a> World<'a> {
         done - self.now
     }
 
-    /// Puts a message into a queue; true if an interrupt has to follow.
+    /// Puts a message into a queue. Returns whether an interrupt has to follow.
     pub(super) fn push(&mut self, cpu: usize, message: Message) -> bool {
         let queue = &mut self.cpus[cpu].queue;
         queue.push(message);
         queue.len() == 1
     }
 
-    /// The interrupts of a command that has just been written fly.
+    /// Sends the interrupts of a command that has just been written.
     pub(super) fn interrupt(&mut self, from: usize, to: impl IntoIterator<Item = usize>) {
         self.commands += 1;
         for cpu in to {
@@ -325,7 +328,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Takes the mutex, or a place in its queue; true if it is taken.
+    /// Takes the mutex, or a place in its queue. Returns whether the CPU has the mutex.
     pub(super) fn lock(&mut self, cpu: usize) -> bool {
         match self.mutex.owner {
             None => self.mutex.owner = Some(cpu),
@@ -346,7 +349,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Notes the first invariant that does not hold.
+    /// Records the first invariant that does not hold.
     pub(super) fn check(&mut self, holds: bool, what: impl FnOnce() -> String) {
         if !holds && self.broken.is_none() {
             self.broken = Some(what());
@@ -368,7 +371,7 @@ mod tests {
         let mut order = Vec::new();
         while let Some(event) = world.next() {
             order.push((event.time(), event.cpu(), event.what()));
-            // While one event happens, two others come up: one takes its place.
+            // While an event happens, it leads to two others, one of which takes its place.
             if event.cpu() == 4095 {
                 world.after(1.5, 6, What::Wake);
                 world.after(1.0, 7, What::StepEnds);

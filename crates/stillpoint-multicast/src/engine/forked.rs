@@ -1,4 +1,4 @@
-//! The child of a `fork` has one thread. Every group is reset in it before anything else can use it.
+//! The child of a `fork` has one thread. There, every group is reset before anything else can use it.
 
 use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
@@ -37,8 +37,8 @@ static GROUPS: Groups = Groups { is_locked: AtomicBool::new(false), first: Unsaf
 static AT_START: extern "C" fn() = register;
 
 extern "C" fn register() {
-    // SAFETY: the handlers are functions of the program. It fails only if there is no memory: then the child of a fork waits for
-    // threads that it does not have.
+    // SAFETY: the handlers are functions of the program. The call fails only without memory. The child of a fork
+    // would then wait for threads that it does not have.
     unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after_in_child)) };
 }
 
@@ -82,7 +82,8 @@ unsafe impl Sync for Entry {}
 impl Entry {
     /// Adds a group to the list.
     pub(super) fn new<T: Transport>(group: Weak<Core<T>>) -> Self {
-        // A reference, so that a linker that takes single objects out of an archive takes the one with `AT_START`.
+        // This refers to `AT_START`, so that a linker that takes single object files out of an archive takes the one
+        // with it.
         std::hint::black_box(&AT_START);
         let listed = NonNull::from(Box::leak(Box::new(Listed {
             group,
@@ -131,7 +132,7 @@ extern "C" fn after() {
 }
 
 extern "C" fn after_in_child() {
-    // `before` took the lock on the thread that forked, of which this one is the copy.
+    // `before` took the lock on the thread that forked, and this thread is its copy.
     GROUPS.unlock();
     // SAFETY: the child has one thread, so no other thread changes the list.
     let mut next = unsafe { *GROUPS.first.get() };

@@ -158,7 +158,7 @@ impl<T: Transport> Core<T> {
 /// Acknowledges the receiver's part. The last acknowledgement below a node also acknowledges the node.
 ///
 /// # Safety
-/// The node's part is not acknowledged. It must not be used any more.
+/// The node's part is not acknowledged. The node must not be used after the call.
 unsafe fn acknowledge(operation: &Operation, order: &Order, received: NonNull<Node>) {
     let root = ptr::from_ref(operation.root());
     let mut node = received.as_ptr().cast_const();

@@ -217,7 +217,7 @@ mod tests {
                 assert_eq!(values(), [8, 0, 2]);
                 assert!(stillpoint::fence::light_fences_have_ended());
                 // SAFETY: the word is alive for ever.
-                assert!(!unsafe { bind(&self.0, &WORDS[1], 4) }, "too late");
+                assert!(!unsafe { bind(&self.0, &WORDS[1], 4) }, "bound after the thread had left");
                 WORDS.iter().for_each(|word| unbind(&self.0, word));
                 assert_eq!((self.0.members(), values()), (0, [8, 0, 2]));
             }
@@ -248,7 +248,7 @@ mod tests {
         // SAFETY: the words are alive until they are unbound.
         assert!(words.iter().all(|word| unsafe { bind(&core, word, 1) }));
         // SAFETY: the words are alive until they are unbound.
-        assert!(!unsafe { bind(&core, &words[1], 1) }, "it is bound already");
+        assert!(!unsafe { bind(&core, &words[1], 1) }, "a word was bound twice");
         unbind(&core, &words[0]);
         unbind(&core, &words[0]);
         assert_eq!(core.members(), 1);

@@ -117,7 +117,7 @@ impl Mailbox {
         self.work.load(PLAIN).is_null() && messages(self.head.load(Ordering::Relaxed)).is_null()
     }
 
-    /// Marks that the owner is about to sleep on the bell, whose value it has read before. False if there is a message.
+    /// Marks that the owner is about to sleep on the bell; it has read the bell before. False if there is a message.
     pub(super) fn doze(&self) -> bool {
         // Relaxed: nothing is published, and `next` takes the messages with acquire.
         let empty = self.work.load(PLAIN).is_null();
@@ -208,8 +208,9 @@ mod tests {
         assert_eq!((mailbox.post(first), mailbox.post(second)), (Posted::First, Posted::Queued));
         assert!(!mailbox.is_empty());
         assert_eq!(mailbox.next().map(NonNull::as_ptr), Some(ptr::from_ref(first).cast_mut()));
-        assert!(!mailbox.is_empty(), "what was taken and not processed is there");
-        // A message that comes now is after those that were taken, and its owner has to be notified: it may not poll again.
+        assert!(!mailbox.is_empty(), "a message that was taken and not processed is lost");
+        // A message that comes now follows those that were taken. The owner has to be notified: it may not poll
+        // again.
         assert_eq!(mailbox.post(&nodes[2]), Posted::First);
         assert_eq!((mailbox.post(&nodes[3]), mailbox.post(&nodes[4])), (Posted::Queued, Posted::Queued));
         assert_eq!(taken(&mailbox), addresses(&nodes[1..]));
@@ -253,7 +254,7 @@ mod tests {
         assert!(!mailbox.doze(), "there is a message");
         mailbox.rouse();
         assert_eq!(mailbox.next().map(NonNull::as_ptr), Some(ptr::from_ref(&nodes[0]).cast_mut()));
-        assert!(!mailbox.doze(), "there is one that was taken");
+        assert!(!mailbox.doze(), "a message that was taken is not processed yet");
         assert_eq!(taken(&mailbox), addresses(&nodes[1..2]));
         // Woken without a message.
         assert!(mailbox.doze());

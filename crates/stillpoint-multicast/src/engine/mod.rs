@@ -119,7 +119,7 @@ impl<T: Transport> Core<T> {
         if slot.mailbox.is_open() {
             return NonNull::from(slot);
         }
-        // This includes a thread that is about to leave, if a function that it runs joins again.
+        // A thread that is about to leave may also come here: a function that it runs may join again.
         slot.mailbox.open();
         if !busted::is(Variant::JoinNoFence) {
             // SeqCst: pairs with the fence in `run`. Either the initiator finds the mailbox open, or all later loads of this
@@ -129,8 +129,8 @@ impl<T: Transport> Core<T> {
         NonNull::from(slot)
     }
 
-    /// Gives the calling thread a place whose thread had the same id, and was ended behind the C library's back without leaving.
-    /// This thread leaves in its stead.
+    /// Gives the calling thread a place whose thread had the same id, and was ended behind the C library's back
+    /// without leaving. The calling thread leaves in place of that thread.
     ///
     /// The kernel reuses an id only after its thread has ended, and its locks order the two threads: no other thread uses the
     /// place.

@@ -223,8 +223,7 @@ fn a_thread_joins() {
         };
         stored.store(1, Ordering::Relaxed);
         let call = Call { function: |_| {}, data: std::ptr::null(), release: None };
-        // It waits for no receiver.
-        // SAFETY: the function needs nothing.
+        // The initiator waits for no receiver. SAFETY: the function needs nothing.
         let outcome = unsafe { core.run(Options::default(), call, Some(Instant::now())) };
         let seen = joining.join().unwrap();
         assert!(outcome.tally.receivers == 1 || seen == 1, "{MISCOUNTED}");

@@ -52,8 +52,9 @@ pub(crate) struct Node {
     message: UnsafeCell<Message>,
     /// [`UNSENT`], [`OPEN`], [`CLAIMED`] or [`DONE`].
     range: AtomicU32,
-    /// 1 for the receiver's own part, and 1 for each child that has not acknowledged. In the root: 1 for the initiator, 1 for
-    /// each child (or each receiver, with one shared counter) that has not acknowledged, and [`SLEEPING`].
+    /// 1 for the receiver's own part, and 1 for each child that has not acknowledged. In the root: 1 for the
+    /// initiator, 1 for each child that has not acknowledged (for each receiver, if there is one shared counter), and
+    /// [`SLEEPING`].
     pending: AtomicU32,
 }
 
@@ -431,7 +432,7 @@ impl Operation {
         // Relaxed: for reports.
         let nodes = nodes.inspect(|_| step());
         let missing = nodes.filter(|node| ![UNSENT, DONE].contains(&node.range.load(Ordering::Relaxed)));
-        // SAFETY: as above. 0: the thread has just left.
+        // SAFETY: the operation belongs to the caller. The id is 0 if the thread has just left.
         missing.map(|node| unsafe { node.receiver() }.tid()).filter(|&tid| tid != 0).collect()
     }
 

@@ -47,13 +47,14 @@ impl Operations {
         }
     }
 
-    /// If some operations linger, visits one and ends it if it is over. Otherwise an operation that is never used again, because
-    /// there are newer ones, would never free what it owns.
+    /// If some operations linger, visits one of them, and ends it if it is over. Without this, an operation that is
+    /// never used again, because there are newer ones, would never free its function.
     fn sweep(&self, newest: *mut Operation) {
         if self.lingering.load(PLAIN) == 0 {
             return;
         }
-        // Acquire: pairs with the release below. The writer has read the exchange that published this operation.
+        // Acquire: pairs with the release below. The thread that wrote it had read the exchange that published this
+        // operation.
         let next = self.next.load(PlainOrdering::Acquire);
         if let Some(operation) = self.from(if next.is_null() { newest } else { next }).next() {
             operation.give_back(&self.lingering);

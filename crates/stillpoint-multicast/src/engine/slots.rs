@@ -20,7 +20,7 @@ use stillpoint_sys::work::step;
 
 /// The number of places in the first chunk; each further chunk has twice as many.
 const FIRST_CHUNK: usize = if cfg!(loom) { 4 } else { 16 };
-/// A thread has its place among the first this many from the one to which its id leads, in some chunk.
+/// In its chunk, a thread's place is at most this many places from the one to which its id leads.
 const PROBES: usize = 8;
 /// The number of places in one word of bits.
 const BITS: usize = u64::BITS as usize;
@@ -83,7 +83,7 @@ impl Slot {
         self.joins.fetch_add(1, PLAIN);
     }
 
-    /// Counts one registration less.
+    /// Takes one registration off the count.
     pub(super) fn remove_join(&self) {
         self.joins.fetch_sub(1, PLAIN);
     }
@@ -275,8 +275,8 @@ impl Chunk {
         (0..PROBES.min(self.slots.len())).map(move |probe| (first + probe) & mask)
     }
 
-    /// Takes a place in the oldest of these chunks that has one. So the threads of a group that was large once are together in
-    /// the small chunks, and walks pass over the large ones. Recursive, once for each chunk.
+    /// Takes a place in the oldest of these chunks that has a free one near. So the threads of a group that was large
+    /// once are together in the small chunks, and walks pass over the large ones. Recursive, once for each chunk.
     fn take_in_oldest<'c>(mut chunks: impl Iterator<Item = &'c Chunk>, tid: u32) -> Option<&'c Slot> {
         let newest = chunks.next()?;
         let older: &mut dyn Iterator<Item = &'c Chunk> = &mut chunks;
@@ -386,7 +386,7 @@ mod tests {
                 let slots = &slots;
                 scope.spawn(move || {
                     for round in 0..2000 {
-                        // All of them want the same places.
+                        // All of these threads have ids that lead to the same places.
                         let slot = slots.claim(1, number);
                         slot.add_join();
                         assert!(slot.joins() == 1 && slot.is_of(number), "round {round}");
@@ -445,7 +445,10 @@ mod tests {
             assert!(steps_of(|| _ = slots.find(tid)).0 <= PROBES * chunks, "in {chunks} chunks");
         }
         let looks = looks(&slots);
-        assert!(looks <= slots.view().len() / BITS + chunks + 1, "{looks} looks at one place");
+        assert!(
+            looks <= slots.view().len() / BITS + chunks + 1,
+            "{looks} looks, although only one place is taken"
+        );
     }
 
     #[test]

@@ -148,8 +148,8 @@ fn pin(to: usize) {
     }
 }
 
-/// The fast side has its own processor. The other threads get the other processor as soon as they are woken, if the machine allows
-/// it; otherwise each of them may wait for some milliseconds.
+/// The fast side has its own processor. If the machine allows it, the other threads get the other processor as soon
+/// as they are woken; otherwise each of them may wait for some milliseconds.
 fn place(is_fast: bool) {
     pin(usize::from(is_fast));
     if !is_fast {

@@ -17,7 +17,7 @@ const AT_ONCE: usize = 8;
 const THREADS: usize = 5_000;
 
 thread_local! {
-    /// If it is used first, it is dropped after the thread's record of its registrations.
+    /// A thread that uses this first drops it after its record of registrations.
     static LATE: RefCell<Option<Member>> = const { RefCell::new(None) };
 }
 

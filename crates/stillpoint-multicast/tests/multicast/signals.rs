@@ -18,7 +18,8 @@ enum Doing {
     Sleeping,
 }
 
-/// Starts registered threads, and calls `body` when all have joined. In a separate process, so that there are no other members.
+/// Starts registered threads, and calls `body` when all have joined. This runs in a separate process, so that there
+/// are no other members.
 fn with_threads(threads: usize, doing: Doing, body: impl FnOnce()) {
     let (there, flag) = (Barrier::new(threads + 1), AtomicBool::new(false));
     thread::scope(|scope| {

@@ -52,7 +52,7 @@ impl Child<'_> {
     fn count_readers(&self) {
         let readers = self.world.domain.stats().readers;
         if readers != 1 {
-            self.find(|| format!("there are {readers} readers after the reset, and not 1"));
+            self.find(|| format!("there are {readers} readers after the reset, not 1"));
         }
     }
 
@@ -137,7 +137,7 @@ impl Child<'_> {
                 self.find(|| "a thread of the child panicked".to_owned());
             }
             if let Err(error) = reclaimer.flush_timeout(PATIENCE) {
-                self.find(|| format!("what a thread of the child had read was not freed: {error}"));
+                self.find(|| format!("an object that a thread of the child had read was not freed: {error}"));
             }
         });
     }

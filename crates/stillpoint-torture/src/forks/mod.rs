@@ -23,7 +23,7 @@ use crate::setting::Setting;
 use crate::times::{self, Times};
 use crate::world::World;
 
-/// Threads of the parent besides the one that forks: a writer, two readers, one that starts threads.
+/// Threads of the parent, without the one that forks: a writer, two readers, and one that starts threads.
 const THREADS: usize = 4;
 /// The longest time between two forks.
 const PAUSE: Duration = Duration::from_millis(8);
@@ -31,11 +31,11 @@ const PAUSE: Duration = Duration::from_millis(8);
 const LONGEST: u32 = 10;
 
 events! {
-    /// What the forking thread holds.
+    /// The events of forks: what the forking thread holds.
     Birth {
-        Free = "children without anything in hand", 0.2;
-        Guarded = "children born inside a guard", 0.2;
-        Protecting = "children born with a protected load", 0.2;
+        Free = "children of a thread that held nothing", 0.2;
+        Guarded = "children forked inside a guard", 0.2;
+        Protecting = "children forked with a protected load", 0.2;
     }
 }
 
@@ -69,7 +69,7 @@ impl Part for Forks {
                 })
                 .collect();
             let begun = Instant::now();
-            // At least one of each kind, even if the time is up.
+            // Makes at least one child of each kind, even if the time is up.
             for turn in 0.. {
                 thread::sleep(PAUSE.mul_f64(rng.f64()));
                 self.fork(&world, turn, &mut first, rng);
@@ -124,12 +124,12 @@ impl Forks {
 
 /// Runs `body` in a child, and waits for its end. The error is what the child found, or how it ended.
 fn in_child(body: impl FnOnce() -> Vec<String>) -> Result<(), String> {
-    let (mut answer, mut report) = std::io::pipe().map_err(|error| format!("no pipe: {error}"))?;
+    let (mut answer, mut report) = std::io::pipe().map_err(|error| format!("cannot make a pipe: {error}"))?;
     // SAFETY: the child uses only what works after a `fork`: the C library resets its allocator, and the alarm ends a wait for a
     // lock of another thread.
     let child = unsafe { libc::fork() };
     if child < 0 {
-        return Err(format!("no child: {}", std::io::Error::last_os_error()));
+        return Err(format!("cannot fork: {}", std::io::Error::last_os_error()));
     }
     if child == 0 {
         // SAFETY: no memory is passed. The child ends with its parent, or by the alarm.
@@ -154,7 +154,7 @@ fn in_child(body: impl FnOnce() -> Vec<String>) -> Result<(), String> {
     while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0 {
         let error = std::io::Error::last_os_error();
         if error.kind() != std::io::ErrorKind::Interrupted {
-            return Err(format!("the child was lost: {error}"));
+            return Err(format!("cannot wait for the child: {error}"));
         }
     }
     match status {

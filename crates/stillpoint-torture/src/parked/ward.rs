@@ -166,7 +166,7 @@ impl Ward {
             since: Instant::now(),
             looks: 0,
         };
-        // The object that the reader holds. Behind a region reader it is the first that waits.
+        // Retires the object that the reader holds. Behind a region reader it is the first that waits.
         watch.unlink(maker).into_iter().for_each(|old| watch.retire(old));
         Some(watch)
     }
@@ -187,7 +187,7 @@ impl Ward {
 pub(super) struct Watch<'w> {
     ward: &'w Ward,
     thread: u32,
-    /// Started after the reader was parked.
+    /// The token that was started after the reader was parked.
     token: Token,
     reclaimer: Reclaimer,
     /// The object that was handed back.
@@ -212,7 +212,7 @@ impl<'w> Watch<'w> {
 
     fn retire(&mut self, old: Retired<Handle>) {
         if let Err(error) = self.reclaimer.retire(old) {
-            self.find(|| format!("an empty reclaimer took nothing in: {:?}", error.kind()));
+            self.find(|| format!("an empty reclaimer refused an object: {:?}", error.kind()));
         }
     }
 
@@ -246,7 +246,9 @@ impl<'w> Watch<'w> {
                 Ok(()) => self.spare = self.unlink(maker),
                 Err(error) if error.kind().is_full() => {
                     let answer = self.reclaimer.retire_timeout(error.into_inner(), SHORT);
-                    let Err(error) = answer else { return self.find(|| "there is room again".to_owned()) };
+                    let Err(error) = answer else {
+                        return self.find(|| "a reclaimer at its limit took another object".to_owned());
+                    };
                     counts.add(Sight::Full);
                     self.spare = Some(error.into_inner());
                     break;
@@ -254,7 +256,8 @@ impl<'w> Watch<'w> {
                 Err(error) => return self.find(|| format!("a retirement was refused: {:?}", error.kind())),
             }
             if handle.pending() > 2 * LIMIT {
-                return self.find(|| format!("{} objects were taken in", handle.pending()));
+                return self
+                    .find(|| format!("the background reclaimer took {} objects in", handle.pending()));
             }
         }
         let freed = self.reclaimer.poll();
@@ -279,11 +282,11 @@ impl<'w> Watch<'w> {
         if let Some(limit) = shared.filter(|&limit| pending > limit as u64) {
             self.find(|| format!("{pending} objects wait in a domain that takes {limit}"));
         }
-        // The calls above have waited for the reader, or polled, for longer than the threshold.
+        // The calls above have waited or polled for longer than the threshold.
         let told = reports.thread.load(Ordering::Relaxed);
         self.looks += 1;
         if self.looks > 2 && self.since.elapsed() > 10 * STALL && told != self.thread {
-            self.find(|| format!("the hook was called for thread {told}, and not for {}", self.thread));
+            self.find(|| format!("the hook was called for thread {told}, not for {}", self.thread));
         }
     }
 

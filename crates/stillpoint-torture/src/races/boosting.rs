@@ -21,7 +21,7 @@ const READERS: usize = 4;
 const LONGEST_SPIN: u32 = 10;
 /// The most sections of one reader.
 const SECTIONS: u32 = 4;
-/// Short, so that boosts meet readers that come and go.
+/// A short time, so that boosts meet readers that come and go.
 const BOOST_AFTER: Duration = Duration::from_micros(1);
 
 /// Runs a race of boosts.

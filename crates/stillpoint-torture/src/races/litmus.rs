@@ -1,10 +1,11 @@
 //! The race between an announcement and a scan: a reader and a writer, each on its own CPU.
 //!
-//! The reader announces itself and loads at once. The writer unlinks, scans and frees at once. If a fence is missing on either
-//! side, the announcement may still be in the reader's store buffer when the scan looks for it, although the load came before
-//! the unlink. That window is open for some ten nanoseconds, and hardly ever met by chance. So the reader first fills its store
-//! buffer (`stores`), which keeps the window open for a hundred or two. The writer unlinks at random moments of the reader's
-//! round. The reader then looks at its object for so long that a writer that has missed the reader would have destroyed it.
+//! The reader announces itself and loads at once. The writer unlinks, scans and frees at once. If a fence is missing
+//! on either side, the announcement may still be in the reader's store buffer when the scan looks for it, although
+//! the load came before the unlink. That window is open for some ten nanoseconds, and hardly ever met by chance. So
+//! the reader first fills its store buffer (`stores`), which keeps the window open for a hundred or two. The writer
+//! unlinks at random moments of the reader's round. The reader then looks at its object long enough for a writer that
+//! has missed the reader to destroy it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -236,7 +237,7 @@ impl Opponents {
 
     /// Returns the number of objects freed.
     fn write(&self, cpu: usize, mut maker: Maker, mut rng: Rng) -> u64 {
-        // As above.
+        // If it is refused: see `read`.
         let _ = run_on(&[cpu]);
         let mut frees = 0;
         let mut reclaimer = self.domain.reclaimer_builder().batch(1).fence_interval(Duration::ZERO).build();

@@ -67,8 +67,10 @@ impl Part for Races {
             .races
             .iter()
             .filter(|(race, runs)| runs.tries.min(runs.over) < least(race.least(), self.time));
-        few.map(|(race, Runs { tries, over })| format!("races of {}: {tries} and {over}", race.title()))
-            .collect()
+        few.map(|(race, Runs { tries, over })| {
+            format!("races of {}: {tries} tries, {over} freed or over", race.title())
+        })
+        .collect()
     }
 
     fn show(&self) {
@@ -90,7 +92,7 @@ enum Race {
     Stop(Mode),
     /// Readers that are boosted, and end.
     Boost(Boost),
-    /// Retirers in a domain with a limit.
+    /// Threads that retire in a domain with a limit.
     Room(Mode),
     /// Futures that wait for a reader.
     Await(Mode),
@@ -101,7 +103,7 @@ enum Race {
 pub(crate) struct Runs {
     /// Announcements, or tokens that were started.
     pub(crate) tries: u64,
-    /// Objects that were freed meanwhile, or tokens that were found over.
+    /// Objects that were freed meanwhile, or tokens that were found to be over.
     pub(crate) over: u64,
 }
 

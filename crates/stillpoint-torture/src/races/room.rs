@@ -1,6 +1,6 @@
 //! The race for room: several threads fill a small domain at the same time, and destructors are slow.
 //!
-//! The limit must hold at any moment. It counts objects until their destructors have run.
+//! The limit must hold at any moment. An object counts until its destructor has run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -61,7 +61,7 @@ pub(super) fn run(
     });
     let stats = domain.stats();
     if stats.pending != 0 || stats.beyond_limits != 0 {
-        context.findings.add(|| format!("the room of a domain has been miscounted: {stats:?}"));
+        context.findings.add(|| format!("a domain with a limit has miscounted its objects: {stats:?}"));
     }
     Ok(runs)
 }
@@ -93,7 +93,7 @@ fn retire(
                     let pending = domain.stats().pending;
                     if waiting.max(pending) > CAPACITY {
                         context.findings.add(|| {
-                            format!("{waiting} objects wait, and {pending} are counted, where {CAPACITY} is the limit")
+                            format!("{waiting} objects wait, of which the domain counts {pending}, above the limit of {CAPACITY}")
                         });
                     }
                     runs.over += 1;

@@ -61,7 +61,7 @@ pub(super) fn run(
             is_last.store(Instant::now() >= end || is_over(context), Ordering::Relaxed);
             handle.stop();
             if !wait_for(&ended, runs.tries) {
-                context.findings.add(|| "a background reclaimer sleeps on after its stop".to_owned());
+                context.findings.add(|| "a background reclaimer did not end after its stop".to_owned());
                 is_last.store(true, Ordering::Relaxed);
                 handle.abandon();
                 break;

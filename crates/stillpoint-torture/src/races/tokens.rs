@@ -16,7 +16,7 @@ use crate::actor::{join, rest};
 use crate::arena::Context;
 use crate::section::Sections;
 
-/// Readers; while one is outside, the other one is likely to be inside.
+/// Two readers: while one is outside, the other one is likely to be inside.
 const READERS: usize = 2;
 /// Tokens that are started for each one that is checked.
 const BURST: u64 = 8;

@@ -112,7 +112,7 @@ impl Bout<'_> {
 
     /// The body of the writer, until the table has grown twice. Returns its counts.
     pub(super) fn write(self, cpu: usize, mut maker: Maker, end: Instant, mut rng: Rng) -> Runs {
-        // As above.
+        // If it is refused: see `read`.
         let _ = run_on(&[cpu]);
         let present = self.roll.enter(Slot::Writer as usize);
         let mut runs = Runs::default();

@@ -1,4 +1,5 @@
-//! The entries of the tables of a run: keys that detect a comparison after their end, and values that are objects of the arena.
+//! The entries of the tables of a run: keys that detect a comparison after they were freed, and values that are
+//! objects of the arena.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,7 @@ const RELAXED: Ordering = Ordering::Relaxed;
 
 pub(super) type Entries = Table<Key, Content>;
 
-/// A key. A comparison after its end is a finding.
+/// A key. A comparison with it after it was freed is a finding.
 #[derive(Debug)]
 pub(super) struct Key {
     number: AtomicU64,
@@ -44,7 +45,7 @@ impl PartialEq for Key {
         match (self.number(), other.number()) {
             (Some(own), Some(others)) => own == others,
             (None, None) => false,
-            // The key that is alive is the one that is looked up.
+            // The key that is still alive is the one that was looked up.
             (Some(number), None) | (None, Some(number)) => {
                 let context = if self.number().is_some() { self.context } else { other.context };
                 context.findings.add(|| format!("key {number} was compared with one that had been freed"));

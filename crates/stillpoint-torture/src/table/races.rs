@@ -20,7 +20,7 @@ use crate::part::{Part, Stage};
 use crate::roll::Roll;
 use crate::stores::Stores;
 
-/// The keys that the reader looks up: few if the threads should meet in one bucket.
+/// The number of keys that the reader looks up: few, so that the threads meet in one bucket, or many.
 const FEW: u64 = 2;
 const MANY: u64 = 64;
 /// The least number of tries per second of a race: less proves nothing.

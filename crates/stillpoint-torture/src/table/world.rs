@@ -24,7 +24,7 @@ pub(super) const REPLACED: u64 = 32;
 /// The owned keys of each writer.
 pub(super) const OWNED: u64 = 1024;
 const SHARED: u64 = 2048;
-/// A maximum that the writers reach.
+/// The maximum of a limited table: a number of entries that the writers reach.
 const MAXIMUM: usize = 1500;
 
 events! {

@@ -120,7 +120,7 @@ impl<'w> Writing<'w> {
     /// Checks the answer for an owned key.
     fn expect(&self, key: u64, known: Option<u64>, found: Option<u64>) {
         if found != known {
-            self.find(|| format!("its only writer found {found:?} for key {key}, and not {known:?}"));
+            self.find(|| format!("its only writer found {found:?} for key {key}, not {known:?}"));
         }
     }
 
@@ -228,7 +228,10 @@ impl<'w> Writing<'w> {
         if let Some(old) = old {
             if old.version % 2 != 0 {
                 self.find(|| {
-                    format!("version {} of key {key} was removed against the condition", old.version)
+                    format!(
+                        "version {} of key {key} was removed, although the condition was false for it",
+                        old.version
+                    )
                 });
             }
             self.unlinked(actor, &old);

@@ -113,7 +113,7 @@ pub fn png(chart: &Chart, ground: Ground) -> Result<Vec<u8>, Stop> {
     Ok(file)
 }
 
-/// Registers a font as "sans-serif": a machine may have no fonts.
+/// Registers a font as "sans-serif", since a machine may have no fonts.
 pub fn bring_letters() {
     static ONCE: Once = Once::new();
     // This fails only for a file that is not a font. The tests would notice: nothing would be drawn.

@@ -39,7 +39,7 @@ pub struct Figure {
     pub without: &'static [&'static str],
     /// The numbers that its authors published.
     pub published: &'static [Published],
-    /// What they said without numbers, and what is different here.
+    /// What the authors said without numbers, and what is different here.
     pub words: &'static str,
 }
 
@@ -260,7 +260,7 @@ impl Chart {
     }
 }
 
-/// A number for people: four significant digits, or all digits before the point.
+/// A number for readers: four significant digits, or all digits before the point.
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         size if size == 0.0 || size >= 1e3 => 0,
@@ -460,7 +460,7 @@ impl Figure {
                 curves.push(Curve { name, points: Vec::new(), band: Vec::new(), published: false });
             }
             let curve = &mut curves[place];
-            // Beyond what can be reached, rows for higher requests have the same value.
+            // Beyond the highest value that can be reached, rows of higher requests have the same value.
             let again = |&(last, _): &(f64, f64)| matches!(of, Number::Metric(_)) && x < last * SAME;
             if curve.points.last().is_some_and(again) {
                 continue;

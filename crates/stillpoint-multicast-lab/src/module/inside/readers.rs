@@ -9,7 +9,7 @@ use stillpoint_harness::experiment::control::contender;
 use stillpoint_harness::machine::cpus;
 use stillpoint_multicast::{Share, Strategy};
 
-/// Few and short: each setting has some windows however slow the machine is.
+/// Few settings, and short ones; each setting has some windows, however slow the machine is.
 const ARGUMENTS: &str = "bench membarrier --scenarios readers,receivers,initiators --readers 4 --initiators 2 --quick \
                          --rounds 1 --duration 100ms --json --contenders module";
 
@@ -141,6 +141,6 @@ mod tests {
         refused(&|rows| rows[2]["metrics"]["barrier_depth"] = 4.into(), "depth of 3.75");
         let flat = |row: &mut Value| row["metrics"]["barrier_depth"] = 1.into();
         refused(&|rows| rows[1..3].iter_mut().for_each(flat), "depth of 1.00");
-        assert!(line(&rows(), Way::Split, 7).is_err(), "there is no row of it");
+        assert!(line(&rows(), Way::Split, 7).is_err(), "a way without a row was accepted");
     }
 }

@@ -52,7 +52,7 @@ fn a_group_that_was_large_is_as_quick_as_one_that_never_was() {
     }
 }
 
-/// The initiator claims every range, since no receiver processes its message; then it waits for some turns.
+/// The initiator claims every range, since no receiver processes its message. Then it waits for some turns.
 #[test]
 fn an_initiator_that_helps_looks_at_each_receiver_some_times() {
     let split = |percent| Strategy::Split(Share::percent(percent).expect("from 1 to 99"));
@@ -104,8 +104,11 @@ fn what_was_given_up_is_given_back_by_those_that_follow() {
     };
     (0..100).for_each(|_| give_up());
     assert_eq!((Arc::strong_count(&owned), serve(core, members[0])), (101, 100));
-    assert!(!run(core, Options::default(), |_| None), "the second one does not come to it");
-    assert_eq!(Arc::strong_count(&owned), 101, "it may still run every function");
+    assert!(
+        !run(core, Options::default(), |_| None),
+        "a multicast ended although its second receiver had not polled"
+    );
+    assert_eq!(Arc::strong_count(&owned), 101, "a function was dropped while a receiver may still run it");
     assert_eq!(serve(core, members[1]), 101);
     members.iter().for_each(|member| leave(core, member));
     for _ in 0..2 * 101 {
@@ -114,7 +117,7 @@ fn what_was_given_up_is_given_back_by_those_that_follow() {
     assert_eq!((Arc::strong_count(&owned), core.operations()), (1, 101));
 }
 
-/// Each way in which an operation ends that was given up, or nearly was.
+/// Each way in which an operation can end that was given up, or nearly given up.
 #[test]
 fn who_finds_nothing_to_resume_has_looked_at_nothing() {
     let core = &*Core::new(Polled);

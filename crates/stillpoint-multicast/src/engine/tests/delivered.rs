@@ -92,14 +92,14 @@ fn what_was_delegated_to_one_that_leaves_is_forwarded() {
                 }
             });
             let adopted = outcome.tally.adopted as usize;
-            // It ran the function while it left, unless it had no message yet.
+            // The member that left ran the function while it left, unless it had no message yet.
             assert_eq!(runs, 9 - adopted, "{options:?}, {leaving} leaves");
             assert!(adopted <= 1 && (!options.helps || adopted == 0), "{options:?}, {leaving} leaves");
         }
     }
 }
 
-/// All other members leave when the first one is notified. Only that one is left, and runs the function.
+/// All other members leave when the first one is notified. Only the notified member is left, and runs the function.
 #[test]
 fn those_who_leave_before_they_are_told_are_adopted() {
     for options in ways() {
@@ -119,7 +119,7 @@ fn those_who_leave_before_they_are_told_are_adopted() {
             .set(slots.iter().map(|&slot| std::ptr::from_ref(slot).expose_provenance()).collect())
             .unwrap();
         let (outcome, runs) = multicast(core, options, |missing| {
-            assert_eq!(missing.threads.len(), 1, "those who have left are not waited for");
+            assert_eq!(missing.threads.len(), 1, "members that have left are waited for");
             slots.iter().for_each(|slot| _ = serve(core, slot));
         });
         let tally = outcome.tally;
@@ -177,8 +177,8 @@ fn a_member_is_told_of_once_it_has_mail_only() {
     let count = || told.lock().unwrap().len();
     let mut ids = told.lock().unwrap().clone();
     ids.sort_unstable();
-    assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7], "each of them once");
-    assert_eq!((seen.len(), seen[0].len()), (7, 3), "one look for each, and the initiator has told three");
+    assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7], "each member is notified once");
+    assert_eq!((seen.len(), seen[0].len()), (7, 3), "seven looks; at the first, three members had a message");
     assert!(seen.iter().all(|waited| !waited.is_empty() && waited.len() <= 4), "{seen:?}");
     // A second message to a member that has not polled is not announced: the member takes both.
     let options = Options { strategy: Strategy::Flat, ..options };
@@ -202,8 +202,12 @@ fn each_operation_begins_where_its_number_says() {
     for number in 0..8 {
         // SAFETY: the function needs nothing.
         let outcome = unsafe { core.run(options, Call::owned(|| {}), Some(Instant::now())) };
-        assert!(outcome.missing.is_some(), "it lingers, so that the next one is another operation");
-        // From the upper end of the range. The last member has not polled since the first operation.
+        assert!(
+            outcome.missing.is_some(),
+            "the operation must linger, so that the next multicast takes another one"
+        );
+        // Counted from the upper end of the range. The last member has not polled since the first operation, so it is
+        // not notified again.
         let begin = crate::rotation(number, 40) as usize;
         let expected = (0..40).rev().map(|place| listed[(place + begin) % 40]);
         let expected: Vec<u32> = expected.filter(|&tid| number == 0 || tid != 40).collect();

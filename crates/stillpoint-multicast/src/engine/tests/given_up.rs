@@ -21,7 +21,7 @@ fn one_operation_at_most_is_left_behind_by_who_resumes() {
             let mut look = |missing: &Missing| {
                 assert_eq!((missing.receivers, missing.threads.len()), (1, 1));
                 looks += 1;
-                // It waits once more, without success.
+                // The initiator waits once more, without success.
                 (looks % 2 == 1).then(Instant::now)
             };
             let resumed = core.resume(Some(Instant::now()), &mut look);
@@ -126,11 +126,15 @@ fn to_find_nothing_to_resume_costs_nothing() {
     // SAFETY: places live as long as their group.
     let own = unsafe { core.join().as_ref() };
     assert!(core.resume(None, |_| None).is_none());
-    assert_eq!(core.transport.0.load(Ordering::Relaxed), 0, "a signal is blocked, and unblocked, each time");
+    assert_eq!(
+        core.transport.0.load(Ordering::Relaxed),
+        0,
+        "the signal was blocked and unblocked, although there was nothing to resume"
+    );
     core.leave(own);
 }
 
-/// Of three members, the one that has to forward to another does not, and the others leave.
+/// One of three members does not forward to another member, as it has to, and that other member leaves.
 #[test]
 fn who_was_never_told_is_not_missing() {
     let core = &*Core::new(Polled);
@@ -158,7 +162,7 @@ fn who_was_never_told_is_not_missing() {
         if !is_taken {
             assert!(
                 std::ptr::eq(core.slots.claim(tid, 9), *untold),
-                "it is the first where that thread may be"
+                "the next thread did not get the place that was released"
             );
         }
     }
@@ -207,7 +211,10 @@ fn a_panic_that_comes_too_late_reaches_nobody() {
         let outcome = unsafe { core.run(Options::default(), call, Some(Instant::now())) };
         assert!(outcome.missing.is_some() && outcome.panic.is_none(), "round {round}");
         assert_eq!(serve(core, member), 1);
-        assert!(Arc::strong_count(&payload) > 1, "it is kept until the operation is used again");
+        assert!(
+            Arc::strong_count(&payload) > 1,
+            "the payload was dropped before the operation was used again"
+        );
         let look = |_: &Missing| {
             serve(core, member);
             None
@@ -216,11 +223,16 @@ fn a_panic_that_comes_too_late_reaches_nobody() {
         let outcome =
             unsafe { core.run_with(Options::default(), Call::owned(|| {}), Some(Instant::now()), look) };
         assert!(outcome.missing.is_none() && outcome.panic.is_none(), "round {round}");
-        assert_eq!((Arc::strong_count(&payload), core.operations()), (1, 1), "what came too late is dropped");
+        assert_eq!(
+            (Arc::strong_count(&payload), core.operations()),
+            (1, 1),
+            "a panic that came too late was not dropped"
+        );
     }
 }
 
-/// A thread that waits in another initiator's place sleeps on that one's bell. It must still process its own messages.
+/// A thread that waits in another initiator's place sleeps on the bell of that initiator. It must still process its
+/// own messages.
 #[test]
 fn who_resumes_serves_its_own_mailbox() {
     let core = &*Core::new(Polled);

@@ -43,7 +43,7 @@ fn who_inherits_an_id_is_found_by_it_and_leaves_when_it_says_so() {
         // Messages to the thread that is gone are processed now: otherwise later messages would not be announced.
         let slot = own(core);
         assert_eq!((runs.load(Ordering::Relaxed), core.members()), (1, 1));
-        assert!(core.resume(None, |_| None).is_none(), "it is not waited for");
+        assert!(core.resume(None, |_| None).is_none(), "the place of an ended thread is waited for");
         assert!(std::ptr::eq(
             core.slots.find(stillpoint_sys::linux::thread_id()).expect("it is there"),
             slot
@@ -63,7 +63,7 @@ fn who_inherits_an_id_is_found_by_it_and_leaves_when_it_says_so() {
         });
         // Registrations of the previous thread do not count.
         assert_eq!(slot.joins(), 1);
-        assert!(core.leave(slot), "it was the only one");
+        assert!(core.leave(slot), "the thread has another registration");
         assert_eq!((core.members(), slot.tid()), (0, 0));
     }
 }
