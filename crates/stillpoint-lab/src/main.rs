@@ -10,6 +10,7 @@ mod experiment;
 mod guest;
 mod membarrier;
 mod micro;
+mod names;
 mod peers;
 mod pool;
 mod preempt;

@@ -88,7 +88,6 @@ pub(super) fn tables(rows: &[Row]) {
         of_rows(&caption, "contender", |row| row.contender.clone(), CONNECTIONS, rows);
     }
     say("Median of rounds. Mixed: added, nine of ten cancelled, the others fired. Steps of 64 ticks.");
-    say("floor: only lists in as much memory, without keys, levels or expiry; as polls, an empty loop.");
     say("Timeouts of 300 s: stillpoint/wheel fires and moves at most 64 a poll and level (Limit::expiries).");
     if !connections.is_empty() {
         say(
