@@ -15,7 +15,9 @@ use stillpoint_harness::results::{self, Results};
 use stillpoint_harness::{interrupt, output};
 
 use crate::experiment::{self, BenchArgs, Experiment, Plan, names_and_groups};
-use crate::{capi, membarrier, micro, names, peers, pool, preempt, reclaim, report, structures, table, timer};
+use crate::{
+    capi, membarrier, micro, names, peers, pool, preempt, reclaim, report, structures, table, timer,
+};
 
 /// A planned experiment. Its argument says whether to print nothing.
 type Planned = Box<dyn FnOnce(bool) -> Result<Vec<Row>, Stop>>;

@@ -177,8 +177,7 @@ mod tests {
     #[test]
     fn errors_take_one_line() {
         let line = |words: &str| {
-            let line =
-                one_line(&read(["stillpoint"].into_iter().chain(words.split(' '))).unwrap_err());
+            let line = one_line(&read(["stillpoint"].into_iter().chain(words.split(' '))).unwrap_err());
             assert!(!line.contains('\n'), "{line}");
             line
         };
@@ -203,9 +202,8 @@ mod tests {
 
     #[test]
     fn the_help_of_an_experiment_has_its_own_options_scenarios_and_contenders() {
-        let help = |experiment: &str| {
-            read(["stillpoint", "bench", experiment, "--help"]).unwrap_err().to_string()
-        };
+        let help =
+            |experiment: &str| read(["stillpoint", "bench", experiment, "--help"]).unwrap_err().to_string();
         let (reclaim, timer, all) = (help("reclaim"), help("timer"), help("all"));
         for (of_all, text) in [(true, &all), (true, &reclaim), (false, &timer)] {
             for part in ["--structure", "--deletes", "own-core"] {

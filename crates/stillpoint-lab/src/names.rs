@@ -12,7 +12,10 @@ const WORDS: &[(&str, &str)] = &[
     ("one-core", "all readers on one CPU, the writer on another CPU"),
     ("spread", "the readers spread over several CPUs, the writer on the last of them"),
     // Of preempt and guest.
-    ("the paper", "\"The RCU-Reader Preemption Problem in VMs\", Prasad, Gopinath, McKenney, USENIX ATC 2017"),
+    (
+        "the paper",
+        "\"The RCU-Reader Preemption Problem in VMs\", Prasad, Gopinath, McKenney, USENIX ATC 2017",
+    ),
     ("mail", "a store of messages of 320 bytes to 8 KiB, with 10,000 changes a second"),
     ("memory", "16,384 objects of 256 bytes, with 50,000 updates a second in bursts of 50"),
     ("memory-max", "the same objects, with updates without a pause while less than 64 MiB wait to be freed"),
@@ -52,7 +55,10 @@ const WORDS: &[(&str, &str)] = &[
     ("bustle", "the mixes of the benchmark bustle"),
     ("conc-map-bench", "the mixes of the benchmark conc-map-bench"),
     // Of membarrier and simulate.
-    ("the poster", "the poster on multicasts that `bench membarrier` and `simulate` repeat: see the guide's page on them"),
+    (
+        "the poster",
+        "the poster on multicasts that `bench membarrier` and `simulate` repeat: see the guide's page on them",
+    ),
     ("receivers", "one initiator, and more and more threads that a barrier has to reach"),
     ("initiators", "more and more threads that begin barriers at the same time"),
     ("readers", "what readers lose to a writer that synchronizes"),
@@ -64,7 +70,10 @@ const WORDS: &[(&str, &str)] = &[
     ("remote", "one thread adds timers to another thread's wheel"),
     ("connections", "an application: idle timeouts of connections, which packets renew"),
     // Of pool.
-    ("RFC", "the patches for DPDK whose numbers are drawn beside ours, as published; they were not measured here"),
+    (
+        "RFC",
+        "the patches for DPDK whose numbers are drawn beside ours, as published; they were not measured here",
+    ),
     ("plain", "objects out and back, several at a time"),
     ("contiguous", "blocks of objects out, and objects or whole blocks back"),
     ("single", "one object out and back"),
@@ -79,27 +88,45 @@ const WORDS: &[(&str, &str)] = &[
     ("list-50-50", "an ordered list, 50 lookups and 50 writes in 100 calls"),
     ("list-parked", "the memory that waits to be freed while one reader of a list is stalled"),
     // Reclamation.
-    ("stillpoint/protected", "each reader protects the one object it looks at; a heavy fence for each delete"),
-    ("stillpoint/guard", "each lookup is in a region, which holds up all objects; a heavy fence for each delete"),
+    (
+        "stillpoint/protected",
+        "each reader protects the one object it looks at; a heavy fence for each delete",
+    ),
+    (
+        "stillpoint/guard",
+        "each lookup is in a region, which holds up all objects; a heavy fence for each delete",
+    ),
     ("stillpoint/guard+boost", "regions; preempted readers are raised to a real-time priority"),
     ("stillpoint/guard+migrate", "regions; preempted readers are moved to the writer's CPU"),
     ("stillpoint/guard32", "one region for 32 lookups"),
     ("stillpoint/owned", "owned protections, which may move to another thread"),
     ("stillpoint/default", "the default domain, whose reader is that of the thread"),
-    ("stillpoint/qsbr", "readers say now and then that they hold nothing (QSBR); the writer frees at each delete"),
+    (
+        "stillpoint/qsbr",
+        "readers say now and then that they hold nothing (QSBR); the writer frees at each delete",
+    ),
     ("stillpoint/qsbr+poll", "QSBR; the writer frees repeatedly until the next delete"),
     (
         "stillpoint/qsbr+background",
         "QSBR; a second thread frees, which sleeps on a futex and shares the writer's CPU",
     ),
-    ("liburcu/qsbr", "liburcu's QSBR and call_rcu: its worker is woken by futex and waits 10 ms between batches"),
+    (
+        "liburcu/qsbr",
+        "liburcu's QSBR and call_rcu: its worker is woken by futex and waits 10 ms between batches",
+    ),
     (
         "liburcu/qsbr+sync",
         "liburcu's QSBR; a second thread is woken by each delete, calls synchronize_rcu, and frees what has come",
     ),
-    ("liburcu/qsbr+rt", "the same with URCU_CALL_RCU_RT: the worker polls every 10 ms, from the first use on"),
+    (
+        "liburcu/qsbr+rt",
+        "the same with URCU_CALL_RCU_RT: the worker polls every 10 ms, from the first use on",
+    ),
     ("liburcu/memb", "call_rcu as in liburcu/qsbr; each grace period interrupts the readers by membarrier"),
-    ("liburcu/mb", "call_rcu as in liburcu/qsbr; each lookup pays three full fences, and readers are not interrupted"),
+    (
+        "liburcu/mb",
+        "call_rcu as in liburcu/qsbr; each lookup pays three full fences, and readers are not interrupted",
+    ),
     (
         "dpdk/rcu",
         "DPDK's QSBR, freed at later deletes: by rte_hash_rcu_qsbr_add on tables, whose delays include the deletion; by a \
@@ -175,7 +202,10 @@ const WORDS: &[(&str, &str)] = &[
     ("stillpoint/wheel", "our wheel; the time is told as an integer"),
     ("stillpoint/wheel+instant", "our wheel; the time is told as an Instant and a Duration"),
     ("stillpoint/wheel+clock", "our wheel; the clock is read at each call"),
-    ("stillpoint/queue", "a queue of delays for a task, over our wheel; other threads may add to it and wake it"),
+    (
+        "stillpoint/queue",
+        "a queue of delays for a task, over our wheel; other threads may add to it and wake it",
+    ),
     ("floor", "only lists in as much memory, without keys, levels or expiry; as polls, an empty loop"),
     ("nexus-timer", "a timer wheel of that crate; the time is told as an Instant"),
     ("nexus-timer+clock", "the same; the clock is read at each call"),
@@ -202,9 +232,7 @@ pub(crate) fn words(name: &str) -> Option<&'static str> {
 }
 
 /// The names in rows, scenarios first, each once and with its words. A row that was measured again has the name of the first.
-pub(crate) fn of_rows<'r>(
-    rows: impl IntoIterator<Item = &'r Row> + Clone,
-) -> Vec<(&'r str, &'static str)> {
+pub(crate) fn of_rows<'r>(rows: impl IntoIterator<Item = &'r Row> + Clone) -> Vec<(&'r str, &'static str)> {
     let scenarios = rows.clone().into_iter().flat_map(|row| {
         [Some(row.scenario.as_str()), row.params.get("workload").and_then(|name| name.as_str())]
     });

@@ -74,8 +74,9 @@ impl Ground {
 
 /// Dashes of curves and the gaps between them, in points, for each turn of the palette. The first turn has whole lines.
 const DASHES: [Option<(i32, i32)>; 3] = [None, Some((8, 4)), Some((2, 3))];
-/// How much of its colour a bar has, for each turn of the palette. From the second turn on, bars have an outline.
-const TONES: [f64; 4] = [1.0, 0.5, 0.2, 0.0];
+/// How much of its colour a bar has, for each turn of the palette. From the second turn on, bars have an outline. A half would
+/// look like another colour of the palette.
+const TONES: [f64; 3] = [1.0, 0.25, 0.0];
 
 const WIDTH: u32 = 960;
 const HEIGHT: u32 = 520;
@@ -448,7 +449,11 @@ impl<A: Ranged<ValueType = f64>> Ranged for Ticked<A> {
 }
 
 /// The places that were measured, of which those that are too close to the one before get no tick. `None` if there are too many.
-pub(super) fn ticks(mut places: Vec<f64>, axis: &std::ops::Range<f64>, logarithmic: bool) -> Option<Vec<f64>> {
+pub(super) fn ticks(
+    mut places: Vec<f64>,
+    axis: &std::ops::Range<f64>,
+    logarithmic: bool,
+) -> Option<Vec<f64>> {
     places.sort_by(f64::total_cmp);
     places.dedup();
     let length = |from: f64, to: f64| if logarithmic { (to / from).ln() } else { to - from };

@@ -189,9 +189,9 @@ fn sign(svg: &str, name: &str) -> String {
     let before = &svg[..svg.find(&format!(">\n{name}\n</text>")).unwrap()];
     let before = &before[..before.rfind("<text").unwrap()];
     let sign = &before[before.rfind("</text>").unwrap()..];
-    let words = sign.split([' ', '\n']).filter(|word| {
-        ["<", "fill=", "stroke=", "opacity="].iter().any(|begin| word.starts_with(begin))
-    });
+    let words = sign
+        .split([' ', '\n'])
+        .filter(|word| ["<", "fill=", "stroke=", "opacity="].iter().any(|begin| word.starts_with(begin)));
     words.collect::<Vec<_>>().join(" ")
 }
 
@@ -213,7 +213,7 @@ fn contenders_of_the_same_colour_have_other_lines_and_bars() {
             let (picture, _legend) = svg.split_once(">\nc0\n</text>").unwrap();
             let of_later_turns: &[&str] = match chart.content {
                 Content::Curves(_) => &["stroke-width=\"2\" points=\""],
-                Content::Bars { .. } => &["opacity=\"0.5\"", "opacity=\"0.2\""],
+                Content::Bars { .. } => &["opacity=\"0.25\"", "opacity=\"1\" fill=\"none\""],
             };
             for part in of_later_turns {
                 let times = picture.matches(part).count();
