@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde::Serialize;
 use stillpoint_harness::error::Stop;
@@ -94,15 +95,15 @@ pub(crate) fn arguments(command: clap::Command, shown: Experiment) -> clap::Comm
             let arg = arg.value_parser(values(scenarios(Experiment::All), scenarios(shown)));
             if is_one { arg.help("Scenarios, or operations to measure [default: all]") } else { arg }
         });
+    let command = match shown.to_possible_value().filter(|_| is_one) {
+        Some(value) => command
+            .about(value.get_help().cloned().unwrap_or_default())
+            .override_usage(format!("stillpoint bench {} [OPTIONS]", value.get_name()))
+            .mut_arg("experiment", |arg| arg.hide(true)),
+        None => command,
+    };
     let others = options(Experiment::All).into_iter().filter(|option| !options(shown).contains(option));
     others.fold(command, |command, option| command.mut_arg(option, |arg| arg.hide(true)))
-}
-
-/// The names of all contenders and scenarios.
-#[cfg(test)]
-pub(crate) fn names() -> Vec<&'static str> {
-    let of = |offer: &Offer| [(offer.contenders)(), offer.scenarios.to_vec()].concat();
-    EXPERIMENTS.iter().flat_map(of).collect()
 }
 
 /// The figures of all experiments.
@@ -230,6 +231,15 @@ mod tests {
         let all = names.len();
         names.dedup();
         assert_eq!(names.len(), all);
+    }
+
+    #[test]
+    fn every_contender_and_scenario_has_words() {
+        for offer in &EXPERIMENTS {
+            for name in (offer.contenders)().iter().chain(offer.scenarios) {
+                assert!(names::words(name).is_some(), "{name}");
+            }
+        }
     }
 
     #[test]

@@ -184,7 +184,10 @@ mod tests {
         let unknown = line("bench nothing");
         assert!(unknown.contains("'nothing'") && unknown.contains("reclaim"), "{unknown}");
         let flag = line("bench micro --nothing");
-        assert_eq!(flag, "error: unexpected argument '--nothing' found (see `stillpoint bench --help`)");
+        assert_eq!(
+            flag,
+            "error: unexpected argument '--nothing' found (see `stillpoint bench micro --help`)"
+        );
         assert_eq!(line("dance"), "error: unrecognized subcommand 'dance' (see `stillpoint --help`)");
         for (words, meant) in [
             ("bench reclam", "'reclaim'?"),
@@ -213,6 +216,7 @@ mod tests {
         for part in ["--connections", "steady", "nexus-timer", "--seed", "--report"] {
             assert!(timer.contains(part), "{part} in {timer}");
         }
+        assert!(timer.starts_with("Timer wheels: ") && !timer.contains("capi"), "{timer}");
         let words = crate::names::words("own-core").unwrap();
         assert!(reclaim.contains(words) && !reclaim.contains("--connections"), "{reclaim}");
     }
