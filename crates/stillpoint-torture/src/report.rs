@@ -37,9 +37,7 @@ pub(crate) fn judge(context: &Context, run: &Run, broken: Option<Broken>) -> Res
     if found != 0 {
         context.findings.say(broken);
         return Err(match broken {
-            Some(broken) => {
-                Stop::Caught(format!("Torture caught the broken variant {broken}, as it should."))
-            }
+            Some(broken) => Stop::Caught(broken.caught()),
             None => Stop::Failed(format!("{found} violations of the library's promises")),
         });
     }

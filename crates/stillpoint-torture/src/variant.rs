@@ -200,6 +200,11 @@ impl Broken {
         }
     }
 
+    /// The last sentence of a run that caught the variant.
+    pub(crate) fn caught(self) -> String {
+        format!("Torture caught the broken variant {self}, as it should.")
+    }
+
     /// What to do if a run did not catch the variant.
     pub(crate) fn advice(self) -> String {
         match self.reason() {
@@ -238,7 +243,7 @@ pub(crate) fn list() {
     for broken in Broken::all() {
         let reason = broken.reason().map_or(String::new(), |reason| format!(" Not by torture: {reason}."));
         let name = broken.to_string();
-        say(format!("{name:<26} {:<18} {}{reason}", broken.checkers(), broken.describe()));
+        say(format!("{name:<26} {:<19} {}{reason}", broken.checkers(), broken.describe()));
     }
     say("");
     say(
