@@ -11,6 +11,9 @@ pub enum Stop {
     /// A check failed: exit code 1.
     #[error("{0}")]
     Failed(String),
+    /// A check failed, as it was meant to: exit code 1, and no error.
+    #[error("{0}")]
+    Caught(String),
 }
 
 impl Stop {
@@ -23,7 +26,7 @@ impl Stop {
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),
-            Self::Failed(_) => ExitCode::from(1),
+            Self::Failed(_) | Self::Caught(_) => ExitCode::from(1),
         }
     }
 }

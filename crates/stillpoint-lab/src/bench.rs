@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde::Serialize;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::control::{self, Control};
@@ -13,8 +15,10 @@ use stillpoint_harness::output::json::{self, Read, Row};
 use stillpoint_harness::results::{self, Results};
 use stillpoint_harness::{interrupt, output};
 
-use crate::experiment::{self, BenchArgs, Plan, names_and_groups};
-use crate::{capi, membarrier, micro, peers, pool, preempt, reclaim, report, structures, table, timer};
+use crate::experiment::{self, BenchArgs, Experiment, Plan, names_and_groups};
+use crate::{
+    capi, membarrier, micro, names, peers, pool, preempt, reclaim, report, structures, table, timer,
+};
 
 /// A planned experiment. Its argument says whether to print nothing.
 type Planned = Box<dyn FnOnce(bool) -> Result<Vec<Row>, Stop>>;
@@ -24,9 +28,11 @@ type Planner = fn(&BenchArgs, &[usize]) -> Result<Option<Planned>, Stop>;
 
 /// An experiment: how it is planned, and the names that the command line takes for it.
 struct Offer {
+    experiment: Experiment,
     plan: Planner,
     contenders: fn() -> Vec<&'static str>,
     scenarios: &'static [&'static str],
+    options: &'static [&'static str],
     figures: &'static [&'static Figure],
 }
 
@@ -44,7 +50,14 @@ const EXPERIMENTS: [Offer; 9] = [
 ];
 
 const fn offer<P: Plan + 'static>() -> Offer {
-    Offer { plan: planned::<P>, contenders: P::contenders, scenarios: P::SCENARIOS, figures: P::FIGURES }
+    Offer {
+        experiment: P::EXPERIMENT,
+        plan: planned::<P>,
+        contenders: P::contenders,
+        scenarios: P::SCENARIOS,
+        options: P::OPTIONS,
+        figures: P::FIGURES,
+    }
 }
 
 /// The fields of this command's result beside the rows.
@@ -53,14 +66,44 @@ struct Controls {
     controls: Vec<Control>,
 }
 
-/// The names of the contenders of all experiments, and of their groups.
-pub(crate) fn contender_names() -> Vec<&'static str> {
-    names_and_groups(EXPERIMENTS.iter().flat_map(|offer| (offer.contenders)()))
+/// The experiments that are asked for: one, or all.
+fn offers(asked: Experiment) -> impl Iterator<Item = &'static Offer> {
+    EXPERIMENTS.iter().filter(move |offer| [offer.experiment, Experiment::All].contains(&asked))
 }
 
-/// The names of the scenarios of all experiments.
-pub(crate) fn scenario_names() -> Vec<&'static str> {
-    EXPERIMENTS.iter().flat_map(|offer| offer.scenarios).copied().collect()
+/// The arguments of `stillpoint bench`, with the names of all contenders and scenarios. Its help shows those of this experiment,
+/// and the options that the experiment has.
+pub(crate) fn arguments(command: clap::Command, shown: Experiment) -> clap::Command {
+    let contenders = |asked| names_and_groups(offers(asked).flat_map(|offer| (offer.contenders)()));
+    let scenarios = |asked| offers(asked).flat_map(|offer| offer.scenarios).copied().collect::<Vec<_>>();
+    let options = |asked| offers(asked).flat_map(|offer| offer.options).copied().collect::<Vec<_>>();
+    // Names of other experiments are read, too: their refusal says what this experiment has.
+    let values = |all: Vec<&'static str>, here: Vec<&'static str>| {
+        let value = |name| {
+            let value = PossibleValue::new(name).hide(!here.contains(&name));
+            names::words(name).into_iter().fold(value, PossibleValue::help)
+        };
+        PossibleValuesParser::new(all.into_iter().map(value))
+    };
+    let is_one = shown != Experiment::All;
+    let command = command
+        .mut_arg("contenders", |arg| {
+            let values = values(contenders(Experiment::All), contenders(shown));
+            arg.value_parser(values).hide_possible_values(!is_one)
+        })
+        .mut_arg("scenarios", |arg| {
+            let arg = arg.value_parser(values(scenarios(Experiment::All), scenarios(shown)));
+            if is_one { arg.help("Scenarios, or operations to measure [default: all]") } else { arg }
+        });
+    let command = match shown.to_possible_value().filter(|_| is_one) {
+        Some(value) => command
+            .about(value.get_help().cloned().unwrap_or_default())
+            .override_usage(format!("stillpoint bench {} [OPTIONS]", value.get_name()))
+            .mut_arg("experiment", |arg| arg.hide(true)),
+        None => command,
+    };
+    let others = options(Experiment::All).into_iter().filter(|option| !options(shown).contains(option));
+    others.fold(command, |command, option| command.mut_arg(option, |arg| arg.hide(true)))
 }
 
 /// The figures of all experiments.
@@ -117,6 +160,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
         let of_these = control::controls(&measured);
         if !silent {
             control::show(&of_these);
+            names::show(&measured);
         }
         rows.extend(measured);
         controls.extend(of_these);
@@ -187,6 +231,15 @@ mod tests {
         let all = names.len();
         names.dedup();
         assert_eq!(names.len(), all);
+    }
+
+    #[test]
+    fn every_contender_and_scenario_has_words() {
+        for offer in &EXPERIMENTS {
+            for name in (offer.contenders)().iter().chain(offer.scenarios) {
+                assert!(names::words(name).is_some(), "{name}");
+            }
+        }
     }
 
     #[test]

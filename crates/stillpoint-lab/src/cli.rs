@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::builder::PossibleValuesParser;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use stillpoint_multicast_lab::{module, simulate};
 
-use crate::experiment::BenchArgs;
+use crate::experiment::{BenchArgs, Experiment};
 use crate::{bench, doctor, guest, report};
 
 /// Measures and examines memory reclamation: stillpoint beside liburcu, DPDK and others.
@@ -63,22 +63,19 @@ pub(crate) struct ManArgs {
     pub(crate) folder: PathBuf,
 }
 
-/// The command line, with the names of all contenders and scenarios.
-fn command() -> clap::Command {
-    Cli::command().mut_subcommand("bench", |command| {
-        command
-            .mut_arg("contenders", |arg| {
-                arg.value_parser(PossibleValuesParser::new(bench::contender_names()))
-            })
-            .mut_arg("scenarios", |arg| arg.value_parser(PossibleValuesParser::new(bench::scenario_names())))
-    })
+/// The command line. The help of `bench` is that of this experiment.
+fn command(shown: Experiment) -> clap::Command {
+    Cli::command().mut_subcommand("bench", |command| bench::arguments(command, shown))
 }
 
 /// Parses the arguments; the first one is the name of the program.
 pub(crate) fn read<T: Into<OsString> + Clone>(
     arguments: impl IntoIterator<Item = T>,
 ) -> Result<Cli, clap::Error> {
-    Cli::from_arg_matches(&command().try_get_matches_from(arguments)?)
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    let named = |word: &OsString| Experiment::from_str(word.to_str()?, false).ok();
+    let shown = arguments.iter().skip(1).find_map(named).unwrap_or(Experiment::All);
+    Cli::from_arg_matches(&command(shown).try_get_matches_from(arguments)?)
 }
 
 /// Reads the command line. Help goes to standard output with exit code 0, an error in one line to standard
@@ -88,7 +85,7 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
         if error.use_stderr()
             && error.kind() != clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
         {
-            stillpoint_harness::output::tell(one_line(&error.to_string()));
+            stillpoint_harness::output::tell(one_line(&error));
         } else {
             // If the help cannot be printed, nothing else can.
             let _ = error.print();
@@ -97,9 +94,17 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
     })
 }
 
-/// A clap error in one line: its message, then the valid values or else the command that lists them. Tips are left
-/// out, because they take an unknown flag for a value.
-fn one_line(error: &str) -> String {
+/// A clap error in one line: its message, then the valid values or else the command that lists them, then what was meant. Other
+/// tips are left out, because they take an unknown flag for a value.
+fn one_line(error: &clap::Error) -> String {
+    let meant = [ContextKind::SuggestedValue, ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand];
+    let meant = meant.into_iter().find_map(|kind| match error.get(kind)? {
+        ContextValue::String(name) => Some(name.clone()),
+        // The closest one is the last.
+        ContextValue::Strings(names) => names.last().cloned(),
+        _ => None,
+    });
+    let error = error.to_string();
     let mut line = error
         .lines()
         .map(str::trim)
@@ -120,19 +125,22 @@ fn one_line(error: &str) -> String {
         let command = usage.split(' ').take_while(|word| !word.starts_with(['[', '<', '-']));
         line += &format!(" (see `{} --help`)", command.collect::<Vec<_>>().join(" "));
     }
+    if let Some(meant) = meant {
+        line += &format!("; did you mean '{meant}'?");
+    }
     line
 }
 
 /// Prints the completions for a shell.
 pub(crate) fn completions(args: &CompletionsArgs) {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command(), "stillpoint", &mut script);
+    clap_complete::generate(args.shell, &mut command(Experiment::All), "stillpoint", &mut script);
     stillpoint_harness::output::say(String::from_utf8_lossy(&script).trim_end());
 }
 
 /// Writes `stillpoint.1` and a page for each command.
 pub(crate) fn man(args: &ManArgs) -> Result<(), stillpoint_harness::error::Stop> {
-    clap_mangen::generate_to(command(), &args.folder).map_err(|error| {
+    clap_mangen::generate_to(command(Experiment::All), &args.folder).map_err(|error| {
         stillpoint_harness::error::Stop::usage(format!(
             "cannot write the manual pages to {}: {error}",
             args.folder.display()
@@ -146,13 +154,15 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        command().debug_assert();
+        for experiment in Experiment::value_variants() {
+            command(*experiment).debug_assert();
+        }
     }
 
     #[test]
     fn commands_that_the_book_names_are_read() {
         let page = include_str!("../../../docs/guide/published-works.md");
-        let all = command();
+        let all = command(Experiment::All);
         let is_command =
             |words: &&str| words.split(' ').next().is_some_and(|first| all.find_subcommand(first).is_some());
         let commands: Vec<&str> = page.split('`').skip(1).step_by(2).filter(is_command).collect();
@@ -167,17 +177,47 @@ mod tests {
     #[test]
     fn errors_take_one_line() {
         let line = |words: &str| {
-            let line =
-                one_line(&read(["stillpoint"].into_iter().chain(words.split(' '))).unwrap_err().to_string());
+            let line = one_line(&read(["stillpoint"].into_iter().chain(words.split(' '))).unwrap_err());
             assert!(!line.contains('\n'), "{line}");
             line
         };
         let unknown = line("bench nothing");
         assert!(unknown.contains("'nothing'") && unknown.contains("reclaim"), "{unknown}");
         let flag = line("bench micro --nothing");
-        assert_eq!(flag, "error: unexpected argument '--nothing' found (see `stillpoint bench --help`)");
+        assert_eq!(
+            flag,
+            "error: unexpected argument '--nothing' found (see `stillpoint bench micro --help`)"
+        );
         assert_eq!(line("dance"), "error: unrecognized subcommand 'dance' (see `stillpoint --help`)");
+        for (words, meant) in [
+            ("bench reclam", "'reclaim'?"),
+            ("bench reclaim --scenarios own-cor", "'own-core'?"),
+            ("bench reclaim --contenders stilpoint/guard", "'stillpoint/guard'?"),
+            ("bench reclaim --readrs 4", "'--readers'?"),
+            ("benhc reclaim", "'bench'?"),
+            ("torture --busted no-heavi", "'no-heavy'?"),
+        ] {
+            assert!(line(words).ends_with(&format!("; did you mean {meant}")), "{}", line(words));
+        }
         assert!(line("bench micro --rounds 0").ends_with("0 is not from 1 to 1000"));
         assert!(line("bench micro --seed x").ends_with("not a whole number"));
+    }
+
+    #[test]
+    fn the_help_of_an_experiment_has_its_own_options_scenarios_and_contenders() {
+        let help =
+            |experiment: &str| read(["stillpoint", "bench", experiment, "--help"]).unwrap_err().to_string();
+        let (reclaim, timer, all) = (help("reclaim"), help("timer"), help("all"));
+        for (of_all, text) in [(true, &all), (true, &reclaim), (false, &timer)] {
+            for part in ["--structure", "--deletes", "own-core"] {
+                assert_eq!(text.contains(part), of_all, "{part} in {text}");
+            }
+        }
+        for part in ["--connections", "steady", "nexus-timer", "--seed", "--report"] {
+            assert!(timer.contains(part), "{part} in {timer}");
+        }
+        assert!(timer.starts_with("Timer wheels: ") && !timer.contains("capi"), "{timer}");
+        let words = crate::names::words("own-core").unwrap();
+        assert!(reclaim.contains(words) && !reclaim.contains("--connections"), "{reclaim}");
     }
 }

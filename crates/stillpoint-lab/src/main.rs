@@ -10,6 +10,7 @@ mod experiment;
 mod guest;
 mod membarrier;
 mod micro;
+mod names;
 mod peers;
 mod pool;
 mod preempt;
@@ -21,6 +22,7 @@ mod timer;
 
 use std::process::ExitCode;
 
+use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::child;
 use stillpoint_harness::output;
 use stillpoint_harness::output::figures::Figure;
@@ -53,6 +55,25 @@ fn tell_of_panics() {
     }
 }
 
+fn run(command: &Command) -> Result<(), Stop> {
+    match command {
+        Command::Doctor(args) => doctor::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Guest(options) => guest::run(options),
+        Command::GuestInit => guest::inside::run(),
+        Command::Module(options) => module::run(options, peers::versions()),
+        Command::ModuleInside(inside) => module::inside::run(inside),
+        Command::Torture(options) => stillpoint_torture::run(options, peers::versions()),
+        Command::Simulate(options) => simulate::run(options, peers::versions()),
+        Command::Report(options) => report::run(options, &figures()),
+        Command::Completions(args) => {
+            cli::completions(args);
+            Ok(())
+        }
+        Command::Man(args) => cli::man(args),
+    }
+}
+
 fn main() -> ExitCode {
     tell_of_panics();
     let children = [
@@ -70,26 +91,14 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(code) => return code,
     };
-    let result = match &cli.command {
-        Command::Doctor(args) => doctor::run(args),
-        Command::Bench(args) => bench::run(args),
-        Command::Guest(options) => guest::run(options),
-        Command::GuestInit => guest::inside::run(),
-        Command::Module(options) => module::run(options, peers::versions()),
-        Command::ModuleInside(inside) => module::inside::run(inside),
-        Command::Torture(options) => stillpoint_torture::run(options, peers::versions()),
-        Command::Simulate(options) => simulate::run(options, peers::versions()),
-        Command::Report(options) => report::run(options, &figures()),
-        Command::Completions(args) => {
-            cli::completions(args);
-            Ok(())
-        }
-        Command::Man(args) => cli::man(args),
-    };
+    let result = stillpoint_torture::check_environment().and_then(|()| run(&cli.command));
     match result.and_then(|()| output::complete()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(stop) => {
-            output::tell(format!("error: {stop}"));
+            match &stop {
+                Stop::Caught(_) => output::say(&stop),
+                _ => output::tell(format!("error: {stop}")),
+            }
             stop.exit_code()
         }
     }

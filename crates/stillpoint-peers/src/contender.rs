@@ -33,11 +33,6 @@ pub trait Contender: Send + Sync {
     /// The stable name in tables and JSON, such as `dpdk/rcu`.
     fn name(&self) -> &'static str;
 
-    /// A note to print beside the figures, such as "its worker polls every 10 ms".
-    fn note(&self) -> &'static str {
-        ""
-    }
-
     /// Registers the calling thread as a reader, calls `ready`, and looks up random keys, one after the other, until
     /// [`stop`](ReadJob::stop) is set; then unregisters the thread. `ready` may sleep, and delays no other thread.
     ///

@@ -52,11 +52,26 @@ macro_rules! variants {
         }
 
         fn chosen() -> Option<Variant> {
-            *CHOSEN.get_or_init(|| {
-                let name = std::env::var($variable).ok()?;
-                let variant = Variant::ALL.iter().copied().find(|variant| variant.name() == name);
-                Some(variant.unwrap_or_else(|| panic!("{}: there is no variant `{name}`", $variable)))
-            })
+            let mut unknown = None;
+            let chosen = CHOSEN.get_or_init(|| {
+                from_environment().unwrap_or_else(|why| {
+                    unknown = Some(why);
+                    None
+                })
+            });
+            // Only the first caller panics: a destructor that runs meanwhile may ask, too.
+            if let Some(why) = unknown {
+                panic!("{why}");
+            }
+            *chosen
+        }
+
+        /// The variant that the environment names, or what is wrong with its name.
+        $vis fn from_environment() -> Result<Option<Variant>, String> {
+            let Ok(name) = std::env::var($variable) else { return Ok(None) };
+            let variant = Variant::ALL.iter().copied().find(|variant| variant.name() == name);
+            let unknown = || format!("{}: there is no broken variant '{name}'", $variable);
+            variant.map(Some).ok_or_else(unknown)
         }
 
         /// Asserts that every variant is caught by a model: runs each of these models of `module` with its variant, and

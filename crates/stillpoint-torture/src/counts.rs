@@ -86,10 +86,11 @@ impl<E: Event> Counts<E> {
 
     /// Prints all of them, in two columns.
     pub(crate) fn show(&self) {
-        let rows = E::ALL.len().div_ceil(2);
+        let events: Vec<&E> = E::ALL.iter().filter(|event| self.of(**event) != 0).collect();
+        let rows = events.len().div_ceil(2);
         let cell = |index: usize| {
-            let event = E::ALL.get(index)?;
-            Some(format!("{:>10}  {:<40}", self.of(*event), event.text()))
+            let event = events.get(index)?;
+            Some(format!("{:>10}  {:<40}", self.of(**event), event.text()))
         };
         for row in 0..rows {
             let line = [cell(row), cell(row + rows)].into_iter().flatten().collect::<String>();

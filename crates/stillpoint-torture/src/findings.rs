@@ -67,7 +67,7 @@ impl Findings {
     pub(crate) fn say(&self, broken: Option<Broken>) {
         let after = self.first_after().unwrap_or_default();
         match broken {
-            Some(broken) => say(format!("\ncaught: {broken} after {after:.2?}")),
+            Some(broken) => say(format!("\nCaught: {broken} after {after:.2?}")),
             None => say(format!("\nFAILED after {after:.2?}")),
         }
         for text in self.texts() {

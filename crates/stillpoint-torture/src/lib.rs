@@ -82,6 +82,7 @@ use self::watchdog::Watchdog;
 
 pub use self::course::FIGURES;
 pub use self::options::Options;
+pub use self::variant::check_environment;
 
 /// Runs for the given time, or until something is found. `peers` are those that were built into the program.
 pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Stop> {

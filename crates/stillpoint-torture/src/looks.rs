@@ -45,7 +45,9 @@ impl Looks {
             "looks at objects of age",
             TITLES.map(|age| format!("{age:>11}")).concat()
         ));
-        for kind in Kind::ALL {
+        for kind in
+            Kind::ALL.into_iter().filter(|&kind| self.0[kind as usize].iter().any(|&looks| looks != 0))
+        {
             say(format!("  {:<26}{}", kind.text(), row(&self.0[kind as usize])));
         }
         if let Some(destroyed) = destroyed {

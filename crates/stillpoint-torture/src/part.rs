@@ -23,7 +23,7 @@ pub(crate) trait Part {
     /// The events that happened too rarely, in words.
     fn missing(&self) -> Vec<String>;
 
-    /// Prints the counts.
+    /// Prints the counts, without those that are 0.
     fn show(&self);
 }
 

@@ -45,6 +45,8 @@ pub(crate) struct Plan {
 /// The results of a run.
 pub(crate) struct Run {
     pub(crate) parts: Vec<Box<dyn Part>>,
+    /// The number of parts that have begun: the first ones.
+    pub(crate) begun: usize,
     pub(crate) companion: Companion,
     pub(crate) cycles: u32,
     pub(crate) took: Duration,
@@ -90,7 +92,7 @@ impl Plan {
             .ok_or_else(|| Stop::usage("the scheduling policy of threads cannot be read on this machine"))?;
         let stage = Stage { context, cpus, modes, threads: *threads, watchdog, ordinary: &ordinary };
         let companion = Companion::new(context.findings);
-        let mut run = Run { parts: self.parts(), companion, cycles: 0, took: Duration::ZERO };
+        let mut run = Run { parts: self.parts(), begun: 0, companion, cycles: 0, took: Duration::ZERO };
         let shares: u32 = run.parts.iter().map(|part| part.share()).sum();
         // A short run also goes through all parts.
         let cycles = (self.duration.as_secs_f64() / CYCLE.as_secs_f64()).floor().max(1.0);
@@ -104,19 +106,20 @@ impl Plan {
             let is_thin = is_thin(&run);
             let mut turn = rng.fork();
             let stop = AtomicBool::new(false);
-            let Run { parts, companion, cycles, .. } = &mut run;
+            let Run { parts, begun: parts_begun, companion, cycles, .. } = &mut run;
             let left = self.duration.saturating_sub(begun.elapsed());
             let stay = if *cycles > 0 && left > LONG_STAY { LONG_STAY } else { cycle };
             let parked = Instant::now();
             let done = thread::scope(|scope| {
                 let companion = scope.spawn(|| Some(companion.run(modes, &stop, &mut turn)));
                 let mut one_cycle = || -> Result<(), String> {
-                    parts.iter_mut().try_for_each(|part| -> Result<(), String> {
+                    parts.iter_mut().enumerate().try_for_each(|(at, part)| -> Result<(), String> {
                         // A busy machine may be late. The first cycle is never cut short.
                         let is_late = *cycles > 0 && !is_thin && begun.elapsed() > self.duration;
                         if is_over(context) || is_late {
                             return Ok(());
                         }
+                        *parts_begun = (at + 1).max(*parts_begun);
                         part.run(&stage, cycle * part.share() / shares, &mut rng)?;
                         context.audit();
                         ordinary.check_all(context.findings);

@@ -22,7 +22,8 @@ pub(crate) fn introduce(plan: &Plan, broken: Option<Broken>) {
 
 /// Prints all counts.
 pub(crate) fn show(run: &Run) {
-    for part in &run.parts {
+    // A run that ends early has parts that never began.
+    for part in &run.parts[..run.begun] {
         say("");
         part.show();
     }
@@ -35,7 +36,10 @@ pub(crate) fn judge(context: &Context, run: &Run, broken: Option<Broken>) -> Res
     let found = context.findings.number();
     if found != 0 {
         context.findings.say(broken);
-        return Err(Stop::Failed(format!("{found} violations of the library's promises")));
+        return Err(match broken {
+            Some(broken) => Stop::Caught(broken.caught()),
+            None => Stop::Failed(format!("{found} violations of the library's promises")),
+        });
     }
     say("");
     if interrupt::requested() {
@@ -48,8 +52,11 @@ pub(crate) fn judge(context: &Context, run: &Run, broken: Option<Broken>) -> Res
     }
     match broken {
         Some(broken) => {
-            let checkers = broken.checkers();
-            say(format!("NOT caught: {broken}, in {:.1?}; should be caught by: {checkers}", run.took));
+            say(format!(
+                "Torture did not catch the broken variant {broken} in {:.1?}. {}",
+                run.took,
+                broken.advice()
+            ));
         }
         None => say(format!(
             "Clean: {} objects, each destroyed once and never too early; cycles: {}, in {:.1?}",

@@ -76,6 +76,10 @@ impl SharedTimes {
 
 /// Prints histograms below each other.
 pub(crate) fn show(rows: &[(&str, &Times)]) {
+    let rows = rows.iter().filter(|(_, times)| times.numbers.iter().any(|&number| number != 0));
+    if rows.clone().next().is_none() {
+        return;
+    }
     let columns: String = COLUMNS.iter().map(|(text, _)| format!("{text:>10}")).collect();
     say(format!("  {:<26}{columns}{:>12}", "times", "longest"));
     for (title, times) in rows {

@@ -51,6 +51,10 @@ const CAUGHT_BY_TORTURE: &[Broken] = &[
     Broken::Table(Table::CompareFirst),
 ];
 
+/// The variants that the library's test `mix` catches, too.
+const CAUGHT_BY_MIX: &[Broken] =
+    &[Broken::Rcu(Rcu::NestedLeave), Broken::Rcu(Rcu::IgnoreRegions), Broken::Rcu(Rcu::IgnoreHazards)];
+
 const KEPT: &str =
     "x86-64 reorders neither stores nor loads with each other, and nothing with a read-modify-write";
 
@@ -187,8 +191,26 @@ impl Broken {
     }
 
     /// The checkers that catch the variant.
-    pub(crate) fn checkers(self) -> &'static str {
-        if CAUGHT_BY_TORTURE.contains(&self) { "torture, loom" } else { "loom" }
+    fn checkers(self) -> &'static str {
+        match (CAUGHT_BY_TORTURE.contains(&self), CAUGHT_BY_MIX.contains(&self)) {
+            (true, true) => "torture, mix, loom",
+            (true, false) => "torture, loom",
+            (false, true) => "mix, loom",
+            (false, false) => "only loom",
+        }
+    }
+
+    /// The last sentence of a run that caught the variant.
+    pub(crate) fn caught(self) -> String {
+        format!("Torture caught the broken variant {self}, as it should.")
+    }
+
+    /// What to do if a run did not catch the variant.
+    pub(crate) fn advice(self) -> String {
+        match self.reason() {
+            Some(reason) => format!("It need not: {reason}. Only the models under loom catch this variant."),
+            None => "It should: give it more --seconds, on quiet CPUs.".to_owned(),
+        }
     }
 
     /// The reason if torture does not catch the variant.
@@ -206,13 +228,27 @@ impl fmt::Display for Broken {
     }
 }
 
+/// In a build with broken variants, refuses an environment that names an unknown one.
+pub fn check_environment() -> Result<(), Stop> {
+    let refused = |why| Stop::usage(format!("{why}: `stillpoint torture --list-busted` lists them"));
+    if cfg!(stillpoint_busted) {
+        rcu::from_environment().map_err(refused)?;
+        table::from_environment().map_err(refused)?;
+    }
+    Ok(())
+}
+
 /// Prints the broken variants, the checkers that catch each, and why torture does not catch some.
 pub(crate) fn list() {
     for broken in Broken::all() {
         let reason = broken.reason().map_or(String::new(), |reason| format!(" Not by torture: {reason}."));
         let name = broken.to_string();
-        say(format!("{name:<26} {:<14} {}{reason}", broken.checkers(), broken.describe()));
+        say(format!("{name:<26} {:<19} {}{reason}", broken.checkers(), broken.describe()));
     }
+    say("");
+    say(
+        "torture: torture --busted NAME. mix: the library's test `mix`. loom: the library's models. CONTRIBUTING.md has their commands.",
+    );
 }
 
 #[cfg(test)]
@@ -226,6 +262,15 @@ mod tests {
             let by_loom = CAUGHT_BY_LOOM_ALONE.iter().filter(|(listed, _)| *listed == broken).count();
             assert_eq!(by_torture + by_loom, 1, "{broken}");
         }
+    }
+
+    #[test]
+    fn the_test_mix_has_the_variants_that_it_catches() {
+        let test = include_str!("../../stillpoint/tests/mix/controls.rs");
+        let (_, list) = test.split_once("const VARIANTS: &[&str] = &[").unwrap();
+        let list = list.split(']').next().unwrap();
+        let names = CAUGHT_BY_MIX.iter().map(|broken| format!("\"{broken}\""));
+        assert_eq!(list.split(", ").collect::<Vec<_>>(), names.collect::<Vec<_>>());
     }
 
     #[test]

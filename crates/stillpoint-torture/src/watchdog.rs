@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use stillpoint_harness::output::say;
+
 use super::findings::Findings;
 use super::variant::Broken;
 use super::world::PATIENCE;
@@ -49,6 +51,9 @@ impl Watchdog {
                     .add(|| format!("stuck: the part did not end within {GRACE:?} after its time was up"));
             }
             findings.say(broken);
+            if let Some(broken) = broken {
+                say(broken.caught());
+            }
             std::process::exit(1);
         });
         Self { left }

@@ -22,6 +22,19 @@ pub fn idle(cpu: usize) -> Option<Duration> {
     Some(Duration::from_secs_f64(idle as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
+/// The share of the CPU time since the machine started that its host gave to others, by the kernel's count of steal time.
+pub fn steal() -> Option<f64> {
+    steal_share(&fs::read_to_string("/proc/stat").ok()?)
+}
+
+fn steal_share(stat: &str) -> Option<f64> {
+    let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    // As in `ticks`.
+    let fields: Vec<u64> = all.split_whitespace().take(8).filter_map(|field| field.parse().ok()).collect();
+    let total: u64 = fields.iter().sum();
+    (total > 0).then_some(*fields.get(7)? as f64 / total as f64)
+}
+
 /// The ticks of one CPU, except those in which it was idle or waited for a disk.
 fn busy_ticks(stat: &str, cpu: usize) -> Option<u64> {
     let [busy, _idle] = ticks(stat, cpu)?;
@@ -46,6 +59,13 @@ fn ticks(stat: &str, cpu: usize) -> Option<[u64; 2]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stolen_time_is_a_share_of_all_time() {
+        assert_eq!(steal_share("cpu  10 10 10 50 10 0 5 5 77 88\ncpu0 1 1 1 1 1 1 1 100\n"), Some(0.05));
+        assert_eq!(steal_share("cpu  10 10 10 50\n"), None, "an old kernel");
+        assert!(steal().is_none_or(|share| (0.0..=1.0).contains(&share)));
+    }
 
     #[test]
     fn idle_time_does_not_count() {

@@ -165,7 +165,7 @@ struct Report<'a, M: Serialize, E: Serialize> {
 }
 
 /// The result of a command as it is read again.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct Read {
     schema: u32,
     /// The command that wrote it.

@@ -96,6 +96,7 @@ pub(crate) struct Plan {
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Capi;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
+    const OPTIONS: &'static [&'static str] = &["readers", "elements", "deletes", "bytes"];
     const FIGURES: &'static [&'static Figure] = figures::FIGURES;
 
     fn contenders() -> Vec<&'static str> {
@@ -132,9 +133,6 @@ impl experiment::Plan for Plan {
             rows = calls.rows()?;
             if !silent {
                 calls.show(&rows, OPERATIONS, CALLERS);
-                say(
-                    "lookup, burst: keys of 8 bytes, one or 32 at a time, in a table of 1,000 or 1,048,576 keys. call: call_rcu, without the callback.",
-                );
             }
         }
         if let Some(delays) = &self.delays {

@@ -14,6 +14,9 @@ pub(crate) fn findings() -> Vec<Finding> {
     vec![membarrier(), asymmetric(), module(), signals(), rseq(), realtime()]
 }
 
+/// How to get cheap fences.
+const MEMBARRIER: &str = "use Linux 4.14 or newer; a container's seccomp filter must allow membarrier";
+
 fn membarrier() -> Finding {
     let query = membarrier_query();
     let names = [
@@ -33,6 +36,7 @@ fn membarrier() -> Finding {
             "membarrier",
             "the kernel offers no membarrier command",
             "readers pay a full fence each time they enter or protect",
+            MEMBARRIER,
         )
     } else {
         Finding::present("membarrier", has.join(", "))
@@ -47,6 +51,7 @@ fn asymmetric() -> Finding {
             "fences",
             format!("symmetric: {error}"),
             "readers pay a full fence, some 5 to 20 ns, each time they enter or protect",
+            MEMBARRIER,
         ),
     }
 }
@@ -60,6 +65,7 @@ fn module() -> Finding {
             "fences by module",
             error.to_string(),
             "no barriers by a tree of interrupts, which pays off with many CPUs, and none where membarrier is refused",
+            "nothing on few CPUs with membarrier; else build and load the module, as docs/guide/kernel.md says",
         ),
     }
 }
@@ -74,19 +80,23 @@ fn signals() -> Finding {
             "fences by signals",
             error.to_string(),
             "where membarrier is refused, readers have to pay full fences",
+            "nothing where fences are asymmetric; else do what the reason above asks for",
         ),
     }
 }
 
 fn rseq() -> Finding {
     const COST: &str = "no restartable sequences: per-CPU data needs locks";
+    const REMEDY: &str = "use Linux 4.18 or newer; a container's seccomp filter must allow rseq";
     // SAFETY: the kernel refuses a null area of length 0 before it reads the area.
     let result = unsafe { libc::syscall(libc::SYS_rseq, std::ptr::null_mut::<u8>(), 0, 0, 0) };
     let error = io::Error::last_os_error();
     match (result, error.raw_os_error()) {
-        (-1, Some(libc::ENOSYS)) => Finding::absent("rseq", "the kernel has no such system call", COST),
+        (-1, Some(libc::ENOSYS)) => {
+            Finding::absent("rseq", "the kernel has no such system call", COST, REMEDY)
+        }
         (-1, Some(libc::EPERM)) if !library_registered_rseq() => {
-            Finding::absent("rseq", format!("refused: {error}"), COST)
+            Finding::absent("rseq", format!("refused: {error}"), COST, REMEDY)
         }
         _ if library_registered_rseq() => {
             Finding::present("rseq", "offered, and registered by the C library")
@@ -123,6 +133,7 @@ fn realtime() -> Finding {
             "scheduling",
             format!("SCHED_FIFO is refused ({rights}): {error}"),
             "preempted region readers cannot be boosted to a real-time priority, and URCU_CALL_RCU_RT has no effect",
+            "run as root, give the program CAP_SYS_NICE, or raise the limit of real-time priorities (ulimit -r)",
         ),
     }
 }

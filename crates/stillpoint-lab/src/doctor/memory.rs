@@ -37,7 +37,8 @@ fn reserved_pages() -> Finding {
         Finding::absent(
             "huge pages",
             if text.is_empty() { "not supported by this kernel".to_owned() } else { text.join("; ") },
-            "random lookups in millions of elements miss the TLB; reserve some in /proc/sys/vm/nr_hugepages",
+            "random lookups in millions of elements miss the TLB, and DPDK's tables are in small pages",
+            "as root: sysctl vm.nr_hugepages=1024",
         )
     }
 }
@@ -51,26 +52,32 @@ fn transparent_pages() -> Finding {
             "transparent huge pages",
             chosen,
             "huge pages have to be reserved in advance: the kernel gives none on request",
+            "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         ),
     }
 }
 
 fn numa(machine: &Machine) -> Finding {
     match machine.numa_nodes {
-        0 | 1 => {
-            Finding::absent("numa", "1 node", "the cost of memory on another node cannot be measured here")
-        }
+        0 | 1 => Finding::absent(
+            "numa",
+            "1 node",
+            "the cost of memory on another node cannot be measured here",
+            "nothing, unless your programs will run on several nodes: then measure there",
+        ),
         nodes => Finding::present("numa", format!("{nodes} nodes")),
     }
 }
 
 fn frames() -> Finding {
-    const COST: &str =
-        "whether blocks are contiguous in physical memory cannot be checked; run as root to check it";
+    const COST: &str = "whether blocks are contiguous in physical memory cannot be checked";
+    const REMEDY: &str = "run as root";
     match frame_of_own_page() {
         Ok(Some(_)) => Finding::present("frame numbers", "/proc/self/pagemap shows them"),
-        Ok(None) => Finding::absent("frame numbers", "/proc/self/pagemap hides them from this process", COST),
-        Err(error) => Finding::absent("frame numbers", format!("/proc/self/pagemap: {error}"), COST),
+        Ok(None) => {
+            Finding::absent("frame numbers", "/proc/self/pagemap hides them from this process", COST, REMEDY)
+        }
+        Err(error) => Finding::absent("frame numbers", format!("/proc/self/pagemap: {error}"), COST, REMEDY),
     }
 }
 

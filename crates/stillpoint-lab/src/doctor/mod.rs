@@ -1,4 +1,4 @@
-//! `stillpoint doctor`: what this machine offers, and what each missing feature costs.
+//! `stillpoint doctor`: what this machine offers, what each missing feature costs, and how to get it.
 
 mod kernel;
 mod memory;
@@ -10,13 +10,13 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::flags::JsonFlag;
 use stillpoint_harness::machine::Machine;
 use stillpoint_harness::output::json::Target;
-use stillpoint_harness::output::say;
+use stillpoint_harness::output::{heading, say};
 use stillpoint_harness::qemu::needs;
 
 use crate::peers;
 
 /// One feature that was examined.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Finding {
     pub(crate) topic: &'static str,
     /// Whether the machine offers it.
@@ -25,15 +25,24 @@ pub(crate) struct Finding {
     /// What is lost without it, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<String>,
+    /// How to get it, or what to do without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) remedy: Option<String>,
 }
 
 impl Finding {
     pub(crate) fn present(topic: &'static str, found: impl Into<String>) -> Self {
-        Self { topic, present: true, found: found.into(), cost: None }
+        Self { topic, present: true, found: found.into(), cost: None, remedy: None }
     }
 
-    pub(crate) fn absent(topic: &'static str, found: impl Into<String>, cost: impl Into<String>) -> Self {
-        Self { topic, present: false, found: found.into(), cost: Some(cost.into()) }
+    pub(crate) fn absent(
+        topic: &'static str,
+        found: impl Into<String>,
+        cost: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        let (cost, remedy) = (Some(cost.into()), Some(remedy.into()));
+        Self { topic, present: false, found: found.into(), cost, remedy }
     }
 }
 
@@ -52,26 +61,33 @@ struct Findings {
 pub(crate) fn run(options: &Options) -> Result<(), Stop> {
     let target = Target::open(options.json.json.as_deref())?;
     let machine = Machine::look(peers::versions());
-    let mut findings = Vec::new();
-    findings.extend(processor::findings(&machine));
-    findings.extend(kernel::findings());
-    findings.extend(memory::findings(&machine));
-    findings.push(match needs::parts() {
+    let groups = [
+        ("Machine", [processor::findings(&machine), memory::findings(&machine)].concat()),
+        ("Kernel", kernel::findings()),
+        ("Peers to compare with", peer_findings(&machine)),
+        ("Tools", vec![guest()]),
+    ];
+    if !target.takes_stdout() {
+        say(machine.summary());
+        groups.iter().for_each(|(name, findings)| print(name, findings));
+        say(
+            "\nTo see whether preempted readers hold up memory here: stillpoint bench reclaim --scenarios one-core --report results",
+        );
+    }
+    let findings = groups.into_iter().flat_map(|(_, findings)| findings).collect();
+    target.write(&machine, &[], Findings { findings })
+}
+
+fn guest() -> Finding {
+    match needs::parts() {
         Ok(found) => Finding::present("guest", found),
         Err(missing) => Finding::absent(
             "guest",
             missing,
             "`stillpoint guest` is skipped: readers whose virtual CPU is preempted cannot be measured",
+            "install what is named above; a virtual machine with /dev/kvm is much faster than one without",
         ),
-    });
-    findings.extend(peer_findings(&machine));
-    if !target.takes_stdout() {
-        print(&machine, &findings);
-        say(
-            "To see whether preempted readers hold up memory here: stillpoint bench reclaim --scenarios one-core --report results",
-        );
     }
-    target.write(&machine, &[], Findings { findings })
 }
 
 fn peer_findings(machine: &Machine) -> Vec<Finding> {
@@ -79,7 +95,8 @@ fn peer_findings(machine: &Machine) -> Vec<Finding> {
         machine.peers.iter().map(|(name, version)| Finding::present("peer", format!("{name} {version}")));
     let missing = stillpoint_peers::missing().iter().map(|missing| {
         let cost = format!("the rows of {} are missing from every table", missing.contenders.join(", "));
-        Finding::absent("peer", peers::how_to_get(missing), cost)
+        let remedy = format!("install {}, then build again", missing.package);
+        Finding::absent("peer", format!("{}: {}", missing.peer, missing.why), cost, remedy)
     });
     found.chain(missing).collect()
 }
@@ -87,14 +104,44 @@ fn peer_findings(machine: &Machine) -> Vec<Finding> {
 const HERE: Style = AnsiColor::Green.on_default();
 const MISSING: Style = AnsiColor::Yellow.on_default();
 
-fn print(machine: &Machine, findings: &[Finding]) {
-    say(machine.summary());
-    let width = findings.iter().map(|finding| finding.topic.len()).max().unwrap_or(0);
-    for Finding { topic, present, found, cost } in findings {
+/// The width of the topics.
+const WIDTH: usize = 22;
+
+/// Prints a group. Findings of the same topic that are there share a line.
+fn print(group: &str, findings: &[Finding]) {
+    heading(group);
+    let mut told: Vec<&str> = Vec::new();
+    for Finding { topic, present, found, cost, remedy } in findings {
         let (style, mark) = if *present { (HERE, "yes") } else { (MISSING, "no ") };
-        say(format!("{style}{mark}{style:#} {topic:width$}  {found}"));
-        if let Some(cost) = cost {
-            say(format!("    {:width$}  cost: {cost}", ""));
+        let found = match present {
+            true if told.contains(topic) => continue,
+            true => {
+                told.push(topic);
+                let same = findings.iter().filter(|other| other.present && other.topic == *topic);
+                same.map(|other| other.found.as_str()).collect::<Vec<_>>().join(", ")
+            }
+            false => found.clone(),
+        };
+        say(format!("{style}{mark}{style:#} {topic:WIDTH$}  {found}"));
+        for (name, text) in [("cost", cost), ("do", remedy)] {
+            if let Some(text) = text {
+                say(format!("    {:WIDTH$}  {name}: {text}", ""));
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_is_disturbed_is_told_apart_from_a_quiet_one() {
+        let [quiet, whole] = processor::disturbances(Some(0.2), Some(0.001)).try_into().unwrap();
+        assert!(quiet.present && whole.present, "{quiet:?} {whole:?}");
+        let [busy, stolen] = processor::disturbances(Some(40.0), Some(0.08)).try_into().unwrap();
+        assert!(!busy.present && busy.found.contains("40.00"), "{busy:?}");
+        assert!(!stolen.present && stolen.found.contains("8.0 %"), "{stolen:?}");
+        assert!(processor::disturbances(None, None).is_empty(), "/proc does not show them everywhere");
     }
 }

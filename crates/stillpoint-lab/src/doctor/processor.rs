@@ -3,14 +3,21 @@
 use std::fs;
 
 use stillpoint_harness::machine::cpus::format_list;
-use stillpoint_harness::machine::{Machine, proc};
+use stillpoint_harness::machine::{Machine, load, proc};
 use stillpoint_harness::output::format::hertz;
 
 use crate::doctor::Finding;
 
+/// From this load on, a measurement is disturbed.
+const BUSY: f64 = 0.5;
+/// From this share of stolen time on.
+const STOLEN: f64 = 0.01;
+
 pub(crate) fn findings(machine: &Machine) -> Vec<Finding> {
     let mut findings = vec![cores(machine), tsc(machine)];
     findings.extend(quota());
+    let load = proc::line("/proc/loadavg").and_then(|line| line.split(' ').next()?.parse().ok());
+    findings.extend(disturbances(load, load::steal()));
     findings
 }
 
@@ -28,6 +35,7 @@ fn cores(machine: &Machine) -> Finding {
             "cores",
             found,
             "with one CPU, only the scenario spread can run: the writer has no CPU apart from the readers",
+            "use a machine with two CPUs or more, or give this process more of them (taskset)",
         ),
         count @ 2..9 => Finding {
             cost: Some(format!(
@@ -47,6 +55,7 @@ fn tsc(machine: &Machine) -> Finding {
             "tsc",
             format!("not used on {}", machine.arch),
             "costs are given only in nanoseconds of the system's clock",
+            "nothing: compare nanoseconds",
         );
     };
     let source = proc::line("/sys/devices/system/clocksource/clocksource0/current_clocksource");
@@ -58,9 +67,40 @@ fn tsc(machine: &Machine) -> Finding {
         Finding::absent(
             "tsc",
             format!("not invariant, {found}"),
-            "its ticks are no measure of time when the clock rate changes: use nanoseconds only",
+            "its ticks are no measure of time when the clock rate changes",
+            "compare nanoseconds, not cycles",
         )
     }
+}
+
+/// Other programs that compete for the CPUs, and a host that does.
+pub(super) fn disturbances(load: Option<f64>, steal: Option<f64>) -> Vec<Finding> {
+    let load = load.map(|load| {
+        let found = format!("load {load:.2} over the last minute");
+        if load < BUSY {
+            return Finding::present("quiet CPUs", found);
+        }
+        Finding::absent(
+            "quiet CPUs",
+            found,
+            "other programs run, and make figures worse than they should be",
+            "end them, or keep them off the CPUs that you name with --cpus",
+        )
+    });
+    let steal = steal.map(|share| {
+        let found =
+            format!("the host gave {:.1} % of the CPU time since the start to others (steal)", share * 100.0);
+        if share < STOLEN {
+            return Finding::present("undivided CPUs", found);
+        }
+        Finding::absent(
+            "undivided CPUs",
+            found,
+            "the virtual CPUs are preempted, which delays readers and writers alike",
+            "measure on a machine of your own or at another hour, and repeat runs",
+        )
+    });
+    load.into_iter().chain(steal).collect()
 }
 
 /// The limit of the control group, if this process is in one that has a limit.
@@ -75,6 +115,7 @@ fn quota() -> Option<Finding> {
             "cpu quota",
             format!("the control group may run for {quota} µs in each {period} µs"),
             "once the quota is spent, all threads stop, which shows as delays of tens of milliseconds",
+            "raise cpu.max of the control group, or run outside of it",
         ),
     })
 }

@@ -20,6 +20,8 @@ pub(crate) trait Plan: Sized {
     const EXPERIMENT: Experiment;
     /// Their names.
     const SCENARIOS: &'static [&'static str];
+    /// The options that not every experiment has, by their names on the command line.
+    const OPTIONS: &'static [&'static str];
     /// The figures of its rows.
     const FIGURES: &'static [&'static Figure];
 

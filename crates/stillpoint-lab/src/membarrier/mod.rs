@@ -155,6 +155,7 @@ impl Plan {
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Membarrier;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
+    const OPTIONS: &'static [&'static str] = &["readers", "initiators"];
     const FIGURES: &'static [&'static Figure] = figures::FIGURES;
 
     fn contenders() -> Vec<&'static str> {

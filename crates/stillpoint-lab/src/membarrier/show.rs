@@ -97,8 +97,4 @@ pub(super) fn tables(rows: &[Row]) {
         "Medians of rounds. Send: until the initiator's last message, before it waits. Helped: messages that it sent \
         in place of threads that had not sent theirs yet.",
     );
-    say(
-        "syscall and mprotect interrupt only the CPUs that run a thread; signals wake every thread, and wait until each \
-        has run.",
-    );
 }

@@ -79,6 +79,7 @@ pub(crate) struct Plan {
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Micro;
     const SCENARIOS: &'static [&'static str] = OPERATIONS;
+    const OPTIONS: &'static [&'static str] = &[];
     const FIGURES: &'static [&'static Figure] = figures::FIGURES;
 
     fn contenders() -> Vec<&'static str> {
@@ -109,7 +110,6 @@ impl experiment::Plan for Plan {
         if !silent {
             let order: Vec<&str> = CONTENDERS.iter().map(|entry| entry.name).collect();
             self.show(&rows, OPERATIONS, &order);
-            show::notes();
         }
         Ok(rows)
     }

@@ -26,22 +26,7 @@ pub(super) fn table(rows: &[Row], operations: &[&str], order_of: &[&str], cpu: u
     };
     let caption = format!("Nanoseconds for one operation, on CPU {cpu}");
     table::of_lines(&caption, &header, 1, contenders.into_iter().map(line));
-    say("Median of rounds; the loop is included, set-up is not.");
-}
-
-/// Prints what the operations of this experiment are.
-pub(super) fn notes() {
-    say("pin and protect include unpin and release.");
-    say(
-        "retire: an object of 64 bytes is allocated, written, and exchanged for the one in a shared pointer; the old one is",
-    );
-    say(
-        "queued, and freed in batches of 64, which is included. With liburcu, a worker on another CPU frees.",
-    );
-    say(
-        "retire-2: the same on two threads, each with its own pointer, in one domain. malloc: only the memory.",
-    );
-    say("heavy: stillpoint's process-wide fence; for others, a wait for a grace period without readers.");
+    say("Median of rounds; the loop is included, set-up is not. pin and protect include unpin and release.");
 }
 
 fn nanoseconds(cost: f64) -> String {

@@ -53,6 +53,7 @@ pub(crate) struct Plan {
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Pool;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
+    const OPTIONS: &'static [&'static str] = &[];
     const FIGURES: &'static [&'static Figure] = super::figures::FIGURES;
 
     fn contenders() -> Vec<&'static str> {

@@ -104,6 +104,7 @@ pub(crate) struct Plan {
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Preempt;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
+    const OPTIONS: &'static [&'static str] = &["readers", "sections", "inside"];
     const FIGURES: &'static [&'static Figure] = super::figures::FIGURES;
 
     fn contenders() -> Vec<&'static str> {

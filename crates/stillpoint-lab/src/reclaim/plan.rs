@@ -51,6 +51,7 @@ pub(crate) struct Plan {
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Reclaim;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
+    const OPTIONS: &'static [&'static str] = &["readers", "elements", "structure", "deletes", "bytes"];
     const FIGURES: &'static [&'static Figure] = super::figures::FIGURES;
 
     fn contenders() -> Vec<&'static str> {

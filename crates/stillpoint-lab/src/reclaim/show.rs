@@ -7,7 +7,6 @@ use stillpoint_harness::output::format::{bytes, micros, multiple, rate};
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::table::{self, Column};
 use stillpoint_harness::output::{heading, say};
-use stillpoint_peers::Contender;
 
 use crate::experiment::Structure;
 use crate::peers;
@@ -105,8 +104,8 @@ fn answer(setting: &Setting, rows: &[Row]) -> Option<String> {
     ))
 }
 
-/// Prints the notes of the contenders.
-pub(crate) fn notes(plan: &Plan, contenders: &[Box<dyn Contender>]) {
+/// Prints the notes of the experiment.
+pub(crate) fn notes(plan: &Plan) {
     let resident = proc::resident_bytes()
         .map_or_else(String::new, |all| format!("; the process has {}", bytes(all as u64)));
     say(format!(
@@ -126,11 +125,6 @@ pub(crate) fn notes(plan: &Plan, contenders: &[Box<dyn Contender>]) {
     say(
         "of liburcu's: the mean delay in multiples of that of liburcu/qsbr+sync. CPUs: CPU time over wall time.",
     );
-    for contender in contenders {
-        if !contender.note().is_empty() {
-            say(format!("{}: {}", contender.name(), contender.note()));
-        }
-    }
 }
 
 #[cfg(test)]

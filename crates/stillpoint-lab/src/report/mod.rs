@@ -9,20 +9,21 @@ mod sections;
 #[cfg(test)]
 mod tests;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::{self, Read};
-use stillpoint_harness::output::say;
+use stillpoint_harness::output::{say, tell};
 use stillpoint_harness::results;
 
 /// The flags of `stillpoint report`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Results of any commands, as written by `--json`
-    #[arg(value_name = "FILE", required = true)]
+    /// Results of any commands, as written by `--json`, or folders with such files
+    #[arg(value_name = "FILE|FOLDER", required = true)]
     files: Vec<PathBuf>,
 
     /// The page to write
@@ -38,13 +39,35 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options, figures: &[&'static Figure]) -> Result<(), Stop> {
     let output = options.markdown.as_deref().unwrap_or(&options.output);
     json::probe(output).map_err(|error| json::cannot_write(output, &error))?;
-    let read = options.files.iter().map(|file| Read::from(file)).collect::<Result<Vec<_>, _>>()?;
+    let read = options.files.iter().map(|file| results_in(file)).collect::<Result<Vec<_>, _>>()?.concat();
     match options.markdown {
         Some(_) => results::write(output, markdown::text(&read, figures).as_bytes())?,
         None => write(output, &read, figures)?,
     }
     say(format!("{}: {} rows", output.display(), read.iter().map(|read| read.rows.len()).sum::<usize>()));
     Ok(())
+}
+
+/// The result in a file, or all results in a folder, without its other files.
+fn results_in(place: &Path) -> Result<Vec<Read>, Stop> {
+    if !place.is_dir() {
+        return Ok(vec![Read::from(place)?]);
+    }
+    let refused = |why: String| {
+        Stop::usage(format!("{}: {why}; name a folder with files that --json wrote", place.display()))
+    };
+    let entries = fs::read_dir(place).map_err(|error| refused(error.to_string()))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
+    files.sort();
+    let mut read = Vec::new();
+    for file in files {
+        match Read::from(&file) {
+            Ok(result) => read.push(result),
+            Err(why) => tell(format!("left out: {why}")),
+        }
+    }
+    if read.is_empty() { Err(refused("there are no results in it".to_owned())) } else { Ok(read) }
 }
 
 /// Writes the page of results.

@@ -121,6 +121,11 @@ fn of_section(section: &Section<'_>) -> Result<Markup, Stop> {
             pre { code { (section.read.command.replacen("stillpoint", "cargo run --release --", 1)) } }
             @if figures.is_empty() { p { "There are no figures for its rows." } }
             @for figure in figures { (figure) }
+            @let named = section.names();
+            @if !named.is_empty() {
+                h3 { "Names" }
+                dl { @for (name, words) in named { dt { (name) } dd { (words) } } }
+            }
             @if !section.void.is_empty() {
                 h3 { "Rows that do not count" }
                 div.wide tabindex="0" role="region" aria-label="Rows that do not count" {

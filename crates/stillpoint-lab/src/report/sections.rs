@@ -1,8 +1,9 @@
 //! The content of the page: its charts by experiment, and who is ahead in them.
 
 use stillpoint_harness::output::figures::{self, Chart, Figure, Verdict};
-use stillpoint_harness::output::json::Read;
+use stillpoint_harness::output::json::{Read, Row};
 
+use crate::names;
 use crate::peers::group;
 
 /// Two figures whose ratio is below this count as even: the controls differ by as much.
@@ -15,6 +16,26 @@ pub(super) struct Section<'r> {
     pub(super) charts: Vec<Shown>,
     /// Rows that do not count: scenario, contender, and why.
     pub(super) void: Vec<(String, String)>,
+}
+
+/// What figures are compared with, as their words and their published numbers name it.
+const SOURCES: [&str; 4] = ["the talk", "the paper", "the poster", "RFC"];
+
+impl Section<'_> {
+    /// The names in this section that have words, and these words.
+    pub(super) fn names(&self) -> Vec<(&str, &'static str)> {
+        let figures: Vec<&Figure> = self.charts.iter().map(|shown| shown.chart.figure).collect();
+        let says = |text: &str, source: &str| text.to_lowercase().contains(&source.to_lowercase());
+        let is_named = |source: &&str| {
+            figures.iter().any(|figure| {
+                says(figure.words, source) || figure.published.iter().any(|it| says(it.name, source))
+            })
+        };
+        let sources = SOURCES.into_iter().filter(is_named);
+        let of_this: Vec<&Row> =
+            self.read.rows.iter().filter(|row| row.experiment == self.experiment).collect();
+        sources.filter_map(|name| Some((name, names::words(name)?))).chain(names::of_rows(of_this)).collect()
+    }
 }
 
 /// A chart, and the verdicts in it.

@@ -136,6 +136,20 @@ fn the_book_says_what_was_measured() {
     is_written("guide/benchmarks.md", &markdown::text(&read, &crate::figures()));
 }
 
+/// Each name in the rows, and each source that a figure is compared with, stands in the page with its words.
+#[test]
+fn the_page_explains_every_name_that_it_shows() {
+    let read = Read::from(&docs().join("results/bench.json")).unwrap();
+    let mut names: Vec<String> = vec!["the talk".to_owned(), "the paper".to_owned(), "the poster".to_owned()];
+    for row in &read.rows {
+        names.extend([row.scenario.clone(), row.contender.trim_end_matches(" (again)").to_owned()]);
+    }
+    let page = page::text(&[read], &crate::figures()).unwrap();
+    for name in names {
+        assert!(page.contains(&format!("<dt>{name}</dt><dd>")), "{name} is not explained");
+    }
+}
+
 #[test]
 fn the_picture_of_the_readme_shows_what_was_measured() {
     let read = Read::from(&docs().join("results/one-core.json")).unwrap();

@@ -75,6 +75,7 @@ pub(crate) struct Plan {
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Structures;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
+    const OPTIONS: &'static [&'static str] = &["threads"];
     const FIGURES: &'static [&'static Figure] = figures::FIGURES;
 
     fn contenders() -> Vec<&'static str> {

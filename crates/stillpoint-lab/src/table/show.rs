@@ -60,9 +60,6 @@ pub(super) fn tables(rows: &[Row], about_pages: &str) {
         90/10, 50/50: lookups mixed with removals and insertions. Insert+remove: a key is removed and inserted again. \
         Update: a new value from the old one. Bytes: all memory of a table, for each entry that it was made for.",
     );
-    say(
-        "+bind: the reader is bound to the table for each lookup; papaya is pinned for each. +guard: one for all lookups.",
-    );
     say(format!("{about_pages}; malloc and stillpoint ask for transparent ones, for every contender."));
 }
 

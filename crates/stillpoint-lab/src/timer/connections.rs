@@ -24,6 +24,8 @@ const BURST: usize = 32;
 const GAP: u64 = 32_000;
 /// Bursts that the receive ring holds: 1,024 packets.
 const RING: u64 = 32;
+/// A row counts at least this many bursts: a thread that was preempted for longer than two timeouts goes on until then.
+const LEAST: usize = 64;
 /// The timeout is this many nanoseconds times the number of connections. So on average three packets of a connection
 /// come within its timeout.
 const EACH: u64 = 3_000;
@@ -132,7 +134,8 @@ impl Application {
         timers.open(connection, now, timeout)
     }
 
-    /// Opens all connections, and takes packets for twice the timeout. Only the second half counts.
+    /// Opens all connections, and takes packets for twice the timeout. Only the second half counts, and at least [`LEAST`]
+    /// bursts of it.
     fn run(&mut self, timers: &mut dyn IdleTimers) -> Result<Figures, String> {
         let connections = self.deadlines.len() as u32;
         for connection in 0..connections {
@@ -148,7 +151,7 @@ impl Application {
         while !interrupt::requested() {
             burst.fill_with(|| self.choice.draw(&mut self.random, u64::from(connections)));
             let now = course.wait(timers);
-            if now >= begin + 2 * self.timeout {
+            if now >= begin + 2 * self.timeout && counted.polls.len() >= LEAST {
                 break;
             }
             if now < begin + self.timeout {
@@ -284,6 +287,8 @@ mod tests {
         Sleeps,
         /// It adds timers so slowly that the first timers are due before all are added. This is no fault.
         Slow,
+        /// Its thread is preempted in the tenth poll, for three timeouts: no fault.
+        Preempted,
     }
 
     /// Timers that are all checked in each poll. Each read of the clock takes 100 ns.
@@ -330,6 +335,9 @@ mod tests {
 
         fn expire(&mut self, now: u64, expired: &mut Vec<u32>) -> bool {
             self.polls += 1;
+            if self.fault == Fault::Preempted && self.polls == 10 {
+                self.now += 3 * CONNECTIONS as u64 * EACH;
+            }
             if self.fault == Fault::Sleeps && !self.polls.is_multiple_of(100) {
                 return true;
             }
@@ -364,6 +372,15 @@ mod tests {
     fn what_is_due_before_the_first_poll_is_not_late() {
         let slow = run(Choice::Uniform, Fault::Slow).unwrap();
         assert!(slow["expired_per_1000_packets"] > 0.0, "{slow:?}");
+    }
+
+    #[test]
+    fn a_thread_that_was_preempted_counts_as_many_bursts_as_any_other() {
+        let preempted = run(Choice::Uniform, Fault::Preempted).unwrap();
+        assert!(preempted["expired_per_1000_packets"] > 0.0, "{preempted:?}");
+        // All connections expire at once, and then as many as ever.
+        let expired = CONNECTIONS as f64 / (LEAST * BURST) as f64 * 1e3;
+        assert!(preempted["expired_per_1000_packets"] < expired + 100.0, "{preempted:?}");
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(crate) const FIGURES: &[&Figure] = &[
         name: "connections-poll",
         title: "The same: the longest poll",
         across: CHOICE,
-        up: Up::less("poll_us_max", "µs"),
+        up: Up::less("poll_us_max", "longest poll, in µs"),
         ..APPLICATION
     },
     &Figure {

@@ -87,6 +87,7 @@ impl child::Order for Plan {
 impl experiment::Plan for Plan {
     const EXPERIMENT: Experiment = Experiment::Timer;
     const SCENARIOS: &'static [&'static str] = SCENARIOS;
+    const OPTIONS: &'static [&'static str] = &["connections"];
     const FIGURES: &'static [&'static Figure] = figures::FIGURES;
 
     fn contenders() -> Vec<&'static str> {

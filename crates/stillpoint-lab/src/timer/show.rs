@@ -91,9 +91,6 @@ pub(super) fn tables(rows: &[Row]) {
         "Median of rounds. Mixed: all timers are added, nine of ten cancelled, the others fired. In steps: of 64 ticks.",
     );
     say(
-        "floor: only linked lists in as much memory, without keys, levels or expiry; a poll is an empty loop.",
-    );
-    say(
         "Timeouts of 300 s: in one poll, stillpoint/wheel fires at most 64 timers, and moves at most 64 on each level (Limit::expiries).",
     );
     if !connections.is_empty() {

@@ -29,7 +29,7 @@ fn unknown_names_are_refused_with_the_valid_ones() {
         &["bench", "reclaim", "--scenarios", "two-core"],
         &["'two-core'", "own-core", "one-core", "spread"],
     );
-    refused(&["bench", "reclaim", "--frobnicate"], &["--frobnicate", "stillpoint bench --help"]);
+    refused(&["bench", "reclaim", "--frobnicate"], &["--frobnicate", "stillpoint bench reclaim --help"]);
     refused(&["dance"], &["'dance'", "stillpoint --help"]);
     refused(&["bench"], &["<EXPERIMENT>", "stillpoint bench --help"]);
 }

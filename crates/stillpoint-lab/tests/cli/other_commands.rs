@@ -18,6 +18,7 @@ fn doctor_names_what_is_here_and_what_absences_cost() {
         "numa",
         "frame numbers",
         "guest",
+        "quiet CPUs",
         "seize",
     ] {
         assert!(text.contains(topic), "'{topic}' is not in:\n{text}");
@@ -25,7 +26,13 @@ fn doctor_names_what_is_here_and_what_absences_cost() {
     for line in text.lines().filter(|line| line.starts_with("no ")) {
         let next = text.lines().skip_while(|other| *other != line).nth(1).unwrap_or_default();
         assert!(next.trim_start().starts_with("cost: "), "a missing feature without its cost: {line}");
+        let after = text.lines().skip_while(|other| *other != line).nth(2).unwrap_or_default();
+        assert!(after.trim_start().starts_with("do: "), "a missing feature without a remedy: {line}");
     }
+    let headings: Vec<&str> = text.split("\n\n").skip(1).filter_map(|group| group.lines().next()).collect();
+    assert_eq!(headings[..4], ["Machine", "Kernel", "Peers to compare with", "Tools"], "{text}");
+    let peers = text.lines().filter(|line| line.starts_with("yes peer"));
+    assert_eq!(peers.count(), 1, "those that are there share a line: {text}");
     for missing in stillpoint_peers::missing() {
         assert!(text.contains(missing.package), "{} is not in:\n{text}", missing.package);
     }
@@ -40,7 +47,10 @@ fn doctor_speaks_json() {
     assert!(result["machine"]["cpus_allowed"].as_array().is_some_and(|cpus| !cpus.is_empty()));
     assert!(["asymmetric", "symmetric"].contains(&result["machine"]["fence"].as_str().unwrap()));
     let findings = result["findings"].as_array().unwrap();
-    assert!(findings.iter().all(|finding| finding["present"] == true || finding["cost"].is_string()));
+    assert!(
+        findings.iter().all(|finding| finding["present"] == true
+            || finding["cost"].is_string() && finding["remedy"].is_string())
+    );
     assert!(findings.iter().any(|finding| finding["topic"] == "membarrier"));
 }
 

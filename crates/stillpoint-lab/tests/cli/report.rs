@@ -109,6 +109,30 @@ fn a_run_leaves_a_page_with_all_that_it_is_made_from() {
 }
 
 #[test]
+fn a_folder_stands_for_the_results_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let report = || run(&["report", &path(""), "--output", &path("a.html")]);
+    fs::write(path("wrong.json"), "{\"schema\": 7}").unwrap();
+    fs::write(path("notes.txt"), "no result").unwrap();
+    let none = report();
+    assert_eq!(none.status.code(), Some(2));
+    assert!(
+        stderr(&none).contains("no results in it; name a folder with files that --json wrote"),
+        "{none:?}"
+    );
+    for name in ["b.json", "a.json"] {
+        fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/one-core.json"), path(name))
+            .unwrap();
+    }
+    let both = report();
+    assert!(both.status.success(), "{}", stderr(&both));
+    assert!(stderr(&both).contains("left out: ") && stderr(&both).contains("wrong.json"), "{both:?}");
+    let page = fs::read_to_string(path("a.html")).unwrap();
+    assert_eq!(page.matches("To repeat it: ").count(), 2);
+}
+
+#[test]
 fn what_is_no_result_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();

@@ -98,10 +98,6 @@ impl Contender for Epoch {
         NAME
     }
 
-    fn note(&self) -> &'static str {
-        "a locked instruction for each lookup; the writer polls after each delete and while it is idle"
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let record = self.join();
         ready();

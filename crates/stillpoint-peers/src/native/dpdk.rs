@@ -27,7 +27,6 @@ pub(crate) const ENTRIES: &[Entry] = &[
                 qsbr: Qsbr::new(max_readers),
                 check_at_delete: true,
                 name: NAME,
-                note: "a FIFO of tokens, checked from the oldest on at each delete",
             })
         },
     },
@@ -40,7 +39,6 @@ pub(crate) const ENTRIES: &[Entry] = &[
                 qsbr: Qsbr::new(max_readers),
                 check_at_delete: false,
                 name: NAME_POLL,
-                note: "a FIFO of tokens, checked from the oldest on whenever the writer polls",
             })
         },
     },
@@ -57,16 +55,11 @@ struct Fifo {
     qsbr: Qsbr,
     check_at_delete: bool,
     name: &'static str,
-    note: &'static str,
 }
 
 impl Contender for Fifo {
     fn name(&self) -> &'static str {
         self.name
-    }
-
-    fn note(&self) -> &'static str {
-        self.note
     }
 
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
@@ -197,10 +190,6 @@ impl Background {
 impl Contender for Background {
     fn name(&self) -> &'static str {
         NAME_BACKGROUND
-    }
-
-    fn note(&self) -> &'static str {
-        "a second thread takes element and token from an rte_ring; it spins and never sleeps, as DPDK's threads do"
     }
 
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {

@@ -151,10 +151,6 @@ impl Contender for Header {
         self.name
     }
 
-    fn note(&self) -> &'static str {
-        "through stillpoint.h"
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let member = self.join();
         ready();

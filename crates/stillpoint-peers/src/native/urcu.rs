@@ -153,34 +153,20 @@ pub(super) struct Kind {
     pub(super) name: &'static str,
     pub(super) flavour: &'static Flavour,
     realtime: bool,
-    note: &'static str,
 }
 
-const fn kind(name: &'static str, flavour: &'static Flavour, note: &'static str) -> Kind {
-    Kind { name, flavour, realtime: false, note }
+const fn kind(name: &'static str, flavour: &'static Flavour) -> Kind {
+    Kind { name, flavour, realtime: false }
 }
 
 pub(super) static KINDS: [Kind; 7] = [
-    kind(NAME_QSBR, &QSBR, "call_rcu: its worker is woken by futex and waits 10 ms between batches"),
-    Kind {
-        name: "liburcu/qsbr+rt",
-        flavour: &QSBR,
-        realtime: true,
-        note: "call_rcu with URCU_CALL_RCU_RT: its worker polls every 10 ms, from the first use on",
-    },
-    kind(
-        NAME_MEMB,
-        &MEMB,
-        "call_rcu as in liburcu/qsbr; each grace period interrupts the readers by membarrier",
-    ),
-    kind(
-        NAME_MB,
-        &MB,
-        "call_rcu as in liburcu/qsbr; each lookup pays three full fences, and readers are not interrupted",
-    ),
-    kind(NAME_OUR_QSBR, &OUR_QSBR, "the same program as liburcu/qsbr, compiled against stillpoint's headers"),
-    kind(NAME_OUR_MEMB, &OUR_MEMB, "the same program as liburcu/memb, compiled against stillpoint's headers"),
-    kind("drop-in/urcu-mb+boost", &BOOSTED, "flavour mb, whose preempted readers get a real-time priority"),
+    kind(NAME_QSBR, &QSBR),
+    Kind { name: "liburcu/qsbr+rt", flavour: &QSBR, realtime: true },
+    kind(NAME_MEMB, &MEMB),
+    kind(NAME_MB, &MB),
+    kind(NAME_OUR_QSBR, &OUR_QSBR),
+    kind(NAME_OUR_MEMB, &OUR_MEMB),
+    kind("drop-in/urcu-mb+boost", &BOOSTED),
 ];
 
 /// The catalogue's entry of a kind over an array.
@@ -363,10 +349,6 @@ impl Contender for Urcu {
         self.kind.name
     }
 
-    fn note(&self) -> &'static str {
-        self.kind.note
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         // SAFETY: unlinked elements are freed only by this flavour's `call_rcu`.
         unsafe { self.field.read(self.kind.flavour, job, ready) }
@@ -435,13 +417,13 @@ impl Drop for UrcuWriter<'_> {
 
 /// Broken flavours, to test that measurements detect them.
 static LEAKS: Flavour = Flavour { retire: forget, ..flavour_with_tables!("stillpoint_urcu_qsbr_") };
-pub(super) static LEAKING: Kind = kind("liburcu/qsbr", &LEAKS, "");
+pub(super) static LEAKING: Kind = kind("liburcu/qsbr", &LEAKS);
 static STAYS: Flavour = Flavour {
     retire: poison,
     tables: Some(Functions { unlink: find, ..tables!("stillpoint_urcu_qsbr_") }),
     ..flavour!("stillpoint_urcu_qsbr_")
 };
-pub(super) static STAYING: Kind = kind("liburcu/qsbr", &STAYS, "");
+pub(super) static STAYING: Kind = kind("liburcu/qsbr", &STAYS);
 
 unsafe extern "C" fn forget(_worker: *mut Worker, _element: *mut RawElement, _release: Release) {}
 

@@ -75,10 +75,6 @@ impl Contender for Synchronizing {
         NAME
     }
 
-    fn note(&self) -> &'static str {
-        "a second thread is woken by each delete, calls synchronize_rcu, and frees what has come"
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         // SAFETY: unlinked elements are freed only by `free_all`, after a grace period.
         unsafe { self.field.read(FLAVOUR, job, ready) }

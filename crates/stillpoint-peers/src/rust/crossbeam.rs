@@ -52,10 +52,6 @@ impl Contender for Epoch {
         NAME
     }
 
-    fn note(&self) -> &'static str {
-        "readers pin for each lookup; every 128th pin collects garbage, on the reader's thread"
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let handle = self.collector.register();
         ready();

@@ -39,10 +39,6 @@ impl Contender for Haphazard {
         NAME
     }
 
-    fn note(&self) -> &'static str {
-        "a full fence for each protected load; without polls it frees a thousand objects at once"
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let mut hazard = HazardPointer::new_in_domain(&self.domain);
         ready();

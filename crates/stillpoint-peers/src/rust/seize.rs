@@ -34,10 +34,6 @@ impl Contender for Seize {
         NAME
     }
 
-    fn note(&self) -> &'static str {
-        "batches of 32; a batch smaller than the number of active readers waits; the last reader out frees it"
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         ready();
         let slots = self.slots.as_slice();

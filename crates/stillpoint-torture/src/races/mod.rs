@@ -75,7 +75,7 @@ impl Part for Races {
 
     fn show(&self) {
         say("Races                                                tries         freed");
-        for (race, Runs { tries, over }) in &self.races {
+        for (race, Runs { tries, over }) in self.races.iter().filter(|(_, runs)| runs.tries != 0) {
             say(format!("  {:<42} {tries:>13} {over:>13}", race.title()));
         }
     }

@@ -119,7 +119,8 @@ impl Part for TableRaces {
 
     fn show(&self) {
         say("Races in tables                                    lookups       changes   parked");
-        for (race, Runs { lookups, changes, parkings }) in &self.races {
+        let have_run = self.races.iter().filter(|(_, runs)| runs.lookups + runs.changes != 0);
+        for (race, Runs { lookups, changes, parkings }) in have_run {
             say(format!("  {:<42} {lookups:>13} {changes:>13} {parkings:>8}", race.title()));
         }
     }

@@ -3,12 +3,13 @@
 use std::sync::Once;
 
 use plotters::coord::Shift;
-use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::coord::ranged1d::{AsRangedCoord, DefaultFormatting, KeyPointHint, Ranged, ValueFormatter};
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{FontStyle, register_font};
 
-use super::{Across, Bars, Chart, Content, Curve, number};
+use super::{Across, Bars, Chart, Content, Curve, Number, number};
 use crate::error::Stop;
 
 /// The background of a picture.
@@ -25,8 +26,8 @@ struct Colours {
     ground: RGBColor,
     text: RGBColor,
     faint: RGBColor,
-    /// The colours of the contenders, in the order of the chart. People with any kind of colour vision can distinguish the first
-    /// eight (Okabe and Ito, 2008); the markers differ as well.
+    /// The colours of the contenders, in the order of the chart. People with any kind of colour vision can distinguish them
+    /// (Okabe and Ito, 2008). From the ninth contender on they repeat, with other [`DASHES`] and markers, or [`TONES`].
     contenders: [RGBColor; 8],
 }
 
@@ -71,11 +72,25 @@ impl Ground {
     }
 }
 
+/// Dashes of curves and the gaps between them, in points, for each turn of the palette. The first turn has whole lines.
+const DASHES: [Option<(i32, i32)>; 3] = [None, Some((8, 4)), Some((2, 3))];
+/// How much of its colour a bar has, for each turn of the palette. From the second turn on, bars have an outline. A half would
+/// look like another colour of the palette.
+const TONES: [f64; 3] = [1.0, 0.25, 0.0];
+
 const WIDTH: u32 = 960;
 const HEIGHT: u32 = 520;
 /// The width of the contenders' names at the right.
 const LEGEND: u32 = 270;
 const LINE: i32 = 20;
+/// The width of a contender's line or bar beside its name.
+const SIGN: i32 = 28;
+/// More points than this along a parameter do not each get a tick.
+const TICKS: usize = 10;
+/// Two ticks are at least this share of the axis apart.
+const APART: f64 = 0.04;
+/// The end of a title whose ticks have their own units.
+const MICROS: &str = ", in µs";
 const FONT: &str = "sans-serif";
 /// A point of a PNG is this many pixels wide, for screens with a high resolution.
 const DENSITY: u32 = 2;
@@ -140,15 +155,29 @@ impl Picture<'_> {
         match &self.chart.content {
             Content::Curves(curves) => {
                 self.curves(&plot, curves).map_err(failed)?;
-                let names =
-                    curves.iter().enumerate().map(|(at, curve)| (at, curve.name.as_str(), curve.published));
-                self.legend(&legend, names).map_err(failed)?;
+                let names: Vec<_> =
+                    curves.iter().map(|curve| (curve.name.as_str(), curve.published)).collect();
+                let sign = |at, published, (x, y)| {
+                    let ends = [(x, y), (x + self.points(SIGN), y)];
+                    let style = self.stroke(at, published);
+                    match self.dash(at, published) {
+                        Some((dash, gap)) => legend.draw(&DashedPathElement::new(ends, dash, gap, style))?,
+                        None => legend.draw(&PathElement::new(ends, style))?,
+                    }
+                    let base = legend.get_base_pixel();
+                    self.mark(&legend, at, published, (base.0 + x + self.points(SIGN / 2), base.1 + y))
+                };
+                self.legend(&legend, &names, sign).map_err(failed)?;
             }
             Content::Bars { names, bars } => {
                 self.bars(&plot, names, bars).map_err(failed)?;
-                let names =
-                    bars.iter().enumerate().map(|(at, bars)| (at, bars.name.as_str(), bars.published));
-                self.legend(&legend, names).map_err(failed)?;
+                let names: Vec<_> = bars.iter().map(|bars| (bars.name.as_str(), bars.published)).collect();
+                let sign = |at, published, (x, y)| {
+                    let corners = [(x, y - self.points(5)), (x + self.points(SIGN), y + self.points(5))];
+                    self.tones(at, published)
+                        .try_for_each(|style| legend.draw(&Rectangle::new(corners, style)))
+                };
+                self.legend(&legend, &names, sign).map_err(failed)?;
             }
         }
         area.present().map_err(failed)
@@ -171,17 +200,57 @@ impl Picture<'_> {
         colour.stroke_width(self.density * if published { 1 } else { 2 })
     }
 
+    /// How often the palette was used up before this contender.
+    fn turn(&self, at: usize) -> usize {
+        at / self.colours.contenders.len()
+    }
+
+    /// The dashes of a curve and the gaps between them, in pixels; `None` for a whole line.
+    fn dash(&self, at: usize, published: bool) -> Option<(i32, i32)> {
+        let dash = if published { Some((4, 4)) } else { DASHES[self.turn(at) % DASHES.len()] };
+        dash.map(|(dash, gap)| (self.points(dash), self.points(gap)))
+    }
+
+    /// The styles of a bar, drawn one above the other.
+    fn tones(&self, at: usize, published: bool) -> impl Iterator<Item = ShapeStyle> {
+        let colour = if published { self.colours.text } else { self.colour(at) };
+        let tone = if published { 0.0 } else { TONES[self.turn(at) % TONES.len()] };
+        let outline = (tone < 1.0).then(|| colour.stroke_width(self.density));
+        (tone > 0.0).then(|| colour.mix(tone).filled()).into_iter().chain(outline)
+    }
+
+    /// What stands beside a tick of the vertical axis. A time has the unit that fits it.
+    fn tick(&self, value: f64) -> String {
+        match self.chart.figure.up.title.strip_suffix(MICROS) {
+            Some(_) if value >= 999_500.0 => number(value / 1e6) + " s",
+            Some(_) if value >= 999.5 => number(value / 1e3) + " ms",
+            Some(_) if value > 0.0 => number(value) + " µs",
+            _ => number(value),
+        }
+    }
+
+    /// The title of the vertical axis.
+    fn up(&self) -> &'static str {
+        let title = self.chart.figure.up.title;
+        title.strip_suffix(MICROS).unwrap_or(title)
+    }
+
     fn curves<D: DrawingBackend>(
         &self,
         area: &DrawingArea<D, Shift>,
         curves: &[Curve],
     ) -> Result<(), Failure<D>> {
         let figure = self.chart.figure;
-        let Across::Numbers { title, logarithmic, .. } = figure.across else { return Ok(()) };
+        let Across::Numbers { of, title, logarithmic } = figure.across else { return Ok(()) };
         let points = || curves.iter().flat_map(|curve| &curve.points);
         let ends = curves.iter().flat_map(|curve| &curve.band).flat_map(|&(_, from, to)| [from, to]);
         let across = range(points().map(|point| point.0), logarithmic);
         let up = range(points().map(|point| point.1).chain(ends), figure.up.logarithmic);
+        let ticks = match of {
+            Number::Param(_) => ticks(points().map(|point| point.0).collect(), &across, logarithmic),
+            Number::Metric(_) => None,
+        };
+        let title = (title, ticks);
         // Each kind of scale has its own type of axis.
         match (logarithmic, figure.up.logarithmic) {
             (true, true) => self.plot(area, title, curves, across.log_scale(), up.log_scale()),
@@ -194,7 +263,7 @@ impl Picture<'_> {
     fn plot<D, X, Y>(
         &self,
         area: &DrawingArea<D, Shift>,
-        across: &str,
+        (across, ticks): (&str, Option<Vec<f64>>),
         curves: &[Curve],
         x: X,
         y: Y,
@@ -203,14 +272,15 @@ impl Picture<'_> {
         D: DrawingBackend,
         X: AsRangedCoord<Value = f64>,
         Y: AsRangedCoord<Value = f64>,
-        X::CoordDescType: ValueFormatter<f64>,
         Y::CoordDescType: ValueFormatter<f64>,
     {
+        let axis: X::CoordDescType = x.into();
+        let ticks = ticks.unwrap_or_else(|| axis.key_points(TICKS));
         let mut chart = ChartBuilder::on(area)
             .margin(self.points(10))
             .x_label_area_size(self.points(40))
             .y_label_area_size(self.points(70))
-            .build_cartesian_2d(x, y)?;
+            .build_cartesian_2d(Ticked { axis, ticks }, y)?;
         chart
             .configure_mesh()
             .axis_style(self.colours.text)
@@ -219,9 +289,9 @@ impl Picture<'_> {
             .label_style(self.text(12))
             .axis_desc_style(self.text(13))
             .x_desc(across)
-            .y_desc(self.chart.figure.up.title)
+            .y_desc(self.up())
             .x_label_formatter(&|value| number(*value))
-            .y_label_formatter(&|value| number(*value))
+            .y_label_formatter(&|value| self.tick(*value))
             .draw()?;
         for (at, curve) in curves.iter().enumerate().filter(|(_, curve)| curve.band.len() > 1) {
             let below = curve.band.iter().map(|&(x, from, _)| (x, from));
@@ -231,11 +301,14 @@ impl Picture<'_> {
         }
         for (at, curve) in curves.iter().enumerate() {
             let style = self.stroke(at, curve.published);
-            if curve.published {
-                let dash = self.points(4);
-                chart.draw_series(DashedLineSeries::new(curve.points.iter().copied(), dash, dash, style))?;
-            } else {
-                chart.draw_series(LineSeries::new(curve.points.iter().copied(), style))?;
+            let points = curve.points.iter().copied();
+            match self.dash(at, curve.published) {
+                Some((dash, gap)) => {
+                    chart.draw_series(DashedLineSeries::new(points, dash, gap, style))?;
+                }
+                None => {
+                    chart.draw_series(LineSeries::new(points, style))?;
+                }
             }
             for &point in &curve.points {
                 self.mark(area, at, curve.published, chart.plotting_area().map_coordinate(&point))?;
@@ -255,7 +328,7 @@ impl Picture<'_> {
         let (base, style) = (area.get_base_pixel(), self.stroke(at, published));
         let ((x, y), size) = ((place.0 - base.0, place.1 - base.1), self.points(4));
         let full = style.filled();
-        match (at + at / self.colours.contenders.len()) % 4 {
+        match (at + self.turn(at)) % 4 {
             _ if published => area.draw(&Circle::new((x, y), size, style)),
             0 => area.draw(&Circle::new((x, y), size, full)),
             1 => area.draw(&Rectangle::new([(x - size, y - size), (x + size, y + size)], full)),
@@ -305,8 +378,8 @@ impl Picture<'_> {
             .light_line_style(TRANSPARENT)
             .label_style(self.text(12))
             .axis_desc_style(self.text(13))
-            .y_desc(self.chart.figure.up.title)
-            .y_label_formatter(&|value| number(*value))
+            .y_desc(self.up())
+            .y_label_formatter(&|value| self.tick(*value))
             .draw()?;
         let floor = chart.plotting_area().get_y_range().start;
         // The bars of a name take four fifths of its place; a contender without a bar there takes none.
@@ -315,10 +388,11 @@ impl Picture<'_> {
                 || bars.iter().enumerate().filter_map(|(at, bars)| Some((at, bars, bars.values[name]?)));
             let wide = 0.8 / standing().count().max(1) as f64;
             for (place, (at, bars, height)) in standing().enumerate() {
-                let colour = if bars.published { self.colours.text } else { self.colour(at) };
-                let style = ShapeStyle { filled: !bars.published, ..colour.stroke_width(self.density) };
                 let from = name as f64 + 0.1 + place as f64 * wide;
-                chart.draw_series([Rectangle::new([(from, floor), (from + wide * 0.92, height)], style)])?;
+                let corners = [(from, floor), (from + wide * 0.92, height)];
+                chart.draw_series(
+                    self.tones(at, bars.published).map(|style| Rectangle::new(corners, style)),
+                )?;
             }
         }
         let base = area.get_base_pixel();
@@ -332,22 +406,62 @@ impl Picture<'_> {
         Ok(())
     }
 
-    fn legend<'n, D: DrawingBackend>(
+    /// The names of the contenders, each behind what `sign` draws for it.
+    fn legend<D: DrawingBackend>(
         &self,
         area: &DrawingArea<D, Shift>,
-        names: impl Iterator<Item = (usize, &'n str, bool)>,
+        names: &[(&str, bool)],
+        sign: impl Fn(usize, bool, (i32, i32)) -> Result<(), Failure<D>>,
     ) -> Result<(), Failure<D>> {
-        let base = area.get_base_pixel();
         let style = self.text(12).pos(Pos::new(HPos::Left, VPos::Center));
-        for (line, (at, name, published)) in names.enumerate() {
-            let (x, y) = (self.points(8), self.points(18 + LINE * line as i32));
-            let stroke = self.stroke(at, published);
-            area.draw(&PathElement::new([(x, y), (x + self.points(24), y)], stroke))?;
-            self.mark(area, at, published, (base.0 + x + self.points(12), base.1 + y))?;
-            area.draw_text(name, &style, (x + self.points(32), y))?;
+        let height = area.dim_in_pixel().1 as i32;
+        let line = self.points(LINE).min(height / names.len().max(1) as i32);
+        for (at, &(name, published)) in names.iter().enumerate() {
+            let (x, y) = (self.points(8), self.points(18) + line * at as i32);
+            sign(at, published, (x, y))?;
+            area.draw_text(name, &style, (x + self.points(SIGN + 8), y))?;
         }
         Ok(())
     }
+}
+
+/// An axis with ticks at these places.
+struct Ticked<A> {
+    axis: A,
+    ticks: Vec<f64>,
+}
+
+impl<A: Ranged<ValueType = f64>> Ranged for Ticked<A> {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        self.axis.map(value, limit)
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
+        self.ticks.clone()
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        self.axis.range()
+    }
+}
+
+/// The places that were measured, of which those that are too close to the one before get no tick. `None` if there are too many.
+pub(super) fn ticks(
+    mut places: Vec<f64>,
+    axis: &std::ops::Range<f64>,
+    logarithmic: bool,
+) -> Option<Vec<f64>> {
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    let length = |from: f64, to: f64| if logarithmic { (to / from).ln() } else { to - from };
+    let apart = APART * length(axis.start, axis.end);
+    (places.len() <= TICKS).then(|| {
+        places.dedup_by(|next, last| length(*last, *next) < apart);
+        places
+    })
 }
 
 /// From the least to the most of all values, with 0 where the axis is not logarithmic, and some room.

@@ -1,9 +1,10 @@
+use super::draw::ticks;
 use super::*;
 
 const READERS: Across = Across::Numbers { of: Number::Param("readers"), title: "readers", logarithmic: true };
 
 const fn up(better: Better) -> Up {
-    Up { metric: "delay", band: Some(("q1", "q3")), title: "delay in µs", logarithmic: true, better }
+    Up { metric: "delay", band: Some(("q1", "q3")), title: "delay, in µs", logarithmic: true, better }
 }
 
 static DELAYS: Figure = Figure {
@@ -164,7 +165,8 @@ fn pictures_are_whole_on_both_grounds_and_say_what_they_show() {
     for chart in charts(&[&DELAYS, &COSTS], &rows) {
         let light = svg(&chart, Ground::Light).unwrap();
         assert!(light.starts_with("<svg") && light.trim_end().ends_with("</svg>"), "{}", chart.file());
-        for part in [chart.title().as_str(), "dpdk/", chart.figure.up.title] {
+        let up = chart.figure.up.title.trim_end_matches(", in µs");
+        for part in [chart.title().as_str(), "dpdk/", up] {
             assert!(light.contains(part), "'{part}' is missing in {}", chart.file());
         }
         let pictures = [Ground::Light, Ground::Dark].map(|ground| {
@@ -179,6 +181,68 @@ fn pictures_are_whole_on_both_grounds_and_say_what_they_show() {
         // Letters, lines and marks: thousands of dots differ from the ground.
         let drawn = pictures[0].chunks(3).filter(|dot| *dot != [255, 255, 255]).count();
         assert!(drawn > 5_000, "{drawn} dots in {}", chart.file());
+    }
+}
+
+/// What stands before a name of the legend, but for its place.
+fn sign(svg: &str, name: &str) -> String {
+    let before = &svg[..svg.find(&format!(">\n{name}\n</text>")).unwrap()];
+    let before = &before[..before.rfind("<text").unwrap()];
+    let sign = &before[before.rfind("</text>").unwrap()..];
+    let words = sign
+        .split([' ', '\n'])
+        .filter(|word| ["<", "fill=", "stroke=", "opacity="].iter().any(|begin| word.starts_with(begin)));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn contenders_of_the_same_colour_have_other_lines_and_bars() {
+    let mut rows = Vec::new();
+    for number in 0..20 {
+        let name = format!("c{number}");
+        rows.extend([1, 8].map(|readers| delay(&name, readers, "array", f64::from(number + 1))));
+        rows.push(cost(&name, f64::from(number + 1), 1.0));
+    }
+    for chart in charts(&[&DELAYS, &COSTS], &rows) {
+        for ground in [Ground::Light, Ground::Dark] {
+            let svg = svg(&chart, ground).unwrap();
+            let signs: Vec<String> = (1..20).map(|number| sign(&svg, &format!("c{number}"))).collect();
+            for (at, sign) in signs.iter().enumerate() {
+                assert!(!signs[..at].contains(sign), "{}: '{sign}' is there twice", chart.file());
+            }
+            let (picture, _legend) = svg.split_once(">\nc0\n</text>").unwrap();
+            let of_later_turns: &[&str] = match chart.content {
+                Content::Curves(_) => &["stroke-width=\"2\" points=\""],
+                Content::Bars { .. } => &["opacity=\"0.25\"", "opacity=\"1\" fill=\"none\""],
+            };
+            for part in of_later_turns {
+                let times = picture.matches(part).count();
+                // A whole line is drawn once, and each dash as well; each bar stands at two names.
+                assert!(times >= if part.starts_with("op") { 2 * 4 } else { 200 }, "{part} {times} times");
+            }
+        }
+    }
+}
+
+#[test]
+fn ticks_stand_where_it_was_measured_if_there_are_few() {
+    let axis = 0.8..40.0;
+    assert_eq!(ticks(vec![8.0, 1.0, 1.0, 32.0, 2.0], &axis, true), Some(vec![1.0, 2.0, 8.0, 32.0]));
+    assert_eq!(ticks(vec![1.0, 1.01, 2.0], &axis, true), Some(vec![1.0, 2.0]), "too close for two names");
+    assert_eq!(ticks((1..=11).map(f64::from).collect(), &axis, false), None);
+    let rows = [1, 2, 4, 8, 16, 32].map(|readers| delay("a", readers, "array", 4.0));
+    let svg = svg(&charts(&[&DELAYS], &rows)[0], Ground::Light).unwrap();
+    let numbers = svg.lines().filter(|line| line.parse::<f64>().is_ok());
+    assert_eq!(numbers.collect::<Vec<_>>(), ["1", "2", "4", "8", "16", "32"]);
+}
+
+#[test]
+fn an_axis_of_times_has_units_that_fit() {
+    let rows = [(1, 4.0), (8, 3_000_000.0)].map(|(readers, time)| delay("a", readers, "array", time));
+    let svg = svg(&charts(&[&DELAYS], &rows)[0], Ground::Light).unwrap();
+    let has = |line: &str| svg.lines().any(|other| other == line);
+    for line in ["10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s", "delay"] {
+        assert!(has(line), "{line} in {svg}");
     }
 }
 

@@ -49,20 +49,19 @@ pub(super) fn over<F: Field>(
             field
         }
     };
-    let contender = |(name, note, reading)| -> Box<dyn Contender> {
+    let contender = |(name, reading)| -> Box<dyn Contender> {
         let field = field(boost_of(name));
         match name {
             BACKGROUND => Box::new(Background::new(field)),
-            _ => Box::new(Polled { name, note, reading, field }),
+            _ => Box::new(Polled { name, reading, field }),
         }
     };
-    CONTENDERS.into_iter().filter(|(name, _, _)| wanted(name)).map(contender).collect()
+    CONTENDERS.into_iter().filter(|(name, _)| wanted(name)).map(contender).collect()
 }
 
 /// Contenders whose writer frees on its own thread, at each delete or also while idle.
 struct Polled<F> {
     name: &'static str,
-    note: &'static str,
     reading: Reading,
     field: Arc<F>,
 }
@@ -70,10 +69,6 @@ struct Polled<F> {
 impl<F: Field> Contender for Polled<F> {
     fn name(&self) -> &'static str {
         self.name
-    }
-
-    fn note(&self) -> &'static str {
-        self.note
     }
 
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
@@ -107,10 +102,6 @@ impl<F> Background<F> {
 impl<F: Field> Contender for Background<F> {
     fn name(&self) -> &'static str {
         BACKGROUND
-    }
-
-    fn note(&self) -> &'static str {
-        "the second thread sleeps on a futex and shares the writer's CPU"
     }
 
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {

@@ -83,17 +83,16 @@ fn filled(recipe: Recipe) -> impl Fn(usize) -> Option<Box<Element>> {
     move |key| Some(Box::new(recipe.element(key as u64)))
 }
 
-const FENCES: &str = "a heavy fence for each delete";
-/// The contenders: names, notes, and how they read.
-pub(super) const CONTENDERS: [(&str, &str, Reading); 8] = [
-    ("stillpoint/protected", FENCES, Reading::Protected),
-    ("stillpoint/guard", FENCES, Reading::Guard),
-    ("stillpoint/guard+boost", "raises preempted readers to a real-time priority", Reading::Guard),
-    ("stillpoint/guard+migrate", "moves preempted readers to the writer's CPU", Reading::Guard),
-    ("stillpoint/guard32", "one guard for 32 lookups", Reading::GuardOfBurst),
-    ("stillpoint/qsbr", "", Reading::Qsbr),
-    ("stillpoint/qsbr+poll", "", Reading::Qsbr),
-    (BACKGROUND, "", Reading::Qsbr),
+/// The contenders, and how they read.
+pub(super) const CONTENDERS: [(&str, Reading); 8] = [
+    ("stillpoint/protected", Reading::Protected),
+    ("stillpoint/guard", Reading::Guard),
+    ("stillpoint/guard+boost", Reading::Guard),
+    ("stillpoint/guard+migrate", Reading::Guard),
+    ("stillpoint/guard32", Reading::GuardOfBurst),
+    ("stillpoint/qsbr", Reading::Qsbr),
+    ("stillpoint/qsbr+poll", Reading::Qsbr),
+    (BACKGROUND, Reading::Qsbr),
 ];
 
 /// A domain with this way to boost.

@@ -35,10 +35,6 @@ impl Contender for Papaya {
         NAME
     }
 
-    fn note(&self) -> &'static str {
-        "pinned for each lookup; entries are freed by seize, in batches of 32"
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         ready();
         read_until_stopped(job, self.elements, |index| {

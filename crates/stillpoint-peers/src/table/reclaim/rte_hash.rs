@@ -218,17 +218,6 @@ impl Contender for Map {
         NAMES[self.kind]
     }
 
-    fn note(&self) -> &'static str {
-        match self.kind {
-            AT_DELETE => "rte_hash with rte_hash_rcu_qsbr_add: delays include the deletion itself",
-            IN_BACKGROUND => {
-                "rte_hash with a channel to a second thread, which checks token after token; it spins and never sleeps, as \
-                 DPDK's threads do"
-            }
-            _ => "rte_hash with a FIFO of tokens, checked from the oldest on whenever the writer polls",
-        }
-    }
-
     fn read(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let reader = MapReader::new(self, job.index);
         ready();
