@@ -76,7 +76,7 @@ int main(void)
     CHECK(object != NULL && (uintptr_t)object % 64 == 0);
     memset(object, 1, BYTES);
     CHECK(still_put(first, object) == 0);
-    REFUSED(still_put(first, object), -EALREADY, "twice");
+    REFUSED(still_put(first, object), -EALREADY, "free already");
     REFUSED(still_put(first, &stats), -EINVAL, "outside the pool");
     REFUSED(still_put(first, NULL), -EINVAL, "NULL");
 
