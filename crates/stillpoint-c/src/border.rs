@@ -71,7 +71,9 @@ pub(crate) fn time(nanoseconds: i64) -> Result<Option<Duration>, Refusal> {
     match u64::try_from(nanoseconds) {
         Ok(time) => Ok(Some(Duration::from_nanos(time))),
         Err(_) if nanoseconds == -1 => Ok(None),
-        Err(_) => Err(Refusal::invalid("a time is negative, and not STILL_FOREVER")),
+        Err(_) => Err(Refusal::invalid(format!(
+            "a time of {nanoseconds} ns is negative: pass 0 or more, or STILL_FOREVER"
+        ))),
     }
 }
 

@@ -123,13 +123,17 @@ pub(crate) fn builder(options: &still_domain_options) -> Result<DomainBuilder, R
         builder = builder.name(unsafe { CStr::from_ptr(options.name) }.to_string_lossy());
     }
     if options.reserved != 0 {
-        return Err(Refusal::invalid("struct still_domain_options: `reserved` is not 0"));
+        let reason = format!("struct still_domain_options: `reserved` is {}: set it to 0", options.reserved);
+        return Err(Refusal::invalid(reason));
     }
     builder = match options.mode {
         0 => builder,
         1 => builder.fence(Mode::Symmetric),
         2 => builder.fence(Mode::Asymmetric),
-        other => return Err(Refusal::invalid(format!("there is no still_mode {other}"))),
+        other => {
+            let all = "STILL_MODE_BEST, _SYMMETRIC or _ASYMMETRIC";
+            return Err(Refusal::invalid(format!("there is no still_mode {other}: set `mode` to {all}")));
+        }
     };
     builder = builder.boost(boost(options.boost)?);
     if options.boost_fallback != options.boost {
@@ -171,7 +175,10 @@ fn boost(number: u32) -> Result<Boost, Refusal> {
         0 => Ok(Boost::Off),
         1 => Ok(Boost::Realtime),
         2 => Ok(Boost::Migrate),
-        other => Err(Refusal::invalid(format!("there is no still_boost {other}"))),
+        other => {
+            let all = "STILL_BOOST_OFF, _REALTIME or _MIGRATE";
+            Err(Refusal::invalid(format!("there is no still_boost {other}: use {all}")))
+        }
     }
 }
 
@@ -284,7 +291,10 @@ pub unsafe extern "C" fn still_start(domain: *const still_domain) -> u64 {
 
 fn token(domain: &Domain, number: u64) -> Result<Token, Refusal> {
     raw::token_of(domain, number).ok_or_else(|| {
-        Refusal::invalid(format!("domain `{}` has not started grace period {number}", domain.name()))
+        Refusal::invalid(format!(
+            "domain `{}` has not started grace period {number}: pass what still_start returned for this domain",
+            domain.name()
+        ))
     })
 }
 

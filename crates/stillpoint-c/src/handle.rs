@@ -308,7 +308,10 @@ pub(crate) unsafe fn sized<T: Versioned>(place: *const T) -> Result<T, Refusal> 
     // SAFETY: the caller's promise.
     let bytes = unsafe { std::slice::from_raw_parts(place.cast::<u8>(), size) };
     if bytes.iter().skip(own).any(|byte| *byte != 0) {
-        let reason = format!("{} has options that this version of the library does not know", T::NAME);
+        let reason = format!(
+            "{} has options that this version of the library does not know: bytes after the first {own} of {size} are not 0",
+            T::NAME
+        );
         return Err(Refusal::invalid(reason));
     }
     let mut options = MaybeUninit::<T>::zeroed();

@@ -147,13 +147,21 @@ unsafe fn configure(
         1 => Pages::Reserved,
         2 => Pages::Transparent,
         3 => Pages::Small,
-        other => return Err(Refusal::invalid(format!("there is no still_pages {other}"))),
+        other => {
+            let all = "STILL_PAGES_BEST, _RESERVED, _TRANSPARENT or _SMALL";
+            return Err(Refusal::invalid(format!("there is no still_pages {other}: set `pages` to {all}")));
+        }
     });
     builder = builder.hardening(match options.hardening {
         0 => Hardening::None,
         1 => Hardening::Verify,
         2 => Hardening::Trace,
-        other => return Err(Refusal::invalid(format!("there is no still_hardening {other}"))),
+        other => {
+            let all = "STILL_HARDENING_NONE, _VERIFY or _TRACE";
+            return Err(Refusal::invalid(format!(
+                "there is no still_hardening {other}: set `hardening` to {all}"
+            )));
+        }
     });
     if let Some(node) = options.node.checked_sub(1) {
         builder = builder.node(node);
@@ -221,7 +229,10 @@ unsafe fn local<'l>(local: *const still_local) -> Result<&'l RawLocal<'static>, 
 }
 
 fn exhausted() -> Refusal {
-    Refusal::new(libc::ENOMEM, "the pool has too few free objects")
+    let reason =
+        "the pool has too few free objects, or no whole free bucket: put objects back, or make it larger; \
+                  the caches of other threads' locals do not count";
+    Refusal::new(libc::ENOMEM, reason)
 }
 
 fn refused(error: FreeError) -> Refusal {
@@ -243,9 +254,9 @@ pub unsafe extern "C" fn still_get(handle: *mut still_local) -> *mut c_void {
 unsafe fn slice<'s, T>(start: *mut T, count: usize) -> Result<&'s mut [T], Refusal> {
     match NonNull::new(start) {
         _ if count == 0 => Ok(&mut []),
-        _ if count > isize::MAX as usize / size_of::<T>() => {
-            Err(Refusal::invalid("an array is larger than the memory of a process"))
-        }
+        _ if count > isize::MAX as usize / size_of::<T>() => Err(Refusal::invalid(format!(
+            "an array of {count} elements is larger than the memory of a process"
+        ))),
         None => Err(Refusal::invalid("NULL was passed for an array")),
         // SAFETY: the caller promises that there are `count` elements at `start`.
         Some(start) => Ok(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), count) }),

@@ -116,7 +116,7 @@ fn is_mine(parts: raw::Parts<'_>) -> Result<(), Refusal> {
         true => Ok(()),
         false => Err(Refusal::new(
             libc::EPERM,
-            "the reader belongs to the thread that made it, and this is another thread",
+            "the reader belongs to the thread that made it, and this is another thread: make a reader on each thread",
         )),
     }
 }
@@ -239,7 +239,10 @@ pub(crate) unsafe fn region<'r>(
     };
     match own == domain {
         true => Ok((region, calls_back.then(|| head.hold()))),
-        false => Err(Refusal::new(libc::EXDEV, "the reader belongs to another domain than the table")),
+        false => Err(Refusal::new(
+            libc::EXDEV,
+            "the reader belongs to another domain than the table: make it with the table's domain",
+        )),
     }
 }
 

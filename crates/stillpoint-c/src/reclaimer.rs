@@ -69,7 +69,9 @@ pub(crate) unsafe fn configure<R>(
     // SAFETY: the caller's promise.
     let options = unsafe { sized(options) }?;
     if options.reserved != 0 {
-        return Err(Refusal::invalid("struct still_reclaimer_options: `reserved` is not 0"));
+        let reason =
+            format!("struct still_reclaimer_options: `reserved` is {}: set it to 0", options.reserved);
+        return Err(Refusal::invalid(reason));
     }
     if options.max_pending > 0 {
         builder = builder.max_pending(options.max_pending);
@@ -87,7 +89,12 @@ pub(crate) unsafe fn configure<R>(
         0 => WhenFull::HandBack,
         1 => WhenFull::Reclaim,
         2 => WhenFull::Wait(time(options.full_wait)?.unwrap_or(Duration::MAX)),
-        other => return Err(Refusal::invalid(format!("there is no still_when_full {other}"))),
+        other => {
+            let all = "STILL_FULL_HAND_BACK, _RECLAIM or _WAIT";
+            return Err(Refusal::invalid(format!(
+                "there is no still_when_full {other}: set `when_full` to {all}"
+            )));
+        }
     };
     // SAFETY: the header requires that the name is a string.
     let threading = unsafe { Threading::new(options.stack_size, options.thread_name) }?;
@@ -107,7 +114,9 @@ pub(crate) unsafe fn object(
     /// The limit of a size, so that sums of sizes do not wrap.
     const LARGEST: usize = 1 << 47;
     if bytes > LARGEST {
-        return Err(Refusal::invalid("the retired object is larger than the memory of a process"));
+        let reason =
+            format!("an object of {bytes} bytes was retired: that is larger than the memory of a process");
+        return Err(Refusal::invalid(reason));
     }
     let address = NonNull::new(object).ok_or_else(|| Refusal::invalid("NULL was retired"))?;
     let destroy = destroy.ok_or_else(|| Refusal::invalid("an object was retired without a destructor"))?;

@@ -54,7 +54,10 @@ impl Threading {
         /// The limit of a size: more than the memory of a process.
         const LARGEST: usize = 1 << 47;
         if stack_size > LARGEST {
-            return Err(Refusal::invalid("a stack is larger than the memory of a process"));
+            let reason = format!(
+                "`stack_size` is {stack_size}: a stack has at most {LARGEST} bytes, and 0 is the default"
+            );
+            return Err(Refusal::invalid(reason));
         }
         let name = match name.is_null() {
             true => "stillpoint-rcu".to_owned(),

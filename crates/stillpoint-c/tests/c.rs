@@ -4,12 +4,26 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+#[path = "programs/headers.rs"]
+mod headers;
+#[path = "programs/installed.rs"]
+mod installed;
 mod programs;
+#[path = "programs/run.rs"]
+mod run;
+use headers::*;
+use installed::*;
 use programs::*;
+use run::*;
 
-/// Runs a program of `tests/c`.
+/// Runs a program of `tests/c` with every installed compiler, also with `STILL_CHECKED`.
 fn runs(name: &str) {
-    programs::runs(&root().join("tests/c").join(name).with_extension("c"));
+    let source = root().join("tests/c").join(name).with_extension("c");
+    for compiler in COMPILERS.into_iter().filter(|compiler| compiler.is_there()) {
+        for flags in [&["-O2", "-g"][..], &["-O2", "-g", "-DSTILL_CHECKED"]] {
+            compiled_and_run(compiler, &source, flags, &format!("{name}-{}-{}", compiler.name, flags.len()));
+        }
+    }
 }
 
 #[test]
@@ -388,34 +402,35 @@ fn the_shared_library_exports_the_header() {
     assert_eq!(compared(functions), compared(declared));
 }
 
-/// A command whose loader finds the shared library.
-fn with_library(program: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.env("LD_LIBRARY_PATH", prefix().join("lib"));
-    command
-}
-
 #[test]
 fn a_program_finds_the_library_by_pkg_config() {
-    let answer = Command::new("pkg-config")
-        .args(["--cflags", "--libs", "stillpoint"])
-        .env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"))
-        .output();
-    let Ok(answer) = answer else { return skipped("pkg-config is not installed") };
-    assert!(answer.status.success(), "{}", said(&answer));
-    let flags = String::from_utf8(answer.stdout).unwrap();
-    let program = place().join("by-pkg-config");
-    let output = Command::new("cc")
-        .args(["-D_GNU_SOURCE", "-pthread"])
-        .arg(root().join("tests/c/writers.c"))
-        .args(flags.split_whitespace())
-        .arg("-o")
-        .arg(&program)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", said(&output));
-    let output = with_library(&program).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    runs_by_pkg_config("lib/pkgconfig", "stillpoint", &root().join("tests/c/writers.c"), &[]);
+}
+
+/// The commands that `install` prints compile a program that starts, and all files that it names are there.
+#[test]
+fn the_installer_says_what_comes_next() {
+    let printed = std::fs::read_to_string(prefix().join("printed")).unwrap();
+    let (installed, next) = printed.split_once("Compile a program with:\n").unwrap();
+    let (first, files) = installed.split_once(":\n").unwrap();
+    assert!(first.ends_with(&format!(" in {}", prefix().display())), "{printed}");
+    let files: Vec<_> = files.split_whitespace().filter(|word| word.contains('/')).collect();
+    assert!(files.len() > 5, "{printed}");
+    for file in files {
+        assert!(prefix().join(file).exists(), "{file} is not there: {printed}");
+    }
+    let folder = place().join("next");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::copy(root().join("examples/configuration.c"), folder.join("program.c")).unwrap();
+    if pkg_config("lib/pkgconfig", &["stillpoint"]).is_none() {
+        return;
+    }
+    let script = format!("set -e\n{next}\n./a.out\n");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).env_remove("PKG_CONFIG_PATH").env_remove("LD_LIBRARY_PATH");
+    // A library that the system has does not count.
+    let output = shell.env("PKG_CONFIG_LIBDIR", &folder).current_dir(&folder).output().unwrap();
+    assert!(output.status.success(), "{next}\n{}", said(&output));
 }
 
 #[test]
@@ -424,12 +439,23 @@ fn a_program_finds_the_library_by_cmake() {
     std::fs::create_dir_all(&build).unwrap();
     let of_tests = root().join("tests/c");
     let of_tests = of_tests.display();
-    let text = format!(
+    let of_rte = root().join("tests/rte");
+    let of_rte = of_rte.display();
+    let mut programs = vec!["shared", "static", "dpdk"];
+    let mut text = format!(
         "cmake_minimum_required(VERSION 3.16)\nproject(test C)\nfind_package(stillpoint 0.1 REQUIRED)\n\
          find_package(Threads REQUIRED)\nadd_compile_definitions(_GNU_SOURCE)\n\
          add_executable(shared {of_tests}/errors.c)\ntarget_link_libraries(shared stillpoint::stillpoint Threads::Threads)\n\
-         add_executable(static {of_tests}/errors.c)\ntarget_link_libraries(static stillpoint::static Threads::Threads)\n"
+         add_executable(static {of_tests}/errors.c)\ntarget_link_libraries(static stillpoint::static Threads::Threads)\n\
+         add_executable(dpdk {of_rte}/qsbr.c)\ntarget_link_libraries(dpdk stillpoint::dpdk Threads::Threads)\n"
     );
+    if is_there_a_static_libc() {
+        programs.push("whole");
+        text += &format!(
+            "add_executable(whole {of_tests}/errors.c)\n\
+             target_link_libraries(whole stillpoint::static Threads::Threads -static)\n"
+        );
+    }
     std::fs::write(source.join("CMakeLists.txt"), text).unwrap();
     let mut configure = Command::new("cmake");
     configure.arg("-S").arg(&source).arg("-B").arg(&build);
@@ -438,7 +464,7 @@ fn a_program_finds_the_library_by_cmake() {
     assert!(output.status.success(), "{}", said(&output));
     let output = Command::new("cmake").arg("--build").arg(&build).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
-    for program in ["shared", "static"] {
+    for program in programs {
         let output = with_library(&build.join(program)).output().unwrap();
         assert!(output.status.success(), "{program}: {}", said(&output));
     }

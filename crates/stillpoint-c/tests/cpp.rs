@@ -4,8 +4,14 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+#[path = "programs/headers.rs"]
+mod headers;
 mod programs;
+#[path = "programs/run.rs"]
+mod run;
+use headers::*;
 use programs::*;
+use run::*;
 
 /// The requirements of [saferecl.rcu] and [saferecl.hp], in our words.
 const SENTENCES: &[(&str, &str)] = &[

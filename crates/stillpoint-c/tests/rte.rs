@@ -3,8 +3,14 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+#[path = "programs/installed.rs"]
+mod installed;
 mod programs;
+#[path = "programs/run.rs"]
+mod run;
+use installed::*;
 use programs::*;
+use run::*;
 
 fn source(name: &str) -> PathBuf {
     root().join("tests/rte").join(name).with_extension("c")
@@ -51,16 +57,18 @@ fn runs(name: &str) {
     COMPILERS.into_iter().filter(|compiler| compiler.is_there()).for_each(|it| runs_by(it, name, &[]));
 }
 
-/// Each header compiles by itself, also in old standards, without warnings, and without DPDK.
+/// Each header compiles by itself, from the lowest standards that it names on, without warnings, and without DPDK.
 #[test]
 fn the_headers_compile_by_themselves() {
     for compiler in COMPILERS.into_iter().filter(|compiler| compiler.is_there()) {
         let standards: &[&str] = match compiler.language {
             "c" => &["-std=c99", "-std=gnu99", "-std=c11", "-std=gnu17"],
-            _ => &["-std=c++17", "-std=c++20"],
+            _ => &["-std=c++11", "-std=c++17", "-std=c++20"],
         };
         for standard in standards {
             for header in ["rte_rcu_qsbr.h", "rte_timer.h"] {
+                let path = root().join("include/stillpoint/dpdk").join(header);
+                assert!(std::fs::read_to_string(path).unwrap().contains("C99 or C++11"), "{header}");
                 let source = place().join("header.h");
                 std::fs::write(&source, format!("#include <{header}>\n#include <{header}>\nint one = 1;\n"))
                     .unwrap();
@@ -87,6 +95,22 @@ fn defer() {
 #[test]
 fn timer() {
     runs("timer");
+}
+
+#[test]
+fn programs_find_it_by_pkg_config() {
+    runs_by_pkg_config("lib/pkgconfig", "stillpoint-dpdk", &source("qsbr"), &[]);
+    if dpdk().is_none() {
+        return;
+    }
+    // Named first, its header is found first: DPDK's does not have what this program calls.
+    let Some(flags) = pkg_config("lib/pkgconfig", &["--cflags", "--libs", "stillpoint-dpdk", "libdpdk"])
+    else {
+        return;
+    };
+    let program = compiled_by(&root().join("examples/from-dpdk/reports.c"), &flags, &[], "by-both");
+    let output = with_library(&program).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
 }
 
 /// The program prints the same layout with either header.

@@ -6,7 +6,7 @@
  * still_urcu_configure and still_urcu_domain. The guide is docs/guide/from-liburcu.md. Names that end in an underscore are for the
  * headers.
  *
- * C11 or C++17, GCC or Clang, Linux, 64 bits.
+ * C99 or C++11, GCC or Clang, Linux, 64 bits.
  */
 #ifndef STILLPOINT_URCU_H
 #define STILLPOINT_URCU_H

@@ -21,8 +21,8 @@ Usage: install [--prefix DIR] [--destdir DIR] [--libdir DIR] [--profile NAME]
 $CC links the shared library, or cc if $CC is not set.";
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The other libraries that static linking needs.
-const PRIVATE: &str = "-lgcc_s -lpthread -lm -ldl -lc";
+/// The other libraries that static linking needs. Compilers add the one that unwinds: with `-static`, there is no `-lgcc_s`.
+const PRIVATE: &str = "-lpthread -lm -ldl -lc";
 
 struct Options {
     prefix: PathBuf,
@@ -33,7 +33,7 @@ struct Options {
 
 fn main() -> ExitCode {
     let answer = match parse(std::env::args_os().skip(1)) {
-        Ok(Some(options)) => install(&options),
+        Ok(Some(options)) => install(&options).map(|root| print!("{}", summary(&options, &root))),
         Ok(None) => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
@@ -75,7 +75,8 @@ fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Option<Options
     }
 }
 
-fn install(options: &Options) -> Result<(), String> {
+/// Returns the folder that programs will find as the prefix.
+fn install(options: &Options) -> Result<PathBuf, String> {
     let root = options.destdir.as_deref().map_or_else(
         || options.prefix.clone(),
         |destdir| destdir.join(options.prefix.strip_prefix("/").unwrap_or(&options.prefix)),
@@ -104,6 +105,7 @@ fn install(options: &Options) -> Result<(), String> {
         symlink(target, &link).map_err(|error| failed(&link, &error))?;
     }
     write(&pkgconfig.join("stillpoint.pc"), &pkg_config(options))?;
+    write(&pkgconfig.join("stillpoint-dpdk.pc"), &pkg_config_of_dpdk(options))?;
     // In a separate folder: a program that puts it on its path finds these instead of liburcu's.
     let liburcu = lib.join("stillpoint/liburcu/pkgconfig");
     fs::create_dir_all(&liburcu).map_err(|error| failed(&liburcu, &error))?;
@@ -111,7 +113,58 @@ fn install(options: &Options) -> Result<(), String> {
         write(&liburcu.join(name).with_extension("pc"), &pkg_config_of_liburcu(options, name))?;
     }
     write(&cmake.join("stillpoint-config.cmake"), &cmake_config(options, &soname))?;
-    write(&cmake.join("stillpoint-config-version.cmake"), &cmake_version())
+    write(&cmake.join("stillpoint-config-version.cmake"), &cmake_version())?;
+    Ok(root)
+}
+
+/// What was installed where, and how a program is compiled with it.
+fn summary(options: &Options, root: &Path) -> String {
+    let lib = options.libdir.display();
+    let mut text = format!(
+        "\
+Installed stillpoint {VERSION} in {}:
+  include/stillpoint.h include/stillpoint
+  {lib}/libstillpoint.so {lib}/libstillpoint.a
+  {lib}/pkgconfig/stillpoint.pc {lib}/cmake/stillpoint
+  in place of DPDK: {lib}/pkgconfig/stillpoint-dpdk.pc
+  in place of liburcu: {lib}/stillpoint/liburcu/pkgconfig
+",
+        root.display()
+    );
+    if options.destdir.is_none() {
+        let lib = options.prefix.join(&options.libdir);
+        let in_pkg_config =
+            names("pkg-config", &["--variable=pc_path", "pkg-config"], &lib.join("pkgconfig"));
+        let in_linker = names("/sbin/ldconfig", &["-N", "-X", "-v"], &lib);
+        text += &next_steps(&lib, in_pkg_config, in_linker);
+    }
+    text
+}
+
+fn next_steps(lib: &Path, in_pkg_config: bool, in_linker: bool) -> String {
+    let lib = lib.display();
+    let path = match in_pkg_config {
+        true => String::new(),
+        false => format!("    export PKG_CONFIG_PATH={lib}/pkgconfig\n"),
+    };
+    let (cache, rpath) = match in_linker {
+        true => ("    ldconfig    # once, as root\n", String::new()),
+        false => ("", format!(" -Wl,-rpath,{lib}")),
+    };
+    format!(
+        "Compile a program with:\n{cache}{path}    \
+         cc program.c $(pkg-config --cflags --libs stillpoint){rpath} -pthread\n"
+    )
+}
+
+/// Whether a program names the folder among those that it prints.
+fn names(program: &str, arguments: &[&str], folder: &Path) -> bool {
+    let Ok(output) = Command::new(program).args(arguments).output() else { return false };
+    let printed = String::from_utf8_lossy(&output.stdout);
+    // Both are resolved: `/lib` and `/usr/lib` are often the same.
+    let folder = fs::canonicalize(folder).ok();
+    let is_folder = |path: &str| folder.is_some() && fs::canonicalize(path).ok() == folder;
+    printed.split([':', '\n']).filter(|path| path.starts_with('/')).any(is_folder)
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> String {
@@ -220,6 +273,23 @@ Libs.private: {PRIVATE}
     )
 }
 
+/// The folder of the headers comes before that of DPDK if a program names this package before `libdpdk`.
+fn pkg_config_of_dpdk(Options { prefix, .. }: &Options) -> String {
+    format!(
+        "\
+prefix={}
+includedir=${{prefix}}/include
+
+Name: stillpoint-dpdk
+Description: DPDK's rte_rcu_qsbr.h and rte_timer.h, over stillpoint
+Version: {VERSION}
+Requires: stillpoint = {VERSION}
+Cflags: -I${{includedir}}/stillpoint/dpdk
+",
+        prefix.display()
+    )
+}
+
 /// The version is that of liburcu's interface, for which programs ask.
 fn pkg_config_of_liburcu(Options { prefix, libdir, .. }: &Options, name: &str) -> String {
     let (prefix, libdir) = (prefix.display(), libdir.display());
@@ -244,7 +314,7 @@ fn cmake_config(Options { libdir, .. }: &Options, soname: &str) -> String {
     let libdir = libdir.display();
     format!(
         "\
-# The targets stillpoint::stillpoint (shared) and stillpoint::static.
+# The targets stillpoint::stillpoint (shared), stillpoint::static, and stillpoint::dpdk (the headers in place of DPDK's, shared).
 get_filename_component(stillpoint_PREFIX \"${{CMAKE_CURRENT_LIST_DIR}}{up}\" ABSOLUTE)
 if(NOT TARGET stillpoint::stillpoint)
     add_library(stillpoint::stillpoint SHARED IMPORTED)
@@ -256,7 +326,11 @@ if(NOT TARGET stillpoint::stillpoint)
     set_target_properties(stillpoint::static PROPERTIES
         IMPORTED_LOCATION \"${{stillpoint_PREFIX}}/{libdir}/libstillpoint.a\"
         INTERFACE_INCLUDE_DIRECTORIES \"${{stillpoint_PREFIX}}/include\"
-        INTERFACE_LINK_LIBRARIES \"gcc_s;pthread;m;dl;c\")
+        INTERFACE_LINK_LIBRARIES \"pthread;m;dl;c\")
+    add_library(stillpoint::dpdk INTERFACE IMPORTED)
+    set_target_properties(stillpoint::dpdk PROPERTIES
+        INTERFACE_INCLUDE_DIRECTORIES \"${{stillpoint_PREFIX}}/include/stillpoint/dpdk\"
+        INTERFACE_LINK_LIBRARIES stillpoint::stillpoint)
 endif()
 "
     )
@@ -281,4 +355,21 @@ endif()
         major = env!("CARGO_PKG_VERSION_MAJOR"),
         minor = env!("CARGO_PKG_VERSION_MINOR"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_system_does_not_know_is_named() {
+        let lib = Path::new("/opt/lib");
+        let known = next_steps(lib, true, true);
+        assert!(known.contains("ldconfig") && !known.contains("/opt"), "{known}");
+        let unknown = next_steps(lib, false, false);
+        for words in ["PKG_CONFIG_PATH=/opt/lib/pkgconfig\n", " -Wl,-rpath,/opt/lib "] {
+            assert!(unknown.contains(words), "{unknown}");
+        }
+        assert!(!unknown.contains("ldconfig"), "{unknown}");
+    }
 }

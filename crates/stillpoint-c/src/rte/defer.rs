@@ -57,19 +57,26 @@ impl Queue {
     unsafe fn new(parameters: &rte_rcu_qsbr_dq_parameters) -> Result<Self, Refusal> {
         let rte_rcu_qsbr_dq_parameters { name, size, esize, trigger_reclaim_limit, max_reclaim_size, .. } =
             *parameters;
-        let free = parameters.free_fn.ok_or_else(|| Refusal::invalid("a defer queue needs a free_fn"))?;
+        let free = parameters.free_fn.ok_or_else(|| {
+            Refusal::invalid("`free_fn` is NULL: a defer queue needs a function that frees its elements")
+        })?;
         // SAFETY: the caller's promise.
         let variable = unsafe { Variable::new(parameters.v) }?;
         if name.is_null() {
-            return Err(Refusal::invalid("a defer queue needs a name"));
+            return Err(Refusal::invalid("`name` is NULL: a defer queue needs a string"));
         }
         if size == 0 || esize == 0 || esize % 4 != 0 {
-            return Err(Refusal::invalid("a defer queue needs a size, and an esize that is a multiple of 4"));
+            let reason = format!(
+                "`size` is {size}, and `esize` {esize}: a defer queue has a size of at least 1, and an esize of 4, 8, 12, ... bytes"
+            );
+            return Err(Refusal::invalid(reason));
         }
         if trigger_reclaim_limit <= size && max_reclaim_size == 0 {
-            return Err(Refusal::invalid(
-                "max_reclaim_size is 0, but trigger_reclaim_limit makes an enqueue reclaim",
-            ));
+            let reason = format!(
+                "`max_reclaim_size` is 0, but an enqueue reclaims: set it to at least 1, or `trigger_reclaim_limit`, which is \
+                 {trigger_reclaim_limit}, to more than `size`, which is {size}"
+            );
+            return Err(Refusal::invalid(reason));
         }
         let capacity = (size as usize + 1).next_power_of_two() - 1;
         let bytes = esize as usize;
@@ -114,7 +121,11 @@ impl Queue {
             words = self.lock();
         }
         if words.len() == self.capacity * self.stride() {
-            return Err(Refusal::new(libc::ENOSPC, format!("the defer queue {} is full", self.name)));
+            let reason = format!(
+                "the defer queue {} is full: it has {} elements; reclaim some after readers have reported, or make it larger",
+                self.name, self.capacity
+            );
+            return Err(Refusal::new(libc::ENOSPC, reason));
         }
         words.push_back(token);
         for at in (0..self.bytes).step_by(WORD) {
@@ -220,7 +231,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_reclaim(
         // SAFETY: the caller passes a queue.
         let queue = unsafe { queue(dq) }?;
         if n == 0 {
-            return Err(Refusal::invalid("the number of elements to reclaim is 0"));
+            return Err(Refusal::invalid("n is 0: reclaim at least 1 element"));
         }
         let count = queue.reclaim(n);
         let left = queue.lock().len() / queue.stride();
@@ -246,7 +257,8 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_delete(dq: *mut rte_rcu_qsbr_dq) 
         let found = unsafe { queue(dq) }?;
         found.reclaim(c_uint::MAX);
         if !found.lock().is_empty() {
-            let reason = format!("elements of the defer queue {} wait for readers", found.name);
+            let reason =
+                format!("elements of the defer queue {} wait for readers: delete it again later", found.name);
             return Err(Refusal::new(libc::EAGAIN, reason));
         }
         // SAFETY: `still_rte_rcu_qsbr_dq_create` made the queue, and no other thread uses it.

@@ -113,8 +113,18 @@ impl Variable {
     /// The count of an id, its word in the bitmap, and its bit.
     fn id(&self, id: c_uint) -> Result<(&Count, &AtomicU64, u64), Refusal> {
         let index = id as usize;
-        let count = self.counts().get(index).ok_or_else(|| Refusal::invalid("there is no such id"))?;
+        let count = self.counts().get(index).ok_or_else(|| self.no_id(id))?;
         Ok((count, &self.bitmap()[index / BITS], 1 << (index % BITS)))
+    }
+
+    #[cold]
+    fn no_id(&self, id: c_uint) -> Refusal {
+        Refusal::invalid(match self.counts().len() {
+            0 => "the quiescent state variable has no ids: call rte_rcu_qsbr_init first".to_owned(),
+            length => {
+                format!("there is no thread id {id}: the variable was initialised for 0 to {}", length - 1)
+            }
+        })
     }
 
     /// As `rte_rcu_qsbr_start` in the header.
@@ -263,10 +273,14 @@ fn tid() -> u32 {
     })
 }
 
+fn no_ids() -> Refusal {
+    Refusal::invalid("max_threads is 0: a quiescent state variable has at least 1 thread id")
+}
+
 #[no_mangle]
 pub extern "C" fn still_rte_rcu_qsbr_get_memsize(max_threads: u32) -> usize {
     answered(|| match max_threads {
-        0 => Err(Refusal::invalid("a quiescent state variable needs at least one id")),
+        0 => Err(no_ids()),
         _ => Ok(size(max_threads)),
     })
 }
@@ -275,7 +289,7 @@ pub extern "C" fn still_rte_rcu_qsbr_get_memsize(max_threads: u32) -> usize {
 pub unsafe extern "C" fn still_rte_rcu_qsbr_init(v: *mut rte_rcu_qsbr, max_threads: u32) -> c_int {
     answered(|| {
         if max_threads == 0 {
-            return Err(Refusal::invalid("a quiescent state variable needs at least one id"));
+            return Err(no_ids());
         }
         // SAFETY: the caller passes memory for a variable. Zeros are a valid variable without ids.
         let variable = unsafe {
@@ -419,7 +433,12 @@ pub unsafe extern "C" fn still_rte_rcu_stall(
         let stall = unsafe { stall.as_mut() };
         let stall = stall.ok_or_else(|| Refusal::invalid("NULL was passed for the place of a report"))?;
         if stall.size != size_of::<still_rte_rcu_report>() {
-            return Err(Refusal::invalid("the size of the report is not one that the library knows"));
+            let reason = format!(
+                "struct still_rte_rcu_report has size {}: set it to sizeof(struct still_rte_rcu_report), which is {}",
+                stall.size,
+                size_of::<still_rte_rcu_report>()
+            );
+            return Err(Refusal::invalid(reason));
         }
         while let Some((id, others)) = variable.culprit(t) {
             let count = &variable.counts()[id];

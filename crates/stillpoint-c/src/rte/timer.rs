@@ -328,7 +328,15 @@ unsafe fn data<'d>(id: u32) -> Result<&'d Data, Refusal> {
     // Acquire: pairs with the release in `Data::publish`.
     let found = DATA.get(id as usize).map_or(ptr::null_mut(), |place| place.load(Ordering::Acquire));
     // SAFETY: the caller's promise.
-    unsafe { found.as_ref() }.ok_or_else(|| Refusal::invalid("there is no such instance of timer data"))
+    unsafe { found.as_ref() }.ok_or_else(|| no_data(id))
+}
+
+#[cold]
+fn no_data(id: u32) -> Refusal {
+    Refusal::invalid(match LCORES.load(Ordering::Relaxed) {
+        0 => "the timers are not initialised: call rte_timer_subsystem_init first".to_owned(),
+        _ => format!("there is no instance {id} of timer data: pass what rte_timer_data_alloc stored, before its dealloc"),
+    })
 }
 
 impl Data {
@@ -365,7 +373,16 @@ impl Data {
 
     #[inline]
     fn lcore(&self, lcore: u32) -> Result<&Lcore, Refusal> {
-        self.lcores.get(lcore as usize).ok_or_else(|| Refusal::invalid("there is no such lcore"))
+        self.lcores.get(lcore as usize).ok_or_else(|| self.no_lcore(lcore))
+    }
+
+    #[cold]
+    fn no_lcore(&self, lcore: u32) -> Refusal {
+        Refusal::invalid(match lcore {
+            u32::MAX => "this thread is no lcore: call still_rte_lcore_set, or rte_thread_register with DPDK"
+                .to_owned(),
+            _ => format!("there is no lcore {lcore}: lcores are below {}", self.lcores.len()),
+        })
     }
 
     /// Sets CONFIG, and returns the previous status. Returns `None` while another thread has the timer.
@@ -463,12 +480,12 @@ unsafe fn numbers<'n>(lists: *const c_uint, length: c_int) -> &'n [c_uint] {
 #[no_mangle]
 pub extern "C" fn still_rte_timer_init_(lcores: u32) -> c_int {
     call(|| {
-        if LCORES.load(Ordering::Acquire) != 0 {
-            return Err(Refusal::new(libc::EALREADY, "the timers were initialised before"));
-        }
-        let refused = Data::try_new(lcores)?.publish(DEFAULT as usize).is_err();
-        if refused {
-            return Err(Refusal::new(libc::EALREADY, "the timers were initialised before"));
+        let is_new =
+            LCORES.load(Ordering::Acquire) == 0 && Data::try_new(lcores)?.publish(DEFAULT as usize).is_ok();
+        if !is_new {
+            let reason =
+                "the timers were initialised before: to do it again, call rte_timer_subsystem_finalize first";
+            return Err(Refusal::new(libc::EALREADY, reason));
         }
         LCORES.store(lcores, Ordering::Release);
         Ok(0)
@@ -492,7 +509,7 @@ pub unsafe extern "C" fn still_rte_timer_data_alloc(id_ptr: *mut u32) -> c_int {
     call(|| {
         let lcores = LCORES.load(Ordering::Acquire);
         if lcores == 0 {
-            return Err(Refusal::new(libc::ENOMEM, "the timers are not initialised"));
+            return Err(Refusal { errno: libc::ENOMEM, ..no_data(DEFAULT) });
         }
         if id_ptr.is_null() {
             return Err(Refusal::invalid("NULL was passed for the place of a number"));
@@ -508,7 +525,9 @@ pub unsafe extern "C" fn still_rte_timer_data_alloc(id_ptr: *mut u32) -> c_int {
                 Err(again) => made = again,
             }
         }
-        Err(Refusal::new(libc::ENOSPC, "there are 64 instances of timer data already"))
+        let reason =
+            format!("there are {INSTANCES} instances of timer data: free one by rte_timer_data_dealloc");
+        Err(Refusal::new(libc::ENOSPC, reason))
     })
 }
 
@@ -518,7 +537,7 @@ pub unsafe extern "C" fn still_rte_timer_data_dealloc(id: u32) -> c_int {
         // SAFETY: the caller promises that the instance is not used any more.
         match DATA.get(id as usize).is_some_and(|place| unsafe { Data::free(place) }) {
             true => Ok(0),
-            false => Err(Refusal::invalid("there is no such instance of timer data")),
+            false => Err(no_data(id)),
         }
     })
 }

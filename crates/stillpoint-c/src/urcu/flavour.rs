@@ -49,9 +49,10 @@ const NAMES: [&str; 4] = ["memb", "mb", "qsbr", "bp"];
 static FLAVOURS: [Flavour; 4] = [Flavour::new(0), Flavour::new(1), Flavour::new(2), Flavour::new(3)];
 
 pub(super) fn find(number: u32) -> Result<&'static Flavour, Refusal> {
-    FLAVOURS
-        .get(number as usize)
-        .ok_or_else(|| Refusal::invalid(format!("there is no flavour {number} of liburcu")))
+    FLAVOURS.get(number as usize).ok_or_else(|| {
+        let all = "STILL_URCU_MEMB, _MB, _QSBR or _BP";
+        Refusal::invalid(format!("there is no flavour {number} of liburcu: use {all}"))
+    })
 }
 
 /// A flavour whose number our own headers have passed.

@@ -494,12 +494,11 @@ impl Flavour {
     fn set_of_cpu(&'static self, cpu: c_int, worker: *mut call_rcu_data) -> Result<(), Refusal> {
         let _lock = self.lock();
         let places = self.cpus();
-        let place = usize::try_from(cpu)
-            .ok()
-            .and_then(|cpu| places.get(cpu))
-            .ok_or_else(|| Refusal::invalid(format!("there is no CPU {cpu}")))?;
+        let place = usize::try_from(cpu).ok().and_then(|cpu| places.get(cpu)).ok_or_else(|| {
+            Refusal::invalid(format!("there is no CPU {cpu}: CPUs are below {}", places.len()))
+        })?;
         if !worker.is_null() && worker_at(place).is_some() {
-            return Err(Refusal::new(libc::EEXIST, format!("CPU {cpu} has a worker")));
+            return Err(Refusal::new(libc::EEXIST, format!("CPU {cpu} has a worker: set it to NULL first")));
         }
         // Release: pairs with the acquire in `worker_at`.
         place.store(worker.cast(), Ordering::Release);

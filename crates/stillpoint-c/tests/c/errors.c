@@ -32,6 +32,7 @@ static void options(void)
     options.size = sizeof options;
     options.mode = 7;
     CHECK(still_domain_new(&options) == NULL && errno == EINVAL);
+    CHECK(strstr(still_error(), "no still_mode 7: set `mode` to STILL_MODE_BEST") != NULL);
     options.mode = STILL_MODE_SYMMETRIC;
     options.boost = 9;
     CHECK(still_domain_new(&options) == NULL && errno == EINVAL);
@@ -41,6 +42,7 @@ static void options(void)
     options.boost_fallback = STILL_BOOST_OFF;
     options.reserved = 1;
     CHECK(still_domain_new(&options) == NULL && errno == EINVAL);
+    CHECK(strstr(still_error(), "`reserved` is 1: set it to 0") != NULL);
     options.reserved = 0;
     options.name = "routes";
     struct still_domain *domain = still_domain_new(&options);
@@ -49,6 +51,7 @@ static void options(void)
     struct still_reclaimer_options reclaimer = STILL_RECLAIMER_OPTIONS_INIT;
     reclaimer.when_full = 9;
     CHECK(still_reclaimer_new(domain, &reclaimer) == NULL && errno == EINVAL);
+    CHECK(strstr(still_error(), "no still_when_full 9: set `when_full` to STILL_FULL_HAND_BACK") != NULL);
     reclaimer.when_full = 0;
     reclaimer.size = 0;
     CHECK(still_reclaimer_new(domain, &reclaimer) == NULL && errno == EINVAL);
@@ -57,7 +60,7 @@ static void options(void)
     memset(&stats, 0, sizeof stats);
     REFUSED(still_domain_stats(domain, &stats), -EINVAL, "sizeof");
     REFUSED(still_domain_stats(domain, NULL), -EINVAL, "NULL");
-    REFUSED(still_check(domain, 1000), -EINVAL, "routes");
+    REFUSED(still_check(domain, 1000), -EINVAL, "`routes` has not started grace period 1000: pass what still_start returned");
     REFUSED(still_wait(domain, 0, 0), -EINVAL, "grace period 0");
     CHECK(still_domain_free(domain) == 0);
 }

@@ -76,7 +76,7 @@ int main(void)
     CHECK(object != NULL && (uintptr_t)object % 64 == 0);
     memset(object, 1, BYTES);
     CHECK(still_put(first, object) == 0);
-    REFUSED(still_put(first, object), -EALREADY, "twice");
+    REFUSED(still_put(first, object), -EALREADY, "free already");
     REFUSED(still_put(first, &stats), -EINVAL, "outside the pool");
     REFUSED(still_put(first, NULL), -EINVAL, "NULL");
 
@@ -129,7 +129,7 @@ int main(void)
 
     CHECK(pthread_key_create(&key, at_the_end) == 0);
     CHECK(pthread_create(&thread, NULL, ends, NULL) == 0 && pthread_join(thread, NULL) == 0);
-    REFUSED(still_get_many(first, all, SIZE_MAX), -EINVAL, "larger");
+    REFUSED(still_get_many(first, all, SIZE_MAX), -EINVAL, "an array of 18446744073709551615 elements");
 
     REFUSED(still_pool_free(pool), -EBUSY, "locals");
     CHECK(still_local_free(first) == 0 && still_pool_free(pool) == 0);
@@ -139,6 +139,7 @@ int main(void)
     CHECK(still_pool_new(8, 8, 3, NULL) == NULL && errno == EINVAL);
     options.pages = 9;
     CHECK(still_pool_new(8, 8, 8, &options) == NULL && errno == EINVAL);
+    CHECK(strstr(still_error(), "no still_pages 9: set `pages` to STILL_PAGES_BEST") != NULL);
     given_memory();
     return 0;
 }

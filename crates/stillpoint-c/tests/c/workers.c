@@ -91,7 +91,7 @@ static void none_to_be_had(struct still_domain *domain)
     options.stack_size = (size_t)1 << 46;
     REFUSED(still_queue_start(queue, &options), -EAGAIN, "could not be started");
     options.stack_size = SIZE_MAX;
-    REFUSED(still_queue_start(queue, &options), -EINVAL, "stack");
+    REFUSED(still_queue_start(queue, &options), -EINVAL, "a stack has at most");
     struct still_reclaimer_options reclaimer = STILL_RECLAIMER_OPTIONS_INIT;
     reclaimer.stack_size = (size_t)1 << 46;
     CHECK(still_background_new(domain, &reclaimer) == NULL && errno == EAGAIN);

@@ -227,10 +227,10 @@ static void bad_numbers(void)
 {
     struct still_domain *domain = new_domain(0);
     struct still_reclaimer *reclaimer = still_reclaimer_new(domain, NULL);
-    REFUSED(still_synchronize(domain, -2), -EINVAL, "negative");
+    REFUSED(still_synchronize(domain, -2), -EINVAL, "a time of -2 ns is negative: pass 0 or more");
     REFUSED(still_flush(reclaimer, INT64_MIN), -EINVAL, "negative");
     REFUSED(still_retire(reclaimer, &domain, SIZE_MAX, destroy, NULL), -EINVAL, "larger");
-    REFUSED(still_leave(domain, &domain, SIZE_MAX / 2, destroy, NULL), -EINVAL, "larger");
+    REFUSED(still_leave(domain, &domain, SIZE_MAX / 2, destroy, NULL), -EINVAL, "an object of 9223372036854775807 bytes");
     struct still_domain_options options = STILL_DOMAIN_OPTIONS_INIT;
     options.boost_after = -2;
     CHECK(still_domain_new(&options) == NULL && errno == EINVAL);

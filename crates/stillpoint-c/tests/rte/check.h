@@ -7,12 +7,22 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <stillpoint.h>
 #include <string.h>
 
 #define CHECK(condition)                                                                                   \
     do {                                                                                                   \
         if (!(condition)) {                                                                                \
             fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                        \
+            abort();                                                                                       \
+        }                                                                                                  \
+    } while (0)
+
+/* The last failure's reason contains these words. */
+#define SAYS(words)                                                                                        \
+    do {                                                                                                   \
+        if (strstr(still_error(), words) == NULL) {                                                        \
+            fprintf(stderr, "%s:%d: not \"%s\": %s\n", __FILE__, __LINE__, words, still_error());           \
             abort();                                                                                       \
         }                                                                                                  \
     } while (0)

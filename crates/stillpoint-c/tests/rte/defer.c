@@ -35,10 +35,11 @@ static int enqueue(uint32_t number)
     return answer;
 }
 
-static void refused(struct rte_rcu_qsbr_dq_parameters parameters)
+static void refused(struct rte_rcu_qsbr_dq_parameters parameters, const char *words)
 {
     rte_errno = 0;
     CHECK(rte_rcu_qsbr_dq_create(&parameters) == NULL && rte_errno == EINVAL);
+    SAYS(words);
 }
 
 static struct rte_rcu_qsbr_dq_parameters usual(uint32_t size)
@@ -59,13 +60,13 @@ static void parameters(void)
 {
     struct rte_rcu_qsbr_dq_parameters wrong = usual(5);
     CHECK(rte_rcu_qsbr_dq_create(NULL) == NULL && rte_errno == EINVAL);
-    wrong.v = NULL, refused(wrong), wrong = usual(5);
-    wrong.name = NULL, refused(wrong), wrong = usual(5);
-    wrong.free_fn = NULL, refused(wrong), wrong = usual(5);
-    wrong.size = 0, refused(wrong), wrong = usual(5);
-    wrong.esize = 0, refused(wrong), wrong = usual(5);
-    wrong.esize = 6, refused(wrong), wrong = usual(5);
-    wrong.trigger_reclaim_limit = 5, refused(wrong);
+    wrong.v = NULL, refused(wrong, "NULL was passed for a quiescent state variable"), wrong = usual(5);
+    wrong.name = NULL, refused(wrong, "`name` is NULL"), wrong = usual(5);
+    wrong.free_fn = NULL, refused(wrong, "`free_fn` is NULL"), wrong = usual(5);
+    wrong.size = 0, refused(wrong, "`size` is 0"), wrong = usual(5);
+    wrong.esize = 0, refused(wrong, "`esize` 0"), wrong = usual(5);
+    wrong.esize = 6, refused(wrong, "`esize` 6"), wrong = usual(5);
+    wrong.trigger_reclaim_limit = 5, refused(wrong, "set it to at least 1, or `trigger_reclaim_limit`, which is 5, to more than `size`");
 }
 
 static void room(uint32_t size, unsigned int places)
@@ -79,6 +80,7 @@ static void room(uint32_t size, unsigned int places)
         CHECK(enqueue(number) == 0);
     rte_errno = 0;
     CHECK(enqueue(places) == 1 && rte_errno == ENOSPC && v->token == before + places + 1);
+    SAYS("a queue is full: it has");
     unsigned int count = 5, pending = 0, available = 5;
     CHECK(rte_rcu_qsbr_dq_reclaim(queue, 100, &count, &pending, &available) == 0);
     CHECK(count == 0 && pending == places && available == 0);
@@ -93,6 +95,7 @@ static void room(uint32_t size, unsigned int places)
     CHECK(freed == places && pending == 1);
     rte_errno = 0;
     CHECK(rte_rcu_qsbr_dq_reclaim(queue, 0, NULL, NULL, NULL) == 1 && rte_errno == EINVAL);
+    SAYS("n is 0: reclaim at least 1");
     CHECK(rte_rcu_qsbr_dq_delete(queue) == 1 && rte_errno == EAGAIN);
     rte_rcu_qsbr_quiescent(v, 0);
     CHECK(rte_rcu_qsbr_dq_delete(queue) == 0 && freed == places + 1 && last == places);

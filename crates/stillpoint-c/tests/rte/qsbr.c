@@ -45,12 +45,14 @@ static struct rte_rcu_qsbr *with_reader(uint32_t ids)
 static void memory(void)
 {
     FAILS(rte_rcu_qsbr_get_memsize(0), EINVAL);
+    SAYS("max_threads is 0: a quiescent state variable has at least 1 thread id");
     CHECK(rte_rcu_qsbr_get_memsize(1) == 128 + 64 + 64);
     CHECK(rte_rcu_qsbr_get_memsize(128) == 8384);
     CHECK(rte_rcu_qsbr_get_memsize(513) == 128 + 513 * 64 + 128);
     FAILS(rte_rcu_qsbr_init(NULL, 5), EINVAL);
     struct rte_rcu_qsbr *v = made(130);
     FAILS(rte_rcu_qsbr_init(v, 0), EINVAL);
+    SAYS("max_threads is 0");
     CHECK(v->token == __RTE_QSBR_CNT_INIT && v->acked_token == 0 && v->max_threads == 130);
     CHECK(v->num_threads == 0 && v->num_elems == 3 && v->qsbr_cnt[129].cnt == 0);
     CHECK(*__RTE_QSBR_THRID_ARRAY_ELM(v, 2) == 0 && rte_rcu_qsbr_start(v) == 2);
@@ -62,9 +64,14 @@ static void ids(void)
     struct rte_rcu_qsbr *v = made(130);
     FAILS(rte_rcu_qsbr_thread_register(NULL, 0), EINVAL);
     FAILS(rte_rcu_qsbr_thread_register(v, 130), EINVAL);
+    SAYS("no thread id 130: the variable was initialised for 0 to 129");
     FAILS(rte_rcu_qsbr_thread_unregister(NULL, 0), EINVAL);
     FAILS(rte_rcu_qsbr_thread_unregister(v, 130), EINVAL);
     FAILS(rte_rcu_qsbr_thread_register(v, RTE_QSBR_THRID_INVALID), EINVAL);
+    struct rte_rcu_qsbr *never = (struct rte_rcu_qsbr *)calloc(1, sizeof *never);
+    FAILS(rte_rcu_qsbr_thread_register(never, 0), EINVAL);
+    SAYS("call rte_rcu_qsbr_init first");
+    free(never);
     for (int twice = 0; twice < 2; twice++)
         CHECK(rte_rcu_qsbr_thread_register(v, 129) == 0 && v->num_threads == 1);
     CHECK(*__RTE_QSBR_THRID_ARRAY_ELM(v, 2) == 2);
@@ -145,6 +152,7 @@ static void reports(void)
     struct still_rte_rcu_report stall;
     memset(&stall, 0, sizeof stall);
     CHECK(still_rte_rcu_stall(v, 1, &stall) == -EINVAL);
+    SAYS("size 0: set it to sizeof(struct still_rte_rcu_report)");
     stall.size = sizeof stall;
     CHECK(still_rte_rcu_stall(NULL, 1, &stall) == -EINVAL && still_rte_rcu_stall(v, 1, NULL) == -EINVAL);
     uint64_t token = rte_rcu_qsbr_start(v);

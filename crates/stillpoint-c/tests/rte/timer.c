@@ -35,6 +35,7 @@ static void not_yet(void)
     CHECK(rte_timer_manage() == -EINVAL && rte_timer_next_ticks() == -EINVAL && rte_timer_dump_stats(stdout) == -EINVAL);
     CHECK(rte_timer_reset(&timer, 1, SINGLE, 0, count, NULL) == -EINVAL && rte_timer_stop(&timer) == -EINVAL);
     CHECK(rte_timer_data_alloc(&id) == -ENOMEM && rte_timer_data_dealloc(0) == -EINVAL);
+    SAYS("call rte_timer_subsystem_init first");
     rte_timer_subsystem_finalize();
 }
 
@@ -64,6 +65,7 @@ static void once(void)
     CHECK(rte_timer_manage() == 0 && fired == 1 && rte_timer_next_ticks() == -ENOENT);
     CHECK(rte_timer_reset(&timer, 0, SINGLE, 0, count, &fired) == 0 && rte_timer_manage() == 0 && fired == 2);
     CHECK(rte_timer_reset(&timer, 0, SINGLE, RTE_MAX_LCORE, count, NULL) == -EINVAL);
+    SAYS("lcores are below ");
     rte_timer_reset_sync(&timer, 0, SINGLE, 0, count, &fired);
     rte_timer_stop_sync(&timer);
     memset((void *)&timer, 0xaa, sizeof timer);
@@ -329,6 +331,7 @@ static void *no_lcore(void *argument)
 {
     struct rte_timer *timer = (struct rte_timer *)argument;
     CHECK(rte_lcore_id() == LCORE_ID_ANY && rte_timer_manage() == -EINVAL && rte_timer_next_ticks() == -EINVAL);
+    SAYS("this thread is no lcore: call still_rte_lcore_set");
     CHECK(rte_timer_reset(timer, FAR, SINGLE, 0, count, NULL) == 0 && rte_timer_stop(timer) == 0);
     CHECK(rte_timer_reset(timer, 0, SINGLE, 0, count, NULL) == 0);
     return NULL;
@@ -466,6 +469,7 @@ static void instances(void)
     lists[1] = RTE_MAX_LCORE;
     CHECK(rte_timer_alt_manage(id[0], lists, 2, see) == -EINVAL && rte_timer_alt_reset(99, &here, 0, SINGLE, 0, NULL, NULL) == -EINVAL);
     CHECK(rte_timer_alt_stop(99, &here) == -EINVAL && rte_timer_stop_all(99, lists, 1, NULL, NULL) == -EINVAL);
+    SAYS("no instance 99 of timer data: pass what rte_timer_data_alloc stored");
 
     seen = 0;
     lists[1] = 7;
@@ -481,7 +485,9 @@ static void instances(void)
     int more = 1;
     while (rte_timer_data_alloc(&id[more]) == 0)
         more++;
-    CHECK(more == 63 && rte_timer_data_alloc(&id[0]) == -ENOSPC && rte_timer_data_alloc(NULL) == -EINVAL);
+    CHECK(more == 63 && rte_timer_data_alloc(&id[0]) == -ENOSPC);
+    SAYS("64 instances of timer data: free one by rte_timer_data_dealloc");
+    CHECK(rte_timer_data_alloc(NULL) == -EINVAL);
     while (more-- > 0)
         CHECK(rte_timer_data_dealloc(id[more]) == 0 && rte_timer_data_dealloc(id[more]) == -EINVAL);
 }

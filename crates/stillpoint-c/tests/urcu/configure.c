@@ -30,6 +30,7 @@ int main(void)
     CHECK(still_urcu_configure(FLAVOUR, &options) == -EINVAL);
     options.size = sizeof options;
     CHECK(still_urcu_configure(4, &options) == -EINVAL);
+    CHECK(strstr(still_error(), "no flavour 4 of liburcu: use STILL_URCU_MEMB") != NULL);
     options.mode = 9;
     CHECK(still_urcu_configure(FLAVOUR, &options) == -EINVAL);
 #ifdef FLAVOUR_MB

@@ -119,6 +119,7 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     /// # Panics
     /// As [`alloc`](Local::alloc), and when the bulk belongs to another pool.
     #[inline(always)]
+    #[track_caller]
     pub fn alloc_bulk(&self, count: usize, to: &mut Bulk<'p, T>) -> Result<(), Exhausted> {
         assert!(to.is_of(self.handle.core()), "the bulk belongs to another pool");
         if count > self.handle.core().maximum() {

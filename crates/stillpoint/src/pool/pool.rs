@@ -121,6 +121,7 @@ impl<T: Send + 'static> Pool<T> {
     /// assert_eq!(pool.stats().in_use, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn retire<'p>(&'p self, object: Obj<'p, T>, reclaimer: &mut Reclaimer) -> Result<(), Obj<'p, T>>
     where
         T: Sync,

@@ -76,6 +76,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// # Panics
     /// If `index` is out of bounds, or the array is not of the default domain; the message names both.
     #[inline]
+    #[track_caller]
     pub fn get(&self, index: usize) -> Option<Protected<'_, T>> {
         default_domain::verify(&self.domain);
         self.protect(index, default_domain::reader())
@@ -85,6 +86,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     ///
     /// # Panics
     /// If `index` is out of bounds; otherwise as [`RcuCell::set`](super::RcuCell::set).
+    #[track_caller]
     pub fn set(&self, index: usize, new: Option<Box<T>>) {
         default_domain::verify(&self.domain);
         if let Some(old) = self.swap(index, new) {
@@ -125,6 +127,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// # Panics
     /// If `index` is out of bounds, or `reader` belongs to another domain.
     #[inline(always)]
+    #[track_caller]
     pub fn protect<'a>(&'a self, index: usize, reader: &'a Reader) -> Option<Protected<'a, T>> {
         self.links[index].protect(&self.domain, reader)
     }
@@ -134,6 +137,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// # Panics
     /// If `index` is out of bounds, or `region` belongs to another domain.
     #[inline(always)]
+    #[track_caller]
     pub fn load<'g, R: Region>(&'g self, index: usize, region: &'g R) -> Option<&'g T> {
         self.links[index].load(&self.domain, region)
     }
@@ -154,6 +158,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// let guard = squares.pin();
     /// assert_eq!((guard.load(4), guard.load(5)), (Some(&16), Some(&25)));
     /// ```
+    #[track_caller]
     pub fn bind<'a>(&'a self, reader: &'a mut Reader) -> BoundArray<'a, T> {
         self.domain.verify(reader.core());
         BoundArray {
@@ -182,6 +187,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     ///     squares.quiescent();
     /// }
     /// ```
+    #[track_caller]
     pub fn bind_qsbr<'a>(&'a self, reader: &'a mut QsbrReader) -> BoundArray<'a, T, QsbrReader> {
         self.domain.verify(reader.core());
         BoundArray {
@@ -208,13 +214,14 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// squares.set(3, None);
     /// assert!(squares.bind().protect(3).is_none());
     /// ```
+    #[track_caller]
     pub fn handle(self: &Arc<Self>) -> ArrayHandle<T> {
-        let core = self.domain.core().unwrap_or_else(|| {
+        let Some(core) = self.domain.core() else {
             panic!(
                 "a handle of an array cannot be made after the last handle of domain `{}` was dropped",
                 self.domain
             )
-        });
+        };
         ArrayHandle::new(Arc::clone(self), Reader::new(core))
     }
 
@@ -223,6 +230,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// # Panics
     /// If `index` is out of bounds.
     #[must_use = "give what was replaced to a reclaimer; dropping it leaves it to the next reclaimer of the domain"]
+    #[track_caller]
     pub fn swap(&self, index: usize, new: Option<Box<T>>) -> Option<Retired<T>> {
         self.links[index].swap(&self.domain, new)
     }
@@ -235,6 +243,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     ///
     /// # Panics
     /// If `index` is out of bounds.
+    #[track_caller]
     pub fn compare_exchange(
         &self,
         index: usize,
@@ -252,6 +261,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     ///
     /// # Panics
     /// If `index` is out of bounds, or `region` belongs to another domain.
+    #[track_caller]
     pub fn compare_exchange_in<'g, R: Region>(
         &'g self,
         index: usize,
@@ -266,6 +276,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     ///
     /// # Panics
     /// If `index` is out of bounds.
+    #[track_caller]
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         self.links[index].get_mut()
     }

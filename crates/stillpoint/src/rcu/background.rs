@@ -93,6 +93,7 @@ impl BackgroundReclaimer {
     /// background.run();
     /// assert_eq!(domain.stats().freed, 1);
     /// ```
+    #[track_caller]
     pub fn run(&mut self) {
         let core = Arc::clone(self.list.core());
         if core.protocol.held_up_by_caller(u64::MAX).is_some() {

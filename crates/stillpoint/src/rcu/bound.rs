@@ -33,6 +33,7 @@ impl<T: Send + Sync + 'static> BoundArray<'_, T> {
     /// # Panics
     /// If `index` is out of bounds.
     #[inline(always)]
+    #[track_caller]
     pub fn protect(&mut self, index: usize) -> Option<Protected<'_, T>> {
         let (link, record) = (&self.links[index], self.record);
         // SAFETY: `bind` checked the domain. This value borrows the reader exclusively, and the result borrows this value, so
@@ -66,6 +67,7 @@ impl<T: Send + Sync + 'static> ArrayGuard<'_, T> {
     /// # Panics
     /// If `index` is out of bounds.
     #[inline(always)]
+    #[track_caller]
     pub fn load(&self, index: usize) -> Option<&T> {
         // SAFETY: `bind` checked the domain.
         unsafe { self.array.links[index].load_in(self) }
@@ -102,6 +104,7 @@ impl<T: Send + Sync + 'static> BoundArray<'_, T, QsbrReader> {
     /// # Panics
     /// If `index` is out of bounds.
     #[inline(always)]
+    #[track_caller]
     pub fn load(&self, index: usize) -> Option<&T> {
         // SAFETY: `bind_qsbr` checked the domain.
         unsafe { self.links[index].load_in(self) }

@@ -97,6 +97,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// assert_eq!(*object, 1); // not freed as long as it is held
     /// ```
     #[inline]
+    #[track_caller]
     pub fn get(&self) -> Option<Protected<'_, T>> {
         let reader = default_domain::reader();
         if !self.domain.is(reader.core()) {
@@ -131,6 +132,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// rcu::barrier()?; // all hundred are freed
     /// # Ok::<(), rcu::SynchronizeError>(())
     /// ```
+    #[track_caller]
     pub fn set(&self, value: T) {
         self.exchange(Some(Box::new(value)));
     }
@@ -147,10 +149,12 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// cell.clear();
     /// assert!(cell.get().is_none());
     /// ```
+    #[track_caller]
     pub fn clear(&self) {
         self.exchange(None);
     }
 
+    #[track_caller]
     fn exchange(&self, new: Option<Box<T>>) {
         default_domain::verify(&self.domain);
         if let Some(old) = self.swap(new) {
@@ -175,6 +179,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// });
     /// assert_eq!(count.get().as_deref(), Some(&200));
     /// ```
+    #[track_caller]
     pub fn update(&self, mut change: impl FnMut(&T) -> T) -> bool {
         loop {
             let Some(current) = self.get() else { return false };
@@ -258,6 +263,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// drop(cell);
     /// ```
     #[inline(always)]
+    #[track_caller]
     pub fn protect<'a>(&'a self, reader: &'a Reader) -> Option<Protected<'a, T>> {
         self.link.protect(&self.domain, reader)
     }
@@ -274,6 +280,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// assert_eq!(cell.load(&reader.pin()), Some(&5));
     /// ```
     #[inline(always)]
+    #[track_caller]
     pub fn load<'g, R: Region>(&'g self, region: &'g R) -> Option<&'g T> {
         self.link.load(&self.domain, region)
     }
@@ -394,6 +401,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// }
     /// assert_eq!(counter.load(&guard), Some(&1));
     /// ```
+    #[track_caller]
     pub fn compare_exchange_in<'g, R: Region>(
         &'g self,
         region: &'g R,

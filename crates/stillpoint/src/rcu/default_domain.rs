@@ -282,6 +282,7 @@ pub(crate) fn reader_in(core: &Core) -> Option<&'static Reader> {
 
 /// Panics unless the domain is the default one.
 #[inline]
+#[track_caller]
 pub(super) fn verify(domain: &WeakDomain) {
     if !domain.is(local().reader.core()) {
         reject(domain);
@@ -290,6 +291,7 @@ pub(super) fn verify(domain: &WeakDomain) {
 
 #[cold]
 #[inline(never)]
+#[track_caller]
 fn reject(domain: &WeakDomain) -> ! {
     let default = default_domain().name();
     panic!("an object of domain `{domain}` was used as one of the default domain, `{default}`; name a reader of `{domain}`")

@@ -92,6 +92,7 @@ impl Domain {
 
     /// Panics unless `core` is this domain.
     #[inline(always)]
+    #[track_caller]
     pub(super) fn verify(&self, core: &Core) {
         if !std::ptr::eq(core, &*self.core) {
             self.reject_member(core);
@@ -100,6 +101,7 @@ impl Domain {
 
     #[cold]
     #[inline(never)]
+    #[track_caller]
     fn reject_member(&self, other: &Core) -> ! {
         panic!(
             "what belongs to domain `{}` was used with a structure of domain `{}`",
@@ -200,6 +202,7 @@ impl Domain {
     /// # Panics
     /// If the token is of another domain.
     #[inline]
+    #[track_caller]
     pub fn check(&self, token: Token) -> bool {
         matches!(self.core.protocol.check(self.value_of(token)), Ok(Grace::Over))
     }
@@ -222,6 +225,7 @@ impl Domain {
     /// assert!(domain.check(token));
     /// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
     /// ```
+    #[track_caller]
     pub fn wait(&self, token: Token) -> Result<(), SynchronizeError> {
         self.core.wait_for(self.value_of(token), None)
     }
@@ -248,6 +252,7 @@ impl Domain {
     /// drop(guard);
     /// assert_eq!(domain.wait_timeout(token, Duration::from_millis(2)), Ok(()));
     /// ```
+    #[track_caller]
     pub fn wait_timeout(&self, token: Token, limit: Duration) -> Result<(), SynchronizeError> {
         self.core.wait_for(self.value_of(token), Some(limit))
     }
@@ -283,6 +288,7 @@ impl Domain {
     /// drop(guard); // wakes the task
     /// assert_eq!(over.as_mut().poll(&mut context), Poll::Ready(Ok(())));
     /// ```
+    #[track_caller]
     pub fn grace_period(&self, token: Token) -> GracePeriod {
         GracePeriod::new(Arc::clone(&self.core), self.value_of(token))
     }
@@ -436,6 +442,7 @@ impl Domain {
     }
 
     #[inline(always)]
+    #[track_caller]
     fn value_of(&self, token: Token) -> u64 {
         if token.domain != self.core.id() {
             self.reject(token);
@@ -445,6 +452,7 @@ impl Domain {
 
     #[cold]
     #[inline(never)]
+    #[track_caller]
     fn reject(&self, token: Token) -> ! {
         let (own, other) = (self.core.id(), token.domain);
         panic!("a token of domain number {other} was used with domain `{}` ({own})", self.name())

@@ -28,6 +28,7 @@ impl<T: Send + Sync + 'static> Link<T> {
     /// # Panics
     /// If `reader` is not of the domain `domain`.
     #[inline(always)]
+    #[track_caller]
     pub(super) fn protect<'a>(&'a self, domain: &WeakDomain, reader: &'a Reader) -> Option<Protected<'a, T>> {
         domain.verify(reader.core());
         // SAFETY: the reader is of the link's domain, and no other load uses a free slot.
@@ -69,6 +70,7 @@ impl<T: Send + Sync + 'static> Link<T> {
     /// # Panics
     /// If `region` is not of the domain `domain`.
     #[inline(always)]
+    #[track_caller]
     pub(super) fn load<'g, R: Region>(&'g self, domain: &WeakDomain, region: &'g R) -> Option<&'g T> {
         domain.verify(region.core());
         // SAFETY: the region is of the link's domain.
@@ -110,6 +112,7 @@ impl<T: Send + Sync + 'static> Link<T> {
 
     /// # Panics
     /// If `region` is not of the domain `domain`.
+    #[track_caller]
     pub(super) fn compare_exchange_in<'g, R: Region>(
         &'g self,
         domain: &WeakDomain,

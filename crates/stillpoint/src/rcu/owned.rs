@@ -78,12 +78,13 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// let old = cell.take().unwrap();
     /// assert!(old.try_free().is_err()); // it is held
     /// ```
+    #[track_caller]
     pub fn protect_owned(&self) -> Option<OwnedProtected<'_, T>> {
-        let core = self.domain().core().unwrap_or_else(|| {
+        let Some(core) = self.domain().core() else {
             panic!(
                 "an object of a domain cannot be protected after the last handle of the domain was dropped"
             )
-        });
+        };
         let (object, claim) = self.link().protect_owned(&core)?;
         Some(OwnedProtected { object, _hold: Hold { core, claim }, _cell: None, _object: PhantomData })
     }
@@ -102,6 +103,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// drop(cell);
     /// assert_eq!(std::thread::spawn(move || *object).join().unwrap(), 1);
     /// ```
+    #[track_caller]
     pub fn protect_arc(self: &Arc<Self>) -> Option<OwnedProtected<'static, T>> {
         let OwnedProtected { object, _hold, .. } = self.protect_owned()?;
         let cell: Arc<dyn Send + Sync> = Arc::clone(self) as _;

@@ -136,6 +136,7 @@ impl Reader {
     /// other.reader().verify(&domain); // panics
     /// ```
     #[inline(always)]
+    #[track_caller]
     pub fn verify(&self, domain: &Domain) {
         domain.verify(self.core());
     }

@@ -104,6 +104,7 @@ impl Reclaimer {
     /// # Panics
     /// If the reclaimer is not of `domain`; the message names both.
     #[inline(always)]
+    #[track_caller]
     pub fn verify(&self, domain: &Domain) {
         domain.verify(self.list.core());
     }
@@ -347,6 +348,7 @@ impl Reclaimer {
     ///
     /// # Panics
     /// If the two are not of one domain.
+    #[track_caller]
     pub fn take_over(&mut self, other: &mut Reclaimer) {
         let (own, its) = (self.list.core(), other.list.core());
         assert!(

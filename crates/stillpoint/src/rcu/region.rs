@@ -16,6 +16,7 @@ pub trait Region: sealed::Sealed {
     /// # Panics
     /// If the region is not of `domain`; the message names both.
     #[inline(always)]
+    #[track_caller]
     fn verify(&self, domain: &Domain) {
         domain.verify(self.core());
     }

@@ -120,6 +120,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// # let over = std::pin::pin!(replace(Domain::new()));
     /// # assert!(std::future::Future::poll(over, &mut context).is_ready());
     /// ```
+    #[track_caller]
     pub fn token(&mut self, domain: &Domain) -> Token {
         let core = domain.core();
         assert!(

@@ -44,6 +44,7 @@ impl WeakDomain {
 
     /// Panics unless `core` is this domain.
     #[inline(always)]
+    #[track_caller]
     pub(super) fn verify(&self, core: &Core) {
         if !self.is(core) {
             self.reject(core);
@@ -52,6 +53,7 @@ impl WeakDomain {
 
     #[cold]
     #[inline(never)]
+    #[track_caller]
     fn reject(&self, other: &Core) -> ! {
         panic!(
             "a reader of domain `{}` was used with a cell of domain `{self}`; name a reader of `{self}`",

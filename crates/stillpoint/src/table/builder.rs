@@ -116,6 +116,7 @@ impl<K, V, S> TableBuilder<K, V, S> {
     ///
     /// # Panics
     /// If the reclaimer belongs to another domain.
+    #[track_caller]
     pub fn attach(mut self, handle: RetireHandle) -> Self {
         verify(self.domain.core(), handle.core(), "attached to");
         self.handle = Some(handle);

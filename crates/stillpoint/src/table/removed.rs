@@ -141,6 +141,7 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     ///     reclaimer.poll();
     /// }
     /// ```
+    #[track_caller]
     pub fn retire_to(self, reclaimer: &mut Reclaimer) -> Result<(), Self> {
         verify(self.inner.core(), reclaimer.core(), "used with");
         self.hand_over(|bytes, garbage| reclaimer.offer(bytes, garbage))
@@ -169,6 +170,7 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// handle.stop();
     /// background.run();
     /// ```
+    #[track_caller]
     pub fn submit_to(self, handle: &RetireHandle) -> Result<(), Self> {
         verify(self.inner.core(), handle.core(), "used with");
         self.hand_over(|bytes, garbage| handle.offer(bytes, garbage))
@@ -190,6 +192,7 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
 }
 
 /// Panics if the reclaimer belongs to another domain than the table.
+#[track_caller]
 pub(super) fn verify(own: &Arc<Core>, other: &Arc<Core>, how: &str) {
     let (of, to) = (other.name(), own.name());
     assert!(Arc::ptr_eq(own, other), "a reclaimer of domain `{of}` was {how} a table of domain `{to}`");

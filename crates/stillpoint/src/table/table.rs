@@ -151,6 +151,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     }
 
     #[inline(always)]
+    #[track_caller]
     pub(super) fn verify(&self, core: &Core) {
         if !ptr::eq(&raw const **self.inner().core(), core) {
             reject(self.inner().core(), core);
@@ -162,6 +163,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// # Panics
     /// If `reader` belongs to another domain.
     #[inline(always)]
+    #[track_caller]
     pub fn reader<'a>(&'a self, reader: &'a mut Reader) -> TableReader<'a, K, V, S> {
         self.verify(reader.core());
         TableReader::new(self.inner(), reader)
@@ -184,6 +186,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// reader.quiescent();
     /// ```
     #[inline(always)]
+    #[track_caller]
     pub fn within<'g, R: Region>(&'g self, region: &'g R) -> TableGuard<'g, K, V, S, &'g R> {
         self.verify(region.core());
         // SAFETY: the region is of the table's domain, and borrowed.
@@ -204,6 +207,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// assert_eq!(table.pin().get(&1), Some(&"one"));
     /// ```
     #[inline]
+    #[track_caller]
     pub fn pin(&self) -> TableGuard<'_, K, V, S, Guard<'static>> {
         let guard = rcu::pin();
         self.verify(Sealed::core(&guard));
@@ -542,6 +546,7 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> IntoIterator for
 
 #[cold]
 #[inline(never)]
+#[track_caller]
 fn reject(own: &Core, other: &Core) -> ! {
     let (other, own) = (other.name(), own.name());
     panic!("a reader of domain `{other}` was used with a table of domain `{own}`; name a reader of `{own}`")

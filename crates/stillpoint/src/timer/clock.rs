@@ -152,6 +152,7 @@ impl Clock {
     ///
     /// # Panics
     /// If `shift` is 64 or more.
+    #[track_caller]
     pub fn of_ticks(shift: u32) -> Self {
         assert!(shift < 64, "a tick of 2^{shift} cycles is impossible: the shift must be below 64");
         Self::of_shifted(is_steady().then(|| calibrate(CALIBRATION)).flatten(), shift)

@@ -1,6 +1,6 @@
 //! Every page is in the book, every link leads somewhere, and every program in it is compiled.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -141,4 +141,39 @@ fn what_leads_nowhere_is_found() {
     let this = "../../crates/stillpoint/tests/promises/book.rs";
     assert_eq!(wrong(&page, "`what_leads_nowhere_is_found`", this), None);
     assert!(wrong(&page, "`what_leads_nowhere_is_there`", this).is_some());
+}
+
+/// The parts of `text` between backticks.
+fn quoted(text: &str) -> BTreeSet<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+/// The table of steps and broken variants in the page of `rcu` has all variants that a model catches, and names these models.
+#[test]
+fn the_table_of_broken_variants_names_the_models() {
+    let source = |path: &str| read(&folder("src").join(path));
+    let (controls, variants) = (source("rcu/models/controls.rs"), source("busted.rs"));
+    let name_of = |variant: &str| {
+        let rest = variants.split(&format!("    {variant} = \"")).nth(1).expect("a variant has a name");
+        rest.split('"').next().unwrap_or_default()
+    };
+    let rows = controls.split("(Variant::").skip(1).filter_map(|row| row.split_once(", \""));
+    let caught: BTreeMap<&str, &str> =
+        rows.map(|(variant, rest)| (name_of(variant), rest.split('"').next().unwrap_or_default())).collect();
+    let page = read(&folder("../../docs/design/rcu.md"));
+    let table = page.split("| step | variants | caught by the models |").nth(1).expect("the table is there");
+    let mut named = BTreeSet::new();
+    for row in table.lines().skip(2).take_while(|line| line.starts_with('|')) {
+        let cells: Vec<_> = row.split('|').collect();
+        let (step, of_step, models) =
+            (cells[1], quoted(cells[2]), quoted(cells[3].split(" (").next().unwrap()));
+        // The door's models are in another crate.
+        if !of_step.contains("STILLPOINT_BUSTED_DOOR") {
+            let expected: BTreeSet<_> =
+                of_step.iter().filter_map(|variant| caught.get(variant).copied()).collect();
+            assert_eq!(models, expected, "step {step}");
+            named.extend(of_step);
+        }
+    }
+    assert!(caught.len() > 50 && caught.keys().copied().eq(named), "{caught:?}");
 }

@@ -7,6 +7,7 @@
 #[macro_use]
 mod rows;
 mod book;
+mod callers;
 mod complete;
 mod examples;
 mod generic;

@@ -31,7 +31,7 @@
  * THREADS
  *   Any number of threads may call the functions at once, except init, dump and dq_delete.
  *
- * C11 or C++17; GCC or Clang; cache lines of 64 bytes.
+ * C99 or C++11; GCC or Clang; cache lines of 64 bytes.
  */
 #ifndef STILL_RTE_RCU_QSBR_H
 #define STILL_RTE_RCU_QSBR_H

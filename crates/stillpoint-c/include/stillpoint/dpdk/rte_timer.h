@@ -21,7 +21,7 @@
  *   manages the list of an lcore. No lock is held during callbacks. Callbacks may call every function of this header, but the functions whose
  *   names end in _sync only for timers whose callbacks do not wait for the caller's timer.
  *
- * C11 or C++17; GCC or Clang.
+ * C99 or C++11; GCC or Clang.
  */
 #ifndef STILL_RTE_TIMER_H
 #define STILL_RTE_TIMER_H

@@ -264,6 +264,7 @@ impl<T: Send + Sync + 'static> Shared<'_, T> {
     ///
     /// # Panics
     /// If the link is null.
+    #[track_caller]
     pub unsafe fn into_retired(self, domain: &Domain) -> Retired<T> {
         let object = self.object().expect("a null pointer cannot be retired").cast();
         // SAFETY: the object came from a box (`Pointee::init`). The caller has unlinked and owns it, by its promise.

@@ -96,6 +96,21 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::BoostWordRelaxed, "boost::sections_follow_each_other"),
 ];
 
+/// As CONTRIBUTING.md says, a failure names the line and the thread of both accesses.
+#[test]
+fn a_failure_names_both_accesses() {
+    let mut model = std::process::Command::new(std::env::current_exe().expect("it runs"));
+    model.args(["--exact", "rcu::models::regions::pin_against_retire"]);
+    let output = model.env("STILLPOINT_BUSTED", "leave-relaxed").env("LOOM_LOCATION", "1").output();
+    let said = String::from_utf8_lossy(&output.expect("it is started").stdout).into_owned();
+    let names = |access: &str, file: &str| {
+        said.lines().any(|line| line.trim_start().starts_with(access) && line.contains(file))
+    };
+    let is_clear =
+        names("read: thread #1 @ ", "models/regions.rs:") && names("write: thread #0 @ ", "models/mod.rs:");
+    assert!(is_clear, "{said}");
+}
+
 /// The message of the model when it catches the variant.
 fn sign(variant: Variant, model: &str) -> &'static str {
     match model.split("::").next() {

@@ -1,10 +1,21 @@
 //! loom models of the protocols, on the engine itself.
 //!
-//! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib models`
+//! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint --features loom --release --lib models`
 //!
 //! loom runs each model through every interleaving (up to a bound of preemptions), and through every value that each
 //! load may return in the C++20 memory model. An [`Object`] reports each access to loom, so loom finds a free that
 //! does not come after a read even if the read returned nothing bad.
+//!
+//! # When a model fails
+//! - `Causality violation`: two threads accessed one object, at least one of them wrote, and nothing orders the two accesses. The write
+//!   is nearly always the destructor. With `LOOM_LOCATION=1`, the message has the line and the thread of both accesses: thread 0
+//!   runs the model itself, the others are numbered as they were spawned. With `RUST_BACKTRACE=1`, it shows how the thread of the later
+//!   access came there. (`LOOM_LOG` and `LOOM_CHECKPOINT_FILE` have no effect here.)
+//! - `deadlock`: every thread waits, so a wake-up was lost.
+//! - Other messages are assertions of the model.
+//!
+//! The comment of the model says what it tests. The table in `docs/design/rcu.md`, "How it is checked", has the step of the argument
+//! for each model, and `orders.rs` has the orderings of each step.
 
 mod boost;
 mod callbacks;
@@ -54,6 +65,7 @@ impl Object {
     const ALIVE: u32 = 7;
     const FREED: u32 = 13;
 
+    #[track_caller]
     fn new() -> Self {
         let value = UnsafeCell::new(0);
         // SAFETY: not shared yet.
@@ -61,6 +73,7 @@ impl Object {
         Self { value }
     }
 
+    #[track_caller]
     fn read(&self) {
         // SAFETY: the protocol under test keeps the object alive; otherwise loom reports it.
         let value = self.value.with(|value| unsafe { *value });

@@ -177,6 +177,7 @@ impl CallbackQueue {
     ///     queue.stop();
     /// });
     /// ```
+    #[track_caller]
     pub fn run(&self) {
         self.run_while(|| true);
     }
@@ -198,6 +199,7 @@ impl CallbackQueue {
     ///     queue.wake();
     /// });
     /// ```
+    #[track_caller]
     pub fn run_while(&self, goes_on: impl Fn() -> bool) {
         let core = self.callbacks.core();
         if core.protocol.held_up_by_caller(u64::MAX).is_some() {
@@ -234,6 +236,7 @@ impl CallbackQueue {
     /// assert_eq!((queue.pending(), other.pending()), (0, 1));
     /// assert_eq!(other.poll(1), 1);
     /// ```
+    #[track_caller]
     pub fn pass_to(&self, other: &Self) {
         let (core, others) = (self.callbacks.core(), other.callbacks.core());
         assert!(
@@ -327,6 +330,7 @@ impl CallbackQueue {
     /// assert_eq!(queue.poll(1), 1);
     /// ```
     #[must_use = "the pause ends when the value is dropped"]
+    #[track_caller]
     pub fn pause(&self) -> Paused {
         let forks = self.callbacks.pause();
         Paused { queue: self.clone(), forks }

@@ -44,6 +44,7 @@ impl<T> Remote<T> {
     ///
     /// # Panics
     /// If `capacity` is greater than 2³¹.
+    #[track_caller]
     pub fn mailbox(&self, capacity: usize) -> Mailbox<T> {
         assert!(capacity <= 1 << 31, "a mailbox with {capacity} places is impossible: at most 2^31");
         Mailbox { source: self.home.ring(capacity), home: Arc::clone(&self.home), earliest: u64::MAX }

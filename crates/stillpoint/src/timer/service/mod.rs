@@ -147,6 +147,7 @@ impl<T> TimerService<T> {
     ///
     /// # Panics
     /// If [`remote`](Self::remote) was called before, so that other threads can already reach this service.
+    #[track_caller]
     pub fn sleeping(mut self) -> Self {
         let Some(home) = Arc::get_mut(&mut self.home) else {
             panic!("call `sleeping` before `remote`: senders must know that the service sleeps")

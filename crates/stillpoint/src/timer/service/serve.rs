@@ -213,6 +213,7 @@ impl<T> TimerService<T> {
     /// assert_eq!(fired, ["early"]);
     /// # other.join().unwrap();
     /// ```
+    #[track_caller]
     pub fn sleep(&mut self, alarm: impl Into<Alarm>) -> Sleep {
         self.wake_up();
         let Some(bed) = &self.home.bed else {

@@ -138,6 +138,7 @@ impl<T> Wheel<T> {
     /// # Panics
     /// If `capacity` is greater than 2³² − 2,177, the greatest number of timers that a wheel can have, or if that many would
     /// take more than half of the address space.
+    #[track_caller]
     pub fn with_capacity(now: u64, capacity: usize) -> Self {
         Self::make(now, capacity, usize::MAX)
     }
@@ -159,10 +160,12 @@ impl<T> Wheel<T> {
     /// assert_eq!(wheel.add(20, "second"), Err(Full("second")));
     /// # Ok::<(), Full<&str>>(())
     /// ```
+    #[track_caller]
     pub fn with_max_len(now: u64, max_len: usize) -> Self {
         Self::make(now, max_len, max_len)
     }
 
+    #[track_caller]
     fn make(now: u64, capacity: usize, limit: usize) -> Self {
         Self { core: Core::new(Slab::new(capacity, limit), now) }
     }

@@ -58,6 +58,7 @@ pub(super) struct Slab<T> {
 static WHEELS: AtomicU32 = AtomicU32::new(0);
 
 impl<T> Slab<T> {
+    #[track_caller]
     pub(super) fn new(capacity: usize, limit: usize) -> Self {
         // Relaxed: wheels only need different numbers. The multiplier, 2³² divided by the golden ratio, keeps the first
         // generations of a few wheels far apart.

@@ -7,6 +7,9 @@
 //! A push exchanges the tail, then links the node to the one before it. Between the two steps, the lane has a gap. A
 //! take finds the nodes before the gap, and, once the gap is closed, those behind it.
 
+// Models have no `rcu::raw`, which exports these types.
+#![cfg_attr(loom, expect(unreachable_pub))]
+
 use std::cell::Cell;
 use std::fmt;
 use std::ptr::{self, NonNull};

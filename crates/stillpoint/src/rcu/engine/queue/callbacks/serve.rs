@@ -192,6 +192,7 @@ impl Callbacks {
     ///
     /// # Panics
     /// If the calling thread has the turn.
+    #[track_caller]
     pub(crate) fn pause(&self) -> u64 {
         assert!(!self.turn.is_mine(), "a callback cannot pause its own queue: it would wait for itself");
         let forks = self.turn.begin_pause();

@@ -1,0 +1,20 @@
+//! How tests compile and run programs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::programs::{linked, said, Compiler};
+
+/// Compiles a program, linked with the static library. Returns its path.
+pub(crate) fn compiled(compiler: Compiler, source: &Path, flags: &[&str], program: &str) -> PathBuf {
+    linked(compiler, source, flags, &[], program)
+}
+
+/// Compiles and runs a program. Returns its output.
+pub(crate) fn compiled_and_run(compiler: Compiler, source: &Path, flags: &[&str], program: &str) -> String {
+    let program = compiled(compiler, source, flags, program);
+    // A program that hangs is ended, and fails. The longest program takes a minute under a sanitizer.
+    let output = Command::new("timeout").args(["--signal=ABRT", "900"]).arg(&program).output().unwrap();
+    assert!(output.status.success(), "{}: {}\n{}", program.display(), output.status, said(&output));
+    said(&output)
+}
