@@ -2,6 +2,7 @@
 
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::interrupt;
+use stillpoint_harness::output::format::number_of;
 use stillpoint_harness::output::say;
 
 use super::arena::Context;
@@ -13,7 +14,8 @@ use super::variant::Broken;
 pub(crate) fn introduce(plan: &Plan, broken: Option<Broken>) {
     let Plan { duration, seed, threads, cpus, modes } = plan;
     let (cpus, modes) = (cpus.len(), mode_names(modes));
-    say(format!("Torture: {duration:?}, seed {seed}, {threads} threads on {cpus} CPUs, {modes} fences"));
+    let (threads, cpus) = (number_of(*threads as u64, "thread"), number_of(cpus as u64, "CPU"));
+    say(format!("Torture: {duration:?}, seed {seed}, {threads} on {cpus}, {modes} fences"));
     say(format!("The hog is {}; it preempts the other threads in bursts", hog::best_rank()));
     if let Some(broken) = broken {
         say(format!("Broken on purpose: {broken}: {}", broken.describe()));

@@ -27,6 +27,11 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
+/// A number of things, each called `noun`.
+pub fn number_of(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// A frequency.
 pub fn hertz(hz: u64) -> String {
     format!("{:.3} GHz", hz as f64 / 1e9)
@@ -52,6 +57,14 @@ pub fn multiple(value: f64, base: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_thing_is_singular() {
+        assert_eq!(
+            [0, 1, 2].map(|number| number_of(number, "thread")),
+            ["0 threads", "1 thread", "2 threads"]
+        );
+    }
 
     #[test]
     fn durations_have_three_digits_and_the_right_unit() {

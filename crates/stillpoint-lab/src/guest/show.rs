@@ -1,6 +1,6 @@
 //! The tables of the guests: figures of each, then the ratios between them.
 
-use stillpoint_harness::output::format::{bytes, micros, rate};
+use stillpoint_harness::output::format::{bytes, micros, number_of, rate};
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::table::Column;
 use stillpoint_harness::output::{say, table};
@@ -159,11 +159,7 @@ fn notes(rows: &[Row], guests: &[Ran]) {
     let time = |load: Load| {
         let some = &rows.iter().find(|row| workload(row) == Some(load.name()))?.params;
         let (rounds, round) = (some["rounds"].as_u64()?, some["round_s"].as_f64()?);
-        Some(if rounds == 1 {
-            format!("one round of {round} s")
-        } else {
-            format!("{rounds} rounds of {round} s")
-        })
+        Some(format!("{} of {round} s", number_of(rounds, "round")))
     };
     say("");
     if let Some(time) = time(Load::Deletes) {

@@ -9,6 +9,7 @@ use stillpoint::fence::{self, Backend};
 use stillpoint_harness::experiment::control::with_control;
 use stillpoint_harness::experiment::rounds::in_turns;
 use stillpoint_harness::interrupt;
+use stillpoint_harness::output::format::number_of;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::stats::{Distribution, median};
@@ -33,8 +34,10 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
         match *setting {
             Setting::Barriers { threads, initiators, state } => {
                 progress.stage(&format!(
-                    "membarrier: {threads} threads {}, {initiators} initiators",
-                    state.name()
+                    "membarrier: {} {}, {}",
+                    number_of(threads as u64, "thread"),
+                    state.name(),
+                    number_of(initiators as u64, "initiator")
                 ));
                 rows.extend(barriers(plan, threads, initiators, state)?);
             }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use stillpoint_harness::experiment::control::contender;
-use stillpoint_harness::output::format::{micros, rate};
+use stillpoint_harness::output::format::{micros, number_of, rate};
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::say;
 use stillpoint_harness::output::table::{self, Column};
@@ -71,7 +71,9 @@ pub(super) fn tables(rows: &[Row]) {
     for rows in barriers.chunk_by(|a, b| setting(a) == setting(b)) {
         let [threads, initiators, state] = setting(rows[0]);
         let state = state.as_str().unwrap_or_default();
-        let caption = format!("Barriers: {threads} threads, {state}; initiators: {initiators}");
+        let number = |value: &serde_json::Value, noun| number_of(value.as_u64().unwrap_or_default(), noun);
+        let (threads, initiators) = (number(&threads, "thread"), number(&initiators, "initiator"));
+        let caption = format!("Barriers: {threads}, {state}; {initiators}");
         table::of_rows(&caption, BARRIERS, 1, rows.iter().copied());
     }
     if !readers.is_empty() {

@@ -1,7 +1,7 @@
 //! The tables of the experiment: contenders by settings, one table for each scenario.
 
 use stillpoint_harness::experiment::control::contender;
-use stillpoint_harness::output::format::rate;
+use stillpoint_harness::output::format::{number_of, rate};
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::{say, table};
 
@@ -71,18 +71,16 @@ fn of_rows(rows: &[Row]) {
         [of_line[0].contender.clone(), cache].into_iter().chain(cells).collect::<Vec<String>>()
     });
     let Row { scenario, params, .. } = &rows[0];
+    let kept = || number_of(params["keep"].as_u64().unwrap_or_default(), "object");
     let caption = match params["cores"].as_u64() {
         _ if transmits(scenario) => {
             let pages = if scenario == TRANSMIT_HUGE { "reserved huge pages" } else { "small pages" };
             format!("Pool: {scenario}, bursts of 32 from {pages}; packets a second")
         }
         Some(cores @ 2..) if !cores_are_columns(&rows[0]) => {
-            format!(
-                "Pool: {scenario}, {} objects kept by each of {cores} threads; objects a second",
-                params["keep"]
-            )
+            format!("Pool: {scenario}, {} kept by each of {cores} threads; objects a second", kept())
         }
-        _ => format!("Pool: {scenario}, {} objects kept; objects a second", params["keep"]),
+        _ => format!("Pool: {scenario}, {} kept; objects a second", kept()),
     };
     table::of_lines(&caption, &header, 1, lines);
 }

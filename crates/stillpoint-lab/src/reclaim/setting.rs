@@ -3,6 +3,7 @@
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::flags::LengthFlags;
 use stillpoint_harness::machine::cpus::format_list;
+use stillpoint_harness::output::format::number_of;
 
 use crate::experiment::in_scenario;
 use crate::reclaim::names::{ONE_CORE, OWN_CORE, SPREAD};
@@ -31,10 +32,8 @@ impl Setting {
 
     /// The setting in words, for the caption of its table.
     pub(crate) fn caption(&self) -> String {
-        let (readers, each) = match self.readers() {
-            1 => ("1 reader".to_owned(), ""),
-            readers => (format!("{readers} readers"), "each "),
-        };
+        let each = if self.readers() == 1 { "" } else { "each " };
+        let readers = number_of(self.readers() as u64, "reader");
         let mut cpus = self.reader_cpus.clone();
         cpus.sort_unstable();
         cpus.dedup();

@@ -3,7 +3,7 @@
 use stillpoint_harness::experiment::show;
 use stillpoint_harness::machine::proc;
 use stillpoint_harness::output::chart::{self, Bar};
-use stillpoint_harness::output::format::{bytes, micros, multiple, rate};
+use stillpoint_harness::output::format::{bytes, micros, multiple, number_of, rate};
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::table::{self, Column};
 use stillpoint_harness::output::{heading, say};
@@ -51,8 +51,8 @@ pub(crate) fn part(setting: &Setting, structure: Structure, rows: &[Row]) {
     };
     table::of_rows(&(setting.caption() + on), &columns, 2, rows);
     say(format!(
-        "Delay from unlink to free, median of {} rounds; least..most: the range of the means of the rounds.",
-        rows[0].params["rounds"]
+        "Delay from unlink to free, median of {}; least..most: the range of the means of the rounds.",
+        number_of(rows[0].param("rounds").unwrap_or_default(), "round")
     ));
     show::disturbed(rows);
     show::failed(rows, |row| row.contender.clone());

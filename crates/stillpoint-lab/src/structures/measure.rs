@@ -8,6 +8,7 @@ use stillpoint_harness::experiment::control::{contender, with_control};
 use stillpoint_harness::experiment::rounds::in_turns;
 use stillpoint_harness::experiment::threads::on_each;
 use stillpoint_harness::interrupt;
+use stillpoint_harness::output::format::number_of;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::random::Random;
@@ -46,7 +47,11 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     let progress = Progress::new(plan.settings.iter().map(entrants).sum::<usize>() * plan.rounds as usize);
     let mut rows = Vec::new();
     for setting in plan.settings.iter().take_while(|_| !interrupt::requested()) {
-        progress.stage(&format!("structures: {}, {} threads", setting.scenario, setting.threads));
+        progress.stage(&format!(
+            "structures: {}, {}",
+            setting.scenario,
+            number_of(setting.threads as u64, "thread")
+        ));
         let entrants: Vec<Entrant> = with_control(setting.contenders.clone())
             .into_iter()
             .map(|name| Ok(Entrant { structure: make(setting, contender(&name))?, name }))

@@ -1,6 +1,6 @@
 //! The tables of the experiment: contenders by numbers of threads, a table for each scenario.
 
-use stillpoint_harness::output::format::bytes;
+use stillpoint_harness::output::format::{bytes, number_of};
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::{say, table};
 
@@ -22,10 +22,7 @@ fn times(rows: &[Row]) {
         rows.iter().find(|row| row.contender == name && row.param("threads") == Some(threads))
     };
     let ours = |threads| of("stillpoint/protected", threads)?.metric("ns_per_op");
-    let columns = |threads: &u64| {
-        let plural = if *threads == 1 { "" } else { "s" };
-        [format!("{threads} thread{plural}"), "ours over it".to_owned()]
-    };
+    let columns = |threads: &u64| [number_of(*threads, "thread"), "ours over it".to_owned()];
     let header: Vec<String> =
         std::iter::once("contender".to_owned()).chain(threads.iter().flat_map(columns)).collect();
     let cells = |name: &str, threads: u64| {

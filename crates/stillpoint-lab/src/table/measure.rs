@@ -9,6 +9,7 @@ use stillpoint_harness::experiment::rounds::turns;
 use stillpoint_harness::experiment::threads::on_each;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::proc::resident_bytes;
+use stillpoint_harness::output::format::number_of;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
 use stillpoint_peers::table::{Dash, Looped, Map, Papaya, ReadBy, Scc, TableContender, TableKey, rte_hash};
@@ -74,7 +75,11 @@ fn with_keys<K: TableKey + Copy>(
     let mut measured: Vec<Measured> = settings.iter().map(|_| Measured::default()).collect();
     for (phase, slices) in PHASES.into_iter().zip([reading::<K>(), writing(), afterwards()]) {
         for (setting, measured) in settings.iter().zip(&mut measured) {
-            progress.stage(&format!("table: {}, {phase}, {} threads", setting.scenario, setting.threads));
+            progress.stage(&format!(
+                "table: {}, {phase}, {}",
+                setting.scenario,
+                number_of(setting.threads as u64, "thread")
+            ));
             measure(plan, setting, &keys, &tables, &slices, measured, progress)?;
         }
     }
