@@ -13,7 +13,7 @@
 //! println!("{:?} {:?}", config.load(&guard), hits.within(&guard).get("index"));
 //! ```
 //!
-//! - [`rcu`]: memory reclamation in which a preempted reader can hold up as little as one object. Start here.
+//! - [`rcu`]: memory reclamation that preempted readers need not hold up. Start here.
 //! - [`table`]: a lock-free hash table that frees its entries through `rcu`.
 //! - [`timer`]: timer wheels for one thread, and timers across threads with a definite answer.
 //! - [`pool`]: objects in contiguous buckets, handed out singly or as blocks. Any thread may free them.
