@@ -298,7 +298,7 @@ STILL_NODISCARD uint64_t still_start(const struct still_domain *domain) STILL_NO
 
 /* 1 if the grace period is over, 0 if not. Never waits. Linear in the readers; constant time if the grace period is already known to
  * be over.
- * -EINVAL also if the domain has not started this number. A number of another domain is not detected otherwise. If the heavy fence
+ * -EINVAL also if the domain has not started this number. If it has, a number that came from another domain is not detected. If the heavy fence
  * fails, returns its negative errno. */
 STILL_NODISCARD int still_check(const struct still_domain *domain, uint64_t token) STILL_NOEXCEPT;
 
@@ -746,8 +746,8 @@ struct still_background;
 STILL_NODISCARD struct still_background *
 still_background_new(const struct still_domain *domain, const struct still_reclaimer_options *options) STILL_NOEXCEPT;
 
-/* As still_retire, from any thread, with these differences. -EDEADLK is returned only in a region: with STILL_FULL_WAIT, do not submit
- * while this thread's protected loads hold objects that it has submitted. In a destructor, the object is left to the domain. -EPIPE: in
+/* As still_retire, from any thread, with these differences. -EDEADLK is returned only in a region: a wait for this thread's own protected
+ * loads is not detected. So with STILL_FULL_WAIT, do not submit while they hold objects that this thread has submitted. In a destructor, the object is left to the domain. -EPIPE: in
  * the child of a fork(2), where the background reclaimer has no thread. */
 STILL_NODISCARD int still_submit(struct still_background *background, void *object, size_t bytes, still_destroy_fn *destroy,
                                  void *context) STILL_NOEXCEPT;
