@@ -298,8 +298,8 @@ STILL_NODISCARD uint64_t still_start(const struct still_domain *domain) STILL_NO
 
 /* 1 if the grace period is over, 0 if not. Never waits. Linear in the readers; constant time if the grace period is already known to
  * be over.
- * -EINVAL also if the domain has not started this number. If it has, a number that came from another domain is not detected. If the heavy fence
- * fails, returns its negative errno. */
+ * -EINVAL also if the domain has not started this number. If it has, a number that came from another domain is not detected. If the
+ * heavy fence fails, returns its negative errno. */
 STILL_NODISCARD int still_check(const struct still_domain *domain, uint64_t token) STILL_NOEXCEPT;
 
 /* Waits until the grace period is over, for at most `timeout`; STILL_FOREVER: as long as it takes.
@@ -678,7 +678,7 @@ typedef void still_destroy_fn(void *object, void *context) STILL_NOEXCEPT;
 enum still_when_full {
     STILL_FULL_HAND_BACK = 0, /* it fails; the object stays the caller's */
     STILL_FULL_RECLAIM = 1,   /* background only: the caller frees some of the submitted objects; if there is still no room, it fails */
-    STILL_FULL_WAIT = 2,      /* it waits for room, for full_wait at most, then fails; -EDEADLK if it would wait for its own thread for ever */
+    STILL_FULL_WAIT = 2,      /* it waits for room, for full_wait at most, then fails; see still_retire and still_submit for -EDEADLK */
 };
 
 struct still_reclaimer_options {
@@ -747,8 +747,8 @@ STILL_NODISCARD struct still_background *
 still_background_new(const struct still_domain *domain, const struct still_reclaimer_options *options) STILL_NOEXCEPT;
 
 /* As still_retire, from any thread, with these differences. -EDEADLK is returned only in a region: a wait for this thread's own protected
- * loads is not detected. So with STILL_FULL_WAIT, do not submit while they hold objects that this thread has submitted. In a destructor, the object is left to the domain. -EPIPE: in
- * the child of a fork(2), where the background reclaimer has no thread. */
+ * loads is not detected. So with STILL_FULL_WAIT, do not submit while they hold objects that this thread has submitted. In a destructor,
+ * the object is left to the domain. -EPIPE: in the child of a fork(2), where the background reclaimer has no thread. */
 STILL_NODISCARD int still_submit(struct still_background *background, void *object, size_t bytes, still_destroy_fn *destroy,
                                  void *context) STILL_NOEXCEPT;
 
