@@ -148,7 +148,7 @@ no_contexts:
 static void __exit still_mb_exit(void)
 {
 	misc_deregister(&device);
-	/* A receiver acknowledges before it leaves our code. It must have left the code before that is unmapped, so interrupt each CPU. */
+	/* A receiver acknowledges before it leaves our code. Interrupt each CPU, so that every receiver has left before the code is unmapped. */
 	kick_all_cpus_sync();
 	still_mb_contexts_exit();
 	still_mb_order_exit();

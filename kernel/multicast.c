@@ -14,9 +14,10 @@
  * - The kernel unlocks the csd of an asynchronous call before it calls the function. So the csd is free, too, when the receiver
  *   acknowledges.
  *
- * Order: the initiator's accesses come before smp_mb() at the start, then come the pushes onto the receivers' queues, then the
- * receivers' accesses. A receiver's smp_mb() comes before its acknowledgement. The decrements are full barriers, so the last
- * one, for which the initiator waits, comes after all of them.
+ * Order: the initiator's earlier accesses come before its smp_mb() at the start. After it come the pushes onto the receivers' queues. A
+ * receiver executes its smp_mb() after such a push, and before its acknowledgement. The decrements are full barriers, so the last
+ * decrement, for which the initiator waits, comes after the smp_mb() of every receiver. So a receiver's accesses after its smp_mb() see
+ * what the initiator wrote before, and the initiator sees what a receiver wrote before its smp_mb().
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

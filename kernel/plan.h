@@ -44,8 +44,9 @@ static inline __u32 still_mb_share(__u32 strategy, __u32 percent, __u32 rest)
 }
 
 /*
- * The place of the i-th CPU in an initiator's order. There is a common order of `count` CPUs, in which neighbours are side by side. Each
- * initiator begins behind its own place in it, `own`, so that the initiators' trees have different inner nodes. Its own CPU comes last.
+ * The place of the i-th CPU in an initiator's order. There is a common order of `count` CPUs, in which neighbours are side by side. The
+ * initiator's own place in the common order is `own`. Its order begins with the next place, and ends with its own CPU. So the trees of
+ * different initiators have different inner nodes.
  */
 static inline __u32 still_mb_rotated(__u32 own, __u32 i, __u32 count)
 {

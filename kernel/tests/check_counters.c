@@ -100,8 +100,8 @@ void check_counters(bool hotplug)
 			       miscounted(after.interrupts - before.interrupts, interrupts) ||
 			       miscounted(after.counted - before.counted, (__u64)operations) ||
 			       miscounted(after.depths - before.depths, depths)))
-		failed("counters", "the module's sums of %d operations: %llu interrupts of %llu, %llu counted, depths %llu of "
-		       "%llu", operations, after.interrupts - before.interrupts, interrupts,
+		failed("counters", "the module's sums of %d operations are wrong: %llu interrupts (not %llu), %llu counted, "
+		       "depths %llu (not %llu)", operations, after.interrupts - before.interrupts, interrupts,
 		       after.counted - before.counted, after.depths - before.depths, depths);
 	else if (here >= 0)
 		passed("counters", "%d operations to %d numbers of receivers up to %d, and sums of %llu interrupts and %llu "
@@ -126,7 +126,7 @@ void check_refusals(void)
 			if (error || got.sends + got.refused != got.receivers ||
 			    got.receivers + 1 != (__u32)online_cpus() ||
 			    (every == 1 && may_refuse && got.refused != got.receivers)) {
-				failed("refused messages", "%s, every %u: %s; sends %u, refused %u of %u",
+				failed("refused messages", "%s, refuse_every %u: %s; sends %u, refused %u of %u",
 				       ways[i].name, every, strerror(error), got.sends, got.refused,
 				       got.receivers);
 				wrong++;
@@ -138,7 +138,8 @@ void check_refusals(void)
 	ioctl(device, STILL_MB_IOC_INFO, &after);
 	if (miscounted(after.refused - before.refused, (__u64)refusals) ||
 	    miscounted(after.operations - before.operations, (__u64)(5 * way_count)))
-		failed("refused messages", "the module counted %llu of %d", after.refused - before.refused, refusals);
+		failed("refused messages", "the module counted %llu refused messages, and the tests %d",
+		       after.refused - before.refused, refusals);
 	else if (!wrong)
 		passed("refused messages", "%d were refused, and the module counted the same number", refusals);
 }

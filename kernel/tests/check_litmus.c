@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tests that the barrier orders, by a lock with two flags, which relies on the order of a store and a later load. The fast side has only
- * a compiler barrier between its store to `fast` and its load of `slow`. The slow side has the operation under test between its store to
- * `slow` and its load of `fast`. If both sides are inside, the slow side sees `inside` change.
+ * Tests the order that the barrier promises, by a lock with two flags. The lock relies on the order of a store and a later load. The fast
+ * side has only a compiler barrier between its store to `fast` and its load of `slow`. The slow side has the operation under test between
+ * its store to `slow` and its load of `fast`. If both sides are inside, the slow side sees `inside` change.
  *
  * With a fence only on the slow side, both sides get inside from time to time. If that does not happen, the test shows nothing, and its
  * result says so.
@@ -204,15 +204,15 @@ static long check_control(double seconds, long entries)
 	char reason[256];
 
 	if (control.violations == 0) {
-		snprintf(reason, sizeof(reason), "no violation in %ld entries with a fence on one side only: on this machine, "
-			 "now, the litmus shows nothing", control.entries);
+		snprintf(reason, sizeof(reason), "no violation in %ld entries with a fence on one side only: at this "
+			 "time, on this machine, the litmus test shows nothing", control.entries);
 		skipped("litmus control", reason);
 		return LONG_MAX;
 	}
 	needed = EXPECTED * control.entries / control.violations;
 	if (needed > entries) {
 		snprintf(reason, sizeof(reason), "%ld violations in %ld entries with a fence on one side only: the "
-			 "litmus needs %ld entries, and has %ld", control.violations, control.entries, needed, entries);
+			 "litmus test needs %ld entries, and has %ld", control.violations, control.entries, needed, entries);
 		skipped("litmus control", reason);
 	} else
 		passed("litmus control", "%ld violations in %ld entries with a fence on one side only",

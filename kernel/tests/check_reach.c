@@ -57,8 +57,8 @@ static bool interrupts(unsigned long *counts, int cpus)
 }
 
 /*
- * Returns the number of operations in this way after which a CPU had not been interrupted. A CPU that runs a kernel thread at the moment
- * is no receiver. An operation with such a CPU does not count, and is repeated up to a limit.
+ * Executes operations in this way. Returns the number of those after which some CPU had not been interrupted. A CPU that runs a kernel
+ * thread during an operation is no receiver. Such an operation does not count, and is repeated up to a limit.
  */
 static int unreached(int way, int cpus)
 {
@@ -92,8 +92,8 @@ static void check_spinning(int cpus)
 			int count = unreached(way, cpus);
 
 			if (count)
-				failed("receivers are interrupted", "%s, refused every %u: not all %d in %d of %d operations",
-				       ways[way].name, every, cpus - 1, count, ROUNDS);
+				failed("receivers are interrupted", "%s, refuse_every %u: not all of the %d receivers were "
+				       "interrupted in %d of %d operations", ways[way].name, every, cpus - 1, count, ROUNDS);
 			wrong += count;
 		}
 	}

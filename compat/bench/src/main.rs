@@ -2,7 +2,7 @@
 //! operation, which is the best of several repetitions in this process. With an argument, only measures whose names
 //! contain it are made.
 //!
-//! The number of `peak-garbage` is that of objects: the most that waited at a time.
+//! For `peak-garbage`, the number is not a time: it is the most objects that waited at any time.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crossbeam_skiplist::SkipMap;
 
 const REPETITIONS: usize = 5;
 
-/// Whether this measure is to be made.
+/// Whether the arguments select this measure.
 fn is_chosen(name: &str) -> bool {
     std::env::args().nth(1).is_none_or(|part| name.contains(&part))
 }
@@ -80,7 +80,7 @@ fn peak_garbage() -> usize {
         let begun = Instant::now();
         let mut last = begun;
         while begun.elapsed() < Duration::from_secs(2) {
-            // Objects that were missed in a pause are not made up for.
+            // After a pause, this thread does not defer the objects that it has missed.
             if last.elapsed() < Duration::from_micros(10) {
                 continue;
             }

@@ -102,8 +102,8 @@
  * MEMORY
  *   These allocate: making a handle, retiring, further protected loads while one is held, and inserting a key that lies
  *   behind a pointer. If an allocation fails, the process ends, as is usual in Rust; still_table_new, still_wheel_new,
- *   still_pool_new and insertions of short keys return an error instead. Calls on pools and wheels, still_call, polls and lookups
- *   allocate nothing.
+ *   still_pool_new and insertions of short keys return an error instead. A pool with max_objects allocates when it grows, and
+ *   returns an error if there is no memory. Other calls on pools and wheels, still_call, polls and lookups allocate nothing.
  *
  * STRUCTS THAT GROW
  *   Structs that begin with `size` may get more fields in later versions. If the program's struct is shorter than the library's,
@@ -298,8 +298,8 @@ STILL_NODISCARD uint64_t still_start(const struct still_domain *domain) STILL_NO
 
 /* 1 if the grace period is over, 0 if not. Never waits. Linear in the readers; constant time if the grace period is already known to
  * be over.
- * -EINVAL also if the domain has not started this number. A number of another domain is not detected otherwise. If the heavy fence
- * fails, returns its negative errno. */
+ * -EINVAL also if the domain has not started this number. If it has, a number that came from another domain is not detected. If the
+ * heavy fence fails, returns its negative errno. */
 STILL_NODISCARD int still_check(const struct still_domain *domain, uint64_t token) STILL_NOEXCEPT;
 
 /* Waits until the grace period is over, for at most `timeout`; STILL_FOREVER: as long as it takes.
@@ -374,8 +374,8 @@ STILL_NODISCARD static inline struct still_qsbr *still_qsbr_new(const struct sti
     return still_qsbr_new_(domain, STILL_LAYOUT);
 }
 
-/* Frees a reader, and ends its pins and protected loads. Only the reader's thread may call it (-EPERM); otherwise the end of that
- * thread frees the reader. */
+/* Frees a reader, and ends its pins and protected loads. Only the reader's thread may call it (-EPERM). If it does
+ * not, the end of the thread frees the reader. */
 int still_reader_free(struct still_reader *reader) STILL_NOEXCEPT;
 int still_qsbr_free(struct still_qsbr *qsbr) STILL_NOEXCEPT;
 
@@ -678,7 +678,7 @@ typedef void still_destroy_fn(void *object, void *context) STILL_NOEXCEPT;
 enum still_when_full {
     STILL_FULL_HAND_BACK = 0, /* it fails; the object stays the caller's */
     STILL_FULL_RECLAIM = 1,   /* background only: the caller frees some of the submitted objects; if there is still no room, it fails */
-    STILL_FULL_WAIT = 2,      /* it waits for room, for full_wait at most, then fails; it never waits for its own thread for ever */
+    STILL_FULL_WAIT = 2,      /* it waits for room, for full_wait at most, then fails; see still_retire and still_submit for -EDEADLK */
 };
 
 struct still_reclaimer_options {
@@ -708,9 +708,9 @@ int still_reclaimer_free(struct still_reclaimer *reclaimer) STILL_NOEXCEPT;
 
 /* Retires an object to which no link leads any more: destroy(object, context) is called when no reader can hold it. `object` is the
  * address that readers protect, not that of a member. `bytes` is its size, for limits and statistics. Constant time, amortised.
- * -ENOSPC: the reclaimer is full of objects that readers hold up; -EDQUOT: the domain is; -EDEADLK: the call would wait for room with
- * STILL_FOREVER, and this thread is in a region, or its own protected loads hold everything that is pending. In all these cases the
- * object stays the caller's. A call from a destructor that this reclaimer runs leaves the object to the domain. */
+ * -ENOSPC: the reclaimer is full of objects that readers hold up; -EDQUOT: the domain has reached its limit; -EDEADLK: the call would
+ * wait for room with STILL_FOREVER, and this thread is in a region, or its own protected loads hold everything that is pending. In all
+ * these cases the object stays the caller's. A call from a destructor that this reclaimer runs leaves the object to the domain. */
 STILL_NODISCARD int still_retire(struct still_reclaimer *reclaimer, void *object, size_t bytes, still_destroy_fn *destroy,
                                  void *context) STILL_NOEXCEPT;
 
@@ -746,9 +746,9 @@ struct still_background;
 STILL_NODISCARD struct still_background *
 still_background_new(const struct still_domain *domain, const struct still_reclaimer_options *options) STILL_NOEXCEPT;
 
-/* As still_retire, from any thread, with these differences. -EDEADLK is returned only in a region: with STILL_FULL_WAIT, do not submit
- * while this thread's protected loads hold objects that it has submitted. In a destructor, the object is left to the domain. -EPIPE: in
- * the child of a fork(2), where the background reclaimer has no thread. */
+/* As still_retire, from any thread, with these differences. -EDEADLK is returned only in a region: a wait for this thread's own protected
+ * loads is not detected. So with STILL_FULL_WAIT, do not submit while they hold objects that this thread has submitted. In a destructor,
+ * the object is left to the domain. -EPIPE: in the child of a fork(2), where the background reclaimer has no thread. */
 STILL_NODISCARD int still_submit(struct still_background *background, void *object, size_t bytes, still_destroy_fn *destroy,
                                  void *context) STILL_NOEXCEPT;
 
@@ -802,7 +802,8 @@ int still_queue_start(struct still_queue *queue, const struct still_thread_optio
  * exchange and a store, and a system call if the thread that serves the queue sleeps. */
 int still_call(struct still_queue *queue, struct still_callback *callback, still_callback_fn *function) STILL_NOEXCEPT;
 
-/* As still_call, for an object that protected loads may hold. `object` is the address that they protect. In no particular order. */
+/* As still_call, for an object that protected loads may hold. `object` is the address that they protect. The order of such
+ * callbacks is not defined. */
 int still_call_object(struct still_queue *queue, struct still_object_callback *callback, void *object,
                       still_callback_fn *function) STILL_NOEXCEPT;
 
@@ -814,7 +815,8 @@ ssize_t still_queue_poll(struct still_queue *queue, size_t limit) STILL_NOEXCEPT
  * of this thread. */
 int still_queue_run(struct still_queue *queue) STILL_NOEXCEPT;
 
-/* Makes still_queue_run return once every callback was called, now and in later calls. This cannot be undone. */
+/* Makes still_queue_run return once every callback was called. This also holds for later calls of still_queue_run, and cannot be
+ * undone. */
 int still_queue_stop(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* Waits, for at most `timeout`, until every callback that was pushed before has been called, except those of objects that protected
@@ -879,7 +881,8 @@ STILL_NODISCARD int still_table_get_many(const struct still_table *table, const 
                                          void **values, uint64_t *hits) STILL_NOEXCEPT;
 
 /* Sets the value of a key: 0 if the key had none; 1, and the old value in `old`, if it had one. `old` may be NULL.
- * -ENOSPC: the table has max_len entries and a margin; replaced and removed entries count until no reader can hold them. -ENOMEM. */
+ * -ENOSPC: the table has max_len entries. Removed entries count until no reader can hold them. For replacements, a table has 64 more
+ * places, each of which is taken until no reader can hold the replaced entry. -ENOMEM. */
 STILL_NODISCARD int still_table_insert(struct still_table *table, const void *key, void *value, void **old) STILL_NOEXCEPT;
 
 /* Sets the value of a key that has none: 0. If the key has a value: -EEXIST, and that value in `found`, which may be NULL. */
@@ -979,16 +982,16 @@ enum still_hardening {
 struct still_pool_options {
     size_t size;         /* sizeof(struct still_pool_options) */
     size_t max_objects;  /* the pool grows up to this; 0: it does not grow */
-    size_t growth_step;  /* objects that a growth adds; 0: an eighth of what may be added */
+    size_t growth_step;  /* how many objects each growth adds; 0: an eighth of what may be added */
     size_t bucket_bytes; /* a power of two; 0: depends on the size of the objects */
-    size_t stride;       /* bytes from one object to the next; 0: chosen */
+    size_t stride;       /* bytes from one object to the next; 0: the pool chooses */
     size_t cache;        /* objects in the cache of each thread; 0: an eighth of the capacity, 32 to 512; STILL_ALL: no cache */
     uint32_t max_locals; /* threads that may use the pool at the same time; 0: 256 */
     uint32_t pages;      /* enum still_pages */
     uint32_t hardening;  /* enum still_hardening */
     uint32_t node;       /* 1 for NUMA node 0, and so on; 0: any */
     void *memory;        /* memory of the program, aligned to `align`, in use until the pool is freed; NULL: the pool allocates memory */
-    size_t memory_bytes; /* size of `memory`; if it is too small, still_error() says what is needed. Not with max_objects */
+    size_t memory_bytes; /* size of `memory`, with which max_objects must be 0; if it is too small, still_error() says what is needed */
 };
 
 #define STILL_POOL_OPTIONS_INIT { sizeof(struct still_pool_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0 }
@@ -1007,7 +1010,8 @@ struct still_local;
 
 /* errno: EAGAIN: max_locals threads use the pool already, or the process has used up its keys (pthread_key_create). */
 STILL_NODISCARD struct still_local *still_local_new(struct still_pool *pool) STILL_NOEXCEPT;
-/* Frees the local, and returns its cached objects to the pool. -EPERM on another thread. Otherwise the end of the thread frees it. */
+/* Frees the local, and returns its cached objects to the pool. Only the local's thread may call it (-EPERM). If it does not, the
+ * end of the thread frees the local. */
 int still_local_free(struct still_local *local) STILL_NOEXCEPT;
 
 /* Gets an object; NULL if none is free (errno ENOMEM). Its bytes are as its last user left them. */

@@ -196,7 +196,8 @@ impl Reclamation {
             // SAFETY: `this` is leaked.
             let this = unsafe { &*this.cast_const().cast::<Reclamation>() };
             WORKER.set(true);
-            // Before the first deleter. The thread that starts this one does the same, in case its priority never lets this one run.
+            // Here, so that no deleter runs with what this thread has inherited. The starting thread makes the same call below, because
+            // with an inherited priority this thread may never get to run.
             // SAFETY: the calling thread is alive.
             unsafe { at_ease(libc::pthread_self()) };
             // SAFETY: the name ends with a zero and has less than 16 characters.
@@ -428,8 +429,8 @@ impl Drop for Waiting {
     }
 }
 
-/// Registers our handlers of `fork`, and reserves a key, before the program's own code runs. So the program's handlers, which may use the
-/// domains, run before ours at the start of a `fork`, and after ours at its end. And the program may use up all keys later.
+/// Registers our handlers of `fork`, and reserves a key. This comes before the program's own code: the program's handlers, which may use
+/// the domains, then run before ours at the start of a `fork` and after ours at its end, and the program may use up all other keys.
 pub(crate) fn prepare_process() {
     extern "C" {
         fn pthread_atfork(

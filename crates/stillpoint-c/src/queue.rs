@@ -46,7 +46,7 @@ pub(crate) struct Queue {
     queue: CallbackQueue,
     pauses: Mutex<Vec<(Paused, libc::pid_t)>>,
     worker: Mutex<Option<Worker>>,
-    /// Set when the thread has to end, and to leave the pending callbacks.
+    /// Set when the thread must end without calling the pending callbacks.
     is_freed: Arc<AtomicBool>,
     domain: Domain,
 }

@@ -102,7 +102,8 @@ pub(crate) fn spawn(
     let _blocked = Blocked::all();
     let body = move || {
         if options.is_own {
-            // Before `run`. The thread that starts this one does the same, in case its priority never lets this one run.
+            // Here, so that `run` does not begin with what this thread has inherited. The starting thread makes the same call below, because
+            // with an inherited priority this thread may never get to run.
             // SAFETY: the calling thread is alive.
             unsafe { at_ease(libc::pthread_self()) };
         }

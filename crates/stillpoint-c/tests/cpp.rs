@@ -17,7 +17,7 @@ use run::*;
 const SENTENCES: &[(&str, &str)] = &[
     ("rcu.synopsis", "the header has these names, with these parameters, defaults and exceptions"),
     ("rcu.protectable", "T has exactly one base rcu_obj_base<T, D>, public and not virtual, and no other rcu_obj_base"),
-    ("rcu.gen.nested", "an unlock corresponds to the last lock that has none: regions nest"),
+    ("rcu.gen.nested", "an unlock corresponds to the last lock that has no unlock yet: regions nest"),
     ("rcu.gen.region", "a region begins with a lock and ends with the unlock that corresponds"),
     ("rcu.gen.order", "an evaluation that is scheduled after the beginning of a region runs after the end of the region, which happens before it"),
     ("rcu.gen.later", "regions that begin later hold nothing up"),
@@ -45,7 +45,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("hp.protectable", "T has exactly one base hazard_pointer_obj_base<T, D>, public and not virtual, and no other"),
     ("hp.gen.owner", "a hazard pointer is owned by at most one thread at a time, which may change"),
     ("hp.gen.protected", "an object is not reclaimed in an epoch that began before it was retired"),
-    ("hp.gen.reclaim", "retired objects that are not protected are reclaimed by their deleters; their number has a bound"),
+    ("hp.gen.reclaim", "retired objects that are not protected are reclaimed by their deleters; their number has a bound (not met: see the header)"),
     ("hp.base.synopsis", "retire is noexcept and has a default; constructors, assignments and the destructor are protected and defaulted"),
     ("hp.base.incomplete", "T may be incomplete until a member is referenced"),
     ("hp.base.deleter", "D is default-constructible and move-assignable, and can be called with a T*"),

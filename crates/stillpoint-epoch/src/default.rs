@@ -46,8 +46,8 @@ fn present() -> Option<NonNull<Local>> {
 
 /// Pins the calling thread in the [default collector](default_collector). See [`Guard`].
 ///
-/// The outermost guard of a thread is a sequentially consistent fence, and costs little more. A nested guard costs a
-/// few instructions. The first call registers the thread. In destructors of thread-locals that run late, each call
+/// The outermost guard of a thread costs a sequentially consistent fence, and little more. A nested guard costs a few
+/// instructions. The first call registers the thread. In destructors of thread-locals that run late, each call
 /// registers the thread anew.
 ///
 /// ```

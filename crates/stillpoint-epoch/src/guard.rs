@@ -83,8 +83,8 @@ impl Guard {
     /// ```
     ///
     /// # Panics
-    /// With a panic of `f`, if it is called at once. In a domain with limits, with the panic of another function that
-    /// is ready; `f` is then deferred nevertheless.
+    /// If `f` is called at once, and panics. In a domain with limits, also if this call runs another function to make
+    /// room, and that function panics; `f` is then deferred nevertheless.
     pub fn defer<F, R>(&self, f: F)
     where
         F: FnOnce() -> R,
@@ -217,7 +217,7 @@ impl Guard {
     /// ```
     ///
     /// # Panics
-    /// With the first panic of a function, after the other functions have run.
+    /// If functions panic: with the first of these panics, after the other functions have run.
     pub fn flush(&self) {
         if let Some(local) = self.local() {
             local.flush();
@@ -273,7 +273,7 @@ impl Guard {
     /// ```
     ///
     /// # Panics
-    /// As `f`, and as the drop of a guard. The thread is then pinned.
+    /// If `f` panics, and as the drop of a guard. The thread is then pinned.
     pub fn repin_after<F, R>(&mut self, f: F) -> R
     where
         F: FnOnce() -> R,

@@ -27,7 +27,7 @@
 //! boosting of preempted threads that are pinned.
 //!
 //! The argument for the crate's correctness is in `docs/design/epoch.md` of the repository. A table of the differences
-//! to the original is in `docs/guide/epoch.md`.
+//! from the original is in `docs/guide/epoch.md`.
 
 mod atomic;
 mod cells;

@@ -105,8 +105,9 @@ impl Shared {
     }
 }
 
-/// The drop of the last handle, guard or clone of the collector runs what is left. The domain could not: if this drop
-/// is in a function that the drop of another domain runs, it would leave its functions to that drop (step 9).
+/// The drop of the last handle, guard or clone of the collector runs what is left. This is not left to the drop of the
+/// domain: within a function that the drop of another domain runs, this domain would leave its functions to that other
+/// drop (step 9).
 impl Drop for Shared {
     fn drop(&mut self) {
         let handed = self.handed.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -267,7 +268,7 @@ impl Local {
     /// Gives up a guard. The last guard ends the region, and also the local if its handle was dropped.
     ///
     /// # Panics
-    /// With the panic of a deferred function. The guard was then given up.
+    /// If a deferred function panics. The guard was then given up.
     ///
     /// # Safety
     /// The local is alive. The caller is on its thread, owns a guard, and does not use the local any more.
@@ -366,7 +367,8 @@ impl Local {
     /// Takes an object in, to be destroyed after a grace period.
     ///
     /// # Panics
-    /// In a domain with limits, with the panic of another function. The object was then taken in.
+    /// In a domain with limits, if this call runs a function to make room, and that function panics. The object was then
+    /// taken in.
     ///
     /// # Safety
     /// As for [`Reclaimer::retire_raw`].
@@ -398,7 +400,7 @@ impl Local {
     /// any more.
     ///
     /// # Panics
-    /// With the first panic of a deferred function or of a stall hook.
+    /// If deferred functions or stall hooks panic: with the first of these panics.
     pub(crate) fn flush(&self) {
         let due = self.due.get() | FLUSHED;
         self.due.set(due);

@@ -1,5 +1,5 @@
-//! The most that each call does, whatever else there is. The tests count the objects, readers and lists that it looks
-//! at, not time.
+//! The work of each call has a bound, however many functions and lists wait. The tests do not measure time: they count
+//! the objects, readers and lists that a call looks at.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn round(least: usize, functions: usize) -> usize {
     functions + 2 * share + (share / SHARE * LOOKS + 3) * POLL
 }
 
-/// The most functions that make a round due at the end of a region.
+/// A round is due at the end of a region after at most this number of deferred functions.
 const REGION: usize = 64;
 
 /// Defers this number of functions, which then wait in lists that were handed on. Half of them are in lists that one
@@ -100,7 +100,8 @@ fn what_is_deferred_in_a_full_domain_looks_at_a_part() {
     assert!(pinned.is_none() && count.get() > 0 && domain::of(&collector).stats().beyond_limits > 0);
 }
 
-/// The end of a region does a share, whether or not readers are in the way, until nothing is left.
+/// The end of a region looks at one share of the waiting functions at most, whether or not readers are in the way.
+/// After a bounded number of regions, nothing is left.
 #[test]
 fn the_end_of_a_region_looks_at_a_share() {
     let collector = Collector::new();
@@ -239,7 +240,10 @@ fn rounds_run_more_than_comes() {
         (0..functions).for_each(|_| defer_destroy(&handle, &count));
         drop(guard);
         let waiting = pending(&collector);
-        assert!(waiting < most || waiting == 0, "{waiting} wait, after {most}");
+        assert!(
+            waiting < most || waiting == 0,
+            "{waiting} functions wait, and {most} waited after the region before"
+        );
         most = waiting;
     }
 }

@@ -21,7 +21,8 @@ fn cargo(workspace: &str, flags: &str, arguments: &[&str]) -> Output {
         .expect("cargo can be run: it has built this test")
 }
 
-/// Whether the dependencies of a workspace can be had. If not, says that the test is skipped.
+/// Whether the dependencies of a workspace can be fetched. If the registry cannot be reached, reports that the test is
+/// skipped.
 fn is_fetched(workspace: &str) -> bool {
     let fetched = cargo(workspace, "", &["fetch"]);
     if !fetched.status.success() {
@@ -53,7 +54,7 @@ fn models_are_told_that_they_need_the_original() {
     let errors: Vec<&str> = error.lines().filter(|line| line.starts_with("error")).collect();
     assert!(
         !built.status.success() && errors.len() == 2,
-        "not just the message and the end of the build:\n{error}"
+        "the build must fail with only two errors, the message and its own end:\n{error}"
     );
     assert!(
         errors[0].contains("take the [patch] entry out") && errors[1].contains("could not compile"),

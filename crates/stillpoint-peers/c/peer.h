@@ -72,7 +72,7 @@ static inline bool look_up(const _Atomic(struct element *) *slots, uint64_t inde
     return holds(atomic_load_explicit(&slots[index], memory_order_acquire), index);
 }
 
-/* The same for the result of a table, where a key that is removed at the moment is not a mismatch. */
+/* The same for the result of a table. A missing key is no mismatch: the writer may have removed it just now. */
 static inline bool is_right_or_away(const struct element *element, uint64_t index)
 {
     return element == NULL || holds(element, index);

@@ -76,7 +76,7 @@ pub trait Writer {
     fn replace(&mut self, index: usize);
 
     /// Links `new` at `index`, or leaves the slot empty. The element that was there is stamped and handed over as by
-    /// [`replace`](Writer::replace). The call frees nothing itself, but the scheme may.
+    /// [`replace`](Writer::replace). The call itself frees nothing. The scheme may free elements during the call.
     fn publish(&mut self, index: usize, new: Option<Box<Element>>);
 
     /// Frees what is ready, without waiting for a reader.

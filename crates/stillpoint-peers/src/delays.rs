@@ -79,7 +79,8 @@ impl Delays {
         Self::sparse(capacity, 0)
     }
 
-    /// A record with room for `capacity` samples. One sample in 2^`sparseness` is kept; the last one is replaced by the largest.
+    /// A record with room for `capacity` samples. One sample in 2^`sparseness` is kept. In the result, the largest of all
+    /// samples replaces the last one that was kept.
     pub fn sparse(capacity: usize, sparseness: u32) -> Self {
         Self {
             origin: Instant::now(),

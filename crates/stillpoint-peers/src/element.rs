@@ -54,7 +54,7 @@ impl Element {
     /// Whether the element is alive and belongs to index `key`.
     #[inline(always)]
     pub fn holds(&self, key: u64) -> bool {
-        // Relaxed: both fields are plain data here. To find a freed element is an error in any order.
+        // Relaxed: both fields are plain data here. A freed element is an error, in whatever order the fields are read.
         self.key == key && self.value.load(Ordering::Relaxed) == key
     }
 

@@ -21,9 +21,9 @@ pub struct Micro {
     pub contender: &'static str,
     /// Name of the operation.
     pub operation: &'static str,
-    /// Performs the operation this many times on the calling thread. Registering the thread, and freeing what is left at the end, take
-    /// some microseconds more; with liburcu's `retire`, which waits for the worker, some milliseconds. Choose many iterations, or
-    /// subtract the time of a run of 0.
+    /// Performs the operation this many times on the calling thread. The call also registers the thread, and frees what is left at the end.
+    /// This takes some microseconds, or, with liburcu's `retire`, which waits for the worker, some milliseconds. Choose many iterations,
+    /// or subtract the time of a run with 0 iterations.
     pub run: fn(u64),
 }
 

@@ -14,7 +14,7 @@
 //     static std::atomic<config *> current{new config(1500)};
 //
 //     static void show() {
-//         stillpoint::hazard_pointer hazard = stillpoint::make_hazard_pointer(); // to be kept as long as the thread
+//         stillpoint::hazard_pointer hazard = stillpoint::make_hazard_pointer(); // keep it as long as the thread runs
 //         std::printf("mtu %d\n", hazard.protect(current)->mtu); // not deleted before the next call on hazard
 //         hazard.reset_protection();
 //     }
@@ -32,10 +32,13 @@
 //     }
 //
 // What the standard leaves open:
-//   - A thread of the library reclaims objects, one after the other, with no lock held, and not within retire. The first retirement
-//     starts the thread. All signals are blocked on it. It has the policy SCHED_OTHER, and the CPUs with which the process began. If the
-//     thread cannot be started, every 256th retirement tries again; if that fails, too, it reclaims itself. Every call of hazard_pointer_clean_up
-//     does so, too. The number of objects that wait only for their deleters has no bound: it depends on how fast deleters run.
+//   - A thread of the library reclaims objects, one after the other, with no lock of the library held. The first retirement starts the
+//     thread. All signals are blocked on it. It has the policy SCHED_OTHER, and the CPUs with which the process began. While the thread
+//     runs, retire reclaims nothing. If the thread cannot be started, every 256th retirement tries again; a retirement that cannot start
+//     the thread reclaims objects itself. hazard_pointer_clean_up reclaims on the calling thread the objects that were still protected
+//     when the library's thread reached them, and all objects while there is no such thread.
+//   - In one point this is not what the standard requires: the number of objects that wait only for their deleters has no bound. It
+//     depends on how fast deleters run.
 //   - protect costs a store and two loads, and a full fence where the kernel has no membarrier(2).
 //   - make_hazard_pointer is lock-free, and costs some ten nanoseconds: keep a hazard_pointer rather than make one for each access. It
 //     allocates when there are more hazard pointers than ever before; if there is no memory, the process ends. A hazard pointer takes 128

@@ -33,13 +33,14 @@
 //     }
 //
 // What the standard leaves open:
-//   - Scheduled evaluations (deleters) run on a thread of the library, one after the other, with no lock held, and not within lock,
-//     unlock, retire or rcu_retire. The first retirement starts the thread. All signals are blocked on it. It has the policy SCHED_OTHER,
-//     and the CPUs with which the process began. If the thread cannot be started, every 256th retirement tries again; if that fails, too,
-//     it runs deleters itself. Every call of rcu_barrier does so, too.
-//   - A deleter may lock, retire, and call rcu_synchronize. rcu_barrier in a deleter would wait for its own end: it reports that
-//     (still_on_report in stillpoint.h), and returns at once.
-//   - rcu_synchronize within a region of the same thread reports that, and waits for ever. So does rcu_barrier if anything is scheduled,
+//   - Scheduled evaluations (deleters) run on a thread of the library, one after the other, with no lock of the library held. The first
+//     retirement starts the thread. All signals are blocked on it. It has the policy SCHED_OTHER, and the CPUs with which the process
+//     began. While the thread runs, no deleter runs within lock, unlock, retire or rcu_retire. If the thread cannot be started, every
+//     256th retirement tries again; a retirement that cannot start the thread runs deleters itself, and so does rcu_barrier while there
+//     is no thread.
+//   - A deleter may lock, retire, and call rcu_synchronize. rcu_barrier in a deleter would wait for its own end: it reports the
+//     mistake (still_on_report in stillpoint.h), and returns at once.
+//   - rcu_synchronize within a region of the same thread reports the mistake, and waits for ever. So does rcu_barrier if anything is scheduled,
 //     even if it was scheduled before the region began.
 //   - The first lock of a thread registers it. It is unregistered after the destructors of its thread-locals, which may lock. A region
 //     that is still open then ends, except in a process that had used up its pthread keys when it loaded the library by dlopen. A signal
@@ -47,7 +48,7 @@
 //   - retire neither allocates nor fails. From then until its deleter is called, an object must not be assigned to: that would overwrite
 //     what the library keeps in it. If all files of a program define STILL_CHECKED, such an assignment and a second retire end the
 //     program with a message; then rcu_obj_base is not trivially copyable.
-//   - rcu_retire allocates a node by operator new. It throws what operator new or D throws.
+//   - rcu_retire allocates a node by operator new, and throws what operator new or D throws.
 //   - The end of a program does not wait for deleters: if they have to run, call rcu_barrier before the things that they use are gone.
 //   - A child of fork runs scheduled deleters at its next retirement or rcu_barrier. Objects that other threads retire while fork runs
 //     may be lost in the child: they stay in memory. In the child, regions of the parent's other threads are over. Handlers of

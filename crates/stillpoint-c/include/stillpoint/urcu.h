@@ -64,7 +64,8 @@ struct still_urcu_reader_ {
     void *ring;
 };
 
-/* The record of threads that are not registered. Its state is not 0, and is also its token. Never written. */
+/* The record of threads that are not registered. Nothing writes to it. Its state is not 0, so a section finds out that the thread is not
+ * registered. The state is also read as the token, so a quiescent state finds no new token. */
 struct still_urcu_nobody_ {
     uint64_t state;
     uint32_t attention;
@@ -204,7 +205,7 @@ int still_urcu_defer_register_(uint32_t flavour);
 void still_urcu_defer_unregister_(uint32_t flavour);
 void still_urcu_defer_barrier_(uint32_t flavour);
 
-/* In C, because stable Rust has no thread-local variables with C linkage and no weak references. */
+/* These are written in C, because stable Rust has neither thread-local variables with C linkage nor weak references. */
 struct still_urcu_reader_ *still_urcu_reader_of_(uint32_t flavour);
 void still_urcu_thread_begins_(void);
 void still_urcu_acquires_(void);

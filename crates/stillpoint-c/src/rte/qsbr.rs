@@ -131,6 +131,7 @@ impl Variable {
     pub(super) fn start(&self) -> u64 {
         let token = &self.head().token;
         tsan::release(token);
+        // Pairs with the acquire loads of the token by readers. As a full fence, pairs with the fence of a reader that goes online (step 1).
         let started = token.fetch_add(1, Ordering::SeqCst) + 1;
         if !cfg!(target_arch = "x86_64") {
             fence(Ordering::SeqCst);
@@ -138,20 +139,23 @@ impl Variable {
         started
     }
 
-    /// Steps 2 and 3: calls `held_up` for each id that holds up a token, until it returns true. Returns the least count if no id holds up
-    /// the token.
+    /// Steps 2 and 3: calls `held_up` for each id that holds up a token, until `held_up` returns true. Returns the least count if no id holds
+    /// up the token.
     #[inline]
     fn scan(&self, token: u64, mut held_up: impl FnMut(usize) -> bool) -> Option<u64> {
+        // Acquire: the token is read before the counts, so what a check records began before its scan (step 3).
         let mut least = self.head().token.load(Ordering::Acquire);
         let mut is_over = true;
         let counts = self.counts();
         for (index, word) in self.bitmap().iter().enumerate() {
+            // Acquire: pairs with the exchanges of `thread_register` and `thread_unregister`.
             let mut bits = word.load(Ordering::Acquire);
             tsan::acquire(word);
             while bits != 0 {
                 let id = index * BITS + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
                 let Some(count) = counts.get(id) else { continue };
+                // Acquire: pairs with the release by which readers store their counts (step 2).
                 let reported = count.cnt.load(Ordering::Acquire);
                 tsan::acquire(&count.cnt);
                 if reported == OFFLINE {
@@ -183,6 +187,7 @@ impl Variable {
     /// Whether a grace period is over. If it is, records that for later checks.
     pub(super) fn is_over(&self, token: u64) -> bool {
         let head = self.head();
+        // Acquire: pairs with the release below, by the check that has recorded the value.
         let acked = head.acked.load(Ordering::Acquire);
         tsan::acquire(&head.acked);
         if token <= acked {
@@ -190,6 +195,7 @@ impl Variable {
         }
         let Some(least) = self.scan(token, |_| true) else { return false };
         tsan::release(&head.acked);
+        // Release: pairs with the acquire above and in the header; `acked_token` is for checks of DPDK's header.
         head.acked.store(least, Ordering::Release);
         head.acked_token.store(least, Ordering::Release);
         true
@@ -332,7 +338,8 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_thread_unregister(
         let (count, word, bit) = variable.id(thread_id)?;
         if word.load(Ordering::Acquire) & bit != 0 {
             count.tid.store(0, Ordering::Relaxed);
-            // Before the bit is cleared: a check of DPDK's header that already waits for this id looks only at the count.
+            // The count is stored before the bit is cleared, because a check of DPDK's header that already waits for this id looks only at
+            // the count. Release: pairs with the acquire load of the count in a check.
             tsan::release(&count.cnt);
             count.cnt.store(OFFLINE, Ordering::Release);
             tsan::release(word);

@@ -76,7 +76,7 @@ pub extern "C" fn still_urcu_before_fork_(flavour: u32) {
             if !is_in_barrier.get() {
                 break (pauses, lock);
             }
-            // A callback waits for callbacks of another queue, which is paused. So the pauses end, and are tried again.
+            // A callback waits for callbacks of another queue, which is paused. So this ends the pauses, waits, and tries again.
             drop(pauses);
             flavour.end_fork(&mut lock);
             drop(lock);

@@ -66,7 +66,8 @@ void still_urcu_releases_(void)
     if (__builtin_expect(__tsan_release == NULL, 1))
         return;
     __tsan_release(&sync_point);
-    /* When a grace period is over, the engine acquires the records, also within a turn of callbacks. */
+    /* When a grace period is over, also within a turn of callbacks, the engine tells ThreadSanitizer that it acquires each record. The call
+     * below is the release for that. */
     for (uint32_t flavour = STILL_URCU_MEMB; flavour <= STILL_URCU_BP; flavour++) {
         char *record = still_urcu_reader_of_(flavour)->record;
         if (record != (const char *)&still_urcu_nobody_)
@@ -115,7 +116,7 @@ void still_urcu_bp_prepare_(void)
 }
 
 _Static_assert(sizeof(unsigned long) == sizeof(uint64_t), "the number of a poll state has room for a token");
-_Static_assert(sizeof(pthread_t) == sizeof(uint64_t), "Rust has threads as numbers of 64 bits");
+_Static_assert(sizeof(pthread_t) == sizeof(uint64_t), "Rust holds a thread as a number of 64 bits");
 
 /* The functions that all flavours have. */
 #define FLAVOUR(f, F)                                                                                      \

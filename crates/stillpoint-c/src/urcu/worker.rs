@@ -231,10 +231,10 @@ impl Worker {
             }
         }
         acquires();
-        // Callbacks run on a registered thread. Its own worker is this one.
+        // Callbacks run on a registered thread. A callback that calls call_rcu pushes to this worker.
         self.flavour.register(false);
-        // The thread of deferred calls has no own worker: a barrier of call_rcu does not wait for its queue, so deferred calls must not push
-        // to it by call_rcu.
+        // The thread of deferred calls leaves this out. A barrier of call_rcu does not wait for the queue of deferred calls, so a deferred
+        // call that calls call_rcu must push to another worker.
         if !self.flavour.deferring().is_some_and(|deferring| ptr::eq(deferring, self)) {
             // SAFETY: `mine` is a thread-local variable of the calling thread.
             unsafe { (*self.flavour.mine()).worker = ptr::from_ref(self).cast_mut().cast() };
@@ -333,7 +333,7 @@ impl Flavour {
         self.bury_dead(lock);
     }
 
-    /// Ends the fork in the child, where no thread waits for the end, and `reset_workers` buries the workers.
+    /// Ends the fork in the child, where no thread waits for the end, and `reset_workers` passes on the workers' callbacks.
     pub(super) fn end_fork_in_child(&self, lock: &mut Locked<'_, Workers>) {
         lock.is_forking = false;
         // Relaxed: there is no other thread.
@@ -456,7 +456,7 @@ impl Flavour {
         lock.freed.push(worker);
     }
 
-    /// Buries the workers that were left until the end of a fork.
+    /// Passes on the callbacks of the workers that were left until the end of a fork: see [`bury`](Self::bury).
     pub(super) fn bury_dead(&'static self, lock: &mut Locked<'_, Workers>) {
         for worker in lock.live.clone() {
             // SAFETY: the caller holds the lock.

@@ -6,8 +6,11 @@
 #include <sched.h>
 #include <time.h>
 
-/* How long each test runs in each mode of fences; the value of a destroyed object; the number of objects. */
-enum { MILLISECONDS = 150, ENDED = -1, OBJECTS = 64 };
+enum {
+    MILLISECONDS = 150, /* the time of each test in each mode of fences */
+    ENDED = -1,         /* the value of a destroyed object */
+    OBJECTS = 64,
+};
 
 /* The threads' variables, in separate cache lines. */
 static struct {
@@ -92,7 +95,8 @@ static void *by_protect(void *unused)
     return unused;
 }
 
-/* Makes a link that is a number. An object could already have the next value while a reader still looks at the previous one. */
+/* Makes a link whose address is the value itself. If the value were in an object that the link points to, the writer could already have
+ * stored the next value there when the reader looks. */
 static struct object *number(int value)
 {
     return (struct object *)((uintptr_t)value * 64);

@@ -82,7 +82,8 @@ impl OrderedThread for SkipThread<'_> {
         self.map.remove(&key).is_some()
     }
 
-    /// Looks up under a pin. An entry's reference count would keep one node, but a thread that is preempted within a call is pinned.
+    /// Keeps the thread pinned until the lookup ends. `meanwhile` stands for a preemption inside the map's call, where the thread is pinned.
+    /// The entry that the call returns would hold only one node, by its reference count.
     fn inside(&mut self, key: u64, meanwhile: &mut dyn FnMut()) -> bool {
         let _guard = crossbeam_epoch::pin();
         let entry = self.map.get(&key);

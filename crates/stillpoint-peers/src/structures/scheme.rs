@@ -126,8 +126,8 @@ impl<'s, const PLACES: usize> Thread for HazardThread<'s, PLACES> {
 pub(super) struct HazardRegion<'t, 's, const PLACES: usize>(&'t mut HazardThread<'s, PLACES>);
 
 impl<const PLACES: usize> Region for HazardRegion<'_, '_, PLACES> {
-    /// Does what the crate's `try_protect_ptr` does, with marks, which that function does not know: it protects the address, and
-    /// compares the whole word.
+    /// As the crate's `try_protect_ptr`, which does not know marks. Here the hazard pointer gets the address without the mark, and the
+    /// comparison includes the mark.
     #[inline(always)]
     fn load<N>(&mut self, place: usize, link: &AtomicPtr<N>) -> *mut N {
         // Relaxed: this address is not followed before it is loaded again.

@@ -159,6 +159,8 @@ static __rte_always_inline void rte_rcu_qsbr_thread_online(struct rte_rcu_qsbr *
     struct rte_rcu_qsbr_cnt *id = &v->qsbr_cnt[thread_id];
     /* Stored before the count, so that a stall report that finds the count also finds its thread. */
     still_rte_rcu_here_(&id->still_tid_);
+    /* Acquire: pairs with the addition in rte_rcu_qsbr_start. Release: pairs with the acquire load of the count in a check. The fence pairs
+     * with that of rte_rcu_qsbr_start: either a check sees the count, or this reader does not find what was unlinked. */
     uint64_t token = __atomic_load_n(&v->token, __ATOMIC_ACQUIRE);
     __atomic_store_n(&id->cnt, token, __ATOMIC_RELEASE);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -171,6 +173,7 @@ static __rte_always_inline void rte_rcu_qsbr_thread_offline(struct rte_rcu_qsbr 
     __RTE_RCU_IS_LOCK_CNT_ZERO(v, thread_id, ERR, "locks");
     struct rte_rcu_qsbr_cnt *id = &v->qsbr_cnt[thread_id];
     __atomic_store_n(&id->still_tid_, 0, __ATOMIC_RELAXED);
+    /* Release: pairs with the acquire load of the count in a check. The reader's accesses come before the free. */
     __atomic_store_n(&id->cnt, __RTE_QSBR_CNT_THR_OFFLINE, __ATOMIC_RELEASE);
     still_rte_rcu_answer_(v);
 }
@@ -181,6 +184,7 @@ static __rte_always_inline void rte_rcu_qsbr_quiescent(struct rte_rcu_qsbr *v, u
     RTE_ASSERT(v != NULL && thread_id < v->max_threads);
     __RTE_RCU_IS_LOCK_CNT_ZERO(v, thread_id, ERR, "locks");
     struct rte_rcu_qsbr_cnt *id = &v->qsbr_cnt[thread_id];
+    /* Acquire: pairs with the addition in rte_rcu_qsbr_start. Release: pairs with the acquire load of the count in a check. */
     uint64_t token = __atomic_load_n(&v->token, __ATOMIC_ACQUIRE);
     uint64_t before = __atomic_load_n(&id->cnt, __ATOMIC_RELAXED);
     if (token != before) {
@@ -220,6 +224,7 @@ static __rte_always_inline void rte_rcu_qsbr_unlock(__rte_unused struct rte_rcu_
 static __rte_always_inline uint64_t rte_rcu_qsbr_start(struct rte_rcu_qsbr *v)
 {
     RTE_ASSERT(v != NULL);
+    /* Pairs with the acquire loads of the token by readers. As a full fence, pairs with the fence of rte_rcu_qsbr_thread_online. */
     uint64_t token = __atomic_add_fetch(&v->token, 1, __ATOMIC_SEQ_CST);
 #if !defined(__x86_64__)
     /* On x86-64 the addition is a full fence. */
@@ -241,11 +246,12 @@ static __rte_always_inline int __rte_rcu_qsbr_check_all(struct rte_rcu_qsbr *v, 
     return still_rte_rcu_check_(v, t, wait);
 }
 
-/* 1 if the grace period is over, else 0. With `wait`, waits until it is over. Then the calling thread must not be online with a count that is
- * older than t. */
+/* 1 if the grace period is over, else 0. With `wait`, waits until it is over. The calling thread must not be online with a
+ * count that is older than t: it would wait for itself. */
 static __rte_always_inline int rte_rcu_qsbr_check(struct rte_rcu_qsbr *v, uint64_t t, bool wait)
 {
     RTE_ASSERT(v != NULL);
+    /* Acquire: pairs with the release store of another check, which the library makes after its scan. */
     if (likely(t <= __atomic_load_n(&v->still_acked_, __ATOMIC_ACQUIRE)))
         return 1;
     return still_rte_rcu_check_(v, t, wait);
@@ -286,7 +292,7 @@ typedef void (*rte_rcu_qsbr_free_resource_t)(void *p, void *e, unsigned int n);
 
 #define RTE_RCU_QSBR_DQ_NAMESIZE RTE_RING_NAMESIZE
 
-/* Only one thread at a time uses the queue. The flag has no effect here: any number of threads may use any queue. */
+/* In DPDK, a queue with this flag is for one thread at a time. Here the flag has no effect: any number of threads may use any queue. */
 #define RTE_RCU_QSBR_DQ_MT_UNSAFE 1
 
 struct rte_rcu_qsbr_dq_parameters {

@@ -8,7 +8,7 @@
  *
  * WHAT IS DIFFERENT FROM DPDK'S
  *   A timer that is due can be stopped or reset until its function is called, for example by the function of another timer.
- *   The functions of timers that are due in the same call are called in no promised order. rte_timer_alt_manage serves its lists one after
+ *   The order in which one call runs the functions of due timers is not defined. rte_timer_alt_manage serves its lists one after
  *   the other, the list of the calling lcore first; DPDK calls the functions of all timers in the order of their times. If a function adds a
  *   timer that is due to a later list, the function of that timer is called in the same call.
  *   A timer that is pending in one instance may be reset or stopped in another one. The function of a timer may reset and stop it in any
@@ -18,8 +18,8 @@
  *
  * THREADS
  *   Any number of threads may call the functions at once, except subsystem_init, finalize, data_alloc and data_dealloc. One thread at a time
- *   manages the list of an lcore. No lock is held during callbacks. Callbacks may call every function of this header, but the functions whose
- *   names end in _sync only for timers whose callbacks do not wait for the caller's timer.
+ *   manages the list of an lcore. No lock is held during callbacks. Callbacks may call every function of this header, with one limit:
+ *   functions whose names end in _sync are only for timers whose callbacks do not wait for the caller's timer.
  *
  * C99 or C++11; GCC or Clang.
  */

@@ -67,8 +67,10 @@ pub(crate) const MICRO: &[Micro] = &[
 /// Megabytes of memory for the environment abstraction layer, in which defer queues live.
 const MEMORY: usize = 64;
 
+/// Retires objects through DPDK's defer queue, after it has initialised the environment abstraction layer.
+///
 /// # Panics
-/// If the environment abstraction layer cannot be initialised.
+/// If the layer cannot be initialised.
 fn retire_by_defer_queue(iterations: u64) {
     let cpu = usize::try_from(stillpoint_dpdk_cpu()).unwrap_or_default();
     if let Err(error) = crate::table::initialise_dpdk(MEMORY, false, cpu) {

@@ -71,7 +71,7 @@ unsafe extern "C" fn free_raw(element: *mut RawElement) {
     unsafe { free_element(element.cast()) };
 }
 
-/// Frees deleted elements at the deletes, through the table's own defer queue.
+/// Frees deleted elements during later deletes, through the table's own defer queue.
 const AT_DELETE: usize = 0;
 /// Frees them on a second thread.
 const IN_BACKGROUND: usize = 2;
