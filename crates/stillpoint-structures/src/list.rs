@@ -45,7 +45,7 @@ impl<K, V> Link for Node<K, V> {
 /// it is meant for few keys, and for learning.
 ///
 /// It is read in two ways. [`get_in`](List::get_in) and [`iter_in`](List::iter_in) walk in a region, over nodes that are removed
-/// meanwhile: a reader on an unlinked node goes on to the next node. They never start again, and hold up everything that is
+/// meanwhile: a reader on an unlinked node goes on to the next node. These walks never start again, and hold up everything that is
 /// retired meanwhile. [`get`](List::get) protects its way hand over hand, three nodes at a time, and holds up nothing else. If
 /// it meets a removed node, it unlinks that node first, or starts again. Writers do the same. Lock-free.
 ///
@@ -183,7 +183,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
         match reclaimer {
             // SAFETY: the exchange above, which succeeds only once, has unlinked the node. Readers are of the domain.
             Some(reclaimer) => unsafe { node.retire(reclaimer) },
-            // SAFETY: as in the other case. The drop leaves the node to the domain.
+            // SAFETY: the exchange above, which succeeds only once, has unlinked the node. Readers are of the domain, which gets the dropped node.
             None => drop(unsafe { node.into_retired(&self.domain) }),
         }
         true
@@ -192,7 +192,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
     /// The entry of `key`, protected. It holds up nothing else.
     ///
     /// # Panics
-    /// If `reader` belongs to another domain. With a panic of the comparison, as for all methods that take a key.
+    /// If `reader` belongs to another domain. Also if a comparison of keys panics, as in all methods that take a key.
     pub fn get<'a>(&'a self, key: &K, reader: &'a Reader) -> Option<Entry<'a, K, V>> {
         reader.verify(&self.domain);
         let place = self.seek(key, reader, None);

@@ -75,9 +75,9 @@ fn spawn<S: Send + Sync + 'static>(
     thread::spawn(move || function(&structure, &domain.reader(), &mut domain.reclaimer()))
 }
 
-/// Lets the other threads run first. For a thread that entered its region before they were spawned: if it entered later, more
-/// than links would order it. loom runs a thread as long as it can. It tries another order only from the last access before a
-/// write, and not from a load of this thread if the writer has loaded the same link itself after it.
+/// Lets the other threads run first. For a thread that enters its region before it spawns them: if it entered later, its entry
+/// would order more than the links do. loom runs a thread as long as it can. It tries another order only from the last access
+/// before a write, and not from a load of this thread if the writer has loaded the same link itself after it.
 fn let_others_go_first() {
     thread::yield_now();
 }

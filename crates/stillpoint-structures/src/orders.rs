@@ -22,6 +22,6 @@ stillpoint_sys::orders! {
     list_insert: Release, ["the acquire in `ProtectedLink::load`", list_follow], "6", [ListInsertRelaxed];
     /// Unlinks a node: a thread that follows the link sees the content of the next node, and comes after the unlink.
     list_unlink: Release, ["the acquire in `ProtectedLink::load`", list_follow], "6", [ListUnlinkRelaxed];
-    /// Follows a link, in a walk in a region.
+    /// Loads a link, which a walk in a region then follows.
     list_follow: Acquire, [list_insert, list_unlink], "8", [ListFollowRelaxed];
 }

@@ -95,8 +95,8 @@ impl<T: Send + 'static> Queue<T> {
             // SAFETY: the head is a root.
             let node = unsafe { head.as_ref() }.expect("a queue has a node");
             node.watch.look();
-            // The tail loaded here is no older than the one that the thread that moved the head here has seen: the load of the
-            // head has acquired that. So the tail has passed the head, or is there.
+            // The thread that moved the head to this node had found the tail there, or beyond. The load of the head has acquired
+            // this, so the tail that is loaded here is there or beyond, too.
             // Relaxed: the tail is not followed. It only matters that it is loaded before the retirement below: see step 5.
             let tail = self.tail.0.load(Ordering::Relaxed, &Unprotected);
             next.load(&node.next);
@@ -124,8 +124,8 @@ impl<T: Send + 'static> Queue<T> {
             if answer.is_ok() {
                 // SAFETY: the thread that made the node the first one owns its value, which the push has published.
                 let value = unsafe { front.take_value() };
-                // SAFETY: the head, the tail, and nodes behind the head do not lead to it any more,
-                // by exchanges of this thread or by exchanges that it has seen.
+                // SAFETY: neither the head nor the tail leads to the node any more: this thread has moved them on, or has seen
+                // that another thread did. Nodes link only to later ones.
                 unsafe { head.shared().retire(reclaimer) };
                 return Some(value);
             }

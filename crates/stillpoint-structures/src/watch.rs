@@ -32,7 +32,8 @@ impl Watch {
         Self { freed }
     }
 
-    /// Must be the last write before the node is published. In a model, light fences order what comes before them.
+    /// Must be the last write before the node is published, after all light fences. In a model, a light fence orders earlier
+    /// writes, and so would hide that the publication is not a release.
     #[cfg(loom)]
     pub(crate) fn touch(&self) {
         // SAFETY: not shared yet.
@@ -43,7 +44,7 @@ impl Watch {
     pub(crate) fn look(&self) {
         // SAFETY: the protocol under test keeps the node alive; if it does not, loom reports that.
         let freed = self.freed.with(|freed| unsafe { *freed });
-        assert!(!freed, "Causality violation: a node was looked at after its free");
+        assert!(!freed, "Causality violation: a node was read after it was freed");
     }
 }
 

@@ -4,7 +4,7 @@
 //! and `memcpy`. This library is not compiled for it. So it reports two things:
 //!
 //! - **Hand-overs**: what one thread did before the [`release`] of an address comes before what another does after the [`acquire`] of
-//!   this address. The program's own releases count, too, for example of its readers' states: it has stored at the same address.
+//!   this address. The program's own releases of the address count, too: its inline code, for example, stores readers' states.
 //! - **Accesses to ignore**: the library's own calls of libc are [ignored](ignore), but not those of the program's functions
 //!   that it [calls](heed).
 //!

@@ -1,5 +1,5 @@
 //! A queue of delayed items for a task, like `tokio_util::time::DelayQueue`. Here other threads can add items as well,
-//! through mailboxes, and whoever has an item's handle can cancel it or delay it again.
+//! through mailboxes, and any code that has an item's handle can cancel it or delay it again.
 //!
 //! `poll_expired` does what `poll_next` of a `Stream` should: an `impl Stream for DelayQueue` only has to call it.
 //!

@@ -90,8 +90,8 @@ pub(crate) fn main() -> Result<(), SynchronizeError> {
                 reclaimer.retire(old).expect("there is room for thousands");
                 replaced += 1;
             } else {
-                // All are in quarantine. The writer does other work here, where it could only wait for the slowest
-                // worker.
+                // All unused counters are in quarantine. The writer does other work here; otherwise it could only wait
+                // for the slowest worker.
                 other_work += 1;
                 thread::yield_now();
             }

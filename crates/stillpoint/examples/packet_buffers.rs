@@ -41,7 +41,7 @@ fn work<'p>(local: &Local<'p, Packet>, packets: &Receiver<Obj<'p, Packet>>) -> u
     bytes
 }
 
-/// Runs it; the other files of this folder are run by the same test.
+/// Runs the example. One test runs all files of this folder.
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let pool: Pool<Packet> = Pool::builder(2_000, || Packet { len: 0, bytes: [0; 1500] }).build()?;
     let info = pool.info();

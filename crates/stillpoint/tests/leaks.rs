@@ -141,8 +141,8 @@ fn threads_that_use_everything_leave_no_memory_behind() {
     });
 }
 
-/// Mailboxes of a service that stays, and timers of services that are dropped, some of them with messages that they
-/// have not taken.
+/// Mailboxes of a service that stays, and timers of services that are dropped. Some of these services have not taken all
+/// their messages.
 #[test]
 fn mailboxes_and_timers_that_come_and_go_leave_no_memory_behind() {
     in_child("mailboxes_and_timers_that_come_and_go_leave_no_memory_behind", || {

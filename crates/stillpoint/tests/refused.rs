@@ -102,8 +102,8 @@ fn the_asymmetric_mode_is_refused_with_an_error_that_says_what_to_do() {
     });
 }
 
-/// Whether membarrier can be refused later on: not on a system that has none, and then this says so. To be called
-/// before the test starts its child process, whose output is shown only when it fails.
+/// Whether this system has membarrier, so that it can be refused later on. If not, says that the test is skipped. Must be
+/// called before the test starts its child process, whose output is shown only when it fails.
 fn has_membarrier() -> bool {
     let answer = asymmetric_supported();
     answer.inspect_err(|error| skip::skipped(&format!("there is nothing to refuse: {error}"))).is_ok()

@@ -1,7 +1,7 @@
 //! Memory from the kernel: `mmap(2)`, `madvise(2)`.
 
 use std::ptr::{self, NonNull};
-// Not modelled: it orders what the kernel orders.
+// Not modelled: this only repeats an order that the kernel ensures.
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};

@@ -37,8 +37,8 @@ pub fn handle(signal: i32, handler: Handler) -> io::Result<libc::sigaction> {
     }
 }
 
-/// Restores the previous action from [`handle`], unless another function handles the signal by now. A caller whose previous
-/// action is the function itself leaves this to the caller that found another action.
+/// Restores the previous action from [`handle`], unless another function handles the signal by now. Does nothing if the
+/// previous action is `handler` itself: the caller that found another action there restores that one.
 pub fn give_back(signal: i32, handler: Handler, before: &libc::sigaction) {
     if before.sa_sigaction != handler as usize && is_handled_by(signal, handler) {
         // SAFETY: the kernel returned this action itself. An action that could be replaced can be restored.

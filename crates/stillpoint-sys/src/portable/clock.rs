@@ -1,6 +1,6 @@
 //! A clock that costs less than `clock_gettime(2)`, for decisions that may be wrong.
 
-/// The approximate number of [`ticks`] in a microsecond. The true number may be up to three times lower or higher.
+/// The approximate number of [`ticks`] in a microsecond. The true number may differ by a factor of three.
 pub const TICKS_PER_MICRO: u64 = if cfg!(all(target_arch = "x86_64", not(miri))) { 2_500 } else { 1_000 };
 
 /// A count that grows steadily: on x86-64 the time stamp counter, elsewhere nanoseconds.

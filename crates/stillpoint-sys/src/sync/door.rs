@@ -9,8 +9,8 @@
 //! A thread that finds the door closed at its first load is not counted. So each thread increments the count at most once more,
 //! and the closer's wait ends.
 //!
-//! The closer sleeps on the word. The thread that lowers the count to 0 while the bit is set wakes it: either the closer slept on
-//! another value, or it sees this one.
+//! The closer sleeps on the word. The thread that lowers the count to 0 while the bit is set wakes it. No wake-up is lost: a closer
+//! that read the word before that sleeps on another value, and is woken, or does not fall asleep; a later one finds the count at 0.
 
 use super::atomic::{AtomicU32, Ordering};
 use crate::os;

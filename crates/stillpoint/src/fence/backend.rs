@@ -75,8 +75,8 @@ impl fmt::Display for Backend {
 #[cfg(not(any(loom, miri)))]
 static USED: AtomicPtr<Backend> = AtomicPtr::new(ptr::null_mut());
 
-/// Returns the back end in use. If there is none yet, it is the result of `find` from now on; of several threads, the first
-/// decides. It has no lock, which the child of a `fork` during this call would find held.
+/// Returns the back end in use. If there is none yet, the result of `find` is in use from now on; of several threads, the first
+/// decides. Takes no lock: the child of a `fork` during this call would find it held.
 #[cfg(not(any(loom, miri)))]
 fn used(find: impl FnOnce() -> Backend) -> Backend {
     // Acquire, here and where the exchange below fails: pairs with the release of the exchange.

@@ -42,7 +42,7 @@
 //! - every load after H sees what was stored before L, or something newer;
 //! - every load after L sees what was stored before H, or something newer.
 //!
-//! What a thread has *read* before its fence counts like what it has stored, no matter which thread stored it.
+//! A value that a thread has *read* before its fence counts as if this thread had stored it, whichever thread did.
 //!
 //! So in the pattern above, either the writer sees the announcement or the reader sees the unlink. "After H" includes
 //! the loads of other threads that learned of the fence by an acquire load. The pair does not replace release and
@@ -57,9 +57,9 @@
 //! after `light()`, the announcement has left the store buffer before `heavy()` returns. If it lies before,
 //! the load after `light()` is executed after the barrier, which follows the unlink. A thread that runs on no
 //! core at that moment passed a full barrier in the scheduler when it left its core, and will pass another
-//! when it comes back. Both have the effect of an interrupt. The kernel documents both barriers in
-//! `Documentation/scheduler/membarrier.rst`. They are cumulative: what was read before one is visible to a thread that comes
-//! after another.
+//! when it comes back. Each of these two has the effect of the interrupt. The kernel documents them in
+//! `Documentation/scheduler/membarrier.rst`. All these barriers are cumulative: what one thread has read before its barrier,
+//! another thread sees after a later barrier of its own.
 //!
 //! Miri has no such system call. There, both are sequentially consistent fences. These keep the same promise by the C++20
 //! memory model (their total order agrees with the order in which atomics change), but cost the reader more. The same is true
@@ -129,8 +129,8 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// `Asymmetric` if this process may use membarrier, `Symmetric` otherwise; or the mode of the back end that was
-    /// [chosen](choose).
+    /// The mode of the process's [back end](backend). Unless another one was [chosen](choose), this is `Asymmetric` if the process
+    /// may use membarrier or the kernel module, and `Symmetric` otherwise.
     ///
     /// The first call of the process probes; later calls use its answer.
     pub fn best() -> Self {

@@ -18,12 +18,12 @@ pub const VERSION: u32 = 1;
 const BARRIER: libc::c_ulong = 0xc040_d701;
 /// `_IOR(0xd7, 0, struct still_mb_info)`
 const INFO: libc::c_ulong = 0x8038_d700;
-/// With up to this many receivers the library's barriers are flat, with more they use a tree.
+/// Up to this number of receivers, the library's barriers are flat; with more, they use a tree.
 ///
 /// The threshold is not an optimum: it is not known with how many receivers the two take equally long. In the simulator,
-/// that number moves from 3 to 23 when the guessed inputs are halved and doubled. Of the thresholds that the simulator compares,
-/// this one loses least in the worst of those cases: it is 37 % slower there than the better order. A test compares it with
-/// `docs/guide/simulate.md`.
+/// that number moves from 3 to 23 when the guessed inputs are halved and doubled. In the worst of those cases, a barrier with this
+/// threshold is 37 % slower than the better of the two, and none of the thresholds that the simulator compares does better. A test
+/// compares the threshold with `docs/guide/simulate.md`.
 pub const THRESHOLD: u32 = 12;
 /// The share of its receivers that a sender of `Way::Split` delegates, in percent. The simulator uses the same share.
 pub const PERCENT: u32 = 30;

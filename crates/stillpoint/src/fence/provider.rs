@@ -12,16 +12,16 @@ use std::sync::atomic::AtomicU32;
 ///
 /// # Safety
 /// Each call H of [`heavy`](FenceProvider::heavy) that returns `Ok` is a sequentially consistent fence of the calling thread,
-/// also if no thread is bound. For each thread T that is [bound](FenceProvider::bind) at any time between the start and the
+/// even if no thread is bound. For each thread T that is [bound](FenceProvider::bind) at any time between the start and the
 /// return of H, one of these holds:
 /// - T executes a full memory barrier meanwhile, at some point in its instruction stream. The barrier comes after what the caller
 ///   did before H, and before what the caller does after H;
 /// - T is unbound, or released at its end, and what T did before that happens before the return of H;
 /// - T is bound after H has started, and what the caller did before H happens before what T does once it is bound.
 ///
-/// A thread that ends without being unbound is *released*. First, [`end_light_fences`] is called on it. Then the bits are set in
-/// each word that it is bound with, by an atomic or. The provider reaches the thread until then. It changes words in no other
-/// way, and does not access a word that was unbound.
+/// A thread that ends without being unbound is *released*. The provider first calls [`end_light_fences`] on the thread, and then
+/// sets the bits in each word that the thread is bound with, by an atomic or. Until then, its fences reach the thread. The
+/// provider changes words in no other way, and does not access a word that was unbound.
 ///
 /// In the child of a `fork`, the calling thread is bound as before, with the same words, and no other thread is.
 ///

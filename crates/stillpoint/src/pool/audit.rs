@@ -70,10 +70,10 @@ impl AnyPool {
 
     /// Counts of each cache since the pool was made. A cache that a thread leaves goes to the next thread, so its
     /// counts are those of all its owners. Only the current owner changes a count, by a plain store. Allocations and
-    /// frees that the cache serves are not counted one by one, because counting would make them a tenth slower. The
-    /// difference between their numbers is `drawn` less `given` and `cached`. Objects and blocks that are freed without
-    /// a local of the calling thread, or while its local is parked, are not counted. Takes time in proportion to the
-    /// number of threads that have used the pool.
+    /// frees that the cache serves are not counted one by one, because counting would make them a tenth slower. Only
+    /// their difference is known: allocations less frees are `drawn` less `given` and `cached`. Objects and blocks that
+    /// are freed without a local of the calling thread, or while its local is parked, are not counted. Takes time in
+    /// proportion to the number of threads that have used the pool.
     ///
     /// ```
     /// use stillpoint::pool::Pool;
@@ -276,7 +276,7 @@ pub struct AuditError(pub(super) String);
 
 impl fmt::Display for AuditError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the pool is inconsistent (unless threads used it during the audit): {}", self.0)
+        write!(f, "the pool is inconsistent, or threads used it during the audit: {}", self.0)
     }
 }
 

@@ -35,7 +35,7 @@ pub enum BuildError {
         /// The smallest possible distance.
         least: usize,
     },
-    /// The caller's memory is too small for the capacity, or not aligned for the objects, or the pool is also to grow.
+    /// The caller's memory is too small for the capacity, or not aligned for the objects, or `max_objects` lets the pool grow.
     Given {
         /// Its size in bytes.
         bytes: usize,

@@ -94,7 +94,8 @@ impl<T: Send + 'static> Pool<T> {
     /// When the reclaimer is full, and readers hold its objects up: the object is handed back.
     ///
     /// # Panics
-    /// If the object belongs to another pool, which takes it back. If the reclaimer was full, as [`Reclaimer::retire`].
+    /// If the object belongs to another pool; that pool takes it back. If the reclaimer was full, also as
+    /// [`Reclaimer::retire`].
     ///
     /// ```
     /// use std::sync::atomic::{AtomicPtr, Ordering};

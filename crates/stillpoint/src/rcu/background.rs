@@ -209,8 +209,8 @@ impl BackgroundReclaimer {
             inbox.set_enough(1);
         };
         match self.list.obstacle() {
-            // The end of a turn notifies no thread. So this sleep without a limit is only for times in which no retire handle
-            // reclaims, and not for a run that returns when they have finished.
+            // The end of a turn notifies no thread. So the thread sleeps without a limit only while no retire handle has a turn,
+            // and never in a run that should return when the turns are over.
             Ok(Obstacle::Nothing) if is_idle() => {
                 event.sleep_unless(None, || has_work(1) || !inbox.is_empty() || inbox.core().has_shelved());
             }

@@ -69,8 +69,8 @@ impl Core {
         if !self.take_shelved(list, &mut pause) {
             return Err(self.busy());
         }
-        // This look comes before the orphans are taken. What a served list passes on after the look, it announces. What it passed
-        // on before the look is among the orphans.
+        // This look comes before the orphans are taken. What a served list passed on before the look is among the orphans. The list
+        // counts what it passes on later, and this call then starts again.
         let served = self.all_counters().filter_map(|counters| counters.served(list.counters())).collect();
         collection.adopt(|garbage| {
             self.hand_on(&garbage);

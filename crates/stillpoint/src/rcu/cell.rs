@@ -15,8 +15,8 @@ use super::weak_domain::WeakDomain;
 /// `Send + Sync + 'static`: a replaced object is freed later, by whichever thread reclaims. A cell takes two words.
 /// Objects of size zero share one address: protecting one of them holds up all of them in the domain.
 ///
-/// A cell that is dropped drops its object at once, as a `Box` does: before the fields that follow the cell in its owner. Long
-/// chains, of objects that own cells whose objects own cells, are an exception. Objects nested deeper than 32 cells are dropped
+/// A cell that is dropped drops its object at once, as a `Box` does: before the fields that follow the cell in its owner. A long
+/// chain, in which each object owns the cell of the next one, is an exception. Objects nested deeper than 32 cells are dropped
 /// one after the other, so that a long list needs little stack. There, the fields that follow a cell are dropped before what the
 /// cell held. Everything is dropped before the drop of the outermost cell returns.
 ///
@@ -108,10 +108,10 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
 
     /// Links a new object with this value, and retires what was linked before. The caller has nothing else to do.
     ///
-    /// The replaced object joins a list of the calling thread. Each call also serves this list for a moment, and the list of another
-    /// thread that has not written for a millisecond: it frees some of what no reader can hold any more, and runs destructors. When a
-    /// thread ends, its list stays, and later writes and polls of other threads serve it. So **a domain in which no thread
-    /// writes any more frees nothing**, unless a thread reclaims in it: see
+    /// The replaced object joins a list of the calling thread. Each call also frees some objects that no reader can hold any more,
+    /// and runs their destructors. It looks for them in this list, and in the list of another thread that has not written for a
+    /// millisecond. When a thread ends, its list stays, and later writes and polls of other threads serve it. So **a domain in which
+    /// no thread writes any more frees nothing**, unless a thread reclaims in it: see
     /// [`BackgroundReclaimer::spawn`](super::BackgroundReclaimer::spawn) and [`barrier`](super::barrier).
     ///
     /// The replaced object cannot be refused: it is taken in even beyond the [limits of the

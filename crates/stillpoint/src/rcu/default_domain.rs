@@ -72,7 +72,8 @@ impl DomainBuilder {
 /// thread-local: the thread's record is given back when its last guard and its last [`Protected`](super::Protected) are gone.
 ///
 /// Three kinds of records are never given back:
-/// - the record of a guard that outlives even the last round of the thread's destructors, like a forgotten guard;
+/// - the record of a guard that outlives even the last round of the thread's destructors, which holds things up as a forgotten
+///   guard does;
 /// - the record of a thread that first uses the domain after that round, which holds nothing up;
 /// - each record in a process that had no `pthread_key_t` left, which holds nothing up either.
 ///

@@ -261,7 +261,7 @@ impl Domain {
     ///
     /// The reader in the way wakes the future when it leaves its region, reports, goes offline or ends. The waker runs on the
     /// reader's thread. No further thread is needed. A poll that makes a request to a reader issues a heavy fence after it, in
-    /// either mode and for every kind of reader, so that the reader cannot miss the request. Where the kernel refuses
+    /// every fence mode and for every kind of reader, so that the reader cannot miss the request. Where the kernel refuses
     /// membarrier, the future asks its executor for further polls instead, for 100 µs after each request.
     ///
     /// **A reader of the task's own thread** that is inside a region is waited for like any other. Do not hold a guard
@@ -641,7 +641,7 @@ impl DomainBuilder {
     /// threads.
     ///
     /// # Errors
-    /// If the process may not use the fence mode that was asked for (asymmetric, or by signals), or may boost readers
+    /// If the process may not use the fence mode that was asked for (asymmetric, or by a provider), or may boost readers
     /// neither in the way that was asked for nor by the fallback.
     pub fn build(self) -> Result<Domain, BuildError> {
         let mode = self.mode.unwrap_or_else(Mode::best);

@@ -25,9 +25,9 @@ pub enum Activity {
     /// It was stopped by a debugger or a tracer. (A stop signal stops all threads of a process, including those that would
     /// report the stall.)
     Stopped,
-    /// It has ended, and its reader or its guard was forgotten or leaked: this stall never ends. Also reported if a thread that
-    /// was started after the wait began has the id of the ended thread. A thread with this id that was started earlier is taken
-    /// for the ended one.
+    /// It has ended, and its reader or its guard was forgotten or leaked: this stall never ends. Also reported if the
+    /// thread's id now belongs to a thread that was started after the wait began. A thread that got the id earlier is mistaken
+    /// for the reader's.
     Ended,
     /// Unknown: `/proc` is not mounted, or the system is not Linux.
     Unknown,

@@ -124,8 +124,8 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// When the reclaimer is full, and readers hold its objects up: the entry is handed back.
     ///
     /// # Panics
-    /// If the reclaimer belongs to another domain, and, if it was full, as [`Reclaimer::retire`]. The table then
-    /// retires the entry.
+    /// If the reclaimer belongs to another domain. If it was full, also as [`Reclaimer::retire`]. In either case, the
+    /// table retires the entry.
     ///
     /// ```
     /// use stillpoint::{rcu::Domain, table::Table};

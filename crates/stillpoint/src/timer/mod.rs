@@ -41,9 +41,9 @@
 //!
 //! # Correctness
 //!
-//! The argument is in `docs/design/timer.md` of the repository. Models check the engine under loom. A table there lists
-//! the steps that have a broken variant, which a model catches. The list below the table has the orderings for which
-//! there is only an argument.
+//! The argument is in `docs/design/timer.md` of the repository. Models check the engine under loom. A table on that page
+//! lists the steps that have a broken variant; a model catches each of these variants. The list below the table has the
+//! orderings for which there is only an argument.
 
 mod bitset;
 #[cfg(feature = "std")]

@@ -13,13 +13,13 @@ stillpoint_sys::orders! {
     find: Acquire, [arm, reset, begin, finish_beat, finish], "S3", [FindRelaxed];
     /// A canceller's exchange. Since its first load, beats may have come and gone, and the state may be the same again.
     cancel: Acquire, [arm, reset, finish_beat], "S3", [CancelRelaxed];
-    /// Follows the canceller's taking of the value.
+    /// Changes the state after a canceller has taken the value.
     taken: Release, [claim], "S4", [TakenRelaxed];
-    /// Follows the owner's taking of a revoked value.
+    /// Changes the state after the owner has taken a revoked value.
     revoked: Release, [claim], "S4", [RevokedRelaxed];
-    /// Follows a callback. Publishes what it did.
+    /// Changes the state after a callback. Publishes what the callback did.
     finish: Release, [claim, find], "S4", [FinishRelaxed];
-    /// Follows a callback of a periodic timer. Publishes the value, which has been put back.
+    /// Changes the state after a callback of a periodic timer. Publishes the value, which has been put back.
     finish_beat: Release, [find, cancel, lock], "S3", [FinishRelaxed];
     /// Begins a callback. Publishes on which thread it runs.
     begin: Release, [find], "S14", [BeginRelaxed];

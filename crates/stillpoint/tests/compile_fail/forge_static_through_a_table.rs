@@ -3,8 +3,8 @@ use stillpoint::table::{Iter, IterMut, Removed, Table, TableGuard, TableHandle, 
 type Any = for<'a> fn(&'a str);
 type Static = fn(&'static str);
 
-/// If it compiled, a function that keeps its argument for ever could be stored where functions are called with
-/// arguments that do not live so long: both types are `'static` themselves.
+/// If this compiled, a function that keeps its argument for ever could be stored in place of a function that is
+/// called with short-lived arguments. A `'static` bound would not forbid that: both function types are `'static`.
 fn forge<'s>(table: &'s Table<u64, Any>) -> &'s Table<u64, Static> {
     table
 }

@@ -119,7 +119,7 @@ fn objects_of_broken_buckets_do_not_strand_with_an_idle_owner() {
     pool.audit().unwrap();
 }
 
-/// In the driver, one thread would get everything. It also would if a rescue claimed everything that it finds.
+/// In the driver, one thread would get everything. Here, too, if a rescue claimed everything that it finds.
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn a_rescuer_keeps_no_more_than_others() {

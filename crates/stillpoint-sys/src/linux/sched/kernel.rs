@@ -13,7 +13,7 @@ use rustix::thread::{
 
 use super::{Finding, Way};
 
-/// The lowest real-time priority: above every ordinary thread, below every other real-time thread.
+/// The lowest real-time priority: above every ordinary thread, and above no other real-time thread.
 const PRIORITY: i32 = 1;
 /// Children of a raised thread are ordinary.
 const RAISED: i32 = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;

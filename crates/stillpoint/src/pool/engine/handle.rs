@@ -271,7 +271,7 @@ impl<'p> Handle<'p> {
     fn make_room(&self, count: usize) -> Option<*mut *mut u8> {
         let cache = &self.shard.get().cache;
         if count == 0 {
-            // After a refill the cache may hold more than its limit; an empty call must not empty it.
+            // After a refill the cache may hold more than its limit; a call without objects must not empty it.
             return Some(cache.end());
         }
         (count <= cache.limit()).then(|| self.hold().make_room(count))?;

@@ -63,8 +63,8 @@ use stillpoint_sys::panics;
 pub struct Core {
     /// How unlinked objects name the domain.
     pub(crate) reference: Name,
-    /// Cells read their domain's `reference` also while the domain is being dropped. So no exclusive reference to a core may
-    /// claim to be the only one: the core is not `Unpin`.
+    /// The core is not `Unpin`, so the compiler does not take an exclusive reference to it for the only one. It is not: cells read
+    /// their domain's `reference` even while the domain is being dropped.
     _shared: PhantomPinned,
     name: Box<str>,
     pub(crate) protocol: Protocol,

@@ -207,7 +207,7 @@ where
             Insertion::Done(_) => {
                 // SAFETY: `insert` has put the entry's address into the hazard slot, under the lock.
                 let kept = unsafe { finder.keep(fresh) };
-                // As after every insertion: a program may fill a table only by calls of this function.
+                // Polls, as every insertion does: a program may use no other call that writes.
                 self.poll();
                 Ok(Found::Inserted(kept))
             }

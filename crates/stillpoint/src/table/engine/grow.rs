@@ -16,7 +16,7 @@ use super::{hint, Inner};
 use crate::table::busted::{self, Variant};
 use stillpoint_sys::sync::atomic::Ordering;
 
-/// Buckets that a write moves besides its own. A growth ends after at most half as many writes as there are buckets.
+/// Buckets that a write moves besides its own. With these, insertions end a growth before they fill the next array.
 pub(crate) const SHARE: usize = 2;
 /// Buckets moved under one lock when everything is moved.
 const PIECE: usize = 64;
@@ -32,7 +32,7 @@ where
         let array = held.array();
         let index = array.index_of(hash);
         let Some(next) = array.next() else { return (array, index) };
-        // Prefetch all buckets that the moves below read first.
+        // Prefetch the buckets that the moves below will read, before the first of them is needed.
         let own = index % STRIPES;
         fetch(array, held.cursor() + own, next);
         fetch(array, held.cursor() + STRIPES + own, next);

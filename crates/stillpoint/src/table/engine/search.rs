@@ -109,7 +109,7 @@ unsafe fn search_bucket_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     fence: ReaderFence,
     hazard: &'a Hazard,
 ) -> Option<Held<'a, K, V>> {
-    // Here and below, a loop: `find_map` may be compiled to a call.
+    // A loop, here and below: the compiler may turn `find_map` into a function call.
     for slot in bucket.matching(tag) {
         if busted::is(Variant::CompareFirst) {
             let entry = bucket.word(slot).load(Ordering::Acquire);

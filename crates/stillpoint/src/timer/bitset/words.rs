@@ -26,7 +26,7 @@ pub(super) fn span(range: &Range<usize>) -> Range<usize> {
     range.start / BITS..count_for(range.end)
 }
 
-/// The first bit of `range` that is set, or clear where `invert` is all ones.
+/// The first bit of `range` that is set; if `invert` is all ones instead of 0, the first that is clear.
 pub(super) fn find(words: &[u64], invert: u64, range: Range<usize>) -> Option<usize> {
     span(&range).find_map(|index| {
         let found = (words[index] ^ invert) & mask(index, &range);

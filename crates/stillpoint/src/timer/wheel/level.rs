@@ -35,7 +35,7 @@ pub(super) const SENTINELS: u32 = ROWS as u32 * SLOTS;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) head: u32,
-    /// A lower bound for a slot of one tick.
+    /// A lower bound if the slot is one tick wide.
     pub(super) due: u64,
 }
 

@@ -97,7 +97,7 @@ use slab::Slab;
 /// number of due timers plus the number of timers in overdue slots, divided by *n*. The slots of a level are 32 times
 /// as wide as those of the level below; those of the lowest level are one tick wide. Timers with a delay between 2⁵ᵏ⁺¹
 /// and 2⁵ᵏ⁺⁶ ticks are in slots of 2⁵ᵏ ticks. So a million timers of 300 s in nanoseconds, added at a steady rate, fill
-/// slots of 2³⁵ ticks with 115,000 each: with a poll each millisecond, *n* = 4 is enough. The 3.4 expiries in a
+/// slots of 2³⁵ ticks with 115,000 each: with a poll each millisecond, *n* = 4 is enough. The 3.3 expiries in a
 /// millisecond need *n* = 4, too.
 ///
 /// The structure is that of G. Varghese and T. Lauck, "Hashed and hierarchical timing wheels", SOSP 1987, scheme 7,

@@ -133,7 +133,7 @@ impl<S: Store> Core<S> {
     ///
     /// A list keeps the order of the armings as long as polls finish: a timer that is moved down was armed before all
     /// timers already in the lower slot, and is put before them. This holds only from one level to the next, so lower
-    /// levels are moved first, and sifted timers last.
+    /// levels are moved first, and the timers of the list `SIFTED` last.
     pub(super) fn catch_up(&mut self, budget: &mut Budget) {
         let overdue = self.overdue();
         for level in bits(overdue) {

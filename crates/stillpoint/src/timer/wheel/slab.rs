@@ -42,7 +42,7 @@ pub(super) struct Slab<T> {
     pub(super) lists: Lists<Vec<Link<u32>>>,
     /// Timer `index` is in place `index - SENTINELS`.
     timers: Vec<Timer<T>>,
-    /// The periods of periodic timers. As long as `timers`.
+    /// The periods of periodic timers: one element for each of `timers`.
     periods: Vec<u64>,
     free: u32,
     /// The generation of new places. At first, it is in the lower half, so that each place has 2³¹ uses. After a
@@ -109,8 +109,8 @@ impl<T> Slab<T> {
         self.free != NONE || self.grow()
     }
 
-    /// Doubles the number of places, up to the limit, towards which worn-out places do not count. Returns whether it
-    /// could.
+    /// Doubles the number of places, up to the limit. Worn-out places do not count towards the limit. Returns false if
+    /// no place was added: the limit is reached, or there is no memory.
     #[cold]
     fn grow(&mut self) -> bool {
         let have = self.capacity();

@@ -226,8 +226,8 @@ mod work {
                 now += jump;
                 let levels = u64::from(wheel.stats().levels);
                 let (work, _) = of(|| wheel.poll(now, Limit::expiries(n), |_, _| {}));
-                // Each move and each expiry makes at most twelve accesses, a sifted timer twice that; each splice makes
-                // six.
+                // Each move and each expiry makes at most twelve accesses, a timer of the list `SIFTED` twice that; each
+                // splice makes six.
                 let bound = n as u64 * (levels + 1) * 24 + 2_112 * 6;
                 assert!(work <= bound, "{work} of {bound} in a poll of {n} after {jump}");
             }

@@ -20,8 +20,8 @@ const ROUNDS: usize = 7;
 /// On a busy machine, a woken thread may have to wait for a CPU.
 const TRIES: usize = 5;
 
-/// Fails unless a writer returns soon after the end of the region that `hold` goes through, and whose end it reports:
-/// as soon as a thread that is woken by a message. The two are measured in turns.
+/// `hold` goes through a region, and reports its end. Fails unless a writer returns soon after that: as soon as a thread
+/// that is woken by a message. The two are measured in turns.
 fn is_prompt(domain: &Domain, hold: impl Fn(&dyn Fn()) -> Instant + Sync) {
     let mut seen = Vec::new();
     let is_prompt = (0..TRIES).any(|_| {

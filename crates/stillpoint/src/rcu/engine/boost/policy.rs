@@ -7,8 +7,8 @@
 //! - the reader, at the end of its section;
 //! - the booster, if it finds the section over;
 //! - any reclaimer or waiting thread of the domain, when the time limit has passed;
-//! - the drop of the reclaimer that gave the boost;
-//! - the end of the thread.
+//! - the reclaimer or the wait that gave the boost, at its own end, or when it has nothing left to wait for;
+//! - the thread itself, when it ends or forks.
 //!
 //! `state.rs` describes how these exclude each other; the argument is in `docs/design/rcu.md`.
 

@@ -259,7 +259,8 @@ impl BoostState {
     fn count_end(&self) {
         UNDER_WAY.fetch_sub(1, RELAXED);
         let now = now();
-        // Boosted for at most one sixth of the time: a section that is boosted often is a long one.
+        // No booster inspects the thread for five times as long as this boost lasted. So a thread is boosted for at most one
+        // sixth of the time: a section that needs one boost after another is itself a long one.
         let pause = now.saturating_sub(self.begun.load(RELAXED)).saturating_mul(5);
         self.not_before.store(now.saturating_add(pause), RELAXED);
     }

@@ -180,8 +180,8 @@ impl Protocol {
     /// Collects the addresses in all hazard slots that are set into `addresses`, sorted.
     ///
     /// Must be called after [`check`](Protocol::check) has found the objects' token over. The fence of the
-    /// check orders their unlinks with the slots' stores. A reader that protected an object under a guard is
-    /// seen here if the check saw its guard end.
+    /// check orders their unlinks with the slots' stores. A slot that a reader set under a guard is
+    /// seen here if the check saw the guard end.
     pub(crate) fn gather_hazards(&self, addresses: &mut Vec<usize>) {
         addresses.clear();
         for record in self.records.iter().filter(|record| record.kind() != ReaderKind::Qsbr) {
@@ -274,7 +274,7 @@ impl Protocol {
     /// The age of the domain at which to look again at a full batch that waits for `token`, if the token still needs a heavy fence.
     /// `None` if the kernel refuses the fence: callers that wait handle the refusal.
     pub(crate) fn due(&self, token: u64) -> Option<Duration> {
-        // Relaxed, all: the next look at the batch finds out.
+        // Relaxed, all: an old value only changes when the batch is looked at again, and the check orders that look.
         let is_fenced = self.progress.fenced.load(Ordering::Relaxed) >= token;
         let is_refused = self.progress.errno.load(Ordering::Relaxed) != 0;
         (!is_fenced && !is_refused && self.needs_heavy())

@@ -247,8 +247,8 @@ impl Record {
         if busted::is(Variant::AdoptByStore) {
             self.attention.store(attention, Ordering::Relaxed);
         } else {
-            // Requests to the last holder stay, and this one answers them: a future may have taken this holder's state for
-            // that of the section that it waits for. Relaxed, as all requests; the bit is the holder's own.
+            // Requests to the last holder stay, and this one answers them: a future may have mistaken this holder's state
+            // for that of the section that it waits for. Relaxed, as all requests; the bit is the holder's own.
             self.attention.fetch_or(attention, Ordering::Relaxed);
         }
         if tsan::is_there() {
@@ -549,8 +549,8 @@ impl Record {
         self.tid.load(Ordering::Relaxed)
     }
 
-    /// Whether the caller should report the present section, which is in the way of `token`, to the stall hook: no other call
-    /// has.
+    /// Whether the caller should report the present section to the stall hook. True if the section is in the way of `token`, and no
+    /// other call has reported it.
     ///
     /// Exact, except for sections that are 2^32 tokens apart. The caller's exchange succeeds only if no other report came since
     /// its first load, so two callers do not both report one section. That load acquires a report of a later

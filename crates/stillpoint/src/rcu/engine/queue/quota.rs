@@ -9,8 +9,9 @@
 //!
 //! A retire list draws room for [`LOT`] objects at a time, and keeps what it has not used ([`Credit`]) for the next
 //! ones. So most objects cost no read-modify-write on the cache line that all retirers share. If the limit is near, the list
-//! draws room for one object, and keeps none. A list in which nothing waits keeps none either, nor does a list whose objects
-//! come with their room. So a retirement is refused for room that another list keeps only if objects wait in that list.
+//! draws room for one object, and keeps none. A list in which nothing waits keeps none either, nor does a list that takes in
+//! objects for which room was taken up before. So a retirement is refused for room that another list keeps only if objects wait
+//! in that list.
 //!
 //! A domain without limits has no quota, and pays nothing. With a limit, each poll that frees costs a fence, to wake
 //! threads that wait for room.

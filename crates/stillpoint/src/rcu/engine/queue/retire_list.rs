@@ -94,7 +94,7 @@ pub(crate) struct RetireList {
     held_since: Option<Duration>,
     /// The same for the objects that were found pinned in this round.
     round_since: Option<Duration>,
-    /// Whether the next odd limit allows one more held object than objects of the queue.
+    /// Whether the larger half of an odd limit is for held objects in the next sweep. Changes with each sweep.
     favours_held: bool,
     bytes: usize,
     /// Age of the domain when a token was last started.
@@ -440,18 +440,18 @@ impl RetireList {
         self.booster.end(&self.core);
     }
 
-    /// Number of objects by which the open batch is short.
+    /// Number of objects that the open batch lacks.
     pub(crate) fn missing(&self) -> usize {
         self.pace.batch.saturating_sub(self.open)
     }
 
-    /// Whether fewer objects wait, apart from held ones, than gather for one heavy fence.
+    /// Whether the queue has fewer objects than may gather for one heavy fence. Held objects do not count.
     pub(crate) fn is_short(&self) -> bool {
         self.queue.len() < GATHERED.saturating_mul(self.pace.batch)
     }
 
-    /// Age of the domain at which to look at what waits for a grace period, if that is not at once because full batches
-    /// gather for one heavy fence.
+    /// The age of the domain at which a fence may be issued for the full batches that gather for it. `None` if the batch at
+    /// the front does not wait for others: then polls look at it at once.
     fn due(&self) -> Option<Duration> {
         let is_full = |batch: &&Batch| batch.objects >= self.pace.batch;
         let gathers = !self.hurries && !self.pace.interval.is_zero() && self.is_short();

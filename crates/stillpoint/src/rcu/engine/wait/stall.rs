@@ -1,9 +1,9 @@
 //! Watching for stalls: which sections are reported to the hook, and since when a grace period is held up.
 //!
 //! A *stall* is one section of one region reader that is in the way of a grace period, which a reclaimer, a wait or a future has
-//! had under way for the threshold. The record and the token in the record's state identify the section. Once a later
-//! token was started, and the section is in the way of it, the record does not publish the same state for another section. (An
-//! exception is a section that loaded the token just before; it is in the way of the same grace periods.)
+//! had under way for the threshold. The record and the token in the record's state identify the section: after a
+//! later token was started, the record's next sections carry that token or a later one. (An exception is a section that loaded
+//! the token just before; it is in the way of the same grace periods.)
 //!
 //! A thread that polls or waits, and finds such a section in its way, calls the hook, unless the record says that this section
 //! was reported before. So each section is reported once, no thread waits for another, and a poll looks only at the

@@ -47,7 +47,7 @@ impl Tasks {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Since when a future waits for a reader in this state, according to those that have waited longest.
+    /// Since when the future that has waited longest waits for a reader in this state, if it does.
     pub(crate) fn in_the_way_since(&self, state: u64) -> Option<Duration> {
         self.wakers.in_the_way_since(state)
     }

@@ -72,7 +72,7 @@ struct State {
     /// Callbacks past their grace period that a hazard slot held when they were last looked at.
     held: Option<Chain>,
     number_held: usize,
-    /// Whether the next odd limit allows one more held callback.
+    /// Whether the larger half of an odd limit is for held callbacks in the next poll. Changes with each poll.
     favours_held: bool,
     booster: Booster,
     /// Scratch memory of a poll.
