@@ -104,9 +104,9 @@ impl Domain {
     #[track_caller]
     fn reject_member(&self, other: &Core) -> ! {
         panic!(
-            "what belongs to domain `{}` was used with a structure of domain `{}`",
-            other.name(),
-            self.name()
+            "a reader or a reclaimer of domain `{other}` was used with a structure of domain `{own}`; pass one of `{own}`",
+            other = other.name(),
+            own = self.name()
         )
     }
 

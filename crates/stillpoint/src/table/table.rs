@@ -549,7 +549,10 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> IntoIterator for
 #[track_caller]
 fn reject(own: &Core, other: &Core) -> ! {
     let (other, own) = (other.name(), own.name());
-    panic!("a reader of domain `{other}` was used with a table of domain `{own}`; name a reader of `{own}`")
+    panic!(
+        "a reader of domain `{other}` was used with a table of domain `{own}`; pass a reader of `{own}` to \
+         `Table::reader`, or call `Table::handle`"
+    )
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Table<K, V, S> {

@@ -221,6 +221,14 @@ fn a_foreign_reader_is_refused() {
 }
 
 #[test]
+#[should_panic(expected = "pass a reader of `ours` to `Table::reader`, or call `Table::handle`")]
+fn a_pin_of_a_named_domains_table_is_refused() {
+    let ours = Domain::builder().name("ours").build().unwrap();
+    let table: Table<u64, u64> = Table::new_in(&ours);
+    drop(table.pin());
+}
+
+#[test]
 #[should_panic(expected = "a reader of domain `theirs` was used with a table of domain `ours`")]
 fn a_foreign_region_is_refused() {
     let named = |name| Domain::builder().name(name).build().unwrap();

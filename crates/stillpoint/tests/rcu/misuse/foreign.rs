@@ -57,6 +57,19 @@ fn a_foreign_bound_array_panics_with_the_names_of_both_domains() {
     assert_eq!((guard.load(0), bound_qsbr.load(0)), (Some(&1), Some(&1)));
 }
 
+/// Structures check readers and reclaimers by `verify`.
+#[test]
+fn a_structures_check_names_both_domains_and_says_what_to_pass() {
+    let (here, there) = (named("here"), named("there"));
+    let messages =
+        [message_of(|| there.reader().verify(&here)), message_of(|| there.reclaimer().verify(&here))];
+    for message in messages {
+        let (wrong, remedy) = message.split_once("; ").expect("a cause, and what to do");
+        assert!(wrong.contains("of domain `there`") && wrong.contains("of domain `here`"), "{message}");
+        assert_eq!(remedy, "pass one of `here`");
+    }
+}
+
 #[test]
 fn an_empty_cell_rejects_a_foreign_reader_too() {
     let (here, there) = (named("here"), named("there"));
