@@ -295,7 +295,10 @@ pub(super) fn verify(domain: &WeakDomain) {
 #[track_caller]
 fn reject(domain: &WeakDomain) -> ! {
     let default = default_domain().name();
-    panic!("an object of domain `{domain}` was used as one of the default domain, `{default}`; name a reader of `{domain}`")
+    panic!(
+        "an object of domain `{domain}` was used as one of the default domain, `{default}`; call a function that takes a reader or \
+         a reclaimer, such as `protect` in place of `get`, and pass one of `{domain}`"
+    )
 }
 
 /// Adds an object of the default domain to those that the thread has retired, and frees some of what is ready.

@@ -56,7 +56,7 @@ impl WeakDomain {
     #[track_caller]
     fn reject(&self, other: &Core) -> ! {
         panic!(
-            "a reader of domain `{}` was used with a cell of domain `{self}`; name a reader of `{self}`",
+            "a reader of domain `{}` was used with a cell of domain `{self}`; pass a reader of `{self}`",
             other.name()
         )
     }
