@@ -9,9 +9,12 @@ mod headers;
 mod programs;
 #[path = "programs/run.rs"]
 mod run;
+#[path = "programs/sanitizing.rs"]
+mod sanitizing;
 use headers::*;
 use programs::*;
 use run::*;
+use sanitizing::*;
 
 /// The requirements of [saferecl.rcu] and [saferecl.hp], in our words.
 const SENTENCES: &[(&str, &str)] = &[
@@ -275,6 +278,37 @@ fn sanitizers_find_nothing() {
     let flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-DROUNDS=5000"];
     for name in ["rcu", "hazard", "stress"] {
         compiled_and_run(compiler, &of_tests(name).with_extension("cc"), &flags, &format!("{name}-asan"));
+    }
+}
+
+/// ThreadSanitizer reports wrong programs, and no correct ones, although the library is not compiled for it.
+#[test]
+fn thread_sanitizer_tells_right_from_wrong() {
+    for compiler in sanitizing().filter(|compiler| compiler.language == "c++") {
+        let flags = ["-O1", "-g", "-fsanitize=thread"];
+        for name in ["configuration", "stack"] {
+            let source = root().join("examples").join(name).with_extension("cc");
+            compiled_and_run(compiler, &source, &flags, &format!("{name}-{}-tsan", compiler.name));
+        }
+        let front = of_tests("symmetric.hpp");
+        let full = [&flags[..], &["-include", front.to_str().unwrap()]].concat();
+        let source = of_tests("tsan.cc");
+        let program = compiled(compiler, &source, &full, &format!("tsan-{}-full", compiler.name));
+        let output = Command::new(&program).arg("0").output().unwrap();
+        assert!(output.status.success(), "{}, full fences:\n{}", compiler.name, said(&output));
+        let program = compiled(compiler, &source, &flags, &format!("tsan-{}", compiler.name));
+        let output = Command::new(&program).arg("0").output().unwrap();
+        assert!(output.status.success(), "{}:\n{}", compiler.name, said(&output));
+        for defect in 1..=2 {
+            let output = Command::new(&program).arg(defect.to_string()).output().unwrap();
+            assert!(
+                !output.status.success() && said(&output).contains("data race"),
+                "{}, defect {defect}, is not found: {}\n{}",
+                compiler.name,
+                output.status,
+                said(&output)
+            );
+        }
     }
 }
 
