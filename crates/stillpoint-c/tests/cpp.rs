@@ -371,6 +371,7 @@ const BROKEN: &[(&str, &str, &str, &str)] = &[
     ("stillpoint/hazard_pointer.hpp", " : hazard_(other.hazard_) { other.hazard_ = {}; }", " : hazard_(other.hazard_) {}", "hazard"),
     ("stillpoint/hazard_pointer.hpp", "        if (this != &other) {\n", "        {\n", "hazard"),
     ("stillpoint/hazard_pointer.hpp", "static_cast<T *>(this), &still_reclaim_", "this, &still_reclaim_", "hazard"),
+    ("stillpoint/hazard_pointer.hpp", "        if (empty()) {\n", "        if (false) {\n", "checked"),
     ("stillpoint/rcu.hpp", "            ++self.nested;\n", "", "rcu"),
     ("stillpoint/rcu.hpp", "__atomic_load_n(self.token, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE)", "uint64_t{0}, __ATOMIC_RELEASE)", "rcu"),
     ("stillpoint/reclamation.h", "            must_be_outside(\"an object was assigned to after it was retired\");\n", "            static_cast<void>(other);\n", "checked"),
