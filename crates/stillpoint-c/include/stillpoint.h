@@ -68,7 +68,7 @@
  *   A protected load (still_protect) holds up one object. A thread that is preempted meanwhile holds up nothing else.
  *
  * ERRORS
- *   Functions that return int or ssize_t return 0 or more, or a negative errno. Functions that return a pointer return NULL
+ *   Functions that return int or ssize_t return 0 or more, or a negative errno (<errno.h>). Functions that return a pointer return NULL
  *   on failure, and set errno. still_error() gives the reason in words. Every function that takes a handle returns
  *     -EINVAL  for NULL, for a handle of another kind, and for a struct whose size is not set;
  *     -EBADF   for a handle that was freed; later the same address may be a new handle, and the mistake goes unnoticed;
@@ -975,7 +975,7 @@ enum still_pages {
 
 enum still_hardening {
     STILL_HARDENING_NONE = 0,
-    STILL_HARDENING_VERIFY = 1, /* double frees are refused; writes after free are detected */
+    STILL_HARDENING_VERIFY = 1, /* double frees are refused; writes after free are counted: see still_pool_info.misuses */
     STILL_HARDENING_TRACE = 2,  /* the same, and an object that was put back stays unused for longer */
 };
 
@@ -1042,6 +1042,7 @@ struct still_pool_info {
     size_t capacity;
     size_t available; /* free objects, including those in caches */
     size_t in_use;    /* objects that programs have */
+    size_t misuses;   /* objects that were written to while they were free, found when they were got again; hardened pools only */
 };
 
 /* Linear in the buckets and caches. */

@@ -12,6 +12,7 @@ use stillpoint::fence::Mode;
 use stillpoint::rcu::raw::{self, CallbackQueue, Function, Paused, Slot};
 use stillpoint::rcu::{Domain, Reader, SynchronizeError};
 use stillpoint_sys::os::ThreadEnd;
+use stillpoint_sys::tsan;
 
 use crate::border::Uncancelled;
 use crate::domain::still_domain;
@@ -104,6 +105,7 @@ fn found(place: &'static AtomicPtr<Reclamation>, name: &str) -> &'static Reclama
 #[cold]
 #[inline(never)]
 fn make(place: &'static AtomicPtr<Reclamation>, name: &str) -> &'static Reclamation {
+    let _ignored = tsan::ignore();
     // No provider of fences: a hazard pointer is bound to no thread, so a provider would not know which thread to reach.
     let mode = if Mode::best() == Mode::Asymmetric { Mode::Asymmetric } else { Mode::Symmetric };
     let domain = Domain::builder().name(name).fence(mode).build().expect("`Mode::best` has probed the mode");
@@ -186,6 +188,7 @@ impl Reclamation {
         if !is_there {
             // Deleters may reach cancellation points.
             let _whole = Uncancelled::new();
+            let _ignored = tsan::ignore();
             self.queue.poll(2 * RETRY as usize);
         }
     }
@@ -203,6 +206,7 @@ impl Reclamation {
             // SAFETY: the name ends with a zero and has less than 16 characters.
             unsafe { libc::pthread_setname_np(libc::pthread_self(), c"stillpoint-cpp".as_ptr()) };
             let _whole = Uncancelled::new();
+            let _ignored = tsan::ignore();
             this.queue.run();
             ptr::null_mut()
         }
@@ -226,6 +230,7 @@ impl Reclamation {
 
     fn barrier(&self) {
         let _whole = Uncancelled::new();
+        let _ignored = tsan::ignore();
         if self.queue.is_served_here() {
             report("a deleter cannot wait for deleters, since it would wait for itself: the call returned at once");
             return;
@@ -248,6 +253,7 @@ impl Reclamation {
     }
 
     fn handle(&self) -> *mut still_domain {
+        let _ignored = tsan::ignore();
         handle::make(self.domain.clone(), Parts::default())
     }
 }
@@ -266,6 +272,7 @@ unsafe fn function(function: still_reclaim_fn_) -> Function {
 pub unsafe extern "C" fn still_rcu_begin_(this: *mut still_rcu_thread_, layout: u32) {
     check_layout(layout);
     let _whole = Uncancelled::new();
+    let _ignored = tsan::ignore();
     // SAFETY: the caller passes its own thread's variable.
     let thread = unsafe { &*this };
     let reader = Box::new(rcu().domain.reader());
@@ -316,6 +323,7 @@ pub unsafe extern "C" fn still_rcu_answer_(this: *mut still_rcu_thread_) {
 #[no_mangle]
 pub extern "C" fn still_rcu_synchronize_() {
     let _whole = Uncancelled::new();
+    let _ignored = tsan::ignore();
     let _waiting = Waiting::begin();
     loop {
         match rcu().domain.synchronize() {
@@ -347,6 +355,7 @@ pub extern "C" fn still_rcu_domain_() -> *mut still_domain {
 #[no_mangle]
 pub extern "C" fn still_hazard_make_(layout: u32) -> still_hazard_ {
     check_layout(layout);
+    let _ignored = tsan::ignore();
     let domain = &hazard().domain;
     let slot = Slot::of_nobody(domain).into_raw().as_ptr().cast();
     still_hazard_ { slot, full_fence: usize::from(Slot::needs_full_fence(domain)) }

@@ -57,6 +57,7 @@ pub struct still_pool_info {
     capacity: usize,
     available: usize,
     in_use: usize,
+    misuses: usize,
 }
 
 // SAFETY: numbers, and a pointer that may be null.
@@ -386,6 +387,7 @@ pub unsafe extern "C" fn still_pool_stats(pool: *const still_pool, stats: *mut s
             capacity: found.capacity,
             available: found.available,
             in_use: found.in_use,
+            misuses: pool.0.misuse_count(),
         };
         place.write(answer);
         Ok(0)

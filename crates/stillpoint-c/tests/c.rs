@@ -11,10 +11,13 @@ mod installed;
 mod programs;
 #[path = "programs/run.rs"]
 mod run;
+#[path = "programs/sanitizing.rs"]
+mod sanitizing;
 use headers::*;
 use installed::*;
 use programs::*;
 use run::*;
+use sanitizing::*;
 
 /// Runs a program of `tests/c` with every installed compiler, also with `STILL_CHECKED`.
 fn runs(name: &str) {
@@ -511,23 +514,6 @@ fn valgrind_finds_nothing() {
         };
         assert!(output.status.success(), "{name}: {}\n{}", output.status, said(&output));
     }
-}
-
-/// Compilers that link with the runtime of ThreadSanitizer.
-fn sanitizing() -> impl Iterator<Item = Compiler> {
-    COMPILERS.into_iter().filter(|compiler| compiler.is_there()).filter(|compiler| {
-        let source = place().join("empty.c");
-        std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
-        let program = place().join(format!("empty-{}", compiler.name));
-        let mut command = compiler.command();
-        command.arg("-fsanitize=thread").arg(&source).arg("-o").arg(&program);
-        let is_there = command.output().unwrap().status.success()
-            && Command::new(&program).output().is_ok_and(|output| output.status.success());
-        if !is_there {
-            skipped(&format!("ThreadSanitizer of {} is not installed", compiler.name));
-        }
-        is_there
-    })
 }
 
 /// The library is not compiled for ThreadSanitizer, but tells it which accesses are ordered. So ThreadSanitizer reports wrong programs, and

@@ -9,9 +9,12 @@ mod headers;
 mod programs;
 #[path = "programs/run.rs"]
 mod run;
+#[path = "programs/sanitizing.rs"]
+mod sanitizing;
 use headers::*;
 use programs::*;
 use run::*;
+use sanitizing::*;
 
 /// The requirements of [saferecl.rcu] and [saferecl.hp], in our words.
 const SENTENCES: &[(&str, &str)] = &[
@@ -278,6 +281,37 @@ fn sanitizers_find_nothing() {
     }
 }
 
+/// ThreadSanitizer reports wrong programs, and no correct ones, although the library is not compiled for it.
+#[test]
+fn thread_sanitizer_tells_right_from_wrong() {
+    for compiler in sanitizing().filter(|compiler| compiler.language == "c++") {
+        let flags = ["-O1", "-g", "-fsanitize=thread"];
+        for name in ["configuration", "stack"] {
+            let source = root().join("examples").join(name).with_extension("cc");
+            compiled_and_run(compiler, &source, &flags, &format!("{name}-{}-tsan", compiler.name));
+        }
+        let front = of_tests("symmetric.hpp");
+        let full = [&flags[..], &["-include", front.to_str().unwrap()]].concat();
+        let source = of_tests("tsan.cc");
+        let program = compiled(compiler, &source, &full, &format!("tsan-{}-full", compiler.name));
+        let output = Command::new(&program).arg("0").output().unwrap();
+        assert!(output.status.success(), "{}, full fences:\n{}", compiler.name, said(&output));
+        let program = compiled(compiler, &source, &flags, &format!("tsan-{}", compiler.name));
+        let output = Command::new(&program).arg("0").output().unwrap();
+        assert!(output.status.success(), "{}:\n{}", compiler.name, said(&output));
+        for defect in 1..=2 {
+            let output = Command::new(&program).arg(defect.to_string()).output().unwrap();
+            assert!(
+                !output.status.success() && said(&output).contains("data race"),
+                "{}, defect {defect}, is not found: {}\n{}",
+                compiler.name,
+                output.status,
+                said(&output)
+            );
+        }
+    }
+}
+
 /// Where the kernel refuses membarrier, readers issue full fences.
 #[test]
 fn programs_run_without_membarrier() {
@@ -337,6 +371,7 @@ const BROKEN: &[(&str, &str, &str, &str)] = &[
     ("stillpoint/hazard_pointer.hpp", " : hazard_(other.hazard_) { other.hazard_ = {}; }", " : hazard_(other.hazard_) {}", "hazard"),
     ("stillpoint/hazard_pointer.hpp", "        if (this != &other) {\n", "        {\n", "hazard"),
     ("stillpoint/hazard_pointer.hpp", "static_cast<T *>(this), &still_reclaim_", "this, &still_reclaim_", "hazard"),
+    ("stillpoint/hazard_pointer.hpp", "        if (empty()) {\n", "        if (false) {\n", "checked"),
     ("stillpoint/rcu.hpp", "            ++self.nested;\n", "", "rcu"),
     ("stillpoint/rcu.hpp", "__atomic_load_n(self.token, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE)", "uint64_t{0}, __ATOMIC_RELEASE)", "rcu"),
     ("stillpoint/reclamation.h", "            must_be_outside(\"an object was assigned to after it was retired\");\n", "            static_cast<void>(other);\n", "checked"),

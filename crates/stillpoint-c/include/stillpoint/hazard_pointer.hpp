@@ -45,8 +45,8 @@
 //     bytes.
 //   - A hazard_pointer may be moved to another thread while it protects, and may outlive the thread that made it.
 //   - From retire until its deleter is called, an object must not be assigned to: that would overwrite what the library keeps in it.
-//     If all files of a program define STILL_CHECKED, such an assignment and a second retire end the program with a message; then
-//     hazard_pointer_obj_base is not trivially copyable.
+//     If all files of a program define STILL_CHECKED, such an assignment, a second retire, and the use of an empty hazard_pointer end
+//     the program with a message; then hazard_pointer_obj_base is not trivially copyable.
 //   - A deleter may do anything that other code may, except wait for other deleters.
 //   - The end of a program reclaims nothing: call hazard_pointer_clean_up if deleters have to run.
 //   - A child of fork reclaims retired objects at its next retirement or clean-up. Objects that other threads retire while fork runs may
@@ -161,10 +161,7 @@ public:
             return reset_protection();
         set(const_cast<T *>(ptr));
         // Orders this store before the loads that follow. Pairs with the heavy fence of the thread that reclaims.
-        if (__builtin_expect(hazard_.full_fence != 0, 0))
-            __atomic_thread_fence(__ATOMIC_SEQ_CST);
-        else
-            __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        detail::reader_fence(hazard_.full_fence != 0);
     }
 
     /// Ends the protection.
@@ -182,6 +179,12 @@ private:
 
     void set(void *object) noexcept
     {
+#ifdef STILL_CHECKED
+        if (empty()) {
+            std::fprintf(stderr, "stillpoint: a hazard_pointer that owns nothing was used: make one with make_hazard_pointer\n");
+            std::abort();
+        }
+#endif
         // Release: pairs with the acquire load of a scan. The accesses to the object come before its deleter.
         __atomic_store_n(hazard_.slot, object, __ATOMIC_RELEASE);
     }

@@ -91,10 +91,7 @@ public:
             // Acquire: pairs with the read-modify-write of start. Release: pairs with the acquire load of check.
             __atomic_store_n(state, __atomic_load_n(self.token, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
             // Orders this store before the loads of the region. Pairs with the heavy fence of a thread that waits.
-            if (__builtin_expect((self.flags & STILL_RCU_FULL_FENCE_) != 0, 0))
-                __atomic_thread_fence(__ATOMIC_SEQ_CST);
-            else
-                __atomic_signal_fence(__ATOMIC_SEQ_CST);
+            detail::reader_fence((self.flags & STILL_RCU_FULL_FENCE_) != 0);
         } else {
             ++self.nested;
         }

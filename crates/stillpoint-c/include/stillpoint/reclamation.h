@@ -75,6 +75,25 @@ struct still_domain *still_hazard_domain_(void) STILL_RECLAMATION_NOEXCEPT_;
 
 namespace stillpoint::detail {
 
+/* GCC warns that ThreadSanitizer does not know fences. The library tells ThreadSanitizer what this fence orders. */
+#if defined(__SANITIZE_THREAD__) && !defined(__clang__) && __GNUC__ >= 11
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+
+/* Orders a reader's store before its later loads. Pairs with the heavy fence of the thread that waits or reclaims. */
+inline void reader_fence(bool is_full) noexcept
+{
+    if (__builtin_expect(is_full, 0))
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    else
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+#if defined(__SANITIZE_THREAD__) && !defined(__clang__) && __GNUC__ >= 11
+#pragma GCC diagnostic pop
+#endif
+
 #ifdef STILL_CHECKED
 /* Words for a queue, which are not copied. The second word, a function, is not NULL while the words are in the queue. */
 template <std::size_t Words>

@@ -77,6 +77,8 @@ int main(void)
     memset(object, 1, BYTES);
     CHECK(still_put(first, object) == 0);
     REFUSED(still_put(first, object), -EALREADY, "free already");
+    CHECK(still_pool_stats(pool, &stats) == 0 && stats.misuses == 0);
+    memset((char *)object + BYTES / 2, 3, 1);
     REFUSED(still_put(first, &stats), -EINVAL, "outside the pool");
     REFUSED(still_put(first, NULL), -EINVAL, "NULL");
 
@@ -86,7 +88,7 @@ int main(void)
     REFUSED(still_get_many(first, all, capacity + 1), -ENOMEM, "free objects");
     CHECK(still_get_many(first, all, capacity) == 0);
     CHECK(still_get(first) == NULL && errno == ENOMEM);
-    CHECK(still_pool_stats(pool, &stats) == 0 && stats.available == 0 && stats.in_use == capacity);
+    CHECK(still_pool_stats(pool, &stats) == 0 && stats.available == 0 && stats.in_use == capacity && stats.misuses == 1);
     CHECK(still_put_many(first, all, capacity) == 0);
     CHECK(still_get_many(first, NULL, 0) == 0);
     REFUSED(still_get_many(first, NULL, 1), -EINVAL, "NULL");

@@ -107,10 +107,27 @@ void retired_objects_are_left_alone()
     }
 }
 
+void empty_hazard_pointers_are_not_used()
+{
+    static std::atomic<object<by_hazard> *> source{nullptr};
+    static object<by_hazard> linked;
+    source = &linked;
+    finds("owns nothing", [] { sp::hazard_pointer().protect(source); });
+    finds("owns nothing", [] { sp::hazard_pointer().reset_protection(); });
+    sp::hazard_pointer owner = sp::make_hazard_pointer();
+    finds("owns nothing", [&owner] {
+        const sp::hazard_pointer moved = std::move(owner);
+        owner.reset_protection();
+    });
+    CHECK(owner.protect(source) == &linked);
+    owner.reset_protection();
+}
+
 } // namespace
 
 int main()
 {
+    empty_hazard_pointers_are_not_used();
     retired_objects_are_left_alone<by_rcu>();
     retired_objects_are_left_alone<by_hazard>();
 }
