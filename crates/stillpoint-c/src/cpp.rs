@@ -12,6 +12,7 @@ use stillpoint::fence::Mode;
 use stillpoint::rcu::raw::{self, CallbackQueue, Function, Paused, Slot};
 use stillpoint::rcu::{Domain, Reader, SynchronizeError};
 use stillpoint_sys::os::ThreadEnd;
+use stillpoint_sys::sync::Lasting;
 use stillpoint_sys::tsan;
 
 use crate::border::Uncancelled;
@@ -81,52 +82,27 @@ const STARTING: u32 = u32::MAX - 1;
 /// How many retirements pass from a failed start of a thread to the next try.
 const RETRY: u32 = 255;
 
-static RCU: AtomicPtr<Reclamation> = AtomicPtr::new(ptr::null_mut());
-static HAZARD: AtomicPtr<Reclamation> = AtomicPtr::new(ptr::null_mut());
+static RCU: Lasting<Reclamation> = Lasting::new();
+static HAZARD: Lasting<Reclamation> = Lasting::new();
 
 #[inline]
 fn rcu() -> &'static Reclamation {
-    found(&RCU, "rcu_default_domain")
+    RCU.get_or_make(|| make("rcu_default_domain"))
 }
 
 #[inline]
 fn hazard() -> &'static Reclamation {
-    found(&HAZARD, "hazard_pointer")
+    HAZARD.get_or_make(|| make("hazard_pointer"))
 }
 
-#[inline]
-fn found(place: &'static AtomicPtr<Reclamation>, name: &str) -> &'static Reclamation {
-    // Acquire: pairs with the release in `make`.
-    // SAFETY: the address is null, or that of a value which `make` has leaked.
-    unsafe { place.load(Ordering::Acquire).as_ref() }.unwrap_or_else(|| make(place, name))
-}
-
-/// Makes a domain with its queue. Takes no lock, so a `fork` by another thread leaves nothing half made.
-#[cold]
-#[inline(never)]
-fn make(place: &'static AtomicPtr<Reclamation>, name: &str) -> &'static Reclamation {
+/// Makes a domain with its queue.
+fn make(name: &str) -> Reclamation {
     let _ignored = tsan::ignore();
     // No provider of fences: a hazard pointer is bound to no thread, so a provider would not know which thread to reach.
     let mode = if Mode::best() == Mode::Asymmetric { Mode::Asymmetric } else { Mode::Symmetric };
     let domain = Domain::builder().name(name).fence(mode).build().expect("`Mode::best` has probed the mode");
     let queue = CallbackQueue::new(&domain);
-    let made = Box::into_raw(Box::new(Reclamation {
-        domain,
-        queue,
-        worker: AtomicU32::new(0),
-        waits: AtomicBool::new(false),
-    }));
-    // Release: pairs with the acquire in `found`. Acquire: pairs with the release of another thread, whose domain is then used.
-    match place.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
-        // SAFETY: the new value is leaked.
-        Ok(_) => unsafe { &*made },
-        Err(others) => {
-            // SAFETY: `made` came from `Box::into_raw`, and was not published.
-            drop(unsafe { Box::from_raw(made) });
-            // SAFETY: the other thread has leaked its value.
-            unsafe { &*others }
-        }
-    }
+    Reclamation { domain, queue, worker: AtomicU32::new(0), waits: AtomicBool::new(false) }
 }
 
 /// Ends a program that was compiled against another layout. The C++ interface has no way to return an error.
@@ -407,9 +383,7 @@ struct Forking {
 }
 
 fn domains() -> [Option<&'static Reclamation>; 2] {
-    // Acquire: pairs with the release in `make`.
-    // SAFETY: each address is null, or that of a value which `make` has leaked.
-    [&RCU, &HAZARD].map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
+    [&RCU, &HAZARD].map(Lasting::get)
 }
 
 /// The domains whose deleters the calling thread runs.

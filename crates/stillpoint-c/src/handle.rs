@@ -3,9 +3,10 @@
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use stillpoint_sys::sync::Lasting;
 use stillpoint_sys::tsan;
 
 use crate::border::Refusal;
@@ -53,12 +54,12 @@ struct Handle {
 struct Chunk {
     /// A bit for each handle that is claimed.
     claimed: AtomicU64,
-    next: AtomicPtr<Chunk>,
+    next: Lasting<Chunk>,
     handles: [Handle; CHUNK],
 }
 
 /// The first chunk; each points to the next one. Chunks are leaked.
-static FIRST: AtomicPtr<Chunk> = AtomicPtr::new(ptr::null_mut());
+static FIRST: Lasting<Chunk> = Lasting::new();
 
 /// The value behind handles of one kind.
 pub(crate) trait Kind {
@@ -96,12 +97,7 @@ pub(crate) fn make<K: Kind>(value: K, parts: Parts) -> *mut K::C {
 fn claim() -> &'static Handle {
     let mut link = &FIRST;
     loop {
-        // Acquire: pairs with the release in `add_chunk`.
-        let chunk = match NonNull::new(link.load(Ordering::Acquire)) {
-            // SAFETY: chunks are leaked.
-            Some(chunk) => unsafe { chunk.as_ref() },
-            None => add_chunk(link),
-        };
+        let chunk = link.get_or_make(new_chunk);
         // Acquire: pairs with the release in `give_back`.
         let answer = chunk.claimed.fetch_update(Ordering::Acquire, Ordering::Relaxed, |claimed| {
             (claimed != u64::MAX).then(|| claimed | (claimed + 1))
@@ -118,29 +114,13 @@ fn claim() -> &'static Handle {
     }
 }
 
-#[cold]
-fn add_chunk(link: &'static AtomicPtr<Chunk>) -> &'static Chunk {
+fn new_chunk() -> Chunk {
     let handle = || Handle {
         head: still_head_::default(),
         payload: AtomicPtr::new(ptr::null_mut()),
         chunk: AtomicPtr::new(ptr::null_mut()),
     };
-    let chunk = Box::into_raw(Box::new(Chunk {
-        claimed: AtomicU64::new(0),
-        next: AtomicPtr::new(ptr::null_mut()),
-        handles: std::array::from_fn(|_| handle()),
-    }));
-    // Release: pairs with the acquire load in `claim`. Acquire: pairs with the release of another thread, whose chunk is then used.
-    match link.compare_exchange(ptr::null_mut(), chunk, Ordering::Release, Ordering::Acquire) {
-        // SAFETY: `chunk` is leaked from now on.
-        Ok(_) => unsafe { &*chunk },
-        Err(other) => {
-            // SAFETY: `chunk` came from a box, and was not published.
-            drop(unsafe { Box::from_raw(chunk) });
-            // SAFETY: another thread has leaked its chunk.
-            unsafe { &*other }
-        }
-    }
+    Chunk { claimed: AtomicU64::new(0), next: Lasting::new(), handles: std::array::from_fn(|_| handle()) }
 }
 
 /// The mark of a handle of any kind; 0 for null.

@@ -2,16 +2,16 @@
 
 use std::cell::{Cell, OnceCell};
 use std::ptr::{self, NonNull};
-use std::sync::OnceLock;
 
 use stillpoint::rcu::{BuildError, DomainBuilder};
+use stillpoint_sys::sync::Lasting;
 
 use crate::collector::{Collector, LocalHandle};
 use crate::domain;
 use crate::guard::Guard;
 use crate::local::{Local, Shared};
 
-static DEFAULT: OnceLock<Collector> = OnceLock::new();
+static DEFAULT: Lasting<Collector> = Lasting::new();
 
 thread_local! {
     /// The thread's local, as long as [`OWNER`] has its handle; otherwise null. It has no destructor, so that an access
@@ -105,7 +105,7 @@ pub fn is_pinned() -> bool {
 /// assert!(handle.pin().collector() == epoch::pin().collector());
 /// ```
 pub fn default_collector() -> &'static Collector {
-    DEFAULT.get_or_init(|| {
+    DEFAULT.get_or_make(|| {
         let builder = domain::builder().name("crossbeam-epoch");
         Collector::of(Shared::new(builder.build().expect("nothing was chosen that may be refused")))
     })
@@ -117,6 +117,5 @@ pub(crate) fn build(builder: DomainBuilder) -> Result<&'static Collector, BuildE
         return Err(BuildError::DefaultInUse);
     }
     let collector = Collector::of(Shared::new(builder.build()?));
-    DEFAULT.set(collector).map_err(|_| BuildError::DefaultInUse)?;
-    Ok(default_collector())
+    DEFAULT.set(collector).map_err(|_| BuildError::DefaultInUse)
 }

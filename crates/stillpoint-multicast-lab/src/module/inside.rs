@@ -2,6 +2,8 @@
 
 mod readers;
 
+use std::fs;
+use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 use std::thread;
@@ -53,6 +55,7 @@ pub fn run(inside: &Inside) -> Result<(), Stop> {
     let length = Duration::from_secs_f64(inside.seconds);
     let (entries, violations) = entrance(length).map_err(failed)?;
     let (freed, fences) = reclaim(length).map_err(failed)?;
+    reopen().map_err(failed)?;
     say(format!(
         "{violations} violations in {entries} entries between light and heavy fences; {freed} objects freed behind guards \
          and protected loads, {fences} heavy fences of their domain"
@@ -61,6 +64,24 @@ pub fn run(inside: &Inside) -> Result<(), Stop> {
         return Err(failed("see the line above".to_owned()));
     }
     Ok(())
+}
+
+/// Fences in a process that knows the number of the device's file, but has no such file. The child of a `fork` may be such a process.
+fn reopen() -> Result<(), String> {
+    let mut closed = 0;
+    for entry in fs::read_dir("/proc/self/fd").map_err(|error| error.to_string())?.flatten() {
+        let is_device = fs::read_link(entry.path()).is_ok_and(|file| file == Path::new(module::DEVICE));
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        if let Some(number) = number.filter(|_| is_device) {
+            // SAFETY: only the library has this file, in a value that is never dropped.
+            unsafe { rustix::io::close(number) };
+            closed += 1;
+        }
+    }
+    if closed != 1 {
+        return Err(format!("the library has {closed} open files of the device, not one"));
+    }
+    fence::heavy().map_err(|error| format!("after the library's file of the device was closed: {error}"))
 }
 
 /// Flags on separate cache lines.

@@ -1,10 +1,12 @@
-//! The atomics of the engine, and its cells: the standard library's, or loom's in a model. Also a lock for short work, and a
-//! door.
+//! The atomics of the engine, and its cells: the standard library's, or loom's in a model. Also a lock for short work, a door,
+//! and values that last.
 
 mod door;
+mod lasting;
 mod try_lock;
 
 pub use door::Door;
+pub use lasting::Lasting;
 pub use try_lock::{Locked, TryLock};
 
 #[cfg(not(loom))]

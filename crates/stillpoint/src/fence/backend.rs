@@ -1,10 +1,9 @@
 //! How a writer's fence reaches the readers. The process probes this once; the program may choose it.
 
 use std::fmt;
+
 #[cfg(not(any(loom, miri)))]
-use std::ptr;
-#[cfg(not(any(loom, miri)))]
-use std::sync::atomic::{AtomicPtr, Ordering};
+use stillpoint_sys::sync::Lasting;
 
 use super::{FenceError, Mode, Provider};
 
@@ -73,31 +72,7 @@ impl fmt::Display for Backend {
 
 /// The back end that the process uses, once it is known.
 #[cfg(not(any(loom, miri)))]
-static USED: AtomicPtr<Backend> = AtomicPtr::new(ptr::null_mut());
-
-/// Returns the back end in use. If there is none yet, the result of `find` is in use from now on; of several threads, the first
-/// decides. Takes no lock: the child of a `fork` during this call would find it held.
-#[cfg(not(any(loom, miri)))]
-fn used(find: impl FnOnce() -> Backend) -> Backend {
-    // Acquire, here and where the exchange below fails: pairs with the release of the exchange.
-    let used = USED.load(Ordering::Acquire);
-    // SAFETY: null, or from the box below, which is leaked.
-    if let Some(used) = unsafe { used.as_ref() } {
-        return *used;
-    }
-    let found = Box::into_raw(Box::new(find()));
-    match USED.compare_exchange(ptr::null_mut(), found, Ordering::Release, Ordering::Acquire) {
-        // SAFETY: the box is leaked from now on.
-        Ok(_) => unsafe { *found },
-        Err(first) => {
-            // SAFETY: `found` was not published; the other box is leaked.
-            unsafe {
-                drop(Box::from_raw(found));
-                *first
-            }
-        }
-    }
-}
+static USED: Lasting<Backend> = Lasting::new();
 
 /// The back end of this process: the one that was [chosen](choose); otherwise membarrier; otherwise the module; otherwise
 /// `Plain`. The first call of this function, or of any other that depends on it, decides. Later calls return the same.
@@ -112,7 +87,7 @@ fn used(find: impl FnOnce() -> Backend) -> Backend {
 /// ```
 pub fn backend() -> Backend {
     #[cfg(not(any(loom, miri)))]
-    return used(|| {
+    return *USED.get_or_make(|| {
         let wide = [Backend::Membarrier, Backend::Module];
         wide.into_iter().find(|backend| backend.probe().is_ok()).unwrap_or(Backend::Plain)
     });
@@ -136,7 +111,7 @@ pub fn backend() -> Backend {
 pub fn choose(backend: Backend) -> Result<(), ChooseError> {
     backend.probe().map_err(ChooseError::Refused)?;
     #[cfg(not(any(loom, miri)))]
-    let used = used(|| backend);
+    let used = *USED.get_or_make(|| backend);
     #[cfg(any(loom, miri))]
     let used = self::backend();
     if used == backend {

@@ -6,8 +6,9 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use stillpoint_sys::sync::Lasting;
 
 use super::{Backend, FenceError};
 
@@ -167,32 +168,24 @@ pub fn prefer(way: Way) {
 /// Opens the device, tries one barrier, and keeps the answer. Threads that do so at the same time get the same answer. No thread
 /// waits for another, so the child of a `fork` during this call does not wait for ever.
 pub(super) fn open() -> Result<&'static Device, FenceError> {
-    /// Null until a thread has the answer. Never freed.
-    static ANSWER: AtomicPtr<Result<Device, FenceError>> = AtomicPtr::new(ptr::null_mut());
+    static ANSWER: Lasting<Result<Device, FenceError>> = Lasting::new();
 
-    // Acquire: pairs with the release of the exchange below.
-    let mut answer = ANSWER.load(Ordering::Acquire);
-    if answer.is_null() {
-        let device = Device::open().and_then(|device| device.barrier(Way::Hybrid).map(|_| device));
-        let own = Box::into_raw(Box::new(device));
-        // Release on success: pairs with both acquires. Acquire on failure: pairs with the release of the thread that was first.
-        answer = match ANSWER.compare_exchange(ptr::null_mut(), own, Ordering::Release, Ordering::Acquire) {
-            Ok(_) => own,
-            Err(first) => {
-                // SAFETY: comes from `Box::into_raw`, and was not published.
-                drop(unsafe { Box::from_raw(own) });
-                first
-            }
-        };
-    }
-    // SAFETY: published from a box that is never freed or changed.
-    unsafe { &*answer }.as_ref().map_err(|error| *error)
+    let find = || Device::open().and_then(|device| device.barrier(Way::Hybrid).map(|_| device));
+    ANSWER.get_or_make(find).as_ref().map_err(|error| *error)
 }
 
 /// A full barrier on every processor that runs a thread of the process.
 pub(super) fn barrier() -> Result<(), FenceError> {
     // Relaxed: see `prefer`.
-    open()?.barrier(Way::ALL[PREFERRED.load(Ordering::Relaxed)]).map(drop)
+    let way = Way::ALL[PREFERRED.load(Ordering::Relaxed)];
+    let device = open()?;
+    let answer = device.barrier(way).or_else(|error| match error.raw_os_error() {
+        // The process has the device's number, but not its file. `fork` copies files before memory: if another thread was in
+        // `open` during the `fork`, the child may have got the number only. Other programs close every file in a child.
+        libc::EBADF | libc::ENOTTY => Device::open()?.barrier(way),
+        _ => Err(error),
+    });
+    answer.map(drop)
 }
 
 fn refused(error: io::Error) -> FenceError {

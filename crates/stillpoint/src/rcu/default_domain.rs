@@ -4,7 +4,6 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{compiler_fence, Ordering};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::domain::{Domain, DomainBuilder};
@@ -15,9 +14,10 @@ use super::reader::{Guard, Reader};
 use super::retired::Retired;
 use super::weak_domain::WeakDomain;
 use stillpoint_sys::os::ThreadEnd;
+use stillpoint_sys::sync::Lasting;
 
 /// It is never dropped.
-static DEFAULT: OnceLock<Domain> = OnceLock::new();
+static DEFAULT: Lasting<Domain> = Lasting::new();
 
 /// The default domain of the process, which [`RcuCell::new`](super::RcuCell::new), [`pin`] and similar functions use. It is
 /// for programs with one group of readers.
@@ -35,7 +35,7 @@ static DEFAULT: OnceLock<Domain> = OnceLock::new();
 /// ```
 pub fn default_domain() -> &'static Domain {
     // Building in the best mode cannot fail: the mode was probed, and nothing else is needed.
-    DEFAULT.get_or_init(|| Domain::builder().name("default").build().expect("the best mode was probed"))
+    DEFAULT.get_or_make(|| Domain::builder().name("default").build().expect("the best mode was probed"))
 }
 
 impl DomainBuilder {
@@ -60,8 +60,7 @@ impl DomainBuilder {
         }
         self.set_default_name("default");
         let domain = self.build()?;
-        DEFAULT.set(domain).map_err(|_| BuildError::DefaultInUse)?;
-        Ok(default_domain())
+        DEFAULT.set(domain).map_err(|_| BuildError::DefaultInUse)
     }
 }
 

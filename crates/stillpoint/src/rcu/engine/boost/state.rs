@@ -28,9 +28,6 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32 as PlainU32, AtomicU64 as PlainU64, AtomicUsize as PlainUsize};
 #[cfg(not(loom))]
-use std::sync::Once;
-use std::sync::OnceLock;
-#[cfg(not(loom))]
 use std::time::Duration;
 use std::time::Instant;
 
@@ -41,7 +38,7 @@ use crate::rcu::engine::core::registry::Registry;
 use crate::rcu::orders;
 use stillpoint_sys::linux::sched::{Before, Finding, Subject, Way};
 use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
-use stillpoint_sys::sync::UnsafeCell;
+use stillpoint_sys::sync::{Lasting, UnsafeCell};
 
 const IDLE: u32 = 0;
 /// A booster inspects the thread.
@@ -82,9 +79,9 @@ pub(crate) fn under_way() -> u32 {
 
 /// Nanoseconds on the clock of all boost states.
 pub(crate) fn now() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
+    static START: Lasting<Instant> = Lasting::new();
     // Overflows after 584 years.
-    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+    START.get_or_make(Instant::now).elapsed().as_nanos() as u64
 }
 
 pub(crate) struct BoostState {
@@ -393,12 +390,9 @@ impl BoostState {
 /// The boost state of the calling thread; `None` if the thread is about to end.
 #[cfg(not(loom))]
 pub(crate) fn own() -> Option<&'static BoostState> {
-    static AT_FORK: Once = Once::new();
-    AT_FORK.call_once(|| {
-        // SAFETY: the handlers are functions of the program. The call fails only for lack of memory; then the child of a
-        // fork may stay raised.
-        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) };
-    });
+    // This refers to `AT_START`, so that a linker that takes single object files out of an archive takes the one with it.
+    #[cfg(not(miri))]
+    std::hint::black_box(&AT_START);
     OWN_STATE.try_with(|own| own.0.get().unwrap_or_else(|| own.take_one())).ok()
 }
 
@@ -451,6 +445,20 @@ impl Drop for OwnState {
 #[cfg(not(loom))]
 fn with_own(function: impl FnOnce(&BoostState)) {
     let _ = OWN_STATE.try_with(|own| own.0.get().map(function));
+}
+
+/// Runs before `main`, or when the library is loaded: handlers that are registered later would miss a fork that is under way.
+#[cfg(not(any(loom, miri)))]
+#[used]
+#[link_section = ".init_array"]
+static AT_START: extern "C" fn() = handle_forks;
+
+#[cfg(not(loom))]
+#[cfg_attr(miri, expect(dead_code, reason = "Miri has neither `fork` nor its handlers"))]
+extern "C" fn handle_forks() {
+    // SAFETY: the handlers are functions of the program. The call fails only for lack of memory; then the child of a
+    // fork may stay raised.
+    unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) };
 }
 
 #[cfg(not(loom))]
