@@ -364,7 +364,7 @@ fn interrupt(signals: &[Signal]) -> (Option<i32>, Vec<String>, Vec<u8>) {
         .spawn()
         .expect("the program starts");
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    assert!(lines.any(|line| line.contains("threads")), "the measurement never began");
+    assert!(lines.any(|line| line.contains("1 thread")), "the measurement never began");
     for signal in signals {
         kill_process(Pid::from_child(&child), *signal).unwrap();
         std::thread::sleep(Duration::from_millis(1)); // two that come together count as one
