@@ -28,13 +28,8 @@ pub(crate) fn opens_with_a_program(header: &str, language: &str, readers: usize)
     }
 }
 
-/// Compiles a program under AddressSanitizer with our headers, in one of which `to` replaces `from`.
-pub(crate) fn with_broken_header(
-    compiler: Compiler,
-    (header, from, to): (&str, &str, &str),
-    source: &Path,
-    number: usize,
-) -> PathBuf {
+/// A copy of the folder of our headers, in one of which `to` replaces `from`.
+pub(crate) fn broken_headers((header, from, to): (&str, &str, &str), name: &str) -> PathBuf {
     fn copy(from: &Path, to: &Path) {
         std::fs::create_dir_all(to).unwrap();
         for entry in std::fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()) {
@@ -46,11 +41,22 @@ pub(crate) fn with_broken_header(
             }
         }
     }
-    let include = place().join(format!("broken-{number}"));
+    let include = place().join(format!("broken-{name}"));
     copy(&root().join("include"), &include);
     let text = std::fs::read_to_string(include.join(header)).unwrap();
     assert_eq!(text.matches(from).count(), 1, "{header}: {from}");
     std::fs::write(include.join(header), text.replace(from, to)).unwrap();
+    include
+}
+
+/// Compiles a program under AddressSanitizer with our headers, in one of which `to` replaces `from`.
+pub(crate) fn with_broken_header(
+    compiler: Compiler,
+    (header, from, to): (&str, &str, &str),
+    source: &Path,
+    number: usize,
+) -> PathBuf {
+    let include = broken_headers((header, from, to), &number.to_string());
     let built = include.join("program");
     let output = Command::new(compiler.name)
         .args(["-x", compiler.language, compiler.standard, "-D_GNU_SOURCE", "-O1", "-g", "-pthread"])
