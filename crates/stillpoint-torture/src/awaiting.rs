@@ -1,10 +1,13 @@
 //! Futures without an executor: the thread itself waits for the waker.
+//!
+//! The waker is slow to clone, as those of some executors are. A future that clones it after its last look, instead of
+//! before, then misses a wake-up often; otherwise, it hardly ever would.
 
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
@@ -12,28 +15,62 @@ use std::time::{Duration, Instant};
 /// only twice this counts.
 const SLICE: Duration = Duration::from_millis(50);
 
+/// The most turns of a spinning loop in one clone of a waker.
+const LONGEST_CLONE: u32 = 256;
+
 struct Unpark {
     thread: Thread,
     is_woken: AtomicBool,
 }
 
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
+impl Unpark {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { thread: thread::current(), is_woken: AtomicBool::new(true) })
+    }
+
+    fn wake(&self) {
         // Release: pairs with the acquire in `block_on`: the poll sees what happened before the wake-up.
         self.is_woken.store(true, Ordering::Release);
         self.thread.unpark();
     }
+
+    fn waker(self: Arc<Self>) -> Waker {
+        // SAFETY: the functions of `FUNCTIONS` expect such a pointer, and may be called by any thread, since `Unpark` is `Send`
+        // and `Sync`.
+        unsafe { Waker::from_raw(raw(Arc::into_raw(self))) }
+    }
+}
+
+/// The data of each waker is a counted reference: what `Arc::into_raw` returned.
+const FUNCTIONS: RawWakerVTable = RawWakerVTable::new(
+    |data| {
+        (0..fastrand::u32(0..LONGEST_CLONE)).for_each(|_| std::hint::spin_loop());
+        let unpark = data.cast::<Unpark>();
+        // SAFETY: `data` is a counted reference, which the caller keeps. The new waker has one of its own.
+        unsafe { Arc::increment_strong_count(unpark) };
+        raw(unpark)
+    },
+    // SAFETY: `data` is a counted reference, which the caller gives up.
+    |data| unsafe { Arc::from_raw(data.cast::<Unpark>()) }.wake(),
+    // SAFETY: `data` is a counted reference, which the caller keeps.
+    |data| unsafe { &*data.cast::<Unpark>() }.wake(),
+    // SAFETY: `data` is a counted reference, which the caller gives up.
+    |data| drop(unsafe { Arc::from_raw(data.cast::<Unpark>()) }),
+);
+
+fn raw(unpark: *const Unpark) -> RawWaker {
+    RawWaker::new(unpark.cast(), &FUNCTIONS)
 }
 
 /// Waits for a future, and polls it only after a wake-up, so that a lost wake-up is noticed. `None` if it is not
 /// ready within `limit`. Time in which the machine stood still does not count.
 pub(crate) fn block_on<F: Future>(future: F, limit: Duration) -> Option<F::Output> {
     let mut future = pin!(future);
-    let unpark = Arc::new(Unpark { thread: thread::current(), is_woken: AtomicBool::new(true) });
-    let waker = Waker::from(Arc::clone(&unpark));
+    let unpark = Unpark::new();
+    let waker = Arc::clone(&unpark).waker();
     let mut waited = Duration::ZERO;
     while waited < limit {
-        // Acquire: pairs with the release in `wake`.
+        // Acquire: pairs with the release in `Unpark::wake`.
         if unpark.is_woken.swap(false, Ordering::Acquire)
             && let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker))
         {
