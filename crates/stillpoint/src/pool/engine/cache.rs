@@ -137,9 +137,10 @@ impl Cache {
         true
     }
 
-    /// Moves the newest objects to `to`, in the same order; returns their number. The number is half the limit. If
-    /// exactly one withdrawal took back the last deposit, it is an eighth of that, so that a thread with a few objects
-    /// too many gives up only a few.
+    /// Moves the newest objects to `to`, in the same order; returns their number. The number is half the limit at
+    /// first, and at most that of all objects. It stays if no withdrawal came since the last deposit. If exactly one
+    /// came, it becomes an eighth of half the limit, but at least 1, so that a thread with a few objects too many gives
+    /// up only a few. If several came, it is half the limit again.
     ///
     /// # Safety
     /// The caller holds the shard, and has room for half the limit.

@@ -41,7 +41,8 @@ pub(crate) struct Place {
 
 impl<'a, K, V> Held<'a, K, V> {
     /// # Safety
-    /// The hazard slot holds the address of the entry's pair, and did so when the pair was linked, or before.
+    /// The hazard slot holds the address of the entry's pair. It was set while the pair was linked, or before the pair
+    /// was linked.
     #[inline(always)]
     pub(crate) unsafe fn new(lens: Lens<'_, K, V>, entry: u32, hazard: &'a Hazard) -> Self {
         Self { pair: lens.pair(entry), entry, found: None, hazard }
