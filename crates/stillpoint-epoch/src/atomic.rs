@@ -10,8 +10,8 @@ use crate::word;
 
 /// A link: an atomic pointer with a tag, shared by threads.
 ///
-/// A link owns nothing. If a link is dropped, its object is leaked, unless the object is [owned](Atomic::into_owned) or
-/// [destroyed](Guard::defer_destroy) in another way.
+/// A link owns nothing: dropping it leaks its object. To drop the object, [take it out](Atomic::into_owned) of the
+/// link, or [destroy](Guard::defer_destroy) it by a pointer that was loaded from the link.
 ///
 /// ```
 /// use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -111,7 +111,7 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// # drop(unsafe { link.into_owned() });
     /// ```
     pub fn load_consume<'g>(&self, _: &'g Guard) -> Shared<'g, T> {
-        // Acquire: pairs with the release by which the caller has linked the object.
+        // Acquire: pairs with the release by which the user's code has linked the object.
         shared(self.word.load(Ordering::Acquire))
     }
 
@@ -397,7 +397,7 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// The link is not null, and its object is alive. Nothing else owns the object, has a reference to it, or will get
     /// one.
     pub unsafe fn into_owned(self) -> Owned<T> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the object is alive, and nothing else owns it or has a reference to it, by the caller's promise.
         unsafe { Owned::from_usize(self.word.into_inner()) }
     }
 
@@ -416,7 +416,8 @@ impl<T: ?Sized + Pointable> Atomic<T> {
     /// # Safety
     /// As for [`into_owned`](Atomic::into_owned), if the link is not null.
     pub unsafe fn try_into_owned(self) -> Option<Owned<T>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: if the link is not null, its object is alive, and nothing else owns it or has a reference to it, by
+        // the caller's promise.
         unsafe { shared::<T>(self.word.into_inner()).try_into_owned() }
     }
 }
@@ -436,7 +437,8 @@ unsafe fn answer<'g, T: ?Sized + Pointable, P: Pointer<T>>(
     exchanged: Result<usize, usize>,
 ) -> Result<Shared<'g, T>, CompareExchangeError<'g, T, P>> {
     exchanged.map(|_| shared(new)).map_err(|found| {
-        // SAFETY: the caller's promise; `new` was not stored.
+        // SAFETY: `new` came from `into_usize` of a `P`, and this call owns it, by the caller's promise. It was not
+        // stored.
         let new = unsafe { P::from_usize(new) };
         CompareExchangeError { current: shared(found), new }
     })
@@ -497,7 +499,8 @@ impl<'g, T: ?Sized + Pointable> From<Shared<'g, T>> for Atomic<T> {
 }
 
 impl<T> From<*const T> for Atomic<T> {
-    /// A link with the address of a raw pointer. The bits of the pointer that have the place of the tag become the tag.
+    /// A link with the address of a raw pointer. The bits of the pointer that lie in the place of the tag become the
+    /// tag.
     ///
     /// ```
     /// use std::ptr;

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The most words of a closure that a cell has room for.
+/// Words in a cell: the size of the largest closure that fits.
 const WORDS: usize = 3;
 /// Cells of a block. With the count of cells, a block is just below 1.5 KiB.
 const CELLS: usize = 63;
@@ -101,7 +101,7 @@ impl Drop for Cells {
 /// # Safety
 /// The place is that of a closure of this type, and is not used again.
 pub(crate) unsafe fn take<F>(address: NonNull<()>, block: *const ()) -> F {
-    // SAFETY: the caller's promise.
+    // SAFETY: the place is that of a closure of this type, which is not used again, by the caller's promise.
     let function = unsafe { ptr::read(address.cast::<F>().as_ptr()) };
     let block = NonNull::new(block.cast::<Block>().cast_mut()).expect("a cell has a block");
     // SAFETY: the closure was read, and no other thread has the cell.

@@ -85,7 +85,8 @@ fn pin_first() -> Guard {
     guard
 }
 
-/// Whether the calling thread is pinned in the [default collector](default_collector). Registers nothing.
+/// Whether the calling thread is pinned in the [default collector](default_collector). Registers nothing. In
+/// destructors of thread-locals that run late, returns false even if the thread has a guard.
 ///
 /// ```
 /// assert!(!stillpoint_epoch::is_pinned());

@@ -40,7 +40,8 @@ use crate::word;
 ///
 /// # Panics
 /// The drop of a thread's last guard may run deferred functions. If functions panic, it panics with the first of these
-/// panics, after the other functions have run.
+/// panics, after the other functions of this thread that were ready have run. Functions of other threads may be left to
+/// the next round.
 pub struct Guard {
     /// `None` for the guard of [`unprotected`].
     local: Option<NonNull<Local>>,
@@ -65,8 +66,9 @@ impl Guard {
     ///
     /// Any thread of the collector may call `f`, when it drops its last guard or [flushes](Guard::flush). If none has
     /// done so, `f` is called when the last handle, guard or clone of the collector is dropped. There is no promise
-    /// about the time. This call neither waits nor fails. For a closure of three words or less, it allocates only when
-    /// the thread's list of deferred functions begins or grows, and a block for each 63 such closures.
+    /// about the time. This call neither waits nor fails. Closures of three words or less share blocks: one block is
+    /// allocated for each 63 of them. A closure that is larger, or aligned to more than a word, gets an allocation of
+    /// its own. Apart from that, this call allocates only when the thread's list of deferred functions begins or grows.
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -122,7 +124,7 @@ impl Guard {
         /// # Safety
         /// `cell` and `block` are the place of a function of this type, which is called once.
         unsafe extern "C-unwind" fn of_cell<F: FnOnce() -> R, R>(cell: NonNull<()>, block: *const ()) {
-            // SAFETY: the caller's promise.
+            // SAFETY: this is the place of a function of this type, which is called once, by the caller's promise.
             let function = unsafe { cells::take::<F>(cell, block) };
             function();
         }
@@ -175,12 +177,13 @@ impl Guard {
         /// # Safety
         /// The address is that of an object of this type, which is destroyed once.
         unsafe extern "C-unwind" fn destroy<T: ?Sized + Pointable>(object: NonNull<()>, _: *const ()) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the address is that of an object of this type, which is destroyed once, by the caller's promise.
             unsafe { T::drop(object.as_ptr().expose_provenance()) };
         }
 
         let Some(local) = self.local() else {
-            // SAFETY: the caller's promise.
+            // SAFETY: the pointer is not null, and the caller owns its object, by the caller's promise. Under an
+            // unprotected guard, no other thread uses the object.
             drop(unsafe { ptr.into_owned() });
             return;
         };
@@ -189,7 +192,8 @@ impl Guard {
         if let Some(object) = NonNull::new(ptr::with_exposed_provenance_mut(address)) {
             let bytes = T::STILLPOINT_BYTES;
             let object = Object { address: object, bytes, context: ptr::null(), destroy: destroy::<T> };
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller owns the object, no thread that pins itself from now on can reach it, and any thread
+            // may drop it, by the caller's promise.
             unsafe { local.defer(object) };
         }
     }
@@ -217,7 +221,8 @@ impl Guard {
     /// ```
     ///
     /// # Panics
-    /// If functions panic: with the first of these panics, after the other functions have run.
+    /// If functions panic: with the first of these panics, after the other functions of this thread that were ready
+    /// have run. Functions of other threads may be left to the next round.
     pub fn flush(&self) {
         if let Some(local) = self.local() {
             local.flush();

@@ -21,7 +21,7 @@
 //! An [`Atomic`] is a link, an [`Owned`] is an object that is not linked yet, and a [`Shared`] is a pointer that was
 //! loaded under a guard. [`pin`] uses the [default collector](default_collector). A structure with a separate
 //! [`Collector`] registers a [`LocalHandle`] for each thread. A program that depends on the package `crossbeam-epoch`
-//! uses this crate instead, without a change to its code, if its manifest has one more entry.
+//! can use this crate without a change to its code: one more entry in its manifest replaces the package.
 //!
 //! The module [`domain`] has what the original does not: how much waits to be destroyed, which threads hold it up, and
 //! boosting of preempted threads that are pinned.

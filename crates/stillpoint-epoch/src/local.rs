@@ -22,14 +22,14 @@ const DUE: u32 = 128;
 const FUNCTION: u32 = 2;
 /// A `flush` sets this bit of the count.
 const FLUSHED: u32 = 1 << 30;
-/// The most functions of other threads that one round runs, unless this local has deferred more than half as many since
-/// its last round.
+/// The most functions that one round runs of the lists that were handed on. A round of a local whose count is higher
+/// runs up to as many as that count.
 const SHARE: usize = 512;
 /// As [`SHARE`], for a round of a `flush`.
 const FLUSH_SHARE: usize = 64 * SHARE;
 /// A list that is served counts as at least this number of functions, since its poll scans the readers.
 const LOOK: usize = 64;
-/// A list with this number of functions is handed on by itself: no other list is appended to it.
+/// A list that is handed on is joined with the newest one, unless one of the two has this number of functions or more.
 const FULL: usize = 512;
 
 type List = Box<Reclaimer>;
@@ -158,7 +158,7 @@ pub(crate) struct Local {
     token: NonNull<AtomicU64>,
     state: NonNull<AtomicU64>,
     attention: NonNull<AtomicU32>,
-    /// `None` before the first round or function, and during a round.
+    /// `None` before the first round or function, after the list was handed on, and while a round or `defer` has it.
     reclaimer: Cell<Option<List>>,
     collector: Collector,
     cells: Cells,
@@ -172,7 +172,7 @@ impl Hold {
     /// # Safety
     /// The local is alive, and the caller is on its thread.
     unsafe fn new(local: NonNull<Local>) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the local is alive, and the caller is on its thread, by the caller's promise.
         let handles = unsafe { &(*local.as_ptr()).handles };
         handles.set(handles.get() + 1);
         Self(local)
@@ -274,10 +274,12 @@ impl Local {
     /// The local is alive. The caller is on its thread, owns a guard, and does not use the local any more.
     #[inline]
     pub(crate) unsafe fn unpin(this: NonNull<Self>) {
-        // SAFETY: the caller's promise. The reference ends here; the call below may end the local.
+        // SAFETY: the local is alive, by the caller's promise. The reference ends here, since the call below may end the
+        // local.
         let is_due = unsafe { this.as_ref() }.give_guard_back();
         if is_due {
-            // SAFETY: the caller's promise.
+            // SAFETY: the local is alive, and the caller is on its thread and does not use the local any more, by the
+            // caller's promise.
             unsafe { Self::after_region(this) };
         }
     }
@@ -303,8 +305,8 @@ impl Local {
     #[cold]
     #[inline(never)]
     unsafe fn after_region(this: NonNull<Self>) {
-        // At the end, even after a panic, its drop ends the local if nothing else holds it. SAFETY: the caller's
-        // promise.
+        // At the end, even after a panic, its drop ends the local if nothing else holds it.
+        // SAFETY: the local is alive, and the caller is on its thread, by the caller's promise.
         let hold = unsafe { Hold::new(this) };
         // SAFETY: `hold` keeps the local alive, even if a function or a waker drops the handle.
         let local = unsafe { hold.0.as_ref() };
@@ -323,7 +325,7 @@ impl Local {
     /// # Safety
     /// The local is alive. The caller is on its thread, owns one of its handles, and does not use the local any more.
     pub(crate) unsafe fn release(this: NonNull<Self>) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the local is alive, by the caller's promise.
         let local = unsafe { this.as_ref() };
         local.handles.set(local.handles.get() - 1);
         if local.handles.get() == 0 && local.guards.get() == 0 {
@@ -347,7 +349,7 @@ impl Local {
             }
         }
 
-        // SAFETY: the caller's promise.
+        // SAFETY: the local is alive, and the caller is on its thread, by the caller's promise.
         let hold = Repin(unsafe { Hold::new(this) });
         // SAFETY: `hold` keeps the local alive, and takes the guard again when it is dropped.
         unsafe { Self::unpin(hold.0 .0) };
@@ -378,11 +380,13 @@ impl Local {
     pub(crate) unsafe fn defer(&self, object: Object) {
         self.due.set(self.due.get().saturating_add(FUNCTION));
         let mut list = self.reclaimer.take().unwrap_or_else(|| self.collector.shared().list());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller owns the object, which no later reader can reach, and any thread may destroy it, by the
+        // caller's promise.
         let answer = unsafe { list.retire_raw(object) };
         self.keep(list);
         if let Err(refused) = answer {
-            // SAFETY: the caller's promise holds for the object that was handed back.
+            // SAFETY: the object was handed back, so the caller's promise still holds: the caller owns it, no later
+            // reader can reach it, and any thread may destroy it.
             unsafe { raw::leave(self.collector.shared().domain(), refused.object) };
         }
     }
@@ -404,9 +408,14 @@ impl Local {
     pub(crate) fn flush(&self) {
         let due = self.due.get() | FLUSHED;
         self.due.set(due);
+        if runs_nothing() {
+            return;
+        }
         let panic = self.round();
-        // The count is added again: what this round has left of the list belongs to the share of the next round.
-        self.due.set(self.due.get().saturating_add(due));
+        // Adds the count again, since the round has set it to 0: what this round has left of the list belongs to the
+        // share of the next round.
+        let count = self.due.get() % FLUSHED + due % FLUSHED;
+        self.due.set(count | FLUSHED);
         panics::resume(panic);
     }
 
@@ -414,7 +423,7 @@ impl Local {
     /// panic. Within a deferred function, and while the thread unwinds, it runs nothing, and the round is still due
     /// afterwards.
     fn round(&self) -> Option<Panic> {
-        if raw::is_within_destructor() || std::thread::panicking() {
+        if runs_nothing() {
             return None;
         }
         let way = Way::of(self.due.replace(0));
@@ -441,6 +450,11 @@ impl Local {
     }
 }
 
+/// Whether rounds run nothing now: within a deferred function, and while the thread unwinds.
+fn runs_nothing() -> bool {
+    raw::is_within_destructor() || std::thread::panicking()
+}
+
 /// Hands on what is left. If this local was the last to keep the collector alive, the drop of [`Shared`] then runs it.
 impl Drop for Local {
     fn drop(&mut self) {
@@ -453,6 +467,30 @@ const _: () = assert!(FLUSHED > DUE);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn flushes_within_a_function_do_not_enlarge_the_share_of_the_next_round() {
+        let handle = Collector::new().register();
+        // SAFETY: a local is alive as long as its handle.
+        let local = unsafe { handle.address().as_ref() };
+        drop(handle.pin()); // so that no round is due at the end of the next region
+        let runs = Cell::new(0);
+        let guard = handle.pin();
+        // SAFETY: the function runs on this thread, in the flush below.
+        unsafe {
+            guard.defer_unchecked(|| {
+                (0..3).for_each(|_| handle.pin().flush());
+                assert_eq!(Way::of(local.due.get()).share, FLUSH_SHARE);
+                runs.set(runs.get() + 1);
+            });
+        }
+        drop(guard);
+        assert_eq!(runs.get(), 0);
+        local.flush();
+        assert_eq!(runs.get(), 1);
+        assert_eq!(Way::of(local.due.get()).share, FLUSH_SHARE);
+        assert!(local.due.get() < 2 * FLUSHED);
+    }
 
     #[test]
     fn a_round_looks_at_few_lists_however_short_they_are() {

@@ -69,7 +69,8 @@ impl<T> Owned<T> {
     /// The pointer came from a `Box` or an `Owned` that has given up its object. Nothing else owns the object.
     pub unsafe fn from_raw(raw: *mut T) -> Owned<T> {
         let word = word::of_pointer(raw);
-        // SAFETY: the caller's promise.
+        // SAFETY: the pointer came from a `Box` or an `Owned` that has given up its object, and nothing else owns the
+        // object, by the caller's promise.
         unsafe { Self::from_usize(word) }
     }
 

@@ -73,12 +73,14 @@ impl<T> Pointable for T {
     }
 
     unsafe fn deref<'a>(ptr: usize) -> &'a Self {
-        // SAFETY: the caller's promise; `init` has exposed the pointer.
+        // SAFETY: `init` has exposed the pointer. The object is alive, and there is no mutable reference to it, by the
+        // caller's promise.
         unsafe { &*ptr::with_exposed_provenance(ptr) }
     }
 
     unsafe fn deref_mut<'a>(ptr: usize) -> &'a mut Self {
-        // SAFETY: the caller's promise; `init` has exposed the pointer.
+        // SAFETY: `init` has exposed the pointer. The object is alive, and there is no other reference to it, by the
+        // caller's promise.
         unsafe { &mut *ptr::with_exposed_provenance_mut(ptr) }
     }
 
@@ -109,8 +111,8 @@ impl<T> Head<T> {
     /// The slice at this address is alive.
     unsafe fn slice(ptr: usize) -> *mut [MaybeUninit<T>] {
         let head = ptr::with_exposed_provenance_mut::<Self>(ptr);
-        // SAFETY: the caller's promise. The head is accessed through a pointer: a reference to it would not cover the
-        // elements.
+        // SAFETY: the slice is alive, by the caller's promise. The head is accessed through a pointer: a reference to it
+        // would not cover the elements.
         let (len, first) = unsafe { ((*head).len, (&raw mut (*head).elements).cast()) };
         ptr::slice_from_raw_parts_mut(first, len)
     }
@@ -136,7 +138,7 @@ impl<T> Pointable for [MaybeUninit<T>] {
     }
 
     unsafe fn deref<'a>(ptr: usize) -> &'a Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the slice is alive, and there is no mutable reference to it, by the caller's promise.
         unsafe {
             let slice = Head::<T>::slice(ptr);
             slice::from_raw_parts(slice.cast(), slice.len())
@@ -144,7 +146,7 @@ impl<T> Pointable for [MaybeUninit<T>] {
     }
 
     unsafe fn deref_mut<'a>(ptr: usize) -> &'a mut Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the slice is alive, and there is no other reference to it, by the caller's promise.
         unsafe { &mut *Head::<T>::slice(ptr) }
     }
 
@@ -159,7 +161,7 @@ impl<T> Pointable for [MaybeUninit<T>] {
 /// # Safety
 /// The slice is alive.
 unsafe fn layout_at<T>(ptr: usize) -> Layout {
-    // SAFETY: the caller's promise.
+    // SAFETY: the slice is alive, by the caller's promise.
     let len = unsafe { Head::<T>::slice(ptr) }.len();
     Head::<T>::layout(len).expect("the slice was allocated with this layout")
 }

@@ -116,7 +116,8 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     ///   does a load of a link that was stored with `Relaxed`: store with `Release`, and load with `Acquire`.
     /// - As long as the reference is used, there is no mutable reference to the object.
     pub unsafe fn deref(&self) -> &'g T {
-        // SAFETY: the caller's promise.
+        // SAFETY: the object is alive as long as the guard, its writes come before, and there is no mutable reference
+        // to it, by the caller's promise.
         unsafe { T::deref(word::address::<T>(self.word)) }
     }
 
@@ -139,7 +140,8 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// As for [`deref`](Shared::deref). Also, as long as the reference is used, there is no other reference to the
     /// object. A guard does not ensure that.
     pub unsafe fn deref_mut(&mut self) -> &'g mut T {
-        // SAFETY: the caller's promise.
+        // SAFETY: the object is alive as long as the guard, its writes come before, and there is no other reference to
+        // it, by the caller's promise.
         unsafe { T::deref_mut(word::address::<T>(self.word)) }
     }
 
@@ -155,7 +157,8 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// # Safety
     /// As for [`deref`](Shared::deref), if the pointer is not null.
     pub unsafe fn as_ref(&self) -> Option<&'g T> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the pointer is not null. So the object is alive as long as the guard, its writes come before, and
+        // there is no mutable reference to it, by the caller's promise.
         (!self.is_null()).then(|| unsafe { self.deref() })
     }
 
@@ -179,7 +182,7 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// get one.
     pub unsafe fn into_owned(self) -> Owned<T> {
         debug_assert!(!self.is_null(), "a null pointer has no object to own");
-        // SAFETY: the caller's promise.
+        // SAFETY: the object is alive, and nothing else owns it or has a reference to it, by the caller's promise.
         unsafe { Owned::from_usize(self.word) }
     }
 
@@ -195,7 +198,8 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// # Safety
     /// As for [`into_owned`](Shared::into_owned), if the pointer is not null.
     pub unsafe fn try_into_owned(self) -> Option<Owned<T>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the pointer is not null. So its object is alive, and nothing else owns it or has a reference to it,
+        // by the caller's promise.
         (!self.is_null()).then(|| unsafe { self.into_owned() })
     }
 

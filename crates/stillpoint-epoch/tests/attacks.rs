@@ -102,7 +102,7 @@ fn repin_after_nests() {
     assert!(!handle.is_pinned());
 }
 
-/// The call that runs a function panics with that function's panic, after the other functions have run.
+/// The call that runs a function panics with that function's panic, after the other functions of the thread have run.
 #[test]
 fn a_function_that_panics_keeps_no_other_one() {
     let collector = Collector::new();

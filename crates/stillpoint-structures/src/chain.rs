@@ -7,7 +7,7 @@ pub(crate) trait Link: Sized {
     /// The link to the next node.
     fn next(&mut self) -> &mut Atomic<Self>;
 
-    /// Drops what is left in the node when its structure ends.
+    /// Drops the node, with what is left in it, when its structure ends.
     fn end(node: Owned<Self>);
 }
 

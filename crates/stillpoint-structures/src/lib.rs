@@ -29,9 +29,10 @@
 //! | [`Queue`] | the queue of M. Michael and M. Scott | protect two nodes |
 //! | [`List`] | T. Harris's and M. Michael's ordered list, as a map | walk in a region, over nodes that are removed meanwhile; or protect three nodes, hand over hand |
 //!
-//! Each belongs to a domain. Its users pass a [`Reader`](stillpoint::rcu::Reader) of the domain and, to take something out, a
-//! [`Reclaimer`](stillpoint::rcu::Reclaimer). The reclaimer takes the unlinked nodes, and its owner polls it as usual. A
-//! reclaimer without room leaves the nodes to the domain. A reader or reclaimer of another domain causes a panic that names both.
+//! Each belongs to a domain. Its users pass a [`Reader`](stillpoint::rcu::Reader) of the domain and, to take something out or to
+//! insert into a list, a [`Reclaimer`](stillpoint::rcu::Reclaimer). The reclaimer takes the unlinked nodes, and its owner polls
+//! it as usual. A reclaimer without room leaves the nodes to the domain. A reader or reclaimer of another domain causes a panic
+//! that names both.
 //!
 //! The argument is in `docs/design/structures.md` of the repository.
 //!

@@ -167,8 +167,8 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
         }
     }
 
-    /// Unlinks a marked node, unless another thread has unlinked it, or the node before it is marked as well. The thread that unlinks
-    /// the node retires it.
+    /// Unlinks a marked node, and retires it. Returns false if the link before it no longer leads to it without a mark: another
+    /// thread has unlinked the node or inserted one before it, or the node before it is marked as well.
     fn unlink(
         &self,
         link: &Atomic<Node<K, V>>,
@@ -183,7 +183,7 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
         match reclaimer {
             // SAFETY: the exchange above, which succeeds only once, has unlinked the node. Readers are of the domain.
             Some(reclaimer) => unsafe { node.retire(reclaimer) },
-            // SAFETY: the exchange above, which succeeds only once, has unlinked the node. Readers are of the domain, which gets the dropped node.
+            // SAFETY: the exchange has unlinked the node, and the domain that gets it is that of the readers.
             None => drop(unsafe { node.into_retired(&self.domain) }),
         }
         true
@@ -235,8 +235,8 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
     /// If the key exists already. The error hands key and value back.
     ///
     /// # Panics
-    /// If `reader` or `reclaimer` belongs to another domain. With the panic of another object's destructor, if the reclaimer
-    /// is full.
+    /// If `reader` or `reclaimer` belongs to another domain. If the reclaimer is full, this call may free other objects. If one
+    /// of their destructors panics, so does this call, with that panic.
     pub fn insert(&self, key: K, value: V, reader: &Reader, reclaimer: &mut Reclaimer) -> Result<(), (K, V)> {
         reader.verify(&self.domain);
         reclaimer.verify(&self.domain);
@@ -279,7 +279,8 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
             }
             // SAFETY: the node was read from a link without a mark.
             let node = unsafe { current.as_ref() }.expect("a key that was found has a node");
-            // Protected, so that the pointer that is written below was made from the current next node.
+            // Protected: the exchange compares only addresses. If the next node were freed meanwhile, another node could be at
+            // its address, and the link would get a pointer that was made from the freed one.
             next.load(&node.next);
             let marked = next.shared().with_tag(MARK);
             if next.tag() == MARK {
@@ -306,7 +307,8 @@ impl<K: Ord + Send + Sync + 'static, V: Send + Sync + 'static> List<K, V> {
         }
     }
 
-    /// Unlinks a node that this thread has marked. If that fails, another walk or another thread unlinks it.
+    /// Unlinks a node that this thread has marked. If the exchange fails, walks to the key again: the walk unlinks the node,
+    /// unless another thread does.
     fn unlink_removed(
         &self,
         before: &ProtectedLink<'_, Node<K, V>>,

@@ -76,8 +76,9 @@ fn spawn<S: Send + Sync + 'static>(
 }
 
 /// Lets the other threads run first. For a thread that enters its region before it spawns them: if it entered later, its entry
-/// would order more than the links do. loom runs a thread as long as it can. It tries another order only from the last access
-/// before a write, and not from a load of this thread if the writer has loaded the same link itself after it.
+/// would order more than the links do. loom runs a thread as long as it can. It tries a write only before and after the last
+/// access to the link that precedes it. If the writer itself has loaded the link since this thread's load, that last access is
+/// the writer's own, and loom never tries this thread's load after the write.
 fn let_others_go_first() {
     thread::yield_now();
 }
@@ -175,7 +176,7 @@ fn one_pushes_to_a_queue_and_two_pop() {
                 }
             })
         });
-        // The reader stays to the end: a reader that is dropped releases what it did.
+        // The reader stays to the end: its drop is a release, and would order more than the queue does.
         let reader = domain.reader();
         queue.push(Value::new(1), &reader);
         for popper in poppers {
@@ -195,7 +196,7 @@ fn one_pushes_to_a_queue_behind_a_node_that_is_popped() {
                 reclaimer.poll();
             }
         });
-        // The reader stays to the end: a reader that is dropped releases what it did.
+        // The reader stays to the end: its drop is a release, and would order more than the queue does.
         let reader = domain.reader();
         queue.push(Value::new(2), &reader);
         pusher.join().unwrap();

@@ -15,7 +15,7 @@ stillpoint_sys::orders! {
     queue_next: Acquire, [queue_link], "3", [QueueLinkRelaxed];
     /// Moves the tail: a thread that finds the node there sees its content.
     queue_tail: Release, ["the acquire in `ProtectedLink::load`"], "3", [QueueTailRelaxed];
-    /// Moves the head: a thread that finds the node there sees its content, and a tail that is no older.
+    /// Moves the head: a thread that finds the node there sees its content, and loads a tail that is at the node or behind it.
     queue_head: Release, ["the acquire in `ProtectedLink::load`"], "4", [QueueHeadRelaxed];
 
     /// Inserts a node: a thread that follows the link sees its content.

@@ -74,18 +74,18 @@ impl<T: Send + 'static> Queue<T> {
         }
     }
 
-    /// Moves the tail on, unless another thread has moved it: then the caller comes after that move.
+    /// Moves the tail on, unless another thread has moved it: then the caller has read a later tail (step 5).
     fn move_tail(&self, from: Shared<'_, Node<T>>, to: Shared<'_, Node<T>>) {
         let order = orders::queue_tail();
-        // Relaxed on failure: it is enough to have read the other tail (step 5).
+        // Relaxed on failure: it is enough to have read the later tail.
         let _ = self.tail.0.compare_exchange(from, to, order, Ordering::Relaxed, &Unprotected);
     }
 
     /// Takes the value at the front; `None` if the queue is empty. A node goes to `reclaimer`.
     ///
     /// # Panics
-    /// If `reader` or `reclaimer` belongs to another domain. With the panic of another object's destructor, if the reclaimer
-    /// is full; the value is then dropped.
+    /// If `reader` or `reclaimer` belongs to another domain. If the reclaimer is full, this call may free other objects. If one
+    /// of their destructors panics, so does this call, with that panic, and the value is dropped.
     pub fn pop(&self, reader: &Reader, reclaimer: &mut Reclaimer) -> Option<T> {
         reader.verify(&self.domain);
         reclaimer.verify(&self.domain);

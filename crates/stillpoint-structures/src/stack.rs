@@ -10,7 +10,7 @@ use crate::chain::{end_chain, Link};
 use crate::orders;
 use crate::watch::Watch;
 
-/// A node of a stack or of a queue. Its value is moved out.
+/// A node of a stack or of a queue. The thread that pops the value moves it out, so dropping a node drops no value.
 #[cfg_attr(loom, repr(align(256)))]
 pub(crate) struct Node<T> {
     /// Moved out by the thread that has unlinked the node (of a stack), or made it the first one (of a queue). No other thread
@@ -51,8 +51,9 @@ impl<T> Link for Node<T> {
 
 /// A stack that any number of threads push to and pop from: the stack of R. K. Treiber.
 ///
-/// A pop protects the first node, so that the node is neither freed nor pushed again meanwhile: there is no ABA problem. A thread
-/// that is preempted within a pop holds up only that node. Lock-free. A stack that is dropped drops what it holds.
+/// A pop protects the first node, so that the node is not freed, and its address is not used again, meanwhile: there is no ABA
+/// problem. A thread that is preempted within a pop holds up only that node. Lock-free. A stack that is dropped drops what it
+/// holds.
 ///
 /// ```
 /// use stillpoint::rcu::Domain;
@@ -102,7 +103,8 @@ impl<T: Send + 'static> Stack<T> {
         let mut new = Owned::new(Node::new(MaybeUninit::new(value)));
         let mut head = ProtectedLink::null(reader);
         loop {
-            // Protected, so that the pointer that is written into the new node was made from the current first node.
+            // Protected: the exchange compares only addresses. If the first node were freed meanwhile, another node could be at
+            // its address, and the new node would link to it by a pointer that was made from the freed one.
             head.load(&self.head);
             // Relaxed: the exchange below publishes it.
             new.next.store(head.shared(), Ordering::Relaxed);
@@ -119,8 +121,8 @@ impl<T: Send + 'static> Stack<T> {
     /// Takes the value from the top; `None` if the stack is empty. The node goes to `reclaimer`.
     ///
     /// # Panics
-    /// If `reader` or `reclaimer` belongs to another domain. With the panic of another object's destructor, if the reclaimer
-    /// is full; the value is then dropped.
+    /// If `reader` or `reclaimer` belongs to another domain. If the reclaimer is full, this call may free other objects. If one
+    /// of their destructors panics, so does this call, with that panic, and the value is dropped.
     pub fn pop(&self, reader: &Reader, reclaimer: &mut Reclaimer) -> Option<T> {
         reader.verify(&self.domain);
         reclaimer.verify(&self.domain);

@@ -5,7 +5,8 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 /// The payload of a panic.
 pub type Panic = Box<dyn std::any::Any + Send>;
 
-/// Calls `function`, and returns its panic. The caller is responsible for what `function` leaves half done.
+/// Calls `function`. Returns its result, or its panic as an error. The caller is responsible for what `function` leaves half
+/// done.
 pub fn catch<R>(function: impl FnOnce() -> R) -> Result<R, Panic> {
     catch_unwind(AssertUnwindSafe(function))
 }

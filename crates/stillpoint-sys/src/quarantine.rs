@@ -1,5 +1,5 @@
 //! For models: keeps the memory of freed objects from being reused for a while. So a broken variant that reads a freed object
-//! reads what the destructor left, and loom can report it, instead of a crash of the model.
+//! reads what the destructor left, and loom reports it. Otherwise the model might crash.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 /// Objects that loom watches have this alignment, by which the quarantine recognises them.
 const ALIGN: usize = 256;
 
-/// Most objects in quarantine at a time: many times what one execution of a model makes.
+/// The largest number of objects in quarantine at a time: many times the number that one execution of a model makes.
 const CAPACITY: usize = 1024;
 
 /// An allocator for models, as `#[global_allocator]`: keeps freed objects with an alignment of 256.

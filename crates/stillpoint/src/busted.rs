@@ -9,7 +9,7 @@ stillpoint_sys::variants! {
     PinTokenRelaxed = "pin-token-relaxed": "A guard loads the token relaxed, not acquire.",
     PinNoLight = "pin-no-light": "A guard has no light fence after its entry store.",
     NestedLeave = "nested-leave": "The first of two nested guards to be dropped ends the section.",
-    FoundRelaxed = "found-relaxed": "A compare-and-exchange that fails loads what it found relaxed, not acquire, and this is followed.",
+    FoundRelaxed = "found-relaxed": "The failed load of a compare-and-exchange is relaxed, not acquire, and what it finds is followed.",
     HazardSetRelaxed = "hazard-set-relaxed": "The store that sets a hazard slot is relaxed, not release.",
     HazardClearRelaxed = "hazard-clear-relaxed": "The store that clears a hazard slot is relaxed, not release.",
     ProtectNoReload = "protect-no-reload": "A protected load does not load its source a second time.",

@@ -48,7 +48,7 @@
 //! These are on by default: `table`, `timer` and `pool`, the modules of these names; `boost`, the boosting of preempted
 //! readers; and `std`, which brings `rcu` and `fence`, and which `table`, `pool` and `boost` need. With
 //! `default-features = false` and `timer`, the crate has [`timer::Wheel`] and [`timer::Bitset`], which need only `alloc`.
-//! The feature `serde`, which serialises tables and sets, is off by default.
+//! The feature `serde`, which serializes tables and sets, is off by default.
 //!
 //! # Systems
 //!

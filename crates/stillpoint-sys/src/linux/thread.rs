@@ -20,8 +20,8 @@ pub fn yield_cpu() {
     rustix::thread::sched_yield();
 }
 
-/// Inspects the thread with this id, which must have existed for at least `age`: a younger thread got the id of a thread
-/// that has ended. Takes some 20 µs.
+/// Inspects the thread with this id. The caller has known the thread for `age`: a thread that started later has the id of a
+/// thread that has ended, and the answer is [`Doing::Ended`]. Takes some 20 µs.
 ///
 /// The state letter is the same for a thread that runs and a thread that waits for a processor. The thread's processor
 /// clock differs: the kernel updates it on each read, and it stands still while the thread waits.

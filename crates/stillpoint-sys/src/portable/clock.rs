@@ -13,7 +13,7 @@ pub fn ticks() -> u64 {
     return nanoseconds();
 }
 
-/// Nanoseconds since the first call of the process.
+/// Nanoseconds since the first call in this process.
 pub fn nanoseconds() -> u64 {
     static BEGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
     BEGIN.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64

@@ -12,8 +12,8 @@ use locals::Key;
 
 /// A function that is called at the ends of threads, after the destructors of thread-locals, both of Rust and of C++.
 ///
-/// It may ask to be called again. Then it is called in the next of at least four rounds, after the functions of other keys. It is
-/// not called for a main thread that returns from `main`, or when the process exits.
+/// It may ask to be called again. Then it is called in the next round, after the functions of other keys in this round. There are
+/// at least four rounds. It is not called for a main thread that returns from `main`, or when the process exits.
 ///
 /// Without POSIX threads, as on Windows, it is weaker: the function is called among the destructors of thread-locals.
 /// Thread-locals that the thread used before its first call of [`call_with`](ThreadEnd::call_with) are destroyed after all

@@ -6,11 +6,13 @@
 //! the count at 0 by an acquire load, comes after what was done behind the door. *An entry after the closing* finds the bit,
 //! and turns back.
 //!
-//! A thread that finds the door closed at its first load is not counted. So each thread increments the count at most once more,
-//! and the closer's wait ends.
+//! A thread that finds the door closed at its first load is not counted. So each thread increments the count at most once after
+//! the closing, and the closer's wait ends.
 //!
-//! The closer sleeps on the word. The thread that lowers the count to 0 while the bit is set wakes it. No wake-up is lost: a closer
-//! that read the word before that sleeps on another value, and is woken, or does not fall asleep; a later one finds the count at 0.
+//! The closer sleeps on the word. The thread that lowers the count to 0 while the bit is set wakes it. No wake-up is lost. A
+//! closer that read the word before the count became 0 either sleeps already, and is woken, or does not fall asleep, since the
+//! word has changed. A closer that reads the word later finds the count at 0, or a later thread that will lower it to 0 and wake
+//! the closer.
 
 use super::atomic::{AtomicU32, Ordering};
 use crate::os;
@@ -47,7 +49,7 @@ impl Door {
     #[inline]
     pub fn enter(&self) -> bool {
         let early = busted::is(Variant::EnterByLoad).then(|| self.0.load(Ordering::Acquire));
-        // Relaxed: a hint, so that a thread that a closed door turns back is not counted for long.
+        // Relaxed: a hint, which keeps the closer's wait short: a thread that sees the closed door here is not counted.
         if early.is_none() && self.0.load(Ordering::Relaxed) & CLOSED != 0 {
             return false;
         }
@@ -97,10 +99,12 @@ impl Door {
         self.0.fetch_and(!CLOSED, if relaxed { Ordering::Relaxed } else { Ordering::Release });
     }
 
-    /// Whether the door is closed. If so, the caller comes after what was done before the closing.
+    /// Whether the door is closed. If so, the caller comes after what was done behind the door by the threads that had left before
+    /// the closing.
     #[inline]
     pub fn is_closed(&self) -> bool {
-        // Acquire: for callers that learn of what was done before `close` in no other way.
+        // Acquire: pairs with the release in `leave`, whose release sequence the closing continues. It does not pair with `close`,
+        // which is relaxed.
         self.0.load(Ordering::Acquire) & CLOSED != 0
     }
 

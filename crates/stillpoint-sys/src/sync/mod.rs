@@ -15,7 +15,8 @@ pub use std::sync::atomic;
 #[cfg(loom)]
 pub use loom::{cell::UnsafeCell, sync::atomic};
 
-/// For a value that its last owner takes apart: loom then sees that this comes after all that the other owners did.
+/// For a value that its last owner takes apart: in a model, loom sees that the taking apart comes after everything that the other
+/// owners did.
 #[cfg(loom)]
 pub use loom::sync::Arc;
 #[cfg(not(loom))]

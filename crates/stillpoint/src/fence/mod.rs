@@ -150,7 +150,8 @@ impl Mode {
     pub(crate) fn heavy(self) -> Result<(), FenceError> {
         match self {
             Mode::Asymmetric => heavy(),
-            // SeqCst: pairs with `light` of a reader in the same mode.
+            // SeqCst: pairs with the fence in `Core::answer`: only `end_missed_boost` comes here. For scans, the fence in
+            // `Protocol::fence` is enough.
             Mode::Symmetric => {
                 fence(Ordering::SeqCst);
                 Ok(())
@@ -236,8 +237,8 @@ impl ReaderFence {
     #[inline(never)]
     fn issue_more(self) {
         light();
-        // SeqCst: pairs with the fence in `heavy` of a symmetric writer, or of a provider. A bound reader in thread-local storage
-        // may outlive the registration of its thread: then the thread fences itself.
+        // SeqCst: pairs with the fence in `Protocol::fence`. A bound reader in thread-local storage may outlive the registration
+        // of its thread: then the thread fences itself.
         if self == Self::Full || light_fences_have_ended() {
             fence(Ordering::SeqCst);
         }

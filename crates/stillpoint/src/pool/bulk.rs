@@ -62,7 +62,7 @@ impl<'p, T: Send + 'static> Bulk<'p, T> {
     /// has them.
     #[inline(always)]
     pub(super) unsafe fn grew(&mut self, count: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `count` objects were written behind the others, by the caller's promise.
         unsafe { self.objects.set_len(self.objects.len() + count) };
     }
 

@@ -70,7 +70,8 @@ impl fmt::Display for Backing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Iova(pub u64);
 
-/// A separate mapping: zeroed memory whose pages are all allocated, on one NUMA node if requested.
+/// A separate mapping: zeroed memory, on one NUMA node if requested. From Linux 5.14 on, all its pages are allocated
+/// when it is made.
 ///
 /// Pools map their own memory. Use this type for rings and descriptors.
 ///

@@ -151,7 +151,8 @@ impl<T: Send + 'static> Pool<T> {
     pub unsafe fn from_raw(&self, object: *mut T) -> Option<Obj<'_, T>> {
         let object = NonNull::new(object)?;
         let shard = self.any.core().owner_of(object.as_ptr().cast())?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the object is one of this pool, and only this call has it, except for readers that only read it, by
+        // the caller's promise.
         Some(unsafe { Obj::new(object, shard) })
     }
 
@@ -208,7 +209,7 @@ impl<T: Send + 'static> Deref for Pool<T> {
 /// # Safety
 /// `context` came from `Arc::into_raw` of the core that `object` belongs to. This call gives up both.
 unsafe extern "C-unwind" fn take_back(object: NonNull<()>, context: *const ()) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the context came from `Arc::into_raw`, and this call gives it up, by the caller's promise.
     let core = unsafe { Arc::from_raw(context.cast::<Core>()) };
     core.free_without_shard(object.as_ptr().cast());
 }

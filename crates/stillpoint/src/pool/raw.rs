@@ -273,7 +273,7 @@ impl RawLocal<'_> {
     /// Nothing uses the object any more, and nothing else frees it.
     #[inline(always)]
     pub unsafe fn free(&self, object: NonNull<u8>) -> Result<(), FreeError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller gives the object up, by its promise. An object that is not of this pool is refused.
         unsafe { self.handle.free(object.as_ptr()) }
     }
 
@@ -289,7 +289,7 @@ impl RawLocal<'_> {
     pub unsafe fn free_many(&self, objects: &[NonNull<u8>]) -> Result<(), FreeError> {
         // SAFETY: the same addresses.
         let objects = unsafe { std::slice::from_raw_parts(objects.as_ptr().cast(), objects.len()) };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller gives the objects up, by its promise. An object that is not of this pool is refused.
         unsafe { self.handle.free_many(objects) }
     }
 
@@ -302,7 +302,8 @@ impl RawLocal<'_> {
     /// As [`free`](RawLocal::free), for each of its objects.
     #[inline]
     pub unsafe fn free_block(&self, block: RawBlock) -> Result<(), FreeError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller gives up all objects of the block, by its promise. A block that is not of this pool is
+        // refused.
         unsafe { self.handle.free_block(block.start.as_ptr()) }
     }
 

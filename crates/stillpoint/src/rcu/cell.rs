@@ -115,7 +115,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// [`BackgroundReclaimer::spawn`](super::BackgroundReclaimer::spawn) and [`barrier`](super::barrier).
     ///
     /// The replaced object cannot be refused: it is taken in even beyond the [limits of the
-    /// domain](super::DomainBuilder::max_pending), as a [`Retired`] that is dropped is. Where the limits must hold, use
+    /// domain](super::DomainBuilder::max_pending), like a [`Retired`] that is dropped. Where the limits must hold, use
     /// [`replace`](RcuCell::replace) and a [`Reclaimer`](super::Reclaimer).
     ///
     /// # Panics

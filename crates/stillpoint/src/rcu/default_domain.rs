@@ -231,8 +231,8 @@ fn begin() -> &'static Local {
     unsafe { &*local }
 }
 
-/// Runs at the end of the thread, in one of the last rounds of its destructors. Destructors that run later may use the default
-/// domain once more, with a new reader.
+/// Runs in a round of the thread's destructors, and in each later one as long as guards or protected loads are left, in at most
+/// [`ROUNDS`] rounds. Destructors that run later may use the default domain once more, with a new reader.
 ///
 /// # Safety
 /// `local` is the pointer that `begin` made for this thread.

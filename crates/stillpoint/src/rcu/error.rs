@@ -192,7 +192,7 @@ impl From<Full> for RetireErrorKind {
 /// A reclaimer refused an object, or a wait by [`Retired::free`] or [`Retired::free_timeout`] ended before the readers released
 /// it. [`into_inner`](RetireError::into_inner) hands the object back.
 ///
-/// An error that is dropped leaves the object to its domain, as a [`Retired`] does.
+/// An error that is dropped leaves the object to its domain, like a [`Retired`] that is dropped.
 ///
 /// ```
 /// use stillpoint::rcu::{Domain, RetireErrorKind};

@@ -34,7 +34,7 @@ pub struct Iter<'g, K, V, S = RandomState> {
 /// # Safety
 /// `inner` is an `Inner<K, V, S>`, and the entry was linked during a region that has not ended.
 unsafe fn hash_of<K: Hash, V, S: BuildHasher>(inner: *const (), entry: u32) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the address is that of an `Inner` of these types, by the caller's promise.
     let inner = unsafe { &*inner.cast::<Inner<K, V, S>>() };
     // SAFETY: the entry was linked during the region, so it is alive until the region ends.
     inner.hash(unsafe { &inner.arena().pair(entry).as_ref().key })
@@ -53,7 +53,7 @@ impl<'g, K: Hash, V, S: BuildHasher> Iter<'g, K, V, S> {
     /// # Safety
     /// The caller is in a region of the table's domain during `'g`.
     pub(super) unsafe fn new(inner: &'g Inner<K, V, S>) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller is in a region of the table's domain during `'g`, by its promise.
         let array = unsafe { inner.view_in_region() }.array;
         Self { inner, array, chain: 0, moved: Vec::new(), entries: Vec::new(), hash: hash_of::<K, V, S> }
     }

@@ -41,8 +41,8 @@ impl Reservation {
         let align = align.max(HUGE);
         let bytes = bytes.checked_next_multiple_of(HUGE).ok_or_else(too_large)?;
         let whole_bytes = bytes.checked_add(align).ok_or_else(too_large)?;
-        // Address space without access is not accounted for. Each part is accounted for when it is filled, and refused there if
-        // need be.
+        // Address space without access is not accounted for. Each part is accounted for when it is filled, and the kernel may
+        // refuse it then.
         // SAFETY: a new mapping, at an address that the kernel chooses.
         let raw =
             unsafe { mmap_anonymous(ptr::null_mut(), whole_bytes, ProtFlags::empty(), MapFlags::PRIVATE) }?;
@@ -58,7 +58,7 @@ impl Reservation {
         self.start
     }
 
-    /// Fills a part that is not filled yet with zeroed memory. Its pages are present when the call returns.
+    /// Fills a part that is not filled yet with zeroed memory. From Linux 5.14 on, its pages are present when the call returns.
     ///
     /// # Safety
     /// The part lies within the reservation, has not been filled before (or was refused), and begins at a multiple of
@@ -132,11 +132,10 @@ unsafe fn fill_reserved(begin: NonNull<u8>, bytes: usize, node: Option<u32>) -> 
     // SAFETY: the addresses belong to the reservation, and are empty by the caller's promise.
     let here = unsafe { mmap_anonymous(begin.as_ptr().cast(), bytes, ACCESS, flags | MapFlags::FIXED) };
     if let Err(error) = here {
-        let again = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
-        // SAFETY: the flag keeps an existing mapping.
-        let closed = unsafe { mmap_anonymous(begin.as_ptr().cast(), bytes, ProtFlags::empty(), again) };
-        // On failure, the addresses may still have the mapping from before: older kernels do not say.
-        return Err(if closed.is_ok() { memory(error) } else { Refusal::Lost });
+        // If the hole cannot be closed, something is mapped there: the mapping from before, or another thread's. The kernel does
+        // not tell which, so the addresses count as lost.
+        let is_closed = close_hole(begin, bytes, MapFlags::FIXED_NOREPLACE);
+        return Err(if is_closed { memory(error) } else { Refusal::Lost });
     }
     let answer = bind(begin, bytes, node).and_then(|()| populate(begin, bytes).map_err(memory));
     if answer.is_err() {
@@ -144,6 +143,24 @@ unsafe fn fill_reserved(begin: NonNull<u8>, bytes: usize, node: Option<u32>) -> 
         unsafe { withdraw(begin, bytes) };
     }
     answer
+}
+
+/// Maps the addresses without access, unless something is mapped there. Returns whether it did. `keep` is
+/// [`MapFlags::FIXED_NOREPLACE`]. Linux before 4.17 ignores this flag, and takes the address as a hint: if something is mapped
+/// there, it maps elsewhere. Tests leave the flag out to get the same.
+fn close_hole(begin: NonNull<u8>, bytes: usize, keep: MapFlags) -> bool {
+    debug_assert!(!keep.contains(MapFlags::FIXED), "that would replace what is there");
+    let wanted = begin.as_ptr().cast();
+    // SAFETY: a new mapping, which replaces no other one.
+    match unsafe { mmap_anonymous(wanted, bytes, ProtFlags::empty(), MapFlags::PRIVATE | keep) } {
+        Ok(place) if place == wanted => true,
+        Ok(elsewhere) => {
+            // SAFETY: it was made just now, and nothing uses it.
+            let _ = unsafe { munmap(elsewhere, bytes) };
+            false
+        }
+        Err(_) => false,
+    }
 }
 
 /// # Safety
@@ -215,7 +232,7 @@ fn bind(begin: NonNull<u8>, bytes: usize, node: Option<u32>) -> Result<(), Refus
     }
 }
 
-/// Whether a line of `smaps` begins the mapping that contains an address.
+/// Whether the mapping that this line of `smaps` begins contains the address; `None` for a line that begins no mapping.
 fn holds(line: &str, address: usize) -> Option<bool> {
     let (from, to) = line.split_whitespace().next()?.split_once('-')?;
     let (from, to) = (usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?);
@@ -295,6 +312,45 @@ mod tests {
         let flags = lines.find_map(|line| line.strip_prefix("VmFlags:")).unwrap();
         let has = |flag| flags.split_whitespace().any(|each| each == flag);
         assert!(has("ac") && !has("nr"), "{flags}");
+    }
+
+    /// The size of the address space that the process has mapped.
+    fn mapped() -> usize {
+        let text = std::fs::read_to_string("/proc/self/status").unwrap();
+        let figure = text.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+        figure.split_whitespace().next().unwrap().parse::<usize>().unwrap() * 1024
+    }
+
+    /// With the flag, and without it, as in Linux before 4.17.
+    #[test]
+    fn a_hole_is_closed_only_if_nothing_is_mapped_there() {
+        const TIMES: usize = 64;
+        const LARGE: usize = 1 << 30;
+        for keep in [MapFlags::FIXED_NOREPLACE, MapFlags::empty()] {
+            let space = Reservation::new(LARGE, SMALL).unwrap();
+            // SAFETY: within the space, once.
+            unsafe { space.fill(0, SMALL, ORDINARY) }.unwrap();
+            // SAFETY: filled above, and nothing else uses it.
+            unsafe { space.start().write(7) };
+            let before = mapped();
+            assert!((0..TIMES).all(|_| !close_hole(space.start(), LARGE, keep)));
+            // SAFETY: filled above.
+            assert_eq!(unsafe { space.start().read() }, 7);
+            // Other tests map little.
+            assert!(mapped() < before + TIMES / 2 * LARGE, "what was mapped elsewhere is still there");
+
+            // Another thread may map something there first, but not each time.
+            let is_closed = (0..1000).any(|_| {
+                let free = Reservation::new(HUGE, SMALL).unwrap().start();
+                let is_closed = close_hole(free, HUGE, keep);
+                if is_closed {
+                    // SAFETY: it was mapped just now, and nothing uses it.
+                    unsafe { munmap(free.as_ptr().cast(), HUGE) }.unwrap();
+                }
+                is_closed
+            });
+            assert!(is_closed);
+        }
     }
 
     #[test]

@@ -37,7 +37,8 @@ impl Reservation {
         self.start
     }
 
-    /// Succeeds with the first choice.
+    /// Succeeds with the first kind that is wanted. Refuses a node, an empty part, a part outside the reservation, and a call
+    /// that wants no kind.
     ///
     /// # Safety
     /// None.

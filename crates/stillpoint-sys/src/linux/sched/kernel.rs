@@ -33,7 +33,7 @@ pub enum Before {
     },
 }
 
-/// A thread of this process, as others see it. The file is bound to the thread. It fails when the thread has ended,
+/// A thread of this process, as others see it. The file `stat` is bound to the thread: a read fails once the thread has ended,
 /// even if another thread has its id by then.
 #[derive(Debug)]
 pub struct Subject {
@@ -91,7 +91,8 @@ impl Subject {
                 {
                     return Ok(());
                 }
-                // Lowering a thread is always allowed. Letting its children inherit again takes the capability.
+                // Lowering a thread is always allowed. Clearing `SCHED_RESET_ON_FORK`, so that its children inherit again, needs
+                // `CAP_SYS_NICE`.
                 set_policy(self.tid, *before, 0)
                     .or_else(|_| set_policy(self.tid, *before | libc::SCHED_RESET_ON_FORK, 0))
             }

@@ -46,8 +46,8 @@ impl Subject {
     }
 }
 
-/// Acts as if the thread always waited for a CPU. It records the policy that it finds, which is wrong if another booster is at
-/// work.
+/// Acts as if the thread always waited for a CPU. It records the policy that it finds. While another booster is at work, that may
+/// be the raised one, and restoring it would leave the thread raised.
 #[cfg(loom)]
 impl Subject {
     pub fn current() -> Result<Self, Refused> {

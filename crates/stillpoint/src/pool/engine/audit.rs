@@ -206,7 +206,7 @@ impl Core {
         let mut cached: Vec<*mut u8> = self
             .shards()
             .flat_map(|shard| {
-                // SAFETY: the caller's promise.
+                // SAFETY: no other thread uses the shard, by the caller's promise.
                 unsafe { shard.cache.objects() }.to_vec()
             })
             .collect();

@@ -101,7 +101,8 @@ impl Cache {
     pub(crate) unsafe fn push(&self, object: *mut u8) -> bool {
         let fits = self.has_room();
         if fits {
-            // SAFETY: `has_room` returned true; the rest is the caller's promise.
+            // SAFETY: `has_room` returned true. The caller holds the shard, and the object is not null, by the caller's
+            // promise.
             unsafe { self.push_where_is_room(object) };
         }
         fits
@@ -131,15 +132,17 @@ impl Cache {
     #[inline(always)]
     pub(crate) unsafe fn pop_many(&self, to: *mut *mut u8, count: usize) -> bool {
         let Some(left) = self.len.get().checked_sub(count) else { return false };
-        // SAFETY: the slots below `len` hold objects, and no other thread accesses them; the caller's promise.
+        // SAFETY: the slots below `len` hold objects, and no other thread accesses them. There is room for `count`
+        // objects at `to`, by the caller's promise.
         unsafe { copy::reversed(self.start().add(left), to, count) };
         self.len.set(left);
         true
     }
 
-    /// Moves the newest objects to `to`, in the same order; returns their number. The number is half the limit. If
-    /// exactly one withdrawal took back the last deposit, it is an eighth of that, so that a thread with a few objects
-    /// too many gives up only a few.
+    /// Moves the newest objects to `to`, in the same order; returns their number. The number is half the limit at
+    /// first, and at most that of all objects. It stays if no withdrawal came since the last deposit. If exactly one
+    /// came, it becomes an eighth of half the limit, but at least 1, so that a thread with a few objects too many gives
+    /// up only a few. If several came, it is half the limit again.
     ///
     /// # Safety
     /// The caller holds the shard, and has room for half the limit.
@@ -152,7 +155,8 @@ impl Cache {
         self.withdrawals.set(0);
         let count = self.len.get().min(self.portion.get());
         let left = self.len.get() - count;
-        // SAFETY: the slots below `len` hold objects, and no other thread accesses them; the caller's promise.
+        // SAFETY: the slots below `len` hold objects, and no other thread accesses them. There is room for half the
+        // limit at `to`, by the caller's promise.
         unsafe { ptr::copy_nonoverlapping(self.start().add(left), to, count) };
         self.len.set(left);
         self.appetite.set(0);
@@ -164,7 +168,7 @@ impl Cache {
     /// # Safety
     /// The caller holds the shard, whose cache has room.
     pub(crate) unsafe fn push_portion(&self, objects: &[*mut u8]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller holds the shard, and its cache has room, by the caller's promise.
         unsafe { ptr::copy_nonoverlapping(objects.as_ptr(), self.end(), objects.len()) };
         self.len.set(self.len.get() + objects.len());
         self.withdrawals.set(self.withdrawals.get().saturating_add(1));
@@ -184,7 +188,8 @@ impl Cache {
     /// # Safety
     /// The caller holds the shard. `take` does not use this cache, and takes at most all objects.
     pub(crate) unsafe fn shift(&self, take: impl FnOnce(&[*mut u8]) -> usize) {
-        // SAFETY: the caller's promise; nothing changes the objects meanwhile.
+        // SAFETY: the caller holds the shard, and `take` does not use the cache, by the caller's promise. So nothing
+        // changes the objects meanwhile.
         let taken = take(unsafe { self.objects() });
         let (start, left) = (self.start(), self.len.get() - taken);
         // SAFETY: within the slots below `len`.

@@ -13,7 +13,7 @@ const WIDE: usize = 8;
 macro_rules! if_wide {
     ($count:expr, $wide:expr) => {
         if $count >= WIDE && std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has AVX2; the rest is the caller's promise.
+            // SAFETY: the processor has AVX2, and the addresses may be copied, by the caller's promise.
             return unsafe { $wide };
         }
     };
@@ -75,9 +75,9 @@ pub(super) unsafe fn within(
 /// As for [`std::ptr::copy_nonoverlapping`], for one address.
 #[inline(always)]
 unsafe fn one_within(from: *const *mut u8, to: *mut *mut u8, start: usize, last: usize) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: there is an address to read, by the caller's promise.
     let address = unsafe { from.read() };
-    // SAFETY: the caller's promise.
+    // SAFETY: there is room for an address, by the caller's promise.
     unsafe { to.write(address) };
     let offset = address.addr().wrapping_sub(start);
     offset | last.wrapping_sub(offset)

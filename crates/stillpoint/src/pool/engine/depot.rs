@@ -101,7 +101,7 @@ impl Depot {
     /// # Safety
     /// No thread uses the depot meanwhile.
     pub(crate) unsafe fn objects(&self) -> Vec<*mut u8> {
-        // SAFETY: the caller's promise.
+        // SAFETY: no thread uses the depot meanwhile, by the caller's promise.
         self.full().flat_map(|magazine| unsafe { magazine.objects() }.iter().copied()).collect()
     }
 }

@@ -108,7 +108,7 @@ impl<'p> Handle<'p> {
     /// There is room for them.
     #[inline(always)]
     pub(crate) unsafe fn alloc_many(&self, to: *mut *mut u8, count: usize) -> bool {
-        // SAFETY: the handle holds the shard; the caller's promise.
+        // SAFETY: the handle holds the shard, and there is room for the objects, by the caller's promise.
         unsafe { self.shard.get().cache.pop_many(to, count) || self.alloc_many_slowly(to, count) }
     }
 
@@ -117,10 +117,10 @@ impl<'p> Handle<'p> {
     #[inline(never)]
     unsafe fn alloc_many_slowly(&self, to: *mut *mut u8, count: usize) -> bool {
         let found = if count <= self.core.cache_limit() {
-            // SAFETY: the handle holds its shard; the caller's promise.
+            // SAFETY: the handle holds its shard, and there is room for the objects, by the caller's promise.
             self.refill(count) && unsafe { self.shard.get().cache.pop_many(to, count) }
         } else {
-            // SAFETY: the caller's promise.
+            // SAFETY: there is room for the objects, by the caller's promise.
             unsafe { self.alloc_directly(to, count) }
         };
         if !found {
@@ -232,7 +232,7 @@ impl<'p> Handle<'p> {
             unsafe { cache.push_where_is_room(object) };
             return Ok(());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the object came from this pool, and the caller gives it up, by its promise.
         unsafe { self.free_one_slowly(object) }
     }
 
@@ -242,7 +242,7 @@ impl<'p> Handle<'p> {
     /// As [`free`](Handle::free).
     #[inline(never)]
     unsafe fn free_one_slowly(&self, object: *mut u8) -> Result<(), FreeError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the object came from this pool, and the caller gives it up, by its promise.
         unsafe { self.free_slowly(std::slice::from_ref(&object)) }
     }
 
@@ -252,13 +252,13 @@ impl<'p> Handle<'p> {
     pub(crate) unsafe fn free_many(&self, objects: &[*mut u8]) -> Result<(), FreeError> {
         let cache = &self.shard.get().cache;
         let Some(to) = cache.reserve(objects.len()).or_else(|| self.make_room(objects.len())) else {
-            // SAFETY: the caller's promise.
+            // SAFETY: the objects came from this pool, and the caller gives them up, by its promise.
             return unsafe { self.free_slowly(objects) };
         };
         let (start, last) = self.core.bounds();
         // SAFETY: room for them was reserved, in the shard that the handle holds.
         if !unsafe { copy::within(objects.as_ptr(), to, objects.len(), start, last) } {
-            // SAFETY: the caller's promise.
+            // SAFETY: the objects came from this pool, and the caller gives them up, by its promise.
             return unsafe { self.free_slowly(objects) };
         }
         // SAFETY: written above.

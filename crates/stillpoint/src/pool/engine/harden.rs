@@ -28,7 +28,7 @@ impl Tags {
 /// # Safety
 /// Only the caller has the `size` bytes at `object`.
 pub(crate) unsafe fn poison(object: *mut u8, size: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: only the caller has these bytes, by its promise.
     unsafe { object.write_bytes(POISON, size) };
 }
 

@@ -55,7 +55,7 @@ impl<'c> Hold<'c> {
             self.shard.partial.push(rows, bucket);
         }
         let drawn = if self.core.geometry.rows() == 1 {
-            // SAFETY: the caller's promise.
+            // SAFETY: there is room for `most` objects, by the caller's promise.
             unsafe { self.draw_row(bucket, to, most) }
         } else {
             // SAFETY: the caller promises room for `most` objects.
@@ -75,7 +75,7 @@ impl<'c> Hold<'c> {
     unsafe fn draw_rows(self, bucket: u32, to: *mut *mut u8, most: usize) -> usize {
         let (drained, mut drawn) = (&self.core.rows[bucket as usize].drained, 0);
         for row in bucket + drained.get()..bucket + self.core.geometry.rows() {
-            // SAFETY: the caller's promise; `drawn` does not exceed `most`.
+            // SAFETY: there is room for `most` objects, by the caller's promise, and `drawn` does not exceed `most`.
             drawn += unsafe { self.draw_row(row, to.add(drawn), most - drawn) };
             drained.set(row - bucket);
             if drawn == most {
@@ -96,7 +96,8 @@ impl<'c> Hold<'c> {
         let (objects, first) = (self.core.geometry.in_row(row) as usize, self.core.address(row, 0));
         if left == full && objects <= most {
             for index in 0..objects {
-                // SAFETY: the caller's promise.
+                // SAFETY: there is room for `most` objects, by the caller's promise, and `objects` does not exceed
+                // `most`.
                 unsafe { to.add(index).write(first.wrapping_add(index * self.core.geometry.stride())) };
             }
             live.set(full);
@@ -106,7 +107,7 @@ impl<'c> Hold<'c> {
         for index in 0..count {
             let bit = self.next_bit(row, left);
             left &= !(1 << bit);
-            // SAFETY: the caller's promise.
+            // SAFETY: there is room for `most` objects, by the caller's promise, and `count` does not exceed `most`.
             unsafe { to.add(index).write(first.wrapping_add(bit as usize * self.core.geometry.stride())) };
         }
         live.set(full & !left);

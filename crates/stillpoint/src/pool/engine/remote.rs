@@ -34,8 +34,8 @@ impl Core {
                 return brought;
             }
             // A bucket without an owner has no allocated objects: these were free already. The row is not in an inbox,
-            // so only the caller may take the word back. Another thread may have got the bucket meanwhile, and objects
-            // of it may have been freed.
+            // so only the caller may take the word back. Another thread may have got the bucket meanwhile, and other
+            // threads may have freed objects of it: the loop sends their bits to the new owner.
             let taken = self.take_remote(row);
             self.report_doubled(row, taken & mine);
             self.correct((taken & mine).count_ones());

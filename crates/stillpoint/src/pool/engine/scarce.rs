@@ -16,7 +16,8 @@ impl Hold<'_> {
         self.collect();
         let mut got = 0;
         while got < enough {
-            // SAFETY: the caller's promise; `got` objects were written already.
+            // SAFETY: there is room for `room` objects, by the caller's promise, and `got` of them were written
+            // already.
             let (to, room) = (unsafe { to.add(got) }, room - got);
             // SAFETY: `to` has room for `room` more objects.
             got += match unsafe { self.draw(to, room) } {
@@ -191,7 +192,8 @@ impl Hold<'_> {
                     while rest != 0 && drawn < most {
                         let bit = rest.trailing_zeros();
                         rest &= rest - 1;
-                        // SAFETY: the caller's promise.
+                        // SAFETY: there is room for `most` objects, by the caller's promise, and `drawn` is below
+                        // `most`.
                         unsafe { to.add(drawn).write(self.core.address(row, bit)) };
                         drawn += 1;
                     }

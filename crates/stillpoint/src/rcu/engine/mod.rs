@@ -63,8 +63,8 @@ use stillpoint_sys::panics;
 pub struct Core {
     /// How unlinked objects name the domain.
     pub(crate) reference: Name,
-    /// The core is not `Unpin`, so the compiler does not take an exclusive reference to it for the only one. It is not: cells read
-    /// their domain's `reference` even while the domain is being dropped.
+    /// Makes the core `!Unpin`, so that the compiler does not assume that an exclusive reference to the core is the only
+    /// reference. There are others: cells read their domain's `reference` even while the domain is being dropped.
     _shared: PhantomPinned,
     name: Box<str>,
     pub(crate) protocol: Protocol,

@@ -201,7 +201,7 @@ impl<'g, T: Pointee + ?Sized> Shared<'g, T> {
     }
 
     /// Hands the object to `reclaimer`, which frees it when no reader can hold it. A full reclaimer first frees what it can at once.
-    /// If there is still no room, the object is left to the domain, beyond any limit, as a [`Retired`] that is dropped is.
+    /// If there is still no room, the object is left to the domain, beyond any limit, like a [`Retired`] that is dropped.
     ///
     /// It accepts any pointee. For pointees in boxes, [`into_retired`](Shared::into_retired) offers more.
     ///

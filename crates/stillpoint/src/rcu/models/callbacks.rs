@@ -17,7 +17,8 @@ struct Item {
 }
 
 unsafe extern "C-unwind" fn free(callback: NonNull<Callback>) {
-    // SAFETY: it is the first field of an item that was leaked. The memory is kept, since loom's objects do not notice its use.
+    // SAFETY: it is the first field of an item that was leaked. The quarantine keeps its memory for a while, since loom does not
+    // notice a use of a freed atomic.
     let item = unsafe { Box::from_raw(callback.cast::<Item>().as_ptr()) };
     item.object.read();
 }

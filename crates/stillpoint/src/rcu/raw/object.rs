@@ -30,7 +30,7 @@ impl Object {
     }
 }
 
-/// Leaves an object to its domain, without a reclaimer, as a [`Retired`](crate::rcu::Retired) that is dropped is. It cannot be
+/// Leaves an object to its domain, without a reclaimer, like a [`Retired`](crate::rcu::Retired) that is dropped. It cannot be
 /// refused. Polls of reclaimers, [`Domain::synchronize`], and [`Domain::barrier`] free it.
 ///
 /// ```

@@ -180,8 +180,8 @@ impl<K, V> Arena<K, V> {
             }
         }
         // There are no fresh slots, or every list is locked: wait for the locks. Meanwhile, another thread may move
-        // slots to a list that was already searched. A thread that finds the other list empty because of that takes the
-        // list's lock after the move. So it sees that `moves` has changed, and searches again.
+        // slots from a list that is still to be searched to one that was already searched. This thread then takes the
+        // lock of the emptied list after the move, so it sees that `moves` has changed, and searches again.
         loop {
             let moves = self.moves.load(Ordering::Relaxed);
             let found = lists().find_map(|list| self.take(&list.lock())).or_else(|| {

@@ -201,7 +201,7 @@ impl Bin {
             for garbage in &mut stacked {
                 list.retire(garbage);
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: no reader can hold an object of `context` any more, by the caller's promise.
             let panic = unsafe { list.free_unreachable(context) };
             if let Some(panic) = panic {
                 keep_first(&mut first, panic);

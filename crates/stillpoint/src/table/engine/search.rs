@@ -41,7 +41,8 @@ pub(crate) struct Place {
 
 impl<'a, K, V> Held<'a, K, V> {
     /// # Safety
-    /// The hazard slot holds the address of the entry's pair, and did so when the pair was linked, or before.
+    /// The hazard slot holds the address of the entry's pair. It was set while the pair was linked, or before the pair
+    /// was linked.
     #[inline(always)]
     pub(crate) unsafe fn new(lens: Lens<'_, K, V>, entry: u32, hazard: &'a Hazard) -> Self {
         Self { pair: lens.pair(entry), entry, found: None, hazard }
@@ -141,7 +142,7 @@ unsafe fn search_chain_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
 ) -> Found<Held<'a, K, V>> {
     let mut bucket = view.bucket(hash);
     loop {
-        // SAFETY: the caller's promise.
+        // SAFETY: the hazard slot belongs to this search, and the array is pinned, by the caller's promise.
         let held = unsafe { search_bucket_protected(lens, bucket, tag_of(hash), key, fence, hazard) };
         if let Some(held) = held {
             return Found::Entry(held);
@@ -194,12 +195,13 @@ pub(crate) unsafe fn search<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     key: &Q,
 ) -> Option<&'g Pair<K, V>> {
     let bucket = view.bucket(hash);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller is in a region as long as it uses the pair, by its promise.
     let pair = unsafe { search_bucket(lens, bucket, tag_of(hash), key) };
     if pair.is_some() || bucket.link() == END {
         return pair;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the array comes from `view_in_region`, and the region lasts as long as the pair is used, by the caller's
+    // promise.
     unsafe { search_on(lens.arena(), view.array, hash, key) }
 }
 
@@ -220,7 +222,7 @@ unsafe fn search_on<'g, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     let lens = Lens::new(arena);
     let mut bucket = array.view().bucket(hash);
     loop {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller is in a region as long as it uses the pair, by its promise.
         let pair = unsafe { search_bucket(lens, bucket, tag_of(hash), key) };
         if pair.is_some() {
             return pair;
@@ -268,7 +270,8 @@ pub(crate) unsafe fn search_many<'g, 'k, K: Borrow<Q>, V, Q: Eq + ?Sized + 'k, c
                 return Some(pair);
             }
         }
-        // Another key has the same tag, the entry has just been replaced, or the key is not in the table. SAFETY: the
+        // Another key has the same tag, the entry has just been replaced, or the key is not in the table.
+        // SAFETY: the array comes from `view_in_region`, and the region lasts as long as the pair is used, by the
         // caller's promise.
         unsafe { search_on(lens.arena(), view.array, hashes[at], key(at)) }
     })
@@ -371,7 +374,8 @@ impl<'a> Pins<'a> {
                 let view = unsafe { array.as_ref() }.view();
                 Self { slots: Slots { entry, current, next, fence }, view, home: None }
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: the slots belong to a reader of the table's domain, whose fence is `fence`, and nothing else uses
+            // them, by the caller's promise.
             None => unsafe { Self::new(inner, record.own_hazards(), fence) },
         };
         pins.home = Some(home);

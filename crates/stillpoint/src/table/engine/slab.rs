@@ -103,7 +103,7 @@ mod memory {
     /// # Safety
     /// As for [`free`].
     pub(super) unsafe fn into_mapping<T>(start: NonNull<T>, len: usize) -> Option<Mapping> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `start` came from `allocate` with the same length, by the caller's promise.
         unsafe { free(start, len) };
         None
     }
@@ -111,7 +111,7 @@ mod memory {
     /// # Safety
     /// As for [`Box::from_raw`].
     pub(super) unsafe fn free<T>(start: NonNull<T>, len: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the values came from a box, and the caller gives them up, by its promise.
         drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start.as_ptr(), len)) });
     }
 }
@@ -151,7 +151,7 @@ mod memory {
     /// # Safety
     /// `start` came from [`allocate`] with the same length.
     pub(super) unsafe fn free<T>(start: NonNull<T>, len: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `start` came from `allocate` with the same length, by the caller's promise.
         drop(unsafe { into_mapping(start, len) });
     }
 
@@ -160,10 +160,10 @@ mod memory {
     pub(super) unsafe fn into_mapping<T>(start: NonNull<T>, len: usize) -> Option<Mapping> {
         let layout = Layout::array::<T>(len).expect("the slab was allocated with this layout");
         if is_mapped(&layout) {
-            // SAFETY: the caller's promise.
+            // SAFETY: `start` came from `allocate`, by the caller's promise, so from a mapping of this size.
             return Some(unsafe { Mapping::from_start(start.cast(), layout.size()) });
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: `start` came from `allocate`, by the caller's promise, so from the allocator with this layout.
         unsafe { std::alloc::dealloc(start.as_ptr().cast(), layout) };
         None
     }

@@ -59,7 +59,8 @@ impl Cursor {
         &mut self,
         inner: &Inner<K, V, S>,
     ) -> Option<NonNull<Pair<K, V>>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the cursor was made for this table, and no other thread uses it, by the caller's promise. The table
+        // is borrowed, so it still exists.
         let (_, _, entry) = unsafe { self.next() }?;
         Some(inner.arena().pair(entry))
     }
@@ -69,7 +70,8 @@ impl Cursor {
     /// # Safety
     /// The cursor was made for this table. No other thread uses the table, and no reader holds an entry.
     pub(crate) unsafe fn take<K, V, S>(&mut self, inner: &Inner<K, V, S>) -> Option<(K, V)> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the cursor was made for this table, and no other thread uses it, by the caller's promise. The table
+        // is borrowed, so it still exists.
         let (bucket, slot, entry) = unsafe { self.next() }?;
         bucket.unlink_entry(slot);
         // SAFETY: the entry was just unlinked, once, and no reader holds it.
@@ -83,9 +85,10 @@ impl<K, V, S> Inner<K, V, S> {
     /// # Safety
     /// The entry is unlinked, the caller owns it, and no reader can hold it any more.
     pub(crate) unsafe fn take_pair(&self, entry: u32) -> (K, V) {
-        // SAFETY: the caller's promise. The pair is moved out once; its slot is then freed.
+        // SAFETY: the caller owns the entry, which no reader can hold, by the caller's promise. The pair is moved out
+        // once; its slot is then freed.
         let pair = unsafe { self.arena().pair(entry).read() };
-        // SAFETY: the caller's promise.
+        // SAFETY: the pair was moved out, and only the caller has the slot, by its promise.
         unsafe { self.arena().free(entry, hint()) };
         (pair.key, pair.value)
     }

@@ -25,7 +25,8 @@ impl<K, V> Store<K, V> {
     /// # Safety
     /// The entry is unlinked, and the caller owns it. Its parts are `Send + Sync + 'static`.
     pub(crate) unsafe fn entry(&self, entry: u32) -> Garbage {
-        // SAFETY: the caller's promise. The store lives as long as the table, whose drop frees what is left.
+        // SAFETY: the entry is unlinked, the caller owns it, and any thread may drop it, by the caller's promise. The
+        // store lives as long as the table, whose drop frees what is left.
         unsafe {
             Garbage::in_context(self.arena.pair(entry).cast(), Self::BYTES, self.context(), destroy::<K, V>)
         }
@@ -38,7 +39,8 @@ impl<K, V> Store<K, V> {
     pub(crate) unsafe fn entry_counted(self: &Arc<Self>, entry: u32) -> Garbage {
         let object = self.arena.pair(entry).cast();
         let context = Arc::into_raw(Arc::clone(self)).cast();
-        // SAFETY: the caller's promise. The reference count keeps the store alive until `destroy_counted`.
+        // SAFETY: the entry is unlinked, the caller owns it, and any thread may drop it, by the caller's promise. The
+        // reference count keeps the store alive until `destroy_counted`.
         unsafe { Garbage::in_context(object, Self::BYTES, context, destroy_counted::<K, V>) }
     }
 
@@ -73,20 +75,21 @@ pub(crate) unsafe extern "C-unwind" fn destroy<K, V>(object: NonNull<()>, contex
         }
     }
 
-    // SAFETY: the caller's promise.
+    // SAFETY: the context is a store that is alive, by the caller's promise.
     let arena = unsafe { &(*context.cast::<Store<K, V>>()).arena };
     let pair = object.cast::<Pair<K, V>>();
     let _slot = FreeSlot(arena, arena.index_of(pair));
-    // SAFETY: the caller's promise; an entry that was linked holds a pair.
+    // SAFETY: only the caller has the pair, by its promise, and an entry that was linked holds a pair.
     unsafe { ptr::drop_in_place(pair.as_ptr()) };
 }
 
 /// # Safety
 /// As for [`destroy`]. `context` has a reference count that this call gives up.
 unsafe extern "C-unwind" fn destroy_counted<K, V>(object: NonNull<()>, context: *const ()) {
-    // Dropped after the pair, even if the pair's drop panics. SAFETY: the caller's promise.
+    // Dropped after the pair, even if the pair's drop panics. SAFETY: the context has a reference count that this call
+    // gives up, by the caller's promise.
     let store = unsafe { Arc::from_raw(context.cast::<Store<K, V>>()) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the object is the pair in a slot of this store, and only the caller has it, by its promise.
     unsafe { destroy::<K, V>(object, Arc::as_ptr(&store).cast()) };
 }
 

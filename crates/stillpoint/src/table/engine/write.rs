@@ -223,7 +223,7 @@ where
     /// the caller pins that, too.
     pub(crate) unsafe fn remove_entry(&self, hash: u64, entry: u32, found: Option<Place>) -> bool {
         let mut held = self.lock(hash);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller pins the entry, and the bucket that `found` names, by its promise.
         let spot = unsafe { self.find_again(&mut held, hash, entry, found) };
         if let Some(spot) = &spot {
             spot.bucket.unlink_entry(spot.slot);
@@ -280,7 +280,7 @@ where
         pin: Option<&Hazard>,
     ) -> Result<(), Unlinked<'t, K, V, S>> {
         let mut held = self.lock(hash);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller pins the entry, and the bucket that `found` names, by its promise.
         let Some(spot) = (unsafe { self.find_again(&mut held, hash, old, found) }) else {
             drop(held);
             return Err(new);

@@ -14,7 +14,7 @@ use super::{words, Bitset};
 /// use stillpoint::timer::AtomicBitset;
 ///
 /// let claimed = AtomicBitset::new(128);
-/// assert!(!claimed.set(70, Ordering::AcqRel)); // the bthe bit was clear, so this thread has claimed it
+/// assert!(!claimed.set(70, Ordering::AcqRel)); // the bit was clear, so this thread has claimed it
 /// assert!(claimed.test(70, Ordering::Acquire));
 /// assert_eq!(claimed.next_set(0, Ordering::Relaxed), Some(70));
 /// assert!(claimed.clear(70, Ordering::Release)); // the bit was set, and is given back

@@ -152,7 +152,7 @@ fn a_callback_has_run_when_a_cancellation_says_so() {
     });
 }
 
-/// As above, for a thread that revokes the timer.
+/// A revocation that gets `Fired` sees what the callback did.
 #[test]
 fn a_callback_has_run_when_a_revocation_says_so() {
     explore(3, || {

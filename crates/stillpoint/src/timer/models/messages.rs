@@ -136,7 +136,8 @@ fn a_hint_is_not_lost() {
     });
 }
 
-/// As above, for the hints of two threads: an owner that takes a hint must see its cancellation.
+/// Two threads cancel a timer each while the owner runs: no entry stays in the wheel. An owner that takes a hint must
+/// see its cancellation.
 #[test]
 fn two_threads_give_hints() {
     explore(4, || {
@@ -174,7 +175,8 @@ fn a_deadline_is_that_of_its_arming() {
     });
 }
 
-/// As above, with a later deadline and a period: the schedule is not mixed from two armings.
+/// A timer is cancelled and armed with a later deadline and a period while the owner takes it in. Its schedule is not
+/// mixed from the two armings.
 #[test]
 fn a_schedule_is_not_one_of_two_armings() {
     explore(3, || {

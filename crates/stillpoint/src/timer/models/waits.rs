@@ -106,7 +106,7 @@ fn an_owner_does_not_sleep_through_a_message() {
     });
 }
 
-/// As above, for a revocation, whose callback must run.
+/// Either the owner sees the revocation, whose callback must run, before it sleeps, or it is woken.
 #[test]
 fn an_owner_does_not_sleep_through_a_revocation() {
     explore(3, || {

@@ -251,9 +251,9 @@ impl<T> TimerService<T> {
     #[inline]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
         match self.wheel.get(key) {
-            // The keys of shared timers' entries are never given out, but a caller may invent one. If such a key names
-            // an entry that the timer's own callback has, it looks like the key of a local timer. The present beat is
-            // then the last.
+            // The keys of shared timers' entries are never given out, but a caller may invent one. While the timer's
+            // own callback runs, `get` returns `None` for such a key, as for a local timer whose value is lent. The
+            // entry is then cancelled, and the present beat is the last.
             Some(Entry::Shared(..)) => None,
             _ => self.wheel.cancel(key).and_then(Entry::into_local),
         }

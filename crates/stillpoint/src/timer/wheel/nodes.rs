@@ -324,7 +324,7 @@ impl NodeWheel {
     pub unsafe fn add(&mut self, node: NonNull<Node>, schedule: Schedule) {
         let schedule = schedule.resolved(self.core.now);
         let inner = node.as_ptr().cast::<Inner>();
-        // SAFETY: the caller's promise.
+        // SAFETY: the node is valid, and only the wheel uses it from now on, by the caller's promise.
         unsafe {
             debug_assert!((*inner).links.0.next.is_null(), "the node is in a wheel already");
             (*inner).deadline = schedule.deadline;
@@ -359,7 +359,7 @@ impl NodeWheel {
     /// The node is valid, and either in this wheel or in none.
     #[inline]
     pub unsafe fn cancel(&mut self, node: NonNull<Node>) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the node is valid, and in this wheel or in none, by the caller's promise.
         if !unsafe { self.contains(node) } {
             return false;
         }
@@ -374,13 +374,13 @@ impl NodeWheel {
     /// As [`cancel`](Self::cancel).
     #[inline]
     pub unsafe fn reset(&mut self, node: NonNull<Node>, deadline: u64) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the node is valid, and in this wheel or in none, by the caller's promise.
         if !unsafe { self.contains(node) } {
             return false;
         }
         self.core.store.lists.unlink(name(node));
         let inner = node.as_ptr().cast::<Inner>();
-        // SAFETY: the caller's promise.
+        // SAFETY: the node is valid, by the caller's promise. It is in the wheel, so nothing else uses it.
         let flags = unsafe {
             (*inner).deadline = deadline;
             (*inner).flags
@@ -395,7 +395,7 @@ impl NodeWheel {
     /// As [`cancel`](Self::cancel).
     #[inline]
     pub unsafe fn contains(&self, node: NonNull<Node>) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the node is valid, and in this wheel or in none, by the caller's promise.
         unsafe { !(*name(node)).0.next.is_null() }
     }
 
@@ -405,7 +405,7 @@ impl NodeWheel {
     /// As [`cancel`](Self::cancel).
     #[inline]
     pub unsafe fn deadline(&self, node: NonNull<Node>) -> Option<u64> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the node is valid, and in this wheel or in none, by the caller's promise.
         unsafe { self.contains(node).then(|| self.core.store.when(name(node)).0) }
     }
 

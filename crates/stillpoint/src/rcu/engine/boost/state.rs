@@ -390,7 +390,8 @@ impl BoostState {
 /// The boost state of the calling thread; `None` if the thread is about to end.
 #[cfg(not(loom))]
 pub(crate) fn own() -> Option<&'static BoostState> {
-    // This refers to `AT_START`, so that a linker that takes single object files out of an archive takes the one with it.
+    // This refers to `AT_START`, so that a linker that takes single object files out of an archive also takes the one that
+    // contains `AT_START`.
     #[cfg(not(miri))]
     std::hint::black_box(&AT_START);
     OWN_STATE.try_with(|own| own.0.get().unwrap_or_else(|| own.take_one())).ok()

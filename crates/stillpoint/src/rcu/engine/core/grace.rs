@@ -201,7 +201,8 @@ impl Protocol {
         if busted::is(Variant::NoFence) || (busted::is(Variant::SkipWhenQuiet) && self.is_quiet()) {
             return Ok(());
         }
-        // SeqCst: pairs with the fences in `register`, in `online`, and in symmetric readers' `light`.
+        // SeqCst: pairs with the fences in `count_in` and `online`, and with the full fences of readers, in
+        // `ReaderFence::issue_more` and outside the library (`raw/parts.rs`).
         if !busted::is(Variant::WriterNoFence) {
             stillpoint_sys::sync::atomic::fence(Ordering::SeqCst);
         }

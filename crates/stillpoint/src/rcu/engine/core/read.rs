@@ -194,7 +194,7 @@ impl Protocol {
     pub(crate) fn online(&self, record: &Record) -> bool {
         let wants_attention = self.report(record);
         if !busted::is(Variant::OnlineNoFence) {
-            // SeqCst: pairs with the fence in `Protocol::fence`, as in `register`.
+            // SeqCst: pairs with the fence in `Protocol::fence`, as in `count_in`.
             atomic_fence(Ordering::SeqCst);
         }
         wants_attention

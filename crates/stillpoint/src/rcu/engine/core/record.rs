@@ -337,9 +337,9 @@ impl Record {
         self.state.load(Ordering::Relaxed)
     }
 
-    /// Publishes a new region state. `order` is release except in broken variants: what the reader did in
-    /// the section before happens before what a scan does that reads this state or a later one. It
-    /// pairs with the acquire load in [`observe`](Record::observe).
+    /// Publishes a new region state. `order` is release, except in broken variants: what the reader did before this, in its
+    /// sections, happens before what a scan does after it has read this state or a later one. It pairs with the acquire load in
+    /// [`observe`](Record::observe).
     #[inline(always)]
     pub(crate) fn publish(&self, state: u64, order: Ordering) {
         tsan::release(self);
@@ -553,9 +553,9 @@ impl Record {
     /// other call has reported it.
     ///
     /// Exact, except for sections that are 2^32 tokens apart. The caller's exchange succeeds only if no other report came since
-    /// its first load, so two callers do not both report one section. That load acquires a report of a later
-    /// section, and the state is read after it. So a caller that was preempted does not report a section that is over in
-    /// place of one that was reported since.
+    /// its first load, so two callers do not both report one section. If that load reads the report of a later section, the state
+    /// that is read after it is at least as new. So a caller that was preempted does not replace that report with one of a
+    /// section that is over.
     pub(crate) fn begin_report(&self, token: u64) -> bool {
         // Acquire: pairs with the release of the exchange below.
         let reported = self.reported.load(Ordering::Acquire);

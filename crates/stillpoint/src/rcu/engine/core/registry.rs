@@ -74,8 +74,8 @@ impl<T: Default> Registry<T> {
         }
     }
 
-    /// Gives a slot back. Everything that the holder did happens before what a scan does that no longer
-    /// sees the slot claimed.
+    /// Gives a slot back. Everything that the holder did happens before what a scan does after it no longer sees the slot
+    /// claimed.
     pub(crate) fn release(&self, claim: &Claim<T>) {
         // SAFETY: chunks live as long as the registry, which `claim` does not outlive.
         let chunk = unsafe { claim.chunk.as_ref() };

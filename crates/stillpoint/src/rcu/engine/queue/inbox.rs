@@ -218,8 +218,8 @@ impl Inbox {
     pub(crate) fn is_empty(&self) -> bool {
         let turns = self.turns.load(orders::turns());
         // The order matters. A thread that finds a turn over sees what was left, and what the turn's destructors have
-        // submitted. If another turn has taken that from the stack meanwhile, the thread that finds the stack empty sees that
-        // this turn has begun.
+        // submitted. If another turn has taken that from the stack meanwhile, the thread that finds the stack empty sees that the
+        // other turn has begun.
         !self.shared.is_locked()
             && self.assisted.objects() == 0
             && self.stack.is_empty()

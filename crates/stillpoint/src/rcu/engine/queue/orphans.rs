@@ -66,7 +66,7 @@ impl Drop for Collection<'_> {
     fn drop(&mut self) {
         // Puts what was left meanwhile in line, so that the next thread that adopts need not reverse all of it.
         self.orphans.settle();
-        // Release: pairs with the exchange in `collect`, which is stronger than an acquire.
+        // Release: pairs with the acquire exchange in `collect`, and with the acquire load in `begin_move`.
         self.orphans.collects.store(false, Ordering::Release);
         self.event.notify();
     }

@@ -223,8 +223,8 @@ impl Counters {
         // Comes first: what is passed on after this is announced. Acquire: pairs with the release in `count_left`, so that what
         // was passed on before is found where it was left.
         let left = self.left.load(Ordering::Acquire);
-        // The order matters: objects that are freed between the two loads are counted twice, so that the caller waits longer, and
-        // not too briefly. Acquire: pairs with the release in `set_pending`: the second count is at least as new as the first.
+        // The order matters: objects that are freed between the two loads are counted twice, so the caller may wait too long, but
+        // never too briefly. Acquire: pairs with the release in `set_pending`: the second count is at least as new as the first.
         let pending = self.pending.load(Ordering::Acquire);
         let freed = self.freed.load(RELAXED) + pending;
         let is_another = self.is_served.load(Ordering::Acquire) && !std::ptr::eq(self, own);

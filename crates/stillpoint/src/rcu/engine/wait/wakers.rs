@@ -167,7 +167,8 @@ impl Wakers {
                 }
                 lists.due.is_empty() && lists.waiting.is_empty()
             });
-            // Release: pairs with the acquire of the next holder. Acquire: pairs with the release in `wake_all`, as above.
+            // Release: pairs with the acquire of the next holder. Acquire: pairs with the release in `wake_all` of a reader that
+            // has set `LEFT` meanwhile.
             let word = self.word.fetch_and(!LOCKED, Ordering::AcqRel);
             let is_asked = word & LEFT != 0 && !busted::is(Variant::WordLost);
             // The woken futures wake the rest. If no future waits, the next one to come finds `LEFT`.

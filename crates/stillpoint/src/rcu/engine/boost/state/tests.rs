@@ -92,22 +92,22 @@ fn move_for_then_close(boost_state: &BoostState) {
 
 /// A thread keeps one boost state until it ends, however many readers it makes and drops.
 #[test]
-fn a_thread_has_one_aid_and_shares_it_with_nobody() {
+fn a_thread_has_one_boost_state_and_shares_it_with_nobody() {
     let domain = Domain::builder().boost(Boost::Migrate).build().expect("every process may move its threads");
-    let aid_of = |domain: &Domain| {
+    let boost_state_of = |domain: &Domain| {
         let reader = domain.reader();
         let boost_state = reader.record().boost_state().expect("the domain boosts");
         std::ptr::from_ref(boost_state).addr()
     };
-    let own = aid_of(&domain);
+    let own = boost_state_of(&domain);
     let threads: Vec<_> = (0..20)
         .map(|_| {
             let (domain, (told, is_told), (go_on, stays)) = (domain.clone(), channel(), channel::<()>());
             let thread = std::thread::spawn(move || {
-                let first = aid_of(&domain);
+                let first = boost_state_of(&domain);
                 told.send(first).expect("it is waited for");
                 let _ = stays.recv();
-                assert_eq!(aid_of(&domain), first);
+                assert_eq!(boost_state_of(&domain), first);
             });
             (is_told.recv().expect("it is sent"), go_on, thread)
         })
@@ -116,7 +116,7 @@ fn a_thread_has_one_aid_and_shares_it_with_nobody() {
         threads.iter().map(|(boost_state, ..)| *boost_state).chain([own]).collect();
     boost_states.sort_unstable();
     boost_states.dedup();
-    assert_eq!((boost_states.len(), aid_of(&domain)), (threads.len() + 1, own));
+    assert_eq!((boost_states.len(), boost_state_of(&domain)), (threads.len() + 1, own));
     for (_, go_on, thread) in threads {
         drop(go_on);
         thread.join().expect("it does not panic");

@@ -1,8 +1,8 @@
 //! Callbacks that wait for a grace period: at most a fixed number of segments, each with one token.
 //!
 //! A new segment joins at the end. If there is no place for it, the two neighbours whose starts are closest to each other become
-//! one, with the later token. So no start is postponed, and merged callbacks wait longer only by the difference of the two
-//! starts: the segments of a long grace period are spread over its time.
+//! one, with the later token. So no start is postponed, and merged callbacks wait longer by at most the difference of the two
+//! starts. During a long grace period, the starts of the segments are spread over its length.
 
 use std::time::Duration;
 

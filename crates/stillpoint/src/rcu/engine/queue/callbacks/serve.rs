@@ -87,8 +87,7 @@ impl Callbacks {
         }
     }
 
-    /// Waits a little for the obstacle to pass. A push meanwhile wakes no thread: a sleep is no longer than the time already
-    /// waited.
+    /// Waits a little for the obstacle to pass. A push does not end the sleep, which is no longer than the time already waited.
     fn wait(
         &self,
         next: Hindrance<'_>,
@@ -260,8 +259,8 @@ impl Callbacks {
         self.event.notify();
     }
 
-    /// Waits until everything that was pushed before is called, except for objects that protected loads hold, and for at most
-    /// `limit`. Serves the queue itself if no other thread does, and calls what protected loads have released.
+    /// Waits until everything that was pushed before is called, except callbacks whose objects protected loads hold. Waits for at
+    /// most `limit`. Serves the queue itself if no other thread does, and calls what protected loads have released.
     ///
     /// # Panics
     /// With the panic of a callback that this call has called.
