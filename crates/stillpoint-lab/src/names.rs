@@ -138,7 +138,7 @@ const WORDS: &[(&str, &str)] = &[
     ),
     (
         "dpdk/rcu+background",
-        "DPDK's QSBR; a second thread checks token after token, and spins and never sleeps, as DPDK's threads do",
+        "DPDK's QSBR; a second thread checks token after token; it spins and never sleeps, as DPDK's threads do",
     ),
     (
         "ck/epoch",
@@ -209,7 +209,10 @@ const WORDS: &[(&str, &str)] = &[
         "stillpoint/queue",
         "a queue of delays for a task, over our wheel; other threads may add to it and wake it",
     ),
-    ("floor", "only lists in as much memory, without keys, levels or expiry; as polls, an empty loop"),
+    (
+        "floor",
+        "only linked lists that take as much memory, without keys, levels or expiry; its polls are an empty loop",
+    ),
     ("nexus-timer", "the timer wheel of the crate nexus-timer; the time is told as an Instant"),
     ("nexus-timer+clock", "the timer wheel of the crate nexus-timer; the clock is read at each call"),
     ("tokio-util", "tokio's DelayQueue"),

@@ -189,7 +189,7 @@ fn notes(rows: &[Row], guests: &[Ran]) {
         |guest: &&Ran| guest.baseline && guest.waiting_share.is_some_and(|share| share > UNDISTURBED);
     if let Some(guest) = guests.iter().find(disturbed) {
         say(format!(
-            "Other programs took CPU time from the guest of the {}: ratios to it are smaller than they should be.",
+            "Other programs took CPU time from this guest ({}). Ratios to it are smaller than they should be.",
             guest.title
         ));
     }
