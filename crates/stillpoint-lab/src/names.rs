@@ -90,11 +90,11 @@ const WORDS: &[(&str, &str)] = &[
     // Reclamation.
     (
         "stillpoint/protected",
-        "each reader protects the one object it looks at; a heavy fence for each delete",
+        "each reader protects only what it looks at; in asymmetric mode, the writer pays for heavy fences",
     ),
     (
         "stillpoint/guard",
-        "each lookup is in a region, which holds up all objects; a heavy fence for each delete",
+        "each read is in a region, which holds up all objects; in asymmetric mode, the writer pays for heavy fences",
     ),
     ("stillpoint/guard+boost", "regions; preempted readers are raised to a real-time priority"),
     ("stillpoint/guard+migrate", "regions; preempted readers are moved to the writer's CPU"),
@@ -103,7 +103,7 @@ const WORDS: &[(&str, &str)] = &[
     ("stillpoint/default", "the default domain, whose reader is that of the thread"),
     (
         "stillpoint/qsbr",
-        "readers say now and then that they hold nothing (QSBR); the writer frees at each delete",
+        "readers say now and then that they hold nothing (QSBR); the writer itself frees, when it deletes",
     ),
     ("stillpoint/qsbr+poll", "QSBR; the writer frees repeatedly until the next delete"),
     (
@@ -125,7 +125,7 @@ const WORDS: &[(&str, &str)] = &[
     ("liburcu/memb", "call_rcu as in liburcu/qsbr; each grace period interrupts the readers by membarrier"),
     (
         "liburcu/mb",
-        "call_rcu as in liburcu/qsbr; each lookup pays three full fences, and readers are not interrupted",
+        "call_rcu as in liburcu/qsbr; each section pays three full fences, and readers are not interrupted",
     ),
     (
         "dpdk/rcu",
@@ -142,11 +142,11 @@ const WORDS: &[(&str, &str)] = &[
     ),
     (
         "ck/epoch",
-        "Concurrency Kit's epochs: a locked instruction for each lookup; the writer polls after each delete and while idle",
+        "Concurrency Kit's epochs: a locked instruction for each section; the writer polls at its deletes, in `reclaim` also while idle",
     ),
     (
         "crossbeam-epoch",
-        "readers pin for each lookup; every 128th pin collects garbage, on the reader's thread",
+        "each section is pinned; every 128th pin of a thread collects garbage, on that thread",
     ),
     (
         "seize",
