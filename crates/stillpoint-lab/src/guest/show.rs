@@ -206,7 +206,10 @@ fn notes(rows: &[Row], guests: &[Ran]) {
         })
         .collect();
     if !missing.is_empty() {
-        say(format!("{} left out: install liburcu-dev, then run again", missing.join(", ")));
+        say(format!(
+            "{} left out: install liburcu-dev, then build the guest's program again",
+            missing.join(", ")
+        ));
     }
     say(
         "DPDK is left out: a static program could contain its libraries only together with all of its drivers.",
