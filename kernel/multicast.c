@@ -44,7 +44,10 @@ MODULE_PARM_DESC(count_all, "For tests: count in every operation, as with STILL_
 
 static void receive(void *info);
 
-/* Sends a message. Returns false if a test refuses it; also if the CPU is offline or its csd is in use, neither of which can happen. */
+/*
+ * Sends a message. Returns false if a test refuses the message. The call would also fail if the CPU were offline or the node's csd in
+ * use; neither can happen.
+ */
 static bool try_send(u32 cpu, struct still_mb_node *node)
 {
 	unsigned int every = READ_ONCE(refuse_every);
@@ -54,7 +57,10 @@ static bool try_send(u32 cpu, struct still_mb_node *node)
 	return smp_call_function_single_async(cpu, &node->csd) == 0;
 }
 
-/* Takes a child that got no message out of the count, which stays above zero because the sender's own barrier still counts. */
+/*
+ * Uncounts a child to which no message was sent. No test for 0 is needed: the sender's own barrier still counts, except the root's in
+ * `unacknowledged`, which the root polls afterwards.
+ */
 static void forget(struct still_mb_context *context, struct still_mb_node *self)
 {
 	atomic_dec(context->shared_counter ? &context->unacknowledged : &self->pending);

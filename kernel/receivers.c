@@ -18,8 +18,8 @@
  *   thread.
  *
  * The system call reads rq->curr. The scheduler executes a full barrier before and after each change of rq->curr. A module cannot read
- * it. Neither current_task of each CPU nor on_cpu of the tasks can replace it: they may change after the last full barrier of a switch,
- * and then the change may still be in the store buffer when the next thread already loads.
+ * rq->curr. Neither current_task of each CPU nor on_cpu of the tasks can replace it: they may change after the last full barrier of a
+ * switch, and then the change may still be in the store buffer when the next thread already loads.
  */
 #include <linux/mm_types.h>
 #include <linux/percpu.h>

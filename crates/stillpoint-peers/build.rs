@@ -170,7 +170,7 @@ fn build(peer: &Peer) -> Result<String, String> {
         if !includes.is_empty() {
             println!("cargo::warning={} is installed, but left out of the benchmarks: {error}", peer.name);
         }
-        return Err(format!("its C file could not be compiled: {error}"));
+        return Err("its headers are missing or did not compile".to_owned());
     }
 
     for path in &link_paths {

@@ -64,10 +64,13 @@ struct still_mb_info {
 	/* The following fields were added later. An older module leaves them as the program has set them. */
 	__u64 interrupts;	/* the sum of still_mb_request.receivers */
 	__u64 counted;		/* operations whose depth was counted: see COUNT, and the module's parameter count_all */
-	__u64 depths;		/* the sum of still_mb_request.depth over these */
+	__u64 depths;		/* the sum of still_mb_request.depth over these operations */
 };
 
-/* These numbers, and the first field of each structure, are the same in every version. */
+/*
+ * The magic, the numbers 0 and 1, and the first field of each structure are the same in every version. The sizes in the codes may
+ * differ.
+ */
 #define STILL_MB_IOC_MAGIC	0xd7
 #define STILL_MB_IOC_INFO	_IOR(STILL_MB_IOC_MAGIC, 0, struct still_mb_info)
 #define STILL_MB_IOC_BARRIER	_IOWR(STILL_MB_IOC_MAGIC, 1, struct still_mb_request)

@@ -2,7 +2,8 @@
 //! operation, which is the best of several repetitions in this process. With an argument, only measures whose names
 //! contain it are made.
 //!
-//! For `peak-garbage`, the number is not a time: it is the most objects that waited at any time.
+//! The argument `peak-garbage` makes only that measure, which no other call makes. Its number is not a time: it is the
+//! most objects that waited at any time.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -48,7 +49,7 @@ impl Drop for Waiting {
 }
 
 fn run_on(cpu: usize) {
-    // SAFETY: a set of processors is plain data, and is read only.
+    // SAFETY: the set is plain data, for which zeros are valid, and the kernel only reads it.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);

@@ -179,9 +179,9 @@ const char *still_error(void) STILL_NOEXCEPT;
  * reports that these calls cause do not call the hook again. It must return. */
 typedef void still_report_fn(const char *report, void *context) STILL_NOEXCEPT;
 
-/* Sets the hook, which is called with each later report of this process and `context`. NULL: no hook. From any thread. The previous
- * hook may still be running on other threads, or about to run: keep its context valid for ever. Each call allocates 24 bytes that are
- * never freed. */
+/* Sets the hook. It is called for each later report of this process, with the report and `context`. NULL: no hook. From any thread. The
+ * previous hook may still be running on other threads, or about to run: keep its context valid for ever. Each call allocates 24 bytes
+ * that are never freed. */
 void still_on_report(still_report_fn *hook, void *context) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -243,7 +243,8 @@ struct still_domain_options {
     int64_t boost_after;      /* how long a grace period is held up before a reader is boosted; 0: 50 us */
     size_t max_pending;       /* objects that may be pending in the whole domain; 0: no limit */
     size_t max_pending_bytes; /* 0: no limit */
-    int64_t stall_after;      /* how long a reader holds up a grace period before on_stall is called */
+    int64_t stall_after;      /* how long a reader holds up a grace period before on_stall is called; 0: at once; with on_stall, not
+                               * STILL_FOREVER */
     still_stall_fn *on_stall; /* NULL: no hook */
     void *context;            /* passed to on_stall */
 };
@@ -259,8 +260,8 @@ STILL_NODISCARD struct still_domain *still_domain_new(const struct still_domain_
  * code. */
 STILL_NODISCARD struct still_domain *still_domain_default(void) STILL_NOEXCEPT;
 
-/* Frees the handle. The domain ends when its last handle is freed; its readers, reclaimers, queues and holds count as handles.
- * Objects that are pending then are destroyed. */
+/* Frees the handle. The domain ends when its last handle is freed; its readers, reclaimers, queues, tables and holds count as
+ * handles. Objects that are pending then are destroyed. */
 int still_domain_free(struct still_domain *domain) STILL_NOEXCEPT;
 
 struct still_stats {
@@ -747,8 +748,8 @@ STILL_NODISCARD struct still_background *
 still_background_new(const struct still_domain *domain, const struct still_reclaimer_options *options) STILL_NOEXCEPT;
 
 /* As still_retire, from any thread, with these differences. -EDEADLK is returned only in a region: a wait for this thread's own protected
- * loads is not detected. So with STILL_FULL_WAIT, do not submit while they hold objects that this thread has submitted. In a destructor,
- * the object is left to the domain. -EPIPE: in the child of a fork(2), where the background reclaimer has no thread. */
+ * loads is not detected. So with STILL_FULL_WAIT, do not submit while protected loads of this thread hold objects that it has submitted. In
+ * a destructor, the object is left to the domain. -EPIPE: in the child of a fork(2), where the background reclaimer has no thread. */
 STILL_NODISCARD int still_submit(struct still_background *background, void *object, size_t bytes, still_destroy_fn *destroy,
                                  void *context) STILL_NOEXCEPT;
 
@@ -791,10 +792,10 @@ STILL_NODISCARD struct still_queue *still_queue_new(const struct still_domain *d
  * call still_queue_barrier first: pending callbacks are lost otherwise. -EBUSY from a callback of the queue. */
 int still_queue_free(struct still_queue *queue) STILL_NOEXCEPT;
 
-/* Starts a thread of the library that serves the queue until still_queue_free, or until it has called everything after
- * still_queue_stop. still_queue_barrier then only waits for that thread. `options` may be NULL. -EAGAIN: the thread cannot be started;
- * the queue is unchanged, and the call may be repeated. -EALREADY: the queue has a thread. In the child of a fork(2), call it again
- * after still_queue_reset_after_fork. */
+/* Starts a thread of the library that serves the queue until still_queue_free, or, after still_queue_stop, until it has called every
+ * callback. still_queue_barrier then only waits for that thread. `options` may be NULL. -EAGAIN: the thread cannot be started; the
+ * queue is unchanged, and the call may be repeated. -EALREADY: the queue has a thread. In the child of a fork(2), call it again after
+ * still_queue_reset_after_fork. */
 int still_queue_start(struct still_queue *queue, const struct still_thread_options *options) STILL_NOEXCEPT;
 
 /* Pushes a callback: function(callback) is called after a grace period, in the order of the pushes. The grace period waits for regions,
@@ -815,8 +816,8 @@ ssize_t still_queue_poll(struct still_queue *queue, size_t limit) STILL_NOEXCEPT
  * of this thread. */
 int still_queue_run(struct still_queue *queue) STILL_NOEXCEPT;
 
-/* Makes still_queue_run return once every callback was called. This also holds for later calls of still_queue_run, and cannot be
- * undone. */
+/* Makes still_queue_run return once every callback has been called. This also holds for later calls of still_queue_run, and cannot
+ * be undone. */
 int still_queue_stop(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* Waits, for at most `timeout`, until every callback that was pushed before has been called, except those of objects that protected

@@ -1,4 +1,4 @@
-//! Reports of calls that cannot return an error, to the program's hook. The library prints nothing.
+//! Reports of calls that cannot return an error, to the program's hook. Reports are never printed.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void, CStr};

@@ -37,7 +37,8 @@ impl Own {
     }
 }
 
-/// Makes the end of the calling thread free the handle, and returns the handle. If that is not possible, frees it now.
+/// Arranges that the handle is freed when the calling thread ends, and returns the handle. If that is not possible, frees it now, and
+/// fails.
 pub(crate) fn adopt<K: Kind>(handle: *mut K::C) -> Result<*mut K::C, Refusal> {
     unsafe fn free<K: Kind>(handle: *mut c_void) {
         // SAFETY: `handle` is a handle. Its thread is ending, or the program has not got the handle yet, so no other call uses it.

@@ -126,8 +126,8 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ),
     ("        __atomic_store_n(slot, held.object, __ATOMIC_RELEASE);\n", "", "readers"),
     ("        __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);\n        still_fence_(head);\n", "        (void)token;\n", "readers"),
-    // Without a fence of readers, which x86 needs as well. `the_fences_are_there` has the other one: the litmus finds that one missing
-    // only if the whole of a retire and of a flush is faster than the reader's store buffer.
+    // Without the fence of a region, which x86 needs as well. `the_fences_are_there` also looks for the fence of protected loads: the litmus
+    // finds that fence missing only if a retire and a flush together are faster than the reader's store buffer drains.
     ("        __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);\n        still_fence_(head);\n", "        __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);\n", "litmus"),
     ("        head->nested++;\n", "", "readers"),
     ("        head->nested--;\n", "", "readers"),

@@ -199,8 +199,8 @@ fn the_examples_run() {
     }
 }
 
-/// Each header compiles by itself, when it is included twice, and in two files of one program; in each standard, and with more warnings
-/// than elsewhere.
+/// Each header compiles by itself, when it is included twice, and in two files of one program. This is tested in each standard, with more
+/// warnings than elsewhere.
 #[test]
 fn the_headers_compile_by_themselves() {
     let more = [

@@ -110,7 +110,7 @@ fn programs_find_it_by_pkg_config() {
     if dpdk().is_none() {
         return;
     }
-    // Named first, its header is found first: DPDK's does not have what this program calls.
+    // The package that is named first has its headers found first. This program calls a function that DPDK's header lacks.
     let Some(flags) = pkg_config("lib/pkgconfig", &["--cflags", "--libs", "stillpoint-dpdk", "libdpdk"])
     else {
         return;

@@ -12,7 +12,7 @@ use stillpoint_multicast_lab::{module, simulate};
 use crate::experiment::{BenchArgs, Experiment};
 use crate::{bench, doctor, guest, report};
 
-/// Measures and examines memory reclamation: stillpoint beside liburcu, DPDK and others.
+/// Measures and tests stillpoint (reclamation, tables, timers, pools, fences) beside liburcu, DPDK and others
 ///
 /// Exit code: 0 if all went well, 1 if a check failed, 2 if the request cannot be carried out.
 /// Ctrl-C or SIGTERM ends a measurement early and prints the results so far; a second one ends the program at once.
@@ -201,6 +201,12 @@ mod tests {
         }
         assert!(line("bench micro --rounds 0").ends_with("0 is not from 1 to 1000"));
         assert!(line("bench micro --seed x").ends_with("not a whole number"));
+    }
+
+    #[test]
+    fn a_quick_run_of_guests_has_its_own_help() {
+        let help = read(["stillpoint", "guest", "--help"]).unwrap_err().to_string();
+        assert!(help.contains("the largest overcommit") && !help.contains("bars.md"), "{help}");
     }
 
     #[test]

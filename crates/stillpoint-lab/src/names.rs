@@ -90,11 +90,11 @@ const WORDS: &[(&str, &str)] = &[
     // Reclamation.
     (
         "stillpoint/protected",
-        "each reader protects the one object it looks at; a heavy fence for each delete",
+        "each reader protects only what it looks at; in asymmetric mode, the writer pays for heavy fences",
     ),
     (
         "stillpoint/guard",
-        "each lookup is in a region, which holds up all objects; a heavy fence for each delete",
+        "each read is in a region, which holds up all objects; in asymmetric mode, the writer pays for heavy fences",
     ),
     ("stillpoint/guard+boost", "regions; preempted readers are raised to a real-time priority"),
     ("stillpoint/guard+migrate", "regions; preempted readers are moved to the writer's CPU"),
@@ -103,7 +103,7 @@ const WORDS: &[(&str, &str)] = &[
     ("stillpoint/default", "the default domain, whose reader is that of the thread"),
     (
         "stillpoint/qsbr",
-        "readers say now and then that they hold nothing (QSBR); the writer frees at each delete",
+        "readers say now and then that they hold nothing (QSBR); the writer itself frees, when it deletes",
     ),
     ("stillpoint/qsbr+poll", "QSBR; the writer frees repeatedly until the next delete"),
     (
@@ -125,7 +125,7 @@ const WORDS: &[(&str, &str)] = &[
     ("liburcu/memb", "call_rcu as in liburcu/qsbr; each grace period interrupts the readers by membarrier"),
     (
         "liburcu/mb",
-        "call_rcu as in liburcu/qsbr; each lookup pays three full fences, and readers are not interrupted",
+        "call_rcu as in liburcu/qsbr; each section pays three full fences, and readers are not interrupted",
     ),
     (
         "dpdk/rcu",
@@ -138,15 +138,15 @@ const WORDS: &[(&str, &str)] = &[
     ),
     (
         "dpdk/rcu+background",
-        "DPDK's QSBR; a second thread checks token after token, and spins and never sleeps, as DPDK's threads do",
+        "DPDK's QSBR; a second thread checks token after token; it spins and never sleeps, as DPDK's threads do",
     ),
     (
         "ck/epoch",
-        "Concurrency Kit's epochs: a locked instruction for each lookup; the writer polls after each delete and while idle",
+        "Concurrency Kit's epochs: a locked instruction for each section; the writer polls at its deletes, in `reclaim` also while idle",
     ),
     (
         "crossbeam-epoch",
-        "readers pin for each lookup; every 128th pin collects garbage, on the reader's thread",
+        "each section is pinned; every 128th pin of a thread collects garbage, on that thread",
     ),
     (
         "seize",
@@ -209,7 +209,10 @@ const WORDS: &[(&str, &str)] = &[
         "stillpoint/queue",
         "a queue of delays for a task, over our wheel; other threads may add to it and wake it",
     ),
-    ("floor", "only lists in as much memory, without keys, levels or expiry; as polls, an empty loop"),
+    (
+        "floor",
+        "only linked lists that take as much memory, without keys, levels or expiry; its polls are an empty loop",
+    ),
     ("nexus-timer", "the timer wheel of the crate nexus-timer; the time is told as an Instant"),
     ("nexus-timer+clock", "the timer wheel of the crate nexus-timer; the clock is read at each call"),
     ("tokio-util", "tokio's DelayQueue"),

@@ -36,7 +36,7 @@ pub(crate) fn has_table(contender: &str) -> bool {
 /// How to get the rows of a peer that was left out.
 pub(crate) fn how_to_get(missing: &MissingPeer) -> String {
     let MissingPeer { peer, package, why, .. } = missing;
-    format!("{peer} left out ({why}): install {package}, then run again")
+    format!("{peer} left out ({why}): install {package}, then build again")
 }
 
 /// The missing peer that a contender comes from.

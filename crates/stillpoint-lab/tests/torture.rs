@@ -117,7 +117,8 @@ mod busted {
     use std::os::unix::process::ExitStatusExt;
     use std::time::Instant;
 
-    /// Of a process that has used memory after its end, as some variants do: it may die before torture has told what it found.
+    /// The signal that ends a process that uses freed memory, as some variants do. The process may die before torture has reported
+    /// what it found.
     const SIGSEGV: i32 = 11;
 
     /// One after the other: the races want the CPUs for themselves. Most are caught within a second; beside other programs a

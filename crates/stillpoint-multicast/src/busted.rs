@@ -1,6 +1,6 @@
-//! Deliberately broken variants of the multicast, as in [`crate::busted`] for the reclamation: controls for the
-//! models. In builds with `--cfg stillpoint_busted`, one is chosen by the environment variable
-//! `STILLPOINT_BUSTED_MULTICAST`.
+//! Deliberately broken variants of the multicast: controls for the models, as the crate `stillpoint` has them for
+//! reclamation. In builds with `--cfg stillpoint_busted`, the environment variable `STILLPOINT_BUSTED_MULTICAST`
+//! chooses one.
 
 stillpoint_sys::variants! {
     for models, "STILLPOINT_BUSTED_MULTICAST";

@@ -46,7 +46,7 @@
 //!
 //! A receiver that does not get a processor holds up every receiver below it. So an initiator that waits *helps*: it forwards
 //! to the receivers that were delegated to such threads. A thread that leaves first forwards what was delegated to it. If a
-//! receiver has left already, the sender *adopts* the receivers that it would have delegated to it.
+//! receiver has left already, the sender *adopts* the receivers that it would have delegated to that one.
 //!
 //! `docs/design/multicast.md` argues why this is correct.
 //!

@@ -139,7 +139,7 @@ mod tests {
         (tid, Sight { blocks: true, sleeps: true, ticks })
     }
 
-    /// The threads that each of several looks, one after the other, finds to block the signal.
+    /// For each of several looks, one after the other: the threads that it finds to block the signal.
     fn verdicts<const LOOKS: usize>(looks: [Vec<(u32, Sight)>; LOOKS]) -> [Vec<u32>; LOOKS] {
         let mut suspects = Suspects::default();
         looks.map(|seen| suspects.look(seen.into_iter()))

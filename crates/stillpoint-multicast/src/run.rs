@@ -209,8 +209,8 @@ impl Report {
 
 /// The time was up before every thread had run the function.
 ///
-/// A [fence](super::signals::SignalMulticast::fence) may return the error of an earlier fence that gave up: the
-/// receivers of that fence, and those of them that hold it up.
+/// A [fence](super::signals::SignalMulticast::fence) may return the error of an earlier fence that gave up. The
+/// error then describes the receivers of that fence, and those of them that hold it up.
 ///
 /// ```
 /// use std::{sync::Barrier, time::Duration};

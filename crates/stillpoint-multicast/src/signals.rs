@@ -151,7 +151,7 @@ fn launch(signal: i32) -> Result<&'static Service, SignalError> {
         Err(first) => {
             // SAFETY: it was not published.
             drop(unsafe { Box::from_raw(new) });
-            // SAFETY: as above: this is the published one.
+            // SAFETY: the published service, from `Box::into_raw`, never freed and never written again.
             let first = unsafe { &*first };
             if first.signal != signal {
                 signal::give_back(signal, answer, &before);

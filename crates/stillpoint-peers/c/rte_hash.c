@@ -18,8 +18,8 @@
 #include "peer.h"
 
 /*
- * How many deleted keys may have positions that wait for readers. By default, as many as the table has entries. This is room for what
- * one thread deletes while a reader is preempted for some ten milliseconds. If the queue is full, a position is lost.
+ * The most deleted keys whose positions may wait for readers. DPDK's default is as many as the table has entries. 65,536 are enough for
+ * what one thread deletes while a reader is preempted for some ten milliseconds. If the queue is full, a position is lost.
  */
 #define DEFER_QUEUE 65536
 

@@ -101,8 +101,7 @@ static inline struct element *find_element(struct cds_lfht *table, uint64_t key)
     return found == NULL ? NULL : &found->element;
 }
 
-/* Makes a table of this flavour with `buckets` buckets, a number that never changes. It is a power of two. Returns NULL if there is no
- * memory. */
+/* Makes a table of this flavour. The number of buckets is a power of two, and never changes. Returns NULL if there is no memory. */
 struct cds_lfht *NAME(table_new)(uint64_t buckets)
 {
     return cds_lfht_new(buckets, buckets, buckets, 0, NULL);

@@ -16,7 +16,7 @@ pub struct Delays {
     freed_bytes: AtomicUsize,
     /// Whether the next element that is unlinked becomes a probe.
     probe_armed: AtomicBool,
-    /// Whether there is a probe that has not been freed yet, or will be one.
+    /// Whether a probe was sent, and has not been freed yet. It may not have been unlinked yet.
     probe_out: AtomicBool,
 }
 

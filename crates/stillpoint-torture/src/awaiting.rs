@@ -1,7 +1,7 @@
 //! Futures without an executor: the thread itself waits for the waker.
 //!
 //! The waker is slow to clone, as those of some executors are. A future that clones it after its last look, instead of
-//! before, then misses a wake-up often; otherwise, it hardly ever would.
+//! before, then often misses a wake-up. With a fast waker, it would hardly ever miss one.
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! The course of a run: objects that were destroyed per second, and objects that wait to be.
+//! The course of a run: objects that were destroyed per second, and objects that wait for their destruction.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,9 +2,9 @@
 //!
 //! A run repeats a cycle of parts (`part`, `plan`) until its time is up or something is found.
 //!
-//! - `mixed`: two domains, one in each fence mode, and more threads than CPUs. Readers of every kind: nested,
-//!   overlapping, sleeping, forgotten, registered for a short or a long time (`reader`). Writers with every primitive
-//!   (`writer`).
+//! - `mixed`: two domains, in two different fence modes if the machine has more than one, and more threads than CPUs.
+//!   Readers of every kind: nested, overlapping, sleeping, forgotten, registered for a short or a long time (`reader`).
+//!   Writers with every primitive (`writer`).
 //! - `races`: two or a few threads that do one thing as fast as they can. Each race provokes one fault whose window is
 //!   too short to be met by chance.
 //! - `flood`: retirements as fast as possible while readers come and go.

@@ -26,8 +26,8 @@ use super::watchdog::Watchdog;
 /// The approximate length of a cycle through all parts.
 const CYCLE: Duration = Duration::from_secs(4);
 
-/// If a run has tried too little of something when its time is up, it continues, for up to this many times its number
-/// of cycles: on a busy machine, a thread may not have got a CPU when it needed one.
+/// If a run has tried too little of something when its time is up, it continues until it has tried enough, or has had
+/// this many times its planned number of cycles: on a busy machine, a thread may not have got a CPU when it needed one.
 const LONGEST: u32 = 4;
 
 /// How long readers are parked in a long run, from its second cycle on.

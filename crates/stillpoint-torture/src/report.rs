@@ -15,7 +15,7 @@ pub(crate) fn introduce(plan: &Plan, broken: Option<Broken>) {
     let Plan { duration, seed, threads, cpus, modes } = plan;
     let (cpus, modes) = (cpus.len(), mode_names(modes));
     let (threads, cpus) = (number_of(*threads as u64, "thread"), number_of(cpus as u64, "CPU"));
-    say(format!("Torture: {duration:?}, seed {seed}, {threads} on {cpus}, {modes} fences"));
+    say(format!("Torture: {duration:?}, seed {seed}, {threads} on {cpus}, fences: {modes}"));
     say(format!("The hog is {}; it preempts the other threads in bursts", hog::best_rank()));
     if let Some(broken) = broken {
         say(format!("Broken on purpose: {broken}: {}", broken.describe()));

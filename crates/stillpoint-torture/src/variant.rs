@@ -64,7 +64,7 @@ const LINKS: &str = "torture has no data structures made of links";
 const NO_QUEUES: &str = "torture has no queues of callbacks; tests of the library have";
 
 /// The variants that only the models in `loom` catch, and why.
-const CAUGHT_BY_LOOM_ALONE: &[(Broken, &str)] = &[
+const CAUGHT_ONLY_BY_LOOM: &[(Broken, &str)] = &[
     (Broken::Rcu(Rcu::EnterRelaxed), KEPT),
     (Broken::Rcu(Rcu::LeaveRelaxed), KEPT),
     (Broken::Rcu(Rcu::PinTokenRelaxed), KEPT),
@@ -215,7 +215,7 @@ impl Broken {
 
     /// The reason if torture does not catch the variant.
     fn reason(self) -> Option<&'static str> {
-        CAUGHT_BY_LOOM_ALONE.iter().find(|(broken, _)| *broken == self).map(|&(_, reason)| reason)
+        CAUGHT_ONLY_BY_LOOM.iter().find(|(broken, _)| *broken == self).map(|&(_, reason)| reason)
     }
 }
 
@@ -259,7 +259,7 @@ mod tests {
     fn every_variant_has_one_place_in_the_lists() {
         for broken in Broken::all() {
             let by_torture = CAUGHT_BY_TORTURE.iter().filter(|&&listed| listed == broken).count();
-            let by_loom = CAUGHT_BY_LOOM_ALONE.iter().filter(|(listed, _)| *listed == broken).count();
+            let by_loom = CAUGHT_ONLY_BY_LOOM.iter().filter(|(listed, _)| *listed == broken).count();
             assert_eq!(by_torture + by_loom, 1, "{broken}");
         }
     }

@@ -106,7 +106,7 @@ fn install(options: &Options) -> Result<PathBuf, String> {
     }
     write(&pkgconfig.join("stillpoint.pc"), &pkg_config(options))?;
     write(&pkgconfig.join("stillpoint-dpdk.pc"), &pkg_config_of_dpdk(options))?;
-    // In a separate folder: a program that puts it on its path finds these instead of liburcu's.
+    // In a separate folder. If that folder is in PKG_CONFIG_PATH, these files are found instead of liburcu's.
     let liburcu = lib.join("stillpoint/liburcu/pkgconfig");
     fs::create_dir_all(&liburcu).map_err(|error| failed(&liburcu, &error))?;
     for name in ["liburcu", "liburcu-memb", "liburcu-mb", "liburcu-qsbr", "liburcu-bp"] {

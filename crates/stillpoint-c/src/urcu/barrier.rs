@@ -15,8 +15,8 @@ use super::worker::Worker;
 use crate::border::{call, Refusal};
 use crate::report::report;
 
-/// A callback that a barrier pushes behind the others. All markers of a barrier share the number of markers that were not called yet. They
-/// share a number without a lock, because another thread could hold a lock at a `fork`.
+/// A callback that a barrier pushes behind the others. All markers of a barrier share the number of markers that have not been called yet.
+/// There is no lock, because another thread could hold it at a `fork`.
 #[repr(C)]
 struct Marker {
     node: Callback,

@@ -282,7 +282,8 @@ impl<T> std::ops::DerefMut for Locked<'_, T> {
 impl<T> Drop for Locked<'_, T> {
     fn drop(&mut self) {
         if !self.is_borrowed {
-            // SAFETY: the calling thread has locked the mutex, or, in a child, the parent's thread of which it is the copy.
+            // SAFETY: the calling thread has locked the mutex. In a child, the thread that forked may have locked it; the calling thread is
+            // the copy of that thread.
             unsafe { libc::pthread_mutex_unlock(self.lock.mutex.get()) };
         }
     }

@@ -84,7 +84,7 @@ static void a_thread_of_its_own(struct still_domain *domain)
 }
 
 /* A thread that cannot be started is an error. The queue stays usable. */
-static void none_to_be_had(struct still_domain *domain)
+static void none_available(struct still_domain *domain)
 {
     struct still_queue *queue = still_queue_new(domain);
     struct still_thread_options options = STILL_THREAD_OPTIONS_INIT;
@@ -204,7 +204,7 @@ int main(void)
 {
     struct still_domain *domain = still_domain_new(NULL);
     a_thread_of_its_own(domain);
-    none_to_be_had(domain);
+    none_available(domain);
     idle_ones(domain);
     forked(domain);
     backgrounds(domain);

@@ -122,7 +122,7 @@ pub fn run_if_child<O: Order>() -> Option<ExitCode> {
     let order = std::env::var(O::VARIABLE).ok()?;
     interrupt::listen_and(|| ());
     // The kernel ends the child with its parent, because nothing else reads the answer. If the call fails, the child
-    // only finishes its work for nothing.
+    // only finishes work that nothing reads.
     let _ = set_parent_process_death_signal(Some(Signal::TERM));
     let answer = serde_json::from_str::<O>(&order)
         .map_err(|error| {

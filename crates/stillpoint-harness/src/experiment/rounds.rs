@@ -14,7 +14,7 @@ pub fn turns(round: usize, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |turn| (turn + round) % count)
 }
 
-/// Measures the rounds of all contenders. Returns the contenders of which at least one round ended.
+/// Measures the rounds of all contenders. Returns the contenders that have a result or an error.
 ///
 /// `begin` gets the number of each round, and prepares the work of all contenders in it. An error voids its
 /// contender, which is not measured again. After an interrupt, an error voids nothing: a round that was cut short

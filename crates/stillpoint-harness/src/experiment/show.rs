@@ -8,14 +8,14 @@ const DISTURBANCE: f64 = 0.08;
 /// The kernel counts CPU time in ticks of 10 ms: fewer seconds than this in a round cannot be distinguished from none.
 const DISTINCT: f64 = 0.03;
 
-/// Prints whether other programs ran on the CPUs.
+/// Prints a line if other programs ran on the CPUs.
 pub fn disturbed(rows: &[Row]) {
     if let Some(line) = disturbance(rows) {
         say(line);
     }
 }
 
-/// Says whether other programs ran on the CPUs.
+/// The line that says that other programs ran on the CPUs; `None` if they took too little time to matter.
 pub fn disturbance(rows: &[Row]) -> Option<String> {
     let foreign: Vec<f64> = rows
         .iter()

@@ -31,7 +31,7 @@ struct Pool {
 }
 
 impl HugePages {
-    /// `None` if there are not enough, and this process may not reserve more.
+    /// `None` if there are not enough, and enough more could not be reserved.
     pub fn reserve(megabytes: usize) -> Option<Self> {
         Self::reserve_in(Path::new(POOL), megabytes)
     }

@@ -3,7 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
-/// The time that CPUs were busy since the machine started: with this process, with others, or with the host.
+/// The time that CPUs were busy since the machine started: with this process, with others, or because the host ran
+/// something else.
 ///
 /// The kernel counts it in ticks, usually of 10 ms, so it is useful only over hundreds of milliseconds.
 pub(crate) fn busy(cpus: &[usize]) -> Option<Duration> {

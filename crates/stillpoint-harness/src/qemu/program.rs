@@ -11,7 +11,7 @@ use crate::{interrupt, output};
 
 /// The package of the program `stillpoint`.
 const PACKAGE: &str = "stillpoint-lab";
-/// The target of the static program. It is named so that cargo does not apply the flag to build scripts.
+/// The target of the static program. Because cargo gets a target, it does not apply RUSTFLAGS to build scripts.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// This much of a program holds its header and the list of its segments.

@@ -64,7 +64,7 @@ fn module() -> Finding {
         Err(error) => Finding::absent(
             "fences by module",
             error.to_string(),
-            "no barriers by a tree of interrupts, which pays off with many CPUs, and none where membarrier is refused",
+            "barriers cannot go along a tree of interrupts, which pays off with many CPUs; where membarrier is refused, only signals replace it",
             "nothing on few CPUs with membarrier; else build and load the module, as docs/guide/kernel.md says",
         ),
     }

@@ -2,8 +2,8 @@
 //!
 //! The literature on preempted readers is about readers whose virtual CPU loses the host's CPU in the middle of a
 //! read. Here, QEMU runs a distribution's kernel with this program, linked statically, as its first and only process.
-//! A guest has as many virtual CPUs as the host has CPUs (`baseline`); or more, or other work runs on the host
-//! (`overcommit`); or a second guest runs beside it. What the guests print comes back as rows.
+//! In `baseline`, a guest has a CPU of the host for each virtual CPU. In `overcommit`, it has more virtual CPUs, or other
+//! work or a busy second guest runs on the same CPUs. What the guests print comes back as rows.
 
 mod console;
 mod contenders;

@@ -11,8 +11,12 @@ use stillpoint_harness::qemu::Accel;
 use super::contenders;
 use super::wire::Load;
 
+/// The help of `--quick`, which has another meaning here than in `bench`.
+const QUICK: &str = "Measure for a shorter time: only the baseline and the largest overcommit, and fewer contenders under mail and memory";
+
 /// The flags of `stillpoint guest`.
 #[derive(Debug, Args)]
+#[command(mut_arg("quick", |arg| arg.help(QUICK)))]
 pub(crate) struct Options {
     #[command(flatten)]
     pub(super) length: LengthFlags,

@@ -189,7 +189,7 @@ fn notes(rows: &[Row], guests: &[Ran]) {
         |guest: &&Ran| guest.baseline && guest.waiting_share.is_some_and(|share| share > UNDISTURBED);
     if let Some(guest) = guests.iter().find(disturbed) {
         say(format!(
-            "Other programs took CPU time from the guest of the {}: ratios to it are smaller than they should be.",
+            "Other programs took CPU time from this guest ({}). Ratios to it are smaller than they should be.",
             guest.title
         ));
     }
@@ -206,7 +206,10 @@ fn notes(rows: &[Row], guests: &[Ran]) {
         })
         .collect();
     if !missing.is_empty() {
-        say(format!("{} left out: install liburcu-dev, then run again", missing.join(", ")));
+        say(format!(
+            "{} left out: install liburcu-dev, then build the guest's program again",
+            missing.join(", ")
+        ));
     }
     say(
         "DPDK is left out: a static program could contain its libraries only together with all of its drivers.",

@@ -57,7 +57,7 @@ pub(super) fn run(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
         if transmission.settings.is_empty() || interrupt::requested() {
             continue;
         }
-        // They are given back when the child has ended.
+        // The huge pages are given back when the child has ended.
         let pages = if huge_pages { HugePages::reserve(TRANSMISSION_MEGABYTES) } else { None };
         if huge_pages && pages.is_none() {
             notes.push(format!(
@@ -89,7 +89,7 @@ fn on_huge_pages(plan: &Plan) -> Result<(Vec<Row>, Vec<String>), Stop> {
     let settings = settings.collect::<Vec<_>>().join(", ");
     notes.push(format!("Huge pages for every allocator of the process: {settings}"));
     notes.push(match &pages {
-        Some(pages) => format!("{} huge pages of 2 MiB were reserved for the run", pages.count()),
+        Some(pages) => format!("{} reserved huge pages of 2 MiB were available to the run", pages.count()),
         None => {
             "No huge pages could be reserved, which slows dpdk/bucket down: run as root, or set vm.nr_hugepages"
                 .to_owned()

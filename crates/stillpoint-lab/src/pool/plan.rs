@@ -13,7 +13,7 @@ use super::{CONTENDERS, SCENARIOS, child, show, transmits};
 use crate::experiment::{self, BenchArgs, Experiment, has_dpdk, in_scenario};
 use crate::peers;
 
-/// The most objects that a cache holds, of DPDK's and of ours.
+/// The most objects that a cache holds, DPDK's and ours.
 pub(super) const CACHE: usize = 512;
 
 /// Objects of a block in the RFC. Other blocks have 31.

@@ -178,7 +178,8 @@ impl Plan {
 
     /// The places of the threads in words.
     pub(crate) fn places(&self) -> String {
-        format!("readers on CPUs {}, the writer on CPU {}", format_list(&self.cores), self.writer_cpu)
+        let cpus = if self.cores.len() == 1 { "CPU" } else { "CPUs" };
+        format!("readers on {cpus} {}, the writer on CPU {}", format_list(&self.cores), self.writer_cpu)
     }
 }
 

@@ -110,7 +110,7 @@ pub(super) fn notes(rows: &[Row]) {
     say(HOW_TO_READ);
     let has = |name: &str| rows.iter().any(|row| row.contender == name);
     if has("crossbeam-epoch") || has("seize") {
-        say("crossbeam-epoch and seize also free on the readers' threads, which CPU does not include.");
+        say("crossbeam-epoch and seize also free on the readers' threads; CPU does not include that.");
     }
     if has("stillpoint/protected") || has("haphazard") {
         say(

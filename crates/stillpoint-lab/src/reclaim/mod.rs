@@ -56,7 +56,7 @@ pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     });
     drop(progress);
     if !silent {
-        show::notes(plan);
+        show::notes(plan, &rows);
     }
     Ok(rows)
 }

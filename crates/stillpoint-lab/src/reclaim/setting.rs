@@ -46,8 +46,8 @@ impl Setting {
             }
             ONE_CORE => format!("Figure B, one-core: {readers} on CPU {cpus}, the writer on CPU {writer}"),
             _ => format!(
-                "Figure C, spread: {readers} over {} CPUs ({cpus}), the writer on CPU {writer}",
-                self.cores
+                "Figure C, spread: {readers} over {} ({cpus}), the writer on CPU {writer}",
+                number_of(self.cores as u64, "CPU")
             ),
         }
     }

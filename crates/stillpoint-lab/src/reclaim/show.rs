@@ -93,19 +93,24 @@ fn answer(setting: &Setting, rows: &[Row]) -> Option<String> {
         return None;
     }
     let held_up = others.iter().any(|&(_, delay)| delay > HELD_UP);
-    let delays: Vec<String> =
-        others.iter().map(|(group, delay)| format!("{group} after {}", micros(*delay))).collect();
+    let frees = |at| if at == 0 { " frees memory" } else { "" };
+    let at_best = |at| if at == 0 { " at best" } else { "" };
+    let delays: Vec<String> = others
+        .iter()
+        .enumerate()
+        .map(|(at, (group, delay))| format!("{group}{} after {}{}", frees(at), micros(*delay), at_best(at)))
+        .collect();
     Some(format!(
-        "In words: with {} readers on one CPU, memory is freed at best by {}; by stillpoint, with protected loads, after {}.{}",
+        "In words: with {} readers on one CPU, {}; stillpoint, with protected loads, after {}.{}",
         setting.readers(),
-        delays.join(", by "),
+        delays.join(", "),
         micros(ours),
         if held_up { " So preempted readers hold up memory on this machine." } else { "" }
     ))
 }
 
 /// Prints the notes of the experiment.
-pub(crate) fn notes(plan: &Plan) {
+pub(crate) fn notes(plan: &Plan, rows: &[Row]) {
     let resident = proc::resident_bytes()
         .map_or_else(String::new, |all| format!("; the process has {}", bytes(all as u64)));
     say(format!(
@@ -115,16 +120,47 @@ pub(crate) fn notes(plan: &Plan) {
         plan.structure.name(),
         plan.deletes_per_s
     ));
-    if plan.structure == Structure::Table {
-        say(
-            "Tables: stillpoint::table; liburcu's cds_lfht, a bucket for each element and no resizing, written in read-side \
-             sections; DPDK's rte_hash, lock-free; papaya. stillpoint::table asks for transparent huge pages, and rte_hash \
-             uses reserved ones if it may. The others, and the elements of rte_hash, are from malloc, with small pages.",
-        );
+    if plan.structure == Structure::Table && !rows.is_empty() {
+        say(tables(|group| rows.iter().any(|row| peers::group(&row.contender) == group)));
     }
-    say(
-        "of liburcu's: the mean delay in multiples of that of liburcu/qsbr+sync. CPUs: CPU time over wall time.",
-    );
+    let beside_baseline = match rows.iter().any(|row| row.contender == BASELINE) {
+        true => format!("of liburcu's: the mean delay in multiples of that of {BASELINE}. "),
+        false => String::new(),
+    };
+    say(beside_baseline + "CPUs: CPU time over wall time.");
+}
+
+/// The hash tables of the groups that have rows, and where their memory is from.
+fn tables(has: impl Fn(&str) -> bool) -> String {
+    let of = |all: &[(&str, &'static str)]| {
+        all.iter().filter(|(group, _)| has(group)).map(|&(_, words)| words).collect::<Vec<_>>()
+    };
+    let tables = of(&[
+        ("stillpoint", "stillpoint::table"),
+        (
+            "liburcu",
+            "liburcu's cds_lfht, a bucket for each element and no resizing, written in read-side sections",
+        ),
+        ("dpdk", "DPDK's rte_hash, lock-free"),
+        ("papaya", "papaya"),
+    ]);
+    let on_huge_pages = of(&[
+        ("stillpoint", "stillpoint::table asks for transparent huge pages"),
+        ("dpdk", "rte_hash uses reserved huge pages if it may"),
+    ]);
+    let on_small_pages = of(&[
+        ("liburcu", "liburcu's table"),
+        ("dpdk", "the elements of rte_hash"),
+        ("papaya", "papaya's table"),
+    ]);
+    let mut text = format!("Tables: {}.", tables.join("; "));
+    if !on_huge_pages.is_empty() {
+        text += &format!(" Memory: {}.", on_huge_pages.join(", "));
+    }
+    if !on_small_pages.is_empty() {
+        text += &format!(" From malloc, with small pages: {}.", on_small_pages.join(", "));
+    }
+    text
 }
 
 #[cfg(test)]
@@ -150,7 +186,7 @@ mod tests {
         let held_up = answer(&setting(8), &rows).unwrap();
         for part in [
             "8 readers",
-            "dpdk after 26.0 ms, by papaya after 28.5 ms",
+            "dpdk frees memory after 26.0 ms at best, papaya after 28.5 ms;",
             "loads, after 110 µs",
             "hold up memory",
         ] {
@@ -160,5 +196,14 @@ mod tests {
         assert!(!quick.contains("hold up memory"), "{quick}");
         assert_eq!(answer(&setting(1), &rows), None, "a single reader is not preempted");
         assert_eq!(answer(&setting(8), &rows[1..]), None, "ours was not measured");
+    }
+
+    #[test]
+    fn only_tables_that_have_rows_are_explained() {
+        assert_eq!(
+            tables(|group| ["stillpoint", "papaya"].contains(&group)),
+            "Tables: stillpoint::table; papaya. Memory: stillpoint::table asks for transparent huge pages. \
+             From malloc, with small pages: papaya's table."
+        );
     }
 }

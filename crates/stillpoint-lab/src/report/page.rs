@@ -70,7 +70,7 @@ fn verdicts(sections: &[Section<'_>]) -> Markup {
                 p {
                     "Figures that compare this library with others: " (all.len()) ". In " (count(Standing::Behind)) " of them it is "
                     strong.behind { "behind" } " at some place, in " (count(Standing::Even)) " it is even, and in "
-                    (count(Standing::Ahead)) " it is " strong.ahead { "ahead" } " everywhere or even. "
+                    (count(Standing::Ahead)) " it is " strong.ahead { "ahead" } " at some place, and behind at none. "
                     "Each place compares the best contender of this library with the best of the others. "
                     "A factor of 2 means twice as good as the best of the others; 0.5 half as good, and 1/20 a twentieth as good. "
                     "Figures within 5 % count as even."

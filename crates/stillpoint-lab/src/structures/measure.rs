@@ -220,7 +220,7 @@ fn pending(list: &dyn Ordered, replacements: u64, is_parked: bool) -> Result<Opt
             scope.spawn(move || {
                 let mut thread = list.thread();
                 thread.inside(KEYS, &mut || {
-                    // The writer keeps its end until it has ended this wait.
+                    // Sending cannot fail: the writer keeps the receiver until it has ended this wait.
                     let _ = inside.send(());
                     let _ = ends.recv();
                 })

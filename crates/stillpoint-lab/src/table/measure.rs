@@ -161,8 +161,9 @@ struct Slice<K> {
     run: fn(&dyn TableContender<K>, &Work<K>) -> Option<u64>,
 }
 
-/// Lookups for each removal with its insertion, if nine in ten operations are lookups, and if half of them are.
+/// The lookups for each removal with its insertion, if nine in ten operations are lookups.
 const MOSTLY_READ: usize = 18;
+/// The lookups for each removal with its insertion, if half of the operations are lookups.
 const HALF_READ: usize = 2;
 
 fn mix<K>(table: &dyn TableContender<K>, work: &Work<K>, lookups: usize) -> Option<u64>

@@ -78,7 +78,7 @@ pub(crate) const FIGURES: &[&Figure] = &[
     },
     &Figure {
         name: "connections",
-        title: "Connections whose timeouts packets set anew: packets for a second of work",
+        title: "Connections whose timeouts are renewed by packets: packets for a second of work",
         across: CHOICE,
         up: Up::more("packets_per_s", "packets a second"),
         ..APPLICATION

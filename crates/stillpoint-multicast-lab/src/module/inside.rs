@@ -23,15 +23,15 @@ const STAY: u32 = 200;
 const ALIVE: u32 = 0x5711_a11f;
 const DEAD: u32 = 0xdead_0bed;
 
-/// The flags of the hidden command.
+/// The arguments of the hidden command.
 #[derive(Debug, Args)]
 pub struct Inside {
     /// How long each of the two parts takes
     #[arg(default_value_t = 1.0, value_parser = super::parse_seconds)]
     seconds: f64,
 
-    /// How the module sends; if left out, runs the scenario `readers` of `bench membarrier` in each of the module's
-    /// ways
+    /// How the module sends; if left out, runs the scenarios `readers`, `receivers` and `initiators` of `bench
+    /// membarrier` in each of the module's ways
     #[arg(value_parser = parse_way)]
     way: Option<Way>,
 }

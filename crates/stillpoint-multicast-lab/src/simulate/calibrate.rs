@@ -2,8 +2,8 @@
 //!
 //! The measurements are the times of the system call that interrupts other CPUs, for several numbers of CPUs. Two
 //! numbers follow from them: the time of the call itself, and a factor for everything that passes between CPUs. The
-//! measurements do not show how much of the latter is due to the sender, the wire and the receiver. So these keep the
-//! proportions of the scaled machine.
+//! measurements do not show how much of the latter is due to the sender, the wire and the receiver. So the times of
+//! these three keep the proportions of the machine that is scaled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -10,7 +10,7 @@ use super::world::World;
 
 /// Initiators begin within this many nanoseconds of each other.
 const SPREAD: f64 = 2000.0;
-/// Flat has lost for good if it has not won since its last win, at `n` receivers, up to `2 * n` and this many
+/// If flat last won at `n` receivers, it has lost for good when it has not won again up to `2 * n` plus this many
 /// receivers.
 const FLAT_LOST: usize = 64;
 
@@ -203,7 +203,7 @@ fn compared(most: usize) -> impl Iterator<Item = usize> {
 /// The number of receivers up to which flat does better than the tree: the threshold with which a hybrid loses least
 /// to the better of the two, over all numbers of receivers, on the machine without noise. `None` after Ctrl-C.
 ///
-/// The search ends when flat has lost since half as many receivers: a higher threshold only loses more.
+/// The search ends when flat has lost for good ([`FLAT_LOST`]): a higher threshold only loses more.
 pub(super) fn crossover(machine: &Machine) -> Option<u32> {
     Comparison::of(machine).map(|comparison| comparison.best())
 }

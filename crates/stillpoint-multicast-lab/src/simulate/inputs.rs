@@ -19,7 +19,7 @@ pub(super) enum Confidence {
     Fitted,
     /// A choice of ours, not a property of the machine.
     Chosen,
-    /// No source: a guess, of the order that such machines have.
+    /// No source: a guess, of the usual order of magnitude for such machines.
     Assumed,
     /// From a parameter file; only its author knows the source.
     Given,

@@ -61,7 +61,7 @@ pub(super) const ALL: &[Conclusion] = &[
     },
     Conclusion {
         name: "split",
-        says: "to all CPUs, to delegate less than half is faster than half",
+        says: "to all CPUs, delegating less than half is faster than delegating half",
         ratio: |of| of.latency("tree") / of.latency("split"),
     },
     Conclusion {
@@ -72,12 +72,12 @@ pub(super) const ALL: &[Conclusion] = &[
     Conclusion { name: "few", says: "to 8 receivers, flat is faster than the tree", ratio: |of| of.few },
     Conclusion {
         name: "half at once",
-        says: "half of the CPUs at once do more operations a second by tree than flat",
+        says: "half of the CPUs at once do more operations a second along the tree than flat",
         ratio: |of| of.half("tree") / of.half("flat"),
     },
     Conclusion {
         name: "half, cluster",
-        says: "half of the CPUs at once do more operations a second by tree than in cluster mode",
+        says: "half of the CPUs at once do more operations a second along the tree than in cluster mode",
         ratio: |of| of.half("tree") / of.half("cluster"),
     },
     Conclusion {
@@ -87,7 +87,7 @@ pub(super) const ALL: &[Conclusion] = &[
     },
     Conclusion {
         name: "all at once",
-        says: "all CPUs at once do more operations a second flat than by tree",
+        says: "all CPUs at once do fewer operations a second along the tree than flat",
         ratio: |of| of.all[0] / of.all[1],
     },
     Conclusion {

@@ -76,14 +76,14 @@ pub(super) struct Entry(NonNull<Listed>);
 
 // SAFETY: the entry is used only under the lock, or by its only owner; a weak reference to a group may be dropped on any thread.
 unsafe impl Send for Entry {}
-// SAFETY: as above. A shared entry gives access to nothing.
+// SAFETY: a shared entry gives access to nothing.
 unsafe impl Sync for Entry {}
 
 impl Entry {
     /// Adds a group to the list.
     pub(super) fn new<T: Transport>(group: Weak<Core<T>>) -> Self {
-        // This refers to `AT_START`, so that a linker that takes single object files out of an archive takes the one
-        // with it.
+        // This refers to `AT_START`, so that a linker that takes single object files out of an archive also takes the
+        // one that contains it.
         std::hint::black_box(&AT_START);
         let listed = NonNull::from(Box::leak(Box::new(Listed {
             group,

@@ -43,8 +43,8 @@ impl<T: Transport> Core<T> {
     ) -> u32 {
         let mut sent = 0;
         let pending = (order.acknowledgement == Acknowledgement::Combining).then(|| from.node.pending());
-        // Relaxed, up and down: the caller's own part keeps the count above 0, and the child's acknowledgement comes after the
-        // message.
+        // Relaxed for increments and decrements: the caller's own part keeps the count above 0, and the child's acknowledgement
+        // comes after the message.
         let count = |change: u32| pending.map(|pending| pending.fetch_add(change, Ordering::Relaxed));
         while let Some(cut) = order.strategy.cut(begin, end) {
             end = cut.child;
@@ -165,7 +165,7 @@ unsafe fn acknowledge(operation: &Operation, order: &Order, received: NonNull<No
     while order.acknowledgement == Acknowledgement::Combining && node != root {
         // SAFETY: the node's count includes 1 for the caller.
         let parent = unsafe { (*node).message() }.parent;
-        // SAFETY: as above. After it, the node may be gone.
+        // SAFETY: the node's count includes 1 for the caller until this decrement. After it, the node may be gone.
         if unsafe { (*node).pending() }.fetch_sub(1, orders::acknowledge()) != 1 {
             return;
         }

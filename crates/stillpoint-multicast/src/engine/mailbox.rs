@@ -15,7 +15,8 @@ const ASLEEP: *mut Node = ptr::without_provenance_mut(2);
 
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    /// Null, the newest message, [`CLOSED`] or [`ASLEEP`]. Only the owner sets and clears these two.
+    /// Null, the newest message, [`CLOSED`] or [`ASLEEP`]. Only the owner sets these two, and only the owner clears [`CLOSED`]. A post
+    /// replaces [`ASLEEP`] by its message, and rings the bell. In the child of a `fork`, its only thread does what owners do.
     head: AtomicPtr<Node>,
     /// Messages that were taken and are not processed yet, the oldest first. Used only by the owner, and so not modelled. They are kept
     /// here so that a function that starts a multicast and waits also processes them: others may be waiting for that.
@@ -102,7 +103,7 @@ impl Mailbox {
             self.work.store(taken, PLAIN);
             return;
         }
-        // SAFETY: as in `next`, for all messages in the list.
+        // SAFETY: each message in the list was posted and is not acknowledged, so its operation keeps it.
         while let Some(node) = unsafe { last.as_ref() } {
             last = node.next();
             if last.is_null() {

@@ -132,8 +132,8 @@ impl<T: Transport> Core<T> {
     /// Gives the calling thread a place whose thread had the same id, and was ended behind the C library's back
     /// without leaving. The calling thread leaves in place of that thread.
     ///
-    /// The kernel reuses an id only after its thread has ended, and its locks order the two threads: no other thread uses the
-    /// place.
+    /// The kernel reuses an id only after the thread with that id has ended, and the kernel's locks order the two threads: no
+    /// other thread uses the place.
     fn inherit(&self, slot: &Slot, thread: u64) {
         // The registration counts until the end: the functions that run here may join and leave.
         slot.hand_over(thread);

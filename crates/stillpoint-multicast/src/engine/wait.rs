@@ -94,7 +94,8 @@ impl<T: Transport> Core<T> {
         let seen = bell.load(Ordering::Acquire);
         let pending = operation.root().pending();
         let mark = if busted::is(Variant::SleepUnmarked) { 0 } else { SLEEPING };
-        // Relaxed, both: a thread that decrements the count to 1 after the mark rings the bell; before the mark, the mark finds 1.
+        // Relaxed, both: a thread that decrements the count to 1 after the mark rings the bell. If the decrement came before the
+        // mark, the mark finds 1.
         let is_waiting = pending.fetch_or(mark, Ordering::Relaxed) != 1;
         // The mailbox of a thread that is about to leave is closed.
         if is_waiting && own.is_none_or(|own| !own.mailbox.is_open() || own.mailbox.doze()) {

@@ -1,4 +1,4 @@
-//! DPDK's `rte_rcu_qsbr`: readers report quiescent states, and the user has the queue of tokens.
+//! DPDK's `rte_rcu_qsbr`: readers report quiescent states, and the user keeps the queue of tokens.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -49,7 +49,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     },
 ];
 
-/// The writer itself has the queue.
+/// The writer itself keeps the queue.
 struct Fifo {
     slots: Arc<Slots>,
     qsbr: Qsbr,

@@ -117,7 +117,7 @@ pub struct RemoteSource<'t> {
 }
 
 // SAFETY: through a shared reference, other threads can call only `source`. The calls of a source may be made by any thread:
-// DPDK's take the lock of the timer's list, and those of stillpoint's header send a message to its lcore.
+// DPDK's and those of stillpoint's header take the lock of the timer's list.
 unsafe impl Sync for RemoteRteTimer {}
 
 impl RemoteRteTimer {
@@ -177,7 +177,7 @@ struct Idle {
     timers: RteTimer,
     begin: u64,
     hertz: u64,
-    /// The longest such delay so far, in nanoseconds.
+    /// The longest time so far from the caller's read of the clock to the end of the call, in nanoseconds.
     latest: u64,
 }
 
@@ -188,7 +188,8 @@ impl IdleTimers for Idle {
         (u128::from(cycles) * 1_000_000_000 / u128::from(self.hertz)) as u64
     }
 
-    /// A nanosecond because the delay in cycles is rounded up, and the longest delay from the caller's clock to the call.
+    /// The sum of a nanosecond, because the delay in cycles is rounded up, and of the longest time so far between the caller's
+    /// read of the clock and the end of the call.
     fn tick(&self) -> u64 {
         1 + self.latest
     }

@@ -37,24 +37,24 @@ impl RemoteRteTimer {
         Err(ABSENT.to_owned())
     }
 
-    /// Cannot be called, for lack of a value.
+    /// Cannot be called: there is no value of this type.
     pub fn source(&self) -> RemoteSource<'_> {
         match *self {}
     }
 
-    /// Cannot be called, for lack of a value.
+    /// Cannot be called: there is no value of this type.
     pub fn manage(&mut self) -> u64 {
         match *self {}
     }
 }
 
 impl RemoteSource<'_> {
-    /// Cannot be called, for lack of a value.
+    /// Cannot be called: there is no value of this type.
     pub fn add(&self, _delays: &[u64]) -> usize {
         match self.0 {}
     }
 
-    /// Cannot be called, for lack of a value.
+    /// Cannot be called: there is no value of this type.
     pub fn cancel(&self, _order: &[u32]) -> usize {
         match self.0 {}
     }

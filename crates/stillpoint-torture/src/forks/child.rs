@@ -128,7 +128,7 @@ impl Child<'_> {
                     drop(reclaimer.retire(old));
                 }
                 reclaimer.poll();
-                // Its own section in between.
+                // The child's first thread also begins and ends sections.
                 drop(self.reader.pin());
             }
             // Relaxed: see above.

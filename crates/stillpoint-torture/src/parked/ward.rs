@@ -92,7 +92,7 @@ impl Ward {
         let hook = Arc::clone(&reports);
         let builder = Domain::builder().name("parked").fence(mode);
         let builder = builder.stall_hook(STALL, move |report| hook.note(report));
-        // Instead of a limit for each reclaimer, one limit for all of them.
+        // In half of the cases, the whole domain has a limit, too.
         let shared = rng.bool().then_some(LIMIT);
         let builder = shared.into_iter().fold(builder, DomainBuilder::max_pending);
         let domain = builder.build().map_err(|error| error.to_string())?;

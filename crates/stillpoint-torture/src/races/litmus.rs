@@ -3,9 +3,9 @@
 //! The reader announces itself and loads at once. The writer unlinks, scans and frees at once. If a fence is missing
 //! on either side, the announcement may still be in the reader's store buffer when the scan looks for it, although
 //! the load came before the unlink. That window is open for some ten nanoseconds, and hardly ever met by chance. So
-//! the reader first fills its store buffer (`stores`), which keeps the window open for a hundred or two. The writer
-//! unlinks at random moments of the reader's round. The reader then looks at its object long enough for a writer that
-//! has missed the reader to destroy it.
+//! the reader first fills its store buffer (`stores`), which keeps the window open for one or two hundred nanoseconds.
+//! The writer unlinks at random moments of the reader's round. The reader then looks at its object long enough for a
+//! writer that has missed the reader to destroy it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

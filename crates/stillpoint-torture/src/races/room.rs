@@ -108,7 +108,8 @@ fn retire(
     while reclaimer.pending() != 0 {
         reclaimer.poll();
     }
-    // Objects that were never accepted. They are counted after their end, so that no thread counts too many.
+    // Objects that were never accepted. They are counted only after they have been destroyed, so that no thread finds too many
+    // objects waiting.
     let mut unused = u64::from(cell.into_inner().is_some());
     while let Some(old) = spare.take() {
         spare = old.try_free().err();

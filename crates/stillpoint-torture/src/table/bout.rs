@@ -1,7 +1,7 @@
 //! One race in a table: a reader looks the same keys up over and over, and a writer changes them, or makes the table grow.
 //!
 //! From time to time, one of the two parks the other in a signal handler, at any instruction, and continues. So it meets windows
-//! of a few instructions, and has any time within them.
+//! of a few instructions, and can stay in them for as long as it needs.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -25,8 +25,9 @@
  *   that may be preempted, see still_protect in stillpoint.h.
  *
  * ERRORS
- *   A function that fails returns 1 or NULL, and sets rte_errno and errno; still_error() of stillpoint.h gives the reason in words.
- *   Without DPDK's headers, rte_errno is errno. Inline functions check only what RTE_ASSERT checks.
+ *   A function of DPDK that fails returns 1 or NULL, and sets rte_errno and errno. still_rte_rcu_check_timeout and still_rte_rcu_stall
+ *   return a negative errno, and set neither. In both cases, still_error() of stillpoint.h gives the reason in words. Without DPDK's
+ *   headers, rte_errno is errno. Inline functions check only what RTE_ASSERT checks.
  *
  * THREADS
  *   Any number of threads may call the functions at once, except init, dump and dq_delete.

@@ -48,7 +48,7 @@ extern "C" {
 #define RTE_TIMER_STOP 0    /* in no list */
 #define RTE_TIMER_PENDING 1 /* in the list of its owner */
 #define RTE_TIMER_RUNNING 2 /* its owner is calling its function */
-#define RTE_TIMER_CONFIG 3  /* its owner is resetting or stopping it */
+#define RTE_TIMER_CONFIG 3  /* a thread is resetting or stopping it */
 
 #define RTE_TIMER_NO_OWNER -2
 
@@ -57,14 +57,14 @@ enum rte_timer_type { SINGLE, PERIODICAL };
 union rte_timer_status {
     __extension__ struct {
         uint16_t state;
-        int16_t owner; /* an lcore, or RTE_TIMER_NO_OWNER */
+        int16_t owner; /* an lcore; RTE_TIMER_NO_OWNER; or -1: a thread that has no lcore is resetting or stopping it */
     };
     uint32_t u32;
 };
 
 struct rte_timer;
 
-/* The function of a timer. It may stop or reset the timer, and may free the timer after it has stopped it. */
+/* The function of a timer. It may stop or reset the timer; after a stop, it may free the timer. */
 typedef void (*rte_timer_cb_t)(struct rte_timer *, void *);
 
 /* A timer, which has the size of DPDK's. A program may read expire, status, period, f and arg, but must write no field. */

@@ -74,8 +74,8 @@ impl Ground {
 
 /// Dashes of curves and the gaps between them, in points, for each turn of the palette. The first turn has whole lines.
 const DASHES: [Option<(i32, i32)>; 3] = [None, Some((8, 4)), Some((2, 3))];
-/// How much of its colour a bar has, for each turn of the palette. From the second turn on, bars have an outline. A half would
-/// look like another colour of the palette.
+/// The opacity of a bar, for each turn of the palette. From the second turn on, bars have an outline. At a half, a bar would look
+/// like another colour of the palette.
 const TONES: [f64; 3] = [1.0, 0.25, 0.0];
 
 const WIDTH: u32 = 960;

@@ -1,7 +1,7 @@
 //! Figures of rows: which rows are drawn, how, and beside which published figures.
 //!
 //! A [`Figure`] says what to draw, for all runs. [`charts`] finds the rows of a run for it. A [`Chart`] is drawn as SVG or PNG
-//! on a light or dark ground. It is also a table, and a verdict: who is ahead, and by how much.
+//! on a light or dark background. It is also a table, and a verdict: who is ahead, and by how much.
 
 mod draw;
 mod verdict;
@@ -460,7 +460,8 @@ impl Figure {
                 curves.push(Curve { name, points: Vec::new(), band: Vec::new(), published: false });
             }
             let curve = &mut curves[place];
-            // Beyond the highest value that can be reached, rows of higher requests have the same value.
+            // A contender that cannot reach what was asked for has the same value in each further row. Only the first of
+            // these rows is drawn.
             let again = |&(last, _): &(f64, f64)| matches!(of, Number::Metric(_)) && x < last * SAME;
             if curve.points.last().is_some_and(again) {
                 continue;

@@ -11,7 +11,7 @@ pub struct Verdict {
     pub ours: (String, f64),
     /// The best of the others.
     pub theirs: (String, f64),
-    /// How many times as good ours is; above 1, we are ahead.
+    /// Our figure as a multiple of theirs in goodness: 2 is twice as good. Above 1, we are ahead.
     pub factor: f64,
 }
 
