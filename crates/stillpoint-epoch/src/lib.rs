@@ -35,6 +35,7 @@ mod collector;
 mod default;
 pub mod domain;
 mod guard;
+mod lists;
 mod local;
 mod owned;
 mod pointable;

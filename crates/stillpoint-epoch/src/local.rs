@@ -3,23 +3,25 @@
 //! Steps in comments are those of `docs/design/epoch.md`.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::atomic::{compiler_fence, fence, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use stillpoint::rcu::raw::{self, offsets, Object, Parts};
 use stillpoint::rcu::{Domain, Reader, Reclaimer};
 use stillpoint_sys::panics::{self, Panic};
+use stillpoint_sys::sync::Place;
 
 use crate::cells::Cells;
 use crate::collector::Collector;
+use crate::lists::List;
 
 /// A round is due when a local has counted up to this: one for each region, and [`FUNCTION`] for each deferred
 /// function.
 const DUE: u32 = 128;
 /// What a deferred function adds to the count; a region adds 1.
 const FUNCTION: u32 = 2;
+/// A local keeps fewer functions than this after a region, even where no round runs any.
+const FEW: usize = (DUE / FUNCTION) as usize;
 /// A `flush` sets this bit of the count.
 const FLUSHED: u32 = 1 << 30;
 /// The most functions that one round runs of the lists that were handed on. A round of a local whose count is higher
@@ -29,78 +31,97 @@ const SHARE: usize = 512;
 const FLUSH_SHARE: usize = 64 * SHARE;
 /// A list that is served counts as at least this number of functions, since its poll scans the readers.
 const LOOK: usize = 64;
-/// A list that is handed on is joined with the newest one, unless one of the two has this number of functions or more.
+/// Lists that are handed on are joined until they have this number of functions.
 const FULL: usize = 512;
-
-type List = Box<Reclaimer>;
 
 /// The state that the handles, guards and clones of a collector share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Lists that any thread may serve, the oldest first. Dropped before the domain, since a dropped list leaves its
-    /// functions to the domain.
-    handed: Mutex<VecDeque<List>>,
+    /// Lists that any thread may serve, as a chain, the oldest first. A thread takes the chain for some instructions only, in
+    /// which it neither copies nor allocates.
+    handed: Place<List>,
+    /// A list that is not full yet. It follows those of the chain.
+    newest: Place<List>,
+    /// Dropped last, since a dropped list leaves its functions to the domain.
     domain: Domain,
 }
 
 impl Shared {
     pub(crate) fn new(domain: Domain) -> Self {
-        Self { handed: Mutex::new(VecDeque::new()), domain }
+        Self { handed: Place::new(), newest: Place::new(), domain }
     }
 
     pub(crate) fn domain(&self) -> &Domain {
         &self.domain
     }
 
-    fn list(&self) -> List {
-        Box::new(self.domain.reclaimer_builder().max_pending(usize::MAX).build())
+    fn list(&self) -> Box<List> {
+        List::new(self.domain.reclaimer_builder().max_pending(usize::MAX).build())
     }
 
-    /// The lists that were handed on; `None` if another thread has the lock. Never waits.
-    fn handed(&self) -> Option<MutexGuard<'_, VecDeque<List>>> {
-        match self.handed.try_lock() {
-            Ok(lists) => Some(lists),
-            Err(TryLockError::WouldBlock) => None,
-            Err(TryLockError::Poisoned(lists)) => Some(PoisonError::into_inner(lists)),
+    /// Puts a chain back. What other threads have put there meanwhile follows it.
+    fn put(&self, lists: Box<List>) {
+        self.handed.put(lists, |lists, newer| lists.append(newer));
+    }
+
+    /// Lets any thread serve a list. Never waits: while another thread has the newest list, this one takes its place.
+    fn hand_on(&self, mut list: Box<List>) {
+        if list.reclaimer.pending() < FULL {
+            if let Some(mut newest) = self.newest.take() {
+                newest.reclaimer.take_over(&mut list.reclaimer);
+                list = newest;
+            }
+        }
+        if list.reclaimer.pending() < FULL {
+            self.newest.put(list, |list, mut other| list.reclaimer.take_over(&mut other.reclaimer));
+        } else {
+            let mut lists = self.handed.take();
+            match &mut lists {
+                Some(lists) => lists.append(list),
+                None => lists = Some(list),
+            }
+            lists.into_iter().for_each(|lists| self.put(lists));
         }
     }
 
-    /// Lets any thread serve a list. If another thread has the lock, the list leaves its functions to the domain.
-    fn hand_on(&self, mut list: List) {
-        let Some(mut lists) = self.handed() else { return };
-        match lists.back_mut() {
-            Some(last) if last.pending().max(list.pending()) < FULL => last.take_over(&mut list),
-            _ => lists.push_back(list),
+    /// Takes the oldest list, and lowers `number` to the number of those that follow it.
+    fn oldest(&self, number: &mut usize) -> Option<Box<List>> {
+        let Some(lists) = self.handed.take() else {
+            *number = 0;
+            return self.newest.take();
+        };
+        let (oldest, others) = lists.split();
+        let following = others.as_ref().map_or(0, |others| others.number());
+        others.into_iter().for_each(|others| self.put(others));
+        // The newest list is one more.
+        *number = (*number - 1).min(following + 1);
+        Some(oldest)
+    }
+
+    /// Puts a list in front of the others.
+    fn put_first(&self, mut list: Box<List>) {
+        if let Some(others) = self.handed.take() {
+            list.append(others);
         }
+        self.put(list);
     }
 
-    /// The number of lists that were handed on.
-    fn number(&self) -> usize {
-        self.handed().map_or(0, |lists| lists.len())
-    }
-
-    /// Serves up to `number` of the lists that were handed on, the oldest first, until the share is done, or nothing in
-    /// a list is ready.
-    fn serve(&self, number: usize, way: Way, panic: &mut Option<Panic>) {
-        let (mut done, mut left) = (0, 0);
-        for _ in 0..number {
-            let Some(mut list) = self.handed().and_then(|mut lists| lists.remove(left)) else { return };
-            let freed = way.poll(&mut list, way.share - done, panic);
+    /// Serves lists that were handed on, the oldest first, until the share is done, or nothing in a list is ready. Serves
+    /// only as many as there are now: functions may defer themselves again.
+    fn serve(&self, way: Way, panic: &mut Option<Panic>) {
+        let (mut done, mut number) = (0, usize::MAX);
+        while done < way.share && number > 0 {
+            let Some(mut list) = self.oldest(&mut number) else { return };
+            let freed = way.poll(&mut list.reclaimer, way.share - done, panic);
             done += freed.max(LOOK);
-            let is_held_up = freed == 0 && list.pending() > 0;
-            if list.pending() > 0 {
-                match self.handed() {
-                    Some(mut lists) => {
-                        let place = left.min(lists.len());
-                        lists.insert(place, list);
-                    }
-                    None => drop(list),
-                }
-                left += 1;
+            if list.reclaimer.pending() == 0 {
+                continue;
             }
-            if done >= way.share || is_held_up {
-                return;
+            if freed == 0 || done >= way.share {
+                return self.put_first(list);
             }
+            // What is left in it is newer than what has run.
+            self.hand_on(list);
         }
     }
 }
@@ -110,11 +131,10 @@ impl Shared {
 /// drop (step 9).
 impl Drop for Shared {
     fn drop(&mut self) {
-        let handed = self.handed.get_mut().unwrap_or_else(PoisonError::into_inner);
         // Dropped lists leave their functions to the domain.
-        handed.clear();
+        drop((self.handed.take(), self.newest.take()));
         let mut panic = None;
-        Way { is_flush: true, share: usize::MAX }.poll(&mut self.list(), usize::MAX, &mut panic);
+        Way { is_flush: true, share: usize::MAX }.poll(&mut self.list().reclaimer, usize::MAX, &mut panic);
         panics::resume(panic);
     }
 }
@@ -159,7 +179,7 @@ pub(crate) struct Local {
     state: NonNull<AtomicU64>,
     attention: NonNull<AtomicU32>,
     /// `None` before the first round or function, after the list was handed on, and while a round or `defer` has it.
-    reclaimer: Cell<Option<List>>,
+    list: Cell<Option<Box<List>>>,
     collector: Collector,
     cells: Cells,
     reader: Reader,
@@ -199,7 +219,7 @@ impl Local {
             handles: Cell::new(1),
             // A round is due at the end of the first region, since there may be no other.
             due: Cell::new(DUE - 1),
-            reclaimer: Cell::new(None),
+            list: Cell::new(None),
             cells: Cells::new(),
             token: parts.token().cast(),
             state: state.cast(),
@@ -315,7 +335,8 @@ impl Local {
         }
         if local.due.get() >= DUE {
             let panic = local.round();
-            local.hand_on();
+            // Where rounds run nothing, each further region would hand on a list of few functions.
+            local.hand_on(if runs_nothing() { FEW } else { 1 });
             panics::resume(panic);
         }
     }
@@ -379,10 +400,10 @@ impl Local {
     #[inline(always)]
     pub(crate) unsafe fn defer(&self, object: Object) {
         self.due.set(self.due.get().saturating_add(FUNCTION));
-        let mut list = self.reclaimer.take().unwrap_or_else(|| self.collector.shared().list());
+        let mut list = self.list.take().unwrap_or_else(|| self.collector.shared().list());
         // SAFETY: the caller owns the object, which no later reader can reach, and any thread may destroy it, by the
         // caller's promise.
-        let answer = unsafe { list.retire_raw(object) };
+        let answer = unsafe { list.reclaimer.retire_raw(object) };
         self.keep(list);
         if let Err(refused) = answer {
             // SAFETY: the object was handed back, so the caller's promise still holds: the caller owns it, no later
@@ -394,8 +415,8 @@ impl Local {
     /// Puts the list back. If functions that ran meanwhile have deferred others, these are in another list, which is
     /// handed on.
     #[inline]
-    fn keep(&self, list: List) {
-        if let Some(newer) = self.reclaimer.replace(Some(list)) {
+    fn keep(&self, list: Box<List>) {
+        if let Some(newer) = self.list.replace(Some(list)) {
             self.collector.shared().hand_on(newer);
         }
     }
@@ -428,23 +449,21 @@ impl Local {
         }
         let way = Way::of(self.due.replace(0));
         let shared = self.collector.shared();
-        // Only the lists that exist now: functions may defer themselves again.
-        let number = shared.number();
-        let mut list = self.reclaimer.take().unwrap_or_else(|| shared.list());
+        let mut list = self.list.take().unwrap_or_else(|| shared.list());
         let mut panic = None;
-        way.poll(&mut list, way.share, &mut panic);
-        shared.serve(number, way, &mut panic);
+        way.poll(&mut list.reclaimer, way.share, &mut panic);
+        shared.serve(way, &mut panic);
         self.keep(list);
         panic
     }
 
-    /// Lets any thread serve what is left in this local's list.
-    fn hand_on(&self) {
-        if let Some(list) = self.reclaimer.take() {
-            if list.pending() > 0 {
+    /// Lets any thread serve what is left in this local's list, if that is at least this number of functions.
+    fn hand_on(&self, least: usize) {
+        if let Some(list) = self.list.take() {
+            if list.reclaimer.pending() >= least {
                 self.collector.shared().hand_on(list);
             } else {
-                self.reclaimer.set(Some(list));
+                self.list.set(Some(list));
             }
         }
     }
@@ -458,7 +477,7 @@ fn runs_nothing() -> bool {
 /// Hands on what is left. If this local was the last to keep the collector alive, the drop of [`Shared`] then runs it.
 impl Drop for Local {
     fn drop(&mut self) {
-        self.hand_on();
+        self.hand_on(1);
     }
 }
 
@@ -497,12 +516,74 @@ mod tests {
         let shared = Shared::new(Domain::new());
         for _ in 0..100 {
             let mut list = shared.list();
-            list.defer(|| ());
-            shared.handed().expect("no other thread has the lock").push_back(list);
+            list.reclaimer.defer(|| ());
+            shared.put(list);
         }
-        shared.serve(shared.number(), Way::of(DUE), &mut None);
-        assert_eq!(shared.number(), 100 - SHARE / LOOK);
-        shared.serve(shared.number(), Way::of(FLUSHED), &mut None);
-        assert_eq!(shared.number(), 0);
+        let number = || {
+            let lists = shared.handed.take();
+            let number = lists.as_ref().map_or(0, |lists| lists.number());
+            lists.into_iter().for_each(|lists| shared.put(lists));
+            number
+        };
+        shared.serve(Way::of(DUE), &mut None);
+        assert_eq!(number(), 100 - SHARE / LOOK);
+        shared.serve(Way::of(FLUSHED), &mut None);
+        assert_eq!(number(), 0);
+    }
+
+    /// A thread that is preempted while it has the lists, or the newest one, holds up only these.
+    #[test]
+    fn others_hand_on_and_serve_while_a_thread_has_the_lists() {
+        let shared = Shared::new(Domain::new());
+        let hand_on = |functions| {
+            let mut list = shared.list();
+            (0..functions).for_each(|_| list.reclaimer.defer(|| ()));
+            shared.hand_on(list);
+        };
+        let freed = || shared.domain.stats().freed as usize;
+        let serve = || shared.serve(Way::of(FLUSHED), &mut None);
+        hand_on(FULL);
+        hand_on(1);
+        let (lists, newest) =
+            (shared.handed.take().expect("one is full"), shared.newest.take().expect("one is not"));
+        for turn in 1..=3 {
+            hand_on(FULL + 1);
+            hand_on(2);
+            serve();
+            assert_eq!(freed(), turn * (FULL + 3));
+        }
+        shared.put(lists);
+        shared.hand_on(newest);
+        serve();
+        assert_eq!(freed(), 4 * FULL + 10);
+    }
+
+    /// The grace periods of lists that wait are under way at the same time: what was handed on while a reader was in the
+    /// way needs no further one afterwards.
+    #[test]
+    fn lists_wait_at_the_same_time() {
+        let shared = Shared::new(Domain::new());
+        let reader = shared.domain.reader();
+        let guard = reader.pin();
+        let way = Way::of(DUE);
+        const LISTS: usize = 100;
+        for _ in 0..LISTS {
+            let mut list = shared.list();
+            (0..FEW).for_each(|_| list.reclaimer.defer(|| ()));
+            way.poll(&mut list.reclaimer, way.share, &mut None);
+            shared.hand_on(list);
+        }
+        assert_eq!(
+            shared.handed.take().map(|lists| (lists.number(), shared.put(lists)).0),
+            Some(LISTS * FEW / FULL)
+        );
+        drop(guard);
+        let later = reader.pin();
+        while shared.domain.stats().pending > 0 {
+            let freed = shared.domain.stats().freed;
+            shared.serve(way, &mut None);
+            assert!(shared.domain.stats().freed > freed, "what is left waits for a later reader");
+        }
+        drop(later);
     }
 }

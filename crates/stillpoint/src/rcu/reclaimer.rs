@@ -334,8 +334,9 @@ impl Reclaimer {
         }
     }
 
-    /// Takes over everything that waits in `other`. The grace periods of these objects begin anew. Takes constant time for each
-    /// object. Checks no limit, so this reclaimer may hold more than its limits afterwards.
+    /// Takes over everything that waits in `other`. Grace periods that are under way go on, unless objects of this reclaimer have
+    /// none yet: then those of the objects from `other` begin anew. So they do for objects that protected loads hold. Takes
+    /// constant time for each object. Checks no limit, so this reclaimer may hold more than its limits afterwards.
     ///
     /// ```
     /// # let domain = stillpoint::rcu::Domain::new();
@@ -357,7 +358,7 @@ impl Reclaimer {
             own.name(),
             its.name()
         );
-        self.list.take_over(&mut other.list);
+        self.list.append(&mut other.list);
     }
 
     /// Number of objects that wait to be freed.

@@ -301,6 +301,30 @@ impl RetireList {
         other.count_nothing();
     }
 
+    /// As [`take_over`](RetireList::take_over), but grace periods that are under way go on: those of objects that are not held,
+    /// unless objects of this list have none yet. A token of the other list that is older than the newest of this list gives way
+    /// to that one. So tokens remain in order.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        let mut under_way = 0;
+        if self.open == 0 {
+            for batch in other.batches.drain(..) {
+                under_way += batch.objects;
+                match self.batches.back_mut() {
+                    Some(newest) if newest.token >= batch.token => newest.objects += batch.objects,
+                    _ => self.batches.push_back(batch),
+                }
+            }
+        }
+        let held = std::mem::take(&mut other.held);
+        self.take_over(other);
+        for held in held {
+            work::step();
+            self.push(held.garbage);
+        }
+        self.open -= under_way;
+        self.count_under_way();
+    }
+
     /// Leaves the objects to the domain. From then on no thread looks after the list.
     pub(crate) fn pass_on(&mut self) {
         let (is_left, is_early) = (self.len() > 0, busted::is(Variant::LeftEarly));
@@ -633,6 +657,11 @@ impl RetireList {
             counters.count_freed(freed);
             counters.set_pending(self.len(), self.bytes);
         }
+        self.count_under_way();
+    }
+
+    fn count_under_way(&self) {
+        let counters = self.counters();
         counters.set_oldest(oldest(self.held_since, self.oldest()));
         counters.set_under_way(self.batches.front().map(|batch| (batch.token, batch.started)));
     }

@@ -248,3 +248,63 @@ fn a_served_list_is_pinned_only_when_the_rest_is() {
     drop(guard);
     drop(object);
 }
+
+/// Grace periods that are under way go on when a list is appended, and tokens remain in order.
+#[test]
+fn what_is_appended_keeps_its_grace_period() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let retire = |list: &mut RetireList| list.retire(old(&domain).into_parts().into_garbage());
+    let filled = |starts: &[bool]| {
+        let mut list = eager(&domain, Limits::NONE);
+        for &is_started in starts {
+            retire(&mut list);
+            if is_started {
+                list.poll(usize::MAX);
+            }
+        }
+        list
+    };
+    let tokens =
+        |list: &RetireList| list.batches.iter().map(|batch| (batch.token, batch.objects)).collect::<Vec<_>>();
+    let guard = reader.pin();
+    // The tokens of `early` are older than those of `late`.
+    let (mut early, mut late) = (filled(&[true, true]), filled(&[true, false]));
+    let (before, newest) = (tokens(&early), tokens(&late));
+    early.append(&mut late);
+    assert_eq!((tokens(&early), early.open, early.len(), late.len()), ([before, newest].concat(), 1, 4, 0));
+    // Objects without a token keep those that come after them from keeping theirs.
+    let mut other = filled(&[true]);
+    early.append(&mut other);
+    assert_eq!((early.open, early.len()), (2, 5));
+    // An older token gives way to a newer one.
+    let (mut older, mut newer) = (filled(&[true, true]), filled(&[true]));
+    let [(token, 1)] = tokens(&newer)[..] else { panic!("it has one batch") };
+    newer.append(&mut older);
+    assert_eq!((tokens(&newer), newer.open, newer.len()), (vec![(token, 3)], 0, 3));
+    assert_eq!(newer.advance(usize::MAX), 0);
+    drop(guard);
+    let grace_periods = domain.stats().grace_periods;
+    assert_eq!((newer.advance(usize::MAX), early.advance(usize::MAX)), (3, 3));
+    assert_eq!(early.poll(usize::MAX), 2, "these had none yet");
+    assert_eq!(domain.stats().grace_periods, grace_periods + 1);
+}
+
+/// What protected loads hold begins anew, and is not freed before it is released.
+#[test]
+fn what_is_appended_stays_held() {
+    let domain = Domain::new();
+    let (reader, cell) = (domain.reader(), domain.cell(1));
+    let object = cell.protect(&reader);
+    let (mut one, mut other) = (eager(&domain, Limits::NONE), eager(&domain, Limits::NONE));
+    other.retire(cell.take().expect("it is not empty").into_parts().into_garbage());
+    other.poll(usize::MAX);
+    other.retire(old(&domain).into_parts().into_garbage());
+    other.close();
+    assert_eq!((other.held(), other.batches.len()), (1, 1));
+    one.append(&mut other);
+    assert_eq!((one.len(), one.open, one.held(), other.len()), (2, 1, 0, 0));
+    assert_eq!((one.poll(usize::MAX), one.held()), (1, 1));
+    drop(object);
+    assert_eq!((one.poll(usize::MAX), one.len()), (1, 0));
+}
