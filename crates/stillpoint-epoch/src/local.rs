@@ -73,7 +73,7 @@ impl Shared {
             }
         }
         if list.reclaimer.pending() < FULL {
-            self.newest.put(list, |list, mut other| list.reclaimer.take_over(&mut other.reclaimer));
+            self.join(list);
         } else {
             let mut lists = self.handed.take();
             match &mut lists {
@@ -84,17 +84,28 @@ impl Shared {
         }
     }
 
-    /// Takes the oldest list, and lowers `number` to the number of those that follow it.
-    fn oldest(&self, number: &mut usize) -> Option<Box<List>> {
-        let Some(lists) = self.handed.take() else {
-            *number = 0;
-            return self.newest.take();
-        };
+    /// Joins a list with the newest one, or makes it the newest one.
+    fn join(&self, list: Box<List>) {
+        self.newest.put(list, |list, mut other| list.reclaimer.take_over(&mut other.reclaimer));
+    }
+
+    /// The number of lists, except those that other threads have at this moment.
+    fn number(&self) -> usize {
+        let (mut number, newest) = (0, self.newest.take());
+        if let Some(lists) = self.handed.take() {
+            number = lists.number();
+            self.put(lists);
+        }
+        number += usize::from(newest.is_some());
+        newest.into_iter().for_each(|newest| self.join(newest));
+        number
+    }
+
+    /// Takes the oldest list.
+    fn oldest(&self) -> Option<Box<List>> {
+        let Some(lists) = self.handed.take() else { return self.newest.take() };
         let (oldest, others) = lists.split();
-        let following = others.as_ref().map_or(0, |others| others.number());
         others.into_iter().for_each(|others| self.put(others));
-        // The newest list is one more.
-        *number = (*number - 1).min(following + 1);
         Some(oldest)
     }
 
@@ -106,22 +117,23 @@ impl Shared {
         self.put(list);
     }
 
-    /// Serves lists that were handed on, the oldest first, until the share is done, or nothing in a list is ready. Serves
-    /// only as many as there are now: functions may defer themselves again.
-    fn serve(&self, way: Way, panic: &mut Option<Panic>) {
-        let (mut done, mut number) = (0, usize::MAX);
-        while done < way.share && number > 0 {
-            let Some(mut list) = self.oldest(&mut number) else { return };
+    /// Serves up to `number` of the lists that were handed on, the oldest first, until the share is done, or nothing in a
+    /// list is ready.
+    fn serve(&self, number: usize, way: Way, panic: &mut Option<Panic>) {
+        let mut done = 0;
+        for _ in 0..number {
+            let Some(mut list) = self.oldest() else { return };
             let freed = way.poll(&mut list.reclaimer, way.share - done, panic);
             done += freed.max(LOOK);
-            if list.reclaimer.pending() == 0 {
-                continue;
+            match list.reclaimer.pending() {
+                0 => drop(list),
+                _ if freed == 0 || done >= way.share => return self.put_first(list),
+                // What is left is newer than what has run.
+                _ => self.hand_on(list),
             }
-            if freed == 0 || done >= way.share {
-                return self.put_first(list);
+            if done >= way.share {
+                return;
             }
-            // What is left in it is newer than what has run.
-            self.hand_on(list);
         }
     }
 }
@@ -449,10 +461,12 @@ impl Local {
         }
         let way = Way::of(self.due.replace(0));
         let shared = self.collector.shared();
+        // Only the lists that exist now: functions may defer themselves again.
+        let number = shared.number();
         let mut list = self.list.take().unwrap_or_else(|| shared.list());
         let mut panic = None;
         way.poll(&mut list.reclaimer, way.share, &mut panic);
-        shared.serve(way, &mut panic);
+        shared.serve(number, way, &mut panic);
         self.keep(list);
         panic
     }
@@ -519,16 +533,10 @@ mod tests {
             list.reclaimer.defer(|| ());
             shared.put(list);
         }
-        let number = || {
-            let lists = shared.handed.take();
-            let number = lists.as_ref().map_or(0, |lists| lists.number());
-            lists.into_iter().for_each(|lists| shared.put(lists));
-            number
-        };
-        shared.serve(Way::of(DUE), &mut None);
-        assert_eq!(number(), 100 - SHARE / LOOK);
-        shared.serve(Way::of(FLUSHED), &mut None);
-        assert_eq!(number(), 0);
+        shared.serve(shared.number(), Way::of(DUE), &mut None);
+        assert_eq!(shared.number(), 100 - SHARE / LOOK);
+        shared.serve(shared.number(), Way::of(FLUSHED), &mut None);
+        assert_eq!(shared.number(), 0);
     }
 
     /// A thread that is preempted while it has the lists, or the newest one, holds up only these.
@@ -541,7 +549,7 @@ mod tests {
             shared.hand_on(list);
         };
         let freed = || shared.domain.stats().freed as usize;
-        let serve = || shared.serve(Way::of(FLUSHED), &mut None);
+        let serve = || shared.serve(shared.number(), Way::of(FLUSHED), &mut None);
         hand_on(FULL);
         hand_on(1);
         let (lists, newest) =
@@ -581,7 +589,7 @@ mod tests {
         let later = reader.pin();
         while shared.domain.stats().pending > 0 {
             let freed = shared.domain.stats().freed;
-            shared.serve(way, &mut None);
+            shared.serve(shared.number(), way, &mut None);
             assert!(shared.domain.stats().freed > freed, "what is left waits for a later reader");
         }
         drop(later);
