@@ -119,26 +119,19 @@ fn planned<P: Plan + 'static>(args: &BenchArgs, cpus: &[usize]) -> Result<Option
 /// Runs the experiments asked for.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
     let cpus = cpus::choose(args.cpus.as_ref().map(|list| list.0.as_slice()))?;
-    let all: Vec<Planned> = EXPERIMENTS
-        .iter()
-        .filter_map(|offer| (offer.plan)(args, &cpus).transpose())
-        .collect::<Result<_, _>>()?;
-    if all.is_empty() {
-        return Err(Stop::usage(
-            "none of these contenders takes part in any of these scenarios: `stillpoint bench --help` lists both",
-        ));
-    }
+    let (all, refusals) = sort(EXPERIMENTS.iter().map(|offer| (offer.plan)(args, &cpus)))?;
     let results = Results::open(&args.results)?;
     let report = args.report.as_deref().map(Report::open).transpose()?;
     let silent = results.takes_stdout();
 
     let machine = Machine::look(peers::versions());
     interrupt::listen();
+    refusals.iter().for_each(output::tell);
     if !silent {
         output::say(machine.summary());
         output::say(peers_line(&machine));
     }
-    let (mut rows, mut controls, mut stopped) = (Vec::new(), Vec::new(), None);
+    let (mut rows, mut controls, mut stopped) = (Vec::new(), Vec::new(), refusals.into_iter().next());
     let (experiments, started) = (all.len(), Instant::now());
     for (done, run) in all.into_iter().enumerate() {
         if interrupt::requested() {
@@ -150,7 +143,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
         let measured = match run(silent) {
             Ok(measured) => measured,
             // The other experiments still run, and their results are kept.
-            Err(stop) if experiments > 1 => {
+            Err(stop) if experiments > 1 || stopped.is_some() => {
                 output::tell(&stop);
                 stopped = stopped.or(Some(stop));
                 continue;
@@ -173,6 +166,25 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
         output::tell(format!("interrupted: {} rows were measured", rows.len()));
     }
     stopped.map_or_else(|| json::judge(&rows), Err)
+}
+
+/// What was planned, and why the others cannot be. If nothing was planned, the error says the first reason.
+fn sort<T>(plans: impl Iterator<Item = Result<Option<T>, Stop>>) -> Result<(Vec<T>, Vec<Stop>), Stop> {
+    let (mut planned, mut refusals) = (Vec::new(), Vec::new());
+    for plan in plans {
+        match plan {
+            Ok(plan) => planned.extend(plan),
+            Err(stop) => refusals.push(stop),
+        }
+    }
+    if planned.is_empty() {
+        return Err(refusals.into_iter().next().unwrap_or_else(|| {
+            Stop::usage(
+                "none of these contenders takes part in any of these scenarios: `stillpoint bench --help` lists both",
+            )
+        }));
+    }
+    Ok((planned, refusals))
 }
 
 /// How far a run of several experiments has come.
@@ -240,6 +252,18 @@ mod tests {
                 assert!(names::words(name).is_some(), "{name}");
             }
         }
+    }
+
+    #[test]
+    fn an_experiment_that_cannot_be_planned_leaves_the_others() {
+        let no = |why: &str| Err(Stop::usage(why));
+        let (planned, refusals) =
+            sort([Ok(Some(1)), no("first"), Ok(None), no("second")].into_iter()).unwrap();
+        let why: Vec<String> = refusals.iter().map(Stop::to_string).collect();
+        assert_eq!((planned, why), (vec![1], vec!["first".to_owned(), "second".to_owned()]));
+        let stop = sort::<u8>([Ok(None), no("first"), no("second")].into_iter()).unwrap_err();
+        assert_eq!(stop.to_string(), "first");
+        assert!(sort::<u8>([Ok(None)].into_iter()).unwrap_err().to_string().contains("none of these"));
     }
 
     #[test]

@@ -44,6 +44,11 @@ pub(crate) fn missing_for(contender: &str) -> Option<&'static MissingPeer> {
     stillpoint_peers::missing().iter().find(|missing| missing.contenders.contains(&contender))
 }
 
+/// How to get a contender that this build lacks.
+pub(crate) fn hint(contender: &str) -> Option<String> {
+    missing_for(contender).map(how_to_get).or_else(|| missing_dpdk(contender))
+}
+
 /// Whether a contender is part of DPDK, or uses its headers.
 pub(crate) fn needs_dpdk(contender: &str) -> bool {
     group(contender) == "dpdk" || contender.starts_with("drop-in/rte_")

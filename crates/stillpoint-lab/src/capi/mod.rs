@@ -82,6 +82,9 @@ const CALLING: &[Entry] = &[
 
 const OF_TIMERS: &[&str] = &["drop-in/rte_timer", "dpdk/rte_timer"];
 
+/// The contenders with workers that can be freed.
+const OF_WORKERS: &[&str] = &["liburcu/memb", "drop-in/urcu-memb"];
+
 /// The number of readers for which there are bars.
 const READERS: usize = 8;
 
@@ -91,6 +94,8 @@ pub(crate) struct Plan {
     delays: Option<reclaim::Plan>,
     timers: Option<timer::Plan>,
     workers: Option<Workers>,
+    /// The scenarios that this build cannot measure, and why; a line each.
+    left_out: Vec<String>,
 }
 
 impl experiment::Plan for Plan {
@@ -111,23 +116,33 @@ impl experiment::Plan for Plan {
     }
 
     fn new(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Self, Stop> {
-        let asked = |name| in_scenario(name, scenarios);
+        let (scenarios, left_out) = possible(&args.contenders, scenarios, peers::hint)?;
+        let asked = |name| scenarios.contains(&name);
         let plan = Self {
             calls: if asked(CALLS) { calls(args, cpus)? } else { None },
-            delays: delays(args, cpus, scenarios)?,
+            delays: delays(args, cpus, &scenarios)?,
             timers: if asked(TIMERS) { timer::Plan::of(args, cpus, OF_TIMERS) } else { None },
             workers: if asked(WORKERS) { Workers::new(args) } else { None },
+            left_out,
         };
         match plan {
-            Self { calls: None, delays: None, timers: None, workers: None } => Err(Stop::usage(
-                "none of these contenders takes part in any of these scenarios: `stillpoint bench --help` lists both",
-            )),
+            Self { calls: None, delays: None, timers: None, workers: None, left_out } => {
+                Err(Stop::usage(if left_out.is_empty() {
+                    "none of these contenders takes part in any of these scenarios: `stillpoint bench --help` lists both"
+                        .to_owned()
+                } else {
+                    left_out.join("; ")
+                }))
+            }
             plan => Ok(plan),
         }
     }
 
     fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
-        stillpoint_peers::missing().iter().map(peers::how_to_get).for_each(output::tell);
+        let is_told = |hint: &String| self.left_out.iter().any(|line| line.contains(hint));
+        let missing = stillpoint_peers::missing().iter().map(peers::how_to_get);
+        missing.filter(|hint| !is_told(hint)).for_each(output::tell);
+        self.left_out.iter().for_each(output::tell);
         let mut rows = Vec::new();
         if let Some(calls) = &self.calls {
             rows = calls.rows()?;
@@ -162,6 +177,53 @@ impl experiment::Plan for Plan {
     }
 }
 
+/// The names of a scenario's contenders.
+fn of_scenario(scenario: &str) -> Vec<&'static str> {
+    let names = |entries: &'static [Entry]| entries.iter().map(|entry| entry.name).collect();
+    match scenario {
+        CALLS => CALLERS.to_vec(),
+        DELAYS => names(POLLED),
+        CALLBACKS => names(CALLING),
+        TIMERS => OF_TIMERS.to_vec(),
+        _ => OF_WORKERS.to_vec(),
+    }
+}
+
+/// Those of the scenarios that were asked for that have a contender in this build; and a line for each that has none.
+/// `missing` says how to get a contender that is not built in.
+///
+/// # Errors
+/// When a scenario without contenders, or a contender that is not built in, was asked for by its name.
+fn possible(
+    asked: &[String],
+    scenarios: &[String],
+    missing: impl Fn(&str) -> Option<String>,
+) -> Result<(Vec<&'static str>, Vec<String>), Stop> {
+    let is_named = |names: &[String], name: &str| names.iter().any(|named| named == name);
+    let (mut here, mut left_out) = (Vec::new(), Vec::new());
+    for &scenario in SCENARIOS.iter().filter(|scenario| in_scenario(scenario, scenarios)) {
+        let names: Vec<&str> =
+            of_scenario(scenario).into_iter().filter(|name| asked_for(name, asked)).collect();
+        let absent: Vec<(&str, String)> =
+            names.iter().filter_map(|&name| Some((name, missing(name)?))).collect();
+        if let Some((_, hint)) = absent.iter().find(|(name, _)| is_named(asked, name)) {
+            return Err(Stop::usage(hint));
+        }
+        if names.is_empty() || absent.len() < names.len() {
+            here.push(scenario);
+            continue;
+        }
+        let mut hints: Vec<String> = absent.into_iter().map(|(_, hint)| hint).collect();
+        hints.dedup();
+        let line = format!("no {scenario}: {}", hints.join("; "));
+        if is_named(scenarios, scenario) {
+            return Err(Stop::usage(line));
+        }
+        left_out.push(line);
+    }
+    Ok((here, left_out))
+}
+
 /// The single operations of those that were asked for.
 fn calls(args: &BenchArgs, cpus: &[usize]) -> Result<Option<micro::Plan>, Stop> {
     let cpu = *cpus.last().ok_or_else(|| Stop::usage("no CPU was chosen to measure on"))?;
@@ -178,11 +240,11 @@ fn calls(args: &BenchArgs, cpus: &[usize]) -> Result<Option<micro::Plan>, Stop> 
 }
 
 /// One reader on its own CPU, and on one CPU as many readers as the bars compare.
-fn delays(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Option<reclaim::Plan>, Stop> {
+fn delays(args: &BenchArgs, cpus: &[usize], scenarios: &[&str]) -> Result<Option<reclaim::Plan>, Stop> {
     let (mut parts, mut left_out) = (Vec::new(), Vec::new());
     for (scenario, entries) in [(DELAYS, POLLED), (CALLBACKS, CALLING)] {
         let is_asked = |entry: &Entry| asked_for(entry.name, &args.contenders);
-        if !in_scenario(scenario, scenarios) || !entries.iter().any(is_asked) {
+        if !scenarios.contains(&scenario) || !entries.iter().any(is_asked) {
             continue;
         }
         // Missing contenders are reported below.
@@ -209,4 +271,62 @@ fn delays(args: &BenchArgs, cpus: &[usize], scenarios: &[String]) -> Result<Opti
     let plan = reclaim::Plan::of(args, Structure::Array, parts, (rounds, round), left_out);
     plan.check_memory()?;
     Ok(Some(plan))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A build without this peer: the words of the contenders that it would have, and its package.
+    fn plan_without(
+        peer: (&'static str, &'static str),
+        contenders: &[&str],
+        scenarios: &[&str],
+    ) -> Result<(Vec<&'static str>, Vec<String>), String> {
+        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let (word, package) = peer;
+        let missing = |name: &str| name.contains(word).then(|| format!("install {package}"));
+        possible(&owned(contenders), &owned(scenarios), missing).map_err(|stop| stop.to_string())
+    }
+
+    const URCU: (&str, &str) = ("urcu-", "liburcu-dev");
+    const LIBURCU: (&str, &str) = ("urcu", "liburcu-dev");
+    const DPDK: (&str, &str) = ("rte_timer", "libdpdk-dev");
+
+    #[test]
+    fn a_scenario_whose_contenders_are_all_missing_is_left_out_and_the_others_run() {
+        let (here, left_out) = plan_without(LIBURCU, &[], &[]).unwrap();
+        assert_eq!(here, [CALLS, DELAYS, TIMERS]);
+        assert_eq!(left_out, ["no callbacks: install liburcu-dev", "no free-workers: install liburcu-dev"]);
+        let (here, left_out) = plan_without(DPDK, &[], &[]).unwrap();
+        assert_eq!(here, [CALLS, DELAYS, CALLBACKS, WORKERS]);
+        assert_eq!(left_out, ["no timers: install libdpdk-dev"]);
+        // The originals are there, without what stands in for them.
+        assert_eq!(plan_without(URCU, &[], &[]).unwrap(), (SCENARIOS.to_vec(), Vec::new()));
+    }
+
+    #[test]
+    fn a_group_that_is_missing_leaves_the_scenarios_of_the_other_groups() {
+        let (here, left_out) = plan_without(LIBURCU, &["liburcu", "c"], &[]).unwrap();
+        assert!(here.contains(&DELAYS) && !here.contains(&CALLBACKS), "{here:?}");
+        assert_eq!(left_out.len(), 2, "{left_out:?}");
+    }
+
+    #[test]
+    fn what_was_asked_for_by_its_name_and_is_missing_is_an_error() {
+        let refused = |peer, contenders: &[&str], scenarios: &[&str]| {
+            plan_without(peer, contenders, scenarios).unwrap_err()
+        };
+        assert_eq!(refused(LIBURCU, &[], &["delays", "callbacks"]), "no callbacks: install liburcu-dev");
+        assert_eq!(refused(LIBURCU, &["liburcu/memb", "c/guard"], &[]), "install liburcu-dev");
+        assert_eq!(refused(DPDK, &[], &["timers"]), "no timers: install libdpdk-dev");
+    }
+
+    #[test]
+    fn every_contender_of_this_build_that_has_workers_is_listed() {
+        let timed = stillpoint_peers::timed();
+        let all: Vec<&str> =
+            timed.iter().filter(|timed| timed.operation == WORKERS).map(|timed| timed.contender).collect();
+        assert!(all.is_empty() || all == OF_WORKERS, "{all:?}");
+    }
 }

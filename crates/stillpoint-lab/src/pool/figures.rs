@@ -12,7 +12,8 @@ const COMMON: Figure = Figure {
     named: &["cache"],
     ..Figure::PLAIN
 };
-/// The published rates of blocks of 15 that go out and back whole, as our blocks of 31 do.
+/// The published rates of blocks of 15: 15 objects go out at a time, and 1 or 15 come back. They are also shown beside blocks of 31,
+/// of which 1 or 31 objects come back.
 const BLOCKS: &str = "RFC: bucket, blocks of 15, least";
 const WORDS: &str = "The RFC's blocks held 15 objects (buckets of 32 KiB, objects of 2 KiB); those of DPDK as packaged today hold 31, or 15 objects of 4 KiB.";
 

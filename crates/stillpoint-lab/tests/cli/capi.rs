@@ -71,6 +71,35 @@ fn what_stands_in_is_beside_the_original_and_held_against_bars() {
     }
 }
 
+/// In a build without these peers, the scenarios of the others are measured.
+#[test]
+fn scenarios_of_peers_that_are_missing_are_left_out_unless_they_were_asked_for() {
+    let is_missing = |peer: &str| stillpoint_peers::missing().iter().any(|missing| missing.peer == peer);
+    let missing: Vec<(&str, &str)> =
+        [("callbacks", "liburcu"), ("free-workers", "liburcu"), ("timers", "dpdk")]
+            .into_iter()
+            .filter(|(_, peer)| is_missing(peer))
+            .collect();
+    if missing.is_empty() {
+        return; // the unit tests of the plan do not depend on the build
+    }
+    let output = run(&tiny(&["--contenders", "stillpoint/guard,liburcu,dpdk,drop-in", "--json"]));
+    let result = json(&output);
+    let rows = result["rows"].as_array().unwrap();
+    let told = stderr(&output);
+    assert!(rows.iter().any(|row| row["scenario"] == "pin"), "{told}");
+    for (scenario, peer) in missing {
+        let package =
+            stillpoint_peers::missing().iter().find(|missing| missing.peer == peer).unwrap().package;
+        let says = |text: &str| text.contains(&format!("no {scenario}: {peer}")) && text.contains(package);
+        assert!(says(&told), "{told}");
+        assert!(rows.iter().all(|row| row["scenario"] != scenario));
+        let refused = run(&tiny(&["--scenarios", scenario]));
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(says(&stderr(&refused)), "{}", stderr(&refused));
+    }
+}
+
 #[test]
 fn what_it_does_not_have_is_refused() {
     for (arguments, words) in [

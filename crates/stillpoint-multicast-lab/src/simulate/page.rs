@@ -66,6 +66,24 @@ mod tests {
         rest.split_once(&end).unwrap_or_else(|| panic!("'{end}' is not on the page")).0
     }
 
+    /// A number that was withdrawn must not stay in an example.
+    #[test]
+    fn the_examples_of_the_module_have_the_threshold_of_the_library() {
+        let threshold = module::THRESHOLD;
+        let has = |file: &str, part: String| {
+            let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
+            assert!(
+                fs::read_to_string(&file).unwrap().contains(&part),
+                "'{part}' is not in {}",
+                file.display()
+            );
+        };
+        has("docs/guide/kernel.md", format!(".threshold = {threshold} }}"));
+        has("docs/guide/kernel.md", format!("STILLPOINT_MEMBARRIER=hybrid:{threshold} "));
+        has("kernel/preload/interpose.c", format!("STILLPOINT_MEMBARRIER=hybrid:{threshold} "));
+        has("docs/design/kernel.md", format!("flat up to {threshold} receivers"));
+    }
+
     /// The tables of the guide are those of the present model. `STILLPOINT_WRITE_PAGE=1` writes them.
     #[test]
     fn the_guide_says_what_the_model_says() {
