@@ -36,6 +36,11 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> String {
         for shown in &section.charts {
             chart(&mut page, shown);
         }
+        for of in &section.tables {
+            let _ = write!(page, "### {}\n\n", of.caption);
+            let header = of.header.iter().map(|&name| name.to_owned()).collect();
+            table(&mut page, header, of.lines.iter().cloned());
+        }
         if !section.void.is_empty() {
             let rows = section.void.iter().map(|(row, why)| vec![row.clone(), why.clone()]);
             table(&mut page, vec!["row that does not count".to_owned(), "why".to_owned()], rows);

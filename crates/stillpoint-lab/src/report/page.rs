@@ -119,8 +119,25 @@ fn of_section(section: &Section<'_>) -> Result<Markup, Stop> {
             h2 id=(heading) { (section.experiment) }
             p { "To repeat it: " }
             pre { code { (section.read.command.replacen("stillpoint", "cargo run --release --", 1)) } }
-            @if figures.is_empty() { p { "There are no figures for its rows." } }
+            @if figures.is_empty() && section.tables.is_empty() { p { "There are no figures for its rows." } }
             @for figure in figures { (figure) }
+            @for table in &section.tables {
+                h3 { (table.caption) }
+                div.wide tabindex="0" role="region" aria-label=(table.caption) {
+                    table.words {
+                        thead { tr { @for name in table.header { th scope="col" { (name) } } } }
+                        tbody {
+                            @for line in &table.lines {
+                                tr {
+                                    @for (at, cell) in line.iter().enumerate() {
+                                        @if at == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
             @let named = section.names();
             @if !named.is_empty() {
                 h3 { "Names" }

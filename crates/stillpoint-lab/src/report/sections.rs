@@ -2,6 +2,7 @@
 
 use stillpoint_harness::output::figures::{self, Chart, Figure, Verdict};
 use stillpoint_harness::output::json::{Read, Row};
+use stillpoint_multicast_lab::simulate::{self, Table};
 
 use crate::names;
 use crate::peers::group;
@@ -14,6 +15,8 @@ pub(super) struct Section<'r> {
     pub(super) read: &'r Read,
     pub(super) experiment: String,
     pub(super) charts: Vec<Shown>,
+    /// What has no figure: the inputs and conclusions of a simulation, and its comparison with published figures.
+    pub(super) tables: Vec<Table>,
     /// Rows that do not count: scenario, contender, and why.
     pub(super) void: Vec<(String, String)>,
 }
@@ -122,7 +125,8 @@ pub(super) fn of<'r>(results: &'r [Read], figures: &[&'static Figure]) -> Vec<Se
             let void = of_this
                 .filter_map(|row| Some((format!("{}, {}", row.scenario, row.contender), row.void.clone()?)))
                 .collect();
-            sections.push(Section { read, experiment: experiment.to_owned(), charts, void });
+            let tables = if experiment == "simulate" { simulate::tables(&read.rows) } else { Vec::new() };
+            sections.push(Section { read, experiment: experiment.to_owned(), charts, tables, void });
         }
     }
     sections

@@ -74,6 +74,42 @@ fn nothing_in_the_results_becomes_markup() {
 }
 
 #[test]
+fn the_page_has_the_tables_of_a_simulation() {
+    let mut input = Row::new("simulate", "inputs", "noise.jitter")
+        .with("about", "variation of each time")
+        .with("confidence", "assumed")
+        .with("source", "none")
+        .with("shown", "0.1");
+    input.put("value", 0.1, 3);
+    let published = Row::new("simulate", "published", "figure 1: flat is linear")
+        .with("ours", "at most 4 % off")
+        .with("verdict", "agrees")
+        .with("why", "each receiver < is a push");
+    let mut conclusion = Row::new("simulate", "conclusions", "tree")
+        .with("says", "the tree is faster than flat")
+        .with("fate", "withdrawn")
+        .with("turned_by", vec!["noise.jitter doubled"]);
+    conclusion.put("ratio", 6.0, 3);
+    let rows = vec![input, published, conclusion];
+    let page = page(rows.clone());
+    for part in [
+        "aria-label=\"Inputs: put in, so not results\"",
+        "<th scope=\"row\">noise.jitter</th><td>variation of each time</td><td>0.1</td><td>assumed</td>",
+        "<th scope=\"col\">the model</th>",
+        "<td>each receiver &lt; is a push</td>",
+        "<th scope=\"row\">tree: the tree is faster than flat</th><td>6.00</td>",
+        "<td>withdrawn</td><td>noise.jitter doubled</td>",
+    ] {
+        assert!(page.contains(part), "'{part}' is missing in {page}");
+    }
+    assert!(!page.contains("There are no figures"));
+    let book = markdown::text(&[read(rows)], &[]);
+    assert!(book.contains("| figure 1: flat is linear | at most 4 % off | agrees |"), "{book}");
+    // Another experiment has none of them.
+    assert!(!self::page(vec![cost("inputs", "stillpoint/guard", 2.0)]).contains("Inputs: put in"));
+}
+
+#[test]
 fn the_page_asks_no_other_host() {
     let page = page(vec![cost("pin", "stillpoint/guard", 2.0), cost("pin", "seize", 3.0)]);
     let foreign = page.match_indices("http").map(|(at, _)| &page[at..at + 40]);

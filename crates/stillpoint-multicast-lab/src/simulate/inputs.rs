@@ -259,7 +259,8 @@ pub(super) fn rows(lines: &[Line]) -> Vec<Row> {
         let mut row = Row::new("simulate", INPUTS, line.name)
             .with("confidence", line.confidence.name())
             .with("source", line.source.as_str())
-            .with("about", line.about);
+            .with("about", line.about)
+            .with("shown", line.value.as_str());
         match numbers.as_slice() {
             [one] => row.metrics.insert("value".to_owned(), one.clone()),
             _ => row.metrics.insert("values".to_owned(), numbers.into()),

@@ -41,6 +41,7 @@ use self::inputs::{Confidence, Origin};
 use self::machine::Machine as Simulated;
 pub use self::options::Options;
 use self::options::{Place, Subject};
+pub use self::page::{Table, tables};
 use self::sensitivity::Analysis;
 
 /// The fields of the JSON beside the rows.
@@ -95,10 +96,6 @@ pub fn run(options: &Options, peers: BTreeMap<String, String>) -> Result<(), Sto
     rows.extend(analysis.iter().flat_map(Analysis::rows));
     if let Some(file) = &options.write {
         results::write(file, simulated.text()?.as_bytes())?;
-    }
-    if let (Some(folder), Some((name, text))) = (&options.results.figures, figures::draw(&simulated, &rows)?)
-    {
-        results::write(&folder.join(name), text.as_bytes())?;
     }
     results.write(&here, &rows, Extra { simulated: &simulated }, FIGURES)?;
     if interrupt::requested() {

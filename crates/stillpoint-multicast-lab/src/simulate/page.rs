@@ -1,10 +1,92 @@
-//! The tables as cells, for the terminal and for the guide, and the check that the guide agrees with the model.
+//! The tables as cells, for the terminal, the guide and the report, and the check that the guide agrees with the model.
 
-use super::inputs::Line;
-use super::published::Beside;
-use super::sensitivity::{Analysis, Change};
+use serde_json::Value;
+use stillpoint_harness::output::json::Row;
+
+use super::inputs::{INPUTS, Line};
+use super::published::{Beside, PUBLISHED};
+use super::sensitivity::{Analysis, CONCLUSIONS, Change};
 
 type Cells = Vec<Vec<String>>;
+
+const OF_INPUTS: &[&str] = &["input", "what it is", "value", "confidence", "source"];
+const OF_PUBLISHED: &[&str] = &["the poster, or the kernel's benchmark", "the model", "verdict", "why"];
+const OF_CONCLUSIONS: &[&str] =
+    &["conclusion", "ratio", "one input changed", "all drawn", "verdict", "turned by"];
+/// What the tables show. The terminal has the same captions.
+pub(super) const INPUTS_ARE: &str = "Inputs: put in, so not results";
+pub(super) const PUBLISHED_ARE: &str = "Compared with published figures, the flat order first";
+pub(super) const CONCLUSIONS_ARE: &str = "Conclusions: a ratio above 1 where they hold";
+
+/// A table of a result that was read again.
+#[derive(Debug)]
+pub struct Table {
+    /// What it shows.
+    pub caption: &'static str,
+    /// The names of the columns.
+    pub header: &'static [&'static str],
+    /// The lines.
+    pub lines: Vec<Vec<String>>,
+}
+
+/// The inputs, the comparison with published figures, and the conclusions in these rows. A table without lines is left out.
+pub fn tables(rows: &[Row]) -> Vec<Table> {
+    type OfRow = fn(&Row) -> Vec<String>;
+    let tables: [(&str, &str, &[&str], OfRow); 3] = [
+        (INPUTS, INPUTS_ARE, OF_INPUTS, |row| {
+            vec![
+                row.contender.clone(),
+                text(row, "about"),
+                shown(row),
+                text(row, "confidence"),
+                text(row, "source"),
+            ]
+        }),
+        (PUBLISHED, PUBLISHED_ARE, OF_PUBLISHED, |row| {
+            vec![row.contender.clone(), text(row, "ours"), text(row, "verdict"), text(row, "why")]
+        }),
+        (CONCLUSIONS, CONCLUSIONS_ARE, OF_CONCLUSIONS, |row| {
+            let ratio = |name| row.shown(name, |ratio| format!("{ratio:.2}"));
+            vec![
+                // The figure has the short name.
+                format!("{}: {}", row.contender, text(row, "says")),
+                ratio("ratio"),
+                format!("{} to {}", ratio("ratio_least"), ratio("ratio_most")),
+                row.shown("draws_that_hold_percent", |percent| format!("{percent:.0} %")),
+                text(row, "fate"),
+                text(row, "turned_by"),
+            ]
+        }),
+    ];
+    let table = |(scenario, caption, header, cells): (&str, &'static str, &'static [&'static str], OfRow)| {
+        let of_this =
+            |row: &&Row| row.experiment == "simulate" && row.scenario == scenario && row.void.is_none();
+        let lines: Vec<_> = rows.iter().filter(of_this).map(cells).collect();
+        (!lines.is_empty()).then_some(Table { caption, header, lines })
+    };
+    tables.into_iter().filter_map(table).collect()
+}
+
+/// A parameter as text; a list has commas.
+fn text(row: &Row, name: &str) -> String {
+    let one = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match row.params.get(name) {
+        None => String::new(),
+        Some(Value::Array(values)) => values.iter().map(one).collect::<Vec<_>>().join(", "),
+        Some(value) => one(value),
+    }
+}
+
+/// The value of an input. Rows of older programs have it without its unit.
+fn shown(row: &Row) -> String {
+    if row.params.contains_key("shown") {
+        return text(row, "shown");
+    }
+    match row.metrics.get("values") {
+        Some(Value::Array(values)) => values.iter().map(Value::to_string).collect::<Vec<_>>().join(", "),
+        _ => row.metrics.get("value").map(Value::to_string).unwrap_or_default(),
+    }
+}
 
 fn table<T>(header: &[&str], lines: &[T], cells: impl Fn(&T) -> Vec<String>) -> Cells {
     let header = header.iter().map(|&name| name.to_owned()).collect();
@@ -12,21 +94,20 @@ fn table<T>(header: &[&str], lines: &[T], cells: impl Fn(&T) -> Vec<String>) -> 
 }
 
 pub(super) fn inputs(lines: &[Line]) -> Cells {
-    table(&["input", "what it is", "value", "confidence", "source"], lines, |line| {
+    table(OF_INPUTS, lines, |line| {
         let cells = [line.name, line.about, &line.value, line.confidence.name(), &line.source];
         cells.map(str::to_owned).to_vec()
     })
 }
 
 pub(super) fn published(lines: &[Beside]) -> Cells {
-    table(&["the poster, or the kernel's benchmark", "the model", "", "why"], lines, |line| {
+    table(OF_PUBLISHED, lines, |line| {
         [line.theirs, &line.ours, line.verdict.name(), &line.why].map(str::to_owned).to_vec()
     })
 }
 
 pub(super) fn conclusions(analysis: &Analysis) -> Cells {
-    let header = ["conclusion", "ratio", "one input changed", "all drawn", "", "turned by"];
-    table(&header, &analysis.fates(), |fate| {
+    table(OF_CONCLUSIONS, &analysis.fates(), |fate| {
         let turned: Vec<String> = fate.turned_by.iter().map(|change: &Change| change.name()).collect();
         vec![
             fate.says.to_owned(),
@@ -64,6 +145,39 @@ mod tests {
         let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
         let (_, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("'{begin}' is not on the page"));
         rest.split_once(&end).unwrap_or_else(|| panic!("'{end}' is not on the page")).0
+    }
+
+    #[test]
+    fn a_result_that_was_read_again_has_the_same_tables() {
+        let machine = Machine::load("seed").unwrap();
+        let origin = Origin { base: "seed", other: (Confidence::Given, String::new()) };
+        let (lines, poster) = (sources::table(&machine, &origin), beside::compare(&machine, "seed", 1));
+        let mut conclusion =
+            Row::new("simulate", CONCLUSIONS, "tree").with("says", "it is faster").with("fate", "stands");
+        conclusion = conclusion.with("turned_by", vec!["one", "two"]);
+        for (name, value) in
+            [("ratio", 2.0), ("ratio_least", 1.5), ("ratio_most", 3.0), ("draws_that_hold_percent", 95.0)]
+        {
+            conclusion.put(name, value, 3);
+        }
+        let rows = [sources::rows(&lines), beside::rows(&poster), vec![conclusion]].concat();
+        let read = tables(&rows);
+        let cells = |table: &Table| {
+            let header = table.header.iter().map(|&name| name.to_owned()).collect();
+            std::iter::once(header).chain(table.lines.iter().cloned()).collect::<Cells>()
+        };
+        assert_eq!(read.len(), 3);
+        assert_eq!(cells(&read[0]), inputs(&lines));
+        assert_eq!(cells(&read[1]), published(&poster));
+        assert_eq!(
+            read[2].lines,
+            [["tree: it is faster", "2.00", "1.50 to 3.00", "95 %", "stands", "one, two"]]
+        );
+        assert!(tables(&[]).is_empty());
+        // A program before this one wrote no text of the values.
+        let mut old = sources::rows(&lines);
+        old.iter_mut().for_each(|row| drop(row.params.remove("shown")));
+        assert!(tables(&old)[0].lines.iter().all(|line| !line[2].is_empty()));
     }
 
     /// A number that was withdrawn must not stay in an example.

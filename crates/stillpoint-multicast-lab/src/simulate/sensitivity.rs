@@ -23,6 +23,9 @@ pub(super) const SENSITIVITY: &str = "sensitivity";
 pub(super) const CONCLUSIONS: &str = "conclusions";
 pub(super) const THRESHOLDS: &str = "thresholds";
 
+/// The parameter of its rows that says what was changed, in one or two words.
+pub(super) const CHANGED: &str = "changed";
+
 /// Operations of a single initiator, and of each of many initiators, whose rates are sustained.
 const OPERATIONS: usize = 10;
 const OF_MANY: usize = 30;
@@ -190,6 +193,15 @@ pub(super) enum Change {
 }
 
 impl Change {
+    /// What kind of change it is.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Input(..) => "one input",
+            Self::Draw(_) => "all inputs",
+        }
+    }
+
     /// What was changed, in words.
     pub(super) fn name(self) -> String {
         match self {
@@ -361,7 +373,8 @@ impl Analysis {
                 };
                 let mut row = Row::new("simulate", SENSITIVITY, conclusion.name)
                     .with("input", input)
-                    .with("factor", factor);
+                    .with("factor", factor)
+                    .with(CHANGED, change.kind());
                 row.put("ratio", (conclusion.ratio)(figures), 3);
                 rows.push(row);
             }

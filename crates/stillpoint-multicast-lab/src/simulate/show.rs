@@ -89,9 +89,9 @@ pub(super) fn all(
         .map_or_else(String::new, |threshold| format!("; hybrid: flat up to {threshold} receivers"));
     say(format!("Simulated: {}, {} CPUs", machine.name, machine.cpus()));
     say(format!("split: {} %{hybrid}", machine.multicast.split_percent));
-    grid("Inputs: put in, so not results", &page::inputs(inputs));
+    grid(page::INPUTS_ARE, &page::inputs(inputs));
     if let Some(judgement) = published::judgement(published) {
-        grid("Compared with published figures, the flat order first", &page::published(published));
+        grid(page::PUBLISHED_ARE, &page::published(published));
         say(judgement);
     }
     for shown in &TABLES {
@@ -104,7 +104,7 @@ pub(super) fn all(
         }
     }
     if let Some(analysis) = analysis {
-        grid("Conclusions: a ratio above 1 where they hold", &page::conclusions(analysis));
+        grid(page::CONCLUSIONS_ARE, &page::conclusions(analysis));
         let (least, most) = analysis.crossovers();
         grid(
             "A hybrid's threshold: what it loses to the better order, at the worst number of receivers",

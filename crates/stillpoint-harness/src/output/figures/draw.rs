@@ -9,7 +9,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{FontStyle, register_font};
 
-use super::{Across, Bars, Chart, Content, Curve, Number, number};
+use super::{Across, Bars, Chart, Content, Curve, Dots, Number, number};
 use crate::error::Stop;
 
 /// The background of a picture.
@@ -83,6 +83,8 @@ const HEIGHT: u32 = 520;
 /// The width of the contenders' names at the right.
 const LEGEND: u32 = 270;
 const LINE: i32 = 20;
+/// The width of names at the left.
+const NAMES: i32 = 150;
 /// The width of a contender's line or bar beside its name.
 const SIGN: i32 = 28;
 /// More points than this along a parameter do not each get a tick.
@@ -129,7 +131,7 @@ pub fn png(chart: &Chart, ground: Ground) -> Result<Vec<u8>, Stop> {
 }
 
 /// Registers a font as "sans-serif", since a machine may have no fonts.
-pub fn bring_letters() {
+fn bring_letters() {
     static ONCE: Once = Once::new();
     // This fails only for a file that is not a font. The tests would notice: nothing would be drawn.
     ONCE.call_once(|| drop(register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT)));
@@ -178,6 +180,15 @@ impl Picture<'_> {
                         .try_for_each(|style| legend.draw(&Rectangle::new(corners, style)))
                 };
                 self.legend(&legend, &names, sign).map_err(failed)?;
+            }
+            Content::Dots { names, dots } => {
+                self.dots(&plot, names, dots).map_err(failed)?;
+                let kinds: Vec<_> = dots.iter().map(|dots| (dots.name.as_str(), false)).collect();
+                let sign = |at, published, (x, y)| {
+                    let base = legend.get_base_pixel();
+                    self.mark(&legend, at, published, (base.0 + x + self.points(SIGN / 2), base.1 + y))
+                };
+                self.legend(&legend, &kinds, sign).map_err(failed)?;
             }
         }
         area.present().map_err(failed)
@@ -402,6 +413,76 @@ impl Picture<'_> {
             // If there are many names, neighbours are on different lines.
             let line = if names.len() > 4 { at as i32 % 3 } else { 0 };
             area.draw_text(name, &label, (x - base.0, y - base.1 + self.points(4 + 12 * line)))?;
+        }
+        Ok(())
+    }
+
+    fn dots<D: DrawingBackend>(
+        &self,
+        area: &DrawingArea<D, Shift>,
+        names: &[String],
+        dots: &[Dots],
+    ) -> Result<(), Failure<D>> {
+        let logarithmic = self.chart.figure.up.logarithmic;
+        let values = dots.iter().flat_map(|dots| &dots.points).map(|point| point.1);
+        // The line at 1 is always in the picture.
+        let across = range(values.chain([1.0]), logarithmic);
+        if logarithmic {
+            self.below(area, names, dots, across.log_scale())
+        } else {
+            self.below(area, names, dots, across)
+        }
+    }
+
+    fn below<D, X>(
+        &self,
+        area: &DrawingArea<D, Shift>,
+        names: &[String],
+        dots: &[Dots],
+        x: X,
+    ) -> Result<(), Failure<D>>
+    where
+        D: DrawingBackend,
+        X: AsRangedCoord<Value = f64>,
+        X::CoordDescType: ValueFormatter<f64>,
+    {
+        let bottom = names.len() as f64;
+        let mut chart = ChartBuilder::on(area)
+            .margin(self.points(10))
+            .x_label_area_size(self.points(40))
+            .y_label_area_size(self.points(NAMES))
+            .build_cartesian_2d(x, bottom..0.0)?;
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .y_labels(0)
+            .axis_style(self.colours.text)
+            .bold_line_style(self.colours.faint)
+            .light_line_style(TRANSPARENT)
+            .label_style(self.text(12))
+            .axis_desc_style(self.text(13))
+            .x_desc(self.up())
+            .x_label_formatter(&|value| number(*value))
+            .draw()?;
+        let ends = chart.plotting_area().get_x_range();
+        let between = |name: usize| [(ends.start, name as f64), (ends.end, name as f64)];
+        let faint = self.colours.faint.stroke_width(self.density);
+        chart.draw_series((1..names.len()).map(|name| PathElement::new(between(name), faint)))?;
+        let style = self.colours.text.stroke_width(self.density);
+        chart.draw_series([PathElement::new([(1.0, 0.0), (1.0, bottom)], style)])?;
+        // Each kind has its own line within the place of a name.
+        for (at, of_kind) in dots.iter().enumerate() {
+            let line = 0.2 + 0.6 * (at as f64 + 0.5) / dots.len() as f64;
+            for &(name, value) in &of_kind.points {
+                let place = chart.plotting_area().map_coordinate(&(value, name as f64 + line));
+                self.mark(area, at, false, place)?;
+            }
+        }
+        let base = area.get_base_pixel();
+        let label = self.text(12).pos(Pos::new(HPos::Right, VPos::Center));
+        for (at, name) in names.iter().enumerate() {
+            let (x, y) = chart.plotting_area().map_coordinate(&(ends.start, at as f64 + 0.5));
+            area.draw_text(name, &label, (x - base.0 - self.points(8), y - base.1))?;
         }
         Ok(())
     }

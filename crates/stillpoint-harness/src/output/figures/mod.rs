@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::json::Row;
 
-pub use self::draw::{Ground, bring_letters, png, svg};
+pub use self::draw::{Ground, png, svg};
 pub use self::verdict::Verdict;
 
 /// What to draw, from which rows.
@@ -103,6 +103,12 @@ pub enum Across {
     Scenarios,
     /// Sets of values of these parameters: a bar of each contender at each.
     Params(&'static [&'static str]),
+    /// The metric itself, as a ratio. Contenders are one below the other, and each row is a dot, whose colour and marker are
+    /// those of its value of the parameter `by`. A line marks 1.
+    Ratios {
+        /// The parameter.
+        by: &'static str,
+    },
 }
 
 /// The source of a number.
@@ -114,7 +120,7 @@ pub enum Number {
     Metric(&'static str),
 }
 
-/// The vertical axis.
+/// The vertical axis; of [`Across::Ratios`], the horizontal one.
 #[derive(Debug)]
 pub struct Up {
     /// The metric; ignored if metrics are along the other axis.
@@ -183,6 +189,13 @@ pub enum Content {
         /// The bars.
         bars: Vec<Bars>,
     },
+    /// Dots beside names, which are one below the other.
+    Dots {
+        /// The names.
+        names: Vec<String>,
+        /// The dots.
+        dots: Vec<Dots>,
+    },
 }
 
 /// A curve.
@@ -207,6 +220,23 @@ pub struct Bars {
     pub values: Vec<Option<f64>>,
     /// Whether others have published them.
     pub published: bool,
+}
+
+/// The dots of one kind.
+#[derive(Debug, PartialEq)]
+pub struct Dots {
+    /// The kind.
+    pub name: String,
+    /// The number of a name, and the value there. A name may have several.
+    pub points: Vec<(usize, f64)>,
+}
+
+impl Dots {
+    /// The least and the largest value at a name.
+    fn ends(&self, at: usize) -> Option<(f64, f64)> {
+        let values = || self.points.iter().filter(|point| point.0 == at).map(|point| point.1);
+        values().min_by(f64::total_cmp).zip(values().max_by(f64::total_cmp))
+    }
 }
 
 impl Chart {
@@ -252,6 +282,18 @@ impl Chart {
                 let header = std::iter::once(String::new()).chain(bars.iter().map(|bars| bars.name.clone()));
                 let line = |(at, name): (usize, &String)| {
                     let cells = bars.iter().map(|bars| bars.values[at].map(number).unwrap_or_default());
+                    std::iter::once(name.clone()).chain(cells).collect()
+                };
+                (header.collect(), names.iter().enumerate().map(line).collect())
+            }
+            Content::Dots { names, dots } => {
+                let header = std::iter::once(String::new()).chain(dots.iter().map(|dots| dots.name.clone()));
+                let cell = |ends: (f64, f64)| match ends {
+                    (least, most) if least == most => number(least),
+                    (least, most) => format!("{} to {}", number(least), number(most)),
+                };
+                let line = |(at, name): (usize, &String)| {
+                    let cells = dots.iter().map(|dots| dots.ends(at).map(cell).unwrap_or_default());
                     std::iter::once(name.clone()).chain(cells).collect()
                 };
                 (header.collect(), names.iter().enumerate().map(line).collect())
@@ -324,6 +366,7 @@ impl Figure {
         let is_across = |name: &str| match self.across {
             Across::Numbers { of: Number::Param(param), .. } => name == param,
             Across::Params(params) => params.contains(&name),
+            Across::Ratios { by } => name == by,
             _ => false,
         };
         let splits = |name: &str| {
@@ -367,6 +410,7 @@ impl Figure {
                 }
                 Some(Content::Curves(curves))
             }
+            Across::Ratios { by } => self.dots(by, rows),
             across => {
                 let (mut names, mut bars): (Vec<String>, Vec<Bars>) = (Vec::new(), Vec::new());
                 let mut put = |name: &str, contender: &str, value: f64, published: bool| {
@@ -401,6 +445,28 @@ impl Figure {
                 (!bars.is_empty()).then_some(Content::Bars { names, bars })
             }
         }
+    }
+
+    fn dots(&self, by: &str, rows: &[&Row]) -> Option<Content> {
+        let (mut names, mut dots): (Vec<String>, Vec<Dots>) = (Vec::new(), Vec::new());
+        for row in rows {
+            let (Some(value), Some(kind)) = (row.metric(self.up.metric), row.params.get(by)) else {
+                continue;
+            };
+            if !is_drawable(value, self.up.logarithmic) {
+                continue;
+            }
+            let (name, kind) = (self.name(row), shown(kind));
+            let at = names.iter().position(|known| *known == name).unwrap_or(names.len());
+            if at == names.len() {
+                names.push(name);
+            }
+            match dots.iter_mut().find(|dots| dots.name == kind) {
+                Some(dots) => dots.points.push((at, value)),
+                None => dots.push(Dots { name: kind, points: vec![(at, value)] }),
+            }
+        }
+        (!dots.is_empty()).then_some(Content::Dots { names, dots })
     }
 
     /// Draws curves of a single point as bars.

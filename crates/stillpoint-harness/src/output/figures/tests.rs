@@ -83,7 +83,7 @@ fn each_setting_has_a_chart_and_published_numbers_stand_where_they_belong() {
     assert_eq!(charts[0].title(), "Delays (structure table)");
     let names = |chart: &Chart| match &chart.content {
         Content::Curves(curves) => curves.iter().map(|curve| curve.name.clone()).collect::<Vec<_>>(),
-        Content::Bars { .. } => panic!("bars"),
+        _ => panic!("no curves"),
     };
     assert_eq!(names(&charts[0]), ["stillpoint/a", "dpdk/rcu", "the talk"]);
     assert_eq!(names(&charts[1]), ["dpdk/rcu"], "the talk had no array");
@@ -214,6 +214,7 @@ fn contenders_of_the_same_colour_have_other_lines_and_bars() {
             let of_later_turns: &[&str] = match chart.content {
                 Content::Curves(_) => &["stroke-width=\"2\" points=\""],
                 Content::Bars { .. } => &["opacity=\"0.25\"", "opacity=\"1\" fill=\"none\""],
+                Content::Dots { .. } => &[],
             };
             for part in of_later_turns {
                 let times = picture.matches(part).count();
@@ -244,6 +245,46 @@ fn an_axis_of_times_has_units_that_fit() {
     for line in ["10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s", "delay"] {
         assert!(has(line), "{line} in {svg}");
     }
+}
+
+static RATIOS: Figure = Figure {
+    name: "ratios",
+    experiment: "model",
+    scenarios: &["changes"],
+    title: "Ratios",
+    across: Across::Ratios { by: "changed" },
+    up: Up { metric: "ratio", band: None, title: "ratio", logarithmic: true, better: Better::Less },
+    beside: &["input"],
+    ..Figure::PLAIN
+};
+
+#[test]
+fn ratios_are_dots_beside_the_names_of_their_contenders() {
+    let row = |contender: &str, changed: &str, input: u32, ratio: f64| {
+        let row = Row::new("model", "changes", contender).with("changed", changed).with("input", input);
+        Row { metrics: [("ratio".to_owned(), ratio.into())].into_iter().collect(), ..row }
+    };
+    let rows = [
+        row("tree", "nothing", 0, 6.0),
+        row("tree", "one", 1, 5.0),
+        row("tree", "one", 2, 7.0),
+        row("split", "nothing", 0, 1.5),
+        // No logarithmic axis has a place for it.
+        row("split", "one", 1, 0.0),
+    ];
+    let charts = charts(&[&RATIOS], &rows);
+    let [chart] = charts.as_slice() else { panic!("{charts:?}") };
+    let (header, lines) = chart.table();
+    assert_eq!(header, ["", "nothing", "one"]);
+    assert_eq!(lines, [["tree", "6", "5 to 7"], ["split", "1.5", ""]]);
+    assert!(chart.verdicts(|name| name == "tree").is_empty(), "a ratio was compared with another");
+    let svg = svg(chart, Ground::Dark).unwrap();
+    for name in ["tree", "split", "nothing", "one", "1"] {
+        assert!(svg.lines().any(|line| line == name), "{name} in {svg}");
+    }
+    // Kinds have their own markers: each dot is one, and the legend has one of each.
+    assert_eq!(svg.matches("<circle").count(), 2 + 1);
+    assert!(png(chart, Ground::Light).unwrap().len() > 1000);
 }
 
 #[test]

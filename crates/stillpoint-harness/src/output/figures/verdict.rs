@@ -47,6 +47,8 @@ impl Chart {
                 };
                 names.iter().enumerate().map(of).collect()
             }
+            // Dots are ratios already.
+            Content::Dots { .. } => Vec::new(),
         };
         let best = |found: &[(String, f64)], ours: bool| {
             let order = |one: &&(String, f64), other: &&(String, f64)| match better {
