@@ -59,7 +59,7 @@ impl Shared {
         List::new(self.domain.reclaimer_builder().max_pending(usize::MAX).build())
     }
 
-    /// Puts a chain back. What other threads have put there meanwhile follows it.
+    /// Puts a chain, or a list, in front of what is there.
     fn put(&self, lists: Box<List>) {
         self.handed.put(lists, |lists, newer| lists.append(newer));
     }
@@ -75,12 +75,13 @@ impl Shared {
         if list.reclaimer.pending() < FULL {
             self.join(list);
         } else {
-            let mut lists = self.handed.take();
-            match &mut lists {
-                Some(lists) => lists.append(list),
-                None => lists = Some(list),
+            match self.handed.take() {
+                Some(mut lists) => {
+                    lists.append(list);
+                    self.put(lists);
+                }
+                None => self.put(list),
             }
-            lists.into_iter().for_each(|lists| self.put(lists));
         }
     }
 
@@ -96,8 +97,10 @@ impl Shared {
             number = lists.number();
             self.put(lists);
         }
-        number += usize::from(newest.is_some());
-        newest.into_iter().for_each(|newest| self.join(newest));
+        if let Some(newest) = newest {
+            number += 1;
+            self.join(newest);
+        }
         number
     }
 
@@ -105,16 +108,10 @@ impl Shared {
     fn oldest(&self) -> Option<Box<List>> {
         let Some(lists) = self.handed.take() else { return self.newest.take() };
         let (oldest, others) = lists.split();
-        others.into_iter().for_each(|others| self.put(others));
-        Some(oldest)
-    }
-
-    /// Puts a list in front of the others.
-    fn put_first(&self, mut list: Box<List>) {
-        if let Some(others) = self.handed.take() {
-            list.append(others);
+        if let Some(others) = others {
+            self.put(others);
         }
-        self.put(list);
+        Some(oldest)
     }
 
     /// Serves up to `number` of the lists that were handed on, the oldest first, until the share is done, or nothing in a
@@ -122,17 +119,17 @@ impl Shared {
     fn serve(&self, number: usize, way: Way, panic: &mut Option<Panic>) {
         let mut done = 0;
         for _ in 0..number {
+            if done >= way.share {
+                return;
+            }
             let Some(mut list) = self.oldest() else { return };
             let freed = way.poll(&mut list.reclaimer, way.share - done, panic);
             done += freed.max(LOOK);
             match list.reclaimer.pending() {
                 0 => drop(list),
-                _ if freed == 0 || done >= way.share => return self.put_first(list),
+                _ if freed == 0 || done >= way.share => return self.put(list),
                 // What is left is newer than what has run.
                 _ => self.hand_on(list),
-            }
-            if done >= way.share {
-                return;
             }
         }
     }
