@@ -174,8 +174,9 @@ impl<'w> Writing<'w> {
         let mut new = Some(content);
         let mut reader = self.world.domain.reader();
         let mut lookup = self.world.table.reader(&mut reader);
-        // No other thread changes the key, so the function is called once.
-        let answer = lookup.update(&self.world.key(key), |_| new.take().expect("called once"));
+        let answer = lookup.update(&self.world.key(key), |_| {
+            new.take().expect("an update calls its function once if no other thread changes the key")
+        });
         match answer {
             Ok(Some(old)) => {
                 self.counts.add(Event::Updated);
