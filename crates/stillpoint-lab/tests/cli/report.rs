@@ -1,5 +1,6 @@
 //! `stillpoint report`, and the pages of `bench --report`, as a browser shows them.
 
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -12,6 +13,9 @@ use crate::skip::skipped;
 
 const MICRO: &[&str] =
     &["bench", "micro", "--contenders", "stillpoint,seize,haphazard", "--duration", "9ms", "--rounds", "1"];
+
+/// What the book shows.
+const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results");
 
 /// The names of Chromium, and of browsers that are built on it.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
@@ -44,10 +48,16 @@ fn looked_at(browser: &str, folder: &Path, dark: bool) -> Value {
     serde_json::from_slice(&bytes).unwrap()
 }
 
-/// Checks that the tables of the page have each figure of the result.
-fn assert_shows(tables: &Value, result: &Value) {
-    let table = tables["Costs of single operations"].as_array().unwrap();
-    let column = |name: &str| table[0].as_array().unwrap().iter().position(|cell| cell == name);
+/// The table behind each figure of the page: the title, and the cells of each line.
+fn tables(look: &Value) -> Vec<(String, Vec<Vec<String>>)> {
+    serde_json::from_value(look["tables"].clone()).unwrap()
+}
+
+/// Checks that the table of `micro` has each figure of the result.
+fn assert_shows(look: &Value, result: &Value) {
+    let tables = tables(look);
+    let (_, table) = tables.iter().find(|(title, _)| title == "Costs of single operations").unwrap();
+    let column = |name: &str| table[0].iter().position(|cell| cell == name);
     let mut compared = 0;
     for row in result["rows"].as_array().unwrap() {
         let text = |name: &str| row[name].as_str().unwrap();
@@ -60,14 +70,59 @@ fn assert_shows(tables: &Value, result: &Value) {
     assert!(compared >= 8, "{compared} figures were compared");
 }
 
-#[test]
-fn a_browser_shows_what_the_json_says_at_each_width_on_each_ground() {
-    let is_there = |browser: &&&str| {
+/// Checks that each number in the tables is a figure of the contender that it stands beside or below, or a published one. Returns
+/// how many are figures of contenders.
+fn compared(look: &Value, results: &[Value]) -> usize {
+    let mut figures: HashMap<&str, HashSet<String>> = HashMap::new();
+    for row in results.iter().flat_map(|result| result["rows"].as_array().unwrap()) {
+        let of_contender = figures.entry(row["contender"].as_str().unwrap()).or_default();
+        of_contender
+            .extend(row["metrics"].as_object().unwrap().values().filter_map(Value::as_f64).map(number));
+    }
+    // A name may be followed by settings.
+    let of = |name: &str| figures.get(name.split(", ").next().unwrap_or(name));
+    let mut compared = 0;
+    for (title, lines) in tables(look) {
+        let header = &lines[0];
+        for line in &lines[1..] {
+            for (cell, above) in line.iter().zip(header).skip(1).filter(|(cell, _)| !cell.is_empty()) {
+                let Some(figures) = of(&line[0]).or_else(|| of(above)) else {
+                    assert!(above.starts_with("RFC: "), "{title}: nobody measured {} at {above}", line[0]);
+                    continue;
+                };
+                assert!(figures.contains(cell), "{title}: {cell} of {} at {above} was not measured", line[0]);
+                compared += 1;
+            }
+        }
+    }
+    compared
+}
+
+/// A browser, if one is installed.
+fn browser() -> Option<&'static str> {
+    let is_there = |browser: &&str| {
         Command::new(browser).arg("--version").output().is_ok_and(|output| output.status.success())
     };
-    let Some(browser) = BROWSERS.iter().find(is_there) else {
-        return skipped("chromium is not installed");
-    };
+    BROWSERS.into_iter().find(is_there)
+}
+
+/// Looks at the page at both widths. Nothing may be cut off, be left undrawn, or lead nowhere.
+fn sound_looks(browser: &str, folder: &Path, dark: bool) -> Vec<Value> {
+    let looks: Vec<Value> = serde_json::from_value(looked_at(browser, folder, dark)).unwrap();
+    assert_eq!(looks.len(), 2);
+    for (look, width) in looks.iter().zip([390, 1280]) {
+        assert_eq!(look["width"], width);
+        let wider = &look["wider"];
+        assert!(wider.as_i64().unwrap() <= 0, "at {width} the page has to be scrolled sideways by {wider}");
+        assert_eq!(look["drawn"], true);
+        assert_eq!((&look["unreachable"], &look["dead"]), (&Value::from(0), &Value::from(0)));
+    }
+    looks
+}
+
+#[test]
+fn a_browser_shows_what_the_json_says_at_each_width_on_each_ground() {
+    let Some(browser) = browser() else { return skipped("chromium is not installed") };
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let result = json(&run(&[MICRO, &["--json"]].concat()));
@@ -77,20 +132,30 @@ fn a_browser_shows_what_the_json_says_at_each_width_on_each_ground() {
 
     let mut grounds = Vec::new();
     for dark in [false, true] {
-        let found = looked_at(browser, folder.path(), dark);
-        for (look, width) in found.as_array().unwrap().iter().zip([390, 1280]) {
-            assert_eq!(look["width"], width);
-            assert!(
-                look["wider"].as_i64().unwrap() <= 0,
-                "the page has to be scrolled sideways at {width}: {look}"
-            );
-            assert_eq!(look["drawn"], true, "{look}");
-            assert_eq!((&look["unreachable"], &look["dead"]), (&Value::from(0), &Value::from(0)), "{look}");
-            assert_shows(&look["tables"], &result);
+        for look in sound_looks(browser, folder.path(), dark) {
+            assert_shows(&look, &result);
             grounds.push(look["ground"].clone());
         }
     }
     assert_ne!(grounds[0], grounds[2], "the dark page has the background of the light one");
+}
+
+/// The page of all that the book shows, which has every experiment of `bench`.
+#[test]
+fn a_browser_shows_the_figures_of_every_experiment() {
+    let Some(browser) = browser() else { return skipped("chromium is not installed") };
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("report.html").display().to_string();
+    let output = run(&["report", RESULTS, "--output", &page]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let results: Vec<Value> = fs::read_dir(RESULTS)
+        .unwrap()
+        .map(|entry| serde_json::from_slice(&fs::read(entry.unwrap().path()).unwrap()).unwrap())
+        .collect();
+    for look in sound_looks(browser, folder.path(), false) {
+        let compared = compared(&look, &results);
+        assert!(compared > 900, "{compared} figures were compared");
+    }
 }
 
 #[test]
@@ -122,8 +187,7 @@ fn a_folder_stands_for_the_results_in_it() {
         "{none:?}"
     );
     for name in ["b.json", "a.json"] {
-        fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/one-core.json"), path(name))
-            .unwrap();
+        fs::copy(Path::new(RESULTS).join("one-core.json"), path(name)).unwrap();
     }
     let both = report();
     assert!(both.status.success(), "{}", stderr(&both));
