@@ -11,6 +11,7 @@ use std::thread;
 use serde_json::Value;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::output::json::Row;
+use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::random::Random;
 
 use super::contender;
@@ -290,13 +291,17 @@ impl Analysis {
             .chain((0..DRAWS).map(Change::Draw))
             .collect();
         let (next, rates) = (AtomicUsize::new(0), Rates::default());
+        let progress = Progress::new(changes.len());
+        progress.stage(&format!("simulating {} machines with changed inputs", changes.len() - 1));
         let work = || {
             let mut done = Vec::new();
             // Relaxed: the counter only hands out numbers.
             while let Some(&change) = changes.get(next.fetch_add(1, Ordering::Relaxed)) {
+                progress.begin(change.name());
                 if let Some(changed) = change.of(machine, seed) {
                     done.push((change, Figures::of(&changed, seed, &rates)?));
                 }
+                progress.step();
             }
             Some(done)
         };
