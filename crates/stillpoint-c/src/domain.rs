@@ -25,7 +25,7 @@ impl Kind for Domain {
 /// # Safety
 /// As for [`find`]; the handle is not freed meanwhile.
 pub(crate) unsafe fn domain_of<'d>(domain: *const still_domain) -> Result<&'d Domain, Refusal> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the pointer is null, or has been a handle, which is not freed meanwhile, by the caller's promise.
     Ok(unsafe { find::<Domain>(domain)?.value() })
 }
 

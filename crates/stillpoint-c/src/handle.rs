@@ -148,7 +148,7 @@ pub(crate) struct Found<K: Kind> {
 /// `pointer` is null, or has been a handle of some kind.
 #[inline]
 pub(crate) unsafe fn find<K: Kind>(pointer: *const K::C) -> Result<Found<K>, Refusal> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the pointer is null, or has been a handle, by the caller's promise.
     unsafe { peek(pointer).ok_or_else(|| refusal::<K>(pointer)) }
 }
 
@@ -180,7 +180,7 @@ unsafe fn refusal<K: Kind>(pointer: *const K::C) -> Refusal {
     if !pointer.cast::<Handle>().is_aligned() {
         return Refusal::invalid(format!("{pointer:p} is not {}", K::NAME));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the pointer is neither null nor misaligned, so it has been a handle, by the caller's promise.
     match unsafe { mark_of(pointer.cast()) } {
         FREE | CLAIMED => Refusal::new(libc::EBADF, format!("{} was used after it was freed", K::NAME)),
         _ => Refusal::invalid(format!("a handle of another kind was passed for {}", K::NAME)),
@@ -282,10 +282,10 @@ unsafe fn size_of_place<T: Versioned>(place: *const T) -> Result<usize, Refusal>
 /// # Safety
 /// `place` is null, or points to memory whose first word is its size in bytes.
 pub(crate) unsafe fn sized<T: Versioned>(place: *const T) -> Result<T, Refusal> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the place is null, or its first word is its size, by the caller's promise.
     let size = unsafe { size_of_place(place) }?;
     let own = size_of::<T>();
-    // SAFETY: the caller's promise.
+    // SAFETY: `size` bytes can be read there, by the caller's promise.
     let bytes = unsafe { std::slice::from_raw_parts(place.cast::<u8>(), size) };
     if bytes.iter().skip(own).any(|byte| *byte != 0) {
         let reason = format!(
@@ -312,7 +312,7 @@ impl<T: Versioned> Place<T> {
     /// # Safety
     /// As for [`sized`], and the bytes may be written while this value is used. Only the size has to be initialised.
     pub(crate) unsafe fn of(start: *mut T) -> Result<Self, Refusal> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the place is null, or its first word is its size, by the caller's promise.
         Ok(Self { start, size: unsafe { size_of_place(start) }? })
     }
 

@@ -169,7 +169,7 @@ unsafe fn configure(
     }
     match NonNull::new(options.memory) {
         None => Ok(builder),
-        // SAFETY: the caller's promise.
+        // SAFETY: the memory belongs to the pool until the pool is freed, by the caller's promise.
         Some(start) => Ok(unsafe { builder.memory(start.cast(), options.memory_bytes, || {}) }),
     }
 }

@@ -199,7 +199,7 @@ impl Drop for Pinned<'_> {
 /// As for [`region`].
 #[inline]
 pub(crate) unsafe fn online<'r>(reader: *const c_void, domain: u64) -> Option<&'r QsbrReader> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the pointer is null, or has been a handle, which is not freed meanwhile, by the caller's promise.
     let qsbr: &Qsbr = unsafe { peek::<Qsbr>(reader.cast())?.value() };
     let parts = qsbr.parts();
     let may = parts.is_online() && qsbr.domain.id() == domain && parts.is_mine();
@@ -217,11 +217,11 @@ pub(crate) unsafe fn region<'r>(
     domain: u64,
     calls_back: bool,
 ) -> Result<(Region<'r>, Option<Within<'static>>), Refusal> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the pointer is null, or has been a handle, by the caller's promise.
     let (own, region, head) = if unsafe { mark_of(reader) } == STILL_MARK_QSBR_ {
-        // SAFETY: the caller's promise.
+        // SAFETY: the pointer is null, or has been a handle, by the caller's promise.
         let found = unsafe { find::<Qsbr>(reader.cast()) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the handle is not freed meanwhile, by the caller's promise.
         let qsbr = unsafe { found.value() };
         is_mine(qsbr.parts())?;
         if !qsbr.parts().is_online() {
@@ -230,9 +230,9 @@ pub(crate) unsafe fn region<'r>(
         // SAFETY: shared access, as in `Qsbr::parts`.
         (qsbr.domain.id(), Region::Qsbr(unsafe { &*qsbr.reader.get() }), found.head())
     } else {
-        // SAFETY: the caller's promise.
+        // SAFETY: the pointer is null, or has been a handle, by the caller's promise.
         let found = unsafe { find::<Guards>(reader.cast()) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the handle is not freed meanwhile, by the caller's promise.
         let guards = unsafe { found.value() };
         is_mine(raw::Parts::of(&guards.reader))?;
         (guards.domain, Region::Guard(Pinned::new(&guards.reader, found.head())), found.head())
@@ -249,7 +249,7 @@ pub(crate) unsafe fn region<'r>(
 /// # Safety
 /// `head` is null, or has been the head of a handle, which is not freed meanwhile.
 unsafe fn parts_of<'r>(head: *const still_head_) -> Option<raw::Parts<'r>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the head is null, or has been the head of a handle, which is not freed meanwhile, by the caller's promise.
     unsafe {
         if mark_of(head.cast()) == STILL_MARK_QSBR_ {
             find::<Qsbr>(head.cast()).map(|found| found.value().parts()).ok()

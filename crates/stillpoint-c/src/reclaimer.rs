@@ -66,7 +66,7 @@ pub(crate) unsafe fn configure<R>(
         // SAFETY: the name is null.
         return Ok((builder, unsafe { Threading::new(0, ptr::null()) }?));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the options are not null, so their first word is their size, by the caller's promise.
     let options = unsafe { sized(options) }?;
     if options.reserved != 0 {
         let reason =

@@ -151,7 +151,7 @@ fn address(key: *const c_void) -> Result<*const u8, Refusal> {
 unsafe fn tell(place: *mut *mut c_void, word: Word) {
     word.acquire();
     if !place.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the place is not null, so it may be written, by the caller's promise.
         unsafe { place.write(word.0) };
     }
 }

@@ -61,7 +61,7 @@ impl Threading {
         }
         let name = match name.is_null() {
             true => "stillpoint-rcu".to_owned(),
-            // SAFETY: the caller's promise.
+            // SAFETY: the name is not null, so it is a string, by the caller's promise.
             false => unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
         };
         Ok(Self { stack_size: if stack_size == 0 { usual_stack() } else { stack_size }, name, is_own: false })
@@ -74,7 +74,7 @@ impl Threading {
             // SAFETY: the name is null.
             return unsafe { Self::new(0, std::ptr::null()) };
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the options are not null, so their first word is their size, by the caller's promise.
         let options = unsafe { sized(options) }?;
         // SAFETY: the header requires that the name is a string.
         unsafe { Self::new(options.stack_size, options.name) }

@@ -49,7 +49,7 @@ unsafe impl FenceProvider for SignalFences {
     }
 
     unsafe fn bind(&self, word: &AtomicU32, bits: u32) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the word is alive until the thread is unbound, or for ever, by the caller's promise.
         unsafe { signals::bind(word, bits) }
     }
 

@@ -240,7 +240,7 @@ fn unblocked() -> Result<&'static Arc<Core<Signals>>, SignalError> {
 /// # Safety
 /// The word is alive until it is unbound, on this thread, or for ever.
 pub(crate) unsafe fn bind(word: &AtomicU32, bits: u32) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the word is alive until it is unbound, on this thread, or for ever, by the caller's promise.
     unblocked().is_ok_and(|core| unsafe { leaving::bind(core, word, bits) })
 }
 

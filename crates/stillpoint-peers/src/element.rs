@@ -219,7 +219,7 @@ impl Drop for Slots {
 /// # Safety
 /// `element` came from [`Slots::replace`] or [`Slots::publish`], is freed once, and no reader can hold it any more.
 pub unsafe extern "C" fn free_element(element: *mut Element) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the element is from a box, is freed once, and no reader holds it, by the caller's promise.
     drop(unsafe { Box::from_raw(element) });
 }
 
@@ -229,6 +229,6 @@ pub unsafe extern "C" fn free_element(element: *mut Element) {
 /// As for [`free_element`], with a pointer to the element's head that was made from a pointer to the element.
 #[cfg(any(peer_urcu, peer_ck))]
 pub(crate) unsafe extern "C" fn free_by_head(head: *mut std::ffi::c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the head is that of an element that may be freed, by the caller's promise.
     unsafe { free_element(Element::of_head(head)) };
 }

@@ -60,7 +60,7 @@ impl Queue {
         let free = parameters.free_fn.ok_or_else(|| {
             Refusal::invalid("`free_fn` is NULL: a defer queue needs a function that frees its elements")
         })?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the variable is valid as long as the queue lives, by the caller's promise.
         let variable = unsafe { Variable::new(parameters.v) }?;
         if name.is_null() {
             return Err(Refusal::invalid("`name` is NULL: a defer queue needs a string"));
@@ -186,7 +186,7 @@ thread_local! {
 /// # Safety
 /// `queue` is NULL, or a queue from [`still_rte_rcu_qsbr_dq_create`] that is not deleted meanwhile.
 unsafe fn queue<'q>(queue: *const rte_rcu_qsbr_dq) -> Result<&'q Queue, Refusal> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the queue is NULL, or not deleted meanwhile, by the caller's promise.
     unsafe { queue.cast::<Queue>().as_ref() }
         .ok_or_else(|| Refusal::invalid("NULL was passed for a defer queue"))
 }

@@ -111,7 +111,7 @@ impl Handle {
     /// # Safety
     /// The timer's memory is valid, and the caller has set CONFIG or RUNNING.
     unsafe fn set(self, status: Status) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the timer's memory is valid, by the caller's promise.
         let place = unsafe { self.status() };
         tsan::release(place);
         place.store(status.word(), Ordering::Release);
@@ -122,7 +122,7 @@ impl Handle {
     /// # Safety
     /// The timer's memory is valid.
     unsafe fn take(self, to: Status, may: impl Fn(Status) -> bool) -> Option<Status> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the timer's memory is valid, by the caller's promise.
         let status = unsafe { self.status() };
         // Acquire: pairs with the release in `set` by the thread that had the timer before.
         let taken = status.fetch_update(Ordering::Acquire, Ordering::Relaxed, |word| {
@@ -206,7 +206,7 @@ impl Lcore {
         if now.saturating_sub(wheel.now()) > LAG && !is_managed {
             wheel.advance(now);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the timer is in this list or in none, by the caller's promise.
         let is_moved = was_here && unsafe { wheel.reset(timer.node(), deadline) };
         if !is_moved {
             // SAFETY: the timer is in no wheel, so its node may be written. The timer stays valid until it is stopped, popped or taken.
@@ -219,7 +219,7 @@ impl Lcore {
             self.next.store(deadline, Ordering::Relaxed);
         }
         // Under the lock, so that a thread that cancels the timer finds it in the list.
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the timer, by its promise: it has set CONFIG or RUNNING.
         unsafe {
             (*timer.0.as_ptr()).instance = instance;
             timer.set(Status::of(PENDING, lcore));
@@ -327,7 +327,7 @@ const DEFAULT: u32 = 0;
 unsafe fn data<'d>(id: u32) -> Result<&'d Data, Refusal> {
     // Acquire: pairs with the release in `Data::publish`.
     let found = DATA.get(id as usize).map_or(ptr::null_mut(), |place| place.load(Ordering::Acquire));
-    // SAFETY: the caller's promise.
+    // SAFETY: the instance is not freed while it is used, by the caller's promise.
     unsafe { found.as_ref() }.ok_or_else(|| no_data(id))
 }
 
@@ -392,7 +392,7 @@ impl Data {
     #[inline]
     unsafe fn configure(timer: Handle, lcore: u32) -> Option<Status> {
         let call = Call::of(timer);
-        // SAFETY: the caller's promise.
+        // SAFETY: the timer's memory is valid, by the caller's promise.
         let before = unsafe {
             timer.take(Status::of(CONFIG, lcore), |status| match status.state {
                 RUNNING => call.is_some(),
@@ -417,11 +417,11 @@ impl Data {
         }
         // SAFETY: the caller has the timer, and the field was written before the timer became pending.
         let number = unsafe { (*timer.0.as_ptr()).instance };
-        // SAFETY: the caller's promise.
+        // SAFETY: the instance is not freed meanwhile, by the caller's promise.
         let home = unsafe { data((number % INSTANCES as u64) as u32) };
         let list = home.ok().filter(|home| home.number == number).map(|home| home.lcore(before.owner as u32));
         if let Some(Ok(list)) = list {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has set CONFIG on the timer, by its promise.
             unsafe { list.cancel(timer) };
         }
     }
@@ -471,7 +471,7 @@ impl Data {
 /// `lists` is NULL, or the address of `length` numbers.
 unsafe fn numbers<'n>(lists: *const c_uint, length: c_int) -> &'n [c_uint] {
     match usize::try_from(length) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the address is not null, so there are `length` numbers, by the caller's promise.
         Ok(length) if !lists.is_null() => unsafe { slice::from_raw_parts(lists, length) },
         _ => &[],
     }

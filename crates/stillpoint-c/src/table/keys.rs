@@ -38,7 +38,7 @@ pub(super) trait Key: Hash + Eq + Borrow<Self::Sought> + Send + Sync + Sized + '
     ) -> u64 {
         let mut hits = 0;
         for (index, value) in values.iter_mut().enumerate() {
-            // SAFETY: the caller's promise.
+            // SAFETY: at `keys` there is a key of `bytes` bytes for each value, by the caller's promise.
             let found = unsafe { Self::with(keys.add(index * bytes), bytes, |key| view.get(key).copied()) };
             if let Some(Word(word)) = found {
                 value.write(word);
@@ -105,17 +105,17 @@ impl<const N: usize> Key for Short<N> {
         let (mut hits, mut done) = (0, 0);
         // Looks the keys up in bursts of 32, then of 8, then one by one.
         while let Some(burst) = values.get_mut(done..done + 32) {
-            // SAFETY: the caller's promise.
+            // SAFETY: at `keys` there are `N` bytes for each value, by the caller's promise, and these values begin at `done`.
             hits |= unsafe { Self::burst::<32, S, R>(view, keys.add(done * N), burst) } << done;
             done += 32;
         }
         while let Some(burst) = values.get_mut(done..done + 8) {
-            // SAFETY: the caller's promise.
+            // SAFETY: as above.
             hits |= unsafe { Self::burst::<8, S, R>(view, keys.add(done * N), burst) } << done;
             done += 8;
         }
         for (index, value) in values[done..].iter_mut().enumerate() {
-            // SAFETY: the caller's promise.
+            // SAFETY: as above, for one value.
             hits |= unsafe {
                 Self::burst::<1, S, R>(view, keys.add((done + index) * N), std::slice::from_mut(value))
             } << (done + index);
@@ -134,7 +134,7 @@ impl<const N: usize> Short<N> {
         keys: *const u8,
         values: &mut [Place],
     ) -> u64 {
-        // SAFETY: the caller's promise.
+        // SAFETY: at `keys` there are `B` keys of `N` bytes, by the caller's promise.
         let keys: [Self; B] = std::array::from_fn(|index| unsafe { Self::at(keys.add(index * N)) });
         let found = view.get_many(&keys);
         let mut hits = 0;

@@ -73,12 +73,12 @@ pub(super) struct Typed<K: Key, S> {
 impl<K: Key, S: BuildHasher> Typed<K, S> {
     unsafe fn get_within<R: Region>(&self, region: &R, key: *const u8) -> Option<Word> {
         let view = self.table.within(region);
-        // SAFETY: the caller's promise.
+        // SAFETY: at `key` there is a key of `self.bytes` bytes, by the caller's promise.
         unsafe { K::with(key, self.bytes, |key| view.get(key).copied()) }
     }
 
     unsafe fn get_many_within<R: Region>(&self, region: &R, keys: *const u8, values: &mut [Place]) -> u64 {
-        // SAFETY: the caller's promise.
+        // SAFETY: at `keys` there is a key of `self.bytes` bytes for each value, by the caller's promise.
         unsafe { K::get_many(&self.table.within(region), keys, self.bytes, values) }
     }
 
@@ -89,7 +89,7 @@ impl<K: Key, S: BuildHasher> Typed<K, S> {
         value: Word,
     ) -> Result<Option<Word>, ()> {
         let view = self.table.within(region);
-        // SAFETY: the caller's promise.
+        // SAFETY: at `key` there is a key of `self.bytes` bytes, by the caller's promise.
         let answer = unsafe { K::with(key, self.bytes, |key| view.try_insert(K::own(key), value).map(drop)) };
         match answer {
             Ok(()) => Ok(None),
@@ -101,7 +101,7 @@ impl<K: Key, S: BuildHasher> Typed<K, S> {
     unsafe fn remove_if_within<R: Region>(&self, region: &R, key: *const u8, value: Word) -> bool {
         let view = self.table.within(region);
         let is_it = |_: &K, there: &Word| there.0 == value.0;
-        // SAFETY: the caller's promise.
+        // SAFETY: at `key` there is a key of `self.bytes` bytes, by the caller's promise.
         unsafe { K::with(key, self.bytes, |key| view.remove_if(key, is_it).is_some()) }
     }
 
@@ -133,22 +133,22 @@ macro_rules! within {
 
 impl<K: Key, S: BuildHasher + Send + Sync> Any for Typed<K, S> {
     unsafe fn get(&self, region: &reader::Region<'_>, key: *const u8) -> Option<Word> {
-        // SAFETY: the caller's promise.
+        // SAFETY: at `key` there is a key of `self.bytes` bytes, by the caller's promise.
         unsafe { within!(region, self.get_within(key)) }
     }
 
     unsafe fn get_online(&self, reader: &QsbrReader, key: *const u8) -> Option<Word> {
-        // SAFETY: the caller's promise.
+        // SAFETY: at `key` there is a key of `self.bytes` bytes, by the caller's promise.
         unsafe { self.get_within(reader, key) }
     }
 
     unsafe fn get_many(&self, region: &reader::Region<'_>, keys: *const u8, values: &mut [Place]) -> u64 {
-        // SAFETY: the caller's promise.
+        // SAFETY: at `keys` there is a key of `self.bytes` bytes for each value, by the caller's promise.
         unsafe { within!(region, self.get_many_within(keys, values)) }
     }
 
     unsafe fn insert(&self, key: *const u8, value: Word) -> Result<Option<Word>, ()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: at `key` there is a key of `self.bytes` bytes, by the caller's promise.
         unsafe { K::with(key, self.bytes, |key| Self::old(self.table.insert(K::own(key), value))) }
     }
 
@@ -158,17 +158,17 @@ impl<K: Key, S: BuildHasher + Send + Sync> Any for Typed<K, S> {
         key: *const u8,
         value: Word,
     ) -> Result<Option<Word>, ()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: at `key` there is a key of `self.bytes` bytes, by the caller's promise.
         unsafe { within!(region, self.add_within(key, value)) }
     }
 
     unsafe fn remove(&self, key: *const u8) -> Option<Word> {
-        // SAFETY: the caller's promise.
+        // SAFETY: at `key` there is a key of `self.bytes` bytes, by the caller's promise.
         unsafe { K::with(key, self.bytes, |key| self.table.remove(key).map(|old| *old.value())) }
     }
 
     unsafe fn remove_if(&self, region: &reader::Region<'_>, key: *const u8, value: Word) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: at `key` there is a key of `self.bytes` bytes, by the caller's promise.
         unsafe { within!(region, self.remove_if_within(key, value)) }
     }
 

@@ -45,7 +45,7 @@ impl Ring {
     /// # Safety
     /// One of the uses belongs to the caller.
     unsafe fn release(ring: *const Self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the ring is alive, since one of its uses belongs to the caller, by the caller's promise.
         // Release: pairs with the acquire in `defer`, so that this use of the slot happens before the next one. Acquire: pairs with this
         // release of the other uses, which happen before the ring is freed.
         if unsafe { &*ring }.uses.fetch_sub(1, Ordering::AcqRel) == 1 {

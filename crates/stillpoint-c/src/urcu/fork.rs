@@ -28,7 +28,7 @@ unsafe fn run(
     hooks: *mut urcu_atfork,
     which: impl FnOnce(&urcu_atfork) -> Option<unsafe extern "C-unwind" fn(*mut c_void)>,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the hooks are null, or were registered, by the caller's promise.
     let Some(hooks) = (unsafe { hooks.as_ref() }) else { return };
     if let Some(hook) = which(hooks) {
         // SAFETY: the caller that registered the hook promised that it may be called.

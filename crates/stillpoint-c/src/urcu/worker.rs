@@ -265,7 +265,7 @@ impl Worker {
     ) {
         let worker = if self.is_lasting || self.door.enter() { self } else { self.flavour.default_worker() };
         releases();
-        // SAFETY: the caller's promise.
+        // SAFETY: the node belongs to the queue, which may call the function with it, by the caller's promise.
         unsafe { worker.queue.push(node, function) };
         if !worker.is_lasting {
             worker.door.leave();
@@ -528,7 +528,7 @@ impl Flavour {
         // Threads of the parent may have been in the doors of these workers, or have served their queues.
         for worker in &lock.freed {
             worker.door.reset(true);
-            // SAFETY: the caller's promise.
+            // SAFETY: there is no other thread, and no queue is being served, by the caller's promise.
             unsafe { worker.queue.reset_after_fork() };
         }
         for worker in lock.live.clone().into_iter().filter(|worker| !worker.is_lasting) {

@@ -50,7 +50,7 @@ trait Forked: Send + Sync {
 
 impl<T: Transport> Forked for Core<T> {
     unsafe fn reset(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the calling thread is the only one in the child of a fork, by the caller's promise.
         unsafe { self.reset_after_fork() };
     }
 }

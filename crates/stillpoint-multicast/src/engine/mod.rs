@@ -202,7 +202,7 @@ impl<T: Transport> Core<T> {
     /// there is one. If the transport does not catch panics, the function does not panic, and does only what is allowed where
     /// messages are processed.
     pub(crate) unsafe fn run(&self, options: Options, call: Call, deadline: Option<Instant>) -> Outcome {
-        // SAFETY: the caller's promise.
+        // SAFETY: the function may be called with its data for as long as this needs them, by the caller's promise.
         unsafe { self.run_with(options, call, deadline, |_| None) }
     }
 

@@ -184,14 +184,14 @@ impl Call {
 /// # Safety
 /// The data are an `F`, which may be called on this thread.
 unsafe fn call<F: Fn()>(data: *const ()) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the data are an `F`, which may be called on this thread, by the caller's promise.
     unsafe { (*data.cast::<F>())() }
 }
 
 /// # Safety
 /// The data are from `Box::into_raw` of an `F`, and are not used any more.
 unsafe fn release<F>(data: *const ()) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the data are from `Box::into_raw` of an `F`, and nobody else uses them, by the caller's promise.
     drop(unsafe { Box::from_raw(data.cast_mut().cast::<F>()) });
 }
 
@@ -379,7 +379,7 @@ impl Operation {
     /// # Safety
     /// As for [`clear`](Operation::clear).
     pub(super) unsafe fn finish(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the operation belongs to the caller, and every receiver has acknowledged, by the caller's promise.
         unsafe { self.clear() };
         self.state.store(FREE, orders::finish());
     }

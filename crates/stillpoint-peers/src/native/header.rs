@@ -191,7 +191,7 @@ impl Polling<'_> {
 /// # Safety
 /// As for [`free_element`].
 unsafe extern "C" fn release(element: *mut c_void, _context: *mut c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the element may be freed, by the caller's promise.
     unsafe { free_element(element.cast()) };
 }
 

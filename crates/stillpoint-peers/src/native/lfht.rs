@@ -130,7 +130,7 @@ pub(super) unsafe fn free(element: *mut Element) {
 /// # Safety
 /// As for [`free`], with the head of the element.
 pub(super) unsafe extern "C" fn free_by_head(head: *mut c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the head is that of an element that may be freed, by the caller's promise.
     unsafe { free(Element::of_head(head)) };
 }
 

@@ -72,7 +72,7 @@ impl<'a> RawSections<'a> {
 /// # Safety
 /// `work` and, unless it is null, `element` point to a `Work` and an `Element` that live as long as the call.
 unsafe extern "C" fn inside(work: *const c_void, element: *const RawElement, index: u64) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: `work` and, unless it is null, `element` are alive during the call, by the caller's promise.
     let (work, element) = unsafe { (&*work.cast::<Work>(), element.cast::<Element>().as_ref()) };
     work.inside(element, index as usize)
 }
@@ -80,6 +80,6 @@ unsafe extern "C" fn inside(work: *const c_void, element: *const RawElement, ind
 /// # Safety
 /// `work` points to a `Work` that lives as long as the call.
 unsafe extern "C" fn rest(work: *const c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `work` is alive during the call, by the caller's promise.
     unsafe { (*work.cast::<Work>()).rest() }
 }

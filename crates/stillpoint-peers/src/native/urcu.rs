@@ -300,7 +300,7 @@ impl Field {
     /// # Safety
     /// [`publish`](Field::publish) of this field handed the element over, it is freed once, and no reader can hold it any more.
     pub(super) unsafe fn free(&self, element: *mut Element) {
-        // SAFETY: the caller's promise.
+        // SAFETY: this field handed the element over, and nobody else frees or holds it, by the caller's promise.
         unsafe {
             match self {
                 Self::Slots(_) => free_element(element),

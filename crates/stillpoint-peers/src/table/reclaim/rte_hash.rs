@@ -67,7 +67,7 @@ pub(super) fn contenders(
 /// # Safety
 /// As for [`free_element`].
 unsafe extern "C" fn free_raw(element: *mut RawElement) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the element may be freed, by the caller's promise.
     unsafe { free_element(element.cast()) };
 }
 
