@@ -173,6 +173,7 @@ impl Guard {
     /// - The pointer is not null. The object is alive, and the caller owns it.
     /// - No thread that pins itself from now on can reach the object.
     /// - Any thread may drop the object.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub unsafe fn defer_destroy<T: ?Sized + Pointable>(&self, ptr: Shared<'_, T>) {
         /// # Safety
         /// The address is that of an object of this type, which is destroyed once.
@@ -188,7 +189,7 @@ impl Guard {
             return;
         };
         let address = word::address::<T>(ptr.into_usize());
-        debug_assert_ne!(address, 0, "a null pointer has no object that could be destroyed");
+        debug_assert!(address != 0, "a null pointer has no object that could be destroyed");
         if let Some(object) = NonNull::new(ptr::with_exposed_provenance_mut(address)) {
             let bytes = T::STILLPOINT_BYTES;
             let object = Object { address: object, bytes, context: ptr::null(), destroy: destroy::<T> };

@@ -2,9 +2,10 @@ use std::fmt;
 
 /// The table is full. The key and the value are handed back.
 ///
-/// A table with a [limit](super::TableBuilder::max_len) is full when its entries, and removed ones that readers still
-/// hold up, reach the limit. A full table still replaces entries, until replaced entries that wait for readers also
-/// take its 64 spare slots. A table without a limit is full when there is no memory.
+/// A table with a [limit](super::TableBuilder::max_len) is full when its entries, and removed ones that are not freed
+/// yet, reach the limit. These wait for a reader that holds them up, or for another writer that was preempted while it
+/// freed some: then another attempt succeeds when that writer runs again. A full table still replaces entries, until
+/// replaced entries that wait also take its 64 spare slots. A table without a limit is full when there is no memory.
 ///
 /// ```
 /// use stillpoint::{rcu::Domain, table::{Full, Table}};
@@ -39,7 +40,7 @@ impl<K, V> From<(K, V)> for Full<K, V> {
 
 impl<K, V> fmt::Debug for Full<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Full").finish_non_exhaustive()
+        f.debug_tuple("Full").field(&format_args!("{self}")).finish()
     }
 }
 
@@ -47,7 +48,7 @@ impl<K, V> fmt::Display for Full<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "the table has no room for another entry: remove some, give it a higher limit, or find the reader that \
-             holds removed entries up",
+             holds removed entries up; if writers outnumber CPUs, one of them may hold some up for a moment",
         )
     }
 }
@@ -62,7 +63,11 @@ pub struct OutOfMemory {
 
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no memory for a table of {} entries: ask for fewer", self.entries)
+        write!(
+            f,
+            "there is no memory, or no room below the table's limit, for {} entries: ask for fewer",
+            self.entries
+        )
     }
 }
 

@@ -155,7 +155,7 @@ impl Bin {
     }
 
     /// As [`poll_all`](Bin::poll_all), for a caller that found no free slot: starts a grace period at once, regardless
-    /// of the pace.
+    /// of the pace. Leaves out the shards that other writers hold, since it never waits.
     ///
     /// # Panics
     /// As [`poll_all`](Bin::poll_all).

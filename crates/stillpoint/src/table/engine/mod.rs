@@ -270,7 +270,7 @@ impl<K, V, S> Inner<K, V, S> {
     }
 
     /// For a caller that found no free slot: frees all that no reader holds up, regardless of the pace of grace
-    /// periods.
+    /// periods, and except what another writer has in hand.
     ///
     /// # Panics
     /// With the first panic of a destructor, after everything that was ready has been freed.
