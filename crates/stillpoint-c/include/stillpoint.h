@@ -79,7 +79,7 @@
  *     -ENOTRECOVERABLE for a defect of the library, which has printed a message. It is then unknown whether an object that was
  *              passed still belongs to the caller.
  *   The inline functions check nothing, unless STILL_CHECKED is defined before this header is included. Then they abort with a
- *   message on a wrong handle, a handle of another thread, an unpin without a pin, a second release, and a report by a reader that
+ *   message on a wrong handle, a handle of another thread (except in still_release), an unpin without a pin, a second release, and a report by a reader that
  *   is offline or that a call further up the stack is using.
  *
  * THREADS
@@ -387,7 +387,11 @@ typedef void *__attribute__((__may_alias__)) still_any_;
 static inline void still_must_(int condition, const char *function, const char *what)
 {
     if (!condition) {
-        fprintf(stderr, "%s: %s\n", function, what);
+        /* Macros call a function of their own name with an underscore at its end. */
+        int length = 0;
+        while (function[length] != 0 && (function[length] != '_' || function[length + 1] != 0))
+            length++;
+        fprintf(stderr, "%.*s: %s\n", length, function, what);
         abort();
     }
 }
@@ -678,7 +682,8 @@ typedef void still_destroy_fn(void *object, void *context) STILL_NOEXCEPT;
 /* What a retirement does when a limit is reached. */
 enum still_when_full {
     STILL_FULL_HAND_BACK = 0, /* it fails; the object stays the caller's */
-    STILL_FULL_RECLAIM = 1,   /* background only: the caller frees some of the submitted objects; if there is still no room, it fails */
+    STILL_FULL_RECLAIM = 1,   /* the caller of still_submit frees some of the submitted objects; if there is still no room, it fails.
+                               * still_retire always frees what is ready, so there it means STILL_FULL_HAND_BACK */
     STILL_FULL_WAIT = 2,      /* it waits for room, for full_wait at most, then fails; see still_retire and still_submit for -EDEADLK */
 };
 
@@ -709,9 +714,10 @@ int still_reclaimer_free(struct still_reclaimer *reclaimer) STILL_NOEXCEPT;
 
 /* Retires an object to which no link leads any more: destroy(object, context) is called when no reader can hold it. `object` is the
  * address that readers protect, not that of a member. `bytes` is its size, for limits and statistics. Constant time, amortised.
- * -ENOSPC: the reclaimer is full of objects that readers hold up; -EDQUOT: the domain has reached its limit; -EDEADLK: the call would
- * wait for room with STILL_FOREVER, and this thread is in a region, or its own protected loads hold everything that is pending. In all
- * these cases the object stays the caller's. A call from a destructor that this reclaimer runs leaves the object to the domain. */
+ * -ENOSPC: the reclaimer is full of objects that readers hold up; -EDQUOT: the domain has reached its limit; -EMSGSIZE: `bytes` alone is
+ * above max_pending_bytes of the reclaimer or the domain; -EDEADLK: the call would wait for room with STILL_FOREVER, and this thread is in
+ * a region, or its own protected loads hold everything that is pending. In all these cases the object stays the caller's. A call from a
+ * destructor that this reclaimer runs leaves the object to the domain. */
 STILL_NODISCARD int still_retire(struct still_reclaimer *reclaimer, void *object, size_t bytes, still_destroy_fn *destroy,
                                  void *context) STILL_NOEXCEPT;
 
@@ -799,8 +805,9 @@ int still_queue_free(struct still_queue *queue) STILL_NOEXCEPT;
 int still_queue_start(struct still_queue *queue, const struct still_thread_options *options) STILL_NOEXCEPT;
 
 /* Pushes a callback: function(callback) is called after a grace period, in the order of the pushes. The grace period waits for regions,
- * not for protected loads. Nothing is called unless a thread serves the queue: start one with still_queue_start, or poll. Wait-free: an
- * exchange and a store, and a system call if the thread that serves the queue sleeps. */
+ * not for protected loads. Nothing is called unless a thread serves the queue: start one with still_queue_start, or poll. The callback
+ * must not be pushed again before the function is called: that would lose callbacks, and is not detected. Wait-free: an exchange and a
+ * store, and a system call if the thread that serves the queue sleeps. */
 int still_call(struct still_queue *queue, struct still_callback *callback, still_callback_fn *function) STILL_NOEXCEPT;
 
 /* As still_call, for an object that protected loads may hold. `object` is the address that they protect. The order of such
@@ -844,7 +851,7 @@ ssize_t still_queue_pending(const struct still_queue *queue) STILL_NOEXCEPT;
  */
 
 /* A hash table. All keys have the size that is chosen when the table is made; each value is one word. Lookups are lock-free; writers
- * lock a part of the table. The table grows by itself, and frees its own entries. The object that a value points to belongs to the
+ * lock a part of the table. The table grows by itself, and frees its own entries: see still_table_poll. The object that a value points to belongs to the
  * program: retire it when a call has handed the value back. Any number of threads may use the table. */
 struct still_table;
 
@@ -882,8 +889,8 @@ STILL_NODISCARD int still_table_get_many(const struct still_table *table, const 
                                          void **values, uint64_t *hits) STILL_NOEXCEPT;
 
 /* Sets the value of a key: 0 if the key had none; 1, and the old value in `old`, if it had one. `old` may be NULL.
- * -ENOSPC: the table has max_len entries. Removed entries count until no reader can hold them. For replacements, a table has 64 more
- * places, each of which is taken until no reader can hold the replaced entry. -ENOMEM. */
+ * -ENOSPC: the table has max_len entries. Removed entries count until they are freed: while readers hold them, or another writer frees
+ * some. For replacements, a table has 64 more places, each of which is taken until the replaced entry is freed. -ENOMEM. */
 STILL_NODISCARD int still_table_insert(struct still_table *table, const void *key, void *value, void **old) STILL_NOEXCEPT;
 
 /* Sets the value of a key that has none: 0. If the key has a value: -EEXIST, and that value in `found`, which may be NULL. */
@@ -898,6 +905,15 @@ int still_table_remove_if(struct still_table *table, const void *reader, const v
 
 /* The number of entries. */
 ssize_t still_table_len(const struct still_table *table) STILL_NOEXCEPT;
+
+/* Frees removed and replaced entries that no reader can hold, and returns how many it freed. Never waits. Writes free such entries, too, a
+ * few in each call. When no thread writes any more, the last ones stay, and count in the domain, until this function frees them, or the
+ * table is freed: no reclaimer and no barrier frees them. It begins a grace period at most once in 200 us, so call it until
+ * still_table_pending returns 0 if all must be freed. */
+ssize_t still_table_poll(struct still_table *table) STILL_NOEXCEPT;
+
+/* The number of entries that were removed or replaced and are not freed yet. */
+ssize_t still_table_pending(const struct still_table *table) STILL_NOEXCEPT;
 
 /* `key` need not be aligned. */
 typedef int still_entry_fn(const void *key, void *value, void *context) STILL_NOEXCEPT;

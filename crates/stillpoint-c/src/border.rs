@@ -58,6 +58,7 @@ impl From<stillpoint::rcu::raw::Refused> for Refusal {
         let errno = match refused.kind {
             RetireErrorKind::Full => libc::ENOSPC,
             RetireErrorKind::DomainFull => libc::EDQUOT,
+            RetireErrorKind::TooLarge => libc::EMSGSIZE,
             RetireErrorKind::Closed => libc::EPIPE,
             RetireErrorKind::WouldDeadlock => libc::EDEADLK,
             _ => libc::EXDEV,

@@ -350,6 +350,18 @@ pub unsafe extern "C" fn still_table_len(handle: *const still_table) -> isize {
 }
 
 #[no_mangle]
+pub unsafe extern "C" fn still_table_poll(handle: *mut still_table) -> isize {
+    // SAFETY: the caller passes a handle.
+    call(|| Ok(unsafe { table(handle) }?.table.poll() as isize))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_table_pending(handle: *const still_table) -> isize {
+    // SAFETY: the caller passes a handle.
+    briefly(|| Ok(unsafe { table(handle) }?.table.pending() as isize))
+}
+
+#[no_mangle]
 pub unsafe extern "C" fn still_table_each(
     handle: *const still_table,
     reader: *const c_void,

@@ -63,6 +63,8 @@ pub(super) trait Any: Send + Sync {
         function: &mut dyn FnMut(*const c_void, Word) -> c_int,
     ) -> c_int;
     fn len(&self) -> usize;
+    fn poll(&self) -> usize;
+    fn pending(&self) -> usize;
 }
 
 pub(super) struct Typed<K: Key, S> {
@@ -182,5 +184,13 @@ impl<K: Key, S: BuildHasher + Send + Sync> Any for Typed<K, S> {
 
     fn len(&self) -> usize {
         self.table.len()
+    }
+
+    fn poll(&self) -> usize {
+        self.table.poll()
+    }
+
+    fn pending(&self) -> usize {
+        self.table.pending()
     }
 }

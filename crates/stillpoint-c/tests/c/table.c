@@ -338,6 +338,40 @@ static void expiry(void)
     CHECK(still_table_len(shared) == 0 && still_table_free(shared) == 0);
 }
 
+/* Removed entries count in the domain until the table frees them, which no reclaimer and no barrier does. */
+static void polls(void)
+{
+    enum { LIMIT = 100, ENTRIES = 500 };
+    struct still_domain_options options = STILL_DOMAIN_OPTIONS_INIT;
+    options.max_pending = LIMIT;
+    struct still_domain *limited = still_domain_new(&options);
+    struct still_table *table = still_table_new(limited, 8, NULL);
+    struct still_reader *reader = still_reader_new(limited);
+    struct still_reclaimer *reclaimer = still_reclaimer_new(limited, NULL);
+    for (uint64_t key = 0; key < ENTRIES; key++)
+        CHECK(still_table_insert(table, key_of(key, 8), NULL, NULL) == 0);
+    still_pin(reader);
+    for (uint64_t key = 0; key < ENTRIES; key++)
+        CHECK(still_table_remove(table, key_of(key, 8), NULL) == 1);
+    CHECK(still_table_pending(table) >= ENTRIES && still_table_poll(table) == 0);
+    still_unpin(reader);
+    CHECK(still_barrier(limited, STILL_FOREVER) == 0);
+    struct object *object = make(1);
+    REFUSED(still_retire(reclaimer, object, 8, destroy, NULL), -EDQUOT, "domain is full");
+    ssize_t freed = 0;
+    while (still_table_pending(table) > 0) {
+        ssize_t more = still_table_poll(table);
+        CHECK(more >= 0);
+        freed += more;
+    }
+    CHECK(freed >= ENTRIES);
+    CHECK(still_retire(reclaimer, object, 8, destroy, NULL) == 0 && still_flush(reclaimer, STILL_FOREVER) == 0);
+    CHECK(still_reclaimer_free(reclaimer) == 0 && still_reader_free(reader) == 0 && still_table_free(table) == 0);
+    REFUSED(still_table_poll(table), -EBADF, "freed");
+    REFUSED(still_table_pending(NULL), -EINVAL, "NULL");
+    CHECK(still_domain_free(limited) == 0);
+}
+
 int main(void)
 {
     domain = still_domain_new(NULL);
@@ -350,6 +384,7 @@ int main(void)
     }
     refusals();
     walks();
+    polls();
     beside_writers();
     expiry();
     CHECK(still_domain_free(domain) == 0);

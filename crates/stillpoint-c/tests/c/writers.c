@@ -43,6 +43,28 @@ static void limits(void)
     CHECK(still_domain_free(domain) == 0);
 }
 
+/* An object that is larger than a limit is refused at once, even by a reclaimer that waits for room. */
+static void too_large(void)
+{
+    struct still_domain_options small = STILL_DOMAIN_OPTIONS_INIT;
+    small.max_pending_bytes = 100;
+    struct still_domain *domains[] = { still_domain_new(NULL), still_domain_new(&small) };
+    for (int i = 0; i < 2; i++) {
+        struct still_reclaimer_options options = STILL_RECLAIMER_OPTIONS_INIT;
+        options.max_pending_bytes = i == 0 ? 100 : 0;
+        options.when_full = STILL_FULL_WAIT;
+        options.full_wait = STILL_FOREVER;
+        struct still_reclaimer *reclaimer = still_reclaimer_new(domains[i], &options);
+        struct still_background *background = still_background_new(domains[i], &options);
+        struct object *object = make(1);
+        REFUSED(still_retire(reclaimer, object, 101, destroy, NULL), -EMSGSIZE, "max_pending_bytes");
+        REFUSED(still_submit(background, object, 101, destroy, NULL), -EMSGSIZE, "max_pending_bytes");
+        CHECK(still_retire(reclaimer, object, 100, destroy, NULL) == 0 && still_flush(reclaimer, STILL_FOREVER) == 0);
+        CHECK(still_reclaimer_free(reclaimer) == 0 && still_background_free(background, STILL_FOREVER) == 0);
+        CHECK(still_domain_free(domains[i]) == 0);
+    }
+}
+
 /* A destructor that calls the library. */
 struct world {
     struct still_domain *domain;
@@ -283,6 +305,7 @@ static void cancellation(void)
 int main(void)
 {
     limits();
+    too_large();
     calls_in();
     the_end();
     backgrounds();

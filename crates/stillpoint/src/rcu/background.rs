@@ -472,6 +472,10 @@ impl Queue for &RetireHandle {
         self.inbox.phase() == CLOSED
     }
 
+    fn largest(&self) -> usize {
+        self.inbox.largest()
+    }
+
     fn reserve(&mut self, bytes: usize) -> Result<(), Full> {
         match (self.inbox.reserve(bytes), self.when_full) {
             (Err(full), WhenFull::Reclaim) => self.reclaim(full, bytes),

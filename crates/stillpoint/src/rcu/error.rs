@@ -164,6 +164,8 @@ pub enum RetireErrorKind {
     Full,
     /// The domain has reached [its limit](super::DomainBuilder::max_pending) of objects or bytes.
     DomainFull,
+    /// The object alone has more bytes than the limit of the queue or of the domain, so there can never be room for it.
+    TooLarge,
     /// The object belongs to another domain.
     ForeignDomain,
     /// The background reclaimer is gone.
@@ -278,6 +280,11 @@ impl<T: Send + Sync + 'static> fmt::Display for RetireError<T> {
                 f,
                 "domain `{domain}` is full of objects that wait to be freed: poll its reclaimers, and retire the object \
                  later"
+            ),
+            RetireErrorKind::TooLarge => write!(
+                f,
+                "the object has more bytes than may wait in the reclaimer or in domain `{domain}`: set a higher \
+                 `max_pending_bytes`, or call `free`, which waits for its readers"
             ),
             RetireErrorKind::ForeignDomain => write!(
                 f,

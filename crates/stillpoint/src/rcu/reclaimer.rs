@@ -381,6 +381,10 @@ impl Queue for Reclaimer {
         false
     }
 
+    fn largest(&self) -> usize {
+        self.list.largest()
+    }
+
     fn reserve(&mut self, bytes: usize) -> Result<(), Full> {
         self.list.make_room(bytes)
     }

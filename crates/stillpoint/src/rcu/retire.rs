@@ -18,6 +18,9 @@ pub(super) trait Queue {
     /// Whether the reclaimer is gone, so that no thread would free what is handed in.
     fn is_closed(&self) -> bool;
 
+    /// The size in bytes of the largest object for which there can be room, by the queue's own limit and the domain's.
+    fn largest(&self) -> usize;
+
     /// Takes up room for one object. If there is none, first does what can make room at once.
     ///
     /// # Panics
@@ -88,6 +91,9 @@ pub(super) fn room(
     let begun = limit.map(|_| Instant::now());
     let mut answer = attempt(queue, bytes, is_own);
     if !answer.is_err_and(RetireErrorKind::is_full) {
+        if answer == Err(RetireErrorKind::TooLarge) {
+            queue.count_handed_back();
+        }
         return answer;
     }
     let limit = match (limit, queue.when_full()) {
@@ -122,6 +128,9 @@ fn attempt(queue: &mut impl Queue, bytes: usize, is_own: bool) -> Result<(), Ret
         Err(RetireErrorKind::ForeignDomain)
     } else if queue.is_closed() {
         Err(RetireErrorKind::Closed)
+    } else if bytes > queue.largest() {
+        // A wait for room would never end.
+        Err(RetireErrorKind::TooLarge)
     } else {
         queue.reserve(bytes).map_err(RetireErrorKind::from)
     }

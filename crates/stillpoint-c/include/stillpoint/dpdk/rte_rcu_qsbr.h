@@ -6,7 +6,7 @@
  *
  *     cc -I$prefix/include/stillpoint/dpdk $(pkg-config --cflags libdpdk) ... -lstillpoint $(pkg-config --libs libdpdk)
  *
- * A variable may be passed to a compiled rte_hash, rte_lpm or rte_fib, and may lie in memory that processes share.
+ * A variable may be passed to a compiled rte_hash or rte_lpm, and may lie in memory that processes share.
  *
  * WHAT IT IS
  *   A variable joins up to max_threads readers, which have ids. A reader that is online holds up every grace period that began since
@@ -26,7 +26,7 @@
  *
  * ERRORS
  *   A function of DPDK that fails returns 1 or NULL, and sets rte_errno and errno. still_rte_rcu_check_timeout and still_rte_rcu_stall
- *   return a negative errno, and set neither. In both cases, still_error() of stillpoint.h gives the reason in words. Without DPDK's
+ *   return a negative errno instead. In both cases, still_error() of stillpoint.h gives the reason in words. Without DPDK's
  *   headers, rte_errno is errno. Inline functions check only what RTE_ASSERT checks.
  *
  * THREADS
@@ -152,7 +152,7 @@ static inline void still_rte_rcu_answer_(struct rte_rcu_qsbr *v)
         still_rte_rcu_wake_(v);
 }
 
-/* Puts an id online: grace periods wait for it from now on. */
+/* Puts a registered id online: grace periods wait for it from now on. They do not wait for an id that is not registered. */
 static __rte_always_inline void rte_rcu_qsbr_thread_online(struct rte_rcu_qsbr *v, unsigned int thread_id)
 {
     RTE_ASSERT(v != NULL && thread_id < v->max_threads);

@@ -78,6 +78,10 @@ impl fmt::Display for Refused {
             RetireErrorKind::WouldDeadlock => {
                 "the reclaimer is full of objects that this thread itself holds up, so it would wait for itself"
             }
+            RetireErrorKind::TooLarge => {
+                "the object has more bytes than may wait in the reclaimer or in its domain: set a higher `max_pending_bytes`, \
+                 or free it after a grace period"
+            }
             RetireErrorKind::ForeignDomain => "the object belongs to another domain",
             RetireErrorKind::Closed => "the background reclaimer is gone: retire it to another one",
         })

@@ -37,6 +37,34 @@ fn a_reclaimer_full_of_objects_hands_the_next_one_back() {
     assert_eq!((reclaimer.pending(), census.freed()), (1, 3));
 }
 
+/// A wait for room would never end.
+#[test]
+fn an_object_larger_than_a_limit_is_handed_back_at_once() {
+    let limited = Domain::builder().max_pending_bytes(100).build().unwrap();
+    for (domain, own) in [(Domain::new(), 100), (limited, usize::MAX)] {
+        let when_full = WhenFull::Wait(Duration::MAX);
+        let builder = domain.reclaimer_builder().max_pending_bytes(own).when_full(when_full);
+        let mut reclaimer = builder.build();
+        let builder = domain.background_builder().max_pending_bytes(own).when_full(when_full);
+        let background = builder.build();
+        let handle = background.retire_handle();
+
+        let error = reclaimer.retire(retired(&domain, [1_u8; 101])).unwrap_err();
+        assert_eq!((error.kind(), error.kind().is_full()), (RetireErrorKind::TooLarge, false));
+        assert!(error.to_string().contains("max_pending_bytes"), "{error}");
+        let error = handle.retire(error.into_inner()).unwrap_err();
+        assert_eq!(error.kind(), RetireErrorKind::TooLarge);
+        let error = handle.retire_timeout(error.into_inner(), Duration::MAX).unwrap_err();
+        assert_eq!(error.kind(), RetireErrorKind::TooLarge);
+        error.into_inner().free().unwrap();
+        assert_eq!(domain.stats().handed_back, 3);
+
+        reclaimer.retire(retired(&domain, [1_u8; 100])).expect("it fits exactly");
+        reclaimer.flush().unwrap();
+        handle.retire(retired(&domain, [1_u8; 100])).expect("it fits exactly");
+    }
+}
+
 #[test]
 fn a_reclaimer_full_of_bytes_hands_the_next_one_back() {
     let domain = Domain::new();
@@ -55,15 +83,6 @@ fn a_reclaimer_full_of_bytes_hands_the_next_one_back() {
     drop(guard);
     reclaimer.retire(second).expect("there is room again");
     assert_eq!((reclaimer.pending(), reclaimer.pending_bytes()), (1, 401));
-}
-
-#[test]
-fn an_object_larger_than_the_limit_is_handed_back_by_an_empty_queue() {
-    let domain = Domain::new();
-    let mut reclaimer = domain.reclaimer_builder().max_pending_bytes(10).build();
-    let error = reclaimer.retire(retired(&domain, [0_u8; 11])).expect_err("it will never fit");
-    assert_eq!(error.kind(), RetireErrorKind::Full);
-    assert!(error.into_inner().try_free().is_ok());
 }
 
 /// Protected loads fill a queue just as guards do.

@@ -124,6 +124,11 @@ impl Inbox {
         }
     }
 
+    /// The size of the largest object for which there can be room.
+    pub(crate) fn largest(&self) -> usize {
+        self.limits.largest(&self.core)
+    }
+
     /// Takes up room for one object, unless a limit is reached, here or in the domain.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<(), Full> {
         let (objects, total) = self.submitted.add(bytes);

@@ -59,6 +59,11 @@ pub(crate) struct Limits {
 
 impl Limits {
     pub(crate) const NONE: Self = Self { objects: usize::MAX, bytes: usize::MAX };
+
+    /// The size of the largest object for which these limits and those of the domain can leave room.
+    pub(crate) fn largest(&self, core: &Core) -> usize {
+        self.bytes.min(core.quota().and_then(|quota| quota.bytes().limit()).unwrap_or(usize::MAX))
+    }
 }
 
 /// The limit that is in the way of an object.
@@ -194,6 +199,11 @@ impl RetireList {
         }
         let own = self.core.protocol.hazards_of_caller();
         self.held.iter().filter(|held| own.contains(&held.garbage.address())).count()
+    }
+
+    /// The size of the largest object for which there can be room.
+    pub(crate) fn largest(&self) -> usize {
+        self.limits.largest(&self.core)
     }
 
     /// Whether one more object of this size fits within the queue's own limits.
