@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 
 use crate::asleep;
-use stillpoint::pool::{Obj, Pages, Pool};
+use stillpoint::pool::{Local, Obj, Pages, Pool};
 
 /// A pool that begins with one bucket of eight objects. When the pool first grows, its constructor waits twice at the
 /// barrier.
@@ -31,22 +31,51 @@ fn waits_once(maximum: usize, step: usize, fails: bool) -> (Pool<usize>, Arc<Bar
     (pool.build().unwrap(), barrier)
 }
 
+/// Tells that a thread has ended, and has dropped what was made after this.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Whether the thread gets an object, at the latest when the other one has ended: until then, the other one's handle may have
+/// all of the pool's free objects.
+fn gets_one(local: &Local<'_, usize>, other: &AtomicBool) -> bool {
+    loop {
+        let is_last = other.load(Ordering::Acquire);
+        if local.alloc().is_some() {
+            return true;
+        } else if is_last {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+}
+
 /// One thread grows the pool while another waits for that. Returns the numbers of objects that they got.
 fn two_growers(pool: &Pool<usize>, meet: &Barrier) -> [usize; 2] {
+    let ended = [AtomicBool::new(false), AtomicBool::new(false)];
     std::thread::scope(|scope| {
         let first = scope.spawn(|| {
+            let _ends = Ends(&ended[0]);
             let local = pool.local().unwrap();
             let kept: Vec<_> = (0..8).map(|_| local.alloc().unwrap()).collect();
-            let more = catch_unwind(AssertUnwindSafe(|| local.alloc().is_some())).unwrap_or(false);
+            let more = catch_unwind(AssertUnwindSafe(|| gets_one(&local, &ended[1]))).unwrap_or(false);
             kept.into_iter().for_each(std::mem::forget);
             usize::from(more)
         });
         meet.wait();
         let (started, is_started) = channel();
-        let second = scope.spawn(move || {
-            let local = pool.local().unwrap();
-            started.send(asleep::own()).unwrap();
-            usize::from(local.alloc().is_some())
+        let second = scope.spawn({
+            let ended = &ended;
+            move || {
+                let _ends = Ends(&ended[1]);
+                let local = pool.local().unwrap();
+                started.send(asleep::own()).unwrap();
+                usize::from(gets_one(&local, &ended[0]))
+            }
         });
         asleep::wait_until_asleep(is_started.recv().unwrap());
         meet.wait();
