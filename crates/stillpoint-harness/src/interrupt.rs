@@ -41,7 +41,13 @@ pub(crate) fn listen_and(tell: fn()) {
     }
 }
 
-/// Whether one of the signals has come.
+/// Does what the first signal does, without a word.
+pub fn request() {
+    // Relaxed: see `listen`.
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}
+
+/// Whether one of the signals has come, or somebody called [`request`].
 pub fn requested() -> bool {
     // Relaxed: see `listen`.
     INTERRUPTED.load(Ordering::Relaxed)

@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use crate::error::Stop;
 use crate::flags::ResultFlags;
+use crate::interrupt;
 use crate::output::figures::{self, Figure, Ground};
+use crate::output::format::number_of;
 use crate::output::json::{self, Row, Target, cannot_write};
 use crate::output::{csv, tell};
 
@@ -67,6 +69,21 @@ impl Results {
             tell(format!("{} figures in {}", charts.len(), folder.display()));
         }
         Ok(())
+    }
+}
+
+/// After an interrupt: says how many rows there are.
+///
+/// # Errors
+/// When there are none, so that nothing is worth writing.
+pub fn check_interrupt(rows: &[Row]) -> Result<(), Stop> {
+    match rows.len() {
+        _ if !interrupt::requested() => Ok(()),
+        0 => Err(Stop::Failed("interrupted before a row was measured: nothing is written".to_owned())),
+        count => {
+            tell(format!("interrupted: {} measured", number_of(count as u64, "row")));
+            Ok(())
+        }
     }
 }
 

@@ -34,6 +34,7 @@ struct Offer {
     scenarios: &'static [&'static str],
     options: &'static [&'static str],
     figures: &'static [&'static Figure],
+    answer: fn(&[Row]) -> Option<String>,
 }
 
 /// All experiments, in their order.
@@ -57,13 +58,21 @@ const fn offer<P: Plan + 'static>() -> Offer {
         scenarios: P::SCENARIOS,
         options: P::OPTIONS,
         figures: P::FIGURES,
+        answer: P::answer,
     }
 }
 
 /// The fields of this command's result beside the rows.
 #[derive(Serialize)]
-struct Controls {
+struct Beside {
     controls: Vec<Control>,
+    left_out: Vec<String>,
+}
+
+impl Beside {
+    fn rows(controls: &[Control]) -> Self {
+        Self { controls: controls.to_vec(), left_out: output::left_out() }
+    }
 }
 
 /// The experiments that are asked for: one, or all.
@@ -104,6 +113,29 @@ pub(crate) fn arguments(command: clap::Command, shown: Experiment) -> clap::Comm
     };
     let others = options(Experiment::All).into_iter().filter(|option| !options(shown).contains(option));
     others.fold(command, |command, option| command.mut_arg(option, |arg| arg.hide(true)))
+}
+
+/// What the rows of all experiments say, in words.
+pub(crate) fn answers(rows: &[Row]) -> Vec<String> {
+    EXPERIMENTS.iter().filter_map(|offer| (offer.answer)(rows)).collect()
+}
+
+/// An error if an option belongs to other experiments only. `is_given` says whether it is on the command line.
+pub(crate) fn check_options(experiment: Experiment, is_given: impl Fn(&str) -> bool) -> Result<(), Stop> {
+    let here: Vec<&str> = offers(experiment).flat_map(|offer| offer.options).copied().collect();
+    let mut others =
+        EXPERIMENTS.iter().flat_map(|offer| offer.options).filter(|option| !here.contains(option));
+    let Some(option) = others.find(|option| is_given(option)) else { return Ok(()) };
+    let with: Vec<String> = EXPERIMENTS
+        .iter()
+        .filter(|offer| offer.options.contains(option))
+        .map(|offer| offer.experiment.name())
+        .collect();
+    Err(Stop::usage(format!(
+        "{} has no --{option}, which is an option of {}",
+        experiment.name(),
+        with.join(", ")
+    )))
 }
 
 /// The figures of all experiments.
@@ -154,17 +186,16 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
         if !silent {
             control::show(&of_these);
             names::show(&measured);
+            answers(&measured).iter().for_each(|answer| output::say(format!("\n{answer}")));
         }
         rows.extend(measured);
         controls.extend(of_these);
-        if let Some(report) = &report {
+        if let Some(report) = report.as_ref().filter(|_| !rows.is_empty()) {
             report.write(&machine, &rows, &controls)?;
         }
     }
-    results.write(&machine, &rows, Controls { controls }, &figures())?;
-    if interrupt::requested() {
-        output::tell(format!("interrupted: {} rows were measured", rows.len()));
-    }
+    results::check_interrupt(&rows)?;
+    results.write(&machine, &rows, Beside::rows(&controls), &figures())?;
     stopped.map_or_else(|| json::judge(&rows), Err)
 }
 
@@ -218,8 +249,8 @@ impl Report {
     }
 
     fn write(&self, machine: &Machine, rows: &[Row], controls: &[Control]) -> Result<(), Stop> {
-        self.results.write(machine, rows, Controls { controls: controls.to_vec() }, &figures())?;
-        report::write(&self.page, &[Read::of(machine, rows.to_vec())?], &figures())?;
+        self.results.write(machine, rows, Beside::rows(controls), &figures())?;
+        report::write(&self.page, &[Read::of(machine, rows.to_vec(), output::left_out())?], &figures())?;
         output::tell(format!("the page of what there is: {}", self.page.display()));
         Ok(())
     }
@@ -228,7 +259,7 @@ impl Report {
 fn peers_line(machine: &Machine) -> String {
     let peers: Vec<String> =
         machine.peers.iter().map(|(name, version)| format!("{name} {version}")).collect();
-    format!("Peers: {}", peers.join(", "))
+    format!("Peers in this build: {}", peers.join(", "))
 }
 
 #[cfg(test)]

@@ -5,8 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
+use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use stillpoint_harness::error::Stop;
+use stillpoint_harness::output::{say, tell};
 use stillpoint_multicast_lab::{module, simulate};
 
 use crate::experiment::{BenchArgs, Experiment};
@@ -59,7 +62,7 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The folder; it must exist
+    /// The folder; it is made if it does not exist
     pub(crate) folder: PathBuf,
 }
 
@@ -75,7 +78,15 @@ pub(crate) fn read<T: Into<OsString> + Clone>(
     let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
     let named = |word: &OsString| Experiment::from_str(word.to_str()?, false).ok();
     let shown = arguments.iter().skip(1).find_map(named).unwrap_or(Experiment::All);
-    Cli::from_arg_matches(&command(shown).try_get_matches_from(arguments)?)
+    let mut command = command(shown);
+    let matches = command.try_get_matches_from_mut(arguments)?;
+    if let Some(bench) = matches.subcommand_matches("bench") {
+        let is_given = |option: &str| bench.value_source(option) == Some(ValueSource::CommandLine);
+        if let Err(stop) = bench::check_options(shown, is_given) {
+            return Err(command.error(clap::error::ErrorKind::ArgumentConflict, stop));
+        }
+    }
+    Cli::from_arg_matches(&matches)
 }
 
 /// Reads the command line. Help goes to standard output with exit code 0, an error in one line to standard
@@ -85,7 +96,7 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
         if error.use_stderr()
             && error.kind() != clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
         {
-            stillpoint_harness::output::tell(one_line(&error));
+            tell(one_line(&error));
         } else {
             // If the help cannot be printed, nothing else can.
             let _ = error.print();
@@ -135,17 +146,17 @@ fn one_line(error: &clap::Error) -> String {
 pub(crate) fn completions(args: &CompletionsArgs) {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command(Experiment::All), "stillpoint", &mut script);
-    stillpoint_harness::output::say(String::from_utf8_lossy(&script).trim_end());
+    say(String::from_utf8_lossy(&script).trim_end());
 }
 
 /// Writes `stillpoint.1` and a page for each command.
-pub(crate) fn man(args: &ManArgs) -> Result<(), stillpoint_harness::error::Stop> {
-    clap_mangen::generate_to(command(Experiment::All), &args.folder).map_err(|error| {
-        stillpoint_harness::error::Stop::usage(format!(
-            "cannot write the manual pages to {}: {error}",
-            args.folder.display()
-        ))
-    })
+pub(crate) fn man(args: &ManArgs) -> Result<(), Stop> {
+    let folder = args.folder.display();
+    std::fs::create_dir_all(&args.folder)
+        .and_then(|()| clap_mangen::generate_to(command(Experiment::All), &args.folder))
+        .map_err(|error| Stop::usage(format!("cannot write the manual pages to {folder}: {error}")))?;
+    say(format!("the manual pages are in {folder}: man -l {folder}/stillpoint.1"));
+    Ok(())
 }
 
 #[cfg(test)]
@@ -199,6 +210,10 @@ mod tests {
         ] {
             assert!(line(words).ends_with(&format!("; did you mean {meant}")), "{}", line(words));
         }
+        assert_eq!(
+            line("bench reclaim --initiators 2"),
+            "error: reclaim has no --initiators, which is an option of membarrier (see `stillpoint --help`)"
+        );
         assert!(line("bench micro --rounds 0").ends_with("0 is not from 1 to 1000"));
         assert!(line("bench micro --seed x").ends_with("not a whole number"));
     }

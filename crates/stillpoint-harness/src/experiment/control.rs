@@ -36,11 +36,22 @@ pub struct Control {
     pub metric: String,
     /// The number of settings with both rows.
     pub settings: usize,
-    /// The median over the settings of the difference, in percent of the mean of the two. For a metric in percent, the
+    /// The median over the settings of the difference, in percent of the smaller of the two. For a metric in percent, the
     /// difference is in percentage points.
     pub percent_p50: f64,
     /// The largest difference.
     pub percent_max: f64,
+}
+
+impl Control {
+    /// One of its differences for people. From twice as much on, a factor says more than a percentage.
+    pub fn difference(&self, percent: f64) -> String {
+        match percent {
+            _ if self.metric.ends_with("_percent") => format!("{percent:.1} points"),
+            100.0.. => format!("{:.1}x", 1.0 + percent / 100.0),
+            _ => format!("{percent:.1} %"),
+        }
+    }
 }
 
 /// The differences between the rows of contenders that were measured twice, for each metric. Metrics of the spread of rounds
@@ -58,9 +69,12 @@ pub fn controls(rows: &[Row]) -> Vec<Control> {
         let Some(first) = rows.iter().find(is_first) else { continue };
         for metric in again.metrics.keys().filter(|metric| !is_of_rounds(metric)) {
             let Some((one, other)) = first.metric(metric).zip(again.metric(metric)) else { continue };
-            let apart = (one - other).abs();
+            let (apart, least) = ((one - other).abs(), one.abs().min(other.abs()));
             let is_share = metric.ends_with("_percent") || one == other;
-            let percent = if is_share { apart } else { apart * 200.0 / (one.abs() + other.abs()) };
+            if !is_share && least == 0.0 {
+                continue; // nothing is a multiple of 0
+            }
+            let percent = if is_share { apart } else { apart * 100.0 / least };
             let same = |(row, of, _): &&mut (&Row, &str, Vec<f64>)| {
                 (&row.experiment, &row.contender, *of) == (&first.experiment, &first.contender, metric)
             };
@@ -86,13 +100,12 @@ pub fn controls(rows: &[Row]) -> Vec<Control> {
 pub fn show(controls: &[Control]) {
     let Some(first) = controls.first() else { return };
     let line = |control: &Control| {
-        let percent = |value: f64| format!("{value:.1} %");
         [
             control.contender.clone(),
             control.metric.clone(),
             control.settings.to_string(),
-            percent(control.percent_p50),
-            percent(control.percent_max),
+            control.difference(control.percent_p50),
+            control.difference(control.percent_max),
         ]
     };
     let caption = format!("Control of {}: the same contender measured twice", first.experiment);
@@ -128,14 +141,18 @@ mod tests {
     fn a_contender_is_compared_with_itself_in_the_same_setting() {
         let again = |entries, rate| row("a (again)", entries, rate);
         let rows =
-            [row("a", 8, 90.0), row("a", 64, 100.0), row("b", 8, 1.0), again(64, 100.0), again(8, 110.0)];
+            [row("a", 8, 90.0), row("a", 64, 100.0), row("b", 8, 1.0), again(64, 100.0), again(8, 99.0)];
         let found = controls(&rows);
         let [rate, loss] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!((rate.contender.as_str(), rate.metric.as_str()), ("a", "lookups_per_s"));
-        assert_eq!((rate.settings, rate.percent_p50, rate.percent_max), (2, 10.0, 20.0));
+        assert_eq!((rate.settings, rate.percent_p50, rate.percent_max), (2, 5.0, 10.0));
+        assert_eq!(
+            (rate.difference(10.0), rate.difference(54_900.0)),
+            ("10.0 %".to_owned(), "550.0x".to_owned())
+        );
         assert_eq!(
             (loss.metric.as_str(), loss.percent_max),
-            ("loss_percent", 0.02),
+            ("loss_percent", 0.01),
             "points, not a share of a share"
         );
         assert!(controls(&rows[..3]).is_empty());

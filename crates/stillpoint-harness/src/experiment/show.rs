@@ -1,5 +1,6 @@
 //! Lines below the tables that several experiments have.
 
+use crate::output::format::number_of;
 use crate::output::json::Row;
 use crate::output::say;
 
@@ -26,9 +27,9 @@ pub fn disturbance(rows: &[Row]) -> Option<String> {
     let most = foreign.iter().copied().max_by(f64::total_cmp)?;
     let disturbed = foreign.len();
     Some(format!(
-        "Other programs ran on these CPUs during {disturbed} of {} rows (up to {most:.2} CPUs): \
+        "Other programs ran on these CPUs during {disturbed} of {} (up to {most:.2} CPUs): \
          their figures are worse than they should be.",
-        rows.len()
+        number_of(rows.len() as u64, "row")
     ))
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Barrier;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -54,8 +54,20 @@ pub fn on_each<R: Send>(
 /// The CPU time of this process since the account was opened, and that of everything else on the CPUs of a round.
 pub struct Account {
     cpus: Vec<usize>,
+    begin: Instant,
     own: Duration,
     busy: Option<Duration>,
+}
+
+/// What an account has counted.
+#[derive(Debug, Clone, Copy)]
+pub struct Used {
+    /// The CPU time of this process.
+    pub own: Duration,
+    /// The same, as a number of CPUs: divided by the time that passed.
+    pub cpus: f64,
+    /// The CPUs that everything else took; 0 where that is not known.
+    pub foreign_cpus: f64,
 }
 
 impl Account {
@@ -64,16 +76,18 @@ impl Account {
         let mut cpus: Vec<usize> = readers.iter().copied().chain([writer]).collect();
         cpus.sort_unstable();
         cpus.dedup();
-        let (own, busy) = (process_cpu_time(), load::busy(&cpus));
-        Self { cpus, own, busy }
+        let (begin, own, busy) = (Instant::now(), process_cpu_time(), load::busy(&cpus));
+        Self { cpus, begin, own, busy }
     }
 
-    /// The CPU time of this process until now, and that of others; zero where the latter is not known.
-    pub fn close(self) -> (Duration, Duration) {
+    /// What was used until now.
+    pub fn close(self) -> Used {
         let own = process_cpu_time() - self.own;
         let busy = load::busy(&self.cpus).zip(self.busy);
         let busy = busy.map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before));
-        (own, busy.saturating_sub(own))
+        let elapsed = self.begin.elapsed().as_secs_f64();
+        let cpus = |time: Duration| time.as_secs_f64() / elapsed;
+        Used { own, cpus: cpus(own), foreign_cpus: cpus(busy.saturating_sub(own)) }
     }
 }
 

@@ -174,6 +174,9 @@ pub struct Read {
     pub machine: Map<String, Value>,
     /// The measured rows.
     pub rows: Vec<Row>,
+    /// What the run left out, and why.
+    #[serde(default)]
+    pub left_out: Vec<String>,
 }
 
 impl Read {
@@ -181,9 +184,11 @@ impl Read {
     ///
     /// # Errors
     /// When the machine cannot be written as JSON, which is a defect.
-    pub fn of(machine: &impl Serialize, rows: Vec<Row>) -> Result<Self, Stop> {
+    pub fn of(machine: &impl Serialize, rows: Vec<Row>, left_out: Vec<String>) -> Result<Self, Stop> {
         match serde_json::to_value(machine) {
-            Ok(Value::Object(machine)) => Ok(Self { schema: SCHEMA, command: command_line(), machine, rows }),
+            Ok(Value::Object(machine)) => {
+                Ok(Self { schema: SCHEMA, command: command_line(), machine, rows, left_out })
+            }
             _ => Err(Stop::Failed("the machine cannot be written as JSON".to_owned())),
         }
     }
@@ -199,6 +204,7 @@ impl Read {
             .map_err(|error| Stop::usage(format!("cannot read {}: {error}", file.display())))?;
         let read: Self = serde_json::from_str(&text).map_err(|error| refused(not_ours(&error)))?;
         match read.schema {
+            SCHEMA if read.rows.is_empty() => Err(Stop::usage(format!("{} has no rows", file.display()))),
             SCHEMA => Ok(read),
             schema => Err(refused(format!("its format is {schema}, and this program reads format {SCHEMA}"))),
         }

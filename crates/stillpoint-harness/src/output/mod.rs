@@ -9,22 +9,42 @@ pub mod progress;
 pub mod table;
 
 use std::io::{self, Write};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::error::Stop;
+use crate::interrupt;
 
 /// The first error of standard output.
 static LOST: OnceLock<String> = OnceLock::new();
 
 /// Prints one line of the result on standard output, without colours where they are not wanted.
 ///
-/// A reader that went away, such as `head`, is not an error. [`complete`] reports others.
+/// A reader that went away, such as `head`, is not an error: it ends the measurement early, as Ctrl-C does. [`complete`]
+/// reports errors.
 pub fn say(line: impl std::fmt::Display) {
-    if let Err(error) = writeln!(anstream::stdout(), "{line}")
-        && error.kind() != io::ErrorKind::BrokenPipe
-    {
-        LOST.get_or_init(|| error.to_string());
+    match writeln!(anstream::stdout(), "{line}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => interrupt::request(),
+        Err(error) => drop(LOST.get_or_init(|| error.to_string())),
+        Ok(()) => {}
     }
+}
+
+/// What the run leaves out, and why; a line each.
+static LEFT_OUT: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Says on standard error what the run leaves out, and why, and keeps the line, once, for [`left_out`].
+pub fn leave_out(line: impl std::fmt::Display) {
+    tell(&line);
+    let mut lines = LEFT_OUT.lock().unwrap_or_else(PoisonError::into_inner);
+    let line = line.to_string();
+    if !lines.contains(&line) {
+        lines.push(line);
+    }
+}
+
+/// All lines of [`leave_out`] so far.
+pub fn left_out() -> Vec<String> {
+    LEFT_OUT.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// Whether all lines of the result were printed.
@@ -42,6 +62,15 @@ pub fn complete() -> Result<(), Stop> {
 pub fn heading(text: impl std::fmt::Display) {
     let bold = anstyle::Style::new().bold();
     say(format!("\n{bold}{text}{bold:#}"));
+}
+
+/// A command of this program, as its user would type it.
+pub fn own_command(words: &str) -> String {
+    let program = match std::env::var_os("CARGO") {
+        Some(_) => "cargo run --release --".to_owned(),
+        None => std::env::args().next().unwrap_or_else(|| "stillpoint".to_owned()),
+    };
+    format!("{program} {words}")
 }
 
 /// Prints one line about the run on standard error.

@@ -57,8 +57,9 @@ impl Program {
         };
         Ok(match (workspace(), cargo) {
             (Some(workspace), Some(cargo)) => Ok(Self::Build { workspace, cargo }),
-            _ => Err(format!(
-                "this program is not static, and cargo cannot build one that is: {}",
+            (workspace, _) => Err(format!(
+                "this program is not static, and {} to build one that is: {}",
+                if workspace.is_none() { "its source is not there" } else { "there is no cargo in PATH" },
                 how_to_build()
             )),
         })

@@ -141,8 +141,8 @@ impl experiment::Plan for Plan {
     fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
         let is_told = |hint: &String| self.left_out.iter().any(|line| line.contains(hint));
         let missing = stillpoint_peers::missing().iter().map(peers::how_to_get);
-        missing.filter(|hint| !is_told(hint)).for_each(output::tell);
-        self.left_out.iter().for_each(output::tell);
+        missing.filter(|hint| !is_told(hint)).for_each(output::leave_out);
+        self.left_out.iter().for_each(output::leave_out);
         let mut rows = Vec::new();
         if let Some(calls) = &self.calls {
             rows = calls.rows()?;
@@ -263,7 +263,7 @@ fn delays(args: &BenchArgs, cpus: &[usize], scenarios: &[&str]) -> Result<Option
         }
     }
     if parts.is_empty() {
-        left_out.iter().for_each(output::tell);
+        left_out.iter().for_each(output::leave_out);
         return Ok(None);
     }
     left_out.dedup();

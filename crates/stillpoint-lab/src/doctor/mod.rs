@@ -10,7 +10,7 @@ use stillpoint_harness::error::Stop;
 use stillpoint_harness::flags::JsonFlag;
 use stillpoint_harness::machine::Machine;
 use stillpoint_harness::output::json::Target;
-use stillpoint_harness::output::{heading, say};
+use stillpoint_harness::output::{heading, own_command, say};
 use stillpoint_harness::qemu::needs;
 
 use crate::peers;
@@ -70,9 +70,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
     if !target.takes_stdout() {
         say(machine.summary());
         groups.iter().for_each(|(name, findings)| print(name, findings));
-        say(
-            "\nTo see whether preempted readers hold up memory here: stillpoint bench reclaim --scenarios one-core --report results",
-        );
+        say(format!(
+            "\nTo see whether preempted readers hold up memory here: {}\ndocs/design/glossary.md explains the words.",
+            own_command("bench reclaim --report results")
+        ));
     }
     let findings = groups.into_iter().flat_map(|(_, findings)| findings).collect();
     target.write(&machine, &[], Findings { findings })

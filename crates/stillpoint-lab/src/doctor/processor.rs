@@ -39,7 +39,7 @@ fn cores(machine: &Machine) -> Finding {
         ),
         count @ 2..9 => Finding {
             cost: Some(format!(
-                "the talk's figures go up to 8 cores; here own-core has room for {} of its readers, and spread uses {} CPUs",
+                "the figures of the talk (docs/guide/published-works.md) go up to 8 cores; here own-core has room for {} of its readers, and spread uses {} CPUs",
                 count - 1,
                 1 << count.ilog2(),
             )),

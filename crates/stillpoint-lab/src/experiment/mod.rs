@@ -33,6 +33,11 @@ pub(crate) trait Plan: Sized {
 
     /// Measures, and prints the tables unless told to be `silent`.
     fn run(&self, silent: bool) -> Result<Vec<Row>, Stop>;
+
+    /// What its rows say, in words; `None` if nothing.
+    fn answer(_rows: &[Row]) -> Option<String> {
+        None
+    }
 }
 
 /// The plan of an experiment; `None` when it was not asked for.
@@ -76,7 +81,7 @@ pub(crate) fn contenders<P: Plan>(
     if here.is_empty() {
         return Err(Stop::usage(hints.join("; ")));
     }
-    hints.into_iter().for_each(output::tell);
+    hints.into_iter().for_each(output::leave_out);
     Ok(here)
 }
 

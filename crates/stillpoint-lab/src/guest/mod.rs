@@ -27,7 +27,7 @@ use stillpoint_harness::machine::{Machine, cpus};
 use stillpoint_harness::output::json;
 use stillpoint_harness::qemu::needs::{self, Needs};
 use stillpoint_harness::qemu::{self, Accel};
-use stillpoint_harness::results::Results;
+use stillpoint_harness::results::{self, Results};
 use stillpoint_harness::{interrupt, output};
 
 use self::lab::{Lab, Ran};
@@ -93,10 +93,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Stop> {
     if !silent {
         show::tables(&rows, &guests);
     }
+    results::check_interrupt(&rows)?;
     results.write(&machine, &rows, Extra { skipped: None, guests }, FIGURES)?;
-    if interrupt::requested() {
-        output::tell(format!("interrupted: {} rows were measured", rows.len()));
-    }
     match failures.as_slice() {
         [] => json::judge(&rows),
         failures => Err(Stop::Failed(failures.join("; "))),

@@ -31,9 +31,7 @@ pub(crate) use round::Round;
 
 /// Runs the experiment. Prints each table as soon as it is complete, unless `silent`.
 fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
-    for line in &plan.left_out {
-        stillpoint_harness::output::tell(line);
-    }
+    plan.left_out.iter().for_each(stillpoint_harness::output::leave_out);
     let steps_per_us = calibrate(plan.cores[0])?;
     let progress = Progress::new(plan.steps());
     let measure = |part: &Part| run_part(plan, part, steps_per_us, &progress);

@@ -115,10 +115,9 @@ fn write_and_read(
         });
         let elapsed = begin.elapsed().as_secs_f64();
         let worker_cpu = writing.writer.worker_cpu_time().saturating_sub(worker_before);
-        let (_, foreign_cpu) = account.close();
-        (writing, waiter_cpu, worker_cpu, foreign_cpu, elapsed)
+        (writing, waiter_cpu, worker_cpu, account.close().foreign_cpus, elapsed)
     });
-    let (mut writing, waiter_cpu, worker_cpu, foreign_cpu, elapsed) = work;
+    let (mut writing, waiter_cpu, worker_cpu, foreign_cpus, elapsed) = work;
     writing.writer.drain();
     let end_resident = resident_bytes();
 
@@ -141,7 +140,7 @@ fn write_and_read(
         end_resident_bytes: end_resident.saturating_sub(writing.resident_before),
         sections_per_s: outcomes.iter().map(|outcome| outcome.lookups).sum::<u64>() as f64 / elapsed,
         changes_per_s: writing.changes as f64 / writing.written.as_secs_f64(),
-        foreign_cpus: foreign_cpu.as_secs_f64() / elapsed,
+        foreign_cpus,
         course: course(&writing.looks, &delays, freed),
     })
 }

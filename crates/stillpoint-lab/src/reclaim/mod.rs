@@ -4,6 +4,7 @@
 //! writer replaces random elements, 5,000 times a second, and hands the old ones to the scheme under test. Every contender has
 //! the same loops, keys, CPUs and schedule, in rounds, in an order that rotates.
 
+mod answer;
 mod figures;
 pub(crate) mod names;
 pub(crate) mod ours;
@@ -29,17 +30,16 @@ use stillpoint_peers::table::make_reclaiming;
 use stillpoint_peers::{Contender, Delays, Slots, catalogue};
 
 use crate::experiment::Structure;
-use crate::reclaim::names::Entry;
+use crate::reclaim::names::{Entry, SPREAD};
 use crate::reclaim::plan::{Part, is_ours};
 use crate::reclaim::round::{Outcome, Round};
 
+pub(crate) use answer::answer;
 pub(crate) use plan::Plan;
 
 /// Runs the experiment. Prints each table as soon as it is complete, unless `silent`.
 pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
-    for line in &plan.left_out {
-        stillpoint_harness::output::tell(line);
-    }
+    plan.left_out.iter().for_each(stillpoint_harness::output::leave_out);
     if plan.parts.is_empty() {
         return Ok(Vec::new()); // a run of all experiments, with nothing for this one
     }
@@ -47,7 +47,7 @@ pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     let building = format!("building {}s of {} elements", plan.structure.name(), plan.elements);
     progress.stage(&building);
     progress.begin(building);
-    let _huge_pages = initialise_dpdk(plan)?;
+    let huge_pages = initialise_dpdk(plan)?;
     let field = Field::build(plan)?;
 
     let measure = |part: &Part| run_part(plan, part, &field, &progress);
@@ -56,7 +56,7 @@ pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     });
     drop(progress);
     if !silent {
-        show::notes(plan, &rows);
+        show::notes(plan, &rows, huge_pages.is_some());
     }
     Ok(rows)
 }
@@ -138,7 +138,12 @@ fn run_part(plan: &Plan, part: &Part, field: &Field, progress: &Progress) -> Vec
     let setting = &part.setting;
     let (scenario, readers) = (setting.scenario, setting.readers());
     let begin = |round: usize| {
-        progress.stage(&format!("{scenario}, readers {readers}, round {} of {}", round + 1, plan.rounds));
+        let cpus = if scenario == SPREAD { format!(", CPUs {}", setting.cores) } else { String::new() };
+        progress.stage(&format!(
+            "{scenario}, readers {readers}{cpus}, round {} of {}",
+            round + 1,
+            plan.rounds
+        ));
         plan.seed.wrapping_add(round as u64)
     };
     let measure = |(name, entry): &(String, &&Entry), &seed: &u64| {
@@ -175,11 +180,11 @@ fn row(plan: &Plan, part: &Part, name: &str, entry: &Entry, rounds: Result<Vec<O
         .with("deletes_per_s", plan.deletes_per_s)
         .with("rounds", rounds.as_ref().map_or(plan.rounds as usize, Vec::len))
         .with("round_s", number(plan.round.as_secs_f64()))
-        .measured(rounds, |row, rounds| figures(row, &rounds, plan.round.as_secs_f64()))
+        .measured(rounds, |row, rounds| figures(row, &rounds))
 }
 
 /// The median of each metric over the rounds, and the spread of the mean delay.
-fn figures(row: &mut Row, rounds: &[Outcome], round_s: f64) {
+fn figures(row: &mut Row, rounds: &[Outcome]) {
     let delays: Vec<Distribution> =
         rounds.iter().filter_map(|outcome| Distribution::of(&outcome.delays)).collect();
     row.put_distribution("delay_us", &delays);
@@ -189,13 +194,17 @@ fn figures(row: &mut Row, rounds: &[Outcome], round_s: f64) {
     put("freed", 0, &|o| o.freed as f64);
     put("lookups_per_s", 0, &|o| o.lookups_per_s);
     put("peak_pending", 0, &|o| o.peak_pending as f64);
-    put("cpu_s", 4, &|o| o.cpu_s);
-    put("cpus", 3, &|o| o.cpu_s / round_s);
-    put("foreign_cpus", 3, &|o| o.foreign_cpu_s / round_s);
+    put("cpu_s", 4, &|o| o.used.own.as_secs_f64());
+    put("cpus", 3, &|o| o.used.cpus);
+    put("foreign_cpus", 3, &|o| o.used.foreign_cpus);
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use stillpoint_harness::experiment::threads::Used;
+
     use super::*;
 
     fn outcome(delay: u64, deletes: usize) -> Outcome {
@@ -205,15 +214,14 @@ mod tests {
             freed: deletes,
             lookups_per_s: 1e6,
             peak_pending: 1,
-            cpu_s: 0.5,
-            foreign_cpu_s: 0.0,
+            used: Used { own: Duration::from_millis(500), cpus: 0.5, foreign_cpus: 0.0 },
         }
     }
 
     #[test]
     fn a_row_is_the_median_of_its_rounds() {
         let mut row = Row::new("reclaim", "spread", "seize");
-        figures(&mut row, &[outcome(10_000, 100), outcome(12_000, 100), outcome(90_000, 97)], 1.0);
+        figures(&mut row, &[outcome(10_000, 100), outcome(12_000, 100), outcome(90_000, 97)]);
         assert_eq!(row.metric("delay_us_mean"), Some(12.0));
         assert_eq!(row.metric("delay_us_mean_least"), Some(10.0));
         assert_eq!(row.metric("delay_us_mean_most"), Some(90.0));

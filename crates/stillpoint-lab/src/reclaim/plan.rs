@@ -101,6 +101,10 @@ impl experiment::Plan for Plan {
     fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
         super::run(self, silent)
     }
+
+    fn answer(rows: &[Row]) -> Option<String> {
+        super::answer(rows)
+    }
 }
 
 impl Plan {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint_harness::experiment::threads::{Account, as_writer, prepare_writer_thread};
+use stillpoint_harness::experiment::threads::{Account, Used, as_writer, prepare_writer_thread};
 use stillpoint_harness::interrupt;
 use stillpoint_harness::random::Random;
 use stillpoint_peers::{Contender, Delays, ReadJob, ReadOutcome, Writer};
@@ -51,10 +51,8 @@ pub(crate) struct Outcome {
     pub(crate) freed: usize,
     pub(crate) lookups_per_s: f64,
     pub(crate) peak_pending: usize,
-    /// CPU time of the whole process while the writer wrote, in seconds.
-    pub(crate) cpu_s: f64,
-    /// CPU time of everything else on the CPUs of the round, in seconds; 0 where it is not known.
-    pub(crate) foreign_cpu_s: f64,
+    /// What the whole process and everything else used while the writer wrote.
+    pub(crate) used: Used,
 }
 
 /// Runs a round on new threads; the error says why it does not count.
@@ -76,11 +74,11 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
             let mut writer = contender.writer();
             let (account, begin) = (Account::open(reader_cpus, *writer_cpu), Instant::now());
             let written = if go() { write(writer.as_mut(), round, begin) } else { Written::default() };
-            let cpu = account.close();
+            let used = account.close();
             finish_delays(writer.as_mut(), round, written.deletes);
-            (writer, written, cpu, begin.elapsed().as_secs_f64())
+            (writer, written, used, begin.elapsed().as_secs_f64())
         });
-        let (mut writer, Written { deletes, peak_pending }, (cpu, foreign_cpu), elapsed) = work;
+        let (mut writer, Written { deletes, peak_pending }, used, elapsed) = work;
         writer.drain();
         // Relaxed: nothing is published with it.
         stop_background.store(true, Ordering::Relaxed);
@@ -97,8 +95,7 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
             freed,
             lookups_per_s: outcomes.iter().map(|outcome| outcome.lookups).sum::<u64>() as f64 / elapsed,
             peak_pending,
-            cpu_s: cpu.as_secs_f64(),
-            foreign_cpu_s: foreign_cpu.as_secs_f64(),
+            used,
         })
     })
 }

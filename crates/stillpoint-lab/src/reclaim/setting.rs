@@ -77,7 +77,11 @@ pub(crate) fn settings(
         let fitting: Vec<usize> = counts.iter().copied().filter(|&count| count <= others.len()).collect();
         if fitting.is_empty() {
             let needed = counts.iter().min().map_or(2, |count| count + 1);
-            left_out.push(format!("{OWN_CORE} needs {needed} CPUs or more, and there are {}", cpus.len()));
+            left_out.push(format!(
+                "{OWN_CORE} needs {needed} CPUs or more, and there {} {}",
+                if cpus.len() == 1 { "is" } else { "are" },
+                cpus.len()
+            ));
         }
         settings
             .extend(fitting.into_iter().map(|count| Setting::new(OWN_CORE, count, &others[..count], writer)));

@@ -2,22 +2,34 @@
 
 use std::fmt::Write as _;
 
-use stillpoint_harness::output::figures::{Figure, Verdict, number};
+use stillpoint_harness::experiment::show::disturbance;
+use stillpoint_harness::output::figures::{Figure, Up, Verdict};
 use stillpoint_harness::output::json::Read;
 use stillpoint_harness::output::table::markdown;
+
+use crate::bench;
 
 use super::page::{fact, factor};
 use super::sections::{self, Shown};
 
 /// The whole page.
-pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> String {
+///
+/// `is_there` says whether a page stands beside it, so that it can be linked.
+pub(super) fn text(read: &[Read], figures: &[&'static Figure], is_there: impl Fn(&str) -> bool) -> String {
     let mut page = String::from(
         "# Benchmarks\n\n\
          `stillpoint report --markdown` wrote this page from the results of the commands that it names. Each of our figures is compared with\n\
          the best of the other contenders: 2.00x is twice as good, 0.50x half as good, and figures within 5 % are even. Single runs vary:\n\
-         repeat them. [The program](program.md) says what is measured, and what makes it fair; [the bars](bars.md) say where we lose and why,\n\
-         and which bars are met.\n",
+         repeat them.\n",
     );
+    for (name, words) in [
+        ("program.md", "[The program](program.md) says what is measured, and what makes it fair.\n"),
+        ("bars.md", "[The bars](bars.md) say where we lose and why, and which bars are met.\n"),
+    ] {
+        if is_there(name) {
+            page += words;
+        }
+    }
     let mut machine = None;
     let mut read_before: Option<&Read> = None;
     for section in &sections::of(read, figures) {
@@ -25,12 +37,15 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> String {
         if !read_before.is_some_and(|before| std::ptr::eq(before, section.read)) {
             let command = section.read.command.replacen("stillpoint", "cargo run --release --", 1);
             let _ = write!(page, "```console\n$ {command}\n```\n\n");
+            for line in disturbance(&section.read.rows).into_iter().chain(bench::answers(&section.read.rows))
+            {
+                let _ = write!(page, "**{line}**\n\n");
+            }
         }
         read_before = Some(section.read);
         if machine != Some(&section.read.machine) {
             machine = Some(&section.read.machine);
-            let facts =
-                section.read.machine.iter().map(|(name, value)| vec![name.replace('_', " "), fact(value)]);
+            let facts = section.read.machine.iter().map(|(name, value)| fact(name, value).to_vec());
             table(&mut page, vec!["machine".to_owned(), String::new()], facts);
         }
         for shown in &section.charts {
@@ -40,6 +55,11 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> String {
             let _ = write!(page, "### {}\n\n", of.caption);
             let header = of.header.iter().map(|&name| name.to_owned()).collect();
             table(&mut page, header, of.lines.iter().cloned());
+        }
+        if !section.left_out.is_empty() {
+            page += "Left out of this run:\n\n";
+            page.extend(section.left_out.iter().map(|line| format!("- {line}\n")));
+            page.push('\n');
         }
         if !section.void.is_empty() {
             let rows = section.void.iter().map(|(row, why)| vec![row.clone(), why.clone()]);
@@ -59,11 +79,14 @@ fn chart(page: &mut String, shown: &Shown) {
         let _ = write!(page, "{}\n\n", shown.chart.figure.words);
     }
     if let Some((worst, best)) = shown.ends() {
-        let _ = writeln!(page, "- {}", verdict(worst));
+        let _ = writeln!(page, "- {}", verdict(worst, &shown.chart.figure.up));
         if worst != best {
-            let _ = writeln!(page, "- {}", verdict(best));
+            let _ = writeln!(page, "- {}", verdict(best, &shown.chart.figure.up));
         }
         page.push('\n');
+    }
+    if let Some(noise) = shown.noise() {
+        let _ = write!(page, "{noise}\n\n");
     }
     // A line for each contender: there are more contenders than places.
     let (header, lines) = shown.chart.table();
@@ -78,8 +101,13 @@ fn chart(page: &mut String, shown: &Shown) {
     table(page, turned.collect(), (1..header.len()).map(of_contender));
 }
 
-fn verdict(verdict: &Verdict) -> String {
+fn verdict(verdict: &Verdict, up: &Up) -> String {
     let at = if verdict.at.is_empty() { String::new() } else { format!(" at {}", verdict.at) };
     let ((ours, our_figure), (theirs, their_figure)) = (&verdict.ours, &verdict.theirs);
-    format!("**{}**{at}: {ours} {}, {theirs} {}", factor(verdict), number(*our_figure), number(*their_figure))
+    format!(
+        "**{}**{at}: {ours} {}, {theirs} {}",
+        factor(verdict),
+        up.amount(*our_figure),
+        up.amount(*their_figure)
+    )
 }

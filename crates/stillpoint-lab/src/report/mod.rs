@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::output::figures::Figure;
+use stillpoint_harness::output::format::number_of;
 use stillpoint_harness::output::json::{self, Read};
 use stillpoint_harness::output::{say, tell};
 use stillpoint_harness::results;
@@ -26,11 +27,11 @@ pub(crate) struct Options {
     #[arg(value_name = "FILE|FOLDER", required = true)]
     files: Vec<PathBuf>,
 
-    /// The page to write
+    /// The page to write, or `-` for standard output
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
 
-    /// Write a page of Markdown instead: verdicts and numbers without pictures
+    /// Write a page of Markdown instead, or `-`: verdicts and numbers without pictures
     #[arg(long, value_name = "FILE", conflicts_with = "output")]
     markdown: Option<PathBuf>,
 }
@@ -38,20 +39,38 @@ pub(crate) struct Options {
 /// Reads the results and writes the page.
 pub(crate) fn run(options: &Options, figures: &[&'static Figure]) -> Result<(), Stop> {
     let output = options.markdown.as_deref().unwrap_or(&options.output);
-    json::probe(output).map_err(|error| json::cannot_write(output, &error))?;
-    let read = options.files.iter().map(|file| results_in(file)).collect::<Result<Vec<_>, _>>()?.concat();
-    match options.markdown {
-        Some(_) => results::write(output, markdown::text(&read, figures).as_bytes())?,
-        None => write(output, &read, figures)?,
+    let is_stdout = output == Path::new("-");
+    if !is_stdout {
+        json::probe(output).map_err(|error| json::cannot_write(output, &error))?;
     }
-    say(format!("{}: {} rows", output.display(), read.iter().map(|read| read.rows.len()).sum::<usize>()));
+    let (mut read, mut seen) = (Vec::new(), Vec::new());
+    for place in &options.files {
+        read.extend(results_in(place, &mut seen)?);
+    }
+    let text = match options.markdown {
+        Some(_) => markdown::text(&read, figures, |name| output.with_file_name(name).is_file()),
+        None => page::text(&read, figures)?,
+    };
+    if is_stdout {
+        say(text.trim_end());
+    } else {
+        results::write(output, text.as_bytes())?;
+        let rows: usize = read.iter().map(|read| read.rows.len()).sum();
+        say(format!("{}: {}", output.display(), number_of(rows as u64, "row")));
+    }
     Ok(())
 }
 
-/// The result in a file, or all results in a folder, without its other files.
-fn results_in(place: &Path) -> Result<Vec<Read>, Stop> {
+/// The result in a file, or all results in a folder, without its other files, and without files that were `seen` before.
+fn results_in(place: &Path, seen: &mut Vec<PathBuf>) -> Result<Vec<Read>, Stop> {
+    let mut is_new = |file: &Path| {
+        let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+        let is_new = !seen.contains(&file);
+        seen.push(file);
+        is_new
+    };
     if !place.is_dir() {
-        return Ok(vec![Read::from(place)?]);
+        return if is_new(place) { Ok(vec![Read::from(place)?]) } else { Ok(Vec::new()) };
     }
     let refused = |why: String| {
         Stop::usage(format!("{}: {why}; name a folder with files that --json wrote", place.display()))
@@ -60,7 +79,11 @@ fn results_in(place: &Path) -> Result<Vec<Read>, Stop> {
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
     files.sort();
-    let mut read = Vec::new();
+    let (mut read, had) = (Vec::new(), files.len());
+    files.retain(|file| is_new(file));
+    if had > 0 && files.is_empty() {
+        return Ok(read); // the folder was named twice
+    }
     for file in files {
         match Read::from(&file) {
             Ok(result) => read.push(result),

@@ -4,10 +4,13 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::show::disturbance;
-use stillpoint_harness::output::figures::{Figure, Ground, Verdict, number, svg};
+use stillpoint_harness::output::figures::{Figure, Ground, Verdict, svg};
+use stillpoint_harness::output::format::{bytes, hertz};
 use stillpoint_harness::output::json::Read;
 
-use super::sections::{self, Section, Shown, Standing, standing};
+use crate::bench;
+
+use super::sections::{self, Section, Shown, Standing};
 
 /// The whole page.
 pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> Result<String, Stop> {
@@ -40,6 +43,7 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> Result<String,
                 main {
                     h1 { "stillpoint beside others, on this machine" }
                     @for line in read.iter().filter_map(|read| disturbance(&read.rows)) { p.behind { (line) } }
+                    @for line in read.iter().flat_map(|read| bench::answers(&read.rows)) { p { strong { (line) } } }
                     (verdicts(&sections))
                     @for section in drawn { (section) }
                     (machines(read))
@@ -73,11 +77,11 @@ fn verdicts(sections: &[Section<'_>]) -> Markup {
                     (count(Standing::Ahead)) " it is " strong.ahead { "ahead" } " at some place, and behind at none. "
                     "Each place compares the best contender of this library with the best of the others. "
                     "A factor of 2 means twice as good as the best of the others; 0.5 half as good, and 1/20 a twentieth as good. "
-                    "Figures within 5 % count as even."
+                    "Figures within 5 % count as even. If a contender that was measured twice differed from itself by more, figures within that difference do."
                 }
                 div.wide tabindex="0" role="region" aria-label="Verdicts" {
                     table.verdicts {
-                        thead { tr { th scope="col" { "figure" } th scope="col" { "we are" } th scope="col" { "worst" } th scope="col" { "where" } th scope="col" { "best" } th scope="col" { "where" } } }
+                        thead { tr { th scope="col" { "figure" } th scope="col" { "we are" } th scope="col" { "worst factor" } th scope="col" { "where" } th scope="col" { "best factor" } th scope="col" { "where" } } }
                         tbody {
                             @for (standing, shown) in &all {
                                 @if let Some((worst, best)) = shown.ends() {
@@ -143,6 +147,10 @@ fn of_section(section: &Section<'_>) -> Result<Markup, Stop> {
                 h3 { "Names" }
                 dl { @for (name, words) in named { dt { (name) } dd { (words) } } }
             }
+            @if !section.left_out.is_empty() {
+                h3 { "Left out of this run" }
+                ul { @for line in section.left_out { li { (line) } } }
+            }
             @if !section.void.is_empty() {
                 h3 { "Rows that do not count" }
                 div.wide tabindex="0" role="region" aria-label="Rows that do not count" {
@@ -170,14 +178,16 @@ fn of_chart(shown: &Shown) -> Result<Markup, Stop> {
             }
             figcaption {
                 @if !chart.figure.words.is_empty() { p { (chart.figure.words) } }
+                @if let Some(noise) = shown.noise() { p { (noise) } }
                 @if !shown.verdicts.is_empty() {
+                    p { "The best of this library beside the best of the others, " (chart.figure.up.title) ":" }
                     ul {
                         @for verdict in &shown.verdicts {
                             li {
                                 (verdict.at) ": "
-                                strong class=(standing(verdict).name()) { (factor(verdict)) }
-                                ", " (verdict.ours.0) " " (number(verdict.ours.1))
-                                " beside " (verdict.theirs.0) " " (number(verdict.theirs.1))
+                                strong class=(shown.standing_of(verdict).name()) { (factor(verdict)) }
+                                ", " (verdict.ours.0) " " (chart.figure.up.amount(verdict.ours.1))
+                                " beside " (verdict.theirs.0) " " (chart.figure.up.amount(verdict.theirs.1))
                             }
                         }
                     }
@@ -204,8 +214,17 @@ fn of_chart(shown: &Shown) -> Result<Markup, Stop> {
     })
 }
 
-/// A fact about a machine, in words.
-pub(super) fn fact(value: &Value) -> String {
+/// A fact about a machine: its name and its value in words.
+pub(super) fn fact(name: &str, value: &Value) -> [String; 2] {
+    let (name, value) = match (name.strip_suffix("_bytes"), name.strip_suffix("_hz"), value.as_u64()) {
+        (Some(name), _, Some(size)) => (name, bytes(size)),
+        (_, Some(name), Some(frequency)) => (name, hertz(frequency)),
+        _ => (name, in_words(value)),
+    };
+    [name.replace('_', " "), value]
+}
+
+fn in_words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Object(map) => map
@@ -226,7 +245,7 @@ fn machines(read: &[Read]) -> Markup {
                 h3 { code { (read.command) } }
                 div.wide tabindex="0" role="region" aria-label={ "The machine of: " (read.command) } {
                     table.words {
-                        tbody { @for (name, value) in &read.machine { tr { th scope="row" { (name.replace('_', " ")) } td { (fact(value)) } } } }
+                        tbody { @for [name, value] in read.machine.iter().map(|(name, value)| fact(name, value)) { tr { th scope="row" { (name) } td { (value) } } } }
                     }
                 }
             }

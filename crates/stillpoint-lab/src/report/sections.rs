@@ -1,13 +1,14 @@
 //! The content of the page: its charts by experiment, and who is ahead in them.
 
-use stillpoint_harness::output::figures::{self, Chart, Figure, Verdict};
+use stillpoint_harness::experiment::control::{self, Control};
+use stillpoint_harness::output::figures::{self, Across, Chart, Figure, Verdict};
 use stillpoint_harness::output::json::{Read, Row};
 use stillpoint_multicast_lab::simulate::{self, Table};
 
 use crate::names;
 use crate::peers::group;
 
-/// Two figures whose ratio is below this count as even: the controls differ by as much.
+/// Two figures whose ratio is below this count as even. If the control of the run differs by more, more counts as even.
 const EVEN: f64 = 1.05;
 
 /// The charts of one experiment of one result.
@@ -17,6 +18,8 @@ pub(super) struct Section<'r> {
     pub(super) charts: Vec<Shown>,
     /// What has no figure: the inputs and conclusions of a simulation, and its comparison with published figures.
     pub(super) tables: Vec<Table>,
+    /// What the run left out, and why; with the last experiment of a run.
+    pub(super) left_out: &'r [String],
     /// Rows that do not count: scenario, contender, and why.
     pub(super) void: Vec<(String, String)>,
 }
@@ -45,6 +48,8 @@ impl Section<'_> {
 pub(super) struct Shown {
     pub(super) chart: Chart,
     pub(super) verdicts: Vec<Verdict>,
+    /// By how much a contender differs from itself, of the metric of the chart that differs most.
+    pub(super) control: Option<Control>,
     /// Its unique name in links.
     pub(super) id: String,
 }
@@ -70,16 +75,43 @@ impl Standing {
     }
 }
 
-/// The standing by one verdict.
-pub(super) fn standing(verdict: &Verdict) -> Standing {
-    match verdict.factor {
-        factor if factor > EVEN => Standing::Ahead,
-        factor if factor < 1.0 / EVEN => Standing::Behind,
-        _ => Standing::Even,
-    }
-}
-
 impl Shown {
+    /// Two figures whose ratio is below this count as even.
+    fn even(&self) -> f64 {
+        self.control.as_ref().map_or(EVEN, |control| EVEN.max(1.0 + control.percent_p50 / 100.0))
+    }
+
+    /// The noise of the run, and what follows from it, in words.
+    pub(super) fn noise(&self) -> Option<String> {
+        let control = self.control.as_ref()?;
+        let median = control.difference(control.percent_p50);
+        let settings = match control.settings {
+            1 => format!("by {median}"),
+            settings => format!(
+                "by {median} (median of {settings} settings; at most {})",
+                control.difference(control.percent_max)
+            ),
+        };
+        let even = if self.even() > EVEN {
+            format!("figures within {median} count as even")
+        } else {
+            "within 5 %, figures count as even".to_owned()
+        };
+        Some(format!(
+            "Control: {}, measured twice in this run, differed from itself {settings}; {even}.",
+            control.contender
+        ))
+    }
+
+    /// The standing by one verdict.
+    pub(super) fn standing_of(&self, verdict: &Verdict) -> Standing {
+        match verdict.factor {
+            factor if factor > self.even() => Standing::Ahead,
+            factor if factor < 1.0 / self.even() => Standing::Behind,
+            _ => Standing::Even,
+        }
+    }
+
     /// The worst and the best verdict.
     pub(super) fn ends(&self) -> Option<(&Verdict, &Verdict)> {
         let order = |one: &&Verdict, other: &&Verdict| one.factor.total_cmp(&other.factor);
@@ -89,7 +121,7 @@ impl Shown {
     /// Where we stand in this chart.
     pub(super) fn standing(&self) -> Option<Standing> {
         let (worst, best) = self.ends()?;
-        Some(match (standing(worst), standing(best)) {
+        Some(match (self.standing_of(worst), self.standing_of(best)) {
             (Standing::Behind, _) => Standing::Behind,
             (_, Standing::Ahead) => Standing::Ahead,
             _ => Standing::Even,
@@ -112,13 +144,19 @@ pub(super) fn of<'r>(results: &'r [Read], figures: &[&'static Figure]) -> Vec<Se
                 experiments.push(&row.experiment);
             }
         }
+        let last = experiments.last().copied();
         for experiment in experiments {
             let wanted: Vec<&'static Figure> =
                 figures.iter().copied().filter(|figure| figure.experiment == experiment).collect();
             let shown = |chart: Chart| {
+                let is_here = |row: &&Row| {
+                    row.experiment == experiment && chart.figure.scenarios.contains(&row.scenario.as_str())
+                };
+                let controls =
+                    control::controls(&read.rows.iter().filter(is_here).cloned().collect::<Vec<_>>());
                 let verdicts = chart.verdicts(is_ours);
                 let id = format!("{}-{}", chart.file(), number + 1);
-                Shown { chart, verdicts, id }
+                Shown { control: control_of(&controls, chart.figure), chart, verdicts, id }
             };
             let charts = figures::charts(&wanted, &read.rows).into_iter().map(shown).collect();
             let of_this = read.rows.iter().filter(|row| row.experiment == experiment);
@@ -126,8 +164,26 @@ pub(super) fn of<'r>(results: &'r [Read], figures: &[&'static Figure]) -> Vec<Se
                 .filter_map(|row| Some((format!("{}, {}", row.scenario, row.contender), row.void.clone()?)))
                 .collect();
             let tables = if experiment == "simulate" { simulate::tables(&read.rows) } else { Vec::new() };
-            sections.push(Section { read, experiment: experiment.to_owned(), charts, tables, void });
+            let left_out: &[String] = if Some(&experiment) == last.as_ref() { &read.left_out } else { &[] };
+            sections.push(Section {
+                read,
+                experiment: experiment.to_owned(),
+                charts,
+                tables,
+                left_out,
+                void,
+            });
         }
     }
     sections
+}
+
+/// The control of the metric of a figure that differs most.
+fn control_of(controls: &[Control], figure: &Figure) -> Option<Control> {
+    let is_drawn = |control: &&Control| match figure.across {
+        Across::Metrics(metrics) => metrics.iter().any(|(metric, _)| *metric == control.metric),
+        _ => control.metric == figure.up.metric,
+    };
+    let order = |one: &&Control, other: &&Control| one.percent_p50.total_cmp(&other.percent_p50);
+    controls.iter().filter(is_drawn).max_by(order).cloned()
 }

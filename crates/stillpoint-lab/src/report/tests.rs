@@ -55,7 +55,7 @@ fn the_page_says_what_disturbed_a_run() {
         row
     };
     let disturbed = foreign(cost("pin", "stillpoint/guard", 2.0).with("round_s", 1.0));
-    assert!(page(vec![disturbed]).contains("Other programs ran on these CPUs during 1 of 1 rows"));
+    assert!(page(vec![disturbed]).contains("Other programs ran on these CPUs during 1 of 1 row "));
     // Of another experiment, or another program: nothing is known.
     let unknown = foreign(cost("pin", "stillpoint/guard", 2.0));
     assert!(!page(vec![unknown]).contains("Other programs"));
@@ -103,7 +103,7 @@ fn the_page_has_the_tables_of_a_simulation() {
         assert!(page.contains(part), "'{part}' is missing in {page}");
     }
     assert!(!page.contains("There are no figures"));
-    let book = markdown::text(&[read(rows)], &[]);
+    let book = markdown::text(&[read(rows)], &[], |_| false);
     assert!(book.contains("| figure 1: flat is linear | at most 4 % off | agrees |"), "{book}");
     // Another experiment has none of them.
     assert!(!self::page(vec![cost("inputs", "stillpoint/guard", 2.0)]).contains("Inputs: put in"));
@@ -134,7 +134,7 @@ fn a_page_of_markdown_has_command_verdicts_and_every_number() {
     let mut void = cost("pin", "liburcu/mb", 1.0);
     void.void = Some("it | freed too early".to_owned());
     let rows = vec![cost("pin", "stillpoint/guard", 2.0), cost("pin", "crossbeam-epoch", 8.0), void];
-    let page = markdown::text(&[read(rows)], micro::Plan::FIGURES);
+    let page = markdown::text(&[read(rows)], micro::Plan::FIGURES, |_| false);
     for part in [
         "$ cargo run --release -- bench micro --json",
         "| peers | liburcu 0.13 |",
@@ -169,7 +169,7 @@ fn the_book_says_what_was_measured() {
         std::fs::read_dir(docs().join("results")).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let read: Vec<Read> = files.iter().map(|file| Read::from(file).unwrap()).collect();
-    is_written("guide/benchmarks.md", &markdown::text(&read, &crate::figures()));
+    is_written("guide/benchmarks.md", &markdown::text(&read, &crate::figures(), |_| true));
 }
 
 /// Each name in the rows, and each source that a figure is compared with, stands in the page with its words.

@@ -44,6 +44,13 @@ fn scenarios_of_another_experiment_are_refused() {
 }
 
 #[test]
+fn options_of_another_experiment_are_refused() {
+    refused(&["bench", "reclaim", "--initiators", "2"], &["reclaim has no --initiators", "membarrier"]);
+    refused(&["bench", "reclaim", "--inside", "half"], &["reclaim has no --inside", "preempt"]);
+    refused(&["bench", "micro", "--elements", "1024"], &["micro has no --elements", "reclaim, table"]);
+}
+
+#[test]
 fn numbers_that_make_no_sense_are_refused() {
     refused(&["bench", "reclaim", "--readers", "0"], &["'0'", "from 1 to 1024"]);
     refused(&["bench", "reclaim", "--readers", "8,1025"], &["1024"]);
@@ -64,7 +71,7 @@ fn numbers_that_make_no_sense_are_refused() {
 fn more_readers_than_cpus_are_refused_where_each_needs_its_own() {
     let last = last_cpu().to_string();
     let arguments = ["bench", "reclaim", "--cpus", &last, "--scenarios", "own-core", "--readers", "3"];
-    refused(&arguments, &["own-core needs 4 CPUs", "there are 1"]);
+    refused(&arguments, &["own-core needs 4 CPUs", "there is 1"]);
 }
 
 #[test]
@@ -110,7 +117,7 @@ fn an_unwritable_file_is_found_before_anything_is_measured() {
         with("/proc/no-such-file.json");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "something was left behind");
-    refused(&["man", &path("no/such/folder")], &["cannot write the manual pages"]);
+    refused(&["man", "/proc/no/such/folder"], &["cannot write the manual pages"]);
 }
 
 #[test]

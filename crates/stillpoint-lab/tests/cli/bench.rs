@@ -121,7 +121,7 @@ fn a_pipe_gets_plain_lines_and_no_colours_unless_forced() {
     let arguments = tiny(&["--contenders", "stillpoint/qsbr"]);
     let plain = run(&arguments);
     assert!(!stdout(&plain).contains('\x1b') && !stderr(&plain).contains('\x1b'));
-    assert!(stderr(&plain).contains("spread, readers 2, round 1 of 2"), "{}", stderr(&plain));
+    assert!(stderr(&plain).contains("spread, readers 2, CPUs 1, round 1 of 2"), "{}", stderr(&plain));
 
     let forced = stillpoint(&arguments).env("CLICOLOR_FORCE", "1").output().unwrap();
     assert!(stdout(&forced).contains('\x1b'), "colours were not forced, so the check above proves nothing");
@@ -129,9 +129,9 @@ fn a_pipe_gets_plain_lines_and_no_colours_unless_forced() {
     assert!(!stdout(&refused).contains('\x1b'));
 }
 
-#[test]
-fn ctrl_c_ends_early_and_prints_what_there_is() {
-    let arguments = [
+/// A run of two rows that takes hours, with rounds of this length.
+fn long(round: &str) -> [&str; 14] {
+    [
         "bench",
         "reclaim",
         "--scenarios",
@@ -141,14 +141,29 @@ fn ctrl_c_ends_early_and_prints_what_there_is() {
         "--elements",
         "256",
         "--duration",
-        "100s",
+        round,
         "--rounds",
         "1000",
         "--contenders",
         "stillpoint/protected",
-        "--json",
-    ];
-    let mut child = stillpoint(&arguments)
+    ]
+}
+
+#[test]
+fn a_reader_of_the_output_that_goes_away_ends_the_run() {
+    let mut child = stillpoint(&long("100s"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    drop(child.stdout.take()); // as `head` does, here before the first line
+    assert_eq!(child.wait().unwrap().code(), Some(1), "no row was measured");
+}
+
+#[test]
+fn ctrl_c_ends_early_and_prints_what_there_is() {
+    let mut child = stillpoint(&long("100s"))
+        .arg("--json")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 use stillpoint_harness::output::figures::number;
 
-use crate::common::{json, run, stderr};
+use crate::common::{json, run, stderr, stdout};
 use crate::skip::skipped;
 
 const MICRO: &[&str] =
@@ -194,6 +194,13 @@ fn a_folder_stands_for_the_results_in_it() {
     assert!(stderr(&both).contains("left out: ") && stderr(&both).contains("wrong.json"), "{both:?}");
     let page = fs::read_to_string(path("a.html")).unwrap();
     assert_eq!(page.matches("To repeat it: ").count(), 2);
+    let again = run(&["report", &path(""), &path("b.json"), &path(""), "--output", "-"]);
+    assert!(again.status.success(), "{}", stderr(&again));
+    assert_eq!(
+        stdout(&again).trim_end(),
+        page.trim_end(),
+        "each file counts once, and `-` is standard output"
+    );
 }
 
 #[test]
@@ -201,7 +208,12 @@ fn what_is_no_result_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     fs::write(path("wrong.json"), "{\"schema\": 7}").unwrap();
-    for (file, why) in [(path("wrong.json"), "not a result"), (path("none.json"), "cannot read")] {
+    assert!(run(&["doctor", "--json", &path("doctor.json")]).status.success());
+    for (file, why) in [
+        (path("wrong.json"), "not a result"),
+        (path("none.json"), "cannot read"),
+        (path("doctor.json"), "has no rows"),
+    ] {
         let output = run(&["report", &file, "--output", &path("a.html")]);
         assert_eq!(output.status.code(), Some(2));
         assert!(stderr(&output).contains(why) && stderr(&output).contains(&file), "{}", stderr(&output));

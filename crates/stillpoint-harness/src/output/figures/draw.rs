@@ -9,7 +9,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{FontStyle, register_font};
 
-use super::{Across, Bars, Chart, Content, Curve, Dots, Number, number};
+use super::{Across, Bars, Chart, Content, Curve, Dots, MICROS, Number, number};
 use crate::error::Stop;
 
 /// The background of a picture.
@@ -91,8 +91,6 @@ const SIGN: i32 = 28;
 const TICKS: usize = 10;
 /// Two ticks are at least this share of the axis apart.
 const APART: f64 = 0.04;
-/// The end of a title whose ticks have their own units.
-const MICROS: &str = ", in µs";
 const FONT: &str = "sans-serif";
 /// A point of a PNG is this many pixels wide, for screens with a high resolution.
 const DENSITY: u32 = 2;
@@ -230,16 +228,6 @@ impl Picture<'_> {
         (tone > 0.0).then(|| colour.mix(tone).filled()).into_iter().chain(outline)
     }
 
-    /// What stands beside a tick of the vertical axis. A time has the unit that fits it.
-    fn tick(&self, value: f64) -> String {
-        match self.chart.figure.up.title.strip_suffix(MICROS) {
-            Some(_) if value >= 999_500.0 => number(value / 1e6) + " s",
-            Some(_) if value >= 999.5 => number(value / 1e3) + " ms",
-            Some(_) if value > 0.0 => number(value) + " µs",
-            _ => number(value),
-        }
-    }
-
     /// The title of the vertical axis.
     fn up(&self) -> &'static str {
         let title = self.chart.figure.up.title;
@@ -302,7 +290,7 @@ impl Picture<'_> {
             .x_desc(across)
             .y_desc(self.up())
             .x_label_formatter(&|value| number(*value))
-            .y_label_formatter(&|value| self.tick(*value))
+            .y_label_formatter(&|value| self.chart.figure.up.amount(*value))
             .draw()?;
         for (at, curve) in curves.iter().enumerate().filter(|(_, curve)| curve.band.len() > 1) {
             let below = curve.band.iter().map(|&(x, from, _)| (x, from));
@@ -357,6 +345,8 @@ impl Picture<'_> {
         let logarithmic = self.chart.figure.up.logarithmic;
         let up = range(bars.iter().flat_map(|bars| &bars.values).copied().flatten(), logarithmic);
         if logarithmic {
+            // A bar stands on a power of ten, which has a tick.
+            let up = 10f64.powf(up.start.log10().floor())..up.end;
             self.stand(area, names, bars, up.log_scale())
         } else {
             self.stand(area, names, bars, up)
@@ -390,7 +380,7 @@ impl Picture<'_> {
             .label_style(self.text(12))
             .axis_desc_style(self.text(13))
             .y_desc(self.up())
-            .y_label_formatter(&|value| self.tick(*value))
+            .y_label_formatter(&|value| self.chart.figure.up.amount(*value))
             .draw()?;
         let floor = chart.plotting_area().get_y_range().start;
         // The bars of a name take four fifths of its place; a contender without a bar there takes none.

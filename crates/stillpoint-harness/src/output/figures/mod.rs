@@ -61,7 +61,20 @@ impl Figure {
     };
 }
 
+/// The end of a title whose figures have the units that fit them.
+const MICROS: &str = ", in µs";
+
 impl Up {
+    /// A figure of the metric. A time has the unit that fits it.
+    pub fn amount(&self, value: f64) -> String {
+        match self.title.strip_suffix(MICROS) {
+            Some(_) if value >= 999_500.0 => number(value / 1e6) + " s",
+            Some(_) if value >= 999.5 => number(value / 1e3) + " ms",
+            Some(_) if value > 0.0 => number(value) + " µs",
+            _ => number(value),
+        }
+    }
+
     /// A metric on a logarithmic scale; less is better.
     pub const fn less(metric: &'static str, title: &'static str) -> Self {
         Self { metric, band: None, title, logarithmic: true, better: Better::Less }

@@ -98,7 +98,7 @@ fn a_verdict_says_by_how_much_and_leaves_out_what_was_published() {
     let verdicts = charts[0].verdicts(|name| name.starts_with("stillpoint"));
     let factors: Vec<(String, f64)> =
         verdicts.into_iter().map(|verdict| (verdict.at, verdict.factor)).collect();
-    assert_eq!(factors, [("1".to_owned(), 0.5), ("8".to_owned(), 20.0)]);
+    assert_eq!(factors, [("readers: 1".to_owned(), 0.5), ("readers: 8".to_owned(), 20.0)]);
     assert!(charts[1].verdicts(|name| name.starts_with("stillpoint")).is_empty(), "there is none of ours");
 }
 

@@ -1,6 +1,6 @@
 //! Who is ahead in a chart, and by how much.
 
-use super::{Better, Chart, Content, number};
+use super::{Across, Better, Chart, Content, number};
 
 /// The best of ours beside the best of the others, at one place of a chart.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +25,7 @@ impl Chart {
         let measured = |name: &str, value: f64| (value > 0.0).then(|| (name.to_owned(), value));
         let places: Vec<(String, Vec<(String, f64)>)> = match &self.content {
             Content::Curves(curves) => {
+                let Across::Numbers { title, .. } = self.figure.across else { return Vec::new() };
                 let measured_curves = || curves.iter().filter(|curve| !curve.published);
                 let mut at: Vec<f64> =
                     measured_curves().flat_map(|curve| &curve.points).map(|point| point.0).collect();
@@ -35,7 +36,7 @@ impl Chart {
                         let point = curve.points.iter().find(|point| point.0 == x)?;
                         measured(&curve.name, point.1)
                     });
-                    (number(x), found.collect())
+                    (format!("{title}: {}", number(x)), found.collect())
                 };
                 at.into_iter().map(of).collect()
             }

@@ -33,9 +33,18 @@ pub(super) fn boost_of(name: &str) -> Boost {
     }
 }
 
-/// Why this process cannot run the contender, if it cannot.
-pub(crate) fn refusal(name: &str) -> Option<BuildError> {
-    Domain::builder().boost(boost_of(name)).build().err()
+/// Why this process cannot run the contender, if it cannot, and what to do.
+pub(crate) fn refusal(name: &str) -> Option<String> {
+    let error = Domain::builder().boost(boost_of(name)).build().err()?;
+    Some(match error {
+        // The library's own text also names a call for programs.
+        BuildError::Boost { errno, .. } => format!(
+            "the kernel does not let this process boost readers ({}): run as root, or allow real-time priorities (`ulimit -r`, \
+             and in the control group)",
+            std::io::Error::from_raw_os_error(errno)
+        ),
+        error => error.to_string(),
+    })
 }
 
 /// The contenders that are wanted over an array, with an element in each cell.

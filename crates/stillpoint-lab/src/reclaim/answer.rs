@@ -1,0 +1,155 @@
+//! The answer of the experiment in words: whether preempted readers hold up memory on this machine.
+
+use stillpoint_harness::experiment::show::disturbance;
+use stillpoint_harness::output::format::micros;
+use stillpoint_harness::output::json::Row;
+
+use crate::peers;
+use crate::reclaim::names::{ONE_CORE, OWN_CORE, PROTECTED};
+use crate::reclaim::plan::is_ours;
+
+/// Readers that share a CPU hold up memory if the delay is this many times as long as with one reader that has a CPU of its
+/// own, ...
+const TIMES: f64 = 3.0;
+/// ... and this much longer, in microseconds: time slices take milliseconds.
+const LONGER: f64 = 1_000.0;
+
+/// The mean delays of a library at best, in microseconds.
+struct Delays<'r> {
+    library: &'r str,
+    shared: f64,
+    /// With one reader that has a CPU of its own, if that was measured.
+    alone: Option<f64>,
+}
+
+impl<'r> Delays<'r> {
+    /// Of the contenders that `is_one` accepts.
+    fn of(library: &'r str, shared: &[&Row], alone: &[&Row], is_one: impl Fn(&str) -> bool) -> Option<Self> {
+        let least = |rows: &[&Row]| {
+            let means = rows.iter().filter(|row| is_one(&row.contender));
+            means.filter_map(|row| row.metric("delay_us_mean")).min_by(f64::total_cmp)
+        };
+        Some(Self { library, shared: least(shared)?, alone: least(alone) })
+    }
+
+    fn is_held_up(&self) -> bool {
+        self.alone.is_some_and(|alone| self.shared > TIMES * alone && self.shared > alone + LONGER)
+    }
+
+    fn shown(&self) -> String {
+        micros(self.shared) + &self.alone.map_or_else(String::new, |alone| format!(" ({})", micros(alone)))
+    }
+}
+
+/// What readers that share a CPU do to memory on this machine, in words; `None` if that was not measured.
+pub(crate) fn answer(rows: &[Row]) -> Option<String> {
+    let of = |scenario: &str, readers: u64| -> Vec<&Row> {
+        let is_one = |row: &&Row| {
+            row.experiment == "reclaim"
+                && row.scenario == scenario
+                && row.param("readers") == Some(readers)
+                && !row.is_control()
+        };
+        rows.iter().filter(is_one).collect()
+    };
+    let crowds = rows.iter().filter(|row| row.experiment == "reclaim" && row.scenario == ONE_CORE);
+    let crowd = crowds.filter_map(|row| row.param("readers")).filter(|&readers| readers > 1).min()?;
+    let (shared, own_core) = (of(ONE_CORE, crowd), of(OWN_CORE, 1));
+    let alone = if own_core.is_empty() { of(ONE_CORE, 1) } else { own_core };
+
+    let ours = Delays::of("stillpoint", &shared, &alone, |name| name == PROTECTED)?;
+    let mut others: Vec<Delays<'_>> = Vec::new();
+    for row in shared.iter().filter(|row| !is_ours(&row.contender)) {
+        let library = peers::group(&row.contender);
+        if others.iter().all(|known| known.library != library) {
+            others.extend(Delays::of(library, &shared, &alone, |name| peers::group(name) == library));
+        }
+    }
+    let first = others.first()?;
+    let rest = others[1..].iter().map(|other| format!(", {} after {}", other.library, other.shown()));
+    let with_one = if alone.is_empty() { "" } else { "; in brackets, with one reader on a CPU of its own" };
+    let facts = format!(
+        "In words: with {crowd} readers on one CPU, {} frees memory after {} at best{}; stillpoint, with protected loads, \
+         after {}{with_one}.",
+        first.library,
+        first.shown(),
+        rest.collect::<String>(),
+        ours.shown(),
+    );
+    let used: Vec<Row> = shared.iter().chain(&alone).map(|&row| row.clone()).collect();
+    let held_up: Vec<&str> =
+        others.iter().filter(|other| other.is_held_up()).map(|other| other.library).collect();
+    let verdict = if disturbance(&used).is_some() {
+        " Other programs ran on these CPUs, so these figures do not tell whether preempted readers hold up memory here: \
+         repeat the run on quiet CPUs."
+            .to_owned()
+    } else if alone.is_empty() {
+        " Whether preempted readers cause this, the scenario own-core tells.".to_owned()
+    } else if held_up.is_empty() {
+        " So preempted readers did not hold up memory in this run.".to_owned()
+    } else {
+        let all = match held_up.split_last() {
+            Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+            _ => held_up.concat(),
+        };
+        format!(" So preempted readers hold up memory on this machine: that of {all}.")
+    };
+    Some(facts + &verdict)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(scenario: &str, readers: u64, contender: &str, delay: f64) -> Row {
+        let mut row = Row::new("reclaim", scenario, contender).with("readers", readers).with("round_s", 1.0);
+        row.put("delay_us_mean", delay, 3);
+        row
+    }
+
+    fn shared() -> Vec<Row> {
+        vec![
+            row(ONE_CORE, 8, PROTECTED, 110.0),
+            row(ONE_CORE, 8, "dpdk/rcu", 27_600.0),
+            row(ONE_CORE, 8, "dpdk/rcu+background", 26_000.0),
+            row(ONE_CORE, 8, "liburcu/qsbr", 12_000.0),
+            row(ONE_CORE, 16, "dpdk/rcu", 90_000.0),
+        ]
+    }
+
+    fn all() -> Vec<Row> {
+        let mut rows = shared();
+        rows.extend([
+            row(OWN_CORE, 1, PROTECTED, 100.0),
+            row(OWN_CORE, 1, "dpdk/rcu", 120.0),
+            row(OWN_CORE, 1, "liburcu/qsbr", 8_300.0),
+        ]);
+        rows
+    }
+
+    #[test]
+    fn the_answer_names_the_best_of_each_library_and_who_is_held_up() {
+        assert_eq!(
+            answer(&all()).unwrap(),
+            "In words: with 8 readers on one CPU, dpdk frees memory after 26.0 ms (120 µs) at best, liburcu after 12.0 ms \
+             (8.30 ms); stillpoint, with protected loads, after 110 µs (100 µs); in brackets, with one reader on a CPU of its \
+             own. So preempted readers hold up memory on this machine: that of dpdk."
+        );
+    }
+
+    #[test]
+    fn what_does_not_tell_is_not_told() {
+        let mut short = all();
+        short.retain(|row| !row.contender.starts_with("dpdk"));
+        let said = answer(&short).unwrap();
+        assert!(said.ends_with("did not hold up memory in this run."), "a thread that batches: {said}");
+        let said = answer(&shared()).unwrap();
+        assert!(said.ends_with("the scenario own-core tells."), "{said}");
+        let mut busy = all();
+        busy[1].put("foreign_cpus", 0.4, 3);
+        let said = answer(&busy).unwrap();
+        assert!(said.contains("quiet CPUs") && !said.contains("hold up memory on"), "{said}");
+        assert_eq!(answer(&all()[1..5]), None, "ours was not measured");
+        assert_eq!(answer(&all()[5..]), None, "no readers share a CPU");
+    }
+}
