@@ -41,16 +41,10 @@ pub(crate) fn listen_and(tell: fn()) {
     }
 }
 
-/// Does what the first signal does, without a word.
-pub fn request() {
-    // Relaxed: see `listen`.
-    INTERRUPTED.store(true, Ordering::Relaxed);
-}
-
-/// Whether one of the signals has come, or somebody called [`request`].
+/// Whether one of the signals has come, or nobody reads the output any more.
 pub fn requested() -> bool {
-    // Relaxed: see `listen`.
-    INTERRUPTED.load(Ordering::Relaxed)
+    // Relaxed: see `listen_and`.
+    INTERRUPTED.load(Ordering::Relaxed) || output::is_unread()
 }
 
 /// A function that is called if a second signal ends the program before this is dropped.

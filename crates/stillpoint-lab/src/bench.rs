@@ -34,7 +34,6 @@ struct Offer {
     scenarios: &'static [&'static str],
     options: &'static [&'static str],
     figures: &'static [&'static Figure],
-    answer: fn(&[Row]) -> Option<String>,
 }
 
 /// All experiments, in their order.
@@ -58,7 +57,6 @@ const fn offer<P: Plan + 'static>() -> Offer {
         scenarios: P::SCENARIOS,
         options: P::OPTIONS,
         figures: P::FIGURES,
-        answer: P::answer,
     }
 }
 
@@ -113,11 +111,6 @@ pub(crate) fn arguments(command: clap::Command, shown: Experiment) -> clap::Comm
     };
     let others = options(Experiment::All).into_iter().filter(|option| !options(shown).contains(option));
     others.fold(command, |command, option| command.mut_arg(option, |arg| arg.hide(true)))
-}
-
-/// What the rows of all experiments say, in words.
-pub(crate) fn answers(rows: &[Row]) -> Vec<String> {
-    EXPERIMENTS.iter().filter_map(|offer| (offer.answer)(rows)).collect()
 }
 
 /// An error if an option belongs to other experiments only. `is_given` says whether it is on the command line.
@@ -186,7 +179,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
         if !silent {
             control::show(&of_these);
             names::show(&measured);
-            answers(&measured).iter().for_each(|answer| output::say(format!("\n{answer}")));
+            if let Some(answer) = reclaim::answer(&measured) {
+                output::say(format!("\n{answer}"));
+            }
         }
         rows.extend(measured);
         controls.extend(of_these);

@@ -9,13 +9,16 @@ pub mod progress;
 pub mod table;
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::error::Stop;
-use crate::interrupt;
 
 /// The first error of standard output.
 static LOST: OnceLock<String> = OnceLock::new();
+
+/// Whether the reader of standard output went away.
+static UNREAD: AtomicBool = AtomicBool::new(false);
 
 /// Prints one line of the result on standard output, without colours where they are not wanted.
 ///
@@ -23,7 +26,8 @@ static LOST: OnceLock<String> = OnceLock::new();
 /// reports errors.
 pub fn say(line: impl std::fmt::Display) {
     match writeln!(anstream::stdout(), "{line}") {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => interrupt::request(),
+        // Relaxed: a flag on its own; nothing is published with it.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => UNREAD.store(true, Ordering::Relaxed),
         Err(error) => drop(LOST.get_or_init(|| error.to_string())),
         Ok(()) => {}
     }
@@ -45,6 +49,12 @@ pub fn leave_out(line: impl std::fmt::Display) {
 /// All lines of [`leave_out`] so far.
 pub fn left_out() -> Vec<String> {
     LEFT_OUT.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Whether nobody reads standard output any more.
+pub(crate) fn is_unread() -> bool {
+    // Relaxed: see `say`.
+    UNREAD.load(Ordering::Relaxed)
 }
 
 /// Whether all lines of the result were printed.

@@ -33,11 +33,6 @@ pub(crate) trait Plan: Sized {
 
     /// Measures, and prints the tables unless told to be `silent`.
     fn run(&self, silent: bool) -> Result<Vec<Row>, Stop>;
-
-    /// What its rows say, in words; `None` if nothing.
-    fn answer(_rows: &[Row]) -> Option<String> {
-        None
-    }
 }
 
 /// The plan of an experiment; `None` when it was not asked for.

@@ -101,10 +101,6 @@ impl experiment::Plan for Plan {
     fn run(&self, silent: bool) -> Result<Vec<Row>, Stop> {
         super::run(self, silent)
     }
-
-    fn answer(rows: &[Row]) -> Option<String> {
-        super::answer(rows)
-    }
 }
 
 impl Plan {

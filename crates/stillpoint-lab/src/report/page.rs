@@ -8,7 +8,7 @@ use stillpoint_harness::output::figures::{Figure, Ground, Verdict, svg};
 use stillpoint_harness::output::format::{bytes, hertz};
 use stillpoint_harness::output::json::Read;
 
-use crate::bench;
+use crate::reclaim;
 
 use super::sections::{self, Section, Shown, Standing};
 
@@ -43,7 +43,7 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> Result<String,
                 main {
                     h1 { "stillpoint beside others, on this machine" }
                     @for line in read.iter().filter_map(|read| disturbance(&read.rows)) { p.behind { (line) } }
-                    @for line in read.iter().flat_map(|read| bench::answers(&read.rows)) { p { strong { (line) } } }
+                    @for line in read.iter().filter_map(|read| reclaim::answer(&read.rows)) { p { strong { (line) } } }
                     (verdicts(&sections))
                     @for section in drawn { (section) }
                     (machines(read))
