@@ -20,8 +20,6 @@ mod out_of_memory;
 mod random_bytes;
 mod reclamation;
 mod room;
-#[cfg(feature = "serde")]
-mod serde;
 mod shared;
 mod short;
 mod shrink;

@@ -1,4 +1,6 @@
-//! Serialization of tables and sets. `cargo test -p stillpoint --features serde --test table serde`.
+//! Serialization of tables and sets. `cargo test -p stillpoint --features serde --test serde`.
+
+#![cfg(feature = "serde")]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
