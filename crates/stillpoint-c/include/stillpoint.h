@@ -79,8 +79,8 @@
  *     -ENOTRECOVERABLE for a defect of the library, which has printed a message. It is then unknown whether an object that was
  *              passed still belongs to the caller.
  *   The inline functions check nothing, unless STILL_CHECKED is defined before this header is included. Then they abort with a
- *   message on a wrong handle, a handle of another thread (except in still_release), an unpin without a pin, a second release, and a report by a reader that
- *   is offline or that a call further up the stack is using.
+ *   message on a wrong handle, a handle of another thread (except in still_release), an unpin without a pin, a second release, and
+ *   a report by a reader that is offline or that a call further up the stack is using.
  *
  * THREADS
  *   A domain, a background reclaimer, a queue of callbacks, a table and a pool may be used by any number of threads at once.
@@ -851,8 +851,8 @@ ssize_t still_queue_pending(const struct still_queue *queue) STILL_NOEXCEPT;
  */
 
 /* A hash table. All keys have the size that is chosen when the table is made; each value is one word. Lookups are lock-free; writers
- * lock a part of the table. The table grows by itself, and frees its own entries: see still_table_poll. The object that a value points to belongs to the
- * program: retire it when a call has handed the value back. Any number of threads may use the table. */
+ * lock a part of the table. The table grows by itself, and frees its own entries: see still_table_poll. The object that a value
+ * points to belongs to the program: retire it when a call has handed the value back. Any number of threads may use the table. */
 struct still_table;
 
 /* Hashes the `bytes` bytes at `key`, which need not be aligned. Equal keys must have equal hashes. Must not call functions on the

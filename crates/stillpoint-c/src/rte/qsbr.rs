@@ -297,6 +297,11 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_init(v: *mut rte_rcu_qsbr, max_threa
         if max_threads == 0 {
             return Err(no_ids());
         }
+        if !v.addr().is_multiple_of(LINE) {
+            return Err(Refusal::invalid(format!(
+                "the memory of a quiescent state variable must be aligned to {LINE} bytes"
+            )));
+        }
         // SAFETY: the caller passes memory for a variable. Zeros are a valid variable without ids.
         let variable = unsafe {
             v.cast::<u8>().write_bytes(0, if v.is_null() { 0 } else { size(max_threads) });

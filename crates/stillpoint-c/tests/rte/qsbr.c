@@ -50,6 +50,9 @@ static void memory(void)
     CHECK(rte_rcu_qsbr_get_memsize(128) == 8384);
     CHECK(rte_rcu_qsbr_get_memsize(513) == 128 + 513 * 64 + 128);
     FAILS(rte_rcu_qsbr_init(NULL, 5), EINVAL);
+    static char anywhere[4096] __attribute__((aligned(64)));
+    FAILS(rte_rcu_qsbr_init((struct rte_rcu_qsbr *)(anywhere + 8), 5), EINVAL);
+    SAYS("must be aligned to 64 bytes");
     struct rte_rcu_qsbr *v = made(130);
     FAILS(rte_rcu_qsbr_init(v, 0), EINVAL);
     SAYS("max_threads is 0");

@@ -164,7 +164,7 @@ pub enum RetireErrorKind {
     Full,
     /// The domain has reached [its limit](super::DomainBuilder::max_pending) of objects or bytes.
     DomainFull,
-    /// The object alone has more bytes than the limit of the queue or of the domain, so there can never be room for it.
+    /// This one object has more bytes than the limit of the queue or of the domain, so there can never be room for it.
     TooLarge,
     /// The object belongs to another domain.
     ForeignDomain,

@@ -65,7 +65,7 @@ impl<K, V, S> TableBuilder<K, V, S> {
     }
 
     /// Entries that the table takes without growing. Their memory is allocated by [`build`](TableBuilder::build), in
-    /// huge pages where the system has some.
+    /// huge pages where the system has some. Never more than [`max_len`](TableBuilder::max_len) needs is allocated.
     pub fn capacity(mut self, entries: usize) -> Self {
         self.capacity = entries;
         self
