@@ -297,7 +297,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_init(v: *mut rte_rcu_qsbr, max_threa
         if max_threads == 0 {
             return Err(no_ids());
         }
-        if !v.addr().is_multiple_of(LINE) {
+        if v.addr() % LINE != 0 {
             return Err(Refusal::invalid(format!(
                 "the memory of a quiescent state variable must be aligned to {LINE} bytes"
             )));
