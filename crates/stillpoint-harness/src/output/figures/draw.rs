@@ -345,8 +345,8 @@ impl Picture<'_> {
         let logarithmic = self.chart.figure.up.logarithmic;
         let up = range(bars.iter().flat_map(|bars| &bars.values).copied().flatten(), logarithmic);
         if logarithmic {
-            // A bar stands on a power of ten, which has a tick.
-            let up = 10f64.powf(up.start.log10().floor())..up.end;
+            // A bar stands on a power of ten, whose tick must not fall off the axis by rounding.
+            let up = 10f64.powf(up.start.log10().floor()) * 0.999..up.end;
             self.stand(area, names, bars, up.log_scale())
         } else {
             self.stand(area, names, bars, up)
