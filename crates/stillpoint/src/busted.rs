@@ -1,9 +1,9 @@
 //! Deliberately broken variants of the protocols of `rcu`: controls for the checkers. See `stillpoint_sys::busted`.
 //!
-//! One variant at a time is chosen, once per process, by [`select`] or by the environment variable `STILLPOINT_BUSTED`.
+//! One variant at a time is chosen, once per process, by [`select`] or by the environment: `STILLPOINT_BUSTED=rcu:NAME`.
 
 stillpoint_sys::variants! {
-    for programs, "STILLPOINT_BUSTED";
+    for programs, "rcu";
     EnterRelaxed = "enter-relaxed": "A guard's entry store is relaxed, not release.",
     LeaveRelaxed = "leave-relaxed": "A guard's exit store is relaxed, not release.",
     PinTokenRelaxed = "pin-token-relaxed": "A guard loads the token relaxed, not acquire.",

@@ -19,10 +19,10 @@ use crate::os;
 
 use busted::Variant;
 
-/// In builds with `--cfg stillpoint_busted`, the environment variable `STILLPOINT_BUSTED_DOOR` chooses one.
+/// In builds with `--cfg stillpoint_busted`, `STILLPOINT_BUSTED=door:NAME` chooses one.
 mod busted {
     crate::variants! {
-        for models, "STILLPOINT_BUSTED_DOOR";
+        for models, "door";
         EnterByLoad = "enter-by-load": "A thread that enters checks whether the door is closed, and is counted in another step.",
         LeaveRelaxed = "leave-relaxed": "A thread that leaves is counted off by a relaxed operation.",
         CloseHasty = "close-hasty": "A thread that closes does not wait for the threads behind the door.",

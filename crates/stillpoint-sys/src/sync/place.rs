@@ -13,10 +13,10 @@ use std::ptr;
 use super::atomic::{AtomicPtr, Ordering};
 use busted::Variant;
 
-/// In builds with `--cfg stillpoint_busted`, the environment variable `STILLPOINT_BUSTED_PLACE` chooses one.
+/// In builds with `--cfg stillpoint_busted`, `STILLPOINT_BUSTED=place:NAME` chooses one.
 mod busted {
     crate::variants! {
-        for models, "STILLPOINT_BUSTED_PLACE";
+        for models, "place";
         TakeRelaxed = "take-relaxed": "A thread takes a value by a relaxed operation.",
         PutRelaxed = "put-relaxed": "A thread puts a value back by a relaxed operation.",
         PutOver = "put-over": "A thread that puts a value back overwrites what another thread has put there.",

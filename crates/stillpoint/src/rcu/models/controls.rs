@@ -101,7 +101,7 @@ const CAUGHT: &[(Variant, &str)] = &[
 fn a_failure_names_both_accesses() {
     let mut model = std::process::Command::new(std::env::current_exe().expect("it runs"));
     model.args(["--exact", "rcu::models::regions::pin_against_retire"]);
-    let output = model.env("STILLPOINT_BUSTED", "leave-relaxed").env("LOOM_LOCATION", "1").output();
+    let output = model.env("STILLPOINT_BUSTED", "rcu:leave-relaxed").env("LOOM_LOCATION", "1").output();
     let said = String::from_utf8_lossy(&output.expect("it is started").stdout).into_owned();
     let names = |access: &str, file: &str| {
         said.lines().any(|line| line.trim_start().starts_with(access) && line.contains(file))
