@@ -47,6 +47,12 @@ impl<T> Place<T> {
         (!value.is_null()).then(|| unsafe { Box::from_raw(value) })
     }
 
+    /// Whether the place is empty at this moment.
+    pub fn is_empty(&self) -> bool {
+        // Relaxed: a hint. A thread that uses the value takes it.
+        self.value.load(Ordering::Relaxed).is_null()
+    }
+
     /// Puts a value into the place. Whenever another value is there, takes that one, and merges the two. Lock-free: each further
     /// attempt means that another thread has put a value.
     pub fn put(&self, mut value: Box<T>, mut merge: impl FnMut(&mut T, Box<T>)) {
@@ -97,10 +103,11 @@ mod tests {
         let counted = std::sync::Arc::new(());
         let value = || Box::new(vec![std::sync::Arc::clone(&counted)]);
         let place = Place::new();
-        assert!(place.take().is_none());
+        assert!(place.is_empty() && place.take().is_none());
         for _ in 0..3 {
             place.put(value(), |value, mut other| value.append(&mut other));
         }
+        assert!(!place.is_empty());
         let taken = place.take().unwrap();
         assert!(taken.len() == 3 && place.take().is_none());
         place.put(taken, |_, _| unreachable!());
