@@ -11,19 +11,8 @@ use std::ffi::OsString;
 const VARIABLE: &str = "STILLPOINT_BUSTED";
 
 /// The modules that have broken variants.
-const MODULES: &[&str] = &[
-    "rcu",
-    "table",
-    "timer",
-    "pool",
-    "structures",
-    "multicast",
-    "door",
-    "place",
-    "lock",
-    "lasting",
-    "parking",
-];
+const MODULES: &[&str] =
+    &["rcu", "table", "timer", "pool", "structures", "multicast", "door", "place", "lock", "parking"];
 
 /// Declares the variants of a module, which [`MODULES`] lists. The environment chooses one; `for programs` also lets a program
 /// list them and choose one.
