@@ -1,7 +1,7 @@
 //! Deliberately broken variants of the protocols: controls for the checkers.
 //!
-//! A checker that has never failed proves nothing. Every ordering that an argument in `docs/design` relies on has a variant
-//! that breaks just this ordering. The variants exist only in builds with `--cfg stillpoint_busted`; in other builds the check
+//! A checker that has never failed proves nothing. Every ordering in a table of [`orders`](crate::orders) has a variant that
+//! breaks just this ordering. The variants exist only in builds with `--cfg stillpoint_busted`; in other builds the check
 //! is a constant `false` and the compiler removes it. `select` or the environment variable `STILLPOINT_BUSTED` chooses one
 //! variant, once per process. The name of a variant begins with its module: `rcu:leave-relaxed`.
 

@@ -1,5 +1,5 @@
-//! Every ordering that the argument in `docs/design/rcu.md` relies on, with what it pairs with, the step of the argument,
-//! and the broken variant that shows that it is needed. Orderings that are named elsewhere in the code are explained there.
+//! The orderings that the argument in `docs/design/rcu.md` relies on, with what each pairs with, the step of the argument,
+//! and the broken variant that shows that it is needed. Fences, and orderings that no model shows to be needed, are explained in the code.
 
 use crate::busted::{self, Variant};
 

@@ -122,7 +122,7 @@ fn background_hand_over() {
         let mut background = background;
         background.run();
         writer.join().unwrap();
-        assert_eq!(shared.domain.stats().freed, 2);
+        assert_eq!(shared.domain.stats().freed, 2, "the run has ended, and an object is not freed");
     });
 }
 
@@ -185,7 +185,7 @@ fn orphans_are_adopted_once() {
         writer.join().unwrap();
         other.join().unwrap();
         adopted.fetch_add(shared.domain.reclaimer().poll(), Ordering::Relaxed);
-        assert_eq!(adopted.load(Ordering::Relaxed), 2);
+        assert_eq!(adopted.load(Ordering::Relaxed), 2, "an object was freed twice, or not at all");
     });
 }
 
