@@ -12,7 +12,7 @@ mod busted {
         for models, "lock";
         LockRelaxed = "lock-relaxed": "The lock is taken by a relaxed operation.",
         UnlockRelaxed = "unlock-relaxed": "The lock is given back by a relaxed store.",
-        LookRelaxed = "look-relaxed": "A thread looks by a relaxed load whether the lock is taken.",
+        FreeUnseen = "free-unseen": "A thread that finds the lock free, by a relaxed load, does not see what its last holder did.",
     }
 }
 
@@ -75,7 +75,7 @@ impl<T> TryLock<T> {
     #[inline]
     pub fn is_locked(&self) -> bool {
         // Acquire: pairs with the release in the drop of `Locked`.
-        self.is_locked.load(unless(Variant::LookRelaxed, Ordering::Acquire))
+        self.is_locked.load(unless(Variant::FreeUnseen, Ordering::Acquire))
     }
 
     /// The value, for a caller with exclusive access to the lock.
@@ -184,7 +184,7 @@ mod models {
     #[test]
     fn every_variant_is_caught_by_its_model() {
         let model = |variant| match variant {
-            Variant::LookRelaxed => "whoever_finds_it_free_comes_after_the_last_holder",
+            Variant::FreeUnseen => "whoever_finds_it_free_comes_after_the_last_holder",
             _ => "one_at_a_time_has_the_value",
         };
         let all = Variant::ALL.iter().map(|&variant| (variant, model(variant), vec!["Causality violation"]));

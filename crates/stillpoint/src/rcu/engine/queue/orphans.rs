@@ -203,9 +203,7 @@ impl Orphans {
     /// Takes the line, and gives back what exceeds `limit`.
     fn part(&self, limit: usize, mut adopt: impl FnMut(Garbage)) {
         let mut left = limit;
-        let takes: [fn(&Self) -> Option<Box<Chain>>; 2] =
-            [|orphans| orphans.line.take(), Self::take_incoming];
-        for from in takes {
+        for from in [Self::take_line, Self::take_incoming] {
             if left == 0 {
                 return;
             }
@@ -224,6 +222,10 @@ impl Orphans {
                 }
             }
         }
+    }
+
+    fn take_line(&self) -> Option<Box<Chain>> {
+        self.line.take()
     }
 
     /// The objects that were left one by one, oldest first.
