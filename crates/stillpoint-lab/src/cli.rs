@@ -206,7 +206,7 @@ mod tests {
             ("bench reclaim --contenders stilpoint/guard", "'stillpoint/guard'?"),
             ("bench reclaim --readrs 4", "'--readers'?"),
             ("benhc reclaim", "'bench'?"),
-            ("torture --busted no-heavi", "'no-heavy'?"),
+            ("torture --busted rcu:no-heavi", "'rcu:no-heavy'?"),
         ] {
             assert!(line(words).ends_with(&format!("; did you mean {meant}")), "{}", line(words));
         }

@@ -1,9 +1,9 @@
 //! Deliberately broken variants of the multicast: controls for the models, as the crate `stillpoint` has them for
-//! reclamation. In builds with `--cfg stillpoint_busted`, the environment variable `STILLPOINT_BUSTED_MULTICAST`
-//! chooses one.
+//! reclamation. In builds with `--cfg stillpoint_busted`, `STILLPOINT_BUSTED=multicast:NAME` chooses
+//! one.
 
 stillpoint_sys::variants! {
-    for models, "STILLPOINT_BUSTED_MULTICAST";
+    for models, "multicast";
     PostRelaxed = "post-relaxed": "A message is posted by a relaxed operation.",
     TakeRelaxed = "take-relaxed": "Messages are taken out of the mailbox by a relaxed operation.",
     ClosedRelaxed = "closed-relaxed": "A closed mailbox is seen by a relaxed load.",

@@ -1,8 +1,8 @@
-//! Deliberately broken variants of the structures: controls for the models. In builds with `--cfg stillpoint_busted`, the
-//! environment variable `STILLPOINT_BUSTED_STRUCTURES` chooses one.
+//! Deliberately broken variants of the structures: controls for the models. In builds with `--cfg stillpoint_busted`,
+//! `STILLPOINT_BUSTED=structures:NAME` chooses one.
 
 stillpoint_sys::variants! {
-    for models, "STILLPOINT_BUSTED_STRUCTURES";
+    for models, "structures";
     StackPushRelaxed = "stack-push-relaxed": "A node is pushed by a relaxed exchange.",
     StackUnprotected = "stack-unprotected": "The first node of a stack is popped without a slot.",
     QueueLinkRelaxed = "queue-link-relaxed": "A node is linked behind the last one by a relaxed exchange.",

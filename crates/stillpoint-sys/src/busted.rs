@@ -1,20 +1,29 @@
 //! Deliberately broken variants of the protocols: controls for the checkers.
 //!
-//! A checker that has never failed proves nothing. Every ordering that an argument in `docs/design` relies on has a variant
-//! that breaks just this ordering. The variants exist only in builds with `--cfg stillpoint_busted`; in other builds the check
-//! is a constant `false` and the compiler removes it. `select` or an environment variable chooses one variant, once per
-//! process.
+//! A checker that has never failed proves nothing. Every ordering in a table of [`orders`](crate::orders) has a variant that
+//! breaks just this ordering. The variants exist only in builds with `--cfg stillpoint_busted`; in other builds the check
+//! is a constant `false` and the compiler removes it. `select` or the environment variable `STILLPOINT_BUSTED` chooses one
+//! variant, once per process. The name of a variant begins with its module: `rcu:leave-relaxed`.
 
-/// Declares the variants of a module. The environment variable chooses one; `for programs` also lets a program
+use std::ffi::OsString;
+
+/// The environment variable that chooses a broken variant.
+const VARIABLE: &str = "STILLPOINT_BUSTED";
+
+/// The modules that have broken variants.
+const MODULES: &[&str] =
+    &["rcu", "table", "timer", "pool", "structures", "multicast", "door", "place", "lock", "parking"];
+
+/// Declares the variants of a module, which [`MODULES`] lists. The environment chooses one; `for programs` also lets a program
 /// list them and choose one.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! variants {
-    (for models, $variable:literal; $($variant:ident = $name:literal: $text:literal,)*) => {
-        $crate::variants! { @common pub(crate), $variable; $($variant = $name: $text,)* }
+    (for models, $module:literal; $($variant:ident = $name:literal: $text:literal,)*) => {
+        $crate::variants! { @common pub(crate), $module; $($variant = $name: $text,)* }
     };
-    (for programs, $variable:literal; $($variant:ident = $name:literal: $text:literal,)*) => {
-        $crate::variants! { @common pub, $variable; $($variant = $name: $text,)* }
+    (for programs, $module:literal; $($variant:ident = $name:literal: $text:literal,)*) => {
+        $crate::variants! { @common pub, $module; $($variant = $name: $text,)* }
 
         impl Variant {
             /// What is broken, in one sentence.
@@ -25,10 +34,10 @@ macro_rules! variants {
 
         /// Chooses the variant of this process. Returns whether this build has variants and none was chosen before.
         pub fn select(variant: Variant) -> bool {
-            cfg!(stillpoint_busted) && CHOSEN.set(Some(variant)).is_ok()
+            cfg!(stillpoint_busted) && CHOSEN.set(Ok(Some(variant))).is_ok()
         }
     };
-    (@common $vis:vis, $variable:literal; $($variant:ident = $name:literal: $text:literal,)*) => {
+    (@common $vis:vis, $module:literal; $($variant:ident = $name:literal: $text:literal,)*) => {
         /// A deliberately broken variant of the engine.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         $vis enum Variant { $(#[doc = $text] $variant,)* }
@@ -39,11 +48,11 @@ macro_rules! variants {
 
             /// The name on the command line and in the environment.
             $vis fn name(self) -> &'static str {
-                match self { $(Variant::$variant => $name,)* }
+                match self { $(Variant::$variant => concat!($module, ":", $name),)* }
             }
         }
 
-        static CHOSEN: std::sync::OnceLock<Option<Variant>> = std::sync::OnceLock::new();
+        static CHOSEN: std::sync::OnceLock<Result<Option<Variant>, String>> = std::sync::OnceLock::new();
 
         /// Whether `variant` was chosen.
         #[inline(always)]
@@ -52,26 +61,19 @@ macro_rules! variants {
         }
 
         fn chosen() -> Option<Variant> {
-            let mut unknown = None;
-            let chosen = CHOSEN.get_or_init(|| {
-                from_environment().unwrap_or_else(|why| {
-                    unknown = Some(why);
-                    None
-                })
-            });
-            // Only the first caller panics: a destructor that runs meanwhile may ask, too.
-            if let Some(why) = unknown {
-                panic!("{why}");
+            match CHOSEN.get_or_init(from_environment) {
+                Ok(chosen) => *chosen,
+                // A destructor that runs meanwhile may ask, too.
+                Err(_) if std::thread::panicking() => None,
+                Err(why) => panic!("{why}"),
             }
-            *chosen
         }
 
         /// The variant that the environment names, or what is wrong with its name.
         $vis fn from_environment() -> Result<Option<Variant>, String> {
-            let Ok(name) = std::env::var($variable) else { return Ok(None) };
-            let variant = Variant::ALL.iter().copied().find(|variant| variant.name() == name);
-            let unknown = || format!("{}: there is no broken variant '{name}'", $variable);
-            variant.map(Some).ok_or_else(unknown)
+            let names: Vec<_> = Variant::ALL.iter().map(|variant| variant.name()).collect();
+            let chosen = $crate::busted::chosen($module, &names, std::env::vars_os())?;
+            Ok(chosen.map(|index| Variant::ALL[index]))
         }
 
         /// Asserts that every variant is caught by a model: runs each of these models of `module` with its variant, and
@@ -84,7 +86,7 @@ macro_rules! variants {
             let (mut listed, mut missed) = (Vec::new(), Vec::new());
             for (variant, model, signs) in models {
                 let path = format!("{module}::{model}");
-                if !$crate::busted::is_caught($variable, variant.name(), &path, &signs) {
+                if !$crate::busted::is_caught(variant.name(), &path, &signs) {
                     missed.push((variant, model));
                 }
                 listed.push(variant);
@@ -95,6 +97,39 @@ macro_rules! variants {
             }
         }
     };
+}
+
+/// Which of `names`, the variants of `module`, the environment chooses; or what is wrong with the environment. A variant of
+/// another module is none of these.
+pub fn chosen(
+    module: &str,
+    names: &[&str],
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Option<usize>, String> {
+    let mut chosen = None;
+    for (variable, value) in environment {
+        let (variable, value) = (variable.to_string_lossy(), value.to_string_lossy());
+        if variable.starts_with("STILLPOINT_BUSTED_") {
+            return Err(format!("{variable}: only {VARIABLE} chooses a broken variant, as MODULE:NAME"));
+        }
+        if variable != VARIABLE {
+            continue;
+        }
+        let of = value.split(':').next().filter(|of| value.contains(':') && MODULES.contains(of));
+        let Some(of) = of else {
+            let modules = MODULES.join(", ");
+            return Err(format!(
+                "{VARIABLE}: '{value}' is not MODULE:NAME with one of the modules {modules}"
+            ));
+        };
+        if of == module {
+            let index = names.iter().position(|&name| name == value);
+            let unknown =
+                || format!("{VARIABLE}: there is no broken variant '{value}', only {}", names.join(", "));
+            chosen = Some(index.ok_or_else(unknown)?);
+        }
+    }
+    Ok(chosen)
 }
 
 /// One memory ordering that an argument relies on.
@@ -202,18 +237,44 @@ pub fn find_faults(table: &[Order], variants: &[String], page: &str) -> Vec<Stri
 
 /// Runs one model with the variant in another process, and looks for a sign in its output.
 #[cfg(all(loom, stillpoint_busted))]
-pub fn is_caught(variable: &str, variant: &str, model: &str, signs: &[&str]) -> bool {
+pub fn is_caught(variant: &str, model: &str, signs: &[&str]) -> bool {
     let output = std::process::Command::new(std::env::current_exe().expect("the test program has a path"))
         .args(["--exact", model, "--nocapture"])
-        .env(variable, variant)
+        .env(VARIABLE, variant)
         .output()
         .expect("the test program starts");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("running 1 test"), "there is no model `{model}`");
     let caught = !output.status.success() && signs.iter().any(|sign| text.contains(sign));
-    println!("{variant:24} {model:72} {}", if caught { "caught" } else { "MISSED" });
+    println!("{variant:32} {model:72} {}", if caught { "caught" } else { "MISSED" });
     if !caught {
         println!("{text}");
     }
     caught
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_full_name_of_a_variant_is_taken() {
+        let chosen = |variable: &str, value: &str| {
+            let environment =
+                [("PATH", "door:open"), (variable, value)].map(|(name, value)| (name.into(), value.into()));
+            chosen("door", &["door:ajar", "door:open"], environment)
+        };
+        assert_eq!(chosen(VARIABLE, "door:open"), Ok(Some(1)));
+        assert_eq!(chosen(VARIABLE, "rcu:open"), Ok(None));
+        for (variable, value, said) in [
+            (VARIABLE, "door:opened", "no broken variant 'door:opened', only door:ajar, door:open"),
+            (VARIABLE, "open", "'open' is not MODULE:NAME with one of the modules rcu, table,"),
+            (VARIABLE, "doors:open", "'doors:open' is not MODULE:NAME"),
+            (VARIABLE, "door", "'door' is not MODULE:NAME"),
+            ("STILLPOINT_BUSTED_DOOR", "open", "only STILLPOINT_BUSTED chooses"),
+        ] {
+            let why = chosen(variable, value).unwrap_err();
+            assert!(why.contains(said), "{why}");
+        }
+    }
 }

@@ -55,9 +55,8 @@ pub(crate) fn judge(context: &Context, run: &Run, broken: Option<Broken>) -> Res
     match broken {
         Some(broken) => {
             say(format!(
-                "Torture did not catch the broken variant {broken} in {:.1?}. {}",
-                run.took,
-                broken.advice()
+                "Torture did not catch the broken variant {broken} in {:.1?}. It should: give it more --seconds, on quiet CPUs.",
+                run.took
             ));
         }
         None => say(format!(

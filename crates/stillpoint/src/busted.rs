@@ -1,9 +1,9 @@
 //! Deliberately broken variants of the protocols of `rcu`: controls for the checkers. See `stillpoint_sys::busted`.
 //!
-//! One variant at a time is chosen, once per process, by [`select`] or by the environment variable `STILLPOINT_BUSTED`.
+//! One variant at a time is chosen, once per process, by [`select`] or by the environment: `STILLPOINT_BUSTED=rcu:NAME`.
 
 stillpoint_sys::variants! {
-    for programs, "STILLPOINT_BUSTED";
+    for programs, "rcu";
     EnterRelaxed = "enter-relaxed": "A guard's entry store is relaxed, not release.",
     LeaveRelaxed = "leave-relaxed": "A guard's exit store is relaxed, not release.",
     PinTokenRelaxed = "pin-token-relaxed": "A guard loads the token relaxed, not acquire.",
@@ -49,9 +49,9 @@ stillpoint_sys::variants! {
     IgnoreHazards = "ignore-hazards": "Objects are freed without a look at the hazard slots.",
     HazardsFirst = "hazards-first": "The hazard slots are gathered before the regions are checked.",
     HandoverRelaxed = "handover-relaxed": "An object is handed over to another thread with relaxed operations.",
-    LineRelaxed = "line-relaxed": "The line of orphans is passed around by relaxed operations.",
     MovedRelaxed = "moved-relaxed": "A thread that has moved objects from one place to another is counted out by a relaxed operation.",
     LeftEarly = "left-early": "A list that passes its objects on counts them as passed on before they are.",
+    CollectRelaxed = "collect-relaxed": "A collection of orphans ends by a relaxed operation.",
     CollectorUnseen = "collector-unseen": "Objects are moved from one place to another while a barrier collects them.",
     TakeUnseen = "take-unseen": "A thread that finds a stack empty does not see what its taker did before: taking is acquire, not acquire and release.",
     PushRelaxed = "push-relaxed": "A callback is pushed and taken by relaxed operations.",
@@ -70,9 +70,11 @@ stillpoint_sys::variants! {
     SleepAssisted = "sleep-assisted": "A background reclaimer that should stop sleeps without a limit while a handle assists.",
     TurnRelaxed = "turn-relaxed": "Turns at the retire list that handles share are counted, and loaded, by relaxed operations.",
     TurnsUncounted = "turns-uncounted": "A thread that checks whether an inbox is empty does not check whether a turn has begun meanwhile.",
+    SubmitUnfenced = "submit-unfenced": "A thread that hands over an object checks without a fence whether the background reclaimer is gone.",
     ClosedUnseen = "closed-unseen": "A handle that has assisted checks without a fence whether the background reclaimer is gone.",
     ExitNoLight = "exit-no-light": "A reader has no light fence between publishing its state and looking for requests of futures.",
-    AnswerUnseen = "answer-unseen": "A future that leaves a waker after a reader has looked for wakers does not see what the reader did before: the look is acquire, not acquire and release.",
+    AnswerUnseen = "answer-unseen": "A future that leaves a waker after a reader has looked for wakers does not see what the reader did before: the look is relaxed, not release.",
+    WakersRelaxed = "wakers-relaxed": "Turns at the lists of futures begin and end by relaxed operations.",
     RequestNoHeavy = "request-no-heavy": "A future issues no heavy fence after its request to a reader.",
     RequestNotPassedOn = "request-not-passed-on": "A future that finds its request missed does not wake the others.",
     WakerAfterCheck = "waker-after-check": "A future leaves its waker after its last look at the reader.",

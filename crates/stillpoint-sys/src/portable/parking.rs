@@ -16,10 +16,10 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 
 use busted::Variant;
 
-/// In builds with `--cfg stillpoint_busted`, the environment variable `STILLPOINT_BUSTED_PARKING` chooses one.
+/// In builds with `--cfg stillpoint_busted`, `STILLPOINT_BUSTED=parking:NAME` chooses one.
 mod busted {
     crate::variants! {
-        for models, "STILLPOINT_BUSTED_PARKING";
+        for models, "parking";
         LookUnlocked = "look-unlocked": "A waiter looks at its word before it takes the lock.",
         WakeUnlocked = "wake-unlocked": "A thread that wakes others does not take the lock.",
         WakeOne = "wake-one": "Only one of the threads that share a lock is woken.",

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 ///
 /// Takes no lock, unlike `OnceLock`: the child of a `fork` by another thread during the first use would find it held, and
 /// wait for ever. Threads that make the value at the same time each make one. The first one is kept, and the others are dropped.
-/// Also in a model, the atomic is the standard library's: statics outlive the model.
+///
+/// Not modelled, because loom's atomics cannot be in statics, which outlive the model: here they are the standard library's.
 #[derive(Debug)]
 pub struct Lasting<T>(AtomicPtr<T>);
 

@@ -13,10 +13,10 @@ use std::ptr;
 use super::atomic::{AtomicPtr, Ordering};
 use busted::Variant;
 
-/// In builds with `--cfg stillpoint_busted`, the environment variable `STILLPOINT_BUSTED_PLACE` chooses one.
+/// In builds with `--cfg stillpoint_busted`, `STILLPOINT_BUSTED=place:NAME` chooses one.
 mod busted {
     crate::variants! {
-        for models, "STILLPOINT_BUSTED_PLACE";
+        for models, "place";
         TakeRelaxed = "take-relaxed": "A thread takes a value by a relaxed operation.",
         PutRelaxed = "put-relaxed": "A thread puts a value back by a relaxed operation.",
         PutOver = "put-over": "A thread that puts a value back overwrites what another thread has put there.",
@@ -45,6 +45,12 @@ impl<T> Place<T> {
             self.value.swap(ptr::null_mut(), if relaxed { Ordering::Relaxed } else { Ordering::Acquire });
         // SAFETY: the value came from a box, and the swap has taken it out of the place, so nobody else has it.
         (!value.is_null()).then(|| unsafe { Box::from_raw(value) })
+    }
+
+    /// Whether the place is empty at this moment.
+    pub fn is_empty(&self) -> bool {
+        // Relaxed: a hint. A thread that uses the value takes it.
+        self.value.load(Ordering::Relaxed).is_null()
     }
 
     /// Puts a value into the place. Whenever another value is there, takes that one, and merges the two. Lock-free: each further
@@ -97,10 +103,11 @@ mod tests {
         let counted = std::sync::Arc::new(());
         let value = || Box::new(vec![std::sync::Arc::clone(&counted)]);
         let place = Place::new();
-        assert!(place.take().is_none());
+        assert!(place.is_empty() && place.take().is_none());
         for _ in 0..3 {
             place.put(value(), |value, mut other| value.append(&mut other));
         }
+        assert!(!place.is_empty());
         let taken = place.take().unwrap();
         assert!(taken.len() == 3 && place.take().is_none());
         place.put(taken, |_, _| unreachable!());

@@ -1,9 +1,30 @@
 //! A lock for short work: a thread that finds it taken does something else, or spins.
 
-use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
 use super::atomic::{AtomicBool, Ordering};
+use super::UnsafeCell;
+use busted::Variant;
+
+/// In builds with `--cfg stillpoint_busted`, `STILLPOINT_BUSTED=lock:NAME` chooses one.
+mod busted {
+    crate::variants! {
+        for models, "lock";
+        LockRelaxed = "lock-relaxed": "The lock is taken by a relaxed operation.",
+        UnlockRelaxed = "unlock-relaxed": "The lock is given back by a relaxed store.",
+        FreeUnseen = "free-unseen": "A thread that finds the lock free, by a relaxed load, does not see what its last holder did.",
+    }
+}
+
+/// `order`, unless the variant makes it relaxed.
+#[inline]
+fn unless(broken: Variant, order: Ordering) -> Ordering {
+    if busted::is(broken) {
+        Ordering::Relaxed
+    } else {
+        order
+    }
+}
 
 /// Spins of a waiter before it yields its core: a holder that runs has finished by then.
 const SPINS: u32 = 128;
@@ -28,7 +49,8 @@ impl<T> TryLock<T> {
     #[inline]
     pub fn try_lock(&self) -> Option<Locked<'_, T>> {
         // Acquire: pairs with the release in the drop of `Locked`. Relaxed on failure: the caller relies on nothing.
-        let answer = self.is_locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        let order = unless(Variant::LockRelaxed, Ordering::Acquire);
+        let answer = self.is_locked.compare_exchange(false, true, order, Ordering::Relaxed);
         // Not `then_some`: a `Locked` that is made and dropped would unlock.
         answer.is_ok().then(|| Locked(self))
     }
@@ -53,12 +75,13 @@ impl<T> TryLock<T> {
     #[inline]
     pub fn is_locked(&self) -> bool {
         // Acquire: pairs with the release in the drop of `Locked`.
-        self.is_locked.load(Ordering::Acquire)
+        self.is_locked.load(unless(Variant::FreeUnseen, Ordering::Acquire))
     }
 
     /// The value, for a caller with exclusive access to the lock.
     pub fn get_mut(&mut self) -> &mut T {
-        self.value.get_mut()
+        // SAFETY: `self` is borrowed exclusively.
+        self.value.with_mut(|value| unsafe { &mut *value })
     }
 }
 
@@ -71,8 +94,8 @@ impl<T> Deref for Locked<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the lock is held.
-        unsafe { &*self.0.value.get() }
+        // SAFETY: the lock is held, and `self` borrowed.
+        self.0.value.with(|value| unsafe { &*value })
     }
 }
 
@@ -80,7 +103,7 @@ impl<T> DerefMut for Locked<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the lock is held, and `self` borrowed exclusively.
-        unsafe { &mut *self.0.value.get() }
+        self.0.value.with_mut(|value| unsafe { &mut *value })
     }
 }
 
@@ -88,7 +111,7 @@ impl<T> Drop for Locked<'_, T> {
     #[inline]
     fn drop(&mut self) {
         // Release: pairs with the acquire in `try_lock`.
-        self.0.is_locked.store(false, Ordering::Release);
+        self.0.is_locked.store(false, unless(Variant::UnlockRelaxed, Ordering::Release));
     }
 }
 
@@ -115,5 +138,56 @@ mod tests {
             panic!("as expected");
         }));
         assert!(panicked.is_err() && lock.try_lock().is_some());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::sync::Arc;
+    use loom::thread;
+
+    #[test]
+    fn one_at_a_time_has_the_value() {
+        loom::model(|| {
+            let lock = Arc::new(TryLock::new(0));
+            let other = Arc::clone(&lock);
+            let other = thread::spawn(move || *other.lock() += 1);
+            *lock.lock() += 1;
+            other.join().unwrap();
+            assert_eq!(*lock.lock(), 2);
+        });
+    }
+
+    #[test]
+    fn whoever_finds_it_free_comes_after_the_last_holder() {
+        loom::model(|| {
+            let shared = Arc::new((TryLock::new(()), AtomicBool::new(false), UnsafeCell::new(0)));
+            let other = Arc::clone(&shared);
+            let holder = thread::spawn(move || {
+                let (lock, is_taken, value) = &*other;
+                let _locked = lock.lock();
+                is_taken.store(true, Ordering::Release);
+                // SAFETY: the lock is held.
+                value.with_mut(|value| unsafe { *value += 1 });
+            });
+            let (lock, is_taken, value) = &*shared;
+            if is_taken.load(Ordering::Acquire) && !lock.is_locked() {
+                // SAFETY: the holder has given the lock back.
+                value.with_mut(|value| unsafe { *value += 1 });
+            }
+            holder.join().unwrap();
+        });
+    }
+
+    #[cfg(stillpoint_busted)]
+    #[test]
+    fn every_variant_is_caught_by_its_model() {
+        let model = |variant| match variant {
+            Variant::FreeUnseen => "whoever_finds_it_free_comes_after_the_last_holder",
+            _ => "one_at_a_time_has_the_value",
+        };
+        let all = Variant::ALL.iter().map(|&variant| (variant, model(variant), vec!["Causality violation"]));
+        busted::assert_caught("sync::try_lock::models", all);
     }
 }

@@ -1,8 +1,8 @@
 //! Deliberately broken variants of the pool, like those of the reclamation in [`crate::busted`]: controls for the
-//! models. In builds with `--cfg stillpoint_busted`, the environment variable `STILLPOINT_BUSTED_POOL` chooses one.
+//! models. In builds with `--cfg stillpoint_busted`, `STILLPOINT_BUSTED=pool:NAME` chooses one.
 
 stillpoint_sys::variants! {
-    for models, "STILLPOINT_BUSTED_POOL";
+    for models, "pool";
     FreeRelaxed = "free-relaxed": "A remote free is relaxed, not acquire and release.",
     CollectRelaxed = "collect-relaxed": "The owner takes the remote word by a relaxed exchange.",
     PostRelaxed = "post-relaxed": "A row is put into the inbox by a relaxed exchange.",

@@ -1,5 +1,5 @@
-//! Every ordering that the argument in `docs/design/rcu.md` relies on, with what it pairs with, the step of the argument,
-//! and the broken variant that shows that it is needed. Orderings that are named elsewhere in the code are explained there.
+//! The orderings that the argument in `docs/design/rcu.md` relies on, with what each pairs with, the step of the argument,
+//! and the broken variant that shows that it is needed. Fences, and orderings that no model shows to be needed, are explained in the code.
 
 use crate::busted::{self, Variant};
 
@@ -71,19 +71,17 @@ stillpoint_sys::orders! {
 
     // Hand-over.
 
-    /// Pushes an object: the unlink, and everything else before the push, happens before the object is taken. A later push,
+    /// Pushes an object, or puts taken ones back: the unlink, and everything else before, happens before the object is taken. A later push,
     /// being a read-modify-write, continues the release sequence.
     push: Release, [take], "13", [HandoverRelaxed];
     /// Takes everything. Release: a thread that finds the stack empty sees what the taker did before.
     take: AcqRel, [push, "the acquire in `Stack::is_empty`"], "13", [HandoverRelaxed, TakeUnseen => Acquire];
-    /// Appends a chain to the line of objects that no list serves.
-    join_line: Release, [take_line], "13", [LineRelaxed];
-    /// Takes the line. Release: a thread that finds it empty sees what the taker did before.
-    take_line: AcqRel, [join_line, "the acquire in `Orphans::is_empty`"], "13", [LineRelaxed];
     /// Counts a mover out, after it has put its objects in their new place.
     moved: Release, [movers], "34", [MovedRelaxed];
     /// A collector's load of the number of movers: it looks at all places, and at the lists of others, after they have finished.
     movers: Acquire, [moved], "34", [MovedRelaxed];
+    /// Ends a collection: the next one comes after it, and finds in line what was left meanwhile.
+    collected: Release, ["the fence in `Orphans::collect`"], "34", [CollectRelaxed];
     /// Counts a retire handle out. Their number changes by read-modify-writes only, so this orders what each of them did.
     handle_gone: Release, [handles], "When a run ends", [LastHandleRelaxed];
     /// A run's load of the number of handles: it comes before its loads of what the dropped handles submitted, and of the phase.
@@ -128,6 +126,15 @@ stillpoint_sys::orders! {
     /// Loads the number of turns: a thread that looks for what is left sees the lock of each counted turn, and looks at nothing
     /// before.
     turns: Acquire, [turn], "22", [TurnRelaxed];
+
+    // Futures.
+
+    /// Leaves word at the lists of futures: a future that comes to the lists later sees the state that the caller has published, or seen.
+    leave_word: Release, [lists], "23", [AnswerUnseen];
+    /// The first step of each turn at the lists, with their lock: it comes after the turns before.
+    lists: Acquire, [leave_word, lists_left], "23", [WakersRelaxed];
+    /// Unlocks the lists, after a turn.
+    lists_left: Release, [lists], "23", [WakersRelaxed];
 
     // Objects that name their domain.
 

@@ -1,9 +1,9 @@
 //! Deliberately broken variants of the table, like those of the reclamation in [`crate::busted`]: controls for the
-//! models and for torture. In builds with `--cfg stillpoint_busted`, [`select`] or the environment variable
-//! `STILLPOINT_BUSTED_TABLE` chooses one.
+//! models and for torture. In builds with `--cfg stillpoint_busted`, [`select`] or
+//! `STILLPOINT_BUSTED=table:NAME` chooses one.
 
 stillpoint_sys::variants! {
-    for programs, "STILLPOINT_BUSTED_TABLE";
+    for programs, "table";
     NoReload = "no-reload": "A protected load does not load its word a second time.",
     NoLight = "no-light": "A protected load has no light fence between slot and reload.",
     FirstLoadRelaxed = "first-load-relaxed": "A protected load begins with a relaxed load.",

@@ -1,8 +1,8 @@
 //! Deliberately broken variants of shared timers, like those of the reclamation in [`crate::busted`]: controls for the
-//! models. In builds with `--cfg stillpoint_busted`, the environment variable `STILLPOINT_BUSTED_TIMER` chooses one.
+//! models. In builds with `--cfg stillpoint_busted`, `STILLPOINT_BUSTED=timer:NAME` chooses one.
 
 stillpoint_sys::variants! {
-    for models, "STILLPOINT_BUSTED_TIMER";
+    for models, "timer";
     ClaimRelaxed = "claim-relaxed": "A timer is claimed for another use by a relaxed operation.",
     ArmRelaxed = "arm-relaxed": "A timer is armed by a relaxed store.",
     FindRelaxed = "find-relaxed": "A canceller loads the state with relaxed ordering, not acquire.",

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 const TEST: &str = "whatever_is_done_in_whatever_order_nothing_is_freed_too_early_or_twice_or_never";
 /// The variants that fail on any machine, however it orders memory accesses.
-const VARIANTS: &[&str] = &["nested-leave", "ignore-regions", "ignore-hazards"];
+const VARIANTS: &[&str] = &["rcu:nested-leave", "rcu:ignore-regions", "rcu:ignore-hazards"];
 const ROUNDS: &str = "200";
 
 #[test]

@@ -1,7 +1,9 @@
 //! Objects that are freed by another thread than the one that retired them.
 
 use std::ptr::NonNull;
+use std::time::Duration;
 
+use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool as LoomAtomicBool, AtomicUsize, Ordering};
 use loom::sync::Arc as LoomArc;
 
@@ -9,6 +11,7 @@ use super::{explore, spawn, Object, Shared, EVERY, UNORDERED};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::queue::orphans::Orphans;
 use crate::rcu::engine::queue::stack::Stack;
+use crate::rcu::engine::wait::park::Event;
 use crate::rcu::{Domain, RcuCell};
 
 /// A thread that takes an object from the stack comes after everything that was done with it before the push.
@@ -31,6 +34,52 @@ fn a_stack_hands_over() {
         free_all();
         writer.join().unwrap();
         free_all();
+    });
+}
+
+/// A thread that takes an object comes after what was done with it by a thread that has put it back.
+#[test]
+fn what_is_put_back_is_handed_over() {
+    explore(EVERY, || {
+        let stack = LoomArc::new(Stack::new());
+        let [kept, other] = [(); 2].map(|()| NonNull::from(Box::leak(Box::new(Object::new()))));
+        [kept, other].into_iter().for_each(|object| stack.push(Garbage::object(object)));
+        // SAFETY: the object was never linked, so no reader has it.
+        let free = |garbage: Garbage| assert!(unsafe { garbage.free() }.is_ok(), "{UNORDERED}");
+        let giving = stack.clone();
+        let taker = loom::thread::spawn(move || {
+            let mut taken = giving.take();
+            if let Some(newest) = taken.next() {
+                free(newest);
+                // SAFETY: this thread has taken both.
+                unsafe { kept.as_ref() }.read();
+            }
+            giving.give_back(taken);
+        });
+        stack.take().for_each(free);
+        taker.join().unwrap();
+        stack.take().for_each(free);
+    });
+}
+
+/// A collector comes after everything that the collector before it has done.
+#[test]
+fn a_collection_follows_another() {
+    explore(EVERY, || {
+        let orphans = LoomArc::new((Orphans::new(), Event::new(Duration::ZERO), UnsafeCell::new(0)));
+        let collects = |orphans: &(Orphans, Event, UnsafeCell<u32>)| {
+            let (orphans, event, collections) = orphans;
+            let Some(collection) = orphans.collect(event, || false) else { return };
+            // SAFETY: one collector at a time is here; otherwise loom reports it.
+            collections.with_mut(|collections| unsafe { *collections += 1 });
+            // Without the notification, as loom takes two fences for more than they are: one happens before the other.
+            std::mem::forget(collection);
+            orphans.end_collection();
+        };
+        let other = orphans.clone();
+        let other = loom::thread::spawn(move || collects(&other));
+        collects(&orphans);
+        other.join().unwrap();
     });
 }
 
@@ -73,7 +122,7 @@ fn background_hand_over() {
         let mut background = background;
         background.run();
         writer.join().unwrap();
-        assert_eq!(shared.domain.stats().freed, 2);
+        assert_eq!(shared.domain.stats().freed, 2, "the run has ended, and an object is not freed");
     });
 }
 
@@ -136,7 +185,7 @@ fn orphans_are_adopted_once() {
         writer.join().unwrap();
         other.join().unwrap();
         adopted.fetch_add(shared.domain.reclaimer().poll(), Ordering::Relaxed);
-        assert_eq!(adopted.load(Ordering::Relaxed), 2);
+        assert_eq!(adopted.load(Ordering::Relaxed), 2, "an object was freed twice, or not at all");
     });
 }
 

@@ -10,7 +10,7 @@ use loom::thread;
 
 use super::{explore, spawn, Object, Shared, EVERY, MODE, UNORDERED};
 use crate::rcu::engine::core::garbage::Garbage;
-use crate::rcu::engine::queue::inbox::Inbox;
+use crate::rcu::engine::queue::inbox::{Inbox, CLOSED};
 use crate::rcu::engine::queue::quota::Quota;
 use crate::rcu::engine::queue::retire_list::{Full, Limits};
 use crate::rcu::{Domain, Retired, WhenFull};
@@ -190,6 +190,27 @@ fn a_destructor_submits_while_somebody_looks_for_what_is_left() {
             assert!(is_done, "{UNORDERED}: what a destructor has submitted was overlooked");
         }
         assists.join().unwrap();
+    });
+}
+
+/// What is submitted while the reclaimer is dropped is left to the domain, not kept in the inbox. The submission notifies no thread,
+/// as the reclaimer waits for more.
+#[test]
+fn a_handle_submits_while_the_reclaimer_is_dropped() {
+    explore(EVERY, || {
+        let shared = Shared::<0>::new();
+        let inbox = Arc::new(Inbox::new(Arc::clone(shared.domain.core()), Limits::NONE));
+        inbox.set_enough(2);
+        let submitting = Arc::clone(&inbox);
+        let submits = spawn(&shared, move |_| {
+            submitting.charge(0);
+            submitting.submit(Garbage::callback(|| ()));
+        });
+        inbox.advance(CLOSED);
+        inbox.pass_on();
+        submits.join().unwrap();
+        let is_left = shared.domain.core().has_orphans();
+        assert!(is_left, "{UNORDERED}: the inbox keeps an object that should be left to the domain");
     });
 }
 

@@ -13,6 +13,7 @@
 //!   access came there. (`LOOM_LOG` and `LOOM_CHECKPOINT_FILE` have no effect here.)
 //! - `deadlock`: every thread waits, so a wake-up was lost.
 //! - Other messages are assertions of the model.
+//! - An abort with some sixty frames: a destructor failed while the first failure unwound. Only the first message counts.
 //!
 //! The comment of the model says what it tests. The table in `docs/design/rcu.md`, "How it is checked", has the step of the argument
 //! for each model, and `orders.rs` has the orderings of each step.

@@ -94,7 +94,8 @@ impl Protocol {
         if fenced >= token || (busted::is(Variant::FenceFromBefore) && fenced > FIRST_TOKEN) {
             return Ok(fenced.max(token));
         }
-        // Acquire, and *before* the fence, which then orders what was unlinked before any token up to this one.
+        // *Before* the fence, which then orders what was unlinked before any token up to this one. Acquire: pairs with the release in
+        // `start`. Not modelled: the fence that follows would make a relaxed load acquire; ThreadSanitizer does not know fences.
         let mut bound = self.token.load(Ordering::Acquire);
         self.fence()?;
         if busted::is(Variant::CounterAfterFence) {

@@ -7,13 +7,14 @@
 //!                                          adopt:  takes the line, splits off a share, gives the rest back
 //! ```
 //!
-//! Threads *pass the line around*. A thread that wants some of it takes the whole line, by one exchange, and gives back the
-//! rest, by another. Two chains are joined in constant time, so no call takes longer because others have left much. No lock is
+//! Threads *pass the line around*, in a [`Place`]. A thread that wants some of it takes the whole line, and gives back the rest.
+//! Two chains are joined in constant time, so no call takes longer because others have left much. No lock is
 //! held: a thread that is preempted meanwhile holds up what it has taken, and others go on with what comes after it. Only a
 //! [barrier](Orphans::collect), which must find everything, waits for that thread, and keeps others from taking anything until
 //! it has looked. The stack is reversed when it is moved to the line. It then has 64 objects, and one for each thread that is
 //! between its push and its move.
 
+use std::mem;
 use std::ptr::{self, NonNull};
 
 use super::retire_list::SHARE;
@@ -22,7 +23,8 @@ use crate::busted::{self, Variant};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::wait::park::Event;
 use crate::rcu::orders;
-use stillpoint_sys::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use stillpoint_sys::sync::atomic::{fence, AtomicBool, AtomicUsize, Ordering};
+use stillpoint_sys::sync::Place;
 use stillpoint_sys::work;
 
 #[derive(Debug)]
@@ -31,8 +33,7 @@ pub(crate) struct Orphans {
     incoming: Stack,
     /// Number of objects that were left one by one so far.
     arrivals: AtomicUsize,
-    /// A box of a chain; null while it is empty, or while a thread has taken it.
-    line: AtomicPtr<Chain>,
+    line: Place<Chain>,
     /// Number of threads that are moving objects from one place to another.
     movers: AtomicUsize,
     /// Whether a collector takes everything: then no thread moves objects.
@@ -64,10 +65,7 @@ impl Collection<'_> {
 
 impl Drop for Collection<'_> {
     fn drop(&mut self) {
-        // Puts what was left meanwhile in line, so that the next thread that adopts need not reverse all of it.
-        self.orphans.settle();
-        // Release: pairs with the acquire exchange in `collect`, and with the acquire load in `begin_move`.
-        self.orphans.collects.store(false, Ordering::Release);
+        self.orphans.end_collection();
         self.event.notify();
     }
 }
@@ -88,7 +86,7 @@ impl Orphans {
         Self {
             incoming: Stack::new(),
             arrivals: AtomicUsize::new(0),
-            line: AtomicPtr::new(ptr::null_mut()),
+            line: Place::new(),
             movers: AtomicUsize::new(0),
             collects: AtomicBool::new(false),
         }
@@ -112,8 +110,8 @@ impl Orphans {
         let own = Move(self);
         // SeqCst: pairs with the fence in `collect`: either this thread sees the collector, or the collector sees this mover.
         fence(Ordering::SeqCst);
-        // Acquire: pairs with the release in the drop of a `Collection`.
-        let is_free = !self.collects.load(Ordering::Acquire) || busted::is(Variant::CollectorUnseen);
+        // Relaxed: a mover need not come after the last collection, as each place hands over what is in it.
+        let is_free = !self.collects.load(Ordering::Relaxed) || busted::is(Variant::CollectorUnseen);
         is_free.then_some(own)
     }
 
@@ -129,13 +127,14 @@ impl Orphans {
         event: &'o Event,
         mut pause: impl FnMut() -> bool,
     ) -> Option<Collection<'o>> {
-        // Acquire: pairs with the release in the drop of a `Collection`.
-        while self.collects.swap(true, Ordering::Acquire) {
+        // Relaxed: the fence below acquires what the last collection has released.
+        while self.collects.swap(true, Ordering::Relaxed) {
             if !pause() {
                 return None;
             }
         }
         let own = Collection { orphans: self, event };
+        // SeqCst: pairs with the fence in `begin_move`, and with the release in `end_collection`.
         fence(Ordering::SeqCst);
         while self.movers.load(orders::movers()) > 0 {
             if !pause() {
@@ -143,6 +142,12 @@ impl Orphans {
             }
         }
         Some(own)
+    }
+
+    pub(crate) fn end_collection(&self) {
+        // Puts what was left meanwhile in line, so that the next thread that adopts need not reverse all of it.
+        self.settle();
+        self.collects.store(false, orders::collected());
     }
 
     /// Leaves one object. Lock-free.
@@ -182,8 +187,7 @@ impl Orphans {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        // Acquire: pairs with the release in `take_line`. A thread that finds the line gone sees what its taker did before.
-        self.line.load(Ordering::Acquire).is_null() && self.incoming.is_empty()
+        self.line.is_empty() && self.incoming.is_empty()
     }
 
     /// Hands the oldest objects to `adopt`, at most `limit`, unless a collector takes everything. Takes time in proportion to
@@ -221,9 +225,7 @@ impl Orphans {
     }
 
     fn take_line(&self) -> Option<Box<Chain>> {
-        let chain = self.line.swap(ptr::null_mut(), orders::take_line());
-        // SAFETY: it came from `Box::into_raw` in `join`, and only this exchange took it.
-        (!chain.is_null()).then(|| unsafe { Box::from_raw(chain) })
+        self.line.take()
     }
 
     /// The objects that were left one by one, oldest first.
@@ -234,26 +236,15 @@ impl Orphans {
         Chain::turned(self.incoming.take().into_raw()).map(Box::new)
     }
 
-    /// Puts a chain at an end of the line. Lock-free: starts again if another thread has put something there.
-    fn join(&self, mut chain: Box<Chain>, end: End) {
-        loop {
-            let own = Box::into_raw(chain);
-            // Relaxed on failure: the other chain is not accessed before it is taken.
-            let release = orders::join_line();
-            if self.line.compare_exchange(ptr::null_mut(), own, release, Ordering::Relaxed).is_ok() {
-                return;
+    /// Puts a chain at an end of the line.
+    fn join(&self, chain: Box<Chain>, end: End) {
+        self.line.put(chain, |own, other| match end {
+            End::Front => own.extend(*other),
+            End::Back => {
+                let newer = mem::replace(own, *other);
+                own.extend(newer);
             }
-            // SAFETY: it came from `Box::into_raw` above and was not published.
-            chain = unsafe { Box::from_raw(own) };
-            if let Some(other) = self.take_line() {
-                let (mut older, newer) = match end {
-                    End::Front => (chain, other),
-                    End::Back => (other, chain),
-                };
-                older.extend(*newer);
-                chain = older;
-            }
-        }
+        });
     }
 }
 
@@ -293,7 +284,7 @@ impl Chain {
         loop {
             work::step();
             // SAFETY: the nodes were taken from the stack, and belong to the caller.
-            let older = unsafe { std::mem::replace(&mut first.as_mut().next, behind) };
+            let older = unsafe { mem::replace(&mut first.as_mut().next, behind) };
             let Some(older) = NonNull::new(older) else { return Some(Self { first, last }) };
             behind = first.as_ptr();
             first = older;

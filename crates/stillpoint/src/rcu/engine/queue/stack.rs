@@ -54,9 +54,9 @@ impl Stack {
     pub(crate) fn give_back(&self, mut taken: Taken) {
         let mut newest = std::mem::replace(&mut taken.next, ptr::null_mut());
         while !newest.is_null() {
-            // Release: as in `push`.
+            // Relaxed on failure: `take` below acquires.
             let answer =
-                self.newest.compare_exchange(ptr::null_mut(), newest, Ordering::Release, Ordering::Relaxed);
+                self.newest.compare_exchange(ptr::null_mut(), newest, orders::push(), Ordering::Relaxed);
             if answer.is_ok() {
                 return;
             }

@@ -227,6 +227,7 @@ impl Counters {
         // never too briefly. Acquire: pairs with the release in `set_pending`: the second count is at least as new as the first.
         let pending = self.pending.load(Ordering::Acquire);
         let freed = self.freed.load(RELAXED) + pending;
+        // Acquire: pairs with the release in `set_served`.
         let is_another = self.is_served.load(Ordering::Acquire) && !std::ptr::eq(self, own);
         (pending > 0 && is_another).then_some(Served { counters: self, freed, left, passed: None })
     }

@@ -19,6 +19,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::busted::{self, Variant};
+use crate::rcu::orders;
 use stillpoint_sys::panics;
 use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
 use stillpoint_sys::sync::{spin, UnsafeCell};
@@ -118,17 +119,14 @@ impl Wakers {
 
     /// Makes all waiting futures due, and wakes a share; or leaves both to the holder of the lock. Never waits.
     pub(crate) fn wake_all(&self) {
-        // Acquire: pairs with the release in `serve`, as the lists are used. Release: pairs with the acquire of the next thread
-        // that takes the lock: a future that then leaves its waker sees the state that the caller has published, or seen.
-        let order = if busted::is(Variant::AnswerUnseen) { Ordering::Acquire } else { Ordering::AcqRel };
-        if self.word.fetch_or(LOCKED | LEFT, order) & LOCKED == 0 {
+        if self.word.fetch_or(LOCKED | LEFT, orders::leave_word()) & LOCKED == 0 {
             self.serve(|_| ());
         }
     }
 
     fn try_lock(&self) -> bool {
-        // Acquire: pairs with the release in `serve`.
-        self.word.fetch_or(LOCKED, Ordering::Acquire) & LOCKED == 0
+        // Relaxed: the first step of `serve` acquires.
+        self.word.fetch_or(LOCKED, Ordering::Relaxed) & LOCKED == 0
     }
 
     fn lock(&self) {
@@ -151,8 +149,7 @@ impl Wakers {
         let mut woken = Share::default();
         let (mut work, mut answer) = (Some(work), None);
         loop {
-            // Acquire: pairs with the release in `wake_all`.
-            let has_left = self.word.fetch_and(!LEFT, Ordering::AcqRel) & LEFT != 0;
+            let has_left = self.word.fetch_and(!LEFT, orders::lists()) & LEFT != 0;
             let is_empty = self.lists.with_mut(|lists| {
                 // SAFETY: the lock is held.
                 let lists = unsafe { &mut *lists };
@@ -167,9 +164,7 @@ impl Wakers {
                 }
                 lists.due.is_empty() && lists.waiting.is_empty()
             });
-            // Release: pairs with the acquire of the next holder. Acquire: pairs with the release in `wake_all` of a reader that
-            // has set `LEFT` meanwhile.
-            let word = self.word.fetch_and(!LOCKED, Ordering::AcqRel);
+            let word = self.word.fetch_and(!LOCKED, orders::lists_left());
             let is_asked = word & LEFT != 0 && !busted::is(Variant::WordLost);
             // The woken futures wake the rest. If no future waits, the next one to come finds `LEFT`.
             if !is_asked || woken.is_full() || is_empty || !self.try_lock() {
