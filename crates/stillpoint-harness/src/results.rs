@@ -11,7 +11,7 @@ use crate::interrupt;
 use crate::output::figures::{self, Figure, Ground};
 use crate::output::format::number_of;
 use crate::output::json::{self, Row, Target, cannot_write};
-use crate::output::{csv, tell};
+use crate::output::{csv, leave_out, tell};
 
 /// The places that were asked for. All were checked before the work began, so that no result is lost in the end.
 #[derive(Debug)]
@@ -34,6 +34,11 @@ impl Results {
             open_folder(folder)?;
         }
         let json = Target::open(flags.json.as_deref())?;
+        if let (Target::File(json), Some(csv)) = (&json, &flags.csv)
+            && json == csv
+        {
+            return Err(Stop::usage(format!("--json and --csv name the same file: {}", csv.display())));
+        }
         Ok(Self { json, csv: flags.csv.clone(), figures: flags.figures.clone() })
     }
 
@@ -66,13 +71,16 @@ impl Results {
                     write(&file("png"), &figures::png(chart, ground)?)?;
                 }
             }
-            tell(format!("{} figures in {}", charts.len(), folder.display()));
+            tell(format!("{} in {}", number_of(charts.len() as u64, "figure"), folder.display()));
         }
         Ok(())
     }
 }
 
-/// After an interrupt: says how many rows there are.
+/// The first word of the line that says so in results.
+pub const INTERRUPTED: &str = "interrupted";
+
+/// After an interrupt: says how many rows there are, also in the results.
 ///
 /// # Errors
 /// When there are none, so that nothing is worth writing.
@@ -81,7 +89,10 @@ pub fn check_interrupt(rows: &[Row]) -> Result<(), Stop> {
         _ if !interrupt::requested() => Ok(()),
         0 => Err(Stop::Failed("interrupted before a row was measured: nothing is written".to_owned())),
         count => {
-            tell(format!("interrupted: {} measured", number_of(count as u64, "row")));
+            leave_out(format!(
+                "{INTERRUPTED}: {} measured, and the others are missing",
+                number_of(count as u64, "row")
+            ));
             Ok(())
         }
     }

@@ -185,6 +185,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Stop> {
         }
         rows.extend(measured);
         controls.extend(of_these);
+        results::check_interrupt(&rows)?;
         if let Some(report) = report.as_ref().filter(|_| !rows.is_empty()) {
             report.write(&machine, &rows, &controls)?;
         }

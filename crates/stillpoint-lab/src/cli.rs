@@ -17,7 +17,7 @@ use crate::{bench, doctor, guest, report};
 
 /// Measures and tests stillpoint (reclamation, tables, timers, pools, fences) beside liburcu, DPDK and others
 ///
-/// Exit code: 0 if all went well, 1 if a check failed, 2 if the request cannot be carried out.
+/// Exit code: 0 if all went well, 1 if a check failed or nothing was measured before Ctrl-C, 2 if the request cannot be carried out.
 /// Ctrl-C or SIGTERM ends a measurement early and prints the results so far; a second one ends the program at once.
 #[derive(Debug, Parser)]
 #[command(name = "stillpoint", version, arg_required_else_help = true, max_term_width = 100)]
@@ -83,7 +83,8 @@ pub(crate) fn read<T: Into<OsString> + Clone>(
     if let Some(bench) = matches.subcommand_matches("bench") {
         let is_given = |option: &str| bench.value_source(option) == Some(ValueSource::CommandLine);
         if let Err(stop) = bench::check_options(shown, is_given) {
-            return Err(command.error(clap::error::ErrorKind::ArgumentConflict, stop));
+            let bench = command.find_subcommand_mut("bench").expect("the arguments have it");
+            return Err(bench.error(clap::error::ErrorKind::ArgumentConflict, stop));
         }
     }
     Cli::from_arg_matches(&matches)
@@ -212,7 +213,7 @@ mod tests {
         }
         assert_eq!(
             line("bench reclaim --initiators 2"),
-            "error: reclaim has no --initiators, which is an option of membarrier (see `stillpoint --help`)"
+            "error: reclaim has no --initiators, which is an option of membarrier (see `stillpoint bench reclaim --help`)"
         );
         assert!(line("bench micro --rounds 0").ends_with("0 is not from 1 to 1000"));
         assert!(line("bench micro --seed x").ends_with("not a whole number"));

@@ -20,7 +20,7 @@ const SCHEMA: u32 = 1;
 pub(crate) const AGAIN: &str = " (again)";
 
 /// One measured row.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The experiment.
     pub experiment: Cow<'static, str>,
@@ -165,7 +165,7 @@ struct Report<'a, M: Serialize, E: Serialize> {
 }
 
 /// The result of a command as it is read again.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Read {
     schema: u32,
     /// The command that wrote it.

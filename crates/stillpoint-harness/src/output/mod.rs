@@ -38,10 +38,10 @@ static LEFT_OUT: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Says on standard error what the run leaves out, and why, and keeps the line, once, for [`left_out`].
 pub fn leave_out(line: impl std::fmt::Display) {
-    tell(&line);
     let mut lines = LEFT_OUT.lock().unwrap_or_else(PoisonError::into_inner);
     let line = line.to_string();
     if !lines.contains(&line) {
+        tell(&line);
         lines.push(line);
     }
 }

@@ -132,7 +132,7 @@ fn realtime() -> Finding {
         Err(error) => Finding::absent(
             "scheduling",
             format!("SCHED_FIFO is refused ({rights}): {error}"),
-            "preempted region readers cannot be boosted to a real-time priority, and URCU_CALL_RCU_RT has no effect",
+            "preempted region readers cannot be boosted to a real-time priority",
             "run as root, give the program CAP_SYS_NICE, or raise the limit of real-time priorities (ulimit -r)",
         ),
     }

@@ -14,71 +14,84 @@ const TIMES: f64 = 3.0;
 /// ... and this much longer, in microseconds: time slices take milliseconds.
 const LONGER: f64 = 1_000.0;
 
-/// The mean delays of a library at best, in microseconds.
+/// The rows of a library with the least mean delays.
 struct Delays<'r> {
     library: &'r str,
-    shared: f64,
+    shared: &'r Row,
     /// With one reader that has a CPU of its own, if that was measured.
-    alone: Option<f64>,
+    alone: Option<&'r Row>,
 }
 
 impl<'r> Delays<'r> {
     /// Of the contenders that `is_one` accepts.
-    fn of(library: &'r str, shared: &[&Row], alone: &[&Row], is_one: impl Fn(&str) -> bool) -> Option<Self> {
-        let least = |rows: &[&Row]| {
-            let means = rows.iter().filter(|row| is_one(&row.contender));
-            means.filter_map(|row| row.metric("delay_us_mean")).min_by(f64::total_cmp)
+    fn of(
+        library: &'r str,
+        shared: &[&'r Row],
+        alone: &[&'r Row],
+        is_one: impl Fn(&str) -> bool,
+    ) -> Option<Self> {
+        let least = |rows: &[&'r Row]| {
+            let of_library = rows.iter().copied().filter(|row| is_one(&row.contender));
+            of_library.min_by(|one, other| mean(one).total_cmp(&mean(other)))
         };
         Some(Self { library, shared: least(shared)?, alone: least(alone) })
     }
 
     fn is_held_up(&self) -> bool {
-        self.alone.is_some_and(|alone| self.shared > TIMES * alone && self.shared > alone + LONGER)
+        let shared = mean(self.shared);
+        self.alone.map(mean).is_some_and(|alone| shared > TIMES * alone && shared > alone + LONGER)
     }
 
     fn shown(&self) -> String {
-        micros(self.shared) + &self.alone.map_or_else(String::new, |alone| format!(" ({})", micros(alone)))
+        let alone = self.alone.map_or_else(String::new, |alone| format!(" ({})", micros(mean(alone))));
+        micros(mean(self.shared)) + &alone
     }
 }
 
-/// What readers that share a CPU do to memory on this machine, in words; `None` if that was not measured.
+fn mean(row: &Row) -> f64 {
+    row.metric("delay_us_mean").unwrap_or(f64::INFINITY)
+}
+
+/// What the largest number of readers that share a CPU does to memory on this machine, in words; `None` if that was not
+/// measured.
 pub(crate) fn answer(rows: &[Row]) -> Option<String> {
-    let of = |scenario: &str, readers: u64| -> Vec<&Row> {
-        let is_one = |row: &&Row| {
-            row.experiment == "reclaim"
-                && row.scenario == scenario
-                && row.param("readers") == Some(readers)
-                && !row.is_control()
-        };
-        rows.iter().filter(is_one).collect()
+    let is_here = |row: &&Row| {
+        let is_counted = row.void.is_none() && row.metric("delay_us_mean").is_some();
+        row.experiment == "reclaim" && is_counted && !row.is_control()
     };
-    let crowds = rows.iter().filter(|row| row.experiment == "reclaim" && row.scenario == ONE_CORE);
-    let crowd = crowds.filter_map(|row| row.param("readers")).filter(|&readers| readers > 1).min()?;
+    let of = |scenario: &str, readers: u64| -> Vec<&Row> {
+        let is_one = |row: &&Row| row.scenario == scenario && row.param("readers") == Some(readers);
+        rows.iter().filter(is_here).filter(is_one).collect()
+    };
+    let crowds = rows.iter().filter(is_here).filter(|row| row.scenario == ONE_CORE);
+    let crowd = crowds.filter_map(|row| row.param("readers")).filter(|&readers| readers > 1).max()?;
     let (shared, own_core) = (of(ONE_CORE, crowd), of(OWN_CORE, 1));
     let alone = if own_core.is_empty() { of(ONE_CORE, 1) } else { own_core };
 
-    let ours = Delays::of("stillpoint", &shared, &alone, |name| name == PROTECTED)?;
-    let mut others: Vec<Delays<'_>> = Vec::new();
+    let mut all: Vec<Delays<'_>> = Vec::new();
     for row in shared.iter().filter(|row| !is_ours(&row.contender)) {
         let library = peers::group(&row.contender);
-        if others.iter().all(|known| known.library != library) {
-            others.extend(Delays::of(library, &shared, &alone, |name| peers::group(name) == library));
+        if all.iter().all(|known| known.library != library) {
+            all.extend(Delays::of(library, &shared, &alone, |name| peers::group(name) == library));
         }
     }
-    let first = others.first()?;
-    let rest = others[1..].iter().map(|other| format!(", {} after {}", other.library, other.shown()));
+    all.extend(Delays::of("stillpoint, with protected loads,", &shared, &alone, |name| name == PROTECTED));
+    let first = all.first()?;
+    let rest = all[1..].iter().map(|other| format!(", {} after {}", other.library, other.shown()));
     let with_one = if alone.is_empty() { "" } else { "; in brackets, with one reader on a CPU of its own" };
     let facts = format!(
-        "In words: with {crowd} readers on one CPU, {} frees memory after {} at best{}; stillpoint, with protected loads, \
-         after {}{with_one}.",
+        "In words: with {crowd} readers on one CPU, {} frees memory after {} at best{}{with_one}.",
         first.library,
         first.shown(),
         rest.collect::<String>(),
-        ours.shown(),
     );
-    let used: Vec<Row> = shared.iter().chain(&alone).map(|&row| row.clone()).collect();
-    let held_up: Vec<&str> =
-        others.iter().filter(|other| other.is_held_up()).map(|other| other.library).collect();
+    let used = all.iter().flat_map(|delays| [Some(delays.shared), delays.alone]).flatten();
+    let used: Vec<Row> = used.cloned().collect();
+    let held_up: Vec<&str> = all
+        .iter()
+        .filter(|delays| delays.is_held_up())
+        .map(|delays| delays.library.split(',').next().unwrap_or_default())
+        .collect();
     let verdict = if disturbance(&used).is_some() {
         " Other programs ran on these CPUs, so these figures do not tell whether preempted readers hold up memory here: \
          repeat the run on quiet CPUs."
@@ -88,11 +101,11 @@ pub(crate) fn answer(rows: &[Row]) -> Option<String> {
     } else if held_up.is_empty() {
         " So preempted readers did not hold up memory in this run.".to_owned()
     } else {
-        let all = match held_up.split_last() {
+        let names = match held_up.split_last() {
             Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
             _ => held_up.concat(),
         };
-        format!(" So preempted readers hold up memory on this machine: that of {all}.")
+        format!(" So preempted readers hold up memory on this machine: that of {names}.")
     };
     Some(facts + &verdict)
 }
@@ -113,7 +126,7 @@ mod tests {
             row(ONE_CORE, 8, "dpdk/rcu", 27_600.0),
             row(ONE_CORE, 8, "dpdk/rcu+background", 26_000.0),
             row(ONE_CORE, 8, "liburcu/qsbr", 12_000.0),
-            row(ONE_CORE, 16, "dpdk/rcu", 90_000.0),
+            row(ONE_CORE, 2, "dpdk/rcu", 120.0),
         ]
     }
 
@@ -132,7 +145,7 @@ mod tests {
         assert_eq!(
             answer(&all()).unwrap(),
             "In words: with 8 readers on one CPU, dpdk frees memory after 26.0 ms (120 µs) at best, liburcu after 12.0 ms \
-             (8.30 ms); stillpoint, with protected loads, after 110 µs (100 µs); in brackets, with one reader on a CPU of its \
+             (8.30 ms), stillpoint, with protected loads, after 110 µs (100 µs); in brackets, with one reader on a CPU of its \
              own. So preempted readers hold up memory on this machine: that of dpdk."
         );
     }
@@ -146,10 +159,20 @@ mod tests {
         let said = answer(&shared()).unwrap();
         assert!(said.ends_with("the scenario own-core tells."), "{said}");
         let mut busy = all();
-        busy[1].put("foreign_cpus", 0.4, 3);
+        busy[2].put("foreign_cpus", 0.4, 3);
         let said = answer(&busy).unwrap();
         assert!(said.contains("quiet CPUs") && !said.contains("hold up memory on"), "{said}");
-        assert_eq!(answer(&all()[1..5]), None, "ours was not measured");
+        let without_ours = answer(&all()[1..]).unwrap();
+        assert!(
+            !without_ours.contains("stillpoint") && without_ours.ends_with("that of dpdk."),
+            "{without_ours}"
+        );
+        let mut void = all();
+        void[2].void = Some("it does not count".to_owned());
+        assert!(answer(&void).unwrap().contains("dpdk frees memory after 27.6 ms"));
+        let mut ours = all();
+        ours[0].put("delay_us_mean", 50_000.0, 3);
+        assert!(answer(&ours).unwrap().ends_with("that of dpdk and stillpoint."));
         assert_eq!(answer(&all()[5..]), None, "no readers share a CPU");
     }
 }

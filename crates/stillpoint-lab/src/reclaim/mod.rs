@@ -55,7 +55,7 @@ pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
         show::part(setting, plan.structure, rows);
     });
     drop(progress);
-    if !silent {
+    if !silent && !rows.is_empty() {
         show::notes(plan, &rows, huge_pages.is_some());
     }
     Ok(rows)

@@ -50,9 +50,13 @@ pub(crate) fn part(setting: &Setting, structure: Structure, rows: &[Row]) {
         Structure::Table => "; hash tables",
     };
     table::of_rows(&(setting.caption() + on), &columns, 2, rows);
+    // An interrupt may end a round when some contenders had their turn.
+    let rounds = || rows.iter().filter_map(|row| row.param("rounds"));
+    let (fewest, most) = (rounds().min().unwrap_or_default(), rounds().max().unwrap_or_default());
+    let from = if fewest < most { format!("{fewest} to ") } else { String::new() };
     say(format!(
-        "Delay from unlink to free, median of {}; least..most: the range of the means of the rounds.",
-        number_of(rows[0].param("rounds").unwrap_or_default(), "round")
+        "Delay from unlink to free, median of {from}{}; least..most: the range of the means of the rounds.",
+        number_of(most, "round")
     ));
     show::disturbed(rows);
     show::failed(rows, |row| row.contender.clone());

@@ -2,14 +2,13 @@
 
 use std::fmt::Write as _;
 
-use stillpoint_harness::experiment::show::disturbance;
 use stillpoint_harness::output::figures::{Figure, Up, Verdict};
 use stillpoint_harness::output::json::Read;
 use stillpoint_harness::output::table::markdown;
 
 use crate::reclaim;
 
-use super::page::{fact, factor};
+use super::page::{fact, factor, warnings};
 use super::sections::{self, Shown};
 
 /// The whole page.
@@ -37,8 +36,7 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure], is_there: impl Fn
         if !read_before.is_some_and(|before| std::ptr::eq(before, section.read)) {
             let command = section.read.command.replacen("stillpoint", "cargo run --release --", 1);
             let _ = write!(page, "```console\n$ {command}\n```\n\n");
-            for line in disturbance(&section.read.rows).into_iter().chain(reclaim::answer(&section.read.rows))
-            {
+            for line in warnings(section.read).chain(reclaim::answer(&section.read.rows)) {
                 let _ = write!(page, "**{line}**\n\n");
             }
         }

@@ -23,7 +23,7 @@ use stillpoint_harness::results;
 /// The flags of `stillpoint report`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Results of any commands, as written by `--json`, or folders with such files
+    /// Results of bench, guest, simulate or torture, as written by `--json`, or folders with such files
     #[arg(value_name = "FILE|FOLDER", required = true)]
     files: Vec<PathBuf>,
 
@@ -45,7 +45,15 @@ pub(crate) fn run(options: &Options, figures: &[&'static Figure]) -> Result<(), 
     }
     let (mut read, mut seen) = (Vec::new(), Vec::new());
     for place in &options.files {
-        read.extend(results_in(place, &mut seen)?);
+        // The same result may be in two files.
+        for result in results_in(place, &mut seen)? {
+            if !read.contains(&result) {
+                read.push(result);
+            }
+        }
+    }
+    if fs::canonicalize(output).is_ok_and(|output| seen.contains(&output)) {
+        return Err(Stop::usage(format!("{} is one of the results: name another file", output.display())));
     }
     let text = match options.markdown {
         Some(_) => markdown::text(&read, figures, |name| output.with_file_name(name).is_file()),

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::show::disturbance;
 use stillpoint_harness::output::figures::{Figure, Ground, Verdict, svg};
-use stillpoint_harness::output::format::{bytes, hertz};
+use stillpoint_harness::output::format::{bytes, hertz, number_of};
 use stillpoint_harness::output::json::Read;
+use stillpoint_harness::results::INTERRUPTED;
 
 use crate::reclaim;
 
@@ -42,7 +43,7 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> Result<String,
             body {
                 main {
                     h1 { "stillpoint beside others, on this machine" }
-                    @for line in read.iter().filter_map(|read| disturbance(&read.rows)) { p.behind { (line) } }
+                    @for line in read.iter().flat_map(warnings) { p.behind { (line) } }
                     @for line in read.iter().filter_map(|read| reclaim::answer(&read.rows)) { p { strong { (line) } } }
                     (verdicts(&sections))
                     @for section in drawn { (section) }
@@ -53,6 +54,20 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure]) -> Result<String,
         }
     };
     Ok(page.into_string())
+}
+
+/// What spoils a result.
+pub(super) fn warnings(read: &Read) -> impl Iterator<Item = String> {
+    let interrupted = read
+        .left_out
+        .iter()
+        .find(|line| line.starts_with(INTERRUPTED))
+        .map(|line| format!("This run was {line}."));
+    let void = read.rows.iter().filter(|row| row.void.is_some()).count();
+    let void = (void > 0).then(|| {
+        format!("{void} of {} do not count; the reasons are below.", number_of(read.rows.len() as u64, "row"))
+    });
+    interrupted.into_iter().chain(void).chain(disturbance(&read.rows))
 }
 
 /// The verdict on each figure, the worst for us first.
@@ -104,6 +119,7 @@ fn verdicts(sections: &[Section<'_>]) -> Markup {
 pub(super) fn factor(verdict: &Verdict) -> String {
     match verdict.factor {
         factor if factor < 0.1 => format!("1/{:.0}", 1.0 / factor),
+        100.0.. => format!("{:.0}x", verdict.factor),
         factor => format!("{factor:.2}x"),
     }
 }

@@ -186,8 +186,8 @@ fn a_folder_stands_for_the_results_in_it() {
         stderr(&none).contains("no results in it; name a folder with files that --json wrote"),
         "{none:?}"
     );
-    for name in ["b.json", "a.json"] {
-        fs::copy(Path::new(RESULTS).join("one-core.json"), path(name)).unwrap();
+    for (name, of) in [("b.json", "one-core.json"), ("a.json", "timer.json"), ("again.json", "timer.json")] {
+        fs::copy(Path::new(RESULTS).join(of), path(name)).unwrap();
     }
     let both = report();
     assert!(both.status.success(), "{}", stderr(&both));

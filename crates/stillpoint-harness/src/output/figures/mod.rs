@@ -253,6 +253,18 @@ impl Dots {
 }
 
 impl Chart {
+    /// Whether a row, or the control of one, belongs to it.
+    pub fn covers(&self, row: &Row) -> bool {
+        let figure = self.figure;
+        row.experiment == figure.experiment
+            && figure.scenarios.contains(&row.scenario.as_str())
+            && self
+                .setting
+                .iter()
+                .filter(|(name, _)| name != "contender")
+                .all(|pair| figure.setting(row).contains(pair))
+    }
+
     /// The name of its files, without the extension.
     pub fn file(&self) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
