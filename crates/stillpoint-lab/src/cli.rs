@@ -82,7 +82,8 @@ pub(crate) fn read<T: Into<OsString> + Clone>(
     let matches = command.try_get_matches_from_mut(arguments)?;
     if let Some(bench) = matches.subcommand_matches("bench") {
         let is_given = |option: &str| bench.value_source(option) == Some(ValueSource::CommandLine);
-        if let Err(stop) = bench::check_options(shown, is_given) {
+        let experiment = bench.get_one::<Experiment>("experiment").copied().unwrap_or(shown);
+        if let Err(stop) = bench::check_options(experiment, is_given) {
             let bench = command.find_subcommand_mut("bench").expect("the arguments have it");
             return Err(bench.error(clap::error::ErrorKind::ArgumentConflict, stop));
         }
@@ -211,6 +212,9 @@ mod tests {
         ] {
             assert!(line(words).ends_with(&format!("; did you mean {meant}")), "{}", line(words));
         }
+        assert!(
+            read(["stillpoint", "bench", "--report", "table", "membarrier", "--initiators", "2"]).is_ok()
+        );
         assert_eq!(
             line("bench reclaim --initiators 2"),
             "error: reclaim has no --initiators, which is an option of membarrier (see `stillpoint bench reclaim --help`)"

@@ -75,7 +75,7 @@ pub(crate) fn answer(rows: &[Row]) -> Option<String> {
             all.extend(Delays::of(library, &shared, &alone, |name| peers::group(name) == library));
         }
     }
-    all.extend(Delays::of("stillpoint, with protected loads,", &shared, &alone, |name| name == PROTECTED));
+    all.extend(Delays::of("stillpoint with protected loads", &shared, &alone, |name| name == PROTECTED));
     let first = all.first()?;
     let rest = all[1..].iter().map(|other| format!(", {} after {}", other.library, other.shown()));
     let with_one = if alone.is_empty() { "" } else { "; in brackets, with one reader on a CPU of its own" };
@@ -90,14 +90,14 @@ pub(crate) fn answer(rows: &[Row]) -> Option<String> {
     let held_up: Vec<&str> = all
         .iter()
         .filter(|delays| delays.is_held_up())
-        .map(|delays| delays.library.split(',').next().unwrap_or_default())
+        .map(|delays| delays.library.split(' ').next().unwrap_or_default())
         .collect();
     let verdict = if disturbance(&used).is_some() {
         " Other programs ran on these CPUs, so these figures do not tell whether preempted readers hold up memory here: \
          repeat the run on quiet CPUs."
             .to_owned()
     } else if alone.is_empty() {
-        " Whether preempted readers cause this, the scenario own-core tells.".to_owned()
+        " The scenario own-core would tell whether preempted readers cause this.".to_owned()
     } else if held_up.is_empty() {
         " So preempted readers did not hold up memory in this run.".to_owned()
     } else {
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(
             answer(&all()).unwrap(),
             "In words: with 8 readers on one CPU, dpdk frees memory after 26.0 ms (120 µs) at best, liburcu after 12.0 ms \
-             (8.30 ms), stillpoint, with protected loads, after 110 µs (100 µs); in brackets, with one reader on a CPU of its \
+             (8.30 ms), stillpoint with protected loads after 110 µs (100 µs); in brackets, with one reader on a CPU of its \
              own. So preempted readers hold up memory on this machine: that of dpdk."
         );
     }
@@ -157,7 +157,7 @@ mod tests {
         let said = answer(&short).unwrap();
         assert!(said.ends_with("did not hold up memory in this run."), "a thread that batches: {said}");
         let said = answer(&shared()).unwrap();
-        assert!(said.ends_with("the scenario own-core tells."), "{said}");
+        assert!(said.ends_with("tell whether preempted readers cause this."), "{said}");
         let mut busy = all();
         busy[2].put("foreign_cpus", 0.4, 3);
         let said = answer(&busy).unwrap();

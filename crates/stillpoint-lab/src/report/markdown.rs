@@ -18,8 +18,8 @@ pub(super) fn text(read: &[Read], figures: &[&'static Figure], is_there: impl Fn
     let mut page = String::from(
         "# Benchmarks\n\n\
          `stillpoint report --markdown` wrote this page from the results of the commands that it names. Each of our figures is compared with\n\
-         the best of the other contenders: 2.00x is twice as good, 0.50x half as good, and figures within 5 % are even. Single runs vary:\n\
-         repeat them.\n",
+         the best of the other contenders: 2.00x is twice as good, 0.50x half as good. Figures within 5 % are even, and so are\n\
+         figures within the difference of a contender that was measured twice. Single runs vary: repeat them.\n",
     );
     for (name, words) in [
         ("program.md", "[The program](program.md) says what is measured, and what makes it fair.\n"),
