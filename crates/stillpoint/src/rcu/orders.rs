@@ -1,5 +1,6 @@
 //! The orderings that the argument in `docs/design/rcu.md` relies on, with what each pairs with, the step of the argument,
-//! and the broken variant that shows that it is needed. Fences, and orderings that no model shows to be needed, are explained in the code.
+//! and the broken variant that shows that it is needed. Fences, and the orderings that have no row, name their
+//! partners in the code; a model may or may not notice if such an ordering is weakened.
 
 use crate::busted::{self, Variant};
 
