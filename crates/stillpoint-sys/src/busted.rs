@@ -6,6 +6,7 @@
 //! variant, once per process. The name of a variant begins with its module: `rcu:leave-relaxed`.
 
 use std::ffi::OsString;
+use std::sync::atomic::Ordering;
 
 /// The environment variable that chooses a broken variant.
 const VARIABLE: &str = "STILLPOINT_BUSTED";
@@ -130,6 +131,16 @@ pub fn chosen(
         }
     }
     Ok(chosen)
+}
+
+/// `order`, unless a variant makes it relaxed.
+#[inline(always)]
+pub(crate) fn unless(is_relaxed: bool, order: Ordering) -> Ordering {
+    if is_relaxed {
+        Ordering::Relaxed
+    } else {
+        order
+    }
 }
 
 /// One memory ordering that an argument relies on.

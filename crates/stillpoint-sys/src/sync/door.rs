@@ -17,6 +17,7 @@
 use super::atomic::{AtomicU32, Ordering};
 use crate::os;
 
+use crate::busted::unless;
 use busted::Variant;
 
 /// In builds with `--cfg stillpoint_busted`, `STILLPOINT_BUSTED=door:NAME` chooses one.
@@ -67,9 +68,8 @@ impl Door {
     /// Must be called by each thread that has entered.
     #[inline]
     pub fn leave(&self) {
-        let relaxed = busted::is(Variant::LeaveRelaxed);
         // Release: pairs with the acquire in `close`.
-        self.count_off(if relaxed { Ordering::Relaxed } else { Ordering::Release });
+        self.count_off(unless(busted::is(Variant::LeaveRelaxed), Ordering::Release));
     }
 
     #[inline]
@@ -95,9 +95,8 @@ impl Door {
 
     /// Opens the door again.
     pub fn open(&self) {
-        let relaxed = busted::is(Variant::OpenRelaxed);
         // Release: pairs with the acquire in `enter`.
-        self.0.fetch_and(!CLOSED, if relaxed { Ordering::Relaxed } else { Ordering::Release });
+        self.0.fetch_and(!CLOSED, unless(busted::is(Variant::OpenRelaxed), Ordering::Release));
     }
 
     /// Whether the door is closed. If so, the caller comes after what was done behind the door by the threads that had left before
@@ -106,8 +105,7 @@ impl Door {
     pub fn is_closed(&self) -> bool {
         // Acquire: pairs with the release in `leave`, whose release sequence the closing continues. It does not pair with `close`,
         // which is relaxed.
-        let relaxed = busted::is(Variant::LookRelaxed);
-        self.0.load(if relaxed { Ordering::Relaxed } else { Ordering::Acquire }) & CLOSED != 0
+        self.0.load(unless(busted::is(Variant::LookRelaxed), Ordering::Acquire)) & CLOSED != 0
     }
 
     /// In the child of a `fork`, which has no other thread: no thread is behind the door any more.

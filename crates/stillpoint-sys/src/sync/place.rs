@@ -11,6 +11,7 @@ use std::marker::PhantomData;
 use std::ptr;
 
 use super::atomic::{AtomicPtr, Ordering};
+use crate::busted::unless;
 use busted::Variant;
 
 /// In builds with `--cfg stillpoint_busted`, `STILLPOINT_BUSTED=place:NAME` chooses one.
@@ -39,10 +40,9 @@ impl<T> Place<T> {
 
     /// Takes the value, unless the place is empty or another thread has the value. Never waits.
     pub fn take(&self) -> Option<Box<T>> {
-        let relaxed = busted::is(Variant::TakeRelaxed);
         // Acquire: pairs with the release in `put`.
-        let value =
-            self.value.swap(ptr::null_mut(), if relaxed { Ordering::Relaxed } else { Ordering::Acquire });
+        let order = unless(busted::is(Variant::TakeRelaxed), Ordering::Acquire);
+        let value = self.value.swap(ptr::null_mut(), order);
         // SAFETY: the value came from a box, and the swap has taken it out of the place, so nobody else has it.
         (!value.is_null()).then(|| unsafe { Box::from_raw(value) })
     }
@@ -61,9 +61,8 @@ impl<T> Place<T> {
             if busted::is(Variant::PutOver) {
                 return self.value.store(new, Ordering::Release);
             }
-            let relaxed = busted::is(Variant::PutRelaxed);
             // Release: pairs with the acquire in `take`. Relaxed on failure: `take` below acquires.
-            let order = if relaxed { Ordering::Relaxed } else { Ordering::Release };
+            let order = unless(busted::is(Variant::PutRelaxed), Ordering::Release);
             if self.value.compare_exchange(ptr::null_mut(), new, order, Ordering::Relaxed).is_ok() {
                 return;
             }

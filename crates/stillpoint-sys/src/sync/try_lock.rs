@@ -4,6 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::atomic::{AtomicBool, Ordering};
 use super::UnsafeCell;
+use crate::busted::unless;
 use busted::Variant;
 
 /// In builds with `--cfg stillpoint_busted`, `STILLPOINT_BUSTED=lock:NAME` chooses one.
@@ -13,16 +14,6 @@ mod busted {
         LockRelaxed = "lock-relaxed": "The lock is taken by a relaxed operation.",
         UnlockRelaxed = "unlock-relaxed": "The lock is given back by a relaxed store.",
         FreeUnseen = "free-unseen": "A thread that finds the lock free, by a relaxed load, does not see what its last holder did.",
-    }
-}
-
-/// `order`, unless the variant makes it relaxed.
-#[inline]
-fn unless(broken: Variant, order: Ordering) -> Ordering {
-    if busted::is(broken) {
-        Ordering::Relaxed
-    } else {
-        order
     }
 }
 
@@ -49,7 +40,7 @@ impl<T> TryLock<T> {
     #[inline]
     pub fn try_lock(&self) -> Option<Locked<'_, T>> {
         // Acquire: pairs with the release in the drop of `Locked`. Relaxed on failure: the caller relies on nothing.
-        let order = unless(Variant::LockRelaxed, Ordering::Acquire);
+        let order = unless(busted::is(Variant::LockRelaxed), Ordering::Acquire);
         let answer = self.is_locked.compare_exchange(false, true, order, Ordering::Relaxed);
         // Not `then_some`: a `Locked` that is made and dropped would unlock.
         answer.is_ok().then(|| Locked(self))
@@ -75,7 +66,7 @@ impl<T> TryLock<T> {
     #[inline]
     pub fn is_locked(&self) -> bool {
         // Acquire: pairs with the release in the drop of `Locked`.
-        self.is_locked.load(unless(Variant::FreeUnseen, Ordering::Acquire))
+        self.is_locked.load(unless(busted::is(Variant::FreeUnseen), Ordering::Acquire))
     }
 
     /// The value, for a caller with exclusive access to the lock.
@@ -111,7 +102,7 @@ impl<T> Drop for Locked<'_, T> {
     #[inline]
     fn drop(&mut self) {
         // Release: pairs with the acquire in `try_lock`.
-        self.0.is_locked.store(false, unless(Variant::UnlockRelaxed, Ordering::Release));
+        self.0.is_locked.store(false, unless(busted::is(Variant::UnlockRelaxed), Ordering::Release));
     }
 }
 
