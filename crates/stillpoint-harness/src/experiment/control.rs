@@ -56,17 +56,18 @@ impl Control {
 
 /// The differences between the rows of contenders that were measured twice, for each metric. Metrics of the spread of rounds
 /// are left out.
-pub fn controls(rows: &[Row]) -> Vec<Control> {
+pub fn controls<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Vec<Control> {
+    let rows: Vec<&Row> = rows.into_iter().collect();
     let mut found: Vec<(&Row, &str, Vec<f64>)> = Vec::new();
     let is_of_rounds =
         |metric: &str| ["_least", "_most", "_q1", "_q3"].iter().any(|end| metric.ends_with(end));
     for again in rows.iter().filter(|row| row.is_control()) {
-        let is_first = |row: &&Row| {
+        let is_first = |row: &&&Row| {
             row.contender == contender(&again.contender)
                 && (&row.experiment, &row.scenario, &row.params)
                     == (&again.experiment, &again.scenario, &again.params)
         };
-        let Some(first) = rows.iter().find(is_first) else { continue };
+        let Some(&first) = rows.iter().find(is_first) else { continue };
         for metric in again.metrics.keys().filter(|metric| !is_of_rounds(metric)) {
             let Some((one, other)) = first.metric(metric).zip(again.metric(metric)) else { continue };
             let (apart, least) = ((one - other).abs(), one.abs().min(other.abs()));

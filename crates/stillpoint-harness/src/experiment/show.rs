@@ -17,7 +17,8 @@ pub fn disturbed(rows: &[Row]) {
 }
 
 /// The line that says that other programs ran on the CPUs; `None` if they took too little time to matter.
-pub fn disturbance(rows: &[Row]) -> Option<String> {
+pub fn disturbance<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Option<String> {
+    let rows: Vec<&Row> = rows.into_iter().collect();
     let foreign: Vec<f64> = rows
         .iter()
         .filter_map(|row| Some((row.metric("foreign_cpus")?, row.params.get("round_s")?.as_f64()?)))

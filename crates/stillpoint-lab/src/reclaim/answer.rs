@@ -86,13 +86,12 @@ pub(crate) fn answer(rows: &[Row]) -> Option<String> {
         rest.collect::<String>(),
     );
     let used = all.iter().flat_map(|delays| [Some(delays.shared), delays.alone]).flatten();
-    let used: Vec<Row> = used.cloned().collect();
     let held_up: Vec<&str> = all
         .iter()
         .filter(|delays| delays.is_held_up())
         .map(|delays| delays.library.split(' ').next().unwrap_or_default())
         .collect();
-    let verdict = if disturbance(&used).is_some() {
+    let verdict = if disturbance(used).is_some() {
         " Other programs ran on these CPUs, so these figures do not tell whether preempted readers hold up memory here: \
          repeat the run on quiet CPUs."
             .to_owned()

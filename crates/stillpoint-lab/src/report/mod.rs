@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options, figures: &[&'static Figure]) -> Result<(), 
     }
     let (mut read, mut seen) = (Vec::new(), Vec::new());
     for place in &options.files {
-        // The same result may be in two files.
+        // The same result may be in two files, or a file be named twice.
         for result in results_in(place, &mut seen)? {
             if !read.contains(&result) {
                 read.push(result);
@@ -69,16 +69,11 @@ pub(crate) fn run(options: &Options, figures: &[&'static Figure]) -> Result<(), 
     Ok(())
 }
 
-/// The result in a file, or all results in a folder, without its other files, and without files that were `seen` before.
+/// The result in a file, or all results in a folder, without its other files. Adds the files that it looks at to `seen`.
 fn results_in(place: &Path, seen: &mut Vec<PathBuf>) -> Result<Vec<Read>, Stop> {
-    let mut is_new = |file: &Path| {
-        let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-        let is_new = !seen.contains(&file);
-        seen.push(file);
-        is_new
-    };
     if !place.is_dir() {
-        return if is_new(place) { Ok(vec![Read::from(place)?]) } else { Ok(Vec::new()) };
+        seen.extend(fs::canonicalize(place));
+        return Ok(vec![Read::from(place)?]);
     }
     let refused = |why: String| {
         Stop::usage(format!("{}: {why}; name a folder with files that --json wrote", place.display()))
@@ -87,12 +82,9 @@ fn results_in(place: &Path, seen: &mut Vec<PathBuf>) -> Result<Vec<Read>, Stop> 
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
     files.sort();
-    let (mut read, had) = (Vec::new(), files.len());
-    files.retain(|file| is_new(file));
-    if had > 0 && files.is_empty() {
-        return Ok(read); // the folder was named twice
-    }
+    let mut read = Vec::new();
     for file in files {
+        seen.extend(fs::canonicalize(&file));
         match Read::from(&file) {
             Ok(result) => read.push(result),
             Err(why) => tell(format!("left out: {why}")),

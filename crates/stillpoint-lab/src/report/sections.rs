@@ -149,9 +149,8 @@ pub(super) fn of<'r>(results: &'r [Read], figures: &[&'static Figure]) -> Vec<Se
             let wanted: Vec<&'static Figure> =
                 figures.iter().copied().filter(|figure| figure.experiment == experiment).collect();
             let shown = |chart: Chart| {
-                let covered: Vec<Row> =
-                    read.rows.iter().filter(|row| row.void.is_none() && chart.covers(row)).cloned().collect();
-                let controls = control::controls(&covered);
+                let covered = read.rows.iter().filter(|row| row.void.is_none() && chart.covers(row));
+                let controls = control::controls(covered);
                 let verdicts = chart.verdicts(is_ours);
                 let id = format!("{}-{}", chart.file(), number + 1);
                 Shown { control: control_of(&controls, chart.figure), chart, verdicts, id }

@@ -255,14 +255,9 @@ impl Dots {
 impl Chart {
     /// Whether a row, or the control of one, belongs to it.
     pub fn covers(&self, row: &Row) -> bool {
-        let figure = self.figure;
-        row.experiment == figure.experiment
-            && figure.scenarios.contains(&row.scenario.as_str())
-            && self
-                .setting
-                .iter()
-                .filter(|(name, _)| name != "contender")
-                .all(|pair| figure.setting(row).contains(pair))
+        let setting = self.figure.setting(row);
+        let mut own = self.setting.iter().filter(|(name, _)| name != "contender");
+        self.figure.is_about(row) && own.all(|pair| setting.contains(pair))
     }
 
     /// The name of its files, without the extension.
@@ -355,8 +350,7 @@ type Setting = Vec<(String, String)>;
 
 fn of_figure(figure: &'static Figure, rows: &[Row]) -> Vec<Chart> {
     let is_here = |row: &&Row| {
-        row.experiment == figure.experiment
-            && figure.scenarios.contains(&row.scenario.as_str())
+        figure.is_about(row)
             && !figure.without.contains(&row.contender.as_str())
             && row.void.is_none()
             && !row.is_control()
@@ -386,6 +380,10 @@ fn of_figure(figure: &'static Figure, rows: &[Row]) -> Vec<Chart> {
 }
 
 impl Figure {
+    fn is_about(&self, row: &Row) -> bool {
+        row.experiment == self.experiment && self.scenarios.contains(&row.scenario.as_str())
+    }
+
     /// The parameters of a row that decide its chart.
     fn setting(&self, row: &Row) -> Setting {
         let is_across = |name: &str| match self.across {
