@@ -28,6 +28,8 @@ stillpoint_sys::variants! {
     UnregisterRelaxed = "unregister-relaxed": "A reader unregisters with relaxed operations.",
     LeaveForgotten = "leave-forgotten": "A reader that unregisters clears neither its state nor its slots.",
     ClaimRelaxed = "claim-relaxed": "A reader claims its record with a relaxed operation.",
+    GroupRelaxed = "group-relaxed": "The number of claimed slots in a group of a registry is lowered and read relaxed.",
+    GroupCleared = "group-cleared": "A holder that finds no claimed slot in its group stores that there is none.",
     CountRelaxed = "count-relaxed": "The writer loads the number of light readers relaxed, not acquire.",
     StartRelaxed = "start-relaxed": "A token is started by a relaxed read-modify-write.",
     FencedRelaxed = "fenced-relaxed": "The fenced token is published and read relaxed.",

@@ -761,6 +761,24 @@ fn a_child_of_a_fork_writes_on_although_its_own_list_was_locked() {
     passes_by.join().unwrap();
 }
 
+/// One thread after the other writes a few times and ends. Each has a share in freeing what all have left: no more waits than a
+/// thread that writes all of it may let gather for one fence.
+#[cfg(not(miri))]
+#[test]
+fn threads_that_write_a_few_times_leave_no_more_than_one_that_writes_on() {
+    const GATHERED: u64 = 32 * 128;
+    let _own = own();
+    let cell: &RcuCell<u64> = &RcuCell::new(0);
+    let mut most = 0;
+    for _ in 0..1_000 {
+        thread::scope(|scope| {
+            scope.spawn(|| (0..20).for_each(|value| cell.set(value)));
+        });
+        most = most.max(rcu::default_domain().stats().pending);
+    }
+    assert!(most <= GATHERED + 512, "{most} of 20000 objects waited");
+}
+
 /// Objects that a run of the parent had are lost, and the child does not wait for them.
 #[cfg(not(miri))]
 #[test]

@@ -38,12 +38,17 @@ stillpoint_sys::orders! {
 
     // Registration.
 
-    /// The exchange that claims a slot of a registry: what the last holder did comes before it.
-    claim: Acquire, [release], "9", [ClaimRelaxed];
+    /// The exchange that claims a slot of a registry: what the last holder did comes before it. Release: the slots of the word were
+    /// made before.
+    claim: AcqRel, [release, claimed], "9", [ClaimRelaxed];
     /// The operation that gives a slot of a registry back, after everything that its holder did.
     release: Release, [claim, claimed], "4", [UnregisterRelaxed];
     /// A scan's load that tells which slots are claimed: if a slot is no longer claimed, its last holder has given everything up.
-    claimed: Acquire, [release], "4", [UnregisterRelaxed];
+    claimed: Acquire, [claim, release], "4", [UnregisterRelaxed];
+    /// Takes a slot out of the count of its group, after everything that its holder did.
+    group_left: Release, [group], "44", [GroupRelaxed];
+    /// A walk's load of the count of a group: it skips the group after all holders have given everything up.
+    group: Acquire, [group_left], "44", [GroupRelaxed];
     /// The stores by which a reader gives up everything.
     give_up: Release, [observe, hazards], "4", [UnregisterRelaxed];
     /// Lowers the number of light readers, after everything that the reader read.

@@ -9,7 +9,6 @@ use super::domain::Domain;
 use super::engine::core::garbage::Garbage;
 use super::engine::core::record::ReaderKind;
 use super::engine::queue::retire_list::{Full, Limits, Obstacle, Pace, RetireList};
-use super::engine::queue::shelf::Round;
 use super::engine::wait::park::{earliest, Next, Patience};
 use super::engine::Core;
 use super::error::{RetireError, SynchronizeError};
@@ -71,8 +70,6 @@ const NO_LIMIT: usize = usize::MAX;
 pub struct Reclaimer {
     list: RetireList,
     when_full: WhenFull,
-    /// The thread whose list this reclaimer looks at next.
-    round: Round,
 }
 
 impl Reclaimer {
@@ -229,7 +226,7 @@ impl Reclaimer {
     /// As [`poll`](Reclaimer::poll).
     pub fn poll_at_most(&mut self, limit: usize) -> usize {
         let freed = self.list.poll(limit);
-        self.list.core().pass_by(&mut self.round);
+        self.list.core().pass_by(self.list.counters().round());
         freed
     }
 
@@ -291,7 +288,7 @@ impl Reclaimer {
     }
 
     pub(super) fn of(list: RetireList, when_full: WhenFull) -> Self {
-        Self { list, when_full, round: Round::default() }
+        Self { list, when_full }
     }
 
     pub(super) fn list_mut(&mut self) -> &mut RetireList {

@@ -1,76 +1,128 @@
 //! A set of padded slots that are claimed and released without locks, and never move.
 //!
-//! Slots live in chunks. A chunk is appended when all slots are claimed, and freed only with the registry. So a
-//! pointer to a slot stays valid as long as the registry, whichever thread holds the slot meanwhile (type-stable
-//! memory). Each chunk has one word with a bit for each claimed slot. A scan reads the word instead of the slots
-//! that are not claimed.
+//! ```text
+//!   first ─> chunk ────────────────> chunk ───────────────> ...     each has twice as many words
+//!            words: bits, slots      words: bits, slots
+//!                                    groups: count          for each 64 words of a large chunk
+//! ```
+//!
+//! A word has a bit for each claimed slot, and the block with these slots, which is allocated when one of them is claimed first.
+//! Chunks, and blocks, are freed only with the registry. So a pointer to a slot stays valid as long as the registry, whichever
+//! thread holds the slot meanwhile (type-stable memory).
+//!
+//! A walk over the claimed slots reads words in place of slots that are not claimed, and the count of a group in place of words
+//! that are 0. So it takes time in proportion to what is claimed, after any crowd. The lowest slot that is free is claimed first,
+//! so the first chunks, which are small, are the ones in use. The argument is step 44 in `docs/design/rcu.md`.
 
 use std::ptr::{self, NonNull};
+use std::slice;
+// Not modelled: a hint.
+use std::sync::atomic::AtomicUsize as PlainUsize;
 
 use crossbeam_utils::CachePadded;
 
+use crate::busted::{self, Variant};
 use crate::rcu::orders;
-use stillpoint_sys::bits::bits;
-use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use stillpoint_sys::work;
 
-/// Slots of the first chunk. Each further chunk has twice as many, up to the number of bits in a word.
-const FIRST_CHUNK: usize = if cfg!(loom) { 2 } else { 8 };
-const LARGEST_CHUNK: usize = 64;
+/// Slots of a word.
+const BITS: usize = if cfg!(loom) { 2 } else { 64 };
+/// Slots of the first word, which has a chunk of its own.
+const FIRST: usize = if cfg!(loom) { 2 } else { 8 };
+/// Words of a group.
+const GROUP: usize = if cfg!(loom) { 1 } else { 64 };
+/// A chunk with fewer words has no groups: a walk reads its words.
+const LARGE: usize = if cfg!(loom) { 1 } else { 16 };
 
 #[derive(Debug)]
 pub(crate) struct Registry<T> {
-    newest: AtomicPtr<Chunk<T>>,
+    first: AtomicPtr<Chunk<T>>,
+    /// No earlier word has a free slot, as far as is known. Claims begin to look here.
+    hint: PlainUsize,
 }
 
 #[derive(Debug)]
 struct Chunk<T> {
+    /// Number of words in the chunks before.
+    begin: usize,
+    words: Box<[Word<T>]>,
+    /// The number of claimed slots in each group of words. Empty if the chunk is small.
+    groups: Box<[AtomicUsize]>,
+    next: AtomicPtr<Chunk<T>>,
+}
+
+#[derive(Debug)]
+struct Word<T> {
     /// Bit i is set while slot i is claimed.
-    claimed: CachePadded<AtomicU64>,
-    slots: Box<[CachePadded<T>]>,
-    older: *mut Chunk<T>,
+    claimed: AtomicU64,
+    /// The slots; null until one is claimed.
+    block: AtomicPtr<CachePadded<T>>,
 }
 
 /// A claimed slot. It must be given back to its registry, and must not outlive the registry.
 #[derive(Debug)]
 pub(crate) struct Claim<T> {
     chunk: NonNull<Chunk<T>>,
+    /// Number of the slot in its chunk.
     index: usize,
-    /// A slot of the chunk.
     slot: NonNull<T>,
 }
 
 impl<T: Default> Registry<T> {
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Self {
-        Self { newest: AtomicPtr::new(ptr::null_mut()) }
+        Self { first: AtomicPtr::new(ptr::null_mut()), hint: PlainUsize::new(0) }
     }
 
     /// Loom's atomics have no constant constructors.
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
-        Self { newest: AtomicPtr::new(ptr::null_mut()) }
+        Self { first: AtomicPtr::new(ptr::null_mut()), hint: PlainUsize::new(0) }
     }
 
     /// Claims a slot, as its last holder left it. Lock-free; allocates if all slots are claimed.
     pub(crate) fn claim(&self) -> Claim<T> {
+        // Relaxed: a hint.
+        let hint = self.hint.load(Ordering::Relaxed);
         loop {
-            // Acquire: pairs with the release in the exchange below, as the chunk is accessed.
-            let newest = self.newest.load(Ordering::Acquire);
-            if let Some(claim) = self.chunks_from(newest).find_map(Chunk::try_claim) {
-                return claim;
+            // The hint may be too high.
+            let claim = self.try_claim(hint, usize::MAX).or_else(|| self.try_claim(0, hint));
+            match claim {
+                Some(claim) => return claim,
+                None => self.append(),
             }
-            let slots = self
-                .chunks_from(newest)
-                .next()
-                .map_or(FIRST_CHUNK, |chunk| (chunk.slots.len() * 2).min(LARGEST_CHUNK));
-            let chunk = Box::into_raw(Box::new(Chunk::new(slots, newest)));
-            // Release: publishes the chunk. On failure, the next iteration acquires.
-            if self.newest.compare_exchange(newest, chunk, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-                // Another thread has appended a chunk meanwhile: try that one.
-                // SAFETY: `chunk` came from `Box::into_raw` above and was not published.
-                drop(unsafe { Box::from_raw(chunk) });
+        }
+    }
+
+    /// Claims a slot of one of the words with the numbers from `begin` on, and below `end`.
+    fn try_claim(&self, begin: usize, end: usize) -> Option<Claim<T>> {
+        for chunk in self.chunks() {
+            let last = chunk.words.len().min(end.saturating_sub(chunk.begin));
+            for word in begin.saturating_sub(chunk.begin)..last {
+                work::step();
+                if let Some(claim) = chunk.try_claim(word) {
+                    let number = chunk.begin + word;
+                    if number != begin {
+                        // Relaxed: a hint. All words from the last hint on were full.
+                        self.hint.store(number, Ordering::Relaxed);
+                    }
+                    return Some(claim);
+                }
             }
+        }
+        None
+    }
+
+    /// Appends a chunk, or another thread does.
+    fn append(&self) {
+        let last = self.chunks().last();
+        let (link, begin) = last.map_or((&self.first, 0), |last| (&last.next, last.end()));
+        let chunk = Box::into_raw(Box::new(Chunk::new(begin)));
+        // Release: publishes the chunk, for the acquire in `chunks`. Relaxed on failure: the next walk acquires.
+        if link.compare_exchange(ptr::null_mut(), chunk, Ordering::Release, Ordering::Relaxed).is_err() {
+            // SAFETY: `chunk` came from `Box::into_raw` above and was not published.
+            drop(unsafe { Box::from_raw(chunk) });
         }
     }
 
@@ -79,110 +131,245 @@ impl<T: Default> Registry<T> {
     pub(crate) fn release(&self, claim: &Claim<T>) {
         // SAFETY: chunks live as long as the registry, which `claim` does not outlive.
         let chunk = unsafe { claim.chunk.as_ref() };
-        chunk.claimed.fetch_and(!(1 << claim.index), orders::release());
+        let word = claim.index / BITS;
+        chunk.words[word].claimed.fetch_and(!(1 << (claim.index % BITS)), orders::release());
+        if let Some(count) = chunk.groups.get(word / GROUP) {
+            if !busted::is(Variant::GroupCleared) {
+                count.fetch_sub(1, orders::group_left());
+            } else if chunk.words[word].claimed.load(Ordering::Acquire) == 0 {
+                count.store(0, Ordering::Release);
+            }
+        }
+        let number = chunk.begin + word;
+        // Relaxed, both: a hint.
+        if number < self.hint.load(Ordering::Relaxed) {
+            self.hint.store(number, Ordering::Relaxed);
+        }
     }
 
-    /// The claim of the slot that contains this address, for the holder. Takes time in proportion to the number of chunks.
+    /// The claim of the slot that contains this address, for the holder. Takes as long as [`iter`](Registry::iter).
     #[cfg(not(loom))]
     pub(crate) fn claim_at(&self, address: usize) -> Option<Claim<T>> {
-        // Acquire: as in `iter`.
-        self.chunks_from(self.newest.load(Ordering::Acquire)).find_map(|chunk| {
-            let offset = address.checked_sub(chunk.slots.as_ptr().addr())?;
-            let index = offset / size_of::<CachePadded<T>>();
-            (index < chunk.slots.len()).then(|| Claim::new(chunk, index))
+        self.claims().map(|(_, claim)| claim).find(|claim| {
+            let offset = address.checked_sub(claim.slot.addr().get());
+            offset.is_some_and(|offset| offset < size_of::<CachePadded<T>>())
         })
     }
 
     /// Every slot that is claimed while the iterator passes it.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        // Acquire: pairs with the release in `claim` that published the chunk.
-        self.chunks_from(self.newest.load(Ordering::Acquire)).flat_map(|chunk| {
-            bits(chunk.claimed.load(orders::claimed()))
-                .inspect(|_| work::step())
-                .map(|index| &*chunk.slots[index as usize])
-        })
+        self.claimed_from(0).inspect(|_| work::step()).map(|(chunk, index)| chunk.slot(index))
     }
 
     /// As [`iter`](Registry::iter), with the claims: for a caller that may release what others hold.
     pub(crate) fn claims(&self) -> impl Iterator<Item = (&T, Claim<T>)> {
-        // Acquire, both: as in `iter`.
-        self.chunks_from(self.newest.load(Ordering::Acquire)).flat_map(|chunk| {
-            bits(chunk.claimed.load(Ordering::Acquire)).map(move |index| {
-                let claim = Claim::new(chunk, index as usize);
-                (&*chunk.slots[claim.index], claim)
-            })
-        })
+        self.claimed_from(0).map(|(chunk, index)| (chunk.slot(index), Claim::new(chunk, index)))
     }
 
-    /// Every slot there is, claimed or not.
+    /// The first claimed slot whose number is not below `from`, or else the first one of all.
+    pub(crate) fn next_from(&self, from: usize) -> Option<(&T, Claim<T>)> {
+        let (chunk, index) = self.claimed_from(from).next().or_else(|| self.claimed_from(0).next())?;
+        Some((chunk.slot(index), Claim::new(chunk, index)))
+    }
+
+    /// Every slot that was ever claimed.
     pub(crate) fn iter_all(&self) -> impl Iterator<Item = &T> {
-        // Acquire: pairs with the release in `claim` that published the chunk.
-        let newest = self.newest.load(Ordering::Acquire);
-        self.chunks_from(newest)
-            .flat_map(|chunk| chunk.slots.iter().inspect(|_| work::step()).map(|slot| &**slot))
+        let blocks =
+            self.chunks().flat_map(|chunk| (0..chunk.words.len()).filter_map(|word| chunk.block(word)));
+        blocks.flat_map(|block| block.iter().inspect(|_| work::step()).map(|slot| &**slot))
     }
 
-    /// The slot with this number, modulo the number of slots, claimed or not. `None` if there are no slots. Takes time in
-    /// proportion to the number of chunks.
-    pub(crate) fn any(&self, number: usize) -> Option<&T> {
-        // Acquire: as in `iter_all`.
-        let newest = self.newest.load(Ordering::Acquire);
-        let slots = self.chunks_from(newest).map(|chunk| chunk.slots.len()).sum::<usize>();
-        let mut at = number.checked_rem(slots)?;
-        for chunk in self.chunks_from(newest) {
-            match chunk.slots.get(at) {
-                Some(slot) => return Some(slot),
-                None => at -= chunk.slots.len(),
+    /// The claimed slots from this number on.
+    fn claimed_from(&self, number: usize) -> Claimed<'_, T> {
+        let mut rest = &self.first;
+        let chunk = loop {
+            match next_chunk(rest) {
+                Some(chunk) if chunk.end() * BITS <= number => rest = &chunk.next,
+                chunk => break chunk,
             }
+        };
+        let mut claimed = Claimed { chunk, word: 0, bits: 0 };
+        if let Some(chunk) = chunk {
+            let first = number.saturating_sub(chunk.begin * BITS);
+            claimed.word = first / BITS;
+            claimed.bits = chunk.bits(claimed.word) & (u64::MAX << (first % BITS));
+            claimed.word += 1;
         }
-        None
+        claimed
     }
 
-    fn chunks_from(&self, mut next: *mut Chunk<T>) -> impl Iterator<Item = &Chunk<T>> {
+    fn chunks(&self) -> impl Iterator<Item = &Chunk<T>> {
+        let mut link = &self.first;
         std::iter::from_fn(move || {
-            // SAFETY: null, or a chunk that `claim` published and an acquire load read. Chunks are freed
-            // only with the registry, which is borrowed.
-            let chunk = unsafe { next.as_ref() }?;
-            work::step();
-            next = chunk.older;
+            let chunk = next_chunk(link)?;
+            link = &chunk.next;
             Some(chunk)
         })
     }
 }
 
-impl<T: Default> Chunk<T> {
-    fn new(slots: usize, older: *mut Self) -> Self {
-        Self {
-            claimed: CachePadded::new(AtomicU64::new(0)),
-            slots: (0..slots).map(|_| CachePadded::new(T::default())).collect(),
-            older,
+fn next_chunk<T>(link: &AtomicPtr<Chunk<T>>) -> Option<&Chunk<T>> {
+    // Acquire: pairs with the release in `append`.
+    // SAFETY: null, or a chunk that `append` has published. Chunks are freed only with the registry, which is borrowed.
+    let chunk = unsafe { link.load(Ordering::Acquire).as_ref() };
+    chunk.inspect(|_| work::step())
+}
+
+/// The chunks and indices of the slots that are claimed when the iterator passes them.
+struct Claimed<'r, T> {
+    chunk: Option<&'r Chunk<T>>,
+    /// The next word of the chunk.
+    word: usize,
+    /// The slots of the word before that are still to come.
+    bits: u64,
+}
+
+impl<'r, T> Iterator for Claimed<'r, T> {
+    type Item = (&'r Chunk<T>, usize);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut chunk = self.chunk?;
+        while self.bits == 0 {
+            if self.word >= chunk.words.len() {
+                self.chunk = next_chunk(&chunk.next);
+                chunk = self.chunk?;
+                self.word = 0;
+            }
+            if self.word % GROUP == 0 && chunk.is_free(self.word / GROUP) {
+                self.word += GROUP;
+            } else {
+                self.bits = chunk.bits(self.word);
+                self.word += 1;
+            }
+        }
+        let bit = self.bits.trailing_zeros() as usize;
+        self.bits &= self.bits - 1;
+        Some((chunk, (self.word - 1) * BITS + bit))
+    }
+}
+
+impl<T> Chunk<T> {
+    fn end(&self) -> usize {
+        self.begin + self.words.len()
+    }
+
+    /// Number of slots in each block.
+    fn block_len(&self) -> usize {
+        if self.begin == 0 {
+            FIRST
+        } else {
+            BITS
         }
     }
 
-    fn try_claim(&self) -> Option<Claim<T>> {
+    /// Whether no slot of this group is claimed. False if the chunk has no groups.
+    fn is_free(&self, group: usize) -> bool {
+        self.groups.get(group).is_some_and(|count| {
+            work::step();
+            count.load(orders::group()) == 0
+        })
+    }
+
+    /// The claimed slots of a word.
+    #[inline]
+    fn bits(&self, word: usize) -> u64 {
+        work::step();
+        self.words[word].claimed.load(orders::claimed())
+    }
+
+    /// The slots of a word; `None` if none of them was ever claimed.
+    #[inline]
+    fn block(&self, word: usize) -> Option<&[CachePadded<T>]> {
+        // Acquire: pairs with the release in `make_block`.
+        let block = NonNull::new(self.words[word].block.load(Ordering::Acquire))?;
+        // SAFETY: `make_block` has published a block of this length, which is freed with the chunk.
+        Some(unsafe { slice::from_raw_parts(block.as_ptr(), self.block_len()) })
+    }
+
+    /// A slot that is or was claimed.
+    #[inline]
+    fn slot(&self, index: usize) -> &T {
+        let block = self.block(index / BITS);
+        &block.expect("a slot is claimed after its block was made")[index % BITS]
+    }
+}
+
+impl<T: Default> Chunk<T> {
+    /// The chunk that begins with the word of this number: as many words as there are before it.
+    fn new(begin: usize) -> Self {
+        let words = begin.max(1);
+        let groups = if begin > 0 && words >= LARGE { words.div_ceil(GROUP) } else { 0 };
+        let free = || Word { claimed: AtomicU64::new(0), block: AtomicPtr::new(ptr::null_mut()) };
+        Self {
+            begin,
+            words: (0..words).map(|_| free()).collect(),
+            groups: (0..groups).map(|_| AtomicUsize::new(0)).collect(),
+            next: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// Claims a slot of this word, the lowest one that is free.
+    fn try_claim(&self, number: usize) -> Option<Claim<T>> {
+        let word = &self.words[number];
+        let len = self.block_len();
         // Relaxed: only a hint where to try first.
-        let mut claimed = self.claimed.load(Ordering::Relaxed);
-        loop {
+        let mut claimed = word.claimed.load(Ordering::Relaxed);
+        let is_full = |claimed: u64| claimed.trailing_ones() as usize >= len;
+        if is_full(claimed) {
+            return None;
+        }
+        if self.block(number).is_none() {
+            self.make_block(word);
+        }
+        let group = self.groups.get(number / GROUP);
+        if let Some(count) = group {
+            // Relaxed: before the holder's fence, as the bit. A walk that skips the group sees a later change.
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        while !is_full(claimed) {
             let index = claimed.trailing_ones() as usize;
-            if index >= self.slots.len() {
-                return None;
-            }
-            match self.claimed.compare_exchange_weak(
+            match word.claimed.compare_exchange_weak(
                 claimed,
                 claimed | 1 << index,
                 orders::claim(),
                 Ordering::Relaxed,
             ) {
-                Ok(_) => return Some(Claim::new(self, index)),
+                Ok(_) => return Some(Claim::new(self, number * BITS + index)),
                 Err(now) => claimed = now,
             }
+        }
+        if let Some(count) = group {
+            // Relaxed: it continues the release sequences of earlier changes, and no slot was held.
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+        None
+    }
+
+    /// Makes the slots of a word, or another thread does.
+    #[cold]
+    fn make_block(&self, word: &Word<T>) {
+        let block: Box<[CachePadded<T>]> = (0..self.block_len()).map(|_| CachePadded::default()).collect();
+        let block = Box::into_raw(block);
+        // Release: publishes the block, for the acquire in `block`. Acquire on failure: the caller goes on with the other block.
+        let answer =
+            word.block.compare_exchange(ptr::null_mut(), block.cast(), Ordering::Release, Ordering::Acquire);
+        if answer.is_err() {
+            // SAFETY: `block` came from `Box::into_raw` above and was not published.
+            drop(unsafe { Box::from_raw(block) });
         }
     }
 }
 
 impl<T> Claim<T> {
     fn new(chunk: &Chunk<T>, index: usize) -> Self {
-        Self { chunk: NonNull::from(chunk), index, slot: NonNull::from(&*chunk.slots[index]) }
+        Self { chunk: NonNull::from(chunk), index, slot: NonNull::from(chunk.slot(index)) }
+    }
+
+    /// The number of the slot in its registry, which is alive.
+    pub(crate) fn number(&self) -> usize {
+        // SAFETY: chunks live as long as the registry, which the claim does not outlive.
+        unsafe { self.chunk.as_ref() }.begin * BITS + self.index
     }
 
     /// The slot.
@@ -196,15 +383,29 @@ impl<T> Claim<T> {
     }
 }
 
+impl<T> Drop for Chunk<T> {
+    fn drop(&mut self) {
+        let len = self.block_len();
+        for word in &self.words {
+            // Acquire: pairs with the release in `make_block`, although the drop has the chunk exclusively.
+            let block = word.block.load(Ordering::Acquire);
+            if !block.is_null() {
+                // SAFETY: it came from `Box::into_raw` in `make_block`, with this length, and nothing refers to it.
+                drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(block, len)) });
+            }
+        }
+    }
+}
+
 impl<T> Drop for Registry<T> {
     fn drop(&mut self) {
-        // Acquire: pairs with the release in `claim`, although the drop has the registry exclusively.
-        let mut next = self.newest.load(Ordering::Acquire);
+        // Acquire: pairs with the release in `append`, although the drop has the registry exclusively.
+        let mut next = self.first.load(Ordering::Acquire);
         while !next.is_null() {
             // SAFETY: each chunk came from `Box::into_raw` and is in the list once; nothing refers to it, as
             // the registry is dropped.
             let chunk = unsafe { Box::from_raw(next) };
-            next = chunk.older;
+            next = chunk.next.load(Ordering::Acquire);
         }
     }
 }
@@ -232,6 +433,7 @@ mod tests {
         assert_eq!(seen, (0..1000).collect::<Vec<_>>());
 
         let slots = registry.iter_all().count();
+        assert!(slots < 1000 + BITS, "{slots}");
         claims.iter().for_each(|claim| registry.release(claim));
         assert_eq!(registry.iter().count(), 0);
         let again: Vec<_> = (0..1000).map(|_| registry.claim()).collect();
@@ -272,5 +474,61 @@ mod tests {
             }
         });
         assert_eq!(registry.iter().count(), 0);
+    }
+    /// The time of a walk and of a claim does not depend on a crowd that has gone, in whichever order.
+    #[test]
+    fn walks_go_over_what_is_in_use() {
+        const CROWD: usize = if cfg!(miri) { 3_000 } else { 100_000 };
+        // Chunks, their groups, and the words of small chunks.
+        let bound = 2 * LARGE + CROWD / (BITS * GROUP) + 2 * CROWD.ilog2() as usize;
+        for is_reversed in [false, true] {
+            let registry = Registry::<AtomicUsize>::new();
+            let mut steps = 0;
+            let mut claims: Vec<_> = (0..CROWD)
+                .map(|_| {
+                    let (more, claim) = work::steps_of(|| registry.claim());
+                    steps += more;
+                    claim
+                })
+                .collect();
+            assert!(steps <= CROWD * 20, "{steps} steps for {CROWD} claims");
+            assert_eq!(registry.iter().count(), CROWD);
+            if is_reversed {
+                claims.reverse();
+            }
+            let last = claims.pop().expect("there is one");
+            claims.iter().for_each(|claim| registry.release(claim));
+            // The last one of the crowd may be in the largest chunk.
+            let (steps, number) = work::steps_of(|| registry.iter().count());
+            assert!(number == 1 && steps <= bound + GROUP, "{steps} steps, and at most {bound} are allowed");
+            registry.release(&last);
+            let (steps, number) = work::steps_of(|| registry.iter().count());
+            assert!(number == 0 && steps <= bound, "{steps} steps, and at most {bound} are allowed");
+            let (steps, claim) = work::steps_of(|| registry.claim());
+            assert!(steps <= 4, "{steps} steps");
+            assert_eq!(claim.index, 0, "the lowest slot is claimed first");
+            let (steps, ()) = work::steps_of(|| registry.release(&claim));
+            assert_eq!(steps, 0);
+        }
+    }
+
+    /// Whatever is claimed is found from any number on, in a circle.
+    #[test]
+    fn a_round_goes_full_circle() {
+        let registry = Registry::<AtomicUsize>::new();
+        assert!(registry.next_from(0).is_none());
+        let claims: Vec<_> = (0..3_000).map(|_| registry.claim()).collect();
+        let (kept, gone): (Vec<_>, Vec<_>) = claims.iter().partition(|claim| claim.index % 97 == 5);
+        gone.iter().for_each(|claim| registry.release(claim));
+        assert!(registry.next_from(0).is_some());
+        let (mut seen, mut from) = (Vec::new(), 0);
+        for _ in 0..2 * kept.len() {
+            let (slot, claim) = registry.next_from(from).expect("some are claimed");
+            seen.push(ptr::from_ref(slot));
+            from = claim.number() + 1;
+        }
+        let (once, again) = seen.split_at(kept.len());
+        assert_eq!(once, again);
+        assert!(kept.iter().all(|claim| once.contains(&claim.slot.as_ptr().cast_const())));
     }
 }

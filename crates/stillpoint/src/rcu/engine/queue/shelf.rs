@@ -5,6 +5,10 @@
 //! thread has ended, other threads poll for it. Each poll of the domain visits one list, in turn, and checks whether its owner
 //! is silent.
 //!
+//! Threads come and go; what decides when a list is polled stays with the list. If a thread ends while objects wait in its list, the
+//! list is *vacant*: the next thread that needs a list gets it, or a visiting thread that has emptied it gives its place back. So a
+//! visit looks at lists that have an owner or objects, however many threads there once were.
+//!
 //! The argument is in `docs/design/rcu.md`.
 
 use std::sync::Arc;
@@ -19,7 +23,7 @@ use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::{Locked, TryLock};
 
 // Not modelled: hints for visiting threads.
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// An owner that has not polled for this long is silent.
 const SILENT: Duration = if cfg!(loom) { Duration::ZERO } else { Duration::from_millis(1) };
@@ -33,17 +37,34 @@ const LOOKED_AT: usize = 2 * SHARE;
 
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
-    list: TryLock<Option<RetireList>>,
+    content: TryLock<Content>,
+    /// Whether the owner's thread has ended, and nobody has taken its place. Then the slot is claimed for whoever clears this.
+    is_vacant: AtomicBool,
+    round: Round,
     /// Age of the domain in nanoseconds at the owner's last poll; 0 while nothing waits.
     polled: AtomicU64,
     /// Whether the list was locked by a thread of the parent that does not exist in this child of a `fork`.
     is_lost: AtomicBool,
 }
 
+/// What the lock protects.
+#[derive(Debug, Default)]
+struct Content {
+    list: Option<RetireList>,
+    /// Number of writes since an owner polled the list, whichever threads made them.
+    unpolled: usize,
+}
+
 impl Shelf {
     /// Takes the turn at the list, unless a thread has it.
     fn begin(&self) -> Option<Turn<'_>> {
-        self.list.try_lock().map(|list| Turn { shelf: self, list })
+        self.content.try_lock().map(|content| Turn { shelf: self, content })
+    }
+
+    /// Takes the place of an owner that has gone: from then on the caller has the claim. False if there is none.
+    fn take_place(&self) -> bool {
+        // Relaxed, first: a hint. Acquire: pairs with the release in `OwnShelf::end`, which the lock and the registry order as well.
+        self.is_vacant.load(Ordering::Relaxed) && self.is_vacant.swap(false, Ordering::Acquire)
     }
 
     /// Whether objects wait here.
@@ -61,12 +82,15 @@ impl Shelf {
     /// In the child of a `fork`: gives up the list if it is locked. If the calling thread has the lock, because it is in a
     /// destructor, the end of the turn takes this back.
     fn reset_after_fork(&self) {
-        self.is_lost.store(self.list.is_locked(), Ordering::Relaxed);
+        self.is_lost.store(self.content.is_locked(), Ordering::Relaxed);
     }
 
-    /// Whether objects wait here, and the owner does not poll, or is gone.
+    /// Whether the owner does not poll although objects wait here, or is gone.
     fn is_silent(&self, age: Duration) -> bool {
-        // Relaxed: a hint.
+        // Relaxed, both: a hint.
+        if self.is_vacant.load(Ordering::Relaxed) {
+            return true;
+        }
         let polled = self.polled.load(Ordering::Relaxed);
         polled != 0 && age.saturating_sub(Duration::from_nanos(polled)) >= SILENT
     }
@@ -75,7 +99,7 @@ impl Shelf {
 /// The right to use the list. At its end, also after a panic, it records whether objects wait there.
 struct Turn<'s> {
     shelf: &'s Shelf,
-    list: Locked<'s, Option<RetireList>>,
+    content: Locked<'s, Content>,
 }
 
 impl Turn<'_> {
@@ -85,19 +109,24 @@ impl Turn<'_> {
         self.shelf.polled.store(age.as_nanos() as u64 | 1, Ordering::Relaxed);
     }
 
-    /// Polls in place of the owner. Frees an empty list with its memory: the owner may be gone.
-    fn pass_by(&mut self, limit: usize) -> usize {
-        let freed = self.list.as_mut().map_or(0, |list| list.poll_own(limit));
-        if self.list.as_ref().is_some_and(|list| list.len() == 0) {
-            *self.list = None;
+    /// Whether no object waits here.
+    fn is_empty(&self) -> bool {
+        self.content.list.as_ref().is_none_or(|list| list.len() == 0)
+    }
+
+    /// Frees an empty list with its memory: the owner may be gone. Returns whether the list was empty.
+    fn clean_up(&mut self) -> bool {
+        let is_empty = self.is_empty();
+        if is_empty {
+            self.content.list = None;
         }
-        freed
+        is_empty
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        if self.list.as_ref().is_none_or(|list| list.len() == 0) {
+        if self.is_empty() {
             self.shelf.polled.store(0, Ordering::Relaxed);
         }
         if self.shelf.is_lost() {
@@ -106,21 +135,16 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// A thread's list, and its position in its round through the others.
+/// A thread's list.
 #[derive(Debug)]
 pub(crate) struct OwnShelf {
     claim: Claim<Shelf>,
-    writes: usize,
-    round: Round,
 }
 
-/// The number of the list that is visited next.
-#[derive(Debug, Default)]
-pub(crate) struct Round(usize);
-
 impl OwnShelf {
+    /// A list that an ended thread has left, if there is one. Otherwise a new one.
     pub(crate) fn new(core: &Core) -> Self {
-        Self { claim: core.shelves.claim(), writes: 0, round: Round::default() }
+        Self { claim: core.claim_shelf() }
     }
 
     /// Takes in an object that was just unlinked, and frees what is ready. Looks at a bounded number of objects: in this
@@ -129,16 +153,17 @@ impl OwnShelf {
     /// # Panics
     /// With the panic of a destructor; the object has been taken in.
     pub(crate) fn put(&mut self, core: &Arc<Core>, garbage: Garbage) {
-        let Some(mut turn) = self.shelf(core).begin() else {
+        let shelf = self.shelf(core);
+        let Some(mut turn) = shelf.begin() else {
             // Another thread has the lock, or this is a destructor that runs in a poll of the list.
             return core.leave_behind(garbage);
         };
         let new = || RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
-        let list = turn.list.get_or_insert_with(new);
+        let list = turn.content.list.get_or_insert_with(new);
         list.retire(garbage);
         let len = list.len();
-        self.writes = self.writes.wrapping_add(1);
-        if len > EAGER && self.writes % EAGER != 0 {
+        turn.content.unpolled += 1;
+        if len > EAGER && turn.content.unpolled < EAGER {
             return;
         }
         if !is_freeing() || len == 1 {
@@ -150,7 +175,8 @@ impl OwnShelf {
         }
         // Destructors do not nest: what one of them retires waits for the next poll.
         if !is_freeing() {
-            turn.list.as_mut().map(|list| {
+            turn.content.unpolled = 0;
+            turn.content.list.as_mut().map(|list| {
                 // Otherwise the list could grow without limit by what others leave.
                 if list.is_short() {
                     list.adopt(SHARE);
@@ -158,7 +184,7 @@ impl OwnShelf {
                 list.poll_own(LOOKED_AT)
             });
             drop(turn);
-            core.pass_by(&mut self.round);
+            core.pass_by(&shelf.round);
         }
     }
 
@@ -171,17 +197,40 @@ impl OwnShelf {
                 return shelf;
             }
             // The slot stays claimed: no other thread gets it.
-            self.claim = core.shelves.claim();
+            self.claim = core.claim_shelf();
         }
     }
 
     /// Called at the end of the owner's thread. The objects stay in the list: other threads visit it, and the next thread that
-    /// gets the slot continues it.
+    /// needs a list goes on with it.
     pub(crate) fn end(&mut self, core: &Core) {
-        if let Some(list) = self.shelf(core).begin().as_mut().and_then(|turn| turn.list.as_mut()) {
+        let shelf = self.shelf(core);
+        let mut turn = shelf.begin();
+        if let Some(list) = turn.as_mut().and_then(|turn| turn.content.list.as_mut()) {
             list.end_boost();
         }
-        core.shelves.release(&self.claim);
+        // Another thread that polls the list may be freeing the last object: then the place is vacant without need.
+        if turn.is_some_and(|mut turn| turn.clean_up()) {
+            core.shelves.release(&self.claim);
+        } else {
+            // Release: pairs with the acquire in `take_place`.
+            shelf.is_vacant.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// The number from which the next list to be visited is looked for. Changed by the owner of the slot that it is a part of.
+#[derive(Debug, Default)]
+pub(crate) struct Round(AtomicUsize);
+
+impl Round {
+    fn get(&self) -> usize {
+        // Relaxed, as below: each list has its turn sooner or later.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, number: usize) {
+        self.0.store(number, Ordering::Relaxed);
     }
 }
 
@@ -189,27 +238,44 @@ impl OwnShelf {
 pub(crate) type Shelves = Registry<Shelf>;
 
 impl Core {
-    /// Polls the list of a silent thread, if its turn has come. Does nothing in a domain without such lists.
+    /// A place for a thread's list: one that an ended thread has left, or a new one.
+    fn claim_shelf(&self) -> Claim<Shelf> {
+        let mut vacant = self.shelves.claims().filter(|(shelf, _)| !shelf.is_lost() && shelf.take_place());
+        vacant.next().map_or_else(|| self.shelves.claim(), |(_, claim)| claim)
+    }
+
+    /// Polls the list of a silent thread, if its turn has come. Does nothing in a domain without such lists. `round` is kept with
+    /// what outlives the caller: callers that each come once would all visit the same list.
     ///
     /// # Panics
     /// With the panic of a destructor.
-    pub(crate) fn pass_by(&self, round: &mut Round) {
-        let Some(shelf) = self.shelves.any(round.0) else { return };
-        round.0 = round.0.wrapping_add(1);
-        if shelf.is_in_use() && shelf.is_silent(self.age()) {
-            if let Some(mut turn) = shelf.begin() {
-                turn.pass_by(SHARE);
-            }
+    pub(crate) fn pass_by(&self, round: &Round) {
+        let Some((shelf, claim)) = self.shelves.next_from(round.get()) else { return };
+        round.set(claim.number() + 1);
+        if shelf.is_silent(self.age()) && !shelf.is_lost() {
+            self.visit(shelf, &claim, SHARE);
         }
+    }
+
+    /// Polls a list in place of its owner. Gives back a place that is vacant and empty.
+    fn visit(&self, shelf: &Shelf, claim: &Claim<Shelf>, limit: usize) -> usize {
+        let Some(mut turn) = shelf.begin() else { return 0 };
+        let freed = turn.content.list.as_mut().map_or(0, |list| list.poll_own(limit));
+        // With the lock: nobody who takes the place has put an object there since this look.
+        let is_left = turn.clean_up() && shelf.take_place();
+        drop(turn);
+        if is_left {
+            self.shelves.release(claim);
+        }
+        freed
     }
 
     /// Polls the lists of all silent threads. Returns whether anything was freed; the first panic is kept in `first`.
     pub(crate) fn pass_by_all(&self, first: &mut Option<Panic>) -> bool {
         let mut freed = 0;
-        for shelf in self.shelves.iter_all().filter(|shelf| shelf.is_in_use()) {
-            if shelf.is_silent(self.age()) {
-                let answer = panics::catch(|| shelf.begin().map_or(0, |mut turn| turn.pass_by(usize::MAX)));
-                match answer {
+        for (shelf, claim) in self.shelves.claims() {
+            if shelf.is_silent(self.age()) && !shelf.is_lost() {
+                match panics::catch(|| self.visit(shelf, &claim, usize::MAX)) {
                     Ok(objects) => freed += objects,
                     Err(panic) => panics::keep_first(first, panic),
                 }
@@ -220,24 +286,24 @@ impl Core {
 
     /// Whether objects wait in the list of a thread.
     pub(crate) fn has_shelved(&self) -> bool {
-        self.shelves.iter_all().any(Shelf::is_in_use)
+        self.shelves.iter().any(Shelf::is_in_use)
     }
 
     /// In the child of a `fork`: gives up the lists that other threads of the parent had locked.
     pub(crate) fn reset_shelves_after_fork(&self) {
-        self.shelves.iter_all().for_each(Shelf::reset_after_fork);
+        self.shelves.iter().for_each(Shelf::reset_after_fork);
     }
 
     /// Takes over the objects in the lists of all threads, each list once. Waits by `pause` while another thread has a list.
     /// Returns false if `pause` gives up.
     pub(crate) fn take_shelved(&self, list: &mut RetireList, mut pause: impl FnMut() -> bool) -> bool {
-        for shelf in self.shelves.iter_all().filter(|shelf| !shelf.is_lost()) {
+        for shelf in self.shelves.iter().filter(|shelf| !shelf.is_lost()) {
             let mut turn = shelf.begin();
             while turn.is_none() && pause() {
                 turn = shelf.begin();
             }
             let Some(mut turn) = turn else { return false };
-            turn.list.iter_mut().for_each(|other| list.take_over(other));
+            turn.content.list.iter_mut().for_each(|other| list.take_over(other));
         }
         true
     }
@@ -281,16 +347,16 @@ mod tests {
         }
 
         fn len(&self) -> usize {
-            let turns = self.domain.core().shelves.iter_all().filter_map(Shelf::begin);
-            turns.map(|turn| turn.list.as_ref().map_or(0, RetireList::len)).sum()
+            let turns = self.domain.core().shelves.iter().filter_map(Shelf::begin);
+            turns.map(|turn| turn.content.list.as_ref().map_or(0, RetireList::len)).sum()
         }
     }
 
     /// Lists in a domain's shelves keep the domain alive. The default domain may have such lists, since it never ends.
     impl Drop for Scene {
         fn drop(&mut self) {
-            for shelf in self.domain.core().shelves.iter_all() {
-                drop(shelf.begin().and_then(|mut turn| turn.list.take()));
+            for shelf in self.domain.core().shelves.iter() {
+                drop(shelf.begin().and_then(|mut turn| turn.content.list.take()));
             }
         }
     }
@@ -378,14 +444,93 @@ mod tests {
         }
         std::thread::sleep(2 * SILENT);
         let core = scene.domain.core();
-        let mut round = Round::default();
-        (0..core.shelves.iter_all().count()).for_each(|_| core.pass_by(&mut round));
+        let round = Round::default();
+        (0..core.shelves.iter().count()).for_each(|_| core.pass_by(&round));
         assert!(!core.pass_by_all(&mut None));
         assert_eq!((scene.len(), scene.pending()), (1, SHARE + 1));
         drop(guard);
         assert!(core.pass_by_all(&mut None));
         assert_eq!((scene.len(), scene.pending()), (0, SHARE));
-        let lists = core.shelves.iter_all().filter_map(Shelf::begin);
-        assert_eq!(lists.filter(|turn| turn.list.is_some()).count(), 0, "its memory is freed, too");
+        let lists = core.shelves.iter().filter_map(Shelf::begin);
+        assert_eq!(lists.filter(|turn| turn.content.list.is_some()).count(), 0, "its memory is freed, too");
+    }
+
+    /// What a list has seen stays with it: threads that each write less than a poll takes in leave no more than one thread that
+    /// writes all of it.
+    #[test]
+    fn threads_that_each_write_little_leave_little() {
+        const EACH: usize = 20;
+        let mut scene = Scene::new();
+        let _reader = scene.domain.reader();
+        let most = EAGER + (GATHERED + 2) * Pace::DEFAULT.batch;
+        for _ in 0..2 * MANY / EACH {
+            (0..EACH).for_each(|_| scene.write());
+            scene.own.end(scene.domain.core());
+            scene.own = OwnShelf::new(scene.domain.core());
+            assert!(scene.pending() <= most, "{} wait, and at most {most} may", scene.pending());
+        }
+    }
+
+    /// Each thread, and each reclaimer, makes one visit and ends. Together they come to each list.
+    #[test]
+    fn visits_of_callers_that_come_once_go_round() {
+        for by_reclaimers in [false, true] {
+            let mut scene = Scene::new();
+            let domain = scene.domain.clone();
+            let reader = domain.reader();
+            let guard = reader.pin();
+            let others: Vec<_> = (0..10)
+                .map(|_| {
+                    scene.write();
+                    std::mem::replace(&mut scene.own, OwnShelf::new(domain.core()))
+                })
+                .collect();
+            drop(guard);
+            drop(reader);
+            std::thread::sleep(2 * SILENT);
+            for _ in 0..3 * others.len() {
+                if by_reclaimers {
+                    domain.reclaimer().poll();
+                } else {
+                    scene.write();
+                    scene.own.end(domain.core());
+                    scene.own = OwnShelf::new(domain.core());
+                }
+            }
+            assert_eq!(scene.pending(), 0, "by reclaimers: {by_reclaimers}");
+        }
+    }
+
+    /// However many threads have written, their places are given back when nothing waits there, and a visit comes to what is left
+    /// without a look at them.
+    #[test]
+    fn places_of_ended_threads_are_not_visited() {
+        const CROWD: usize = if cfg!(miri) { 100 } else { 10_000 };
+        let mut scene = Scene::new();
+        let domain = scene.domain.clone();
+        let core = domain.core();
+        let reader = domain.reader();
+        let mut crowd: Vec<_> = (0..CROWD).map(|_| OwnShelf::new(core)).collect();
+        std::mem::swap(&mut scene.own, &mut crowd[CROWD - 1]);
+        let guard = reader.pin();
+        scene.write();
+        std::mem::swap(&mut scene.own, &mut crowd[CROWD - 1]);
+        crowd.iter_mut().for_each(|own| own.end(core));
+        assert_eq!(core.shelves.iter().count(), 2, "that of the scene, and the vacant one");
+        drop(guard);
+        drop(reader);
+        let round = Round::default();
+        let (steps, ()) = stillpoint_sys::work::steps_of(|| (0..2).for_each(|_| core.pass_by(&round)));
+        assert!(steps <= 300, "{steps} steps");
+        assert_eq!((scene.pending(), core.shelves.iter().count()), (0, 1));
+        // A thread that begins gets what one that has ended has left.
+        let guard = domain.reader();
+        let guard = guard.pin();
+        scene.write();
+        scene.own.end(core);
+        scene.own = OwnShelf::new(core);
+        scene.write();
+        assert_eq!((scene.len(), core.shelves.iter().count()), (2, 1));
+        drop(guard);
     }
 }

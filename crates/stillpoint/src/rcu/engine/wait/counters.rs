@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::rcu::engine::queue::shelf::Round;
 use stillpoint_sys::sync::atomic::{AtomicBool as ModelledBool, AtomicU64 as ModelledU64};
 
 // Relaxed unless stated otherwise: statistics order nothing. For the same reason loom does not model them, except for those that
@@ -39,6 +40,8 @@ pub(crate) struct Counters {
     pushed: AtomicU64,
     /// Number of pushed callbacks that are no longer in the queue. Written by the thread that has its turn.
     settled: AtomicU64,
+    /// The round of the polls through the lists of threads.
+    round: Round,
 }
 
 /// The sum of several sets of counters.
@@ -105,6 +108,10 @@ impl Counters {
         // Release: pairs with the acquire load in `served`: a thread that finds the list not served comes after what was freed
         // there.
         self.is_served.store(is_served, Ordering::Release);
+    }
+
+    pub(crate) fn round(&self) -> &Round {
+        &self.round
     }
 
     pub(crate) fn set_oldest(&self, age_of_domain: Option<Duration>) {
