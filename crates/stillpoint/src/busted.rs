@@ -12,6 +12,7 @@ stillpoint_sys::variants! {
     FoundRelaxed = "found-relaxed": "The failed load of a compare-and-exchange is relaxed, not acquire, and what it finds is followed.",
     HazardSetRelaxed = "hazard-set-relaxed": "The store that sets a hazard slot is relaxed, not release.",
     HazardClearRelaxed = "hazard-clear-relaxed": "The store that clears a hazard slot is relaxed, not release.",
+    BlocksRelaxed = "blocks-relaxed": "A reader gives blocks of slots back by a relaxed store.",
     ProtectNoReload = "protect-no-reload": "A protected load does not load its source a second time.",
     ProtectNoLight = "protect-no-light": "A protected load has no light fence between slot and reload.",
     ProtectReloadRelaxed = "protect-reload-relaxed": "A protected load confirms with a relaxed reload.",

@@ -31,6 +31,9 @@ stillpoint_sys::orders! {
     hazard_set: Release, [hazards], "9", [HazardSetRelaxed];
     /// The store that clears a slot: the reads of the object happen before its free.
     hazard_clear: Release, [hazards], "9", [HazardClearRelaxed];
+    /// The store that takes blocks of slots out of use: the reads of what their slots held happen before what a scan does that does
+    /// not see these slots any more.
+    give_blocks_back: Release, ["the acquire in `Record::blocks`"], "9", [BlocksRelaxed];
     /// The load that confirms the slot: the object is followed after it.
     confirm: Acquire, ["the release in `Link::swap`", "the release by which a typed link is set"], "8", [ProtectReloadRelaxed];
     /// The failed load of a compare-and-exchange: what it finds is followed within a region.

@@ -40,6 +40,27 @@ fn a_slot_is_set_again() {
     });
 }
 
+/// A reader gives back the block of the slot that has protected the object. (A block of the model has one slot.)
+#[test]
+fn blocks_of_slots_are_given_back() {
+    explore(2, || {
+        let shared = Shared::<2>::new();
+        let reader = spawn(&shared, |shared| {
+            let reader = shared.domain.reader();
+            let first = shared.cells[0].protect(&reader).expect("never empty");
+            let second = shared.cells[0].protect(&reader).expect("never empty");
+            if let Some(object) = shared.cells[1].protect(&reader) {
+                object.read();
+            }
+            drop((second, first));
+        });
+        let mut reclaimer = shared.domain.reclaimer();
+        reclaimer.retire(shared.cells[1].take().unwrap()).unwrap();
+        reclaimer.poll();
+        reader.join().unwrap();
+    });
+}
+
 /// The load is bound to no thread, so no heavy fence is issued for it. Another thread drops it.
 #[test]
 fn an_owned_load_against_retire() {

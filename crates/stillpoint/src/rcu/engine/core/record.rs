@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 // Not modelled: only the owner uses it.
-use std::sync::atomic::AtomicPtr as OwnPtr;
+use std::sync::atomic::{AtomicPtr as OwnPtr, AtomicUsize as OwnUsize};
 
 use crate::busted::{self, Variant};
 use crate::fence::{Mode, ReaderFence};
@@ -70,6 +70,7 @@ pub(crate) struct Record {
     reported: AtomicU32,
     /// The thread's handle, which survives `fork`: by it a thread recognises its own records.
     thread: AtomicUsize,
+    /// The newest of the blocks in use: these are it and all older ones. Null until the first block is made.
     more: AtomicPtr<HazardBlock>,
     /// What the thread keeps for boosters, in domains that boost.
     boost_state: AtomicPtr<BoostState>,
@@ -79,10 +80,25 @@ pub(crate) struct Record {
     further: [Further; INLINE_HAZARDS],
 }
 
+/// The blocks of a record form a chain, whose order never changes, since a scan may pass a block while it is given back. The oldest
+/// block, and a number of the next ones, are in use; the others are kept for later.
 #[derive(Debug)]
 struct HazardBlock {
     further: [Further; BLOCK_HAZARDS],
-    more: AtomicPtr<HazardBlock>,
+    /// The next older block and the oldest one; null in the oldest one. Written before the block is published.
+    older: *mut HazardBlock,
+    oldest: *mut HazardBlock,
+    /// The next newer block, in use or not. Used only by the owner.
+    newer: OwnPtr<HazardBlock>,
+    /// In the oldest block: how many slots of all blocks are taken. Used only by the owner.
+    taken: OwnUsize,
+}
+
+impl HazardBlock {
+    fn oldest(&self) -> &Self {
+        // SAFETY: null, or a block of the same record. They are freed together.
+        unsafe { self.oldest.as_ref() }.unwrap_or(self)
+    }
 }
 
 /// A hazard slot other than the first one. The two are distinguished by address.
@@ -188,9 +204,7 @@ impl<'r> Slot<'r> {
         // Relaxed, all: only the owner uses links.
         let record = further.link.load(Ordering::Relaxed).cast::<Record>();
         // SAFETY: `next_free_hazard` stored the record's address, and the record outlives its slots.
-        let free = unsafe { &(*record).free };
-        further.link.store(free.load(Ordering::Relaxed).cast(), Ordering::Relaxed);
-        free.store(self.hazard.cast().as_ptr(), Ordering::Relaxed);
+        unsafe { &*record }.take_back(further);
     }
 }
 
@@ -256,7 +270,7 @@ impl Record {
             tsan::acquire(self);
             self.hazards().for_each(|hazard| tsan::acquire(hazard));
         }
-        self.free_all();
+        self.list_free(|_| true);
         // Release: pairs with the acquire load in `boost_state`.
         self.boost_state.store(
             boost_state.map_or(ptr::null_mut(), |boost_state| ptr::from_ref(boost_state).cast_mut()),
@@ -425,7 +439,7 @@ impl Record {
     #[inline(never)]
     fn clear_and_own_hazards<const N: usize>(&self) -> [&Hazard; N] {
         self.clear_all(orders::hazard_clear());
-        self.free_all();
+        self.list_free(|_| true);
         while self.hazards().count() < N {
             self.chain();
         }
@@ -444,27 +458,88 @@ impl Record {
         let further = unsafe { &*self.free.load(Ordering::Relaxed) };
         self.free.store(further.link.load(Ordering::Relaxed).cast(), Ordering::Relaxed);
         further.link.store(ptr::from_ref(self).cast_mut().cast(), Ordering::Relaxed);
+        if let Some(taken) = self.taken_with(further) {
+            taken.store(taken.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
         Slot::further(further)
     }
 
-    /// Prepends another block of slots, all free.
+    /// Marks a slot as free. When no slot of a block is taken any more, gives all blocks but one back: neither this thread nor a scan
+    /// looks at them until they are needed again.
+    fn take_back(&self, further: &Further) {
+        // Relaxed, all: used only by the owner.
+        further.link.store(self.free.load(Ordering::Relaxed).cast(), Ordering::Relaxed);
+        self.free.store(ptr::from_ref(further).cast_mut(), Ordering::Relaxed);
+        let Some(taken) = self.taken_with(further) else { return };
+        let left = taken.load(Ordering::Relaxed) - 1;
+        taken.store(left, Ordering::Relaxed);
+        if left == 0 && self.keep_one_block(orders::give_blocks_back()) {
+            let own = ptr::from_ref(self);
+            self.list_free(|further| !ptr::addr_eq(further.link.load(Ordering::Relaxed), own));
+        }
+    }
+
+    /// Where the slots that are taken are counted, if this one belongs to a block.
+    fn taken_with(&self, further: &Further) -> Option<&OwnUsize> {
+        let is_inline = self.further.as_ptr_range().contains(&ptr::from_ref(further));
+        self.newest_block().filter(|_| !is_inline).map(|newest| &newest.oldest().taken)
+    }
+
+    /// The newest block in use.
+    fn newest_block(&self) -> Option<&HazardBlock> {
+        // SAFETY: null, or a block of the record, with which it is freed. Relaxed: the owner reads its own stores.
+        unsafe { self.more.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Takes another block into use, a new one if there is none. All its slots are free.
     fn chain(&self) {
-        let block = Box::into_raw(Box::new(HazardBlock {
-            further: std::array::from_fn(|_| Further::default()),
-            // Relaxed: written by the owner.
-            more: AtomicPtr::new(self.more.load(Ordering::Relaxed)),
-        }));
+        let newest = self.newest_block();
+        // Relaxed, both: used only by the owner.
+        let mut block = newest.map_or(ptr::null_mut(), |newest| newest.newer.load(Ordering::Relaxed));
+        if block.is_null() {
+            block = Box::into_raw(Box::new(HazardBlock {
+                further: std::array::from_fn(|_| Further::default()),
+                older: newest.map_or(ptr::null_mut(), |newest| ptr::from_ref(newest).cast_mut()),
+                oldest: newest.map_or(ptr::null_mut(), |newest| ptr::from_ref(newest.oldest()).cast_mut()),
+                newer: OwnPtr::default(),
+                taken: OwnUsize::new(0),
+            }));
+            if let Some(newest) = newest {
+                newest.newer.store(block, Ordering::Relaxed);
+            }
+        }
         // SAFETY: it is freed with the record.
-        unsafe { &(*block).further }.iter().for_each(|further| self.add_free(further));
+        for further in unsafe { &(*block).further } {
+            if tsan::is_there() {
+                // As in `adopt`.
+                tsan::acquire(&further.hazard);
+            }
+            self.add_free(further);
+        }
         // Release: pairs with the acquire load in `blocks`.
         self.more.store(block, Ordering::Release);
     }
 
-    /// Marks all slots as free, except the first one if it is set.
-    fn free_all(&self) {
+    /// Gives back all blocks but the oldest one, none of whose slots is taken. Returns whether there were any. `order` is release: a
+    /// scan that does not see the blocks any more comes after what their slots protected was used.
+    fn keep_one_block(&self, order: Ordering) -> bool {
+        let Some(newest) = self.newest_block() else { return false };
+        let oldest = newest.oldest();
+        // Relaxed: used only by the owner.
+        oldest.taken.store(0, Ordering::Relaxed);
+        let is_more = !ptr::eq(newest, oldest);
+        if is_more {
+            self.more.store(ptr::from_ref(oldest).cast_mut(), order);
+        }
+        is_more
+    }
+
+    /// Lists the slots in the record and in the blocks in use that are free. Does not list the first one.
+    fn list_free(&self, is_free: impl Fn(&Further) -> bool) {
         // Relaxed: only the owner uses the list.
         self.free.store(ptr::null_mut(), Ordering::Relaxed);
-        self.blocks().flatten().chain(&self.further).for_each(|further| self.add_free(further));
+        let slots = self.blocks().flatten().chain(&self.further);
+        slots.filter(|further| is_free(further)).for_each(|further| self.add_free(further));
     }
 
     fn add_free(&self, further: &Further) {
@@ -483,6 +558,7 @@ impl Record {
                 hazard.store(ptr::null_mut(), order);
             }
         }
+        self.keep_one_block(order);
     }
 
     /// Gives up everything, including forgotten guards and protected loads. Nothing can refer to them any
@@ -524,14 +600,15 @@ impl Record {
         std::iter::once(&self.first).chain(further.map(|further| &further.hazard))
     }
 
+    /// The slots of the blocks in use.
     fn blocks(&self) -> impl Iterator<Item = &[Further; BLOCK_HAZARDS]> {
-        let mut link = &self.more;
+        // Acquire: pairs with the releases in `chain` and in `keep_one_block`.
+        let mut block = self.more.load(Ordering::Acquire);
         std::iter::from_fn(move || {
-            // Acquire: pairs with the release in `chain`.
             // SAFETY: null, or a published block; blocks are freed with the record.
-            let block = unsafe { link.load(Ordering::Acquire).as_ref() }?;
-            link = &block.more;
-            Some(&block.further)
+            let next = unsafe { block.as_ref() }?;
+            block = next.older;
+            Some(&next.further)
         })
     }
 
@@ -637,12 +714,12 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        // Acquire: pairs with the release in `chain`, although the drop has the record exclusively.
-        let mut next = self.more.load(Ordering::Acquire);
+        let oldest = self.newest_block().map(|newest| ptr::from_ref(newest.oldest()).cast_mut());
+        let mut next = oldest.unwrap_or(ptr::null_mut());
         while !next.is_null() {
             // SAFETY: each block came from `Box::into_raw`, is in the chain once, and nothing refers to it.
             let block = unsafe { Box::from_raw(next) };
-            next = block.more.load(Ordering::Acquire);
+            next = block.newer.load(Ordering::Relaxed);
         }
     }
 }
@@ -746,5 +823,50 @@ mod tests {
                 assert!(own[..number].iter().all(|other| !ptr::eq(*other, *hazard)));
             }
         }
+    }
+
+    /// Neither the holder of a record nor a scan pays for the slots of a crowd that has gone.
+    #[test]
+    fn blocks_are_given_back() {
+        let record = Record::default();
+        let mut object = 0u64;
+        let mut crowd = || {
+            let slot = |_| {
+                let slot = record.free_hazard();
+                set_hazard(&slot, (&raw mut object).cast());
+                slot
+            };
+            (0..10_000).map(slot).collect::<Vec<_>>()
+        };
+        let least = 1 + INLINE_HAZARDS + BLOCK_HAZARDS;
+        let adopt = || work::steps_of(|| record.adopt(ReaderKind::Guard, ReaderFence::Light, None, false)).0;
+        adopt();
+        for is_reversed in [false, true] {
+            let mut slots = crowd();
+            assert!(record.hazards().count() >= 10_000);
+            if is_reversed {
+                slots.reverse();
+            }
+            let (inline, others) = slots.split_at(if is_reversed { 0 } else { 3 });
+            // SAFETY: they came from `free_hazard`, and are not used any more.
+            others.iter().for_each(|slot| unsafe { slot.release() });
+            assert_eq!(record.hazards().count(), least);
+            let set = record.hazards().filter(|slot| !slot.load(Ordering::Relaxed).is_null()).count();
+            assert_eq!(set, inline.len(), "those in the record stay");
+            // SAFETY: as above.
+            inline.iter().for_each(|slot| unsafe { slot.release() });
+        }
+        let forgotten = crowd();
+        let slots = record.hazards().count();
+        record.leave();
+        assert_eq!(record.hazards().count(), least);
+        assert!(adopt() <= least, "all are free, and were not listed one by one");
+        let sorted = |slots: Vec<Slot<'_>>| {
+            let mut addresses: Vec<_> = slots.iter().map(|slot| slot.hazard).collect();
+            addresses.sort_unstable();
+            addresses
+        };
+        assert_eq!(sorted(crowd()), sorted(forgotten), "the blocks are used again");
+        assert_eq!(record.hazards().count(), slots);
     }
 }
