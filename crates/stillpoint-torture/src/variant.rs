@@ -89,6 +89,8 @@ const CAUGHT_ONLY_BY_LOOM: &[(Broken, &str)] = &[
     ),
     (Broken::Rcu(Rcu::UnregisterRelaxed), KEPT),
     (Broken::Rcu(Rcu::ClaimRelaxed), KEPT),
+    (Broken::Rcu(Rcu::SlotsUnseen), KEPT),
+    (Broken::Rcu(Rcu::ClaimedRelaxed), KEPT),
     (Broken::Rcu(Rcu::GroupRelaxed), KEPT),
     (Broken::Rcu(Rcu::GroupCleared), "torture has fewer readers than a registry without groups has room for"),
     (Broken::Rcu(Rcu::BlocksRelaxed), KEPT),

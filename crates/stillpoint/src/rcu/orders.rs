@@ -43,11 +43,12 @@ stillpoint_sys::orders! {
 
     /// The exchange that claims a slot of a registry: what the last holder did comes before it. Release: the slots of the word were
     /// made before.
-    claim: AcqRel, [release, claimed], "9", [ClaimRelaxed];
+    claim: AcqRel, [release, claimed], "9", [ClaimRelaxed => Release, SlotsUnseen => Acquire];
     /// The operation that gives a slot of a registry back, after everything that its holder did.
     release: Release, [claim, claimed], "4", [UnregisterRelaxed];
-    /// A scan's load that tells which slots are claimed: if a slot is no longer claimed, its last holder has given everything up.
-    claimed: Acquire, [claim, release], "4", [UnregisterRelaxed];
+    /// A scan's load that tells which slots are claimed: if a slot is no longer claimed, its last holder has given everything up. If it is
+    /// claimed, it is there.
+    claimed: Acquire, [claim, release], "44", [ClaimedRelaxed];
     /// Takes a slot out of the count of its group, after everything that its holder did.
     group_left: Release, [group], "44", [GroupRelaxed];
     /// A walk's load of the count of a group: it skips the group after all holders have given everything up.

@@ -33,6 +33,8 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::UnregisterRelaxed, "registration::a_record_changes_hands"),
     (Variant::LeaveForgotten, "registration::a_record_goes_from_qsbr_to_guards"),
     (Variant::ClaimRelaxed, "regions::kinds_are_mixed"),
+    (Variant::SlotsUnseen, "registration::the_first_slots_are_made"),
+    (Variant::ClaimedRelaxed, "registration::the_first_slots_are_made"),
     (Variant::GroupRelaxed, "registration::a_group_is_skipped"),
     (Variant::GroupCleared, "registration::a_group_is_skipped"),
     (Variant::CountRelaxed, "handover::a_dropped_reclaimer_passes_on"),
@@ -121,6 +123,9 @@ fn sign(variant: Variant, model: &str) -> &'static str {
     match model.split("::").next() {
         _ if matches!(variant, Variant::StopAfterCheck | Variant::SleepAssisted | Variant::PushUntold) => {
             "deadlock"
+        }
+        _ if matches!(variant, Variant::SlotsUnseen | Variant::ClaimedRelaxed) => {
+            "a claimed slot was made before"
         }
         Some("boost") => RAISED,
         Some("futures") => "deadlock",

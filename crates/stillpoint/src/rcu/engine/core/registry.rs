@@ -291,7 +291,7 @@ impl<T> Chunk<T> {
     #[inline]
     fn slot(&self, index: usize) -> &T {
         let block = self.block(index / BITS);
-        &block.expect("a slot is claimed after its block was made")[index % BITS]
+        &block.expect("a claimed slot was made before")[index % BITS]
     }
 }
 
