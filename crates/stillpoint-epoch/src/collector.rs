@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::domain;
 use crate::guard::Guard;
-use crate::local::{Local, Shared};
+use crate::local::Local;
+use crate::rounds::Shared;
 
 /// The guards and the deferred functions that belong together: a function waits only for guards of its collector.
 ///

@@ -9,7 +9,8 @@ use stillpoint_sys::sync::Lasting;
 use crate::collector::{Collector, LocalHandle};
 use crate::domain;
 use crate::guard::Guard;
-use crate::local::{Local, Shared};
+use crate::local::Local;
+use crate::rounds::Shared;
 
 static DEFAULT: Lasting<Collector> = Lasting::new();
 

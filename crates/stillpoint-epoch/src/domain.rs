@@ -23,7 +23,7 @@ pub use stillpoint::rcu::{Activity, Boost, BuildError, Domain, DomainBuilder, St
 
 use crate::collector::Collector;
 use crate::default;
-use crate::local::Shared;
+use crate::rounds::Shared;
 
 /// The domain of a collector.
 ///

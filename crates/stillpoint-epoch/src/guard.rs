@@ -39,9 +39,8 @@ use crate::word;
 /// ```
 ///
 /// # Panics
-/// The drop of a thread's last guard may run deferred functions. If functions panic, it panics with the first of these
-/// panics, after the other functions of this thread that were ready have run. Functions of other threads may be left to
-/// the next round.
+/// The drop of a thread's last guard may run deferred functions: 512 at most, unless more and more are deferred. If
+/// functions panic, it panics with the first of these panics, after the others have run.
 pub struct Guard {
     /// `None` for the guard of [`unprotected`].
     local: Option<NonNull<Local>>,
@@ -199,14 +198,14 @@ impl Guard {
         }
     }
 
-    /// Runs the functions that are ready: those that this thread has deferred, and a share of those of other threads.
-    /// Does the same once more when the thread's last guard is dropped, and then lets any thread run what is left. So
-    /// after a flush and the end of the region, all functions that this thread has deferred in the region have run,
-    /// unless another thread is pinned.
+    /// Runs functions that are ready: first those that this thread has deferred, then those of other threads. Does the
+    /// same once more when the thread's last guard is dropped, and then lets any thread run what is left. Runs at most
+    /// 512 functions each time, unless more and more are deferred. So after a flush and the end of the region, all
+    /// functions that this thread has deferred in the region have run, if they are not more, and if no other thread is
+    /// pinned. A program that waits for many functions flushes in a loop, and pins itself anew each time.
     ///
     /// Does nothing if this guard is [`unprotected`]. Within a deferred function, leaves what is ready to the next
-    /// region. Each time, it runs at most the functions that this thread has deferred since its last round, and a share
-    /// of those of other threads: 32,768, or twice the number of its own if that is greater.
+    /// region.
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -222,8 +221,7 @@ impl Guard {
     /// ```
     ///
     /// # Panics
-    /// If functions panic: with the first of these panics, after the other functions of this thread that were ready
-    /// have run. Functions of other threads may be left to the next round.
+    /// If functions panic: with the first of these panics, after the others have run.
     pub fn flush(&self) {
         if let Some(local) = self.local() {
             local.flush();

@@ -39,6 +39,7 @@ mod lists;
 mod local;
 mod owned;
 mod pointable;
+mod rounds;
 mod shared;
 mod word;
 

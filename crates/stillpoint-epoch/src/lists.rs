@@ -16,6 +16,8 @@ pub(crate) struct List {
     last: *mut List,
     /// In the first list of a chain: how many lists the chain has.
     number: usize,
+    /// In the first list of a chain: how many functions the lists behind it have.
+    behind: usize,
 }
 
 // SAFETY: a list owns the lists behind it, as if these were in boxes, and a reclaimer may be sent.
@@ -23,7 +25,7 @@ unsafe impl Send for List {}
 
 impl List {
     pub(crate) fn new(reclaimer: Reclaimer) -> Box<Self> {
-        Box::new(Self { reclaimer, next: ptr::null_mut(), last: ptr::null_mut(), number: 1 })
+        Box::new(Self { reclaimer, next: ptr::null_mut(), last: ptr::null_mut(), number: 1, behind: 0 })
     }
 
     /// How many lists the chain has.
@@ -31,9 +33,15 @@ impl List {
         self.number
     }
 
+    /// How many functions the chain has.
+    pub(crate) fn functions(&self) -> usize {
+        self.reclaimer.pending() + self.behind
+    }
+
     /// Appends another chain.
     pub(crate) fn append(&mut self, other: Box<Self>) {
         self.number += other.number;
+        self.behind += other.functions();
         let last = NonNull::new(self.last);
         let (others_last, other) = (other.last, Box::into_raw(other));
         self.last = if others_last.is_null() { other } else { others_last };
@@ -46,11 +54,12 @@ impl List {
 
     /// Separates the first list from the others.
     pub(crate) fn split(mut self: Box<Self>) -> (Box<Self>, Option<Box<Self>>) {
-        let (next, last, number) = (self.next, self.last, self.number);
-        (self.next, self.last, self.number) = (ptr::null_mut(), ptr::null_mut(), 1);
+        let (next, last, number, behind) = (self.next, self.last, self.number, self.behind);
+        (self.next, self.last, self.number, self.behind) = (ptr::null_mut(), ptr::null_mut(), 1, 0);
         // SAFETY: a pointer to the next list is null or came from `Box::into_raw`, and this chain no longer has it.
         let rest = (!next.is_null()).then(|| unsafe { Box::from_raw(next) }).map(|mut rest| {
             (rest.last, rest.number) = (if last == next { ptr::null_mut() } else { last }, number - 1);
+            rest.behind = behind - rest.reclaimer.pending();
             rest
         });
         (self, rest)
@@ -92,9 +101,10 @@ mod tests {
             whole.append(chain(lengths[0]..lengths[0] + lengths[1]).expect("it has a list"));
             let (mut at, mut rest) = (0, Some(whole));
             while let Some(chain) = rest {
-                assert_eq!(chain.number(), lengths[0] + lengths[1] - at);
+                let whole = lengths[0] + lengths[1];
+                assert_eq!((chain.number(), chain.functions()), (whole - at, (at..whole).sum()));
                 let (first, others) = chain.split();
-                assert_eq!((first.reclaimer.pending(), first.number()), (at, 1));
+                assert_eq!((first.functions(), first.number()), (at, 1));
                 (at, rest) = (at + 1, others);
             }
             assert_eq!(at, lengths[0] + lengths[1]);

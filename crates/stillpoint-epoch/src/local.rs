@@ -7,9 +7,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{compiler_fence, fence, AtomicU32, AtomicU64, Ordering};
 
 use stillpoint::rcu::raw::{self, offsets, Object, Parts};
-use stillpoint::rcu::{Domain, Reader, Reclaimer};
+use stillpoint::rcu::Reader;
 use stillpoint_sys::panics::{self, Panic};
-use stillpoint_sys::sync::Place;
 
 use crate::cells::Cells;
 use crate::collector::Collector;
@@ -24,157 +23,6 @@ const FUNCTION: u32 = 2;
 const FEW: usize = (DUE / FUNCTION) as usize;
 /// A `flush` sets this bit of the count.
 const FLUSHED: u32 = 1 << 30;
-/// The most functions that one round runs of the lists that were handed on. A round of a local whose count is higher
-/// runs up to as many as that count.
-const SHARE: usize = 512;
-/// As [`SHARE`], for a round of a `flush`.
-const FLUSH_SHARE: usize = 64 * SHARE;
-/// A list that is served counts as at least this number of functions, since its poll scans the readers.
-const LOOK: usize = 64;
-/// Lists that are handed on are joined until they have this number of functions.
-const FULL: usize = 512;
-
-/// The state that the handles, guards and clones of a collector share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    /// Lists that any thread may serve, as a chain, the oldest first. A thread takes the chain for some instructions only, in
-    /// which it neither copies nor allocates.
-    handed: Place<List>,
-    /// A list that is not full yet. It follows those of the chain.
-    newest: Place<List>,
-    /// Dropped last, since a dropped list leaves its functions to the domain.
-    domain: Domain,
-}
-
-impl Shared {
-    pub(crate) fn new(domain: Domain) -> Self {
-        Self { handed: Place::new(), newest: Place::new(), domain }
-    }
-
-    pub(crate) fn domain(&self) -> &Domain {
-        &self.domain
-    }
-
-    fn list(&self) -> Box<List> {
-        List::new(self.domain.reclaimer_builder().max_pending(usize::MAX).build())
-    }
-
-    /// Puts a chain, or a list, in front of what is there.
-    fn put(&self, lists: Box<List>) {
-        self.handed.put(lists, |lists, newer| lists.append(newer));
-    }
-
-    /// Lets any thread serve a list. Never waits: while another thread has the newest list, this one takes its place.
-    fn hand_on(&self, mut list: Box<List>) {
-        if list.reclaimer.pending() < FULL {
-            if let Some(mut newest) = self.newest.take() {
-                newest.reclaimer.take_over(&mut list.reclaimer);
-                list = newest;
-            }
-        }
-        if list.reclaimer.pending() < FULL {
-            self.join(list);
-        } else {
-            match self.handed.take() {
-                Some(mut lists) => {
-                    lists.append(list);
-                    self.put(lists);
-                }
-                None => self.put(list),
-            }
-        }
-    }
-
-    /// Joins a list with the newest one, or makes it the newest one.
-    fn join(&self, list: Box<List>) {
-        self.newest.put(list, |list, mut other| list.reclaimer.take_over(&mut other.reclaimer));
-    }
-
-    /// The number of lists, except those that other threads have at this moment.
-    fn number(&self) -> usize {
-        let (mut number, newest) = (0, self.newest.take());
-        if let Some(lists) = self.handed.take() {
-            number = lists.number();
-            self.put(lists);
-        }
-        if let Some(newest) = newest {
-            number += 1;
-            self.join(newest);
-        }
-        number
-    }
-
-    /// Takes the oldest list.
-    fn oldest(&self) -> Option<Box<List>> {
-        let Some(lists) = self.handed.take() else { return self.newest.take() };
-        let (oldest, others) = lists.split();
-        if let Some(others) = others {
-            self.put(others);
-        }
-        Some(oldest)
-    }
-
-    /// Serves up to `number` of the lists that were handed on, the oldest first, until the share is done, or nothing in a
-    /// list is ready.
-    fn serve(&self, number: usize, way: Way, panic: &mut Option<Panic>) {
-        let mut done = 0;
-        for _ in 0..number {
-            if done >= way.share {
-                return;
-            }
-            let Some(mut list) = self.oldest() else { return };
-            let freed = way.poll(&mut list.reclaimer, way.share - done, panic);
-            done += freed.max(LOOK);
-            match list.reclaimer.pending() {
-                0 => drop(list),
-                _ if freed == 0 || done >= way.share => return self.put(list),
-                // What is left is newer than what has run.
-                _ => self.hand_on(list),
-            }
-        }
-    }
-}
-
-/// The drop of the last handle, guard or clone of the collector runs what is left. This is not left to the drop of the
-/// domain: within a function that the drop of another domain runs, this domain would leave its functions to that other
-/// drop (step 9).
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // Dropped lists leave their functions to the domain.
-        drop((self.handed.take(), self.newest.take()));
-        let mut panic = None;
-        Way { is_flush: true, share: usize::MAX }.poll(&mut self.list().reclaimer, usize::MAX, &mut panic);
-        panics::resume(panic);
-    }
-}
-
-/// How a round polls lists.
-#[derive(Debug, Clone, Copy)]
-struct Way {
-    is_flush: bool,
-    /// The most functions to run of the lists that were handed on.
-    share: usize,
-}
-
-impl Way {
-    /// The way of a round, by the count of its local.
-    fn of(due: u32) -> Self {
-        let is_flush = due >= FLUSHED;
-        let least = if is_flush { FLUSH_SHARE } else { SHARE };
-        // Each function counts twice, so rounds run functions faster than they are deferred.
-        Self { is_flush, share: least.max((due % FLUSHED) as usize) }
-    }
-
-    /// Runs the functions of a list that are ready, up to a limit. Returns their number, or the limit if one has
-    /// panicked. Keeps the first panic.
-    fn poll(self, list: &mut Reclaimer, limit: usize, panic: &mut Option<Panic>) -> usize {
-        let poll = if self.is_flush { Reclaimer::poll_at_once } else { Reclaimer::poll_at_most };
-        panics::catch(|| poll(list, limit)).unwrap_or_else(|payload| {
-            panics::keep_first(panic, payload);
-            limit
-        })
-    }
-}
 
 /// The fields that each pin and each deferred function use come first, in one cache line.
 #[repr(C, align(64))]
@@ -184,6 +32,8 @@ pub(crate) struct Local {
     /// 1 until the handle is dropped, and 1 more for each call that keeps the local alive.
     handles: Cell<usize>,
     due: Cell<u32>,
+    /// What is left of the counts of rounds that have run their whole shares. While it is not 0, each region has a round.
+    owed: Cell<usize>,
     token: NonNull<AtomicU64>,
     state: NonNull<AtomicU64>,
     attention: NonNull<AtomicU32>,
@@ -228,6 +78,7 @@ impl Local {
             handles: Cell::new(1),
             // A round is due at the end of the first region, since there may be no other.
             due: Cell::new(DUE - 1),
+            owed: Cell::new(0),
             list: Cell::new(None),
             cells: Cells::new(),
             token: parts.token().cast(),
@@ -343,9 +194,9 @@ impl Local {
             local.answer();
         }
         if local.due.get() >= DUE {
-            let panic = local.round();
+            let mut panic = local.round();
             // Where rounds run nothing, each further region would hand on a list of few functions.
-            local.hand_on(if runs_nothing() { FEW } else { 1 });
+            local.hand_on(if runs_nothing() { FEW } else { 1 }, &mut panic);
             panics::resume(panic);
         }
     }
@@ -413,20 +264,22 @@ impl Local {
         // SAFETY: the caller owns the object, which no later reader can reach, and any thread may destroy it, by the
         // caller's promise.
         let answer = unsafe { list.reclaimer.retire_raw(object) };
-        self.keep(list);
+        let mut panic = None;
+        self.keep(list, &mut panic);
         if let Err(refused) = answer {
             // SAFETY: the object was handed back, so the caller's promise still holds: the caller owns it, no later
             // reader can reach it, and any thread may destroy it.
             unsafe { raw::leave(self.collector.shared().domain(), refused.object) };
         }
+        panics::resume(panic);
     }
 
     /// Puts the list back. If functions that ran meanwhile have deferred others, these are in another list, which is
     /// handed on.
     #[inline]
-    fn keep(&self, list: Box<List>) {
+    fn keep(&self, list: Box<List>, panic: &mut Option<Panic>) {
         if let Some(newer) = self.list.replace(Some(list)) {
-            self.collector.shared().hand_on(newer);
+            self.collector.shared().hand_on(newer, panic);
         }
     }
 
@@ -442,37 +295,38 @@ impl Local {
             return;
         }
         let panic = self.round();
-        // Adds the count again, since the round has set it to 0: what this round has left of the list belongs to the
-        // share of the next round.
-        let count = self.due.get() % FLUSHED + due % FLUSHED;
-        self.due.set(count | FLUSHED);
+        // The round has set the count to 0, but has run nothing of what was deferred in this region.
+        self.due.set(self.due.get().max(due));
         panics::resume(panic);
     }
 
-    /// Runs the functions of this local that are ready, and a share of those that were handed on. Returns the first
-    /// panic. Within a deferred function, and while the thread unwinds, it runs nothing, and the round is still due
+    /// Runs a share of the functions that are ready: first those of this local, then those that were handed on. Returns the
+    /// first panic. Within a deferred function, and while the thread unwinds, it runs nothing, and the round is still due
     /// afterwards.
     fn round(&self) -> Option<Panic> {
         if runs_nothing() {
             return None;
         }
-        let way = Way::of(self.due.replace(0));
+        let due = self.due.replace(0);
+        let count = (due % FLUSHED) as usize;
         let shared = self.collector.shared();
-        // Only the lists that exist now: functions may defer themselves again.
-        let number = shared.number();
         let mut list = self.list.take().unwrap_or_else(|| shared.list());
-        let mut panic = None;
-        way.poll(&mut list.reclaimer, way.share, &mut panic);
-        shared.serve(number, way, &mut panic);
-        self.keep(list);
+        let (share, mut panic) = shared.round(&mut list, count, due >= FLUSHED);
+        self.keep(list, &mut panic);
+        // If there may be more, this thread goes on in its next regions, until it has run what it owes.
+        let owed = share.map_or(0, |share| self.owed.get().saturating_add(count).saturating_sub(share));
+        self.owed.set(owed);
+        if owed > 0 {
+            self.due.set(self.due.get().max(DUE - 1));
+        }
         panic
     }
 
     /// Lets any thread serve what is left in this local's list, if that is at least this number of functions.
-    fn hand_on(&self, least: usize) {
+    fn hand_on(&self, least: usize, panic: &mut Option<Panic>) {
         if let Some(list) = self.list.take() {
             if list.reclaimer.pending() >= least {
-                self.collector.shared().hand_on(list);
+                self.collector.shared().hand_on(list, panic);
             } else {
                 self.list.set(Some(list));
             }
@@ -488,107 +342,8 @@ fn runs_nothing() -> bool {
 /// Hands on what is left. If this local was the last to keep the collector alive, the drop of [`Shared`] then runs it.
 impl Drop for Local {
     fn drop(&mut self) {
-        self.hand_on(1);
-    }
-}
-
-const _: () = assert!(FLUSHED > DUE);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn flushes_within_a_function_do_not_enlarge_the_share_of_the_next_round() {
-        let handle = Collector::new().register();
-        // SAFETY: a local is alive as long as its handle.
-        let local = unsafe { handle.address().as_ref() };
-        drop(handle.pin()); // so that no round is due at the end of the next region
-        let runs = Cell::new(0);
-        let guard = handle.pin();
-        // SAFETY: the function runs on this thread, in the flush below.
-        unsafe {
-            guard.defer_unchecked(|| {
-                (0..3).for_each(|_| handle.pin().flush());
-                assert_eq!(Way::of(local.due.get()).share, FLUSH_SHARE);
-                runs.set(runs.get() + 1);
-            });
-        }
-        drop(guard);
-        assert_eq!(runs.get(), 0);
-        local.flush();
-        assert_eq!(runs.get(), 1);
-        assert_eq!(Way::of(local.due.get()).share, FLUSH_SHARE);
-        assert!(local.due.get() < 2 * FLUSHED);
-    }
-
-    #[test]
-    fn a_round_looks_at_few_lists_however_short_they_are() {
-        let shared = Shared::new(Domain::new());
-        for _ in 0..100 {
-            let mut list = shared.list();
-            list.reclaimer.defer(|| ());
-            shared.put(list);
-        }
-        shared.serve(shared.number(), Way::of(DUE), &mut None);
-        assert_eq!(shared.number(), 100 - SHARE / LOOK);
-        shared.serve(shared.number(), Way::of(FLUSHED), &mut None);
-        assert_eq!(shared.number(), 0);
-    }
-
-    /// A thread that is preempted while it has the lists, or the newest one, holds up only these.
-    #[test]
-    fn others_hand_on_and_serve_while_a_thread_has_the_lists() {
-        let shared = Shared::new(Domain::new());
-        let hand_on = |functions| {
-            let mut list = shared.list();
-            (0..functions).for_each(|_| list.reclaimer.defer(|| ()));
-            shared.hand_on(list);
-        };
-        let freed = || shared.domain.stats().freed as usize;
-        let serve = || shared.serve(shared.number(), Way::of(FLUSHED), &mut None);
-        hand_on(FULL);
-        hand_on(1);
-        let (lists, newest) =
-            (shared.handed.take().expect("one is full"), shared.newest.take().expect("one is not"));
-        for turn in 1..=3 {
-            hand_on(FULL + 1);
-            hand_on(2);
-            serve();
-            assert_eq!(freed(), turn * (FULL + 3));
-        }
-        shared.put(lists);
-        shared.hand_on(newest);
-        serve();
-        assert_eq!(freed(), 4 * FULL + 10);
-    }
-
-    /// The grace periods of lists that wait are under way at the same time: what was handed on while a reader was in the
-    /// way needs no further one afterwards.
-    #[test]
-    fn lists_wait_at_the_same_time() {
-        let shared = Shared::new(Domain::new());
-        let reader = shared.domain.reader();
-        let guard = reader.pin();
-        let way = Way::of(DUE);
-        const LISTS: usize = 100;
-        for _ in 0..LISTS {
-            let mut list = shared.list();
-            (0..FEW).for_each(|_| list.reclaimer.defer(|| ()));
-            way.poll(&mut list.reclaimer, way.share, &mut None);
-            shared.hand_on(list);
-        }
-        assert_eq!(
-            shared.handed.take().map(|lists| (lists.number(), shared.put(lists)).0),
-            Some(LISTS * FEW / FULL)
-        );
-        drop(guard);
-        let later = reader.pin();
-        while shared.domain.stats().pending > 0 {
-            let freed = shared.domain.stats().freed;
-            shared.serve(shared.number(), way, &mut None);
-            assert!(shared.domain.stats().freed > freed, "what is left waits for a later reader");
-        }
-        drop(later);
+        let mut panic = None;
+        self.hand_on(1, &mut panic);
+        panics::resume(panic);
     }
 }
