@@ -8,6 +8,7 @@ use crate::border::{call, time, Refusal};
 use crate::domain::{domain_of, still_domain};
 use crate::handle::{self, find, Kind, Parts};
 use crate::reclaimer::{configure, object, still_destroy_fn, still_reclaimer_options};
+use crate::reserve;
 use crate::thread::Worker;
 
 /// A background reclaimer, to C.
@@ -38,10 +39,13 @@ pub unsafe extern "C" fn still_background_new(
         let domain = unsafe { domain_of(domain) }?.clone();
         // SAFETY: the caller passes options, or null.
         let (builder, threading) = unsafe { configure(domain.background_builder(), options) }?;
-        let mut background = builder.build();
-        let handle = background.retire_handle();
-        let worker = Worker::start(threading, move || background.run())?;
-        Ok(handle::make(Background { handle, worker, domain }, Parts::default()))
+        handle::make(|| {
+            let mut background = builder.build();
+            let handle = background.retire_handle();
+            reserve::settle()?;
+            let worker = reserve::settled(|| Worker::start(threading, move || background.run()))?;
+            Ok((Background { handle, worker, domain }, Parts::default()))
+        })
     })
 }
 
@@ -61,15 +65,17 @@ pub unsafe extern "C" fn still_submit(
         if !background.worker.is_here() {
             return Err(Refusal::new(
                 libc::EPIPE,
-                "the thread of the background reclaimer is in the parent of this process",
+                c"the thread of the background reclaimer is in the parent of this process",
             ));
         }
         if raw::is_within_destructor() {
+            reserve::spare()?;
             // A wait for room could wait for this destructor to return.
             // SAFETY: the caller promises that the object may be retired.
             unsafe { raw::leave(&background.domain, object) };
             return Ok(0);
         }
+        reserve::spare()?;
         // SAFETY: the caller promises that the object may be retired.
         unsafe { background.handle.retire_raw(object) }?;
         Ok(0)
@@ -91,7 +97,7 @@ pub unsafe extern "C" fn still_background_free(background: *mut still_background
         // SAFETY: the caller passes a handle, and no other call uses it.
         let Background { handle, worker, domain } = unsafe { found.value() };
         if raw::is_within_destructor() {
-            let reason = "a destructor or a stall hook called this, and could wait for itself: call it from another thread";
+            let reason = c"a destructor or a stall hook called this, and could wait for itself: call it from another thread";
             return Err(Refusal::new(libc::EDEADLK, reason));
         }
         let is_here = worker.is_here();

@@ -1,69 +1,105 @@
 //! The frame of every exported function: no panic unwinds across it, no thread is cancelled within it, and errors become numbers.
 
-use std::any::Any;
-use std::borrow::Cow;
-use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int, CStr};
-use std::fmt::{self, Write};
+use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::Duration;
 
+use stillpoint::rcu::raw::Refused;
 use stillpoint::rcu::{BuildError, RetireErrorKind, SynchronizeError};
 use stillpoint_sys::tsan;
 
+use crate::reason::{say, Reason, Word};
+
 /// Why a call fails: an errno, and the reason in words.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Refusal {
     pub(crate) errno: c_int,
-    pub(crate) reason: Cow<'static, str>,
+    pub(crate) reason: Reason,
 }
 
 impl Refusal {
-    pub(crate) fn new(errno: c_int, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { errno, reason: reason.into() }
+    pub(crate) const fn new(errno: c_int, text: &'static CStr) -> Self {
+        Self { errno, reason: Reason::fixed(text) }
     }
 
-    pub(crate) fn invalid(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(libc::EINVAL, reason)
+    pub(crate) const fn invalid(text: &'static CStr) -> Self {
+        Self::new(libc::EINVAL, text)
+    }
+
+    pub(crate) const fn no_memory(text: &'static CStr) -> Self {
+        Self::new(libc::ENOMEM, text)
+    }
+
+    /// Sets what stands for the next `{}` of the text. There are at most two.
+    pub(crate) fn with(self, word: impl Into<Word>) -> Self {
+        Self { reason: self.reason.with(word), ..self }
+    }
+
+    /// A refusal with a text that has more in it than two words: see [`Reason::written`].
+    pub(crate) fn told(errno: c_int, text: fmt::Arguments<'_>, otherwise: &'static CStr) -> Self {
+        Self { errno, reason: Reason::written(text, otherwise) }
     }
 }
 
 impl From<SynchronizeError> for Refusal {
     fn from(error: SynchronizeError) -> Self {
-        let errno = match &error {
-            SynchronizeError::Stalled(_)
-            | SynchronizeError::Pinned { .. }
-            | SynchronizeError::Busy { .. } => libc::ETIMEDOUT,
-            SynchronizeError::Fence(fence) => fence.raw_os_error(),
+        let (errno, otherwise) = match &error {
+            SynchronizeError::Stalled(_) => (libc::ETIMEDOUT, c"the grace period is held up by a reader"),
+            SynchronizeError::Pinned { .. } => {
+                (libc::ETIMEDOUT, c"retired objects are held by protected loads: release them, or wait longer")
+            }
+            SynchronizeError::Busy { .. } => {
+                (libc::ETIMEDOUT, c"other threads have not yet freed what was left to the domain: wait longer")
+            }
+            SynchronizeError::Fence(fence) => {
+                (fence.raw_os_error(), c"no grace period can complete: the kernel refused a fence")
+            }
             // All other errors are waits for the calling thread itself.
-            _ => libc::EDEADLK,
+            _ => (
+                libc::EDEADLK,
+                c"this thread would wait for itself: leave the region, release what it protects, or call this from elsewhere",
+            ),
         };
-        Self::new(errno, error.to_string())
+        Self::told(errno, format_args!("{error}"), otherwise)
     }
 }
 
 impl From<BuildError> for Refusal {
     fn from(error: BuildError) -> Self {
-        let errno = match &error {
-            BuildError::Asymmetric(_) => libc::EOPNOTSUPP,
-            BuildError::Boost { .. } => libc::EPERM,
-            _ => libc::EINVAL,
+        let (errno, otherwise) = match &error {
+            BuildError::Asymmetric(_) => (libc::EOPNOTSUPP, c"the fence mode is unavailable"),
+            BuildError::Boost { .. } => (libc::EPERM, c"this process may not boost readers in this way"),
+            _ => (libc::EINVAL, c"the domain could not be built"),
         };
-        Self::new(errno, error.to_string())
+        Self::told(errno, format_args!("{error}"), otherwise)
     }
 }
 
-impl From<stillpoint::rcu::raw::Refused> for Refusal {
-    fn from(refused: stillpoint::rcu::raw::Refused) -> Self {
-        let errno = match refused.kind {
-            RetireErrorKind::Full => libc::ENOSPC,
-            RetireErrorKind::DomainFull => libc::EDQUOT,
-            RetireErrorKind::TooLarge => libc::EMSGSIZE,
-            RetireErrorKind::Closed => libc::EPIPE,
-            RetireErrorKind::WouldDeadlock => libc::EDEADLK,
-            _ => libc::EXDEV,
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        let (errno, text) = match refused.kind {
+            RetireErrorKind::Full => {
+                (libc::ENOSPC, c"the reclaimer is full of objects that readers hold up: retire it later")
+            }
+            RetireErrorKind::DomainFull => {
+                (libc::EDQUOT, c"the domain is full of objects that wait to be freed: retire it later")
+            }
+            RetireErrorKind::TooLarge => (
+                libc::EMSGSIZE,
+                c"the object has more bytes than may wait in the reclaimer or in its domain: set a higher `max_pending_bytes`, or \
+                  free it after a grace period",
+            ),
+            RetireErrorKind::Closed => {
+                (libc::EPIPE, c"the background reclaimer is gone: retire the object to another one")
+            }
+            RetireErrorKind::WouldDeadlock => (
+                libc::EDEADLK,
+                c"the reclaimer is full of objects that this thread itself holds up, so it would wait for itself",
+            ),
+            _ => (libc::EXDEV, c"the object belongs to another domain"),
         };
-        Self::new(errno, refused.to_string())
+        Self::new(errno, text)
     }
 }
 
@@ -72,9 +108,10 @@ pub(crate) fn time(nanoseconds: i64) -> Result<Option<Duration>, Refusal> {
     match u64::try_from(nanoseconds) {
         Ok(time) => Ok(Some(Duration::from_nanos(time))),
         Err(_) if nanoseconds == -1 => Ok(None),
-        Err(_) => Err(Refusal::invalid(format!(
-            "a time of {nanoseconds} ns is negative: pass 0 or more, or STILL_FOREVER"
-        ))),
+        Err(_) => {
+            let text = c"a time of {} ns is negative: pass 0 or more, or STILL_FOREVER";
+            Err(Refusal::invalid(text).with(nanoseconds))
+        }
     }
 }
 
@@ -136,7 +173,7 @@ pub(crate) fn briefly<A: Answer>(body: impl FnOnce() -> Result<A, Refusal>) -> A
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(answer)) => answer,
         Ok(Err(refusal)) => refuse(&refusal),
-        Err(panic) => refuse(&Refusal::new(libc::ENOTRECOVERABLE, message(&*panic))),
+        Err(_) => refuse(&DEFECT),
     }
 }
 
@@ -146,24 +183,20 @@ pub(crate) fn caught<A: Answer>(body: impl FnOnce() -> A) -> A {
     // Unwind safety: as in `briefly`.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(answer) => answer,
-        Err(panic) => refuse(&Refusal::new(libc::ENOTRECOVERABLE, message(&*panic))),
+        Err(_) => refuse(&DEFECT),
     }
 }
 
+/// The answer to a panic, whose message Rust has written to standard error.
+const DEFECT: Refusal = Refusal::new(
+    libc::ENOTRECOVERABLE,
+    c"a defect of stillpoint, please report it: the message of a panic is on standard error",
+);
+
 #[cold]
 fn refuse<A: Answer>(refusal: &Refusal) -> A {
-    say(&refusal.reason);
+    say(refusal.reason);
     A::failed(refusal.errno)
-}
-
-/// Sets the text that [`still_error`] returns on the calling thread.
-pub(crate) fn say(text: &str) {
-    REASON.with(|reason| reason.set(text));
-}
-
-fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
-    format!("a defect of stillpoint, please report it: {}", text.unwrap_or("a panic without a message"))
 }
 
 /// While this value lives, the calling thread is not cancelled. A cancellation within libc would unwind through Rust frames.
@@ -193,44 +226,6 @@ impl Drop for Uncancelled {
         // SAFETY: the previous state is valid. Enabling does not act on a pending cancellation, unless it is asynchronous.
         unsafe { pthread_setcancelstate(self.before, std::ptr::null_mut()) };
     }
-}
-
-/// The reason of a thread's last failure. It has no destructor, so it is valid until the thread's end.
-struct Reason(UnsafeCell<[u8; 512]>);
-
-impl Reason {
-    fn set(&self, reason: &str) {
-        /// Writes as much as fits, and ends it with a zero.
-        struct Rest<'r>(&'r mut [u8]);
-
-        impl Write for Rest<'_> {
-            fn write_str(&mut self, text: &str) -> fmt::Result {
-                let room = self.0.len() - 1;
-                let mut end = text.len().min(room);
-                while !text.is_char_boundary(end) {
-                    end -= 1;
-                }
-                let rest = std::mem::take(&mut self.0);
-                rest[..end].copy_from_slice(&text.as_bytes()[..end]);
-                rest[end] = 0;
-                self.0 = &mut rest[end..];
-                Ok(())
-            }
-        }
-
-        // SAFETY: the text belongs to this thread, and there is no other reference to it: C code reads it only between calls.
-        let place = unsafe { &mut *self.0.get() };
-        let _ = Rest(place).write_str(reason);
-    }
-}
-
-thread_local! {
-    static REASON: Reason = const { Reason(UnsafeCell::new([0; 512])) };
-}
-
-#[no_mangle]
-pub extern "C" fn still_error() -> *const c_char {
-    REASON.with(|reason| reason.0.get().cast_const().cast())
 }
 
 #[no_mangle]

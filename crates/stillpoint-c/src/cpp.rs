@@ -15,7 +15,7 @@ use stillpoint_sys::os::ThreadEnd;
 use stillpoint_sys::sync::Lasting;
 use stillpoint_sys::tsan;
 
-use crate::border::Uncancelled;
+use crate::border::{call, Uncancelled};
 use crate::domain::still_domain;
 use crate::handle::{self, Parts};
 use crate::reader::{STILL_ATTENTION_, STILL_STATE_};
@@ -108,7 +108,7 @@ fn make(name: &str) -> Reclamation {
 /// Ends a program that was compiled against another layout. The C++ interface has no way to return an error.
 fn check_layout(layout: u32) {
     if layout != STILL_RECLAMATION_LAYOUT_ {
-        report(&format!(
+        report(format_args!(
             "the program was compiled against headers of layout {layout}, but the library has layout \
              {STILL_RECLAMATION_LAYOUT_}: recompile it"
         ));
@@ -118,7 +118,7 @@ fn check_layout(layout: u32) {
 
 /// Reports a wait that can never end, and waits for ever, because the standard gives the function no way to return an error.
 fn wait_for_ever(reason: &SynchronizeError) -> ! {
-    report(&format!("this thread waits for itself, and will never continue: {reason}"));
+    report(format_args!("this thread waits for itself, and will never continue: {reason}"));
     loop {
         // SAFETY: the function has no preconditions.
         unsafe { libc::pause() };
@@ -131,7 +131,7 @@ fn refused(error: &SynchronizeError) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     // Relaxed: the flag only chooses the thread that reports.
     if !IS_SAID.swap(true, Ordering::Relaxed) {
-        report(&format!("{error}; nothing is reclaimed until the kernel issues the fence"));
+        report(format_args!("{error}; nothing is reclaimed until the kernel issues the fence"));
     }
     std::thread::sleep(Duration::from_millis(10));
 }
@@ -208,7 +208,9 @@ impl Reclamation {
         let _whole = Uncancelled::new();
         let _ignored = tsan::ignore();
         if self.queue.is_served_here() {
-            report("a deleter cannot wait for deleters, since it would wait for itself: the call returned at once");
+            report(format_args!(
+                "a deleter cannot wait for deleters, since it would wait for itself: the call returned at once"
+            ));
             return;
         }
         // If no deleter is scheduled, open regions do not matter.
@@ -229,8 +231,7 @@ impl Reclamation {
     }
 
     fn handle(&self) -> *mut still_domain {
-        let _ignored = tsan::ignore();
-        handle::make(self.domain.clone(), Parts::default())
+        call(|| handle::make(|| Ok((self.domain.clone(), Parts::default()))))
     }
 }
 

@@ -4,7 +4,9 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 use std::time::Duration;
 
 use stillpoint::fence::Mode;
-use stillpoint::rcu::{self, raw, Activity, Boost, Domain, DomainBuilder, ReaderKind, Stall, Token};
+use stillpoint::rcu::{
+    self, raw, Activity, Boost, Domain, DomainBuilder, ReaderKind, Stall, SynchronizeError, Token,
+};
 use stillpoint_sys::tsan;
 
 use crate::border::{briefly, call, nanoseconds, time, Refusal};
@@ -112,7 +114,7 @@ pub unsafe extern "C" fn still_domain_new(options: *const still_domain_options) 
             // SAFETY: the caller passes options.
             false => builder(&unsafe { sized(options) }?)?,
         };
-        Ok(handle::make(builder.build()?, Parts::default()))
+        handle::make(|| Ok((builder.build()?, Parts::default())))
     })
 }
 
@@ -123,16 +125,16 @@ pub(crate) fn builder(options: &still_domain_options) -> Result<DomainBuilder, R
         builder = builder.name(unsafe { CStr::from_ptr(options.name) }.to_string_lossy());
     }
     if options.reserved != 0 {
-        let reason = format!("struct still_domain_options: `reserved` is {}: set it to 0", options.reserved);
-        return Err(Refusal::invalid(reason));
+        let text = c"struct still_domain_options: `reserved` is {}: set it to 0";
+        return Err(Refusal::invalid(text).with(options.reserved));
     }
     builder = match options.mode {
         0 => builder,
         1 => builder.fence(Mode::Symmetric),
         2 => builder.fence(Mode::Asymmetric),
         other => {
-            let all = "STILL_MODE_BEST, _SYMMETRIC or _ASYMMETRIC";
-            return Err(Refusal::invalid(format!("there is no still_mode {other}: set `mode` to {all}")));
+            let text = c"there is no still_mode {}: set `mode` to STILL_MODE_BEST, _SYMMETRIC or _ASYMMETRIC";
+            return Err(Refusal::invalid(text).with(other));
         }
     };
     builder = builder.boost(boost(options.boost)?);
@@ -151,7 +153,7 @@ pub(crate) fn builder(options: &still_domain_options) -> Result<DomainBuilder, R
     }
     let Some(hook) = options.hook() else { return Ok(builder) };
     let threshold = time(options.stall_after)?
-        .ok_or_else(|| Refusal::invalid("a stall needs a threshold: set `stall_after`"))?;
+        .ok_or_else(|| Refusal::invalid(c"a stall needs a threshold: set `stall_after`"))?;
     Ok(builder.stall_hook(threshold, move |stall| hook.call(stall)))
 }
 
@@ -176,8 +178,8 @@ fn boost(number: u32) -> Result<Boost, Refusal> {
         1 => Ok(Boost::Realtime),
         2 => Ok(Boost::Migrate),
         other => {
-            let all = "STILL_BOOST_OFF, _REALTIME or _MIGRATE";
-            Err(Refusal::invalid(format!("there is no still_boost {other}: use {all}")))
+            let text = c"there is no still_boost {}: use STILL_BOOST_OFF, _REALTIME or _MIGRATE";
+            Err(Refusal::invalid(text).with(other))
         }
     }
 }
@@ -229,7 +231,7 @@ impl From<&Stall> for still_stall {
 
 #[no_mangle]
 pub extern "C" fn still_domain_default() -> *mut still_domain {
-    call(|| Ok(handle::make(rcu::default_domain().clone(), Parts::default())))
+    call(|| handle::make(|| Ok((rcu::default_domain().clone(), Parts::default()))))
 }
 
 #[no_mangle]
@@ -291,10 +293,9 @@ pub unsafe extern "C" fn still_start(domain: *const still_domain) -> u64 {
 
 fn token(domain: &Domain, number: u64) -> Result<Token, Refusal> {
     raw::token_of(domain, number).ok_or_else(|| {
-        Refusal::invalid(format!(
-            "domain `{}` has not started grace period {number}: pass what still_start returned for this domain",
-            domain.name()
-        ))
+        let text =
+            c"the domain has not started grace period {}: pass what still_start returned for this domain";
+        Refusal::invalid(text).with(number)
     })
 }
 
@@ -309,7 +310,7 @@ pub unsafe extern "C" fn still_check(domain: *const still_domain, number: u64) -
             return Ok(1);
         }
         match domain.stats().fence_error {
-            Some(error) => Err(Refusal::new(error.raw_os_error(), error.to_string())),
+            Some(error) => Err(SynchronizeError::Fence(error).into()),
             None => Ok(0),
         }
     })

@@ -10,6 +10,8 @@ use stillpoint_sys::sync::Lasting;
 use stillpoint_sys::tsan;
 
 use crate::border::Refusal;
+use crate::reason::Word;
+use crate::reserve;
 
 /// How many handles a chunk has. Each has a bit in [`Chunk::claimed`].
 const CHUNK: usize = 64;
@@ -78,8 +80,18 @@ pub(crate) struct Parts {
     pub(crate) flags: u32,
 }
 
-/// Makes a handle. Lock-free; allocates a chunk when all handles are in use. Reads a word for each chunk of 64 handles.
-pub(crate) fn make<K: Kind>(value: K, parts: Parts) -> *mut K::C {
+/// Makes a handle of the value that `build` makes. Lock-free; allocates a chunk when all handles are in use. Reads a word for each chunk
+/// of 64 handles.
+pub(crate) fn make<K: Kind>(
+    build: impl FnOnce() -> Result<(K, Parts), Refusal>,
+) -> Result<*mut K::C, Refusal> {
+    let (value, parts) = reserve::kept(|| {
+        let mut place = Box::new_uninit();
+        let (value, parts) = build()?;
+        place.write(value);
+        // SAFETY: it was written.
+        Ok((unsafe { place.assume_init() }, parts))
+    })?;
     let handle = claim();
     let head = &handle.head;
     // Relaxed, all: the release below publishes the fields.
@@ -88,10 +100,10 @@ pub(crate) fn make<K: Kind>(value: K, parts: Parts) -> *mut K::C {
     head.flags.store(parts.flags, Ordering::Relaxed);
     head.nested.store(0, Ordering::Relaxed);
     head.in_use.store(0, Ordering::Relaxed);
-    handle.payload.store(Box::into_raw(Box::new(value)).cast(), Ordering::Relaxed);
+    handle.payload.store(Box::into_raw(value).cast(), Ordering::Relaxed);
     // Release: pairs with the acquire load in `find`.
     head.mark.store(K::MARK, Ordering::Release);
-    ptr::from_ref(handle).cast_mut().cast()
+    Ok(ptr::from_ref(handle).cast_mut().cast())
 }
 
 fn claim() -> &'static Handle {
@@ -175,15 +187,15 @@ pub(crate) unsafe fn peek<K: Kind>(pointer: *const K::C) -> Option<Found<K>> {
 #[cold]
 unsafe fn refusal<K: Kind>(pointer: *const K::C) -> Refusal {
     if pointer.is_null() {
-        return Refusal::invalid(format!("NULL was passed for {}", K::NAME));
+        return Refusal::invalid(c"NULL was passed for {}").with(&K::NAME);
     }
     if !pointer.cast::<Handle>().is_aligned() {
-        return Refusal::invalid(format!("{pointer:p} is not {}", K::NAME));
+        return Refusal::invalid(c"{} is not {}").with(Word::Address(pointer.addr())).with(&K::NAME);
     }
     // SAFETY: the pointer is neither null nor misaligned, so it has been a handle, by the caller's promise.
     match unsafe { mark_of(pointer.cast()) } {
-        FREE | CLAIMED => Refusal::new(libc::EBADF, format!("{} was used after it was freed", K::NAME)),
-        _ => Refusal::invalid(format!("a handle of another kind was passed for {}", K::NAME)),
+        FREE | CLAIMED => Refusal::new(libc::EBADF, c"{} was used after it was freed").with(&K::NAME),
+        _ => Refusal::invalid(c"a handle of another kind was passed for {}").with(&K::NAME),
     }
 }
 
@@ -206,10 +218,8 @@ impl<K: Kind> Found<K> {
         let in_use = &self.handle.head.in_use;
         // Relaxed, both: the handle is for one thread at a time.
         if in_use.load(Ordering::Relaxed) != 0 {
-            return Err(Refusal::new(
-                libc::EBUSY,
-                format!("{} is in use by a call further up the stack", K::NAME),
-            ));
+            let text = c"{} is in use by a call further up the stack";
+            return Err(Refusal::new(libc::EBUSY, text).with(&K::NAME));
         }
         in_use.store(1, Ordering::Relaxed);
         Ok(Within(in_use))
@@ -268,12 +278,12 @@ const UNSET: usize = 4096;
 unsafe fn size_of_place<T: Versioned>(place: *const T) -> Result<usize, Refusal> {
     const { assert!(T::FIRST <= size_of::<T>()) };
     if place.is_null() {
-        return Err(Refusal::invalid(format!("NULL was passed for {}", T::NAME)));
+        return Err(Refusal::invalid(c"NULL was passed for {}").with(&T::NAME));
     }
     // SAFETY: the caller promises that `place` begins with a word.
     match unsafe { *place.cast::<usize>() } {
         size if (T::FIRST..UNSET).contains(&size) => Ok(size),
-        size => Err(Refusal::invalid(format!("{0} has size {size}: set it to sizeof({0})", T::NAME))),
+        size => Err(Refusal::invalid(c"{} has size {}: set `size` to its sizeof").with(&T::NAME).with(size)),
     }
 }
 
@@ -288,11 +298,9 @@ pub(crate) unsafe fn sized<T: Versioned>(place: *const T) -> Result<T, Refusal> 
     // SAFETY: `size` bytes can be read there, by the caller's promise.
     let bytes = unsafe { std::slice::from_raw_parts(place.cast::<u8>(), size) };
     if bytes.iter().skip(own).any(|byte| *byte != 0) {
-        let reason = format!(
-            "{} has options that this version of the library does not know: bytes after the first {own} of {size} are not 0",
-            T::NAME
-        );
-        return Err(Refusal::invalid(reason));
+        let text =
+            c"{} has options that this version of the library does not know: bytes after the first {} are not 0";
+        return Err(Refusal::invalid(text).with(&T::NAME).with(own));
     }
     let mut options = MaybeUninit::<T>::zeroed();
     // SAFETY: both sides have the bytes that are copied; a prefix followed by zeros is a valid value.

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use stillpoint::pool::{
-    FreeError, FreeErrorKind, Hardening, Pages, PoolBuilder, RawBlock, RawLocal, RawPool,
+    BuildError, FreeError, FreeErrorKind, Hardening, Pages, PoolBuilder, RawBlock, RawLocal, RawPool,
 };
 use stillpoint_sys::tsan;
 
@@ -107,14 +107,21 @@ pub unsafe extern "C" fn still_pool_new(
             // SAFETY: the caller passes options, and promises that the memory in them belongs to the pool until the pool is freed.
             builder = unsafe { configure(builder, &sized(options)?) }?;
         }
-        let pool = builder.build().map_err(|error| {
-            use stillpoint::pool::BuildError::{Memory, ReservedPages};
-            let errno =
-                if matches!(error, Memory { .. } | ReservedPages(_)) { libc::ENOMEM } else { libc::EINVAL };
-            Refusal::new(errno, error.to_string())
-        })?;
-        Ok(handle::make(Pool(Arc::new(pool)), Parts::default()))
+        handle::make(|| Ok((Pool(Arc::new(builder.build().map_err(not_built)?)), Parts::default())))
     })
+}
+
+#[cold]
+fn not_built(error: BuildError) -> Refusal {
+    let (errno, otherwise) = match error {
+        BuildError::Memory { .. } => (libc::ENOMEM, c"there is no memory for the pool: make it smaller"),
+        BuildError::ReservedPages(_) => (
+            libc::ENOMEM,
+            c"there are not enough reserved huge pages: raise vm.nr_hugepages, or allow other pages",
+        ),
+        _ => (libc::EINVAL, c"a pool with these numbers is impossible"),
+    };
+    Refusal::told(errno, format_args!("{error}"), otherwise)
 }
 
 /// # Safety
@@ -149,8 +156,9 @@ unsafe fn configure(
         2 => Pages::Transparent,
         3 => Pages::Small,
         other => {
-            let all = "STILL_PAGES_BEST, _RESERVED, _TRANSPARENT or _SMALL";
-            return Err(Refusal::invalid(format!("there is no still_pages {other}: set `pages` to {all}")));
+            let text =
+                c"there is no still_pages {}: set `pages` to STILL_PAGES_BEST, _RESERVED, _TRANSPARENT or _SMALL";
+            return Err(Refusal::invalid(text).with(other));
         }
     });
     builder = builder.hardening(match options.hardening {
@@ -158,10 +166,9 @@ unsafe fn configure(
         1 => Hardening::Verify,
         2 => Hardening::Trace,
         other => {
-            let all = "STILL_HARDENING_NONE, _VERIFY or _TRACE";
-            return Err(Refusal::invalid(format!(
-                "there is no still_hardening {other}: set `hardening` to {all}"
-            )));
+            let text =
+                c"there is no still_hardening {}: set `hardening` to STILL_HARDENING_NONE, _VERIFY or _TRACE";
+            return Err(Refusal::invalid(text).with(other));
         }
     });
     if let Some(node) = options.node.checked_sub(1) {
@@ -182,7 +189,7 @@ pub unsafe extern "C" fn still_pool_free(pool: *mut still_pool) -> isize {
         // SAFETY: the caller passes a handle, and no other call uses it.
         let shared = &unsafe { found.value() }.0;
         if Arc::strong_count(shared) > 1 {
-            return Err(Refusal::new(libc::EBUSY, "threads still have locals of the pool: free them first"));
+            return Err(Refusal::new(libc::EBUSY, c"threads still have locals of the pool: free them first"));
         }
         let out = shared.stats().in_use;
         // SAFETY: the caller passes a handle, and no other call uses it.
@@ -196,12 +203,17 @@ pub unsafe extern "C" fn still_local_new(pool: *mut still_pool) -> *mut still_lo
     call(|| {
         // SAFETY: the caller passes a handle.
         let pool = Arc::clone(&unsafe { find::<Pool>(pool)?.value() }.0);
-        let local = pool.local().map_err(|error| Refusal::new(libc::EAGAIN, error.to_string()))?;
-        // SAFETY: the `Arc` keeps the pool in its place, and the local is dropped before the `Arc`.
-        let local = unsafe { std::mem::transmute::<RawLocal<'_>, RawLocal<'static>>(local) };
-        // SAFETY: the function has no preconditions.
-        let thread = unsafe { libc::pthread_self() };
-        adopt::<Local>(handle::make(Local { local, thread, _pool: pool }, Parts::default()))
+        let build = || {
+            let text =
+                c"as many threads have locals of the pool as may have one: free one, or raise max_locals";
+            let local = pool.local().map_err(|_| Refusal::new(libc::EAGAIN, text))?;
+            // SAFETY: the `Arc` keeps the pool in its place, and the local is dropped before the `Arc`.
+            let local = unsafe { std::mem::transmute::<RawLocal<'_>, RawLocal<'static>>(local) };
+            // SAFETY: the function has no preconditions.
+            let thread = unsafe { libc::pthread_self() };
+            Ok((Local { local, thread, _pool: pool }, Parts::default()))
+        };
+        adopt::<Local>(handle::make(build)?)
     })
 }
 
@@ -214,7 +226,7 @@ pub unsafe extern "C" fn still_local_free(local: *mut still_local) -> c_int {
         if unsafe { found.value().thread != libc::pthread_self() } {
             return Err(Refusal::new(
                 libc::EPERM,
-                "the local belongs to the thread that made it, and this is another thread",
+                c"the local belongs to the thread that made it, and this is another thread",
             ));
         }
         disown(local.cast());
@@ -230,15 +242,25 @@ unsafe fn local<'l>(local: *const still_local) -> Result<&'l RawLocal<'static>, 
 }
 
 fn exhausted() -> Refusal {
-    let reason =
-        "the pool has too few free objects, or no whole free bucket: put objects back, or make it larger; \
-                  the caches of other threads' locals do not count";
-    Refusal::new(libc::ENOMEM, reason)
+    Refusal::no_memory(
+        c"the pool has too few free objects, or no whole free bucket: put objects back, or make it larger; \
+          the caches of other threads' locals do not count",
+    )
 }
 
 fn refused(error: FreeError) -> Refusal {
-    let errno = if error.kind() == FreeErrorKind::AlreadyFree { libc::EALREADY } else { libc::EINVAL };
-    Refusal::new(errno, error.to_string())
+    let (errno, why) = reason(error);
+    Refusal::new(errno, c"object {} of this call was not put back: {}").with(error.index()).with(why)
+}
+
+fn reason(error: FreeError) -> (c_int, &'static &'static str) {
+    match error.kind() {
+        FreeErrorKind::AlreadyFree => {
+            (libc::EALREADY, &"it is free already: find the call that put it back before")
+        }
+        FreeErrorKind::NotAnObject => (libc::EINVAL, &"no object begins at its address"),
+        _ => (libc::EINVAL, &"its address is outside the pool: put it back to the pool that it came from"),
+    }
 }
 
 #[no_mangle]
@@ -255,10 +277,11 @@ pub unsafe extern "C" fn still_get(handle: *mut still_local) -> *mut c_void {
 unsafe fn slice<'s, T>(start: *mut T, count: usize) -> Result<&'s mut [T], Refusal> {
     match NonNull::new(start) {
         _ if count == 0 => Ok(&mut []),
-        _ if count > isize::MAX as usize / size_of::<T>() => Err(Refusal::invalid(format!(
-            "an array of {count} elements is larger than the memory of a process"
-        ))),
-        None => Err(Refusal::invalid("NULL was passed for an array")),
+        _ if count > isize::MAX as usize / size_of::<T>() => {
+            let text = c"an array of {} elements is larger than the memory of a process";
+            Err(Refusal::invalid(text).with(count))
+        }
+        None => Err(Refusal::invalid(c"NULL was passed for an array")),
         // SAFETY: the caller promises that there are `count` elements at `start`.
         Some(start) => Ok(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), count) }),
     }
@@ -285,7 +308,7 @@ pub unsafe extern "C" fn still_get_many(
 #[no_mangle]
 pub unsafe extern "C" fn still_put(handle: *mut still_local, object: *mut c_void) -> c_int {
     briefly(|| {
-        let object = NonNull::new(object.cast()).ok_or_else(|| Refusal::invalid("NULL was put back"))?;
+        let object = NonNull::new(object.cast()).ok_or_else(|| Refusal::invalid(c"NULL was put back"))?;
         tsan::release(object.as_ptr());
         // SAFETY: the caller passes a handle, on its thread, and does not use the object any more.
         unsafe { local(handle)?.free(object) }.map(|()| 0).map_err(refused)
@@ -302,7 +325,7 @@ pub unsafe extern "C" fn still_put_many(
         // SAFETY: the caller passes a handle, on its thread, and `count` addresses.
         let (local, objects) = unsafe { (local(handle)?, slice(objects.cast_mut(), count)?) };
         if objects.iter().any(|object| object.is_null()) {
-            return Err(Refusal::invalid("NULL was put back"));
+            return Err(Refusal::invalid(c"NULL was put back"));
         }
         // SAFETY: the slice has the same addresses, none of which is null, and `NonNull` has the layout of a pointer.
         let objects =
@@ -323,7 +346,7 @@ fn objects_of(block: RawBlock) -> impl Iterator<Item = *const u8> {
 
 fn place<T>(place: *const T) -> Result<(), Refusal> {
     match place.is_null() {
-        true => Err(Refusal::invalid("NULL was passed for a block")),
+        true => Err(Refusal::invalid(c"NULL was passed for a block")),
         false => Ok(()),
     }
 }
@@ -354,24 +377,21 @@ pub unsafe extern "C" fn still_put_block(handle: *mut still_local, block: *const
         let still_block { start, objects, stride } = unsafe { block.read() };
         // SAFETY: the caller passes a handle, on its thread.
         let local = unsafe { local(handle) }?;
-        let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| Refusal::invalid("NULL was put back"))?;
+        let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| Refusal::invalid(c"NULL was put back"))?;
         let block = local.block_at(start);
         if (objects, stride) != (block.len(), block.stride()) {
-            return Err(Refusal::invalid(format!(
-                "it is no whole block: it has {objects} objects with stride {stride}, but blocks of the pool have {} with stride {}; \
-                 put its objects back one by one",
-                block.len(),
-                block.stride()
-            )));
+            return Err(Refusal::invalid(
+                c"it is no whole block: blocks of the pool have {} objects with stride {}; put its objects back one by one",
+            )
+            .with(block.len())
+            .with(block.stride()));
         }
         objects_of(block).for_each(tsan::release);
         // SAFETY: the caller does not use the objects any more.
         unsafe { local.free_block(block) }.map(|()| 0).map_err(|error| {
-            let Refusal { errno, reason } = refused(error);
-            Refusal::new(
-                errno,
-                format!("nothing of the block was put back, because of object {}: {reason}", error.index()),
-            )
+            let (errno, why) = reason(error);
+            let text = c"nothing of the block was put back, because of object {}: {}";
+            Refusal::new(errno, text).with(error.index()).with(why)
         })
     })
 }

@@ -11,6 +11,7 @@ use stillpoint::rcu::Domain;
 use crate::border::{briefly, call, time, Refusal};
 use crate::domain::{domain_of, still_domain};
 use crate::handle::{self, find, Kind, Parts};
+use crate::reserve;
 use crate::thread::{still_thread_options, Threading, Worker};
 
 /// A queue of callbacks, to C.
@@ -63,7 +64,7 @@ impl Queue {
         match self.queue.is_served_here() {
             true => Err(Refusal::new(
                 errno,
-                "a callback would wait for its own queue: call it from another thread",
+                c"a callback would wait for its own queue: call it from another thread",
             )),
             false => Ok(()),
         }
@@ -93,17 +94,16 @@ pub unsafe extern "C" fn still_queue_new(domain: *const still_domain) -> *mut st
     call(|| {
         // SAFETY: the caller passes a handle.
         let domain = unsafe { domain_of(domain) }?.clone();
-        let queue = CallbackQueue::new(&domain);
-        Ok(handle::make(
-            Queue {
-                queue,
+        handle::make(|| {
+            let queue = Queue {
+                queue: CallbackQueue::new(&domain),
                 pauses: Mutex::default(),
                 worker: Mutex::default(),
                 is_freed: Arc::default(),
                 domain,
-            },
-            Parts::default(),
-        ))
+            };
+            Ok((queue, Parts::default()))
+        })
     })
 }
 
@@ -144,8 +144,9 @@ pub unsafe extern "C" fn still_queue_start(
         let threading = unsafe { Threading::of(options) }?;
         let mut worker = queue.worker();
         if worker.as_ref().is_some_and(Worker::is_here) {
-            return Err(Refusal::new(libc::EALREADY, "the queue has a thread already"));
+            return Err(Refusal::new(libc::EALREADY, c"the queue has a thread already"));
         }
+        reserve::spare()?;
         let is_freed = Arc::clone(&queue.is_freed);
         // Acquire: pairs with the release in `still_queue_free`.
         let run = queue.queue.runner(move || !is_freed.load(Ordering::Acquire));
@@ -160,7 +161,7 @@ pub unsafe extern "C" fn still_queue_start(
 
 fn function(function: still_callback_fn) -> Result<unsafe extern "C-unwind" fn(NonNull<Callback>), Refusal> {
     let function =
-        function.ok_or_else(|| Refusal::invalid("NULL was passed for the function of a callback"))?;
+        function.ok_or_else(|| Refusal::invalid(c"NULL was passed for the function of a callback"))?;
     // SAFETY: the two types of function pointers have the same layout, and the queue never passes null.
     Ok(unsafe {
         std::mem::transmute::<
@@ -171,7 +172,7 @@ fn function(function: still_callback_fn) -> Result<unsafe extern "C-unwind" fn(N
 }
 
 fn node<N>(node: *mut N) -> Result<NonNull<N>, Refusal> {
-    NonNull::new(node).ok_or_else(|| Refusal::invalid("NULL was passed for a callback"))
+    NonNull::new(node).ok_or_else(|| Refusal::invalid(c"NULL was passed for a callback"))
 }
 
 #[no_mangle]
@@ -202,7 +203,7 @@ pub unsafe extern "C" fn still_call_object(
         let queue = unsafe { queue(handle) }?;
         let (callback, called) = (node(callback)?, function(called)?);
         if object.is_null() {
-            return Err(Refusal::invalid("NULL was passed for the object of a callback"));
+            return Err(Refusal::invalid(c"NULL was passed for the object of a callback"));
         }
         // SAFETY: the caller gives the node to the queue, and promises that the function may be called with it.
         unsafe { queue.queue.push_object(callback.cast(), object.cast_const().cast(), called) };
@@ -248,7 +249,7 @@ pub unsafe extern "C" fn still_queue_barrier(handle: *mut still_queue, timeout: 
         let queue = unsafe { queue(handle) }?;
         let limit = time(timeout)?;
         if queue.pauses().iter().any(|(_, thread)| *thread == own_thread()) {
-            return Err(Refusal::new(libc::EDEADLK, "this thread has paused the queue: resume it first"));
+            return Err(Refusal::new(libc::EDEADLK, c"this thread has paused the queue: resume it first"));
         }
         // A clone: a callback of another queue may free the caller's handle.
         let queue = queue.queue.clone();
@@ -263,6 +264,8 @@ pub unsafe extern "C" fn still_queue_pause(handle: *mut still_queue) -> c_int {
         // SAFETY: the caller passes a handle.
         let queue = unsafe { queue(handle) }?;
         queue.not_from_within(libc::EDEADLK)?;
+        reserve::closed(|| queue.pauses().try_reserve(1))
+            .map_err(|_| Refusal::no_memory(c"there is no memory to note another pause"))?;
         let paused = queue.queue.pause();
         queue.pauses().push((paused, own_thread()));
         Ok(0)
@@ -280,7 +283,7 @@ pub unsafe extern "C" fn still_queue_resume(handle: *mut still_queue) -> c_int {
         let place = own.or(pauses.len().checked_sub(1));
         let paused = place.map(|place| pauses.remove(place));
         drop(pauses);
-        paused.map(|_| 0).ok_or_else(|| Refusal::invalid("the queue is not paused"))
+        paused.map(|_| 0).ok_or_else(|| Refusal::invalid(c"the queue is not paused"))
     })
 }
 

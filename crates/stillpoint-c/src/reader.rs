@@ -13,6 +13,7 @@ use stillpoint_sys::tsan;
 use crate::border::{call, Refusal};
 use crate::domain::{domain_of, still_domain, synchronize};
 use crate::handle::{self, find, mark_of, peek, still_head_, Kind, Parts, Within, STILL_FULL_FENCE_};
+use crate::reserve;
 use crate::thread_end::{adopt, disown};
 
 pub const STILL_LAYOUT: u32 = 1;
@@ -81,10 +82,9 @@ fn same_layout(layout: u32) -> Result<(), Refusal> {
     if layout == STILL_LAYOUT {
         return Ok(());
     }
-    let reason = format!(
-        "the program was compiled against a stillpoint.h of layout {layout}, but the library has layout {STILL_LAYOUT}: recompile it"
-    );
-    Err(Refusal::new(libc::EPROTO, reason))
+    let text =
+        c"the program was compiled against a stillpoint.h of layout {}, but the library has layout {}: recompile it";
+    Err(Refusal::new(libc::EPROTO, text).with(layout).with(STILL_LAYOUT))
 }
 
 #[no_mangle]
@@ -93,9 +93,11 @@ pub unsafe extern "C" fn still_reader_new_(domain: *const still_domain, layout: 
         same_layout(layout)?;
         // SAFETY: the caller passes a handle.
         let domain = unsafe { domain_of(domain) }?;
-        let reader = domain.reader();
-        let parts = parts(raw::Parts::of(&reader));
-        adopt::<Guards>(handle::make(Guards { reader, domain: domain.id() }, parts))
+        adopt::<Guards>(handle::make(|| {
+            let reader = domain.reader();
+            let parts = parts(raw::Parts::of(&reader));
+            Ok((Guards { reader, domain: domain.id() }, parts))
+        })?)
     })
 }
 
@@ -105,9 +107,11 @@ pub unsafe extern "C" fn still_qsbr_new_(domain: *const still_domain, layout: u3
         same_layout(layout)?;
         // SAFETY: the caller passes a handle.
         let domain = unsafe { domain_of(domain) }?.clone();
-        let reader = domain.qsbr_reader();
-        let parts = parts(raw::Parts::of_qsbr(&reader));
-        adopt::<Qsbr>(handle::make(Qsbr { reader: UnsafeCell::new(reader), domain }, parts))
+        adopt::<Qsbr>(handle::make(|| {
+            let reader = domain.qsbr_reader();
+            let parts = parts(raw::Parts::of_qsbr(&reader));
+            Ok((Qsbr { reader: UnsafeCell::new(reader), domain }, parts))
+        })?)
     })
 }
 
@@ -116,7 +120,7 @@ fn is_mine(parts: raw::Parts<'_>) -> Result<(), Refusal> {
         true => Ok(()),
         false => Err(Refusal::new(
             libc::EPERM,
-            "the reader belongs to the thread that made it, and this is another thread: make a reader on each thread",
+            c"the reader belongs to the thread that made it, and this is another thread: make a reader on each thread",
         )),
     }
 }
@@ -225,7 +229,7 @@ pub(crate) unsafe fn region<'r>(
         let qsbr = unsafe { found.value() };
         is_mine(qsbr.parts())?;
         if !qsbr.parts().is_online() {
-            return Err(Refusal::invalid("the QSBR reader is offline: bring it online first"));
+            return Err(Refusal::invalid(c"the QSBR reader is offline: bring it online first"));
         }
         // SAFETY: shared access, as in `Qsbr::parts`.
         (qsbr.domain.id(), Region::Qsbr(unsafe { &*qsbr.reader.get() }), found.head())
@@ -241,7 +245,7 @@ pub(crate) unsafe fn region<'r>(
         true => Ok((region, calls_back.then(|| head.hold()))),
         false => Err(Refusal::new(
             libc::EXDEV,
-            "the reader belongs to another domain than the table: make it with the table's domain",
+            c"the reader belongs to another domain than the table: make it with the table's domain",
         )),
     }
 }
@@ -365,7 +369,7 @@ pub unsafe extern "C" fn still_hold_new(domain: *const still_domain) -> *mut sti
     call(|| {
         // SAFETY: the caller passes a handle.
         let domain = unsafe { domain_of(domain) }?.clone();
-        Ok(handle::make(Hold { held: UnsafeCell::new(None), domain }, Parts::default()))
+        handle::make(|| Ok((Hold { held: UnsafeCell::new(None), domain }, Parts::default())))
     })
 }
 
@@ -373,7 +377,7 @@ pub unsafe extern "C" fn still_hold_new(domain: *const still_domain) -> *mut sti
 pub unsafe extern "C" fn still_hold_protect_(hold: *mut still_hold, link: *const c_void) -> *mut c_void {
     call(|| {
         if link.is_null() {
-            return Err(Refusal::invalid("NULL was passed for the address of a pointer"));
+            return Err(Refusal::invalid(c"NULL was passed for the address of a pointer"));
         }
         // SAFETY: by the header, `link` is the address of a pointer, which threads access only atomically.
         let link = unsafe { &*link.cast::<AtomicPtr<c_void>>() };
@@ -382,7 +386,7 @@ pub unsafe extern "C" fn still_hold_protect_(hold: *mut still_hold, link: *const
         // SAFETY: by the header, one thread at a time uses the hold.
         let held = unsafe { &mut *hold.held.get() };
         *held = None;
-        let Some((object, protected)) = raw::protect_owned(&hold.domain, link) else {
+        let Some((object, protected)) = reserve::kept(|| Ok(raw::protect_owned(&hold.domain, link)))? else {
             return Ok(ptr::null_mut());
         };
         // Tells ThreadSanitizer what the acquire load orders; in inline code, it sees the load itself.

@@ -11,6 +11,7 @@ use stillpoint::rcu::{Domain, Reclaimer, ReclaimerBuilder, WhenFull};
 use crate::border::{call, time, Refusal};
 use crate::domain::{domain_of, still_domain};
 use crate::handle::{self, find, sized, Kind, Parts, Versioned};
+use crate::reserve;
 use crate::thread::Threading;
 
 /// A reclaimer, to C.
@@ -69,9 +70,8 @@ pub(crate) unsafe fn configure<R>(
     // SAFETY: the options are not null, so their first word is their size, by the caller's promise.
     let options = unsafe { sized(options) }?;
     if options.reserved != 0 {
-        let reason =
-            format!("struct still_reclaimer_options: `reserved` is {}: set it to 0", options.reserved);
-        return Err(Refusal::invalid(reason));
+        let text = c"struct still_reclaimer_options: `reserved` is {}: set it to 0";
+        return Err(Refusal::invalid(text).with(options.reserved));
     }
     if options.max_pending > 0 {
         builder = builder.max_pending(options.max_pending);
@@ -90,10 +90,9 @@ pub(crate) unsafe fn configure<R>(
         1 => WhenFull::Reclaim,
         2 => WhenFull::Wait(time(options.full_wait)?.unwrap_or(Duration::MAX)),
         other => {
-            let all = "STILL_FULL_HAND_BACK, _RECLAIM or _WAIT";
-            return Err(Refusal::invalid(format!(
-                "there is no still_when_full {other}: set `when_full` to {all}"
-            )));
+            let text =
+                c"there is no still_when_full {}: set `when_full` to STILL_FULL_HAND_BACK, _RECLAIM or _WAIT";
+            return Err(Refusal::invalid(text).with(other));
         }
     };
     // SAFETY: the header requires that the name is a string.
@@ -114,12 +113,11 @@ pub(crate) unsafe fn object(
     /// The limit of a size, so that sums of sizes do not wrap.
     const LARGEST: usize = 1 << 47;
     if bytes > LARGEST {
-        let reason =
-            format!("an object of {bytes} bytes was retired: that is larger than the memory of a process");
-        return Err(Refusal::invalid(reason));
+        let text = c"an object of {} bytes was retired: that is larger than the memory of a process";
+        return Err(Refusal::invalid(text).with(bytes));
     }
-    let address = NonNull::new(object).ok_or_else(|| Refusal::invalid("NULL was retired"))?;
-    let destroy = destroy.ok_or_else(|| Refusal::invalid("an object was retired without a destructor"))?;
+    let address = NonNull::new(object).ok_or_else(|| Refusal::invalid(c"NULL was retired"))?;
+    let destroy = destroy.ok_or_else(|| Refusal::invalid(c"an object was retired without a destructor"))?;
     // SAFETY: the two types of function pointers have the same layout, and so have their arguments.
     let destroy = unsafe {
         std::mem::transmute::<
@@ -139,8 +137,10 @@ pub unsafe extern "C" fn still_reclaimer_new(
         // SAFETY: the caller passes a handle.
         let domain = unsafe { domain_of(domain) }?.clone();
         // SAFETY: the caller passes options, or null.
-        let reclaimer = unsafe { configure(domain.reclaimer_builder(), options) }?.0.build();
-        Ok(handle::make(Polled { reclaimer: UnsafeCell::new(reclaimer), domain }, Parts::default()))
+        let (builder, _) = unsafe { configure(domain.reclaimer_builder(), options) }?;
+        handle::make(|| {
+            Ok((Polled { reclaimer: UnsafeCell::new(builder.build()), domain }, Parts::default()))
+        })
     })
 }
 
@@ -183,13 +183,20 @@ pub unsafe extern "C" fn still_retire(
         let object = unsafe { object(address, bytes, destroy, context) }?;
         let Ok(_within) = found.enter() else {
             // A destructor that this reclaimer runs has made the call.
+            reserve::spare()?;
             // SAFETY: the caller promises that the object may be retired.
             unsafe { raw::leave(&found.value().domain, object) };
             return Ok(0);
         };
-        // SAFETY: one thread at a time uses the reclaimer, no other call is using it, and the caller promises that the object may be
-        // retired.
-        unsafe { (*found.value().reclaimer.get()).retire_raw(object) }?;
+        // SAFETY: one thread at a time uses the reclaimer, and no other call is using it.
+        let reclaimer = unsafe { &mut *found.value().reclaimer.get() };
+        reserve::closed(|| reclaimer.try_reserve(1)).map_err(|_| {
+            Refusal::no_memory(
+                c"there is no memory to note another retired object: poll, and retire it later",
+            )
+        })?;
+        // SAFETY: the caller promises that the object may be retired.
+        unsafe { reclaimer.retire_raw(object) }?;
         Ok(0)
     })
 }
@@ -229,7 +236,10 @@ pub unsafe extern "C" fn still_leave(
 ) -> c_int {
     call(|| {
         // SAFETY: the caller passes a handle, and promises that the object may be retired.
-        unsafe { raw::leave(domain_of(domain)?, object(address, bytes, destroy, context)?) };
+        let (domain, object) = unsafe { (domain_of(domain)?, object(address, bytes, destroy, context)?) };
+        reserve::spare()?;
+        // SAFETY: the caller promises that the object may be retired.
+        unsafe { raw::leave(domain, object) };
         Ok(0)
     })
 }

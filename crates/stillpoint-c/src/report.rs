@@ -1,13 +1,15 @@
 //! Reports of calls that cannot return an error, to the program's hook. Reports are never printed.
 
 use std::cell::Cell;
-use std::ffi::{c_char, c_int, c_void, CStr};
+use std::ffi::{c_char, c_int, c_void};
+use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use stillpoint_sys::tsan;
 
-use crate::border::{call, say, still_error, Answer, Uncancelled};
+use crate::border::{call, Answer, Uncancelled};
+use crate::reason::{say, LastReason, Reason, Text};
 
 pub type still_report_fn = Option<unsafe extern "C-unwind" fn(report: *const c_char, context: *mut c_void)>;
 
@@ -26,36 +28,37 @@ thread_local! {
     static IS_TELLING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls the hook with the calling thread's last [reason](still_error).
+/// Calls the hook with a text.
 #[cold]
-fn tell() {
+fn tell(text: &Text) {
     // Acquire: pairs with the release in `still_on_report`. SAFETY: the address is null, or that of a hook, which is never freed.
     let Some(hook) = (unsafe { HOOK.load(Ordering::Acquire).as_ref() }) else { return };
     let Some(function) = hook.function else { return };
     if IS_TELLING.replace(true) {
         return;
     }
-    // A copy, because the hook may call functions that fail and change the text.
-    // SAFETY: `still_error` returns a string of the calling thread.
-    let reason = unsafe { CStr::from_ptr(still_error()) }.to_owned();
     // The hook may reach cancellation points, and some of the callers have no `Uncancelled`.
     let _whole = Uncancelled::new();
     let _heeded = tsan::heed();
     // SAFETY: the caller of `still_on_report` promises that the function may be called with a report and this context.
-    unsafe { function(reason.as_ptr(), hook.context) };
+    unsafe { function(text.start(), hook.context) };
     IS_TELLING.set(false);
 }
 
 /// Reports what holds up a call that keeps waiting.
-pub(crate) fn report(reason: &str) {
-    say(reason);
-    tell();
+pub(crate) fn report(text: fmt::Arguments<'_>) {
+    say(Reason::written(
+        text,
+        c"there was no memory for the text of a report, which the hook of still_on_report gets",
+    ));
+    tell(&Text::of(text));
 }
 
 /// Functions that return nothing report their failures.
 impl Answer for () {
     fn failed(_: c_int) {
-        tell();
+        // A copy, because the hook may call functions that fail and change the reason.
+        tell(&Text::of(LastReason));
     }
 }
 

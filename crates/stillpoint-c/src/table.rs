@@ -13,7 +13,7 @@ use stillpoint_sys::tsan;
 
 use self::hashing::Users;
 use self::keys::{Key, Long, Place, Short};
-use self::typed::{Any, Typed, Word};
+use self::typed::{Any, Lack, Typed, Word};
 use crate::border::{briefly, call, caught, Refusal, Uncancelled};
 use crate::domain::{domain_of, still_domain};
 use crate::handle::{self, find, peek, sized, Kind, Parts, Versioned};
@@ -90,7 +90,9 @@ fn make_with<K: Key, S: BuildHasher + Send + Sync + 'static>(
             builder = builder.max_len(options.max_len);
         }
     }
-    let table = builder.build().map_err(|error| Refusal::new(libc::ENOMEM, error.to_string()))?;
+    let text =
+        c"there is no memory for a table of this capacity, or its limit is lower: ask for fewer entries";
+    let table = builder.build().map_err(|_| Refusal::no_memory(text))?;
     Ok(Box::new(Typed { table, bytes }))
 }
 
@@ -114,12 +116,16 @@ pub unsafe extern "C" fn still_table_new(
             16 => make::<Short<16>>,
             40 => make::<Short<40>>,
             1..=LONGEST => make::<Long>,
-            _ => return Err(Refusal::invalid(format!("keys have 1 to {LONGEST} bytes, not {key_size}"))),
+            _ => {
+                return Err(Refusal::invalid(c"keys have 1 to {} bytes, not {}").with(LONGEST).with(key_size))
+            }
         };
         let max_len = options.map_or(0, |options| options.max_len);
         let hash_is_users = options.is_some_and(|options| options.hash.is_some());
-        let table = make(domain, key_size, options.as_ref())?;
-        Ok(handle::make(Tabled { table, domain: domain.id(), max_len, hash_is_users }, Parts::default()))
+        handle::make(|| {
+            let table = make(domain, key_size, options.as_ref())?;
+            Ok((Tabled { table, domain: domain.id(), max_len, hash_is_users }, Parts::default()))
+        })
     })
 }
 
@@ -139,7 +145,7 @@ unsafe fn table<'t>(table: *const still_table) -> Result<&'t Tabled, Refusal> {
 
 fn address(key: *const c_void) -> Result<*const u8, Refusal> {
     match key.is_null() {
-        true => Err(Refusal::invalid("NULL was passed for a key")),
+        true => Err(Refusal::invalid(c"NULL was passed for a key")),
         false => Ok(key.cast()),
     }
 }
@@ -158,13 +164,13 @@ unsafe fn tell(place: *mut *mut c_void, word: Word) {
 
 impl Tabled {
     /// The reason why there is no room for an entry.
-    fn full(&self) -> Refusal {
-        match self.max_len {
-            0 => Refusal::new(libc::ENOMEM, "there is no memory for another entry"),
+    fn full(&self, lack: Lack) -> Refusal {
+        match (lack, self.max_len) {
+            (Lack::Memory, _) | (_, 0) => Refusal::no_memory(c"there is no memory for another entry"),
             _ => Refusal::new(
                 libc::ENOSPC,
-                "the table has reached max_len; replaced and removed entries count until no reader can hold them: \
-                 remove some, raise max_len, or find the reader that holds them up",
+                c"the table has reached max_len; replaced and removed entries count until no reader can hold them: \
+                  remove some, raise max_len, or find the reader that holds them up",
             ),
         }
     }
@@ -237,10 +243,10 @@ pub unsafe extern "C" fn still_table_get_many(
         // SAFETY: the caller passes handles.
         let (region, _within) = unsafe { region(reader, table.domain, table.hash_is_users) }?;
         if count > MOST {
-            return Err(Refusal::invalid(format!("{count} keys were passed; {MOST} is the limit")));
+            return Err(Refusal::invalid(c"{} keys were passed; {} is the limit").with(count).with(MOST));
         }
         if values.is_null() || hits.is_null() {
-            return Err(Refusal::invalid("NULL was passed for the place of an answer"));
+            return Err(Refusal::invalid(c"NULL was passed for the place of an answer"));
         }
         // SAFETY: the caller passes room for `count` values.
         let values = unsafe { std::slice::from_raw_parts_mut(values.cast::<Place>(), count) };
@@ -269,7 +275,7 @@ pub unsafe extern "C" fn still_table_insert(
         let table = unsafe { table(handle) }?;
         // SAFETY: the caller passes a key of the table's size.
         let Some(before) = (unsafe { table.table.insert(address(key)?, Word(value).released()) })
-            .map_err(|()| table.full())?
+            .map_err(|lack| table.full(lack))?
         else {
             return Ok(0);
         };
@@ -298,9 +304,9 @@ pub unsafe extern "C" fn still_table_add(
             Ok(Some(there)) => {
                 // SAFETY: the caller passes a place, or null.
                 unsafe { tell(found, there) };
-                Err(Refusal::new(libc::EEXIST, "the table has an entry with this key"))
+                Err(Refusal::new(libc::EEXIST, c"the table has an entry with this key"))
             }
-            Err(()) => Err(table.full()),
+            Err(lack) => Err(table.full(lack)),
         }
     })
 }
@@ -369,7 +375,7 @@ pub unsafe extern "C" fn still_table_each(
     context: *mut c_void,
 ) -> c_int {
     call(|| {
-        let function = function.ok_or_else(|| Refusal::invalid("NULL was passed for a function"))?;
+        let function = function.ok_or_else(|| Refusal::invalid(c"NULL was passed for a function"))?;
         // SAFETY: the caller passes handles.
         let table = unsafe { table(handle) }?;
         // SAFETY: the caller passes handles.

@@ -1,10 +1,11 @@
 //! The threads of background reclaimers and of queues of callbacks.
 
-use std::ffi::{c_char, CStr};
+use std::ffi::{c_char, c_void, CStr};
+use std::io;
 use std::mem::MaybeUninit;
-use std::os::unix::thread::JoinHandleExt;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::ptr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use stillpoint_sys::tsan;
@@ -30,15 +31,18 @@ unsafe impl Versioned for still_thread_options {
 /// The options of a thread.
 pub(crate) struct Threading {
     stack_size: usize,
-    name: String,
+    name: [c_char; 16],
     /// Whether the library starts the thread by itself: see [`at_ease`].
     is_own: bool,
 }
 
 impl Threading {
     /// Options with a name and the default stack size.
-    pub(crate) fn named(name: &str) -> Self {
-        Self { stack_size: usual_stack(), name: name.to_owned(), is_own: false }
+    pub(crate) fn named(name: &CStr) -> Self {
+        let mut own = [0; 16];
+        // The kernel keeps 15 bytes.
+        own[..15].iter_mut().zip(name.to_bytes()).for_each(|(place, byte)| *place = *byte as c_char);
+        Self { stack_size: usual_stack(), name: own, is_own: false }
     }
 
     /// Sets whether the library starts the thread by itself. Such a thread inherits nothing from the thread that starts it.
@@ -54,17 +58,16 @@ impl Threading {
         /// The limit of a size: more than the memory of a process.
         const LARGEST: usize = 1 << 47;
         if stack_size > LARGEST {
-            let reason = format!(
-                "`stack_size` is {stack_size}: a stack has at most {LARGEST} bytes, and 0 is the default"
-            );
-            return Err(Refusal::invalid(reason));
+            let text = c"`stack_size` is {}: a stack has at most {} bytes, and 0 is the default";
+            return Err(Refusal::invalid(text).with(stack_size).with(LARGEST));
         }
         let name = match name.is_null() {
-            true => "stillpoint-rcu".to_owned(),
+            true => c"stillpoint-rcu",
             // SAFETY: the name is not null, so it is a string, by the caller's promise.
-            false => unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
+            false => unsafe { CStr::from_ptr(name) },
         };
-        Ok(Self { stack_size: if stack_size == 0 { usual_stack() } else { stack_size }, name, is_own: false })
+        let usual = Self::named(name);
+        Ok(Self { stack_size: if stack_size == 0 { usual.stack_size } else { stack_size }, ..usual })
     }
 
     /// # Safety
@@ -72,7 +75,7 @@ impl Threading {
     pub(crate) unsafe fn of(options: *const still_thread_options) -> Result<Self, Refusal> {
         if options.is_null() {
             // SAFETY: the name is null.
-            return unsafe { Self::new(0, std::ptr::null()) };
+            return unsafe { Self::new(0, ptr::null()) };
         }
         // SAFETY: the options are not null, so their first word is their size, by the caller's promise.
         let options = unsafe { sized(options) }?;
@@ -94,32 +97,92 @@ fn usual_stack() -> usize {
     size.max(1 << 16)
 }
 
-/// Starts a thread on which signals are blocked.
-pub(crate) fn spawn(
-    options: Threading,
-    run: impl FnOnce() + Send + 'static,
-) -> std::io::Result<JoinHandle<()>> {
-    let _blocked = Blocked::all();
-    let body = move || {
-        if options.is_own {
-            // Here, so that `run` does not begin with what this thread has inherited. The starting thread makes the same call below, because
-            // with an inherited priority this thread may never get to run.
-            // SAFETY: the calling thread is alive.
-            unsafe { at_ease(libc::pthread_self()) };
+/// A thread that a function of `pthread.h` has started: starting a thread of the standard library fails by a panic if there is no memory.
+pub(crate) struct Thread(libc::pthread_t);
+
+impl Thread {
+    /// Starts a thread on which signals are blocked.
+    pub(crate) fn start<F: FnOnce() + Send + 'static>(options: Threading, run: F) -> io::Result<Self> {
+        struct Start<F>(Threading, F);
+
+        extern "C" fn body<F: FnOnce()>(start: *mut c_void) -> *mut c_void {
+            // SAFETY: `start` came from the box below, and nobody else takes it.
+            let Start(options, run) = *unsafe { Box::from_raw(start.cast::<Start<F>>()) };
+            // SAFETY: the calling thread is alive, and the name ends with a zero.
+            unsafe {
+                libc::pthread_setname_np(libc::pthread_self(), options.name.as_ptr());
+                if options.is_own {
+                    // Here, so that `run` does not begin with what this thread has inherited. The starting thread makes the same call below,
+                    // because with an inherited priority this thread may never get to run.
+                    at_ease(libc::pthread_self());
+                }
+            }
+            // Unwind safety: as in `briefly`. A pointer that is not null tells `join` of a panic.
+            match catch_unwind(AssertUnwindSafe(run)) {
+                Ok(()) => ptr::null_mut(),
+                Err(_) => ptr::without_provenance_mut(1),
+            }
         }
-        run();
-    };
-    let thread = std::thread::Builder::new().name(options.name).stack_size(options.stack_size).spawn(body)?;
-    if options.is_own {
-        // SAFETY: the thread has not been joined yet.
-        unsafe { at_ease(thread.as_pthread_t()) };
+
+        let _blocked = Blocked::all();
+        let Threading { stack_size, is_own, .. } = options;
+        let start = Box::into_raw(Box::new(Start(options, run)));
+        let (mut attributes, mut thread) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // SAFETY: the attributes are made, used and destroyed; `body` gets a box of what it expects.
+        let errno = unsafe {
+            let mut errno = libc::pthread_attr_init(attributes.as_mut_ptr());
+            if errno == 0 {
+                let least = usize::try_from(libc::sysconf(libc::_SC_THREAD_STACK_MIN)).unwrap_or(0);
+                // A multiple of the size of pages, as `pthread_attr_setstacksize` may want it.
+                let size = stack_size.max(least).next_multiple_of(1 << 16);
+                errno = libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), size);
+                if errno == 0 {
+                    let attributes = attributes.as_ptr();
+                    errno = libc::pthread_create(thread.as_mut_ptr(), attributes, body::<F>, start.cast());
+                }
+                libc::pthread_attr_destroy(attributes.as_mut_ptr());
+            }
+            errno
+        };
+        if errno != 0 {
+            // SAFETY: there is no thread that takes it.
+            drop(unsafe { Box::from_raw(start) });
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        // SAFETY: the thread was made, and has not been joined.
+        unsafe {
+            let thread = thread.assume_init();
+            if is_own {
+                at_ease(thread);
+            }
+            Ok(Self(thread))
+        }
     }
-    Ok(thread)
+
+    pub(crate) fn id(&self) -> libc::pthread_t {
+        self.0
+    }
+
+    /// Waits for the thread's end. Returns false if the thread has panicked.
+    pub(crate) fn join(self) -> bool {
+        let mut answer = ptr::null_mut();
+        // SAFETY: the thread was neither joined nor detached, since `self` is forgotten.
+        unsafe { libc::pthread_join(self.0, &mut answer) };
+        std::mem::forget(self);
+        answer.is_null()
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // SAFETY: the thread was neither joined nor detached.
+        unsafe { libc::pthread_detach(self.0) };
+    }
 }
 
 /// A thread of the library.
 pub(crate) struct Worker {
-    thread: JoinHandle<()>,
+    thread: Thread,
     /// The process that has the thread. The child of a `fork` does not have it.
     process: u32,
     end: Arc<End>,
@@ -152,9 +215,10 @@ impl Worker {
             let _ignored = tsan::ignore();
             run();
         };
-        let thread = spawn(options, body).map_err(|error| {
-            let reason = format!("a thread could not be started: {error}");
-            Refusal::new(error.raw_os_error().unwrap_or(libc::EAGAIN), reason)
+        let thread = Thread::start(options, body).map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
+            let text = format_args!("a thread could not be started: {error}");
+            Refusal::told(errno, text, c"a thread could not be started")
         })?;
         Ok(Self { thread, process: std::process::id(), end })
     }
@@ -181,8 +245,8 @@ impl Worker {
         if !self.is_here() {
             return std::mem::forget(self.thread);
         }
-        if let Err(panic) = self.thread.join() {
-            std::panic::resume_unwind(panic);
+        if !self.thread.join() {
+            resume_unwind(Box::new(()));
         }
     }
 }
@@ -221,6 +285,6 @@ impl Blocked {
 impl Drop for Blocked {
     fn drop(&mut self) {
         // SAFETY: the set is the previous one, which `pthread_sigmask` has filled in.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut()) };
     }
 }

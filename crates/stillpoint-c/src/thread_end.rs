@@ -1,4 +1,4 @@
-//! When a thread ends, frees the readers and locals that it has not freed.
+//! When a thread ends, frees the readers and locals that it has not freed, and the text of its last failure.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
@@ -8,6 +8,8 @@ use stillpoint_sys::os::ThreadEnd;
 
 use crate::border::{call, Refusal};
 use crate::handle::{find, Kind};
+use crate::reason::forget_text;
+use crate::reserve;
 
 /// The round of key destructors in which handles are freed. The program's destructors may use them in the first two rounds.
 const ROUND: u32 = 3;
@@ -37,6 +39,12 @@ impl Own {
     }
 }
 
+/// Arranges that [`end`] is called when the calling thread ends. Returns false if the process has no key for it, or no memory.
+pub(crate) fn await_end() -> bool {
+    // SAFETY: `end` accepts any value.
+    unsafe { END.call_with(std::ptr::without_provenance_mut(1)) }
+}
+
 /// Arranges that the handle is freed when the calling thread ends, and returns the handle. If that is not possible, frees it now, and
 /// fails.
 pub(crate) fn adopt<K: Kind>(handle: *mut K::C) -> Result<*mut K::C, Refusal> {
@@ -48,17 +56,26 @@ pub(crate) fn adopt<K: Kind>(handle: *mut K::C) -> Result<*mut K::C, Refusal> {
         }
     }
 
-    // SAFETY: `end` accepts any value.
-    if !unsafe { END.call_with(std::ptr::without_provenance_mut(1)) } {
-        // SAFETY: `handle` is a handle that the program has not got.
-        unsafe { free::<K>(handle.cast()) };
-        return Err(Refusal::new(
+    let note = |handles: &mut Vec<Owned>| {
+        let has_room = reserve::closed(|| handles.try_reserve(1)).is_ok();
+        if has_room {
+            handles.push((handle.cast(), free::<K>));
+        }
+        has_room
+    };
+    let refusal = if !await_end() {
+        Refusal::new(
             libc::EAGAIN,
-            "the process has used up its keys (pthread_key_create); the library needs a key to free this when its thread ends",
-        ));
-    }
-    OWN.with(|own| own.with(|handles| handles.push((handle.cast(), free::<K>))));
-    Ok(handle)
+            c"the process has used up its keys (pthread_key_create); the library needs a key to free this when its thread ends",
+        )
+    } else if !OWN.with(|own| own.with(note)) {
+        Refusal::no_memory(c"there is no memory to note that this is to be freed when its thread ends")
+    } else {
+        return Ok(handle);
+    };
+    // SAFETY: `handle` is a handle that the program has not got.
+    unsafe { free::<K>(handle.cast()) };
+    Err(refusal)
 }
 
 /// Removes a handle that the calling thread frees itself.
@@ -80,8 +97,7 @@ unsafe extern "C" fn end(_: *mut c_void) {
     let _: c_int = call(|| {
         OWN.with(|own| {
             own.rounds.set(own.rounds.get() + 1);
-            // SAFETY: `end` accepts any value.
-            if own.rounds.get() < ROUND && unsafe { END.call_with(std::ptr::without_provenance_mut(1)) } {
+            if own.rounds.get() < ROUND && await_end() {
                 return;
             }
             // One handle at a time, because freeing it may call the program back.
@@ -91,6 +107,7 @@ unsafe extern "C" fn end(_: *mut c_void) {
             }
             own.with(|handles| *handles = Vec::new());
         });
+        forget_text();
         Ok(0)
     });
 }

@@ -44,7 +44,7 @@ unsafe fn within<A>(
 }
 
 fn node(timer: *const still_timer) -> Result<NonNull<Node>, Refusal> {
-    NonNull::new(timer.cast_mut().cast()).ok_or_else(|| Refusal::invalid("NULL was passed for a timer"))
+    NonNull::new(timer.cast_mut().cast()).ok_or_else(|| Refusal::invalid(c"NULL was passed for a timer"))
 }
 
 fn timer(node: Option<NonNull<Node>>) -> *mut still_timer {
@@ -54,8 +54,11 @@ fn timer(node: Option<NonNull<Node>>) -> *mut still_timer {
 #[no_mangle]
 pub extern "C" fn still_wheel_new(now: u64) -> *mut still_wheel {
     briefly(|| {
-        let wheel = NodeWheel::try_new(now).map_err(|error| Refusal::new(libc::ENOMEM, error.to_string()))?;
-        Ok(handle::make(Wheel(UnsafeCell::new(wheel)), Parts::default()))
+        let text = c"there is no memory for the lists of a wheel";
+        handle::make(|| {
+            let wheel = NodeWheel::try_new(now).map_err(|_| Refusal::no_memory(text))?;
+            Ok((Wheel(UnsafeCell::new(wheel)), Parts::default()))
+        })
     })
 }
 
@@ -79,7 +82,7 @@ pub unsafe extern "C" fn still_timer_add(
         let add = |wheel: &mut NodeWheel| {
             // SAFETY: the caller promises that the timer is in this wheel or in none.
             if unsafe { wheel.contains(node) } {
-                return Err(Refusal::new(libc::EEXIST, "the timer is in a wheel already"));
+                return Err(Refusal::new(libc::EEXIST, c"the timer is in a wheel already"));
             }
             // SAFETY: the caller promises that the timer does not move, and gives it to the wheel.
             unsafe { wheel.add(node, Schedule::at(deadline)) };
@@ -155,7 +158,7 @@ pub unsafe extern "C" fn still_wheel_take_any(wheel: *mut still_wheel) -> *mut s
 pub unsafe extern "C" fn still_wheel_next_deadline(wheel: *const still_wheel, deadline: *mut u64) -> c_int {
     briefly(|| {
         if deadline.is_null() {
-            return Err(Refusal::invalid("NULL was passed for the place of a deadline"));
+            return Err(Refusal::invalid(c"NULL was passed for the place of a deadline"));
         }
         // SAFETY: the caller passes a handle.
         let next = unsafe { within(wheel, |wheel| wheel.next_deadline()) }?;

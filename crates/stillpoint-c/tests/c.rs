@@ -107,6 +107,11 @@ fn pool() {
 }
 
 #[test]
+fn memory() {
+    runs("memory");
+}
+
+#[test]
 fn stress() {
     runs("stress");
 }

@@ -58,25 +58,22 @@ impl Queue {
         let rte_rcu_qsbr_dq_parameters { name, size, esize, trigger_reclaim_limit, max_reclaim_size, .. } =
             *parameters;
         let free = parameters.free_fn.ok_or_else(|| {
-            Refusal::invalid("`free_fn` is NULL: a defer queue needs a function that frees its elements")
+            Refusal::invalid(c"`free_fn` is NULL: a defer queue needs a function that frees its elements")
         })?;
         // SAFETY: the variable is valid as long as the queue lives, by the caller's promise.
         let variable = unsafe { Variable::new(parameters.v) }?;
         if name.is_null() {
-            return Err(Refusal::invalid("`name` is NULL: a defer queue needs a string"));
+            return Err(Refusal::invalid(c"`name` is NULL: a defer queue needs a string"));
         }
         if size == 0 || esize == 0 || esize % 4 != 0 {
-            let reason = format!(
-                "`size` is {size}, and `esize` {esize}: a defer queue has a size of at least 1, and an esize of 4, 8, 12, ... bytes"
-            );
-            return Err(Refusal::invalid(reason));
+            let text =
+                c"`size` is {}, and `esize` {}: a defer queue has a size of at least 1, and an esize of 4, 8, 12, ... bytes";
+            return Err(Refusal::invalid(text).with(size).with(esize));
         }
         if trigger_reclaim_limit <= size && max_reclaim_size == 0 {
-            let reason = format!(
-                "`max_reclaim_size` is 0, but an enqueue reclaims: set it to at least 1, or `trigger_reclaim_limit`, which is \
-                 {trigger_reclaim_limit}, to more than `size`, which is {size}"
-            );
-            return Err(Refusal::invalid(reason));
+            let text = c"`max_reclaim_size` is 0, but an enqueue reclaims: set it to at least 1, or \
+                         `trigger_reclaim_limit`, which is {}, to more than `size`, which is {}";
+            return Err(Refusal::invalid(text).with(trigger_reclaim_limit).with(size));
         }
         let capacity = (size as usize + 1).next_power_of_two() - 1;
         let bytes = esize as usize;
@@ -85,7 +82,7 @@ impl Queue {
         capacity
             .checked_mul(stride)
             .and_then(|count| words.try_reserve_exact(count).ok())
-            .ok_or_else(|| Refusal::new(libc::ENOMEM, "there is no memory for the defer queue"))?;
+            .ok_or_else(|| Refusal::no_memory(c"there is no memory for the defer queue"))?;
         Ok(Self {
             words: Mutex::new(words),
             // SAFETY: the caller passes a string.
@@ -121,11 +118,13 @@ impl Queue {
             words = self.lock();
         }
         if words.len() == self.capacity * self.stride() {
-            let reason = format!(
+            let text = format_args!(
                 "the defer queue {} is full: it has {} elements; reclaim some after readers have reported, or make it larger",
                 self.name, self.capacity
             );
-            return Err(Refusal::new(libc::ENOSPC, reason));
+            let otherwise =
+                c"the defer queue is full: reclaim some after readers have reported, or make it larger";
+            return Err(Refusal::told(libc::ENOSPC, text, otherwise));
         }
         words.push_back(token);
         for at in (0..self.bytes).step_by(WORD) {
@@ -188,7 +187,7 @@ thread_local! {
 unsafe fn queue<'q>(queue: *const rte_rcu_qsbr_dq) -> Result<&'q Queue, Refusal> {
     // SAFETY: the queue is NULL, or not deleted meanwhile, by the caller's promise.
     unsafe { queue.cast::<Queue>().as_ref() }
-        .ok_or_else(|| Refusal::invalid("NULL was passed for a defer queue"))
+        .ok_or_else(|| Refusal::invalid(c"NULL was passed for a defer queue"))
 }
 
 #[no_mangle]
@@ -199,7 +198,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_create(
         // SAFETY: the caller passes parameters.
         let parameters = unsafe { params.as_ref() };
         let parameters =
-            parameters.ok_or_else(|| Refusal::invalid("NULL was passed for parameters of a queue"))?;
+            parameters.ok_or_else(|| Refusal::invalid(c"NULL was passed for parameters of a queue"))?;
         // SAFETY: the caller promises what the header requires of the parameters.
         let made = unsafe { Queue::new(parameters) }?;
         Ok(Box::into_raw(Box::new(made)).cast())
@@ -212,7 +211,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_enqueue(dq: *mut rte_rcu_qsbr_dq,
         // SAFETY: the caller passes a queue.
         let queue = unsafe { queue(dq) }?;
         if e.is_null() {
-            return Err(Refusal::invalid("NULL was passed for an element"));
+            return Err(Refusal::invalid(c"NULL was passed for an element"));
         }
         // SAFETY: the caller passes an element of this queue.
         unsafe { queue.enqueue(e.cast()) }.map(|()| 0)
@@ -231,7 +230,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_reclaim(
         // SAFETY: the caller passes a queue.
         let queue = unsafe { queue(dq) }?;
         if n == 0 {
-            return Err(Refusal::invalid("n is 0: reclaim at least 1 element"));
+            return Err(Refusal::invalid(c"n is 0: reclaim at least 1 element"));
         }
         let count = queue.reclaim(n);
         let left = queue.lock().len() / queue.stride();
@@ -257,9 +256,12 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_delete(dq: *mut rte_rcu_qsbr_dq) 
         let found = unsafe { queue(dq) }?;
         found.reclaim(c_uint::MAX);
         if !found.lock().is_empty() {
-            let reason =
-                format!("elements of the defer queue {} wait for readers: delete it again later", found.name);
-            return Err(Refusal::new(libc::EAGAIN, reason));
+            let text = format_args!(
+                "elements of the defer queue {} wait for readers: delete it again later",
+                found.name
+            );
+            let otherwise = c"elements of the defer queue wait for readers: delete it again later";
+            return Err(Refusal::told(libc::EAGAIN, text, otherwise));
         }
         // SAFETY: `still_rte_rcu_qsbr_dq_create` made the queue, and no other thread uses it.
         drop(unsafe { Box::from_raw(dq.cast::<Queue>()) });

@@ -89,7 +89,7 @@ impl Variable {
     /// `variable` is NULL, or a variable whose memory is not freed while the new value is used.
     pub(super) unsafe fn new(variable: *mut rte_rcu_qsbr) -> Result<Self, Refusal> {
         let found = NonNull::new(variable.cast()).map(Self);
-        found.ok_or_else(|| Refusal::invalid("NULL was passed for a quiescent state variable"))
+        found.ok_or_else(|| Refusal::invalid(c"NULL was passed for a quiescent state variable"))
     }
 
     #[inline]
@@ -119,12 +119,12 @@ impl Variable {
 
     #[cold]
     fn no_id(&self, id: c_uint) -> Refusal {
-        Refusal::invalid(match self.counts().len() {
-            0 => "the quiescent state variable has no ids: call rte_rcu_qsbr_init first".to_owned(),
-            length => {
-                format!("there is no thread id {id}: the variable was initialised for 0 to {}", length - 1)
-            }
-        })
+        match self.counts().len() {
+            0 => Refusal::invalid(c"the quiescent state variable has no ids: call rte_rcu_qsbr_init first"),
+            length => Refusal::invalid(c"there is no thread id {}: the variable was initialised for 0 to {}")
+                .with(id)
+                .with(length - 1),
+        }
     }
 
     /// As `rte_rcu_qsbr_start` in the header.
@@ -280,7 +280,7 @@ fn tid() -> u32 {
 }
 
 fn no_ids() -> Refusal {
-    Refusal::invalid("max_threads is 0: a quiescent state variable has at least 1 thread id")
+    Refusal::invalid(c"max_threads is 0: a quiescent state variable has at least 1 thread id")
 }
 
 #[no_mangle]
@@ -298,9 +298,8 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_init(v: *mut rte_rcu_qsbr, max_threa
             return Err(no_ids());
         }
         if v.addr() % LINE != 0 {
-            return Err(Refusal::invalid(format!(
-                "the memory of a quiescent state variable must be aligned to {LINE} bytes"
-            )));
+            let text = c"the memory of a quiescent state variable must be aligned to {} bytes";
+            return Err(Refusal::invalid(text).with(LINE));
         }
         // SAFETY: the caller passes memory for a variable. Zeros are a valid variable without ids.
         let variable = unsafe {
@@ -443,14 +442,11 @@ pub unsafe extern "C" fn still_rte_rcu_stall(
         let variable = unsafe { Variable::new(v) }?;
         // SAFETY: the caller passes a place for the report.
         let stall = unsafe { stall.as_mut() };
-        let stall = stall.ok_or_else(|| Refusal::invalid("NULL was passed for the place of a report"))?;
+        let stall = stall.ok_or_else(|| Refusal::invalid(c"NULL was passed for the place of a report"))?;
         if stall.size != size_of::<still_rte_rcu_report>() {
-            let reason = format!(
-                "struct still_rte_rcu_report has size {}: set it to sizeof(struct still_rte_rcu_report), which is {}",
-                stall.size,
-                size_of::<still_rte_rcu_report>()
-            );
-            return Err(Refusal::invalid(reason));
+            let text =
+                c"struct still_rte_rcu_report has size {}: set it to sizeof(struct still_rte_rcu_report), which is {}";
+            return Err(Refusal::invalid(text).with(stall.size).with(size_of::<still_rte_rcu_report>()));
         }
         while let Some((id, others)) = variable.culprit(t) {
             let count = &variable.counts()[id];
@@ -525,7 +521,7 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dump(f: *mut libc::FILE, v: *mut rte
         // SAFETY: the caller passes a variable.
         let variable = unsafe { Variable::new(v) }?;
         if f.is_null() {
-            return Err(Refusal::invalid("NULL was passed for a file"));
+            return Err(Refusal::invalid(c"NULL was passed for a file"));
         }
         // SAFETY: the caller passes a file.
         unsafe { print(f, &variable) };

@@ -82,7 +82,7 @@ struct Handle(NonNull<Timer>);
 
 impl Handle {
     fn new(timer: *mut rte_timer) -> Result<Self, Refusal> {
-        NonNull::new(timer.cast()).map(Self).ok_or_else(|| Refusal::invalid("NULL was passed for a timer"))
+        NonNull::new(timer.cast()).map(Self).ok_or_else(|| Refusal::invalid(c"NULL was passed for a timer"))
     }
 
     fn of(node: NonNull<Node>) -> Self {
@@ -165,7 +165,7 @@ fn count(counter: &AtomicU64) {
 impl Lcore {
     fn try_new(lcore: u32) -> Result<Self, Refusal> {
         let wheel = NodeWheel::try_new(0)
-            .map_err(|_| Refusal::new(libc::ENOMEM, "there is no memory for the lists of timers"))?;
+            .map_err(|_| Refusal::no_memory(c"there is no memory for the lists of timers"))?;
         Ok(Self {
             list: TryLock::new(List { wheel, managers: 0 }),
             next: AtomicU64::new(u64::MAX),
@@ -333,10 +333,14 @@ unsafe fn data<'d>(id: u32) -> Result<&'d Data, Refusal> {
 
 #[cold]
 fn no_data(id: u32) -> Refusal {
-    Refusal::invalid(match LCORES.load(Ordering::Relaxed) {
-        0 => "the timers are not initialised: call rte_timer_subsystem_init first".to_owned(),
-        _ => format!("there is no instance {id} of timer data: pass what rte_timer_data_alloc stored, before its dealloc"),
-    })
+    match LCORES.load(Ordering::Relaxed) {
+        0 => Refusal::invalid(c"the timers are not initialised: call rte_timer_subsystem_init first"),
+        _ => {
+            let text =
+                c"there is no instance {} of timer data: pass what rte_timer_data_alloc stored, before its dealloc";
+            Refusal::invalid(text).with(id)
+        }
+    }
 }
 
 impl Data {
@@ -378,11 +382,13 @@ impl Data {
 
     #[cold]
     fn no_lcore(&self, lcore: u32) -> Refusal {
-        Refusal::invalid(match lcore {
-            u32::MAX => "this thread is no lcore: call still_rte_lcore_set, or rte_thread_register with DPDK"
-                .to_owned(),
-            _ => format!("there is no lcore {lcore}: lcores are below {}", self.lcores.len()),
-        })
+        let text = match lcore {
+            u32::MAX => {
+                c"this thread is no lcore: call still_rte_lcore_set, or rte_thread_register with DPDK"
+            }
+            _ => c"there is no lcore {}: lcores are below {}",
+        };
+        Refusal::invalid(text).with(lcore).with(self.lcores.len())
     }
 
     /// Sets CONFIG, and returns the previous status. Returns `None` while another thread has the timer.
@@ -484,7 +490,7 @@ pub extern "C" fn still_rte_timer_init_(lcores: u32) -> c_int {
             LCORES.load(Ordering::Acquire) == 0 && Data::try_new(lcores)?.publish(DEFAULT as usize).is_ok();
         if !is_new {
             let reason =
-                "the timers were initialised before: to do it again, call rte_timer_subsystem_finalize first";
+                c"the timers were initialised before: to do it again, call rte_timer_subsystem_finalize first";
             return Err(Refusal::new(libc::EALREADY, reason));
         }
         LCORES.store(lcores, Ordering::Release);
@@ -512,7 +518,7 @@ pub unsafe extern "C" fn still_rte_timer_data_alloc(id_ptr: *mut u32) -> c_int {
             return Err(Refusal { errno: libc::ENOMEM, ..no_data(DEFAULT) });
         }
         if id_ptr.is_null() {
-            return Err(Refusal::invalid("NULL was passed for the place of a number"));
+            return Err(Refusal::invalid(c"NULL was passed for the place of a number"));
         }
         let mut made = Data::try_new(lcores)?;
         for id in 0..INSTANCES {
@@ -525,9 +531,8 @@ pub unsafe extern "C" fn still_rte_timer_data_alloc(id_ptr: *mut u32) -> c_int {
                 Err(again) => made = again,
             }
         }
-        let reason =
-            format!("there are {INSTANCES} instances of timer data: free one by rte_timer_data_dealloc");
-        Err(Refusal::new(libc::ENOSPC, reason))
+        let text = c"there are {} instances of timer data: free one by rte_timer_data_dealloc";
+        Err(Refusal::new(libc::ENOSPC, text).with(INSTANCES))
     })
 }
 
@@ -651,7 +656,7 @@ pub unsafe extern "C" fn still_rte_timer_alt_manage_(
     call(|| {
         // SAFETY: the caller does not free the instance meanwhile.
         let data = unsafe { data(id) }?;
-        let function = function.ok_or_else(|| Refusal::invalid("NULL was passed for a function"))?;
+        let function = function.ok_or_else(|| Refusal::invalid(c"NULL was passed for a function"))?;
         count(&data.lcore(lcore)?.manages);
         // SAFETY: the caller passes the address of `count_of_lists` numbers, or NULL.
         let lists = if lists.is_null() { &[lcore][..] } else { unsafe { numbers(lists, count_of_lists) } };
@@ -673,7 +678,7 @@ pub unsafe extern "C" fn still_rte_timer_next_(id: u32, lcore: c_uint, now: u64)
         // SAFETY: the caller does not free the instance meanwhile.
         let list = unsafe { data(id) }?.lcore(lcore)?.list.lock();
         let earliest = list.wheel.earliest_deadline();
-        let earliest = earliest.ok_or_else(|| Refusal::new(libc::ENOENT, "no timer is pending"))?;
+        let earliest = earliest.ok_or_else(|| Refusal::new(libc::ENOENT, c"no timer is pending"))?;
         left = i64::try_from(earliest.saturating_sub(now)).unwrap_or(i64::MAX);
         Ok(0)
     });
@@ -743,7 +748,7 @@ pub unsafe extern "C" fn still_rte_timer_alt_dump_stats(id: u32, f: *mut libc::F
         // SAFETY: the caller does not free the instance meanwhile.
         let data = unsafe { data(id) }?;
         if f.is_null() {
-            return Err(Refusal::invalid("NULL was passed for a file"));
+            return Err(Refusal::invalid(c"NULL was passed for a file"));
         }
         // SAFETY: the caller passes a file.
         unsafe { print(f, data) };

@@ -10,6 +10,7 @@ use stillpoint::rcu::Region;
 use stillpoint::table::TableGuard;
 
 use super::typed::Word;
+use crate::reserve;
 
 /// A kind of keys.
 pub(super) trait Key: Hash + Eq + Borrow<Self::Sought> + Send + Sync + Sized + 'static {
@@ -22,7 +23,8 @@ pub(super) trait Key: Hash + Eq + Borrow<Self::Sought> + Send + Sync + Sized + '
     /// `key` points to `bytes` bytes.
     unsafe fn with<A>(key: *const u8, bytes: usize, action: impl FnOnce(&Self::Sought) -> A) -> A;
 
-    fn own(key: &Self::Sought) -> Self;
+    /// A key for an entry. `None` if there is no memory for it.
+    fn own(key: &Self::Sought) -> Option<Self>;
 
     fn start(&self) -> *const c_void;
 
@@ -88,8 +90,8 @@ impl<const N: usize> Key for Short<N> {
         action(&unsafe { Self::at(key) })
     }
 
-    fn own(key: &Self) -> Self {
-        *key
+    fn own(key: &Self) -> Option<Self> {
+        Some(*key)
     }
 
     fn start(&self) -> *const c_void {
@@ -189,10 +191,13 @@ impl Key for Long {
         action(unsafe { &*(ptr::slice_from_raw_parts(key, bytes) as *const Bytes) })
     }
 
-    fn own(key: &Bytes) -> Self {
-        let boxed = Box::into_raw(Box::<[u8]>::from(&key.0));
+    fn own(key: &Bytes) -> Option<Self> {
+        let mut own = Vec::new();
+        reserve::closed(|| own.try_reserve_exact(key.0.len())).ok()?;
+        own.extend_from_slice(&key.0);
+        let boxed = Box::into_raw(own.into_boxed_slice());
         // SAFETY: the pointer came from a box, and `Bytes` is transparent.
-        Self(unsafe { Box::from_raw(boxed as *mut Bytes) })
+        Some(Self(unsafe { Box::from_raw(boxed as *mut Bytes) }))
     }
 
     fn start(&self) -> *const c_void {

@@ -37,6 +37,15 @@ impl Word {
     }
 }
 
+/// What there is too little of for an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lack {
+    /// Memory for the key.
+    Memory,
+    /// Room in the table.
+    Room,
+}
+
 /// A table of some kind of keys.
 ///
 /// # Safety
@@ -46,14 +55,14 @@ pub(super) trait Any: Send + Sync {
     /// As `get`, for an online QSBR reader, the case that must be fast.
     unsafe fn get_online(&self, reader: &QsbrReader, key: *const u8) -> Option<Word>;
     unsafe fn get_many(&self, region: &reader::Region<'_>, keys: *const u8, values: &mut [Place]) -> u64;
-    unsafe fn insert(&self, key: *const u8, value: Word) -> Result<Option<Word>, ()>;
+    unsafe fn insert(&self, key: *const u8, value: Word) -> Result<Option<Word>, Lack>;
     /// Adds a key. If the key has a value already, returns that value instead.
     unsafe fn add(
         &self,
         region: &reader::Region<'_>,
         key: *const u8,
         value: Word,
-    ) -> Result<Option<Word>, ()>;
+    ) -> Result<Option<Word>, Lack>;
     unsafe fn remove(&self, key: *const u8) -> Option<Word>;
     /// Removes a key if it has this value. Returns whether it had.
     unsafe fn remove_if(&self, region: &reader::Region<'_>, key: *const u8, value: Word) -> bool;
@@ -89,14 +98,21 @@ impl<K: Key, S: BuildHasher> Typed<K, S> {
         region: &R,
         key: *const u8,
         value: Word,
-    ) -> Result<Option<Word>, ()> {
+    ) -> Result<Option<Word>, Lack> {
         let view = self.table.within(region);
         // SAFETY: at `key` there is a key of `self.bytes` bytes, by the caller's promise.
-        let answer = unsafe { K::with(key, self.bytes, |key| view.try_insert(K::own(key), value).map(drop)) };
-        match answer {
-            Ok(()) => Ok(None),
-            Err(TryInsertError::Occupied { current, .. }) => Ok(Some(*current)),
-            Err(_) => Err(()),
+        unsafe {
+            K::with(key, self.bytes, |key| {
+                // Without memory for the key, this can still tell that there is an entry.
+                let Some(own) = K::own(key) else {
+                    return view.get(key).copied().map(Some).ok_or(Lack::Memory);
+                };
+                match view.try_insert(own, value).map(drop) {
+                    Ok(()) => Ok(None),
+                    Err(TryInsertError::Occupied { current, .. }) => Ok(Some(*current)),
+                    Err(_) => Err(Lack::Room),
+                }
+            })
         }
     }
 
@@ -117,9 +133,9 @@ impl<K: Key, S: BuildHasher> Typed<K, S> {
         answers.into_iter().find(|answer| *answer != 0).unwrap_or(0)
     }
 
-    fn old(answer: Replaced<'_, K, Word, S>) -> Result<Option<Word>, ()> {
+    fn old(answer: Replaced<'_, K, Word, S>) -> Result<Option<Word>, Lack> {
         // The table retires the entry that is dropped here.
-        answer.map(|old| old.map(|old| *old.value())).map_err(drop)
+        answer.map(|old| old.map(|old| *old.value())).map_err(|_| Lack::Room)
     }
 }
 
@@ -149,9 +165,13 @@ impl<K: Key, S: BuildHasher + Send + Sync> Any for Typed<K, S> {
         unsafe { within!(region, self.get_many_within(keys, values)) }
     }
 
-    unsafe fn insert(&self, key: *const u8, value: Word) -> Result<Option<Word>, ()> {
+    unsafe fn insert(&self, key: *const u8, value: Word) -> Result<Option<Word>, Lack> {
         // SAFETY: at `key` there is a key of `self.bytes` bytes, by the caller's promise.
-        unsafe { K::with(key, self.bytes, |key| Self::old(self.table.insert(K::own(key), value))) }
+        unsafe {
+            K::with(key, self.bytes, |key| {
+                Self::old(self.table.insert(K::own(key).ok_or(Lack::Memory)?, value))
+            })
+        }
     }
 
     unsafe fn add(
@@ -159,7 +179,7 @@ impl<K: Key, S: BuildHasher + Send + Sync> Any for Typed<K, S> {
         region: &reader::Region<'_>,
         key: *const u8,
         value: Word,
-    ) -> Result<Option<Word>, ()> {
+    ) -> Result<Option<Word>, Lack> {
         // SAFETY: at `key` there is a key of `self.bytes` bytes, by the caller's promise.
         unsafe { within!(region, self.add_within(key, value)) }
     }

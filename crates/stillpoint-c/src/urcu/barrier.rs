@@ -63,9 +63,9 @@ impl Flavour {
     }
 
     /// Why a call is refused.
-    pub(super) fn waits_for_itself(&self, name: &str, place: &str) -> Refusal {
-        let reason = format!("urcu-{}: {name} was called {place}, and would wait for itself", self.name());
-        Refusal::new(libc::EDEADLK, reason)
+    pub(super) fn waits_for_itself(&'static self, name: &str, place: &str) -> Refusal {
+        let text = format_args!("urcu-{}: {name} was called {place}, and would wait for itself", self.name());
+        Refusal::told(libc::EDEADLK, text, c"the call would wait for itself")
     }
 
     fn wait_behind(&'static self, pushed: Pushed) -> Result<(), Refusal> {
@@ -83,7 +83,7 @@ impl Flavour {
                 releases();
                 if let Err(error @ SynchronizeError::Fence(_)) = answer {
                     if !std::mem::replace(&mut is_told, true) {
-                        report(&format!("urcu-{}: {}: {error}", self.name(), pushed.barrier()));
+                        report(format_args!("urcu-{}: {}: {error}", self.name(), pushed.barrier()));
                     }
                 }
             }

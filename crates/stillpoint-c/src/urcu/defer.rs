@@ -11,6 +11,7 @@ use super::barrier::Pushed;
 use super::flavour::{of, Flavour};
 use super::reader::thread_begins;
 use crate::border::{call, Refusal};
+use crate::reserve;
 
 /// How many calls of a thread may wait, as in liburcu.
 const ROOM: usize = 4096;
@@ -35,8 +36,14 @@ struct Ring {
 }
 
 impl Ring {
+    /// Null if there is no memory.
     fn make() -> *mut Self {
-        let slots = (0..ROOM).map(|_| UnsafeCell::new(None)).collect();
+        let mut slots = Vec::new();
+        if reserve::closed(|| slots.try_reserve_exact(ROOM)).is_err() {
+            return ptr::null_mut();
+        }
+        slots.extend((0..ROOM).map(|_| UnsafeCell::new(None)));
+        let slots = slots.into_boxed_slice();
         Box::into_raw(Box::new(Self { slots, pushed: Cell::new(0), uses: AtomicUsize::new(1) }))
     }
 
@@ -71,13 +78,15 @@ unsafe extern "C-unwind" fn run(node: NonNull<Callback>) {
 }
 
 impl Flavour {
-    /// The calling thread's ring. Makes it if there is none.
+    /// The calling thread's ring. Makes it if there is none. Null if there is no memory for it.
     fn ring(&'static self) -> *mut Ring {
         // SAFETY: `mine` is a thread-local variable of the calling thread.
         let place = unsafe { &mut (*self.mine()).ring };
         if place.is_null() {
             *place = Ring::make().cast();
-            thread_begins();
+            if !place.is_null() {
+                thread_begins();
+            }
         }
         place.cast()
     }
@@ -91,32 +100,33 @@ impl Flavour {
     ) -> Result<(), Refusal> {
         let worker = self.deferring_worker();
         let address = self.ring();
-        // SAFETY: `address` is the thread's own ring, which lives until the thread's end.
-        let ring = unsafe { &*address };
+        // SAFETY: null, or the thread's own ring, which lives until the thread's end.
+        let ring = unsafe { address.as_ref() };
         // Acquire: pairs with the release in `Ring::release`, after which the slot is free.
-        let is_full = || ring.uses.load(Ordering::Acquire) > ROOM;
+        let is_full = || ring.is_none_or(|ring| ring.uses.load(Ordering::Acquire) > ROOM);
         let answer = match is_full() && !worker.queue.is_served_here() {
             true => self.wait_for(Pushed::ByDefer),
             false => Ok(()),
         };
-        // If the thread cannot wait for a slot, because it would wait for itself, the call gets a slot in a box.
-        let is_full = is_full();
+        // If the thread cannot wait for a slot, because it would wait for itself, or if it has no ring, the call gets a slot in a box.
+        let ring = ring.filter(|_| !is_full());
         let slot = Slot {
             node: Callback::new(),
             function,
             argument,
-            ring: if is_full { ptr::null() } else { address.cast_const() },
+            ring: ring.map_or(ptr::null(), |_| address.cast_const()),
         };
-        let node = if is_full {
-            NonNull::from(Box::leak(Box::new(slot))).cast()
-        } else {
-            let pushed = ring.pushed.get();
-            ring.pushed.set(pushed.wrapping_add(1));
-            // Relaxed: the push publishes the new count.
-            ring.uses.fetch_add(1, Ordering::Relaxed);
-            // SAFETY: the slot is free, since calls run in order.
-            let place = unsafe { &mut *ring.slots[pushed % ROOM].get() };
-            NonNull::from(place.insert(slot)).cast()
+        let node = match ring {
+            None => NonNull::from(Box::leak(Box::new(slot))).cast(),
+            Some(ring) => {
+                let pushed = ring.pushed.get();
+                ring.pushed.set(pushed.wrapping_add(1));
+                // Relaxed: the push publishes the new count.
+                ring.uses.fetch_add(1, Ordering::Relaxed);
+                // SAFETY: the slot is free, since calls run in order.
+                let place = unsafe { &mut *ring.slots[pushed % ROOM].get() };
+                NonNull::from(place.insert(slot)).cast()
+            }
         };
         // SAFETY: the slot belongs to the queue until it is called.
         unsafe { worker.push(node, run) };
@@ -143,9 +153,8 @@ pub unsafe extern "C" fn still_urcu_defer_(
 ) {
     call(|| {
         let flavour = of(flavour);
-        let function = function.ok_or_else(|| {
-            Refusal::invalid(format!("urcu-{}: NULL was passed to defer_rcu", flavour.name()))
-        })?;
+        let function = function
+            .ok_or_else(|| Refusal::invalid(c"urcu-{}: NULL was passed to defer_rcu").with(flavour.name()))?;
         // SAFETY: the caller promises that the function may be called.
         unsafe { flavour.defer(function, argument) }
     });
@@ -153,9 +162,9 @@ pub unsafe extern "C" fn still_urcu_defer_(
 
 #[no_mangle]
 pub extern "C" fn still_urcu_defer_register_(flavour: u32) -> c_int {
-    call(|| {
-        of(flavour).ring();
-        Ok(0)
+    call(|| match of(flavour).ring().is_null() {
+        true => Err(Refusal::no_memory(c"there is no memory for the thread's deferred calls")),
+        false => Ok(0),
     })
 }
 

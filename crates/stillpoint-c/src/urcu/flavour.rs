@@ -15,6 +15,7 @@ use super::worker::{Shared, Worker, Workers};
 use crate::border::{call, Refusal};
 use crate::domain::{builder, still_domain, still_domain_options, Hook};
 use crate::handle::{self, sized, Parts};
+use crate::reserve;
 
 pub const STILL_URCU_MEMB: u32 = 0;
 pub const STILL_URCU_MB: u32 = 1;
@@ -50,8 +51,8 @@ static FLAVOURS: [Flavour; 4] = [Flavour::new(0), Flavour::new(1), Flavour::new(
 
 pub(super) fn find(number: u32) -> Result<&'static Flavour, Refusal> {
     FLAVOURS.get(number as usize).ok_or_else(|| {
-        let all = "STILL_URCU_MEMB, _MB, _QSBR or _BP";
-        Refusal::invalid(format!("there is no flavour {number} of liburcu: use {all}"))
+        let text = c"there is no flavour {} of liburcu: use STILL_URCU_MEMB, _MB, _QSBR or _BP";
+        Refusal::invalid(text).with(number)
     })
 }
 
@@ -76,8 +77,8 @@ impl Flavour {
         }
     }
 
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
+    pub(crate) fn name(&'static self) -> &'static &'static str {
+        &self.name
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -191,7 +192,9 @@ impl Group {
         // Relaxed: a hint.
         let missing = self.reserve.iter().filter(|place| place.load(Ordering::Relaxed).is_null()).count();
         for _ in 0..missing {
-            let seat = Box::into_raw(Box::new(Seat::Spare(Spare::new(&self.domain))));
+            // If memory is short, threads that register need the library's own reserve more.
+            let make = || Ok(Box::new(Seat::Spare(Spare::new(&self.domain))));
+            let Ok(seat) = reserve::kept(make).map(Box::into_raw) else { return };
             if !self.give_seat(seat) {
                 // SAFETY: `seat` came from a box, and is in no reserve.
                 drop(unsafe { Box::from_raw(seat) });
@@ -332,7 +335,7 @@ pub unsafe extern "C" fn still_urcu_configure(flavour: u32, options: *const stil
         if flavour.number == STILL_URCU_MB {
             if options.is_asymmetric() {
                 return Err(Refusal::invalid(
-                    "flavour mb has no asymmetric mode, since its readers issue full fences",
+                    c"flavour mb has no asymmetric mode, since its readers issue full fences",
                 ));
             }
             builder = builder.fence(Mode::Symmetric);
@@ -341,7 +344,7 @@ pub unsafe extern "C" fn still_urcu_configure(flavour: u32, options: *const stil
         if flavour.is_used.load(Ordering::Relaxed) {
             return Err(Refusal::new(
                 libc::EBUSY,
-                "the flavour was used already: configure it before its first use",
+                c"the flavour was used already: configure it before its first use",
             ));
         }
         let domain = builder.build()?;
@@ -350,7 +353,7 @@ pub unsafe extern "C" fn still_urcu_configure(flavour: u32, options: *const stil
         match flavour.publish(domain, hook, before) {
             Some(group) if !before.is_null() => group.fill_reserve(),
             Some(_) => {}
-            None => return Err(Refusal::new(libc::EBUSY, "another thread is configuring the flavour")),
+            None => return Err(Refusal::new(libc::EBUSY, c"another thread is configuring the flavour")),
         }
         Ok(0)
     })
@@ -358,7 +361,10 @@ pub unsafe extern "C" fn still_urcu_configure(flavour: u32, options: *const stil
 
 #[no_mangle]
 pub extern "C" fn still_urcu_domain(flavour: u32) -> *mut still_domain {
-    call(|| Ok(handle::make(find(flavour)?.group().domain.clone(), Parts::default())))
+    call(|| {
+        let group = find(flavour)?.group();
+        handle::make(|| Ok((group.domain.clone(), Parts::default())))
+    })
 }
 
 /// Called at the start of a program that includes the header of bp. Makes the domain and the reserve, which a signal handler may need.

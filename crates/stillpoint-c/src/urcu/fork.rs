@@ -96,10 +96,8 @@ pub extern "C" fn still_urcu_after_fork_parent_(flavour: u32) {
     call(|| {
         let flavour = of(flavour);
         let Some(mut lock) = flavour.kept() else {
-            return Err(Refusal::invalid(format!(
-                "urcu-{}: call_rcu_after_fork_parent without call_rcu_before_fork by this thread",
-                flavour.name()
-            )));
+            let text = c"urcu-{}: call_rcu_after_fork_parent without call_rcu_before_fork by this thread";
+            return Err(Refusal::invalid(text).with(flavour.name()));
         };
         let (hooks, pauses) = (lock.atfork, std::mem::take(&mut lock.pauses));
         drop(pauses);
@@ -118,10 +116,9 @@ pub extern "C" fn still_urcu_after_fork_child_(flavour: u32) {
     call(|| {
         let flavour = of(flavour);
         let Some(mut lock) = flavour.kept() else {
-            return Err(Refusal::invalid(format!(
-                "urcu-{}: call_rcu_after_fork_child without call_rcu_before_fork by the thread that forked",
-                flavour.name()
-            )));
+            let text =
+                c"urcu-{}: call_rcu_after_fork_child without call_rcu_before_fork by the thread that forked";
+            return Err(Refusal::invalid(text).with(flavour.name()));
         };
         flavour.end_fork_in_child(&mut lock);
         if let Some(group) = flavour.peek() {

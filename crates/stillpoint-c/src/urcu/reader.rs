@@ -233,7 +233,7 @@ impl Flavour {
                 Err(error) => error,
             };
             if !std::mem::replace(&mut is_told, true) {
-                report(&format!("urcu-{}: synchronize_rcu: {error}", self.name()));
+                report(format_args!("urcu-{}: synchronize_rcu: {error}", self.name()));
                 group.tell();
             }
             match error {

@@ -9,11 +9,9 @@ pub use calls::*;
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
-use std::os::unix::thread::JoinHandleExt;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 use stillpoint::rcu::raw::{Callback, CallbackQueue, Paused};
@@ -24,7 +22,7 @@ use super::flavour::{Flavour, Locked};
 use super::reader::{acquires, frame, plain_frame, releases, AGAIN};
 use crate::border::Refusal;
 use crate::report::report;
-use crate::thread::{spawn, Threading};
+use crate::thread::{Thread, Threading};
 
 /// liburcu's struct, to C.
 #[repr(C)]
@@ -54,7 +52,7 @@ pub(super) struct Worker {
 
 #[derive(Default)]
 struct State {
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread>,
     cpu: Option<usize>,
     /// The time at which the start of a thread failed last.
     failed: Option<Instant>,
@@ -178,9 +176,10 @@ impl Worker {
             return Err(std::io::Error::from_raw_os_error(libc::EBUSY));
         }
         let cpu = state.cpu;
-        match spawn(Threading::named("call_rcu").by_itself(self.is_lasting), move || self.run(cpu)) {
+        let options = Threading::named(c"call_rcu").by_itself(self.is_lasting);
+        match Thread::start(options, move || self.run(cpu)) {
             Ok(thread) => {
-                self.pthread.store(thread.as_pthread_t(), Ordering::Relaxed);
+                self.pthread.store(thread.id(), Ordering::Relaxed);
                 state.thread = Some(thread);
                 state.failed = None;
                 // Relaxed: a hint.
@@ -212,7 +211,7 @@ impl Worker {
         let Err(error) = self.start(&lock) else { return true };
         drop(lock);
         let name = self.flavour.name();
-        report(&format!(
+        report(format_args!(
             "urcu-{name}: the thread of a worker could not be started, and will be tried again: {error}"
         ));
         false
@@ -417,15 +416,12 @@ impl Flavour {
         self.retire(worker, &mut lock);
         self.bury(worker, &mut lock);
         let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
-        Err(Refusal::new(errno, format!("the thread of a call_rcu worker could not be started: {error}")))
+        let text = format_args!("the thread of a call_rcu worker could not be started: {error}");
+        Err(Refusal::told(errno, text, c"the thread of a call_rcu worker could not be started"))
     }
 
     /// Closes the worker's door, so that its thread ends and pushes go to the default worker. Returns the thread.
-    fn retire(
-        &'static self,
-        worker: &'static Worker,
-        _lock: &mut Locked<'_, Workers>,
-    ) -> Option<JoinHandle<()>> {
+    fn retire(&'static self, worker: &'static Worker, _lock: &mut Locked<'_, Workers>) -> Option<Thread> {
         // Waits for all threads in the middle of a push, even if one of them is preempted.
         worker.door.close();
         worker.queue.wake();
@@ -467,26 +463,27 @@ impl Flavour {
     }
 
     fn free_worker(&'static self, worker: *mut call_rcu_data) -> Result<(), Refusal> {
-        let refuse =
-            |errno, why| Err(Refusal::new(errno, format!("urcu-{}: call_rcu_data_free: {why}", self.name())));
+        let refuse = |errno, why: &'static &'static str| {
+            Err(Refusal::new(errno, c"urcu-{}: call_rcu_data_free: {}").with(self.name()).with(why))
+        };
         let mut lock = self.lock();
         let found = lock.live.iter().copied().find(|live| ptr::eq(live.to_c(), worker));
         let Some(worker) = found.filter(|worker| !worker.door.is_closed()) else {
-            return refuse(libc::EINVAL, "this worker does not exist, or was freed before");
+            return refuse(libc::EINVAL, &"this worker does not exist, or was freed before");
         };
         if worker.is_lasting {
             // The default worker stays, as in liburcu.
             return Ok(());
         }
         if worker.queue.is_served_here() {
-            return refuse(libc::EDEADLK, "a callback cannot free the worker that runs it");
+            return refuse(libc::EDEADLK, &"a callback cannot free the worker that runs it");
         }
         let thread = self.retire(worker, &mut lock);
         drop(lock);
-        let has_panicked = thread.is_some_and(|thread| thread.join().is_err());
+        let has_panicked = thread.is_some_and(|thread| !thread.join());
         self.bury(worker, &mut self.lock());
         match has_panicked {
-            true => refuse(libc::ENOTRECOVERABLE, "a callback has panicked"),
+            true => refuse(libc::ENOTRECOVERABLE, &"a callback has panicked"),
             false => Ok(()),
         }
     }
@@ -495,10 +492,10 @@ impl Flavour {
         let _lock = self.lock();
         let places = self.cpus();
         let place = usize::try_from(cpu).ok().and_then(|cpu| places.get(cpu)).ok_or_else(|| {
-            Refusal::invalid(format!("there is no CPU {cpu}: CPUs are below {}", places.len()))
+            Refusal::invalid(c"there is no CPU {}: CPUs are below {}").with(cpu).with(places.len())
         })?;
         if !worker.is_null() && worker_at(place).is_some() {
-            return Err(Refusal::new(libc::EEXIST, format!("CPU {cpu} has a worker: set it to NULL first")));
+            return Err(Refusal::new(libc::EEXIST, c"CPU {} has a worker: set it to NULL first").with(cpu));
         }
         // Release: pairs with the acquire in `worker_at`.
         place.store(worker.cast(), Ordering::Release);

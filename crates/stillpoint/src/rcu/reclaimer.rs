@@ -1,3 +1,4 @@
+use std::collections::TryReserveError;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
@@ -129,6 +130,15 @@ impl Reclaimer {
         }
         // SAFETY: the object is unlinked, and the caller owns it, by its promise.
         unsafe { raw::retire(self, object) }
+    }
+
+    /// Allocates memory for `objects` more objects. Retiring them allocates nothing then, unless objects that were [left to the
+    /// domain](Domain#who-frees-what) take it first.
+    ///
+    /// # Errors
+    /// There is no memory. Nothing has changed.
+    pub fn try_reserve(&mut self, objects: usize) -> Result<(), TryReserveError> {
+        self.list.try_reserve(objects)
     }
 
     /// As [`retire`](Reclaimer::retire), without waiting. Calls `garbage` only if the object is taken in. Returns whether it

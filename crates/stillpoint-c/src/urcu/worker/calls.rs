@@ -18,10 +18,7 @@ pub unsafe extern "C" fn still_urcu_call_(
 ) {
     briefly(|| {
         let (Some(head), Some(function)) = (NonNull::new(head), function) else {
-            return Err(Refusal::invalid(format!(
-                "urcu-{}: NULL was passed to call_rcu",
-                of(flavour).name()
-            )));
+            return Err(Refusal::invalid(c"urcu-{}: NULL was passed to call_rcu").with(of(flavour).name()));
         };
         // SAFETY: the two types of function pointers have the same layout, and the queue never passes null.
         let function = unsafe {
@@ -54,7 +51,7 @@ pub unsafe extern "C" fn still_urcu_worker_thread_(worker: *mut call_rcu_data) -
     call(|| {
         // SAFETY: `worker` is null or the address of a worker, by the caller's promise, and the memory of workers is never freed.
         let worker = unsafe { worker.cast::<Worker>().as_ref() };
-        let worker = worker.ok_or_else(|| Refusal::invalid("NULL was passed for a worker"))?;
+        let worker = worker.ok_or_else(|| Refusal::invalid(c"NULL was passed for a worker"))?;
         worker.has_thread();
         Ok(worker.pthread.load(Ordering::Relaxed))
     })

@@ -122,6 +122,10 @@ impl Core {
         let tags = verifies.then(|| Tags::new(rows).ok_or(Refused::NoMemory)).transpose()?;
         let cache = if verifies { 0 } else { plan.cache };
         let objects = extent.maximum() as usize * geometry.objects() as usize;
+        // A handle keeps one shard, and may hold a second one for a moment.
+        let mut shards = Vec::new();
+        shards.try_reserve_exact(2 * plan.locals).map_err(|_| Refused::NoMemory)?;
+        shards.extend((0..2 * plan.locals).map(|_| OnceLock::new()));
         let core = Arc::new(Self {
             geometry,
             size: plan.size,
@@ -129,8 +133,7 @@ impl Core {
             rows: headers.into_boxed_slice(),
             store: Store::new(),
             depot: Depot::new(objects, cache).ok_or(Refused::NoMemory)?,
-            // A handle keeps one shard, and may hold a second one for a moment.
-            shards: (0..2 * plan.locals).map(|_| OnceLock::new()).collect(),
+            shards: shards.into_boxed_slice(),
             handles: AtomicUsize::new(0),
             most_handles: plan.locals,
             nobody: OnceLock::new(),

@@ -10,7 +10,7 @@
 //! are compared again at later polls. Such a poll reads every hazard slot of the domain. A poll with a limit looks
 //! at that many objects, of the queue and of `held` in turn, so that neither keeps the other waiting.
 
-use std::collections::VecDeque;
+use std::collections::{TryReserveError, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -280,6 +280,11 @@ impl RetireList {
     pub(crate) fn counters(&self) -> &Counters {
         // SAFETY: the core is alive, as the retire list holds it.
         unsafe { self.counters.slot() }
+    }
+
+    /// Allocates memory for this many more objects.
+    pub(crate) fn try_reserve(&mut self, objects: usize) -> Result<(), TryReserveError> {
+        self.queue.try_reserve(objects)
     }
 
     /// Takes in an object that was just retired and cannot be refused.

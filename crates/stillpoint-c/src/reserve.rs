@@ -1,0 +1,208 @@
+//! The library's allocator: that of the C library, and a small reserve of static memory for when it fails, as the C++ runtime has one for
+//! exceptions.
+//!
+//! Much of what Rust allocates cannot be refused (`Arc`, `Box`): without memory, the process would end. Here such a request gets memory
+//! from the reserve, and [`kept`] gives it back by undoing the call. So calls end well or with `ENOMEM`. Requests that may be refused, for
+//! memory that stays in use, get nothing from the reserve: see [`closed`]. If the reserve has no room either, the process ends.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::{Cell, UnsafeCell};
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::border::Refusal;
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
+
+struct Allocator;
+
+/// How many requests have got memory that they have not given back.
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+
+/// For what is allocated often: nodes, seats of threads, texts.
+static SMALL: Shelf<64, 8> = Shelf::new();
+/// For chunks of readers and of handles, and for the parts of a table or pool that do not grow with it.
+static LARGE: Shelf<1024, 4> = Shelf::new();
+
+thread_local! {
+    /// Whether the calling thread has taken memory from the reserve since [`kept`] began.
+    static HAS_TAKEN: Cell<bool> = const { Cell::new(false) };
+    /// Whether the calling thread's requests may be refused: see [`closed`].
+    static IS_CLOSED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// `WORDS` rows of 64 units of `UNIT` bytes. A request gets units of one row, side by side.
+///
+/// Lock-free, because a child of `fork` would find a lock held, and because signal handlers register threads.
+#[repr(C, align(1024))]
+struct Shelf<const UNIT: usize, const ROWS: usize> {
+    units: UnsafeCell<[[[u8; UNIT]; 64]; ROWS]>,
+    /// A bit for each unit that is in use.
+    used: [AtomicU64; ROWS],
+}
+
+// SAFETY: whoever sets the bits of units has them alone.
+unsafe impl<const UNIT: usize, const ROWS: usize> Sync for Shelf<UNIT, ROWS> {}
+
+impl<const UNIT: usize, const ROWS: usize> Shelf<UNIT, ROWS> {
+    const fn new() -> Self {
+        Self { units: UnsafeCell::new([[[0; UNIT]; 64]; ROWS]), used: [const { AtomicU64::new(0) }; ROWS] }
+    }
+
+    /// The bits of as many units as the size takes, from bit 0. `None` if a row has fewer.
+    fn bits(size: usize) -> Option<u64> {
+        match size.div_ceil(UNIT) {
+            count @ 1..=64 => Some(u64::MAX >> (64 - count)),
+            _ => None,
+        }
+    }
+
+    fn take(&self, layout: Layout) -> Option<*mut u8> {
+        let bits = Self::bits(layout.size()).filter(|_| layout.align() <= UNIT)?;
+        let last = bits.leading_zeros();
+        for (row, used) in self.used.iter().enumerate() {
+            let place = |used: u64| (0..=last).find(|place| used & bits << place == 0);
+            // Acquire: pairs with the release in `give_back`. Relaxed on failure, and for the load: only the bits matter.
+            let claim = |used| place(used).map(|place| used | bits << place);
+            if let Ok(before) = used.fetch_update(Ordering::Acquire, Ordering::Relaxed, claim) {
+                let unit = row * 64 + place(before)? as usize;
+                return Some(self.units.get().cast::<u8>().wrapping_add(unit * UNIT));
+            }
+        }
+        None
+    }
+
+    /// The number of the unit that begins at this address. `None` if it is elsewhere.
+    #[inline]
+    fn unit(&self, address: *mut u8) -> Option<usize> {
+        let unit = address.addr().wrapping_sub(self.units.get().addr()) / UNIT;
+        (unit < 64 * ROWS).then_some(unit)
+    }
+
+    #[cold]
+    fn give_back(&self, unit: usize, size: usize) {
+        let bits = Self::bits(size).unwrap_or(0);
+        // Release: pairs with the acquire in `take`.
+        self.used[unit / 64].fetch_and(!(bits << (unit % 64)), Ordering::Release);
+        TAKEN.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cold]
+fn take(layout: Layout) -> *mut u8 {
+    if IS_CLOSED.get() {
+        return ptr::null_mut();
+    }
+    let Some(taken) = SMALL.take(layout).or_else(|| LARGE.take(layout)) else { return ptr::null_mut() };
+    TAKEN.fetch_add(1, Ordering::Relaxed);
+    HAS_TAKEN.set(true);
+    taken
+}
+
+// SAFETY: memory is that of the system's allocator, or units of a shelf, which nobody else has until they are given back. No function
+// unwinds. The thread-local variables have no destructors, and need no initialisation.
+unsafe impl GlobalAlloc for Allocator {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        let given = unsafe { System.alloc(layout) };
+        if given.is_null() {
+            take(layout)
+        } else {
+            given
+        }
+    }
+
+    /// Gets nothing from the reserve: the library asks for zeros where it can be refused.
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
+        match (SMALL.unit(address), LARGE.unit(address)) {
+            (Some(unit), _) => SMALL.give_back(unit, layout.size()),
+            (_, Some(unit)) => LARGE.give_back(unit, layout.size()),
+            // SAFETY: the caller has the memory from the system's allocator, with this layout, and does not use it any more.
+            _ => unsafe { System.dealloc(address, layout) },
+        }
+    }
+
+    unsafe fn realloc(&self, address: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if SMALL.unit(address).is_none() && LARGE.unit(address).is_none() {
+            // SAFETY: the caller has the memory from the system's allocator.
+            let given = unsafe { System.realloc(address, layout, size) };
+            if !given.is_null() {
+                return given;
+            }
+        }
+        // SAFETY: the caller passes a size that a layout may have. Both places have the bytes that are copied, and are different ones.
+        unsafe {
+            let given = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
+            if !given.is_null() {
+                ptr::copy_nonoverlapping(address, given, size.min(layout.size()));
+                self.dealloc(address, layout);
+            }
+            given
+        }
+    }
+}
+
+const NOTHING: Refusal = Refusal::no_memory(c"there is no memory for this");
+
+/// Makes something that stays in use. If there is no memory for it, drops it again, and fails.
+pub(crate) fn kept<T>(make: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
+    let before = HAS_TAKEN.replace(false);
+    let made = make();
+    match HAS_TAKEN.replace(before) {
+        false => made,
+        true => {
+            drop(made?);
+            Err(NOTHING)
+        }
+    }
+}
+
+/// Fails if [`kept`] would drop what was made so far: before a step that a drop does not undo.
+pub(crate) fn settle() -> Result<(), Refusal> {
+    match HAS_TAKEN.get() {
+        true => Err(NOTHING),
+        false => Ok(()),
+    }
+}
+
+/// Does what a drop does not undo. What it takes from the reserve stays in use.
+pub(crate) fn settled<A>(act: impl FnOnce() -> A) -> A {
+    let before = HAS_TAKEN.get();
+    let answer = act();
+    HAS_TAKEN.set(before);
+    answer
+}
+
+/// Before something small is allocated that stays in use, and that cannot be given back: fails if others need the reserve, and there is no
+/// memory. So such requests do not use it up.
+#[inline]
+pub(crate) fn spare() -> Result<(), Refusal> {
+    // Relaxed: a hint.
+    match TAKEN.load(Ordering::Relaxed) {
+        0 => Ok(()),
+        _ => probe(),
+    }
+}
+
+#[cold]
+fn probe() -> Result<(), Refusal> {
+    let mut memory = Vec::<u64>::new();
+    closed(|| memory.try_reserve_exact(16)).map_err(|_| NOTHING)
+}
+
+/// Runs `request` without the reserve. All its requests may be refused.
+pub(crate) fn closed<A>(request: impl FnOnce() -> A) -> A {
+    let before = IS_CLOSED.replace(true);
+    let answer = request();
+    IS_CLOSED.set(before);
+    answer
+}
