@@ -652,10 +652,7 @@ STILL_NODISCARD static inline typename still_link_<L>::pointer still_hold_protec
 #else
 /* 5 is the class of pointers in GCC and Clang. */
 #define STILL_LINK_(link)                                                                                              \
-    ((void)sizeof(struct {                                                                                             \
-        _Static_assert(__builtin_classify_type(*(link)) == 5, "this takes the address of a pointer: &p, not p");       \
-        char unused_;                                                                                                  \
-    }))
+    __extension__({ _Static_assert(__builtin_classify_type(*(link)) == 5, "this takes the address of a pointer: &p, not p"); })
 /* Evaluates nothing: the compiler compares the type of `object` with that of the pointer at `link`. */
 #define STILL_SUITS_(link, object) ((void)sizeof(__typeof__(1 ? (object) : *(link))))
 /* Gives `value` the type of the pointer at `link`; the comma removes that pointer's qualifiers. Clang warns of an unused cast only if the

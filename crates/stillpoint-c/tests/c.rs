@@ -484,7 +484,8 @@ fn a_program_finds_the_library_by_cmake() {
     let of_rte = of_rte.display();
     let mut programs = vec!["shared", "static", "dpdk"];
     let mut text = format!(
-        "cmake_minimum_required(VERSION 3.16)\nproject(test C)\nfind_package(stillpoint 0.1 REQUIRED)\n\
+        "cmake_minimum_required(VERSION 3.16)\nproject(test C)\nfind_package(stillpoint 0 REQUIRED)\n\
+         find_package(stillpoint 0.1 REQUIRED)\n\
          find_package(Threads REQUIRED)\nadd_compile_definitions(_GNU_SOURCE)\n\
          add_executable(shared {of_tests}/errors.c)\ntarget_link_libraries(shared stillpoint::stillpoint Threads::Threads)\n\
          add_executable(static {of_tests}/errors.c)\ntarget_link_libraries(static stillpoint::static Threads::Threads)\n\

@@ -13,6 +13,8 @@ use programs::*;
 const FLAVOURS: [&str; 4] = ["MEMB", "MB", "QSBR", "BP"];
 /// The flags by which a program gets functions, and those by which it gets inline code.
 const WAYS: [&str; 2] = ["-U_LGPL_SOURCE", "-D_LGPL_SOURCE"];
+/// Where the packages of the drop-in are, below the prefix.
+const DROP_IN: &str = "lib/stillpoint/liburcu/pkgconfig";
 const GPP: Compiler = Compiler { name: "g++", language: "c++", standard: "-std=c++20" };
 
 fn source(name: &str) -> PathBuf {
@@ -310,9 +312,29 @@ fn programs_find_it_by_pkg_config() {
         ("liburcu-qsbr", "QSBR"),
         ("liburcu-bp", "BP"),
     ] {
-        let (folder, package) = ("lib/stillpoint/liburcu/pkgconfig", format!("{name} >= 0.10.0"));
-        runs_by_pkg_config(folder, &package, &source("callbacks"), &[&format!("-DFLAVOUR_{flavour}")]);
+        // Polling came with this version.
+        let package = format!("{name} >= 0.14.0");
+        runs_by_pkg_config(DROP_IN, &package, &source("callbacks"), &[&format!("-DFLAVOUR_{flavour}")]);
+        // Makefiles pass on a single word without quotes.
+        let Some(words) = pkg_config(DROP_IN, &["--cflags", name]) else { return };
+        assert_eq!(words.split_whitespace().count(), 1, "{name}: {words}");
     }
+}
+
+/// The functions of queues and stacks are in liburcu's own common library, which the flags name where it is installed.
+#[test]
+fn a_queue_of_liburcu_is_linked_by_pkg_config() {
+    if !liburcu_is_there() {
+        return;
+    }
+    let source = place().join("queue.c");
+    let text = "#include <urcu.h>\n#include <urcu/wfcqueue.h>\n\
+        int main(void)\n{\n    struct cds_wfcq_head head;\n    struct cds_wfcq_tail tail;\n    \
+        cds_wfcq_init(&head, &tail);\n    return !cds_wfcq_empty(&head, &tail);\n}\n";
+    std::fs::write(&source, text).unwrap();
+    let Some(flags) = pkg_config(DROP_IN, &["--cflags", "--libs", "liburcu"]) else { return };
+    let program = compiled_by(&source, &flags, &[], "queue");
+    succeeds(&program, &with_library(&program).output().unwrap());
 }
 
 /// The program of the guide, in its three steps. The first step also runs with liburcu itself.

@@ -99,7 +99,7 @@ private:
         detail::reclaim(base->still_retirable_, static_cast<T *>(base));
     }
 
-    detail::retirable<D, 3> still_retirable_;
+    detail::retirable<D, 3> still_retirable_ = detail::retirable<D, 3>();
 };
 
 class hazard_pointer;

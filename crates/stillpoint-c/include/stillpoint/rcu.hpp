@@ -173,7 +173,7 @@ private:
         detail::reclaim(base->still_retirable_, static_cast<T *>(base));
     }
 
-    detail::retirable<D, 2> still_retirable_;
+    detail::retirable<D, 2> still_retirable_ = detail::retirable<D, 2>();
 };
 
 /// Blocks until every region that is open now has been closed.
@@ -199,6 +199,8 @@ struct retired {
     D deleter;
 
     retired(T *p, D &&d) : words{}, object(p), deleter(std::move(d)) {}
+    retired(const retired &) = delete;
+    retired &operator=(const retired &) = delete;
 
     static void reclaim(void *node) noexcept
     {

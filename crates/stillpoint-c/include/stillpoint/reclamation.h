@@ -129,14 +129,14 @@ struct queue_words {
 /* Words for a queue, which come first, and a deleter, which takes no room if its class is empty. */
 template <class D, std::size_t Words, bool = std::is_empty_v<D> && !std::is_final_v<D>>
 struct retirable : D {
-    queue_words<Words> words;
+    queue_words<Words> words = {};
 
     D &deleter() noexcept { return *this; }
 };
 
 template <class D, std::size_t Words>
 struct retirable<D, Words, false> {
-    queue_words<Words> words;
+    queue_words<Words> words = {};
     D stored = D();
 
     D &deleter() noexcept { return stored; }

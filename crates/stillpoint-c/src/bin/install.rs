@@ -109,8 +109,9 @@ fn install(options: &Options) -> Result<PathBuf, String> {
     // In a separate folder. If that folder is in PKG_CONFIG_PATH, these files are found instead of liburcu's.
     let liburcu = lib.join("stillpoint/liburcu/pkgconfig");
     fs::create_dir_all(&liburcu).map_err(|error| failed(&liburcu, &error))?;
+    let installed = Liburcu::installed();
     for name in ["liburcu", "liburcu-memb", "liburcu-mb", "liburcu-qsbr", "liburcu-bp"] {
-        write(&liburcu.join(name).with_extension("pc"), &pkg_config_of_liburcu(options, name))?;
+        write(&liburcu.join(name).with_extension("pc"), &pkg_config_of_liburcu(options, name, &installed))?;
     }
     write(&cmake.join("stillpoint-config.cmake"), &cmake_config(options, &soname))?;
     write(&cmake.join("stillpoint-config-version.cmake"), &cmake_version())?;
@@ -290,9 +291,53 @@ Cflags: -I${{includedir}}/stillpoint/dpdk
     )
 }
 
-/// The version is that of liburcu's interface, for which programs ask.
-fn pkg_config_of_liburcu(Options { prefix, libdir, .. }: &Options, name: &str) -> String {
-    let (prefix, libdir) = (prefix.display(), libdir.display());
+/// What is installed of liburcu itself, whose containers and atomics programs go on using.
+struct Liburcu {
+    version: Option<String>,
+    /// Whether the linker finds its common library, in which the functions of queues and stacks are.
+    has_common: bool,
+}
+
+impl Liburcu {
+    /// Polling came with this version of liburcu's interface, and the drop-in has it beside each older one.
+    const POLLING: &str = "0.14.0";
+
+    fn installed() -> Self {
+        let said = |command: &mut Command| {
+            let output = command.output().ok().filter(|output| output.status.success())?;
+            Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        };
+        let mut pkg_config = Command::new("pkg-config");
+        // This variable may name an installation of the drop-in.
+        pkg_config.args(["--modversion", "liburcu"]).env_remove("PKG_CONFIG_PATH");
+        let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+        compiler.arg("-print-file-name=liburcu-common.so");
+        // The compiler prints a name without a folder if it finds no such file.
+        let has_common = said(&mut compiler).is_some_and(|path| path.contains('/'));
+        Self { version: said(&mut pkg_config), has_common }
+    }
+
+    /// The version of the interface: that of what is installed, and at least the one that has polling.
+    fn version(&self) -> &str {
+        let number = |version: &str| {
+            let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+            [(); 3].map(|()| parts.next().unwrap_or(0))
+        };
+        match &self.version {
+            Some(version) if number(version) > number(Self::POLLING) => version,
+            _ => Self::POLLING,
+        }
+    }
+}
+
+/// One folder is enough: the headers there find the others beside them. Makefiles often pass on the flags without quotes.
+fn pkg_config_of_liburcu(
+    Options { prefix, libdir, .. }: &Options,
+    name: &str,
+    installed: &Liburcu,
+) -> String {
+    let (prefix, libdir, version) = (prefix.display(), libdir.display(), installed.version());
+    let common = if installed.has_common { " -lurcu-common" } else { "" };
     format!(
         "\
 prefix={prefix}
@@ -301,9 +346,9 @@ libdir=${{prefix}}/{libdir}
 
 Name: {name}
 Description: The interface of liburcu, over stillpoint
-Version: 0.13.2
-Cflags: -I${{includedir}}/stillpoint/liburcu -I${{includedir}}
-Libs: -L${{libdir}} -lstillpoint
+Version: {version}
+Cflags: -I${{includedir}}/stillpoint/liburcu
+Libs: -L${{libdir}} -lstillpoint{common}
 Libs.private: {PRIVATE}
 "
     )
@@ -343,7 +388,7 @@ set(PACKAGE_VERSION \"{VERSION}\")
 # Before 1.0, each minor version has another interface.
 if(PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
     set(PACKAGE_VERSION_COMPATIBLE FALSE)
-elseif(PACKAGE_FIND_VERSION_MAJOR EQUAL {major} AND PACKAGE_FIND_VERSION_MINOR EQUAL {minor})
+elseif(PACKAGE_FIND_VERSION_MAJOR EQUAL {major} AND (PACKAGE_FIND_VERSION_MINOR EQUAL {minor} OR PACKAGE_FIND_VERSION_COUNT EQUAL 1))
     set(PACKAGE_VERSION_COMPATIBLE TRUE)
 else()
     set(PACKAGE_VERSION_COMPATIBLE FALSE)

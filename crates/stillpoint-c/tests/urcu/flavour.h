@@ -25,7 +25,6 @@
 #include <unistd.h>
 
 #include "stillpoint.h"
-#include "stillpoint/urcu.h"
 
 #ifdef FLAVOUR_QSBR
 #define IS_QSBR 1
