@@ -207,8 +207,8 @@ impl Reclamation {
     fn barrier(&self) {
         let _whole = Uncancelled::new();
         let _ignored = tsan::ignore();
-        if self.queue.is_served_here() {
-            report("a deleter cannot wait for deleters, since it would wait for itself: the call returned at once");
+        if raw::is_within_foreign_code() {
+            report("a deleter cannot wait for deleters, since it could wait for itself: the call returned at once");
             return;
         }
         // If no deleter is scheduled, open regions do not matter.
@@ -302,7 +302,8 @@ pub extern "C" fn still_rcu_synchronize_() {
     let _ignored = tsan::ignore();
     let _waiting = Waiting::begin();
     loop {
-        match rcu().domain.synchronize() {
+        // The standard lets deleters wait for regions. A region that waits for a deleter, in a barrier, waits for itself in any case.
+        match raw::let_wait(|| rcu().domain.synchronize()) {
             Ok(()) => return,
             Err(error @ SynchronizeError::Fence(_)) => refused(&error),
             Err(error) => wait_for_ever(&error),
