@@ -68,9 +68,9 @@ pub unsafe extern "C" fn still_submit(
                 c"the thread of the background reclaimer is in the parent of this process",
             ));
         }
-        if raw::is_within_destructor() {
+        if raw::is_within_foreign_code() {
             reserve::spare()?;
-            // A wait for room could wait for this destructor to return.
+            // Such code never waits, and a wait for room could wait for its end.
             // SAFETY: the caller promises that the object may be retired.
             unsafe { raw::leave(&background.domain, object) };
             return Ok(0);
@@ -96,8 +96,8 @@ pub unsafe extern "C" fn still_background_free(background: *mut still_background
         let found = unsafe { find::<Background>(background) }?;
         // SAFETY: the caller passes a handle, and no other call uses it.
         let Background { handle, worker, domain } = unsafe { found.value() };
-        if raw::is_within_destructor() {
-            let reason = c"a destructor or a stall hook called this, and could wait for itself: call it from another thread";
+        if raw::is_within_foreign_code() {
+            let reason = c"a destructor, a callback or a stall hook called this, and could wait for itself: call it from another thread";
             return Err(Refusal::new(libc::EDEADLK, reason));
         }
         let is_here = worker.is_here();

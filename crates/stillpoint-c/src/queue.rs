@@ -59,23 +59,23 @@ impl Kind for Queue {
 }
 
 impl Queue {
-    /// Refuses a callback of this queue, which would wait for its own end.
-    fn not_from_within(&self, errno: c_int) -> Result<(), Refusal> {
-        match self.queue.is_served_here() {
-            true => Err(Refusal::new(
-                errno,
-                c"a callback would wait for its own queue: call it from another thread",
-            )),
-            false => Ok(()),
-        }
-    }
-
     fn pauses(&self) -> MutexGuard<'_, Vec<(Paused, libc::pid_t)>> {
         self.pauses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn worker(&self) -> MutexGuard<'_, Option<Worker>> {
         self.worker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Refuses a destructor, a callback or a stall hook, which could wait for its own end.
+fn not_from_within() -> Result<(), Refusal> {
+    match raw::is_within_foreign_code() {
+        true => Err(Refusal::new(
+            libc::EDEADLK,
+            c"a destructor, a callback or a stall hook could wait for its own end, or for its own queue: call this from another thread",
+        )),
+        false => Ok(()),
     }
 }
 
@@ -114,7 +114,16 @@ pub unsafe extern "C" fn still_queue_free(handle: *mut still_queue) -> c_int {
         let found = unsafe { find::<Queue>(handle) }?;
         // SAFETY: the caller passes a handle, and no other call uses it.
         let value = unsafe { found.value() };
-        value.not_from_within(libc::EBUSY)?;
+        if value.queue.is_served_here() {
+            return Err(Refusal::new(
+                libc::EBUSY,
+                c"a callback would wait for its own queue: free it from another thread",
+            ));
+        }
+        if value.worker().as_ref().is_some_and(Worker::is_here) {
+            // The end of that thread is the end of its callbacks.
+            not_from_within()?;
+        }
         // Callbacks on the queue's thread may use the handle until that thread ends.
         let worker = value.worker().take();
         if let Some(worker) = worker.as_ref().filter(|worker| worker.is_here()) {
@@ -226,7 +235,7 @@ pub unsafe extern "C" fn still_queue_run(handle: *mut still_queue) -> c_int {
     call(|| {
         // SAFETY: the caller passes a handle.
         let queue = unsafe { queue(handle) }?;
-        queue.not_from_within(libc::EDEADLK)?;
+        not_from_within()?;
         raw::held_up_by_caller(&queue.domain)?;
         queue.queue.clone().run();
         Ok(0)
@@ -263,7 +272,7 @@ pub unsafe extern "C" fn still_queue_pause(handle: *mut still_queue) -> c_int {
     call(|| {
         // SAFETY: the caller passes a handle.
         let queue = unsafe { queue(handle) }?;
-        queue.not_from_within(libc::EDEADLK)?;
+        not_from_within()?;
         reserve::closed(|| queue.pauses().try_reserve(1))
             .map_err(|_| Refusal::no_memory(c"there is no memory to note another pause"))?;
         let paused = queue.queue.pause();

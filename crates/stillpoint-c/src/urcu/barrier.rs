@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use stillpoint::rcu::raw::Callback;
+use stillpoint::rcu::raw::{self, Callback};
 use stillpoint::rcu::SynchronizeError;
 use stillpoint_sys::os;
 use stillpoint_sys::sync::atomic::AtomicU32;
@@ -79,7 +79,8 @@ impl Flavour {
             };
             if let Some(worker) = lasting.filter(|worker| !worker.has_thread()) {
                 acquires();
-                let answer = worker.queue.barrier();
+                // Callbacks of other queues may wait for this one, as in liburcu.
+                let answer = raw::let_wait(|| worker.queue.barrier());
                 releases();
                 if let Err(error @ SynchronizeError::Fence(_)) = answer {
                     if !std::mem::replace(&mut is_told, true) {

@@ -228,7 +228,8 @@ impl Flavour {
         self.refill();
         let mut is_told = false;
         self.while_offline(|| loop {
-            let error = match group.domain.wait(group.domain.start()) {
+            // A callback may wait for readers, as in liburcu. No reader waits for a callback: a barrier is refused in a section.
+            let error = match raw::let_wait(|| group.domain.wait(group.domain.start())) {
                 Ok(()) => return acquires(),
                 Err(error) => error,
             };

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use stillpoint::rcu::raw::{Callback, CallbackQueue, Paused};
+use stillpoint::rcu::raw::{self, Callback, CallbackQueue, Paused};
 use stillpoint_sys::os;
 use stillpoint_sys::sync::Door;
 
@@ -156,7 +156,8 @@ impl Worker {
     /// Pauses the queue of a new worker if a fork is under way, since the fork does not look for new workers.
     fn is_born(&self, lock: &mut Locked<'_, Workers>) {
         if lock.is_forking {
-            lock.born_paused.push(self.queue.pause());
+            // No thread serves it yet, so a callback that makes a worker does not wait here.
+            lock.born_paused.push(raw::let_wait(|| self.queue.pause()));
         }
     }
 
@@ -443,7 +444,8 @@ impl Flavour {
         if worker.queue.pending() > 0 {
             let default = self.make_default(lock);
             acquires();
-            worker.queue.pass_to(&default.queue);
+            // The thread has ended, so a callback that frees another worker does not wait for a turn.
+            raw::let_wait(|| worker.queue.pass_to(&default.queue));
             releases();
             // If the start fails, it is tried again: see `has_thread`.
             let _ = default.start(lock);

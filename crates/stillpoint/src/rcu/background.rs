@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use super::engine::core::garbage::Garbage;
 use super::engine::queue::inbox::{Inbox, ABANDONED, CLOSED, RUNNING, STOPPING};
 use super::engine::queue::retire_list::{Full, Limits, Obstacle, Pace, RetireList};
+use super::engine::wait::freeing::is_foreign;
+use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{Next, Patience, LONGEST_SLEEP};
 use super::engine::Core;
 use super::error::RetireError;
@@ -51,8 +53,10 @@ impl BackgroundReclaimer {
     pub(super) const DEFAULT_MAX_PENDING: usize = 1 << 20;
 
     pub(super) fn new(core: Arc<Core>, pace: Pace, limits: Limits, when_full: WhenFull) -> Self {
-        let inbox = Arc::new(Inbox::new(Arc::clone(&core), limits));
-        Self { inbox, list: RetireList::new(core, pace, limits), when_full }
+        let mut list = RetireList::new(Arc::clone(&core), pace, limits);
+        let inbox = Arc::new(Inbox::new(core, limits).of_list(&list));
+        list.count_for(inbox.address());
+        Self { inbox, list, when_full }
     }
 
     /// A handle that hands objects in. Handles are cheap; clone and share them freely.
@@ -96,6 +100,11 @@ impl BackgroundReclaimer {
     #[track_caller]
     pub fn run(&mut self) {
         let core = Arc::clone(self.list.core());
+        assert!(
+            !is_foreign(),
+            "a destructor, a callback or a stall hook cannot run a reclaimer of domain `{}`: it could wait for its own end",
+            core.name()
+        );
         if core.protocol.held_up_by_caller(u64::MAX).is_some() {
             panic!(
                 "this thread holds a guard or an online QSBR reader of domain `{}`, so it would wait for itself if it reclaimed for \
@@ -495,8 +504,8 @@ impl Queue for &RetireHandle {
         patience.wait(self.inbox.core().event(), Next::News, deadline, || false);
     }
 
-    fn is_held_up_by_caller(&self) -> bool {
-        self.inbox.core().protocol.held_up_by_caller(u64::MAX).is_some()
+    fn is_full_of_own(&self, own: &mut OwnHolds<'_>, bytes: usize) -> bool {
+        self.inbox.is_full_of_own(own, bytes)
     }
 
     fn count_wait(&self) {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::engine::core::grace::Grace;
 use super::engine::core::record::ReaderKind;
 use super::engine::queue::retire_list::{Limits, Pace, RetireList};
 use super::engine::wait::counters::Served;
-use super::engine::wait::freeing::is_freeing;
+use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
 use super::error::SynchronizeError;
@@ -24,9 +25,7 @@ enum Ended {
 impl Core {
     /// Frees what was handed over before this call, or waits for those that are freeing it.
     pub(super) fn barrier(this: &Arc<Self>, limit: Option<Duration>) -> Result<(), SynchronizeError> {
-        if is_freeing() {
-            return Err(SynchronizeError::Reentrant { domain: this.name().to_owned() });
-        }
+        SynchronizeError::unless_foreign(this)?;
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -85,21 +84,16 @@ impl Core {
     }
 
     fn wait_for_served(&self, served: Vec<Served<'_>>, deadline: Option<Instant>) -> Result<(), Ended> {
+        let (begun, mut own) = (Instant::now(), OwnHolds::of_caller(self));
         let mut patience = Patience::new();
         for mut list in served {
             while !list.is_over(|| self.age()) && !list.is_left() {
-                if list.is_pinned() && !self.protocol.hazards_of_caller().is_empty() {
-                    // The other thread may be waiting for an object that the caller's protected load holds.
-                    return Err(Ended::Failed(SynchronizeError::would_deadlock(
-                        self,
-                        ReaderKind::ProtectedLoad,
-                    )));
+                if own.pinned().iter().any(|pinned| list.wait_for(pinned)) {
+                    let load = ReaderKind::ProtectedLoad;
+                    return Err(Ended::Failed(SynchronizeError::would_deadlock(self, load)));
                 }
                 if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                    return Err(Ended::Failed(match list.pinned() {
-                        0 => self.busy(),
-                        objects => SynchronizeError::pinned(self, objects),
-                    }));
+                    return Err(Ended::Failed(self.why_late(&list, begun)));
                 }
                 patience.wait(self.event(), Next::Release, deadline, || false);
             }
@@ -108,5 +102,17 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// Why the objects in a served list are not freed yet.
+    fn why_late(&self, list: &Served<'_>, begun: Instant) -> SynchronizeError {
+        match (list.pinned(), self.protocol.check(list.token())) {
+            (_, Err(error)) => SynchronizeError::Fence(error),
+            (_, Ok(Grace::HeldUp(record))) => {
+                SynchronizeError::Stalled(Box::new(self.stall_of(record, begun.elapsed())))
+            }
+            (0, _) => self.busy(),
+            (objects, _) => SynchronizeError::pinned(self, objects),
+        }
     }
 }

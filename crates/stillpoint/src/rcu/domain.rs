@@ -674,6 +674,7 @@ impl fmt::Debug for DomainBuilder {
 
 impl Core {
     pub(super) fn synchronize(this: &Arc<Self>, limit: Option<Duration>) -> Result<(), SynchronizeError> {
+        SynchronizeError::unless_foreign(this)?;
         if !this.has_orphans() {
             return this.wait_for(this.protocol.start(), limit);
         }
@@ -685,6 +686,7 @@ impl Core {
     }
 
     pub(super) fn wait_for(&self, token: u64, limit: Option<Duration>) -> Result<(), SynchronizeError> {
+        SynchronizeError::unless_foreign(self)?;
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         self.wait(token, deadline).map_err(|interrupted| match interrupted {

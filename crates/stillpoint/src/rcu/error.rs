@@ -4,6 +4,7 @@ use std::fmt;
 use super::boost::Boost;
 use super::engine::core::record::ReaderKind;
 use super::engine::queue::retire_list::Full;
+use super::engine::wait::freeing::is_foreign;
 use super::engine::Core;
 use super::retired::Retired;
 use super::stall::Stall;
@@ -52,6 +53,14 @@ pub enum SynchronizeError {
 }
 
 impl SynchronizeError {
+    /// Refuses foreign code that the library runs: it must not wait.
+    pub(in crate::rcu) fn unless_foreign(core: &Core) -> Result<(), Self> {
+        if is_foreign() {
+            return Err(Self::Reentrant { domain: core.name().to_owned() });
+        }
+        Ok(())
+    }
+
     pub(super) fn pinned(core: &Core, objects: usize) -> Self {
         let (_, owned) = core.protocol.readers();
         Self::Pinned { domain: core.name().to_owned(), objects, owned }
@@ -81,8 +90,8 @@ impl fmt::Display for SynchronizeError {
             ),
             Self::Reentrant { domain } => write!(
                 f,
-                "a destructor, a callback or a stall hook could wait for its own end in domain `{domain}`; call this from \
-                 elsewhere"
+                "a destructor, a callback or a stall hook must not wait in domain `{domain}`, since it could wait for its own end; \
+                 call this from elsewhere"
             ),
             Self::Stalled(stall) => write!(f, "the grace period is held up: {stall}"),
             Self::Pinned { domain, objects, owned } => {

@@ -10,6 +10,7 @@ use super::domain::Domain;
 use super::engine::core::garbage::Garbage;
 use super::engine::core::record::ReaderKind;
 use super::engine::queue::retire_list::{Full, Limits, Obstacle, Pace, RetireList};
+use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{earliest, Next, Patience};
 use super::engine::Core;
 use super::error::{RetireError, SynchronizeError};
@@ -306,6 +307,7 @@ impl Reclaimer {
     }
 
     pub(super) fn flush_until(&mut self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
+        SynchronizeError::unless_foreign(self.list.core())?;
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         // Only once: other threads may leave more to the domain again and again.
@@ -414,12 +416,8 @@ impl Queue for Reclaimer {
         patience.wait(self.list.core().event(), next, wake_up, || false);
     }
 
-    fn is_held_up_by_caller(&self) -> bool {
-        match self.list.obstacle() {
-            Ok(Obstacle::Reader(record)) => record.is_of_caller(stillpoint_sys::os::thread_id()),
-            Ok(Obstacle::Hazard) => self.list.held_by_caller() == self.list.len(),
-            _ => false,
-        }
+    fn is_full_of_own(&self, own: &mut OwnHolds<'_>, bytes: usize) -> bool {
+        self.list.is_full_of_own(own.region(), bytes)
     }
 
     fn count_wait(&self) {

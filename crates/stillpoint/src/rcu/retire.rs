@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::engine::core::garbage::Garbage;
 use super::engine::queue::retire_list::Full;
+use super::engine::wait::freeing::is_foreign;
+use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::Patience;
 use super::engine::Core;
 use super::error::{RetireError, RetireErrorKind};
@@ -37,8 +39,9 @@ pub(super) trait Queue {
 
     fn count_wait(&self);
 
-    /// Whether the calling thread itself is in the way, so that a wait without a limit could be a wait for itself.
-    fn is_held_up_by_caller(&self) -> bool;
+    /// Whether the queue's own limit leaves no room for an object of this size until the calling thread lets go of what it holds up
+    /// itself.
+    fn is_full_of_own(&self, own: &mut OwnHolds<'_>, bytes: usize) -> bool;
 
     fn count_handed_back(&self);
 }
@@ -105,13 +108,27 @@ pub(super) fn room(
         let deadline = begun.unwrap_or_else(Instant::now).checked_add(limit);
         let is_early = || deadline.is_none_or(|deadline| Instant::now() < deadline);
         if is_early() {
-            queue.count_wait();
-        }
-        let mut patience = Patience::new();
-        while answer.is_err_and(RetireErrorKind::is_full) && is_early() {
-            if deadline.is_none() && patience.is_about_to_sleep() && queue.is_held_up_by_caller() {
+            if is_foreign() {
+                // What gives room may wait for the end of the foreign code, or be the very object that is being destroyed.
                 queue.count_handed_back();
                 return Err(RetireErrorKind::WouldDeadlock);
+            }
+            queue.count_wait();
+        }
+        let core = Arc::clone(queue.core());
+        let (mut patience, mut own) = (Patience::new(), None);
+        while answer.is_err_and(RetireErrorKind::is_full) && is_early() {
+            if deadline.is_none() && patience.is_about_to_sleep() {
+                let own = own.get_or_insert_with(|| OwnHolds::of_caller(&core));
+                let is_own = !own.is_nothing()
+                    && match answer {
+                        Err(RetireErrorKind::DomainFull) => own.fill_domain(bytes),
+                        _ => queue.is_full_of_own(own, bytes),
+                    };
+                if is_own {
+                    queue.count_handed_back();
+                    return Err(RetireErrorKind::WouldDeadlock);
+                }
             }
             queue.pause(&mut patience, deadline);
             answer = attempt(queue, bytes, is_own);

@@ -23,6 +23,8 @@
 //! | `wait/` | waiting for a reader, and being woken by it |
 //! | `wait/park` | how a thread waits for a reader |
 //! | `wait/tasks`, `wait/wakers` | how a future waits for a reader, and what wakes it |
+//! | `wait/freeing` | whether a thread is within foreign code, which must not wait |
+//! | `wait/own_holds` | what a thread that waits holds up itself |
 //! | `wait/stall` | which stalls are reported, and when |
 //! | `wait/counters` | what is counted for statistics, and for waits |
 //! | `boost/policy` | which preempted readers are boosted, and until when |
@@ -52,6 +54,8 @@ use self::queue::quota::Quota;
 use self::queue::retire_list::Limits;
 use self::queue::shelf::Shelves;
 use self::wait::counters::Counters;
+use self::wait::freeing::Freeing;
+use self::wait::own_holds::Questions;
 use self::wait::park::Event;
 use self::wait::stall::Watch;
 use self::wait::tasks::Tasks;
@@ -80,6 +84,8 @@ pub struct Core {
     event: Event,
     tasks: Tasks,
     watch: Option<Watch>,
+    /// What threads that wait ask those who poll.
+    questions: Questions,
     /// How preempted readers are boosted, if they are.
     boost: Option<Boosting>,
 }
@@ -119,6 +125,7 @@ impl Core {
             event: Event::new(if boost.is_some() { boost::LIMIT } else { wait::park::LONGEST_SLEEP }),
             tasks: Tasks::new(),
             watch,
+            questions: Questions::new(),
             boost,
         });
         core.reference.list(&core);
@@ -268,6 +275,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.reference.unlist();
+        let _freeing = Freeing::begin();
         let mut first = None;
         // What destructors retire meanwhile no longer finds the domain, and waits for its turn in `free_left`.
         self.orphans.adopt(usize::MAX, |orphan| {

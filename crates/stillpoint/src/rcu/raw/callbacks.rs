@@ -7,6 +7,7 @@ use super::{Callback, Function, ObjectCallback};
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::queue::callbacks::serve::Server;
 use crate::rcu::engine::queue::callbacks::Callbacks;
+use crate::rcu::engine::wait::freeing::is_foreign;
 use crate::rcu::error::SynchronizeError;
 use stillpoint_sys::panics;
 
@@ -202,6 +203,11 @@ impl CallbackQueue {
     #[track_caller]
     pub fn run_while(&self, goes_on: impl Fn() -> bool) {
         let core = self.callbacks.core();
+        assert!(
+            !is_foreign(),
+            "a destructor, a callback or a stall hook cannot run a queue of domain `{}`: it could wait for its own end",
+            core.name()
+        );
         if core.protocol.held_up_by_caller(u64::MAX).is_some() {
             panic!(
                 "this thread holds a guard or an online QSBR reader of domain `{}`, so it would wait for itself if it served the \

@@ -62,7 +62,9 @@ pub use super::engine::queue::callbacks::node::{Callback, Function, ObjectCallba
 pub use callbacks::{CallbackQueue, Paused};
 pub(super) use object::retire;
 pub use object::{leave, Object, Refused};
-pub use parts::{guard_of, held_up_by_caller, is_within_destructor, offsets, Parts};
+pub use parts::{
+    guard_of, held_up_by_caller, is_within_destructor, is_within_foreign_code, let_wait, offsets, Parts,
+};
 pub use slot::{protect, protect_owned, Slot};
 pub use spare::Spare;
 pub use token::{number_of, token_of};

@@ -5,7 +5,7 @@ use super::slot::Slot;
 use crate::fence::ReaderFence;
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::core::record::{Record, PASSIVE};
-use crate::rcu::engine::wait::freeing::is_freeing;
+use crate::rcu::engine::wait::freeing::{is_foreign, is_freeing, Freeing};
 use crate::rcu::engine::Core;
 use crate::rcu::error::SynchronizeError;
 use crate::rcu::qsbr::QsbrReader;
@@ -213,14 +213,45 @@ pub unsafe fn guard_of(reader: &Reader) -> ManuallyDrop<Guard<'_>> {
     ManuallyDrop::new(Guard::of_region(reader))
 }
 
-/// Whether the call comes from a destructor or a stall hook that any domain runs: a wait for the end of such
-/// code would wait for itself.
+/// Whether the call comes from a destructor, a deferred call or a stall hook that any domain runs: what such code retires is freed
+/// later.
 ///
 /// ```
 /// assert!(!stillpoint::rcu::raw::is_within_destructor());
 /// ```
 pub fn is_within_destructor() -> bool {
     is_freeing()
+}
+
+/// Whether the call comes from foreign code that the library runs: a destructor, a deferred call, a callback of a queue, or a stall
+/// hook, of any domain. Calls that may wait are refused there.
+///
+/// ```
+/// assert!(!stillpoint::rcu::raw::is_within_foreign_code());
+/// ```
+pub fn is_within_foreign_code() -> bool {
+    is_foreign()
+}
+
+/// Calls `wait` as if no foreign code were running: calls that may wait are not refused in it. For stand-ins for interfaces whose
+/// callbacks may wait for grace periods. The caller makes sure that what it waits for does not wait, in turn, for the foreign code
+/// that is running.
+///
+/// ```
+/// use stillpoint::rcu::{raw, Domain};
+///
+/// let domain = Domain::new();
+/// let other = domain.clone();
+/// let mut reclaimer = domain.reclaimer();
+/// reclaimer.defer(move || {
+///     other.synchronize().unwrap_err(); // a deferred call must not wait
+///     raw::let_wait(|| other.synchronize()).expect("no reader is in the way");
+/// });
+/// assert_eq!(reclaimer.poll(), 1);
+/// ```
+pub fn let_wait<R>(wait: impl FnOnce() -> R) -> R {
+    let _lifted = Freeing::lift();
+    wait()
 }
 
 /// Refuses a call that would wait for itself: the calling thread has a reader of the domain that holds a guard, or an online

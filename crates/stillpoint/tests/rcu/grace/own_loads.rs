@@ -119,3 +119,57 @@ fn a_load_of_the_caller_is_an_error_beside_those_of_others() {
     reclaimer.flush().expect("they are not held");
     assert_eq!(census.alive(), 0);
 }
+
+/// Runs a background reclaimer during a test.
+fn while_reclaimed(domain: &Domain, test: impl FnOnce()) {
+    let mut background = domain.background();
+    let handle = background.retire_handle();
+    thread::scope(|scope| {
+        scope.spawn(move || background.run());
+        test();
+        handle.abandon();
+    });
+}
+
+/// The background reclaimer takes over what was left to the domain, and it alone knows what it has.
+#[test]
+fn a_barrier_that_would_wait_for_a_protected_load_of_the_caller_is_an_error() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let cell = domain.cell(census.object());
+    let reader = domain.reader();
+    while_reclaimed(&domain, || {
+        let object = cell.protect(&reader);
+        drop(cell.replace(census.object())); // left to the domain
+        assert!(is_own_load(&domain.barrier().expect_err("this thread holds one")));
+        assert!(is_own_load(&domain.barrier_timeout(LONG).expect_err("this thread holds one")));
+        drop(object);
+        domain.barrier().expect("nothing is in the way");
+        assert_eq!(census.freed(), 1);
+    });
+}
+
+/// A load of an object that is linked, or that a barrier does not wait for, is in nobody's way.
+#[test]
+fn a_barrier_waits_for_the_loads_of_others_beside_a_load_of_the_caller() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let (linked, other) = (domain.cell(census.object()), domain.cell(census.object()));
+    let reader = domain.reader();
+    let own = linked.protect(&reader);
+    let object = other.protect_owned();
+    while_reclaimed(&domain, || {
+        drop(other.replace(census.object())); // left to the domain
+        while domain.stats().pinned == 0 {
+            thread::yield_now();
+        }
+        let error = domain.barrier_timeout(crate::SHORT).expect_err("another thread could release it");
+        assert!(matches!(error, SynchronizeError::Pinned { objects: 1, owned: 1, .. }), "{error}");
+        let waits = thread::scope(|scope| {
+            let waits = scope.spawn(|| domain.barrier());
+            drop(object);
+            waits.join().expect("it does not panic")
+        });
+        waits.expect("it is released");
+        assert_eq!(census.freed(), 1);
+    });
+    drop(own);
+}

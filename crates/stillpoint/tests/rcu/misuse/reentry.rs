@@ -8,8 +8,8 @@ use stillpoint::rcu::{Domain, RcuCell, Reclaimer, Retired};
 
 use crate::census::{Census, Object};
 use crate::child::in_child;
+use crate::eager;
 use crate::then::Then;
-use crate::{eager, LONG};
 
 fn retired<T: Send + Sync + 'static>(domain: &Domain, object: T) -> Retired<T> {
     domain.cell(object).take().expect("the cell is full")
@@ -105,9 +105,8 @@ fn a_destructor_reads_the_same_domain() {
             let guard = reader.pin();
             cell.load(&guard).expect("the cell is full").verify();
             drop(guard);
-            let mut qsbr = domain.qsbr_reader();
+            let qsbr = domain.qsbr_reader();
             cell.load(&qsbr).expect("the cell is full").verify();
-            qsbr.synchronize().expect("nothing is in the way");
             object.verify();
         })
     };
@@ -115,18 +114,6 @@ fn a_destructor_reads_the_same_domain() {
     reclaimer.retire(cell.replace(census.object()).expect("the cell is full")).expect("there is room");
     assert_eq!(reclaimer.poll(), 2);
     assert_eq!(domain.stats().readers, 0);
-}
-
-#[test]
-fn a_destructor_waits_for_a_grace_period() {
-    let domain = Domain::new();
-    let mut reclaimer = eager(&domain);
-    let waits = {
-        let domain = domain.clone();
-        Then::new(move || domain.synchronize_timeout(LONG).expect("nothing is in the way"))
-    };
-    reclaimer.retire(retired(&domain, waits)).expect("there is room");
-    assert_eq!(reclaimer.poll(), 1);
 }
 
 /// The objects of the same batch are past their grace period, so nothing can go wrong for them. Objects that are

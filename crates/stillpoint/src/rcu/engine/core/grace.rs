@@ -166,6 +166,18 @@ impl Protocol {
         self.records.iter().find(|record| blocks(record.observe(), token) && record.is_of_caller(tid))
     }
 
+    /// The oldest state of the calling thread's regions. A list whose owner has [announced](super::super::wait::counters) that it
+    /// starts a token is found so announced, if the region is not older than the token.
+    pub(crate) fn region_of_caller(&self) -> Option<u64> {
+        let tid = stillpoint_sys::os::thread_id();
+        let own =
+            self.records.iter().filter(|record| record.observe() != PASSIVE && record.is_of_caller(tid));
+        let state = own.map(Record::state).min();
+        // Acquire: pairs with the release in `start`. It reads the token of the region, or a later one.
+        self.token.load(Ordering::Acquire);
+        state
+    }
+
     /// The addresses in the hazard slots of the calling thread: it would wait for ever for one of these objects.
     pub(crate) fn hazards_of_caller(&self) -> Vec<usize> {
         let tid = stillpoint_sys::os::thread_id();

@@ -22,6 +22,7 @@ use super::stack::Stack;
 use crate::busted::{self, Variant};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::Grace;
+use crate::rcu::engine::wait::own_holds::{sum_of_bytes, OwnHolds};
 use crate::rcu::engine::Core;
 use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{fence, AtomicUsize, Ordering};
@@ -50,6 +51,8 @@ pub(crate) struct Inbox {
     /// Number of turns that have begun.
     turns: AtomicUsize,
     limits: Limits,
+    /// The address of the counters of the reclaimer's retire list.
+    counters: usize,
     /// Number of submitted objects at which the reclaimer should be woken.
     enough: AtomicUsize,
     handles: AtomicUsize,
@@ -76,10 +79,17 @@ impl Inbox {
             shared: TryLock::new(Shared::default()),
             turns: AtomicUsize::new(0),
             limits,
+            counters: 0,
             enough: AtomicUsize::new(1),
             handles: AtomicUsize::new(0),
             phase: AtomicUsize::new(RUNNING),
         }
+    }
+
+    /// The inbox of a reclaimer with this retire list.
+    pub(crate) fn of_list(mut self, list: &RetireList) -> Self {
+        self.counters = list.counters().address();
+        self
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -146,6 +156,24 @@ impl Inbox {
         }
         self.submitted.subtract(1, bytes);
         Err(Full::Queue)
+    }
+
+    /// As the name of a queue, for [`RetireList::count_for`].
+    pub(crate) fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Whether there is no room for an object even if everything is freed that the calling thread does not hold up. Also true if
+    /// its region is in the way of all that waits.
+    pub(crate) fn is_full_of_own(&self, own: &mut OwnHolds<'_>, bytes: usize) -> bool {
+        let pinned = own.pinned();
+        let here = pinned.iter().filter(|pinned| pinned.queue == self.address());
+        if self.limits.is_full_with(here.clone().count(), sum_of_bytes(here), bytes) {
+            return true;
+        }
+        // What is on the stack has no token yet. The reclaimer takes over what is in the shared list.
+        let mut list = self.core.all_counters().filter(|counters| counters.address() == self.counters);
+        self.assisted.objects() == 0 && list.all(|counters| own.is_in_the_way_of(counters, &pinned))
     }
 
     /// Takes up room for one object that cannot be refused.
@@ -332,8 +360,12 @@ impl Turn<'_> {
 
     /// The retire list. Its pace does not matter: the thread that has the turn starts the grace periods.
     fn list(&mut self) -> &mut RetireList {
-        let core = &self.inbox.core;
-        let new = || RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
+        let inbox = self.inbox;
+        let new = || {
+            let mut list = RetireList::new(Arc::clone(&inbox.core), Pace::DEFAULT, Limits::NONE);
+            list.count_for(inbox.address());
+            list
+        };
         self.shared().list.get_or_insert_with(new)
     }
 

@@ -80,6 +80,11 @@ impl Quota {
         self.objects.is_near(NEAR * LOT) || self.bytes.is_near(bytes.saturating_mul(NEAR * LOT))
     }
 
+    /// Whether there is no room for an object of this size while these objects take up theirs.
+    pub(crate) fn is_full_with(&self, objects: usize, taken: usize, bytes: usize) -> bool {
+        self.objects.limit <= objects || self.bytes.limit < taken.saturating_add(bytes)
+    }
+
     /// Takes up room for one object that cannot be refused.
     #[cold]
     #[inline(never)]

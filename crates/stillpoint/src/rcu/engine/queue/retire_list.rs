@@ -24,6 +24,7 @@ use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::queue::quota::Credit;
 use crate::rcu::engine::wait::counters::Counters;
 use crate::rcu::engine::wait::freeing::Freeing;
+use crate::rcu::engine::wait::own_holds::Pinned;
 use crate::rcu::engine::Core;
 use crate::rcu::stall::Behind;
 use stillpoint_sys::panics::{self, Panic};
@@ -60,6 +61,11 @@ pub(crate) struct Limits {
 impl Limits {
     pub(crate) const NONE: Self = Self { objects: usize::MAX, bytes: usize::MAX };
 
+    /// Whether there is no room for one more object of this size.
+    pub(crate) fn is_full_with(&self, objects: usize, taken: usize, bytes: usize) -> bool {
+        self.objects <= objects || self.bytes < taken.saturating_add(bytes)
+    }
+
     /// The size of the largest object for which these limits and those of the domain can leave room.
     pub(crate) fn largest(&self, core: &Core) -> usize {
         self.bytes.min(core.quota().and_then(|quota| quota.bytes().limit()).unwrap_or(usize::MAX))
@@ -79,6 +85,8 @@ pub(crate) struct RetireList {
     counters: Claim<Counters>,
     pace: Pace,
     limits: Limits,
+    /// What has the limits that the list counts for: the address of its inbox; of its own counters if it has none.
+    queue_of: usize,
     /// While fewer objects than this wait, a retirement need not ask the domain for room: 0 if the domain has limits of its own.
     at_once: usize,
     /// In a domain with limits: the room that the list keeps.
@@ -143,8 +151,12 @@ unsafe impl Send for RetireList {}
 
 impl RetireList {
     pub(crate) fn new(core: Arc<Core>, pace: Pace, limits: Limits) -> Self {
+        let counters = core.counters.claim();
+        // SAFETY: the core is alive, and owns the registry.
+        let queue_of = unsafe { counters.slot() }.address();
         Self {
-            counters: core.counters.claim(),
+            counters,
+            queue_of,
             at_once: if core.quota().is_some() { 0 } else { limits.objects },
             credit: Credit::default(),
             reserves: false,
@@ -190,6 +202,27 @@ impl RetireList {
     /// Number of objects past their grace period that hazard slots hold.
     pub(crate) fn held(&self) -> usize {
         self.held.len()
+    }
+
+    /// Sets what has the limits that this list counts for, if that is not the list itself.
+    pub(crate) fn count_for(&mut self, queue: usize) {
+        self.queue_of = queue;
+    }
+
+    /// Whether the list has no room for an object even if everything is freed that the calling thread does not hold up: by a region
+    /// in this state, or by its protected loads.
+    pub(crate) fn is_full_of_own(&self, region: Option<u64>, bytes: usize) -> bool {
+        let mut own = self.core.protocol.hazards_of_caller();
+        own.sort_unstable();
+        let is_behind = |state: u64| self.batches.front().is_none_or(|batch| state < batch.token);
+        let is_held_up = region.is_some_and(is_behind);
+        let is_own = |garbage: &&Garbage| own.binary_search(&garbage.address()).is_ok();
+        let held = self.held.iter().map(|held| &held.garbage).filter(is_own);
+        let queue = self.queue.iter().filter(|garbage| is_held_up || is_own(garbage));
+        let (objects, taken) = held.chain(queue).fold((0, 0_usize), |(objects, taken), garbage| {
+            (objects + 1, taken.saturating_add(garbage.bytes()))
+        });
+        self.limits.is_full_with(objects, taken, bytes)
     }
 
     /// Number of objects that protected loads of the calling thread hold: a wait for one of them would never end.
@@ -321,6 +354,10 @@ impl RetireList {
     /// to that one. So tokens remain in order.
     pub(crate) fn append(&mut self, other: &mut Self) {
         let mut under_way = 0;
+        if self.batches.is_empty() {
+            // Those that come may have older tokens than the regions of this moment.
+            self.counters().set_starting();
+        }
         if self.open == 0 {
             for batch in other.batches.drain(..) {
                 under_way += batch.objects;
@@ -522,6 +559,10 @@ impl RetireList {
     }
 
     fn start(&mut self) {
+        if self.batches.is_empty() {
+            // Comes before the token: see `Protocol::region_of_caller`.
+            self.counters().set_starting();
+        }
         let token = self.core.protocol.start();
         let started = self.core.age();
         self.started = Some(started);
@@ -588,9 +629,13 @@ impl RetireList {
 
     /// Looks at `number` of the held objects. The next call goes on with the next ones.
     fn sweep_held<const ROOM: bool>(&mut self, number: usize, freed: &mut Freed) {
+        let is_asked = self.core.is_asked();
         for _ in 0..number {
             let held = &self.held[self.next_held];
             if self.is_pinned(&held.garbage) {
+                if is_asked {
+                    self.answer(&held.garbage, held.started);
+                }
                 self.round_since = oldest(self.round_since, Some(held.started));
                 self.next_held += 1;
             } else {
@@ -605,9 +650,13 @@ impl RetireList {
     }
 
     fn sweep_queue<const ROOM: bool>(&mut self, number: usize, freed: &mut Freed) {
+        let is_asked = self.core.is_asked();
         for _ in 0..number {
             let (garbage, started) = self.pop_ready();
             if self.is_pinned(&garbage) {
+                if is_asked {
+                    self.answer(&garbage, started);
+                }
                 self.held_since = oldest(self.held_since, Some(started));
                 self.held.push(Held { garbage, started });
             } else {
@@ -625,6 +674,13 @@ impl RetireList {
             self.batches.pop_front();
         }
         (self.queue.pop_front().expect("batches count the objects of the queue"), started)
+    }
+
+    #[cold]
+    fn answer(&self, garbage: &Garbage, started: Duration) {
+        let list = self.counters().address();
+        let pinned = Pinned { bytes: garbage.bytes(), list, queue: self.queue_of, started };
+        self.core.tell_who_asks(garbage.address(), pinned);
     }
 
     fn is_pinned(&self, garbage: &Garbage) -> bool {
@@ -687,6 +743,7 @@ impl RetireList {
     /// No reader can hold an object of `context` any more.
     pub(crate) unsafe fn free_unreachable(&mut self, context: *const ()) -> Option<Panic> {
         let mut freed = Freed::default();
+        let _freeing = Freeing::begin();
         for garbage in self.take_all() {
             if garbage.is_of(context) {
                 // SAFETY: no reader can hold the object, by the caller's promise.

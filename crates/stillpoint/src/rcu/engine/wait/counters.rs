@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::own_holds::Pinned;
 use crate::rcu::engine::queue::shelf::Round;
 use stillpoint_sys::sync::atomic::{AtomicBool as ModelledBool, AtomicU64 as ModelledU64};
 
@@ -131,6 +132,13 @@ impl Counters {
         self.pinned.load(RELAXED)
     }
 
+    /// Announces that the owner starts a token while it has none under way.
+    pub(crate) fn set_starting(&self) {
+        // No region is older than this token. Release: `Protocol::start`, which follows, releases it, too; here it pairs as in
+        // `set_under_way`.
+        self.token.store(1, Ordering::Release);
+    }
+
     /// Sets the oldest token that the owner waits for, and the age of the domain since which it waits.
     pub(crate) fn set_under_way(&self, oldest: Option<(u64, Duration)>) {
         let (token, since) = oldest.unwrap_or_default();
@@ -174,10 +182,16 @@ impl Served<'_> {
         since != 0 && (self.passed.is_none() || since <= nanoseconds(self.passed))
     }
 
-    /// Whether the remaining objects cannot be freed before a protected load is released.
-    pub(crate) fn is_pinned(&self) -> bool {
-        let is_all = self.pinned() as u64 >= self.counters.pending.load(RELAXED);
-        (self.passed.is_some() || is_all) && self.is_held()
+    /// Whether they are not over as long as a protected load holds this object. That may be another one that has waited as long.
+    pub(crate) fn wait_for(&self, pinned: &Pinned) -> bool {
+        let is_as_old = self.passed.is_none_or(|passed| pinned.started <= passed);
+        pinned.list == self.counters.address() && is_as_old
+    }
+
+    /// The oldest token that the list waits for; 0 if there is none.
+    pub(crate) fn token(&self) -> u64 {
+        // Acquire: pairs with the release in `set_under_way`.
+        self.counters.token.load(Ordering::Acquire)
     }
 
     /// Whether some of these objects may be elsewhere. Must be called after [`is_over`](Served::is_over), whose loads
@@ -237,6 +251,19 @@ impl Counters {
         // Acquire: pairs with the release in `set_served`.
         let is_another = self.is_served.load(Ordering::Acquire) && !std::ptr::eq(self, own);
         (pending > 0 && is_another).then_some(Served { counters: self, freed, left, passed: None })
+    }
+
+    pub(crate) fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Whether nothing in the list can be freed before a region in this state ends, if that region's thread holds `own` of the
+    /// pinned objects. Exact if the caller is that thread; false while the owner starts a token.
+    pub(crate) fn is_held_up(&self, state: u64, own: u64) -> bool {
+        // Acquire: pairs with the release in `set_under_way`, which follows the count of pinned objects. Without a token under way,
+        // no object has one: each gets a token that is later than the region.
+        let token = self.token.load(Ordering::Acquire);
+        (token == 0 || state < token) && self.pinned.load(RELAXED) <= own
     }
 
     /// The age of the domain since which the owner waits for a reader in this state, if it does.

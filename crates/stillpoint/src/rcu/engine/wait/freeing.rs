@@ -1,31 +1,65 @@
-//! Whether a thread is within a destructor or a stall hook.
+//! Whether a thread is within foreign code that the library runs: a destructor, a deferred call, a callback of a queue, or a stall
+//! hook.
+//!
+//! What waits elsewhere may wait for the end of such code: the rest of its list, the next callback of its queue, a barrier of
+//! another thread. So nothing waits in the library on its behalf: two threads that do would wait for each other, without a
+//! reader that a report could name. Calls that may wait are refused at once, whether or not they would have to wait this time.
 
 use std::cell::Cell;
 
+/// What a thread runs, with the outermost first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Within {
+    /// Its own code.
+    Own,
+    /// A callback of a queue. What it retires may be freed within it: destructors do not retire callbacks, so this does not nest
+    /// without end.
+    Callback,
+    /// A destructor or a stall hook: what it retires waits for a later poll.
+    Destructor,
+}
+
 std::thread_local! {
-    /// Whether the thread runs destructors of a list, or a stall hook.
-    static FREEING: Cell<bool> = const { Cell::new(false) };
+    static WITHIN: Cell<Within> = const { Cell::new(Within::Own) };
 }
 
 /// Whether this call comes from a destructor that a list of any domain runs, or from a stall hook: then a list
 /// cannot go on before the call returns.
 pub(crate) fn is_freeing() -> bool {
-    FREEING.get()
+    WITHIN.get() == Within::Destructor
+}
+
+/// Whether this call comes from any foreign code that the library runs, in any domain: then it must not wait.
+pub(crate) fn is_foreign() -> bool {
+    WITHIN.get() != Within::Own
 }
 
 /// Marks the thread as running such code, as long as this value exists.
+#[derive(Debug)]
 pub(crate) struct Freeing {
-    outer: bool,
+    outer: Within,
 }
 
 impl Freeing {
+    /// For a destructor or a stall hook.
     pub(crate) fn begin() -> Self {
-        Self { outer: FREEING.replace(true) }
+        Self { outer: WITHIN.replace(Within::Destructor) }
+    }
+
+    /// For callbacks of a queue.
+    pub(crate) fn begin_callback() -> Self {
+        Self { outer: WITHIN.replace(WITHIN.get().max(Within::Callback)) }
+    }
+
+    /// For code that may wait although foreign code calls it: see [`raw::let_wait`](crate::rcu::raw::let_wait).
+    #[cfg(not(loom))]
+    pub(crate) fn lift() -> Self {
+        Self { outer: WITHIN.replace(Within::Own) }
     }
 }
 
 impl Drop for Freeing {
     fn drop(&mut self) {
-        FREEING.set(self.outer);
+        WITHIN.set(self.outer);
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod counters;
 pub(crate) mod freeing;
+pub(crate) mod own_holds;
 pub(crate) mod park;
 pub(crate) mod stall;
 pub(crate) mod tasks;

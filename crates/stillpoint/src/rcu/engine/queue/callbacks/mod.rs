@@ -33,6 +33,8 @@ use crate::rcu::engine::core::grace::Grace;
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::wait::counters::Counters;
+use crate::rcu::engine::wait::freeing::Freeing;
+use crate::rcu::engine::wait::own_holds::Pinned;
 use crate::rcu::engine::wait::park::Event;
 use crate::rcu::engine::Core;
 use crate::rcu::stall::Behind;
@@ -248,6 +250,10 @@ impl Callbacks {
         if self.core.protocol.needs_heavy() && state.started.is_some_and(is_early) {
             return true;
         }
+        if state.segments.under_way().is_none() {
+            // Comes before the token: see `Protocol::region_of_caller`.
+            self.counters().set_starting();
+        }
         let early = busted::is(Variant::StampedEarly).then(|| self.core.protocol.start());
         let chains = std::array::from_fn(|lane| self.lanes[lane].take());
         if chains.iter().any(Option::is_some) {
@@ -281,6 +287,8 @@ impl Callbacks {
                 each(objects, limit, called, |node, called| {
                     // SAFETY: every node in this lane was made by `prepare_object`.
                     if state.hazards.binary_search(&unsafe { node.object() }.addr()).is_ok() {
+                        // SAFETY: every node in this lane was made by `prepare_object`.
+                        self.answer(unsafe { node.object() });
                         state.number_held += 1;
                         join(&mut state.held, Chain::of(node));
                     } else {
@@ -312,11 +320,23 @@ impl Callbacks {
             called.look();
             // SAFETY: only nodes made by `prepare_object` are held.
             if state.hazards.binary_search(&unsafe { node.object() }.addr()).is_ok() {
+                // SAFETY: only nodes made by `prepare_object` are held.
+                self.answer(unsafe { node.object() });
                 join(&mut state.held, Chain::of(node));
             } else {
                 state.number_held -= 1;
                 called.call(node);
             }
+        }
+    }
+
+    /// Tells those who ask that a callback waits for the end of all protected loads of this object.
+    fn answer(&self, object: *const ()) {
+        if self.core.is_asked() {
+            let list = self.counters().address();
+            // A barrier of the domain does not wait for callbacks, so the age does not matter.
+            let pinned = Pinned { bytes: 0, list, queue: list, started: Duration::ZERO };
+            self.core.tell_who_asks(object.addr(), pinned);
         }
     }
 
@@ -381,11 +401,13 @@ struct Called<'q> {
     number: usize,
     looked: usize,
     panic: Option<Panic>,
+    /// From the first callback to the last one.
+    mark: Option<Freeing>,
 }
 
 impl<'q> Called<'q> {
     fn new(queue: &'q Callbacks) -> Self {
-        Self { queue, number: 0, looked: 0, panic: None }
+        Self { queue, number: 0, looked: 0, panic: None, mark: None }
     }
 
     fn look(&mut self) {
@@ -396,6 +418,7 @@ impl<'q> Called<'q> {
     fn call(&mut self, node: Node) {
         if self.number == 0 {
             self.frame(true);
+            self.mark = Some(Freeing::begin_callback());
         }
         self.number += 1;
         // Comes before the callback, which may be a barrier's.
@@ -424,7 +447,7 @@ impl Called<'_> {
 
 impl Drop for Called<'_> {
     fn drop(&mut self) {
-        if self.number > 0 {
+        if self.mark.take().is_some() {
             self.frame(false);
         }
     }

@@ -11,6 +11,7 @@ use super::segments::{LANES, OBJECTS};
 use super::{Callbacks, Called, Hindrance, Outcome, Serving, State};
 use crate::busted::{self, Variant};
 use crate::rcu::engine::queue::retire_list::SHARE;
+use crate::rcu::engine::wait::freeing::is_foreign;
 use crate::rcu::engine::wait::park::{earliest, Event, Next, Patience, LONGEST_SLEEP};
 use crate::rcu::error::SynchronizeError;
 use stillpoint_sys::panics::{self, Panic};
@@ -122,7 +123,10 @@ impl Callbacks {
     /// Moves everything to another queue of the domain, in order, as if it were pushed there now. Waits for the turn, for the end
     /// of pauses, and for incomplete pushes.
     pub(crate) fn pass_to(&self, other: &Self) {
-        assert!(!self.turn.is_mine(), "a callback cannot pass on its own queue: it would wait for itself");
+        assert!(
+            !is_foreign(),
+            "a destructor, a callback or a stall hook cannot pass on a queue: it could wait for itself"
+        );
         let mut patience = Patience::new();
         loop {
             if self.turn.try_take() {
@@ -190,10 +194,13 @@ impl Callbacks {
     /// Returns the argument for `resume`.
     ///
     /// # Panics
-    /// If the calling thread has the turn.
+    /// If foreign code makes the call, such as a callback of any queue.
     #[track_caller]
     pub(crate) fn pause(&self) -> u64 {
-        assert!(!self.turn.is_mine(), "a callback cannot pause its own queue: it would wait for itself");
+        assert!(
+            !is_foreign(),
+            "a destructor, a callback or a stall hook cannot pause a queue: it could wait for itself"
+        );
         let forks = self.turn.begin_pause();
         while self.turn.is_taken() {
             self.event.sleep_unless(None, || !self.turn.is_taken());
@@ -266,9 +273,7 @@ impl Callbacks {
     /// With the panic of a callback that this call has called.
     pub(crate) fn barrier(&self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        if self.turn.is_mine() {
-            return Err(SynchronizeError::Reentrant { domain: self.core.name().to_owned() });
-        }
+        SynchronizeError::unless_foreign(&self.core)?;
         if let Some(record) = self.core.protocol.held_up_by_caller(u64::MAX) {
             return Err(SynchronizeError::would_deadlock(&self.core, record.kind()));
         }

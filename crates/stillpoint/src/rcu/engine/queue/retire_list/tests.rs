@@ -1,7 +1,10 @@
 //! What a retire list takes in, and what its counters report.
 
+use std::ptr::NonNull;
+
 use super::*;
-use crate::rcu::{Domain, Retired};
+use crate::rcu::engine::wait::own_holds::OwnHolds;
+use crate::rcu::{Domain, RcuCell, Retired};
 
 fn old(domain: &Domain) -> Retired<u64> {
     domain.cell(1).take().expect("it is not empty")
@@ -215,38 +218,98 @@ fn what_a_served_list_held_is_gone_when_nothing_is_pinned_that_was_there() {
     let counters = unsafe { &*counters };
     list.retire(domain.cell(0).take().expect("it is not empty").into_parts().into_garbage());
     let mut served = counters.served(other.counters()).expect("a thread looks after it");
-    let mut is_over = || (served.is_over(|| core.age()), served.is_pinned());
+    let mut is_over = || served.is_over(|| core.age());
     list.poll(usize::MAX);
-    assert_eq!(is_over(), (false, true), "there is nothing else");
+    assert!(!is_over(), "it is pinned");
     retire(&mut list, Some(1));
-    assert_eq!(is_over(), (false, true));
+    assert!(!is_over());
     retire(&mut list, None);
-    assert_eq!(is_over(), (false, true), "enough objects have been freed, but the first one is still pinned");
+    assert!(!is_over(), "enough objects have been freed, but the first one is still pinned");
     // Both are pinned when the first goes; one of them only since then.
     retire(&mut list, Some(2));
     protected[0] = None;
     protected[1] = None;
     list.poll(usize::MAX);
-    assert_eq!((list.held(), is_over()), (1, (true, false)));
+    assert_eq!((list.held(), is_over()), (1, true));
 }
 
-/// A caller that holds an object is not in the way of other objects that can still be freed.
+/// Only a poll after the question answers it, and only for what the thread itself holds. An object that is newer than the end of the
+/// wait is not waited for.
 #[test]
-fn a_served_list_is_pinned_only_when_the_rest_is() {
+fn a_poll_tells_a_thread_that_waits_what_it_holds_itself() {
     let domain = Domain::new();
-    let (reader, cell) = (domain.reader(), domain.cell(1));
-    let object = cell.protect(&reader);
+    let core = domain.core();
+    let (reader, cells) = (domain.reader(), [1, 2, 3].map(|value| domain.cell(value)));
+    let own = [cells[0].protect(&reader), cells[2].protect(&reader)];
+    let others = cells[1].protect_owned();
     let mut list = eager(&domain, Limits::NONE);
     let other = eager(&domain, Limits::NONE);
     list.set_served(true);
-    list.retire(cell.take().expect("it is not empty").into_parts().into_garbage());
+    let retire = |list: &mut RetireList, which: usize| {
+        list.retire(cells[which].take().expect("it is not empty").into_parts().into_garbage());
+        list.poll(usize::MAX);
+    };
+    retire(&mut list, 0);
+    retire(&mut list, 1);
+    let mut holds = OwnHolds::of_caller(core);
+    assert!(!core.is_asked() && holds.pinned().is_empty() && core.is_asked());
     list.poll(usize::MAX);
-    let guard = reader.pin();
-    list.retire(old(&domain).into_parts().into_garbage());
-    let served = list.counters().served(other.counters()).expect("a thread looks after it");
-    assert!(served.pinned() == 1 && !served.is_pinned());
-    drop(guard);
-    drop(object);
+    let pinned = holds.pinned();
+    let found =
+        |pinned: &[Pinned]| pinned.iter().map(|pinned| (pinned.bytes, pinned.list)).collect::<Vec<_>>();
+    let expected = (size_of::<i32>(), list.counters().address());
+    assert_eq!(found(&pinned), [expected], "another thread may end the owned one");
+    let counters: *const Counters = list.counters();
+    // SAFETY: the list stays until the end of the test.
+    let mut served = unsafe { &*counters }.served(other.counters()).expect("a thread looks after it");
+    assert!(!served.is_over(|| core.age()) && served.wait_for(&pinned[0]));
+    let newer = Pinned { started: Duration::MAX, ..pinned[0] };
+    assert!(served.wait_for(&newer), "the end is not known yet");
+    drop(own);
+    drop(others);
+    list.poll(usize::MAX);
+    let last = cells[2].protect_owned();
+    assert!(list.len() == 0 && served.is_over(|| core.age()));
+    drop(last);
+    drop(holds);
+    assert!(!core.is_asked());
+}
+
+/// What is not held up by the region or the protected loads of the thread itself could still be freed.
+#[test]
+fn a_list_is_full_of_own_objects_only_if_all_others_leave_no_room() {
+    let domain = Domain::new();
+    let (reader, cell, other) = (domain.reader(), domain.cell(1), domain.cell(2));
+    let held = cell.protect(&reader);
+    let foreign = other.protect_owned();
+    for (limits, own, both) in [
+        (Limits { objects: 1, bytes: 1000 }, true, true),
+        (Limits { objects: 2, bytes: 1000 }, false, true),
+        (Limits { objects: 9, bytes: 10 }, false, true),
+        (Limits { objects: 9, bytes: 16 }, false, false),
+    ] {
+        let mut list = eager(&domain, limits);
+        let push = |list: &mut RetireList, cell: &RcuCell<i32>| {
+            let address = NonNull::from(&**cell.protect_owned().as_ref().expect("it is not empty")).cast();
+            unsafe extern "C-unwind" fn nothing(_: NonNull<()>, _: *const ()) {}
+            // SAFETY: nothing is freed, and the context is not used.
+            list.retire(unsafe { Garbage::in_context(address, 4, std::ptr::null(), nothing) });
+        };
+        push(&mut list, &cell);
+        push(&mut list, &other);
+        assert_eq!(list.poll(usize::MAX), 0);
+        assert_eq!(list.is_full_of_own(None, 4), own, "{limits:?}");
+        let guard = reader.pin();
+        let region = domain.core().protocol.region_of_caller();
+        assert_eq!(list.is_full_of_own(region, 4), own, "what is held is not held up by the region");
+        let mut open = eager(&domain, limits);
+        push(&mut open, &other);
+        push(&mut open, &other);
+        assert_eq!(open.is_full_of_own(region, 4), both, "no token is older than the region");
+        assert!(!open.is_full_of_own(None, 4));
+        drop(guard);
+    }
+    drop((held, foreign));
 }
 
 /// Grace periods that are under way go on when a list is appended, and tokens remain in order.

@@ -1,0 +1,166 @@
+//! What a thread that waits holds up itself: for that, it would wait for ever.
+//!
+//! A region of the thread holds up every object without a token, and every later token. Counters tell which lists have nothing
+//! else. For protected loads, the addresses must be compared, and nobody has both sides: the thread knows what its own slots
+//! hold, and the owner of a list knows what is retired. So the thread *asks*: it publishes the addresses of its slots. Each poll
+//! that passes over a pinned object answers those that hold it.
+//!
+//! An answer may come late, and it stays true as long as the thread waits. The thread changes neither its region nor its slots
+//! meanwhile, and an object that a slot holds is not freed, so its address is not used again. Only answers lead to an error, so
+//! no error is premature. Only protections that are bound to the thread count: another thread may end the others.
+
+use std::time::Duration;
+
+// Not modelled: a hint. Who misses it is asked again with the next poll.
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::counters::Counters;
+use crate::rcu::engine::core::registry::{Claim, Registry};
+use crate::rcu::engine::Core;
+use stillpoint_sys::sync::TryLock;
+
+/// The questions of all threads that wait.
+#[derive(Debug)]
+pub(crate) struct Questions {
+    /// By address.
+    places: Registry<TryLock<Vec<Load>>>,
+    number: AtomicUsize,
+}
+
+/// A protected load of a thread that asks.
+#[derive(Debug)]
+struct Load {
+    address: usize,
+    answer: Option<Pinned>,
+}
+
+/// An object past its grace period that a protected load holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pinned {
+    pub(crate) bytes: usize,
+    /// The list in which it was found: the address of the list's counters.
+    pub(crate) list: usize,
+    /// What has the limits that the list counts for.
+    pub(crate) queue: usize,
+    /// As in its batch: an age of the domain.
+    pub(crate) started: Duration,
+}
+
+impl Questions {
+    pub(crate) fn new() -> Self {
+        Self { places: Registry::new(), number: AtomicUsize::new(0) }
+    }
+}
+
+impl Core {
+    /// Whether a thread asks which objects it holds.
+    pub(crate) fn is_asked(&self) -> bool {
+        // Relaxed: a hint.
+        self.questions.number.load(Ordering::Relaxed) > 0
+    }
+
+    /// Answers those who ask for the object at `address`. Skips a question that another thread uses: the next poll answers it.
+    pub(crate) fn tell_who_asks(&self, address: usize, pinned: Pinned) {
+        for mut loads in self.questions.places.iter().filter_map(TryLock::try_lock) {
+            if let Ok(place) = loads.binary_search_by_key(&address, |load| load.address) {
+                loads[place].answer = Some(pinned);
+            }
+        }
+    }
+}
+
+/// What the calling thread holds up, from the first look to the end of its wait.
+#[derive(Debug)]
+pub(crate) struct OwnHolds<'c> {
+    core: &'c Core,
+    /// The oldest state of its regions.
+    region: Option<u64>,
+    loads: Loads,
+}
+
+#[derive(Debug)]
+enum Loads {
+    None,
+    /// The addresses, sorted.
+    Unasked(Vec<usize>),
+    Asked(Claim<TryLock<Vec<Load>>>),
+}
+
+impl<'c> OwnHolds<'c> {
+    pub(crate) fn of_caller(core: &'c Core) -> Self {
+        let mut own = core.protocol.hazards_of_caller();
+        own.sort_unstable();
+        own.dedup();
+        let loads = if own.is_empty() { Loads::None } else { Loads::Unasked(own) };
+        Self { core, region: core.protocol.region_of_caller(), loads }
+    }
+
+    pub(crate) fn region(&self) -> Option<u64> {
+        self.region
+    }
+
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.region.is_none() && matches!(self.loads, Loads::None)
+    }
+
+    /// What was answered so far. The first call asks, and wakes those who may answer.
+    pub(crate) fn pinned(&mut self) -> Vec<Pinned> {
+        let questions = &self.core.questions;
+        if let Loads::Unasked(addresses) = &mut self.loads {
+            let claim = questions.places.claim();
+            // SAFETY: the core is borrowed, and owns the registry.
+            if let Some(mut loads) = unsafe { claim.slot() }.try_lock() {
+                let addresses = std::mem::take(addresses);
+                *loads = addresses.into_iter().map(|address| Load { address, answer: None }).collect();
+            } else {
+                // A thread still looks at what the last one has asked here.
+                questions.places.release(&claim);
+                return Vec::new();
+            }
+            // Relaxed: a hint.
+            questions.number.fetch_add(1, Ordering::Relaxed);
+            self.loads = Loads::Asked(claim);
+            self.core.event().notify();
+        }
+        let Loads::Asked(claim) = &self.loads else { return Vec::new() };
+        // SAFETY: the core is borrowed, and owns the registry.
+        let loads = unsafe { claim.slot() }.try_lock();
+        loads.map_or(Vec::new(), |loads| loads.iter().filter_map(|load| load.answer).collect())
+    }
+
+    /// Whether the domain has no room for an object even if everything is freed that the calling thread does not hold up. Also
+    /// true if its region is in the way of all that waits.
+    pub(crate) fn fill_domain(&mut self, bytes: usize) -> bool {
+        let pinned = self.pinned();
+        let taken = (pinned.len(), sum_of_bytes(pinned.iter()));
+        self.core.quota().is_some_and(|quota| quota.is_full_with(taken.0, taken.1, bytes))
+            || self.core.all_counters().all(|counters| self.is_in_the_way_of(counters, &pinned))
+    }
+
+    /// Whether nothing in the list can be freed while the calling thread waits.
+    pub(crate) fn is_in_the_way_of(&self, counters: &Counters, pinned: &[Pinned]) -> bool {
+        let list = counters.address();
+        let own = pinned.iter().filter(|pinned| pinned.list == list).count();
+        self.region.is_some_and(|state| counters.is_held_up(state, own as u64))
+    }
+}
+
+pub(crate) fn sum_of_bytes<'p>(pinned: impl Iterator<Item = &'p Pinned>) -> usize {
+    pinned.map(|pinned| pinned.bytes).fold(0, usize::saturating_add)
+}
+
+impl Drop for OwnHolds<'_> {
+    fn drop(&mut self) {
+        if let Loads::Asked(claim) = &self.loads {
+            let questions = &self.core.questions;
+            // Relaxed: a hint.
+            questions.number.fetch_sub(1, Ordering::Relaxed);
+            // SAFETY: the core is borrowed, and owns the registry. A question that another thread uses just now stays there; the
+            // next thread that gets the place replaces it.
+            if let Some(mut loads) = unsafe { claim.slot() }.try_lock() {
+                loads.clear();
+            }
+            questions.places.release(claim);
+        }
+    }
+}
