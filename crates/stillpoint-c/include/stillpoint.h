@@ -215,7 +215,8 @@ enum still_activity {
     STILL_ACTIVITY_ENDED = 4,    /* the thread is gone, and has left its region open */
 };
 
-/* A reader whose region holds up a grace period. */
+/* A reader whose region holds up a grace period; or, only in calls of on_stall, a thread that the kernel refuses the domain's fence, without
+ * which nothing is freed. */
 struct still_stall {
     size_t size;       /* set by the caller of still_domain_stall: sizeof(struct still_stall) */
     uint32_t thread;   /* the thread's id, as gettid(2) returns it; 0 if it is not known */
@@ -226,9 +227,12 @@ struct still_stall {
     uint64_t objects;  /* how many objects are pending because of this reader */
     uint64_t bytes;    /* the bytes of these objects */
     char name[16];     /* the thread's name, as in /proc; "" if it is not known */
+    int32_t fence_error; /* the errno of the refused fence; 0: a reader is in the way */
+    int32_t reserved;
 };
 
 /* Called when a reader has held up a grace period for `stall_after`: once for each region of the reader, by the thread that notices.
+ * Also called when every fence of the domain was refused for so long, by a thread whose poll was refused, once until a fence succeeds.
  * Several threads may call it at the same time. `stall` is valid until the function returns. The function may use the domain, but
  * must not wait for a grace period of it. */
 typedef void still_stall_fn(const struct still_stall *stall, void *context) STILL_NOEXCEPT;
@@ -482,6 +486,8 @@ static inline void still_pin(struct still_reader *reader)
         still_fence_(head);
     } else {
         head->nested++;
+        /* This may be a signal handler that has interrupted a still_pin before its fence. */
+        still_fence_(head);
     }
 }
 

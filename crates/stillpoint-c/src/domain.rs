@@ -63,6 +63,8 @@ pub struct still_stall {
     objects: u64,
     bytes: u64,
     name: [c_char; 16],
+    fence_error: i32,
+    reserved: i32,
 }
 
 #[repr(C)]
@@ -225,6 +227,8 @@ impl From<&Stall> for still_stall {
             objects: stall.pending,
             bytes: stall.pending_bytes,
             name,
+            fence_error: stall.fence_error.map_or(0, |error| error.raw_os_error()),
+            reserved: 0,
         }
     }
 }

@@ -146,6 +146,11 @@ const CAUGHT_ONLY_BY_LOOM: &[(Broken, &str)] = &[
         Broken::Rcu(Rcu::ShareNotPassedOn),
         "fewer futures wait at a time than one leaving reader wakes; a test of the library catches it",
     ),
+    (Broken::Rcu(Rcu::ShareOwedLost), "no waker polls its future in place; a test of the library catches it"),
+    (
+        Broken::Rcu(Rcu::NestedNoFence),
+        "a signal would have to come between two instructions, and its delivery is a full fence on x86-64",
+    ),
     (Broken::Rcu(Rcu::ReportByStore), NARROW),
     (Broken::Rcu(Rcu::BoostNoRecheck), NARROW),
     (Broken::Rcu(Rcu::BoostNoHeavy), NARROW),

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stillpoint::fence::{self, asymmetric_supported, Backend, ChooseError, FenceError, Mode};
-use stillpoint::rcu::{BuildError, Domain, Reclaimer, Retired, SynchronizeError};
+use stillpoint::rcu::{self, BuildError, Domain, Reclaimer, Retired, SynchronizeError};
 use stillpoint_multicast::{signals, Strategy};
 
 use census::{Census, Object};
@@ -34,11 +34,28 @@ fn refuse_membarrier(errno: i32) {
 
 /// As `refuse_membarrier`, for any system call.
 fn refuse(call: i64, errno: i32) {
+    refuse_if(call, None, errno);
+}
+
+/// `MEMBARRIER_CMD_PRIVATE_EXPEDITED`
+const PRIVATE_EXPEDITED: u32 = 8;
+
+/// The offset of the first argument in `seccomp_data`, on little-endian machines.
+const ARGUMENT: u32 = 16;
+
+/// As `refuse`, for any first argument, or for this one.
+fn refuse_if(call: i64, argument: Option<u32>, errno: i32) {
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let mut program = [
         // The number of the system call is the first field of `seccomp_data`.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
-        libc::sock_filter { jf: 1, ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32) },
+        libc::sock_filter { jf: 3, ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32) },
+        // The lower half of the first argument, if a certain one is meant.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, if argument.is_some() { ARGUMENT } else { 0 }),
+        libc::sock_filter {
+            jf: 1,
+            ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, argument.unwrap_or(call as u32))
+        },
         statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno.unsigned_abs()),
         statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
     ];
@@ -167,6 +184,108 @@ fn a_domain_that_is_refused_later_frees_nothing_and_says_why() {
         cell.load(&reader.pin()).expect("never empty").verify();
         drop((reader, reclaimer, domain));
         assert_eq!((census.freed(), census.alive()), (2, 1));
+    });
+}
+
+/// The process uses the other mode from then on, also where its first domains go on asking.
+#[test]
+fn a_domain_that_is_made_after_the_refusal_works_on_the_fallback() {
+    if !has_membarrier() {
+        return;
+    }
+    in_child("a_domain_that_is_made_after_the_refusal_works_on_the_fallback", || {
+        let early = asymmetric();
+        assert_eq!(Mode::best(), Mode::Asymmetric);
+        refuse_membarrier(libc::EPERM);
+        let (domain, census) = (Domain::new(), Census::default());
+        assert_eq!((domain.fence_mode(), Mode::best()), (Mode::Symmetric, Mode::Symmetric));
+        let error = Domain::builder().fence(Mode::Asymmetric).build().expect_err("membarrier is refused");
+        assert!(matches!(error, BuildError::Asymmetric(cause) if cause.raw_os_error() == libc::EPERM));
+        let _readers = (early.reader(), domain.reader());
+        let mut reclaimer = eager(&domain);
+        reclaimer.retire(domain.cell(census.object()).take().expect("it was full")).expect("there is room");
+        assert_eq!(reclaimer.poll(), 1);
+        assert_eq!(rcu::default_domain().fence_mode(), Mode::Symmetric);
+        assert_eq!(early.fence_mode(), Mode::Asymmetric);
+        assert!(early.synchronize().is_err());
+    });
+}
+
+/// As above, if a filter forbids the barrier alone: only a fence notices that.
+#[test]
+fn a_refused_fence_is_the_answer_for_later_domains() {
+    if !has_membarrier() {
+        return;
+    }
+    in_child("a_refused_fence_is_the_answer_for_later_domains", || {
+        let early = asymmetric();
+        let _reader = early.reader();
+        refuse_if(libc::SYS_membarrier, Some(PRIVATE_EXPEDITED), libc::EPERM);
+        assert_eq!(Mode::best(), Mode::Asymmetric, "nothing was refused yet");
+        assert_eq!(fence_error(early.synchronize()).raw_os_error(), libc::EPERM);
+        assert_eq!(asymmetric_supported().map_err(FenceError::raw_os_error), Err(libc::EPERM));
+        assert_eq!((Mode::best(), Domain::new().fence_mode()), (Mode::Symmetric, Mode::Symmetric));
+    });
+}
+
+/// Filters are per thread: a domain goes on while one of its threads may fence. While none does, it tells the hook, once.
+#[test]
+fn what_is_refused_for_long_is_reported_until_a_thread_fences() {
+    if !has_membarrier() {
+        return;
+    }
+    in_child("what_is_refused_for_long_is_reported_until_a_thread_fences", || {
+        let (told, reports) = std::sync::mpsc::channel();
+        let domain = Domain::builder()
+            .name("default")
+            .stall_hook(Duration::from_millis(2), move |stall| {
+                told.send(stall.clone()).expect("the test receives")
+            })
+            .build_default()
+            .expect("nothing has used it");
+        let census = Census::default();
+        let cell = rcu::RcuCell::new(census.object());
+        let (ask, asked) = std::sync::mpsc::channel::<()>();
+        let (answer, answered) = std::sync::mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                for () in asked {
+                    answer.send(domain.synchronize()).expect("the test receives");
+                }
+            });
+            cell.get().expect("never empty").verify();
+            refuse_membarrier(libc::EPERM);
+            for _ in 0..2 {
+                // No call says that it is refused.
+                let report = loop {
+                    cell.set(census.object());
+                    if let Ok(report) = reports.try_recv() {
+                        break report;
+                    }
+                };
+                let error = report.fence_error.expect("no reader is in the way");
+                assert_eq!((error.backend(), error.raw_os_error()), (Backend::Membarrier, libc::EPERM));
+                // SAFETY: no pointers are passed.
+                assert_eq!(i64::from(report.thread_id), unsafe { libc::syscall(libc::SYS_gettid) });
+                assert!(report.waited >= Duration::from_millis(2) && report.pending > 0, "{report:?}");
+                let text = report.to_string();
+                assert!(text.contains("was refused the fence in domain `default`"), "{text}");
+                assert!(text.contains("seccomp"), "{text}");
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_millis(4) {
+                    cell.set(census.object());
+                }
+                assert!(reports.try_recv().is_err(), "it is reported once");
+                assert_eq!(domain.stats().fence_error, Some(error));
+                // The thread that no filter stops fences for all. Then the reports begin anew.
+                ask.send(()).expect("the thread runs");
+                assert_eq!(answered.recv().expect("the thread answers"), Ok(()));
+                assert_eq!(domain.stats().fence_error, None);
+            }
+            drop(ask);
+        });
+        assert_eq!(asymmetric_supported().map_err(FenceError::raw_os_error), Err(libc::EPERM));
+        assert_eq!(Domain::new().fence_mode(), Mode::Symmetric);
     });
 }
 

@@ -123,6 +123,11 @@ static inline void still_urcu_lock_(struct still_urcu_reader_ *reader, uint32_t 
     } else if (__builtin_expect(record != (const char *)&still_urcu_nobody_, 1)) {
         uint32_t nested = __atomic_load_n(&reader->nested, __ATOMIC_RELAXED);
         __atomic_store_n(&reader->nested, nested + 1, __ATOMIC_RELAXED);
+        /* This may be a signal handler that has interrupted the outermost lock before its fence. */
+        if (__builtin_expect((reader->token & STILL_URCU_FULL_FENCE_) == 0, 1))
+            __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        else
+            __atomic_thread_fence(__ATOMIC_SEQ_CST);
     } else {
         /* The thread is not registered. */
         still_urcu_enter_(flavour);

@@ -26,8 +26,8 @@ impl Backend {
     /// Every back end that needs no provider, in order of preference.
     pub const ALL: [Backend; 3] = [Backend::Membarrier, Backend::Module, Backend::Plain];
 
-    /// Whether this process may use the back end. For membarrier and the module, the first probe of the process issues a fence, and
-    /// later probes return the same answer. A provider [answers itself](super::FenceProvider::probe).
+    /// Whether this process may use the back end. For membarrier, the first probe of the process issues a fence, and later probes
+    /// return the same answer, until a thread is refused for good. A provider [answers itself](super::FenceProvider::probe).
     ///
     /// # Errors
     /// Why the process may not use it.
@@ -75,7 +75,8 @@ impl fmt::Display for Backend {
 static USED: Lasting<Backend> = Lasting::new();
 
 /// The back end of this process: the one that was [chosen](choose); otherwise membarrier; otherwise the module; otherwise
-/// `Plain`. The first call of this function, or of any other that depends on it, decides. Later calls return the same.
+/// `Plain`. The first call of this function, or of any other that depends on it, decides. Later calls return the same, also if
+/// the kernel refuses that back end by then; [`Mode::best`] does not.
 ///
 /// A provider is used only if the program has chosen it.
 ///
@@ -83,7 +84,7 @@ static USED: Lasting<Backend> = Lasting::new();
 /// use stillpoint::fence;
 ///
 /// println!("writers fence by {}", fence::backend());
-/// assert!(fence::backend().probe().is_ok());
+/// assert!(fence::backend().probe().is_ok()); // no filter was installed meanwhile
 /// ```
 pub fn backend() -> Backend {
     #[cfg(not(any(loom, miri)))]

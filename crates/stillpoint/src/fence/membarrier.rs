@@ -19,27 +19,44 @@ impl From<Errno> for FenceError {
     }
 }
 
-/// Registers the process, tries one barrier, and keeps the kernel's answer. Threads that do so at the same time get the same
-/// answer. No thread waits for another, so the child of a `fork` during this call does not wait for ever.
+/// Registers the process, tries one barrier, and keeps the kernel's answer, until a thread is refused for good. No thread waits for
+/// another, so the child of a `fork` during this call does not wait for ever.
 pub(super) fn register() -> Result<(), FenceError> {
-    // Relaxed, both: only the number matters.
-    let known = match ANSWER.load(Ordering::Relaxed) {
+    // Relaxed: only the number matters.
+    match ANSWER.load(Ordering::Relaxed) {
         UNKNOWN => {
-            let answer = first().err().map_or(0, Errno::raw_os_error);
-            ANSWER.store(answer, Ordering::Relaxed);
-            answer
+            let answer = first();
+            match answer {
+                // Relaxed, as above. A refusal that another thread has noted meanwhile stays.
+                Ok(()) => _ = ANSWER.compare_exchange(UNKNOWN, 0, Ordering::Relaxed, Ordering::Relaxed),
+                Err(errno) => note_refusal(errno),
+            }
+            Ok(answer?)
         }
-        known => known,
-    };
-    match known {
         0 => Ok(()),
         errno => Err(FenceError::new(Backend::Membarrier, errno)),
     }
 }
 
-/// The answer to the first barrier: `UNKNOWN`, an errno, or 0.
+/// As [`register`], but asks the kernel once more, without a barrier: a filter may have been installed meanwhile.
+pub(super) fn confirm() -> Result<(), FenceError> {
+    register()?;
+    let answer = membarrier(MembarrierCommand::RegisterPrivateExpedited);
+    Ok(answer.inspect_err(|&errno| note_refusal(errno))?)
+}
+
+/// What domains that are made from now on may expect: `UNKNOWN`, 0 if a barrier has succeeded, or the errno of a thread that was
+/// refused for good.
 static ANSWER: AtomicI32 = AtomicI32::new(UNKNOWN);
 const UNKNOWN: i32 = -1;
+
+/// Keeps a refusal, for domains that are made later, unless another attempt may succeed.
+fn note_refusal(errno: Errno) {
+    if errno != Errno::NOMEM {
+        // Relaxed: only the number matters.
+        ANSWER.store(errno.raw_os_error(), Ordering::Relaxed);
+    }
+}
 
 /// Registers, and issues a barrier: a filter may allow one but not the other.
 fn first() -> Result<(), Errno> {
@@ -47,15 +64,15 @@ fn first() -> Result<(), Errno> {
     membarrier(MembarrierCommand::PrivateExpedited)
 }
 
-/// A full barrier on every thread of the process.
+/// A full barrier on every thread of the process. Asks the kernel whatever it has answered before: filters are per thread, so another
+/// thread's refusal does not concern this one.
+///
+/// What fails is tried once more, after a registration: nothing may have registered the process. It need not be registered
+/// even if `ANSWER` says so: `fork` copies the registration before it copies memory, and if another thread registered in between, the
+/// child has only the answer. If that fails, too, the refusal is one for good.
 pub(super) fn private_expedited() -> Result<(), FenceError> {
-    register()?;
-    match membarrier(MembarrierCommand::PrivateExpedited) {
-        // The process is not registered, although `ANSWER` says so. `fork` copies the registration before it copies memory: if
-        // another thread registered in between, the child has only the answer.
-        Err(Errno::PERM) => Ok(first()?),
-        answer => Ok(answer?),
-    }
+    Ok(membarrier(MembarrierCommand::PrivateExpedited)
+        .or_else(|_| first().inspect_err(|&errno| note_refusal(errno)))?)
 }
 
 #[cfg(test)]

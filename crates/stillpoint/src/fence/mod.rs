@@ -132,14 +132,20 @@ impl Mode {
     /// The mode of the process's [back end](backend). Unless another one was [chosen](choose), this is `Asymmetric` if the process
     /// may use membarrier or the kernel module, and `Symmetric` otherwise.
     ///
-    /// The first call of the process probes; later calls use its answer.
+    /// The first call of the process probes. Later calls only ask whether a seccomp filter was installed meanwhile. Once a thread
+    /// was refused for good, this is `Symmetric`, on every thread.
     pub fn best() -> Self {
-        backend().mode()
+        match backend().mode() {
+            Mode::Asymmetric if Mode::Asymmetric.probe().is_err() => Mode::Symmetric,
+            mode => mode,
+        }
     }
 
     /// Whether this process may use the mode.
     pub(crate) fn probe(self) -> Result<(), FenceError> {
         match self {
+            #[cfg(not(any(loom, miri)))]
+            Mode::Asymmetric if backend() != Backend::Module => membarrier::confirm(),
             Mode::Asymmetric => asymmetric_supported(),
             Mode::Provided(provider) => Backend::Provided(provider).probe(),
             Mode::Symmetric => Ok(()),
@@ -309,11 +315,12 @@ pub(crate) fn has_requests() -> bool {
     return model::HAS_REQUESTS.get();
 }
 
-/// Whether this process may use [`heavy`]. The first call probes; later calls return the same answer.
+/// Whether this process may use [`heavy`]. The first call probes; later calls return the same answer, until a thread is refused for
+/// good.
 ///
 /// # Errors
-/// The kernel's answer to the probe; on systems other than Linux, always a refusal. Only [`heavy`] detects a filter that is
-/// installed after the probe.
+/// The kernel's answer to the probe, or to the last thread that was refused; on systems other than Linux, always a refusal. A
+/// filter that is installed after the probe is detected only by [`heavy`], and when a domain is made.
 ///
 /// ```
 /// match stillpoint::fence::asymmetric_supported() {

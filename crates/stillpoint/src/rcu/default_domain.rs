@@ -113,7 +113,7 @@ pub fn pin() -> Guard<'static> {
 /// ```
 #[inline]
 pub fn try_pin() -> Option<Guard<'static>> {
-    present().map(|local| local.reader.pin())
+    present().map(|local| local.reader.pin_in_handler())
 }
 
 /// As [`Domain::barrier`], for the [default domain](default_domain).

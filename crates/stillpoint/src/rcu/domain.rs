@@ -596,7 +596,8 @@ impl DomainBuilder {
         self
     }
 
-    /// Calls `hook` when a region reader has held up a grace period for `threshold`, once for each section of a reader.
+    /// Calls `hook` when a region reader has held up a grace period for `threshold`, once for each section of a reader; and when
+    /// the kernel has refused the domain's fence for `threshold` ([`Stall::fence_error`]).
     ///
     /// No thread watches for stalls. A call reports the reader in its way if its own grace period has been under way
     /// for the threshold. Such calls are [`synchronize`](Domain::synchronize) and the other waits,
@@ -604,6 +605,9 @@ impl DomainBuilder {
     /// twice the threshold is over. Calls that poll report with the first poll after the threshold. Calls that check a token by
     /// hand ([`Domain::check`], [`Retired::try_free`](super::Retired::try_free)) report nothing. If several readers are in the
     /// way, one of them is reported, and the next one when the first has passed; [`Stall::others`] counts them all.
+    ///
+    /// A refused fence is reported by a poll whose fence is refused, if no thread's fence has succeeded since the first refusal,
+    /// and that is `threshold` ago. It is reported once, until a fence succeeds. Waits and futures return the error instead.
     ///
     /// Several threads may call the hook at a time, each for another section. The hook may use the domain; a call from
     /// within it can be reported only for another section. If the hook waits for a grace period, it waits for the reported
@@ -646,7 +650,10 @@ impl DomainBuilder {
     /// neither in the way that was asked for nor by the fallback.
     pub fn build(self) -> Result<Domain, BuildError> {
         let mode = self.mode.unwrap_or_else(Mode::best);
-        mode.probe().map_err(BuildError::Asymmetric)?;
+        // `best` has probed the asymmetric mode. If another thread is refused meanwhile, the domain notices as if it were later.
+        if self.mode.is_some() || mode != Mode::Asymmetric {
+            mode.probe().map_err(BuildError::Asymmetric)?;
+        }
         let prepare = |boost: Boost| boost.prepare(self.boost_after);
         let boost = match (prepare(self.boost), self.boost_fallback) {
             (Err(_), Some(fallback)) => prepare(fallback),

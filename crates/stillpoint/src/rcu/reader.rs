@@ -121,6 +121,17 @@ impl Reader {
         Guard { reader: self }
     }
 
+    /// As [`pin`](Reader::pin), for a caller that may have interrupted a `pin` of this reader, before that has fenced.
+    #[inline]
+    pub(super) fn pin_in_handler(&self) -> Guard<'_> {
+        let is_nested = self.record().state() != PASSIVE;
+        let guard = self.pin();
+        if is_nested && !busted::is(Variant::NestedNoFence) {
+            self.fence.issue();
+        }
+        guard
+    }
+
     /// Panics unless this reader is of `domain`. For data structures whose safety depends on the domain.
     ///
     /// # Panics

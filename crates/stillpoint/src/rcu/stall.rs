@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use super::engine::core::record::{ReaderKind, Record};
 use super::engine::Core;
+use crate::fence::FenceError;
 use stillpoint_sys::os::Doing;
 
 /// What a thread was doing when a stall was inspected, as `/proc` reports it.
@@ -61,7 +62,8 @@ impl fmt::Display for Activity {
     }
 }
 
-/// A region reader that holds up a grace period, as found at one moment: see [`Domain::stall`](super::Domain::stall).
+/// A region reader that holds up a grace period, as found at one moment: see [`Domain::stall`](super::Domain::stall). To the hook,
+/// also a fence that the kernel refuses: see [`fence_error`](Stall::fence_error).
 ///
 /// It is also part of the error of a timed wait, and the argument of the [stall hook](super::DomainBuilder::stall_hook).
 /// Protected loads are not stalls, however long they last: they hold up only the objects that they protect.
@@ -71,8 +73,12 @@ impl fmt::Display for Activity {
 pub struct Stall {
     /// Name of the domain.
     pub domain: String,
-    /// What kind of reader it is.
+    /// What kind of reader it is. If a fence is refused: `Guard`, since a [`Reader`](super::Reader) needs it.
     pub reader: ReaderKind,
+    /// Why the kernel refuses the domain's fence, without which it is unknown whether readers are in the way. Then the thread is
+    /// the one that was refused, [`waited`](Stall::waited) is the time since the first refusal after the last fence that
+    /// succeeded, and `others` is 0. Only in reports to the hook. `None` if a reader is in the way.
+    pub fence_error: Option<FenceError>,
     /// The kernel's id of the reader's thread; on systems other than Linux, a number that the library has given it.
     pub thread_id: u32,
     /// The name of the reader's thread, as far as the kernel keeps it (15 bytes). `None` if the thread has ended, and on systems
@@ -104,6 +110,7 @@ impl Stall {
         Self {
             domain: core.name().to_owned(),
             reader,
+            fence_error: None,
             thread_id,
             thread_name: sighting.name,
             activity: sighting.doing.into(),
@@ -114,11 +121,31 @@ impl Stall {
             pending_bytes: behind.bytes,
         }
     }
+
+    /// The kernel refuses the fence to the calling thread, and has refused it to all others, for the time `waited`.
+    pub(super) fn of_refusal(core: &Core, error: FenceError, waited: Duration, behind: Behind) -> Self {
+        let thread_id = stillpoint_sys::os::thread_id();
+        let sighting = stillpoint_sys::os::look_at_thread(thread_id, waited);
+        Self {
+            domain: core.name().to_owned(),
+            reader: ReaderKind::Guard,
+            fence_error: Some(error),
+            thread_id,
+            thread_name: sighting.name,
+            activity: sighting.doing.into(),
+            cpu: sighting.cpu,
+            waited,
+            others: 0,
+            pending: behind.objects,
+            pending_bytes: behind.bytes,
+        }
+    }
 }
 
 impl fmt::Display for Stall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.reader {
+            _ if self.fence_error.is_some() => "was refused the fence",
             ReaderKind::Guard => "holds a guard",
             ReaderKind::Qsbr => "has not reported a quiescent state",
             ReaderKind::ProtectedLoad => "holds a protected load",
@@ -141,7 +168,8 @@ impl fmt::Display for Stall {
             _ => write!(f, ", and {others} further readers are in the way")?,
         }
         let (noun, verb) = if *pending == 1 { ("object", "waits") } else { ("objects", "wait") };
-        write!(f, "; after {waited:?}, {pending} {noun} ({pending_bytes} bytes) {verb} to be freed")
+        write!(f, "; after {waited:?}, {pending} {noun} ({pending_bytes} bytes) {verb} to be freed")?;
+        self.fence_error.map_or(Ok(()), |error| write!(f, ": {error}"))
     }
 }
 

@@ -51,7 +51,8 @@ pub struct Stats {
     pub boosted: u64,
     /// How often a boost was not possible: the kernel refused it, or had no file in `/proc` for the thread.
     pub boost_refused: u64,
-    /// Why the last heavy fence failed. Nothing is freed until a fence succeeds.
+    /// Why the last heavy fence failed. Nothing is freed until a fence succeeds. Seccomp filters are per thread, so another thread's
+    /// fence may succeed. The [stall hook](super::DomainBuilder::stall_hook) is called if that does not happen for long.
     pub fence_error: Option<FenceError>,
 }
 

@@ -246,6 +246,38 @@ fn a_reader_that_finds_the_queue_locked_leaves_word() {
     });
 }
 
+/// A waker that polls its future in place, and drops it when it is ready.
+struct InPlace(loom::sync::Arc<Wakers>);
+
+impl Wake for InPlace {
+    fn wake(self: Arc<Self>) {
+        let place = Place::new(1, Duration::ZERO);
+        self.0.set(&place, Waker::noop().clone());
+        self.0.remove(place);
+    }
+}
+
+/// The reader wakes two futures. The first one is polled within that call, which then wakes the third one, too.
+#[test]
+fn a_waker_polls_its_future_in_place() {
+    explore_requests(3, || {
+        let wakers = loom::sync::Arc::new(Wakers::new());
+        let place = || Place::new(1, Duration::ZERO);
+        let (first, second, third) = (place(), place(), place());
+        wakers.set(&first, Waker::from(Arc::new(InPlace(wakers.clone()))));
+        wakers.set(&second, Waker::noop().clone());
+        let (woken, waker) = parker();
+        wakers.set(&third, waker);
+        let leaving = wakers.clone();
+        let reader = thread::spawn(move || leaving.wake_all());
+        let other = place();
+        wakers.set(&other, Waker::noop().clone());
+        woken.wait();
+        reader.join().unwrap();
+        [first, second, third, other].into_iter().for_each(|place| wakers.remove(place));
+    });
+}
+
 /// A future that leaves a waker after a reader's look for wakers sees what was done before that look.
 #[test]
 fn a_waker_is_found_or_its_owner_sees_why_it_need_not_be() {

@@ -35,6 +35,22 @@ fn a_section_follows_another() {
     });
 }
 
+/// A handler begins a region after the entry that it interrupts has stored its token, and before that has fenced.
+#[test]
+fn a_handler_interrupts_an_entry() {
+    explore(5, || {
+        let shared = Shared::<1>::new();
+        let reader = spawn(&shared, |shared| {
+            let reader = shared.domain.reader();
+            reader.core().protocol.announce(reader.record());
+            shared.cells[0].load(&reader.pin_in_handler()).expect("never empty").read();
+            reader.fence().issue();
+        });
+        shared.replace_each();
+        reader.join().unwrap();
+    });
+}
+
 #[test]
 fn guards_overlap() {
     explore(5, || {

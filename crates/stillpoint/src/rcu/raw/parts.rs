@@ -120,8 +120,8 @@ impl<'r> Parts<'r> {
         self.core.answer(self.record);
     }
 
-    /// A free hazard slot, which belongs to the caller until it is [released](Slot::release). Constant time; allocates a block of
-    /// slots if all are in use.
+    /// A free hazard slot, which belongs to the caller until it is [released](Slot::release). Never the first one, which is free
+    /// whenever it is null. Constant time; allocates a block of slots if all are in use.
     ///
     /// ```
     /// use stillpoint::rcu::{raw::Parts, Domain};
@@ -136,7 +136,7 @@ impl<'r> Parts<'r> {
     /// # Safety
     /// The calling thread is the reader's, and these parts were made by [`Parts::of`].
     pub unsafe fn slot(self) -> Slot {
-        Slot::new(self.record.free_hazard())
+        Slot::new(self.record.next_free_hazard())
     }
 
     /// Whether the reader is in a region: it holds a guard, or, if it reports quiescent states, it is online. For the reader's

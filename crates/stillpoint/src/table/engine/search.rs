@@ -376,7 +376,7 @@ impl<'a> Pins<'a> {
             }
             // SAFETY: the slots belong to a reader of the table's domain, whose fence is `fence`, and nothing else uses
             // them, by the caller's promise.
-            None => unsafe { Self::new(inner, record.own_hazards(), fence) },
+            None => unsafe { Self::new(inner, record.exclusive_hazards(), fence) },
         };
         pins.home = Some(home);
         pins

@@ -1,9 +1,14 @@
 //! Many futures on several threads, among readers that come and go.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 
 use stillpoint::fence::{asymmetric_supported, Mode};
+use stillpoint::rcu::GracePeriod;
 
 use super::{block_on, poll, while_held, Alarm, End};
 use crate::modes::in_each_mode;
@@ -30,6 +35,54 @@ fn one_reader_wakes_all_and_one_fence_serves_all() {
                 assert!(poll(future.as_mut(), alarm).is_ready());
             }
         });
+    });
+}
+
+/// A task that its waker polls in place.
+struct InPlace {
+    future: Mutex<Option<Pin<Box<GracePeriod>>>>,
+    ended: Arc<AtomicUsize>,
+}
+
+impl Wake for InPlace {
+    fn wake(self: Arc<Self>) {
+        let taken = self.future.lock().expect("no thread panics while it holds the lock").take();
+        let Some(mut future) = taken else { return };
+        let waker = Waker::from(Arc::clone(&self));
+        if future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+            self.ended.fetch_add(1, Ordering::Relaxed);
+        } else {
+            *self.future.lock().expect("no thread panics while it holds the lock") = Some(future);
+        }
+    }
+}
+
+/// Each of them comes back to the library within the wake by the reader that leaves. The stack does not grow with their number.
+#[test]
+fn wakers_that_poll_in_place_do_not_recurse() {
+    const FUTURES: usize = if cfg!(miri) { 200 } else { 20_000 };
+    in_each_mode(|domain| {
+        if asymmetric_supported().is_err() {
+            return; // each future asks for another poll at once
+        }
+        let run = move || {
+            let reader = domain.reader();
+            let guard = reader.pin();
+            let (token, ended) = (domain.start(), Arc::new(AtomicUsize::new(0)));
+            let poll = |_| {
+                let future = Mutex::new(Some(Box::pin(domain.grace_period(token))));
+                let task = Arc::new(InPlace { future, ended: Arc::clone(&ended) });
+                Arc::clone(&task).wake();
+                task
+            };
+            let tasks: Vec<_> = (0..FUTURES).map(poll).collect();
+            assert_eq!(ended.load(Ordering::Relaxed), 0);
+            drop(guard);
+            assert_eq!(ended.load(Ordering::Relaxed), FUTURES);
+            drop(tasks);
+        };
+        let thread = thread::Builder::new().stack_size(256 << 10).spawn(run);
+        thread.expect("there is memory for a thread").join().expect("it does not panic");
     });
 }
 

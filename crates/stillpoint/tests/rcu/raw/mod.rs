@@ -4,6 +4,7 @@ mod callbacks;
 mod parts;
 mod records;
 mod retired;
+mod slots;
 
 use std::ptr::{self, NonNull};
 

@@ -34,6 +34,9 @@ pub(crate) struct Progress {
     heavy_fences: AtomicU64,
     /// Why the last heavy fence failed; 0 if it succeeded.
     errno: AtomicI32,
+    /// Age of the domain in nanoseconds at the first refusal of a fence after the last one that succeeded, without the lowest bit,
+    /// which tells whether that was reported; 0 if none was refused since. Not modelled: for reports.
+    refused: PlainU64,
     /// Age of the domain in nanoseconds at which a full batch may cause a heavy fence again. Not modelled: a pace.
     next_heavy: PlainU64,
 }
@@ -46,6 +49,7 @@ impl Progress {
             laggard: AtomicPtr::new(ptr::null_mut()),
             heavy_fences: AtomicU64::new(0),
             errno: AtomicI32::new(0),
+            refused: PlainU64::new(0),
             next_heavy: PlainU64::new(0),
         }
     }
@@ -222,6 +226,7 @@ impl Protocol {
         // If no reader relies on light fences, the fence above is enough: a reader that registers now comes after it, and
         // sees what was unlinked.
         if self.mode == Mode::Symmetric || self.light_readers.load(orders::light_readers()) == 0 {
+            self.end_refusal();
             return Ok(());
         }
         if busted::is(Variant::NoHeavy) {
@@ -237,7 +242,39 @@ impl Protocol {
         self.progress.heavy_fences.fetch_add(u64::from(answer.is_ok()), Ordering::Relaxed);
         let errno = answer.err().map_or(0, FenceError::raw_os_error);
         self.progress.errno.store(errno, Ordering::Relaxed);
+        if answer.is_ok() {
+            self.end_refusal();
+        } else {
+            let now = (ended.as_nanos() as u64 | 2) & !1;
+            // Relaxed, both: for reports. Fails if an earlier one was refused.
+            let _ = self.progress.refused.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        }
         answer
+    }
+
+    /// Notes that a fence has succeeded, or that none is needed.
+    fn end_refusal(&self) {
+        // Relaxed, both: for reports.
+        if self.progress.refused.load(Ordering::Relaxed) != 0 {
+            self.progress.refused.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Since when every fence of the domain has been refused, if that is `threshold` or longer, and no other call reports it.
+    pub(crate) fn begin_refusal_report(&self, threshold: Duration) -> Option<Duration> {
+        let refused = &self.progress.refused;
+        // Relaxed, all: the report says what the caller's own fence has met.
+        let since = refused.load(Ordering::Relaxed);
+        let waited = self.age().saturating_sub(Duration::from_nanos(since));
+        let is_news = since != 0 && since & 1 == 0 && waited >= threshold;
+        let begin = || refused.compare_exchange(since, since | 1, Ordering::Relaxed, Ordering::Relaxed);
+        (is_news && begin().is_ok()).then_some(waited)
+    }
+
+    /// The age of the domain at which a list whose fence was just refused may ask again.
+    pub(crate) fn next_attempt(&self) -> Duration {
+        // Relaxed: only a pace.
+        Duration::from_nanos(self.progress.next_heavy.load(Ordering::Relaxed))
     }
 
     /// The fence after a reader was asked to wake futures. Pairs with the light fence in `wants_attention`, in every mode and for

@@ -152,11 +152,17 @@ impl Protocol {
     /// Begins a section of a guard. The state must be [`PASSIVE`].
     #[inline(always)]
     pub(crate) fn enter(&self, fence: ReaderFence, record: &Record) {
-        let token = self.token.load(orders::enter_token());
-        record.publish(token, orders::enter());
+        self.announce(record);
         if !busted::is(Variant::PinNoLight) {
             fence.issue();
         }
+    }
+
+    /// The first half of [`enter`](Protocol::enter): stores the state. The reader may load nothing before the fence.
+    #[inline(always)]
+    pub(crate) fn announce(&self, record: &Record) {
+        let token = self.token.load(orders::enter_token());
+        record.publish(token, orders::enter());
     }
 
     /// Ends a section of a guard.
@@ -293,8 +299,9 @@ pub(crate) fn protect_word<T>(
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::ptr;
-    use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+    use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
     use std::sync::Mutex;
+    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::fence::{end_light_fences, FenceProvider, Provider};
@@ -306,6 +313,8 @@ mod tests {
         /// Addresses of the bound words, and their bits.
         bound: Mutex<Vec<(usize, u32)>>,
         refuses: AtomicBool,
+        /// How long a fence takes, in microseconds.
+        takes: AtomicU64,
         fences: AtomicUsize,
     }
 
@@ -321,6 +330,10 @@ mod tests {
 
         fn heavy(&self) -> Result<(), i32> {
             self.fences.fetch_add(1, Ordering::Relaxed);
+            let (begun, takes) = (Instant::now(), self.takes.load(Ordering::Relaxed));
+            while begun.elapsed() < Duration::from_micros(takes) {
+                std::hint::spin_loop();
+            }
             if self.refuses.load(Ordering::Relaxed) {
                 Err(libc::EPERM)
             } else {
@@ -444,6 +457,38 @@ mod tests {
         assert_eq!(domain.core().protocol.due(u64::MAX), None);
         assert_eq!(retire(), 0);
         notes.refuses.store(false, Ordering::Relaxed);
-        assert_eq!(retire(), 3);
+        let mut freed = retire();
+        while freed < 3 {
+            freed += reclaimer.poll();
+        }
+        assert_eq!(freed, 3);
+    }
+
+    /// Otherwise each write of a thread that was refused would make system calls.
+    #[test]
+    fn polls_ask_for_a_refused_fence_at_a_pace() {
+        let (notes, domain) = provided();
+        let _reader = domain.reader();
+        let mut reclaimer = domain.reclaimer();
+        notes.refuses.store(true, Ordering::Relaxed);
+        notes.takes.store(1_000, Ordering::Relaxed);
+        reclaimer.retire(domain.cell(1).take().expect("it is full")).expect("there is room");
+        let begun = Instant::now();
+        while notes.fences.load(Ordering::Relaxed) < 3 {
+            reclaimer.poll();
+        }
+        let (polls, least) = (1_000, begun.elapsed());
+        assert!(
+            least >= Duration::from_millis(3 + 2),
+            "{least:?}: three that take a millisecond, and the pauses between"
+        );
+        let (begun, before) = (Instant::now(), notes.fences.load(Ordering::Relaxed));
+        (0..polls).for_each(|_| assert_eq!(reclaimer.poll(), 0));
+        let asked = notes.fences.load(Ordering::Relaxed) - before;
+        assert!(asked < 2 + begun.elapsed().as_millis() as usize / 2, "{asked} in {:?}", begun.elapsed());
+        let (before, flushed) = (notes.fences.load(Ordering::Relaxed), reclaimer.flush());
+        assert!(flushed.is_err() && notes.fences.load(Ordering::Relaxed) > before, "a flush asks at once");
+        notes.refuses.store(false, Ordering::Relaxed);
+        assert_eq!(reclaimer.flush(), Ok(()));
     }
 }

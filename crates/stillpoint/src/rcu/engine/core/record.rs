@@ -18,8 +18,10 @@ use stillpoint_sys::{tsan, work};
 /// The region state of a reader that holds nothing up: outside any guard, or offline.
 pub(crate) const PASSIVE: u64 = 0;
 
-/// Hazard slots in the record itself in addition to the first one: as many as fill its 128 bytes.
-const INLINE_HAZARDS: usize = if cfg!(loom) { 0 } else { 4 };
+/// Hazard slots for who has exclusive use of the reader: as many as a lookup in a table needs.
+const EXCLUSIVE_HAZARDS: usize = 3;
+/// Free slots in the record itself in addition to the first one: as many as fill its 128 bytes.
+const INLINE_HAZARDS: usize = if cfg!(loom) { 0 } else { 2 };
 /// Hazard slots of each further block.
 const BLOCK_HAZARDS: usize = if cfg!(loom) { 1 } else { 7 };
 
@@ -78,6 +80,8 @@ pub(crate) struct Record {
     free: OwnPtr<Further>,
     first: Hazard,
     further: [Further; INLINE_HAZARDS],
+    /// The slots of who has exclusive use of the reader. Never free ones, which a caller of `raw` may keep meanwhile.
+    exclusive: [Hazard; EXCLUSIVE_HAZARDS],
 }
 
 /// The blocks of a record form a chain, whose order never changes, since a scan may pass a block while it is given back. The oldest
@@ -101,7 +105,8 @@ impl HazardBlock {
     }
 }
 
-/// A hazard slot other than the first one. The two are distinguished by address.
+/// A slot of the list of free ones. These are distinguished by address from those that are in no list: the first one, and the
+/// [exclusive](Record::exclusive_hazard) one.
 #[derive(Debug, Default)]
 #[repr(C, align(16))]
 struct Further {
@@ -121,7 +126,11 @@ impl Record {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(std::mem::offset_of!(Record, first) % align_of::<Further>() != 0);
+const _: () = {
+    let exclusive = std::mem::offset_of!(Record, exclusive) + size_of::<Hazard>();
+    assert!(std::mem::offset_of!(Record, first) % align_of::<Further>() != 0);
+    assert!(exclusive % align_of::<Further>() != 0);
+};
 
 /// A hazard slot that its holder gives back.
 #[derive(Clone, Copy)]
@@ -129,17 +138,18 @@ pub(crate) struct Slot<'r> {
     /// For a further slot, made from a reference to the whole `Further`.
     hazard: NonNull<Hazard>,
     #[cfg(loom)]
-    is_first: bool,
+    is_further: bool,
     _record: PhantomData<&'r Record>,
 }
 
 impl<'r> Slot<'r> {
+    /// A slot in no list.
     #[inline(always)]
-    fn first(record: &'r Record) -> Self {
+    fn single(hazard: &'r Hazard) -> Self {
         Self {
-            hazard: NonNull::from(&record.first),
+            hazard: NonNull::from(hazard),
             #[cfg(loom)]
-            is_first: true,
+            is_further: false,
             _record: PhantomData,
         }
     }
@@ -148,7 +158,7 @@ impl<'r> Slot<'r> {
         Self {
             hazard: NonNull::from(further).cast(),
             #[cfg(loom)]
-            is_first: false,
+            is_further: true,
             _record: PhantomData,
         }
     }
@@ -172,31 +182,30 @@ impl<'r> Slot<'r> {
 
     #[cfg(not(loom))]
     #[inline(always)]
-    fn is_first(self) -> bool {
-        !self.hazard.cast::<Further>().is_aligned()
+    fn is_further(self) -> bool {
+        self.hazard.cast::<Further>().is_aligned()
     }
 
     #[cfg(loom)]
-    fn is_first(self) -> bool {
-        self.is_first
+    fn is_further(self) -> bool {
+        self.is_further
     }
 
     /// Clears the slot, which may then be handed out again. Constant time.
     ///
     /// # Safety
-    /// The caller is the record's owner, got the slot from [`free_hazard`](Record::free_hazard) or
-    /// [`first_hazard`](Record::first_hazard), and does not use it any more.
+    /// The caller is the record's owner, got the slot from one of its methods, and does not use it any more.
     #[inline(always)]
     pub(crate) unsafe fn release(self) {
         clear_hazard(&self);
-        if !self.is_first() {
+        if self.is_further() {
             // SAFETY: the caller does not use the slot any more, and it is a further one.
             unsafe { self.free() };
         }
     }
 
     /// # Safety
-    /// As for [`release`](Slot::release), and the slot is not the first one.
+    /// As for [`release`](Slot::release), and the slot is a further one.
     #[cold]
     unsafe fn free(self) {
         // SAFETY: the slot was made from a reference to the whole `Further`, which outlives this value.
@@ -232,6 +241,7 @@ impl Default for Record {
             free: OwnPtr::default(),
             first: Hazard::default(),
             further: std::array::from_fn(|_| Further::default()),
+            exclusive: Default::default(),
         }
     }
 }
@@ -408,47 +418,34 @@ impl Record {
         // Relaxed: the owner reads its own stores. The branch is predicted, so neither the search
         // for a slot nor its release forms a chain of dependent loads and stores.
         if self.first.load(Ordering::Relaxed).is_null() {
-            Slot::first(self)
+            Slot::single(&self.first)
         } else {
             self.next_free_hazard()
         }
     }
 
-    /// The first hazard slot, for a caller with exclusive use of the reader. What a forgotten protected load has left in it
-    /// may be overwritten: no reference to the object exists any more.
+    /// The first hazard slot, of a record that belongs to no thread.
     #[inline(always)]
     pub(crate) fn first_hazard(&self) -> Slot<'_> {
-        Slot::first(self)
+        Slot::single(&self.first)
     }
 
-    /// The first slots, for a caller with exclusive use of the reader, as for [`first_hazard`](Record::first_hazard). The caller
-    /// clears them afterwards. This call clears all slots; none is in use any more.
+    /// The slot of a caller with exclusive use of the reader. What a forgotten protected load has left in it may be overwritten:
+    /// no reference to the object exists any more.
     #[inline(always)]
-    pub(crate) fn own_hazards<const N: usize>(&self) -> [&Hazard; N] {
-        // Relaxed: the owner reads its own stores.
-        let address = |hazard: &Hazard| hazard.load(Ordering::Relaxed).addr();
-        let set = self.further.iter().fold(address(&self.first), |set, slot| set | address(&slot.hazard));
-        if N <= 1 + INLINE_HAZARDS && set == 0 && self.more.load(Ordering::Relaxed).is_null() {
-            std::array::from_fn(|at| at.checked_sub(1).map_or(&self.first, |at| &self.further[at].hazard))
-        } else {
-            self.clear_and_own_hazards()
-        }
+    pub(crate) fn exclusive_hazard(&self) -> Slot<'_> {
+        Slot::single(&self.exclusive[1])
     }
 
-    #[cold]
-    #[inline(never)]
-    fn clear_and_own_hazards<const N: usize>(&self) -> [&Hazard; N] {
-        self.clear_all(orders::hazard_clear());
-        self.list_free(|_| true);
-        while self.hazards().count() < N {
-            self.chain();
-        }
-        let mut hazards = self.hazards();
-        std::array::from_fn(|_| hazards.next().expect("there are at least N slots"))
+    /// All slots of a caller with exclusive use of the reader, as for [`exclusive_hazard`](Record::exclusive_hazard).
+    #[inline(always)]
+    pub(crate) fn exclusive_hazards(&self) -> [&Hazard; EXCLUSIVE_HAZARDS] {
+        self.exclusive.each_ref()
     }
 
+    /// A hazard slot that nobody gets before it is [released](Slot::release), set or not. Allocates a block if all are in use.
     #[cold]
-    fn next_free_hazard(&self) -> Slot<'_> {
+    pub(crate) fn next_free_hazard(&self) -> Slot<'_> {
         work::step();
         // Relaxed, all: only the owner uses the list.
         if self.free.load(Ordering::Relaxed).is_null() {
@@ -597,7 +594,7 @@ impl Record {
     /// Every hazard slot of the record, in use or not.
     pub(crate) fn hazards(&self) -> impl Iterator<Item = &Hazard> {
         let further = self.further.iter().chain(self.blocks().flatten());
-        std::iter::once(&self.first).chain(further.map(|further| &further.hazard))
+        std::iter::once(&self.first).chain(&self.exclusive).chain(further.map(|further| &further.hazard))
     }
 
     /// The slots of the blocks in use.
@@ -766,13 +763,13 @@ mod tests {
         }
         let set = record.hazards().filter(|slot| !slot.load(Ordering::Relaxed).is_null()).count();
         assert_eq!(set, taken.len());
-        assert!(record.hazards().count() <= taken.len() + BLOCK_HAZARDS + 2);
+        assert!(record.hazards().count() <= taken.len() + EXCLUSIVE_HAZARDS + BLOCK_HAZARDS + 2);
 
         // The next holder has all slots.
         record.leave();
         record.adopt(ReaderKind::Guard, ReaderFence::Light, None, false);
         let slots = record.hazards().count();
-        for _ in 0..slots {
+        for _ in EXCLUSIVE_HAZARDS..slots {
             set_hazard(&record.free_hazard(), (&raw mut object).cast());
         }
         assert_eq!(record.hazards().count(), slots);
@@ -804,25 +801,26 @@ mod tests {
         assert!(!record.is_mine() && record.tid() == 0);
     }
 
-    /// A caller with exclusive use of the reader releases what a forgotten protected load has left.
+    /// A scan sees the slots of who has exclusive use, and nobody else gets them.
     #[test]
-    fn own_hazards_are_different_ones_and_all_are_clear() {
+    fn exclusive_hazards_are_neither_free_nor_unseen() {
+        let record = Record::default();
+        record.adopt(ReaderKind::Guard, ReaderFence::Light, None, false);
+        let exclusive = record.exclusive_hazards().map(ptr::from_ref);
         let mut object = 0u64;
-        for left in [0, 1, 4, 5, 9, 30] {
-            let record = Record::default();
-            record.adopt(ReaderKind::Guard, ReaderFence::Light, None, false);
-            for _ in 0..left {
-                set_hazard(&record.free_hazard(), (&raw mut object).cast());
-            }
-            check(record.own_hazards::<3>());
-            check(record.own_hazards::<12>());
-            assert!(record.hazards().all(|slot| slot.load(Ordering::Relaxed).is_null()), "{left}");
+        for _ in 0..20 {
+            let free = record.free_hazard();
+            assert!(!exclusive.contains(&ptr::from_ref(&*free)));
+            set_hazard(&free, (&raw mut object).cast());
         }
-        fn check<const N: usize>(own: [&Hazard; N]) {
-            for (number, hazard) in own.iter().enumerate() {
-                assert!(own[..number].iter().all(|other| !ptr::eq(*other, *hazard)));
-            }
-        }
+        assert!(exclusive.contains(&ptr::from_ref(&*record.exclusive_hazard())));
+        assert!(exclusive
+            .iter()
+            .all(|one| record.hazards().filter(|slot| ptr::eq(*slot, *one)).count() == 1));
+        set_hazard(&record.exclusive_hazard(), (&raw mut object).cast());
+        // SAFETY: it is not used any more.
+        unsafe { record.exclusive_hazard().release() };
+        assert!(!exclusive.contains(&ptr::from_ref(&*record.free_hazard())));
     }
 
     /// Neither the holder of a record nor a scan pays for the slots of a crowd that has gone.
@@ -838,7 +836,7 @@ mod tests {
             };
             (0..10_000).map(slot).collect::<Vec<_>>()
         };
-        let least = 1 + INLINE_HAZARDS + BLOCK_HAZARDS;
+        let least = 1 + EXCLUSIVE_HAZARDS + INLINE_HAZARDS + BLOCK_HAZARDS;
         let adopt = || work::steps_of(|| record.adopt(ReaderKind::Guard, ReaderFence::Light, None, false)).0;
         adopt();
         for is_reversed in [false, true] {

@@ -100,6 +100,9 @@ pub(crate) struct RetireList {
     open: usize,
     /// Whether the queue was [closed](RetireList::close) since the last look: then full batches do not gather.
     hurries: bool,
+    /// Why the last look's fence was refused, and the age of the domain at which polls ask for it again. Each list keeps its own:
+    /// filters are per thread, so another thread's fence may succeed.
+    refused: Option<(FenceError, Duration)>,
     held: Vec<Held>,
     /// The index in `held` of the next object to be compared. After the last one, polls begin again with the first.
     next_held: usize,
@@ -167,6 +170,7 @@ impl RetireList {
             batches: VecDeque::new(),
             open: 0,
             hurries: false,
+            refused: None,
             held: Vec::new(),
             next_held: 0,
             held_since: None,
@@ -472,10 +476,11 @@ impl RetireList {
             self.core.protocol.gather_hazards(&mut self.hazards);
         }
         self.core.tend_boost();
-        let ready = if is_early {
+        let ready = if is_early || self.is_refused_lately() {
             0
         } else {
             self.hurries = false;
+            self.refused = None;
             self.ready(limit)
         };
         if ready + self.open == self.queue.len() {
@@ -487,16 +492,26 @@ impl RetireList {
         freed
     }
 
-    /// Reports the reader in the way to the stall hook, if it has been there for long.
+    /// Whether the fence was refused so recently that polls do not ask for it again: refusals take no more of a thread's time than
+    /// fences do.
+    fn is_refused_lately(&self) -> bool {
+        let waits = !self.hurries && !self.pace.interval.is_zero();
+        waits && self.refused.is_some_and(|(_, again)| self.core.age() < again)
+    }
+
+    /// Reports the reader in the way to the stall hook, if it has been there for long, or the refusal of the fence.
     ///
     /// # Panics
     /// With the panic of the hook.
     fn report_stall(&self) {
+        let behind = || Behind { objects: self.len() as u64, bytes: self.bytes as u64 };
+        if let Some((error, _)) = self.refused {
+            return self.core.report_refusal(error, behind);
+        }
         let Some(batch) = self.batches.front().filter(|batch| self.core.may_be_stalled(batch.started)) else {
             return;
         };
         if let Ok(Grace::HeldUp(record)) = self.core.protocol.check(batch.token) {
-            let behind = || Behind { objects: self.len() as u64, bytes: self.bytes as u64 };
             self.core.report_stall(record, batch.token, batch.started, behind);
         }
     }
@@ -585,8 +600,11 @@ impl RetireList {
             let over = match answer {
                 Ok(Grace::Over) => true,
                 Ok(Grace::HeldUp(_)) => busted::is(Variant::IgnoreRegions),
-                // The domain keeps the error. What was fenced before may still be freed.
-                Err(_) => false,
+                // What was fenced before may still be freed.
+                Err(error) => {
+                    self.refused = Some((error, self.core.protocol.next_attempt()));
+                    false
+                }
             };
             if !over || ready >= limit {
                 break;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::counters::Counters;
 use super::freeing::Freeing;
+use crate::fence::FenceError;
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::Core;
@@ -63,6 +64,19 @@ impl Core {
             let waited = self.age().saturating_sub(since);
             let _freeing = Freeing::begin();
             (watch.hook)(&Stall::new(self, laggard, waited, behind()));
+        }
+    }
+
+    /// Calls the stall hook if the kernel, which has just refused the caller's fence by `error`, has refused those of all threads of
+    /// the domain for the threshold, and this was not reported before.
+    ///
+    /// # Panics
+    /// With the panic of the hook.
+    pub(crate) fn report_refusal(&self, error: FenceError, behind: impl FnOnce() -> Behind) {
+        let Some(watch) = &self.watch else { return };
+        if let Some(waited) = self.protocol.begin_refusal_report(watch.threshold) {
+            let _freeing = Freeing::begin();
+            (watch.hook)(&Stall::of_refusal(self, error, waited, behind()));
         }
     }
 

@@ -12,9 +12,15 @@
 //! A reader that finds the lists locked sets a bit, and goes on; the holder of the lock checks the bit when it has
 //! unlocked. Futures do wait for the lock. It is held for a few instructions per waker of a share, and no user code
 //! runs meanwhile: wakers are cloned before, woken and dropped after.
+//!
+//! A waker may poll its future in place, which comes here again. That call wakes nobody: it leaves the next share to the
+//! outer call, so that the stack does not grow with the number of futures.
 
+use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
+// Not modelled: only one thread uses these, and its signal handlers.
+use std::sync::atomic::{compiler_fence, AtomicBool as OwnBool};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -140,12 +146,46 @@ impl Wakers {
         }
     }
 
-    /// Does `work` and unlocks, then wakes a share of those that are due. Must be called with the lock.
+    /// Does `work` and unlocks, then wakes a share of those that are due, or leaves that to an outer call of the thread. Must be called
+    /// with the lock.
+    fn serve<R>(&self, work: impl FnOnce(&mut Lists) -> R) -> R {
+        if let Some(outer) = Waking::of_caller(self) {
+            return self.serve_within(outer, work);
+        }
+        let (answer, mut woken) = self.turns(work);
+        while woken.wake(self) && self.try_lock() {
+            ((), woken) = self.turns(|_| ());
+        }
+        answer
+    }
+
+    /// A turn within a wake by this thread, which goes on with the futures that are due.
+    fn serve_within<R>(&self, outer: &Waking, work: impl FnOnce(&mut Lists) -> R) -> R {
+        let has_left = self.word.fetch_and(!LEFT, orders::lists()) & LEFT != 0;
+        let (answer, is_empty) = self.lists.with_mut(|lists| {
+            // SAFETY: the lock is held.
+            let lists = unsafe { &mut *lists };
+            if has_left {
+                lists.due.append(&mut lists.waiting);
+            }
+            let answer = work(lists);
+            (answer, lists.due.is_empty() && lists.waiting.is_empty())
+        });
+        self.word.fetch_and(!LOCKED, orders::lists_left());
+        // Also if only `LEFT` was set meanwhile, which the next turn finds.
+        if !is_empty && !busted::is(Variant::ShareOwedLost) {
+            // Relaxed: only this thread looks.
+            outer.owes.store(true, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    /// Does `work` and unlocks. Returns a share of those that are due, to be woken.
     ///
     /// After the last turn of the loop, one of these holds: no future is due and no reader has set `LEFT`; a share was woken,
     /// whose futures come here in their turn; or another thread has the lock. Each turn after the first finds `LEFT` set, and
     /// at least one waiting future, which it wakes. So there are at most [`SHARE`] + 1 turns.
-    fn serve<R>(&self, work: impl FnOnce(&mut Lists) -> R) -> R {
+    fn turns<R>(&self, work: impl FnOnce(&mut Lists) -> R) -> (R, Share) {
         let mut woken = Share::default();
         let (mut work, mut answer) = (Some(work), None);
         loop {
@@ -171,8 +211,7 @@ impl Wakers {
                 break;
             }
         }
-        woken.wake();
-        answer.expect("the first turn of the loop has done the work")
+        (answer.expect("the first turn of the loop has done the work"), woken)
     }
 
     /// Since when the future that has waited longest waits for a reader in this state, if it does. A future that another
@@ -306,11 +345,58 @@ impl Share {
     }
 
     /// Wakes them all, even if one panics. A panic goes no further: it does not concern the reader that
-    /// calls this.
-    fn wake(self) {
+    /// calls this. Returns whether one of them came to `wakers` in its wake, and left a share to the caller.
+    fn wake(self, wakers: &Wakers) -> bool {
+        if self.number == 0 {
+            return false;
+        }
+        let waking = Waking { wakers, owes: OwnBool::new(false), outer: WAKING.with(Cell::get) };
+        // A signal handler finds a complete frame.
+        compiler_fence(Ordering::SeqCst);
+        WAKING.with(|innermost| innermost.set(&raw const waking));
         for waker in self.wakers.into_iter().flatten() {
             catch_unwind(AssertUnwindSafe(|| waker.wake())).unwrap_or_else(panics::discard);
         }
+        WAKING.with(|innermost| innermost.set(waking.outer));
+        // From here on, a signal handler wakes itself: what it has left before this is seen.
+        compiler_fence(Ordering::SeqCst);
+        // Relaxed: as in `serve_within`.
+        waking.owes.load(Ordering::Relaxed)
+    }
+}
+
+/// A call further up the stack of this thread that wakes a share.
+struct Waking {
+    /// Only compared.
+    wakers: *const Wakers,
+    /// Whether a call within it has left a share to it.
+    owes: OwnBool,
+    /// The next one further up, of other domains.
+    outer: *const Waking,
+}
+
+#[cfg(not(loom))]
+std::thread_local! {
+    /// The innermost one. It has no destructor, so it can be used until the thread has ended.
+    static WAKING: Cell<*const Waking> = const { Cell::new(ptr::null()) };
+}
+#[cfg(loom)]
+loom::thread_local! {
+    static WAKING: Cell<*const Waking> = Cell::new(ptr::null());
+}
+
+impl Waking {
+    /// The call of this thread that wakes futures of `wakers`, if there is one. It is valid until it returns.
+    fn of_caller<'w>(wakers: *const Wakers) -> Option<&'w Self> {
+        let mut next = WAKING.with(Cell::get);
+        // SAFETY: null, or a frame further up the stack, which withdraws itself before it returns.
+        while let Some(waking) = unsafe { next.as_ref() } {
+            if ptr::eq(waking.wakers, wakers) {
+                return Some(waking);
+            }
+            next = waking.outer;
+        }
+        None
     }
 }
 

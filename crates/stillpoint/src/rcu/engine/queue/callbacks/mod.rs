@@ -354,19 +354,21 @@ impl Callbacks {
         Ok(answer)
     }
 
-    /// Reports the reader in the way to the stall hook, if it has been there for long.
+    /// Reports the reader in the way to the stall hook, if it has been there for long, or the refusal of the fence.
     fn report_stall(&self, state: &State, called: &mut Called<'_>) {
         let Some((token, started)) = state.segments.under_way() else { return };
         if !self.core.may_be_stalled(started) {
             return;
         }
-        if let Ok(Grace::HeldUp(record)) = self.core.protocol.check(token) {
-            let behind = || Behind { objects: self.pending(), bytes: 0 };
-            let report = || self.core.report_stall(record, token, started, behind);
-            // Unwind safety: the hook changes nothing of the queue.
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(report)) {
-                panics::keep_first(&mut called.panic, panic);
-            }
+        let behind = || Behind { objects: self.pending(), bytes: 0 };
+        let report = || match self.core.protocol.check(token) {
+            Ok(Grace::Over) => {}
+            Ok(Grace::HeldUp(record)) => self.core.report_stall(record, token, started, behind),
+            Err(error) => self.core.report_refusal(error, behind),
+        };
+        // Unwind safety: the hook changes nothing of the queue.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(report)) {
+            panics::keep_first(&mut called.panic, panic);
         }
     }
 }
