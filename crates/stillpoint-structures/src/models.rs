@@ -1,6 +1,6 @@
 //! loom models of the structures, on themselves and on the engine below them.
 //!
-//! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint-structures --release --lib models`
+//! `RUSTFLAGS="--cfg stillpoint_loom --cfg stillpoint_busted" cargo test -p stillpoint-structures --release --lib models`
 
 use std::cell::Cell;
 use std::sync::Arc;

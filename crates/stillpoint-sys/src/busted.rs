@@ -79,7 +79,7 @@ macro_rules! variants {
 
         /// Asserts that every variant is caught by a model: runs each of these models of `module` with its variant, and
         /// looks for one of the signs in its output.
-        #[cfg(all(test, loom, stillpoint_busted))]
+        #[cfg(all(test, stillpoint_loom, stillpoint_busted))]
         pub(crate) fn assert_caught<'a>(
             module: &str,
             models: impl IntoIterator<Item = (Variant, &'a str, Vec<&'a str>)>,
@@ -182,7 +182,7 @@ macro_rules! orders {
             }
         )*
 
-        #[cfg(all(test, not(any(loom, miri))))]
+        #[cfg(all(test, not(any(stillpoint_loom, miri))))]
         #[test]
         fn partners_steps_and_variants_are_there() {
             let table = [$($crate::busted::Order {
@@ -247,7 +247,7 @@ pub fn find_faults(table: &[Order], variants: &[String], page: &str) -> Vec<Stri
 }
 
 /// Runs one model with the variant in another process, and looks for a sign in its output.
-#[cfg(all(loom, stillpoint_busted))]
+#[cfg(all(stillpoint_loom, stillpoint_busted))]
 pub fn is_caught(variant: &str, model: &str, signs: &[&str]) -> bool {
     let output = std::process::Command::new(std::env::current_exe().expect("the test program has a path"))
         .args(["--exact", model, "--nocapture"])
@@ -264,7 +264,7 @@ pub fn is_caught(variant: &str, model: &str, signs: &[&str]) -> bool {
     caught
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 

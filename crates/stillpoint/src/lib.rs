@@ -77,7 +77,7 @@
 // Some code serves only modules that such a build leaves out.
 #![cfg_attr(
     any(
-        loom,
+        stillpoint_loom,
         not(target_os = "linux"),
         not(all(feature = "boost", feature = "pool", feature = "table", feature = "timer"))
     ),

@@ -1,6 +1,6 @@
 //! loom models of a multicast, on the engine itself: up to five receivers, by up to four threads.
 //!
-//! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint-multicast --features lab --release --lib models`
+//! `RUSTFLAGS="--cfg stillpoint_loom --cfg stillpoint_busted" cargo test -p stillpoint-multicast --features lab --release --lib models`
 //!
 //! A thread may have several places here, so that trees with inner nodes need few threads. A function's data are on its
 //! initiator's stack until the multicast returns: loom finds a later use.

@@ -115,7 +115,7 @@ impl Door {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 
@@ -137,7 +137,7 @@ mod tests {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, stillpoint_loom))]
 mod models {
     use super::*;
     use crate::sync::{Arc, UnsafeCell};

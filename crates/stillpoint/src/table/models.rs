@@ -1,6 +1,6 @@
 //! loom models of a bucket: lookups against insertions, removals and moves, on the engine itself.
 //!
-//! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib table::models`
+//! `RUSTFLAGS="--cfg stillpoint_loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib table::models`
 //!
 //! Here a table has one stripe, and begins with one bucket of four slots, whose capacity is one entry: the second
 //! insertion begins a growth, and each later write moves a bucket.

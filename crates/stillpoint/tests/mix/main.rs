@@ -7,7 +7,7 @@
 //! repeats its own part. `STILLPOINT_MIX_SEED=7` runs the round with this seed, and `STILLPOINT_MIX_ROUNDS=5000` runs
 //! the seeds from 1 to 5000.
 
-#![cfg(not(loom))]
+#![cfg(not(stillpoint_loom))]
 
 mod chest;
 #[cfg(all(stillpoint_busted, not(miri)))]

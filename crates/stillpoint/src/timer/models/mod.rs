@@ -1,6 +1,6 @@
 //! loom models of timers across threads, on the engine itself.
 //!
-//! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib timer::models`
+//! `RUSTFLAGS="--cfg stillpoint_loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib timer::models`
 
 mod controls;
 mod ends;

@@ -19,9 +19,9 @@ use stillpoint_sys::{tsan, work};
 pub(crate) const PASSIVE: u64 = 0;
 
 /// Hazard slots in the record itself in addition to the first one: as many as fill its 128 bytes.
-const INLINE_HAZARDS: usize = if cfg!(loom) { 0 } else { 4 };
+const INLINE_HAZARDS: usize = if cfg!(stillpoint_loom) { 0 } else { 4 };
 /// Hazard slots of each further block.
-const BLOCK_HAZARDS: usize = if cfg!(loom) { 1 } else { 7 };
+const BLOCK_HAZARDS: usize = if cfg!(stillpoint_loom) { 1 } else { 7 };
 
 /// In `attention`: a thread waits for the record to change.
 const AWAITED: u32 = 1;
@@ -94,7 +94,7 @@ struct Further {
     link: OwnPtr<()>,
 }
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 impl Record {
     /// Offsets of `state`, `attention` and the first hazard slot in bytes, for readers' code in other languages.
     pub(crate) const OFFSETS: [usize; 3] = [
@@ -104,7 +104,7 @@ impl Record {
     ];
 }
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 const _: () = assert!(std::mem::offset_of!(Record, first) % align_of::<Further>() != 0);
 
 /// A hazard slot that its holder gives back.
@@ -112,7 +112,7 @@ const _: () = assert!(std::mem::offset_of!(Record, first) % align_of::<Further>(
 pub(crate) struct Slot<'r> {
     /// For a further slot, made from a reference to the whole `Further`.
     hazard: NonNull<Hazard>,
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     is_first: bool,
     _record: PhantomData<&'r Record>,
 }
@@ -122,7 +122,7 @@ impl<'r> Slot<'r> {
     fn first(record: &'r Record) -> Self {
         Self {
             hazard: NonNull::from(&record.first),
-            #[cfg(loom)]
+            #[cfg(stillpoint_loom)]
             is_first: true,
             _record: PhantomData,
         }
@@ -131,14 +131,14 @@ impl<'r> Slot<'r> {
     fn further(further: &'r Further) -> Self {
         Self {
             hazard: NonNull::from(further).cast(),
-            #[cfg(loom)]
+            #[cfg(stillpoint_loom)]
             is_first: false,
             _record: PhantomData,
         }
     }
 
     /// The slot's address, for [`from_raw`](Slot::from_raw).
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     #[inline(always)]
     pub(crate) fn into_raw(self) -> NonNull<()> {
         self.hazard.cast()
@@ -148,19 +148,19 @@ impl<'r> Slot<'r> {
     ///
     /// # Safety
     /// It came from [`into_raw`](Slot::into_raw), and the record outlives `'r`.
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     #[inline(always)]
     pub(crate) unsafe fn from_raw(address: NonNull<()>) -> Self {
         Self { hazard: address.cast(), _record: PhantomData }
     }
 
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     #[inline(always)]
     fn is_first(self) -> bool {
         !self.hazard.cast::<Further>().is_aligned()
     }
 
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     fn is_first(self) -> bool {
         self.is_first
     }
@@ -305,7 +305,7 @@ impl Record {
         }
         // A `fork` may find the record claimed again and not adopted yet; until then it belongs to no holder. Relaxed: see
         // `adopt`. No model forks.
-        if !cfg!(loom) {
+        if !cfg!(stillpoint_loom) {
             self.thread.store(0, Ordering::Relaxed);
             self.tid.store(0, Ordering::Relaxed);
         }
@@ -647,7 +647,7 @@ impl Drop for Record {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 

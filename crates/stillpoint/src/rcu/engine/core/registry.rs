@@ -15,7 +15,7 @@ use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use stillpoint_sys::work;
 
 /// Slots of the first chunk. Each further chunk has twice as many, up to the number of bits in a word.
-const FIRST_CHUNK: usize = if cfg!(loom) { 2 } else { 8 };
+const FIRST_CHUNK: usize = if cfg!(stillpoint_loom) { 2 } else { 8 };
 const LARGEST_CHUNK: usize = 64;
 
 #[derive(Debug)]
@@ -41,13 +41,13 @@ pub(crate) struct Claim<T> {
 }
 
 impl<T: Default> Registry<T> {
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     pub(crate) const fn new() -> Self {
         Self { newest: AtomicPtr::new(ptr::null_mut()) }
     }
 
     /// Loom's atomics have no constant constructors.
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     pub(crate) fn new() -> Self {
         Self { newest: AtomicPtr::new(ptr::null_mut()) }
     }
@@ -83,7 +83,7 @@ impl<T: Default> Registry<T> {
     }
 
     /// The claim of the slot that contains this address, for the holder. Takes time in proportion to the number of chunks.
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     pub(crate) fn claim_at(&self, address: usize) -> Option<Claim<T>> {
         // Acquire: as in `iter`.
         self.chunks_from(self.newest.load(Ordering::Acquire)).find_map(|chunk| {
@@ -214,7 +214,7 @@ unsafe impl<T: Send + Sync> Send for Registry<T> {}
 // SAFETY: all mutation goes through atomics, and slots are `Sync`.
 unsafe impl<T: Send + Sync> Sync for Registry<T> {}
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;

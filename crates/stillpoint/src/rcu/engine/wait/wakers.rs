@@ -26,7 +26,7 @@ use stillpoint_sys::sync::{spin, UnsafeCell};
 use stillpoint_sys::work;
 
 /// Most wakers that one call wakes.
-pub(crate) const SHARE: usize = if cfg!(loom) { 2 } else { 8 };
+pub(crate) const SHARE: usize = if cfg!(stillpoint_loom) { 2 } else { 8 };
 
 /// Spins of a future before it yields its core: a holder that runs has finished by then.
 const SPINS: u32 = 128;
@@ -134,7 +134,7 @@ impl Wakers {
         while !self.try_lock() {
             spin();
             turns += 1;
-            if turns % SPINS == 0 && !cfg!(loom) {
+            if turns % SPINS == 0 && !cfg!(stillpoint_loom) {
                 std::thread::yield_now();
             }
         }
@@ -314,7 +314,7 @@ impl Share {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use std::sync::{Arc, Mutex};
     use std::task::Wake;
