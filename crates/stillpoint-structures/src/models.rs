@@ -63,6 +63,7 @@ fn explore(preemptions: usize, model: impl Fn(Domain) + Send + Sync + 'static) {
             model(Domain::builder().fence(MODE.get()).build().expect("no fence mode is refused in a model"));
         });
     }
+    stillpoint_sys::busted::assert_reached();
 }
 
 /// Runs `function` on a thread of the model, with a reader and a reclaimer.

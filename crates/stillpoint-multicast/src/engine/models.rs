@@ -131,6 +131,7 @@ fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
     builder.check(model);
+    stillpoint_sys::busted::assert_reached();
 }
 
 fn chain() -> Strategy {

@@ -224,6 +224,7 @@ mod models {
                 thread.join().unwrap();
             }
         });
+        crate::busted::assert_reached();
     }
 
     #[test]

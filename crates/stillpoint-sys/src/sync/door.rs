@@ -181,6 +181,7 @@ mod models {
             room.door.open();
             guests.into_iter().for_each(|guest| guest.join().unwrap());
         });
+        crate::busted::assert_reached();
     }
 
     #[test]
@@ -201,6 +202,7 @@ mod models {
             room.door.close();
             observer.join().unwrap();
         });
+        crate::busted::assert_reached();
     }
 
     #[cfg(stillpoint_busted)]

@@ -159,6 +159,7 @@ mod models {
             threads.into_iter().for_each(|thread| thread.join().unwrap());
             assert_eq!(place.take().expect("somebody has put it back").add(0), 3);
         });
+        crate::busted::assert_reached();
     }
 
     #[cfg(stillpoint_busted)]

@@ -148,6 +148,7 @@ mod models {
             other.join().unwrap();
             assert_eq!(*lock.lock(), 2);
         });
+        crate::busted::assert_reached();
     }
 
     #[test]
@@ -169,6 +170,7 @@ mod models {
             }
             holder.join().unwrap();
         });
+        crate::busted::assert_reached();
     }
 
     #[cfg(stillpoint_busted)]

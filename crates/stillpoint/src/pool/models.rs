@@ -127,6 +127,7 @@ fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
     builder.check(model);
+    stillpoint_sys::busted::assert_reached();
 }
 
 fn spawn(world: &Arc<World>, work: impl FnOnce(&World) + 'static) -> thread::JoinHandle<()> {

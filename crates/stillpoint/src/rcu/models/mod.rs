@@ -106,6 +106,7 @@ fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
             model();
         });
     }
+    stillpoint_sys::busted::assert_reached();
 }
 
 std::thread_local! {

@@ -71,6 +71,7 @@ fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
     builder.check(model);
+    stillpoint_sys::busted::assert_reached();
 }
 
 /// Runs the service at a time. Returns how many timers have fired, and how many were revoked.
