@@ -160,6 +160,7 @@ mod busted {
         for (variable, variant, command) in [
             ("STILLPOINT_BUSTED", "rcu:ignore-hazard", "torture"),
             ("STILLPOINT_BUSTED", "no-reload", "doctor"),
+            ("STILLPOINT_BUSTED", "pool:first-that-comes", "torture"),
             ("STILLPOINT_BUSTED_TABLE", "no-reload", "doctor"),
         ] {
             let output = Command::new(env!("CARGO_BIN_EXE_stillpoint"))

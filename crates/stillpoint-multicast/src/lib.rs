@@ -68,15 +68,15 @@ compile_error!("stillpoint-multicast is written for Linux: it needs signals for 
 
 mod busted;
 mod engine;
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(stillpoint_loom, miri)))]
 mod fences;
 mod group;
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(stillpoint_loom, miri)))]
 mod looks;
 mod orders;
 mod plan;
 mod run;
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(stillpoint_loom, miri)))]
 pub mod signals;
 mod transport;
 

@@ -187,7 +187,7 @@ pub const fn rotation(initiator: u32, receivers: u32) -> u32 {
     ((spread as u64 * receivers as u64) >> u32::BITS) as u32
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 

@@ -259,7 +259,7 @@ impl Late {
             is_replaced: false,
             refused: 0,
         };
-        #[cfg(not(any(loom, miri)))]
+        #[cfg(not(any(stillpoint_loom, miri)))]
         let late = late.looked_at();
         late
     }
@@ -284,7 +284,7 @@ impl Late {
 
 impl Late {
     /// The error number of a fence that failed, as in `errno.h`.
-    #[cfg(not(any(loom, miri)))]
+    #[cfg(not(any(stillpoint_loom, miri)))]
     pub(crate) fn raw_os_error(&self) -> i32 {
         match self {
             _ if self.is_replaced => libc::EBUSY,
@@ -328,7 +328,7 @@ impl fmt::Display for Late {
 
 impl std::error::Error for Late {}
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
     use crate::plan::Shape;

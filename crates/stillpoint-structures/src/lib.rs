@@ -44,7 +44,7 @@
 mod busted;
 mod chain;
 mod list;
-#[cfg(all(test, loom))]
+#[cfg(all(test, stillpoint_loom))]
 mod models;
 mod orders;
 mod queue;

@@ -15,7 +15,7 @@ use crate::watch::Watch;
 /// The tag of a link whose node is removed. The link does not change any more.
 const MARK: usize = 1;
 
-#[cfg_attr(loom, repr(align(256)))]
+#[cfg_attr(stillpoint_loom, repr(align(256)))]
 struct Node<K, V> {
     key: K,
     value: V,

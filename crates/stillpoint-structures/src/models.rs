@@ -1,6 +1,6 @@
 //! loom models of the structures, on themselves and on the engine below them.
 //!
-//! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint-structures --release --lib models`
+//! `RUSTFLAGS="--cfg stillpoint_loom --cfg stillpoint_busted" cargo test -p stillpoint-structures --release --lib models`
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -63,6 +63,7 @@ fn explore(preemptions: usize, model: impl Fn(Domain) + Send + Sync + 'static) {
             model(Domain::builder().fence(MODE.get()).build().expect("no fence mode is refused in a model"));
         });
     }
+    stillpoint_sys::busted::assert_reached();
 }
 
 /// Runs `function` on a thread of the model, with a reader and a reclaimer.

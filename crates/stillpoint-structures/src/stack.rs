@@ -11,7 +11,7 @@ use crate::orders;
 use crate::watch::Watch;
 
 /// A node of a stack or of a queue. The thread that pops the value moves it out, so dropping a node drops no value.
-#[cfg_attr(loom, repr(align(256)))]
+#[cfg_attr(stillpoint_loom, repr(align(256)))]
 pub(crate) struct Node<T> {
     /// Moved out by the thread that has unlinked the node (of a stack), or made it the first one (of a queue). No other thread
     /// accesses it.

@@ -1,6 +1,6 @@
 //! Many threads at random: every value comes out once, none leaks, and what is read is alive.
 
-#![cfg(not(loom))]
+#![cfg(not(stillpoint_loom))]
 
 use std::collections::BTreeMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};

@@ -6,7 +6,7 @@
 //! variant, once per process. The name of a variant begins with its module: `rcu:leave-relaxed`.
 
 use std::ffi::OsString;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The environment variable that chooses a broken variant.
 const VARIABLE: &str = "STILLPOINT_BUSTED";
@@ -58,7 +58,7 @@ macro_rules! variants {
         /// Whether `variant` was chosen.
         #[inline(always)]
         pub(crate) fn is(variant: Variant) -> bool {
-            cfg!(stillpoint_busted) && chosen() == Some(variant)
+            cfg!(stillpoint_busted) && chosen() == Some(variant) && $crate::busted::reached()
         }
 
         fn chosen() -> Option<Variant> {
@@ -77,25 +77,31 @@ macro_rules! variants {
             Ok(chosen.map(|index| Variant::ALL[index]))
         }
 
-        /// Asserts that every variant is caught by a model: runs each of these models of `module` with its variant, and
-        /// looks for one of the signs in its output.
-        #[cfg(all(test, loom, stillpoint_busted))]
+        /// Asserts that every variant, or the one that the environment chooses, is caught by a model: runs each of these models
+        /// of `module` with its variant, and looks for one of the signs in its output.
+        #[cfg(all(test, stillpoint_loom, stillpoint_busted))]
         pub(crate) fn assert_caught<'a>(
             module: &str,
             models: impl IntoIterator<Item = (Variant, &'a str, Vec<&'a str>)>,
         ) {
+            let only = from_environment().unwrap_or_else(|why| panic!("{why}"));
+            let is_asked = |variant: Variant| match only {
+                Some(only) => variant == only,
+                None => !$crate::busted::is_chosen(),
+            };
             let (mut listed, mut missed) = (Vec::new(), Vec::new());
             for (variant, model, signs) in models {
+                listed.push(variant);
                 let path = format!("{module}::{model}");
-                if !$crate::busted::is_caught(variant.name(), &path, &signs) {
+                if is_asked(variant) && !$crate::busted::is_caught(variant.name(), &path, &signs, only.is_some()) {
                     missed.push((variant, model));
                 }
-                listed.push(variant);
             }
             assert!(missed.is_empty(), "not caught: {missed:?}");
             for variant in Variant::ALL {
                 assert!(listed.contains(variant), "{variant:?} has no model");
             }
+            assert!(listed.into_iter().any(is_asked), "the chosen variant is not one of {module}");
         }
     };
 }
@@ -131,6 +137,37 @@ pub fn chosen(
         }
     }
     Ok(chosen)
+}
+
+/// Whether code that the chosen variant breaks has run in this process.
+static REACHED: AtomicBool = AtomicBool::new(false);
+
+/// Code that the chosen variant breaks is about to run. Returns `true`.
+#[doc(hidden)]
+pub fn reached() -> bool {
+    // Relaxed: orders nothing. The load keeps the cache line shared.
+    if !REACHED.load(Ordering::Relaxed) {
+        REACHED.store(true, Ordering::Relaxed);
+    }
+    true
+}
+
+/// Whether the environment chooses a variant.
+#[doc(hidden)]
+pub fn is_chosen() -> bool {
+    cfg!(stillpoint_busted) && std::env::var_os(VARIABLE).is_some()
+}
+
+/// For the end of a checker. Panics if the environment chooses a variant, and no code that it breaks has run: the checker then
+/// says nothing about it. The name may be of another module, or unknown there: only code that runs knows its own names.
+#[doc(hidden)]
+pub fn assert_reached() {
+    // Relaxed: the checker has joined its threads.
+    assert!(
+        !is_chosen() || REACHED.load(Ordering::Relaxed),
+        "{VARIABLE}={:?}: nothing that has run here is broken by it",
+        std::env::var_os(VARIABLE).unwrap_or_default()
+    );
 }
 
 /// `order`, unless a variant makes it relaxed.
@@ -182,7 +219,7 @@ macro_rules! orders {
             }
         )*
 
-        #[cfg(all(test, not(any(loom, miri))))]
+        #[cfg(all(test, not(any(stillpoint_loom, miri))))]
         #[test]
         fn partners_steps_and_variants_are_there() {
             let table = [$($crate::busted::Order {
@@ -246,9 +283,10 @@ pub fn find_faults(table: &[Order], variants: &[String], page: &str) -> Vec<Stri
     faults
 }
 
-/// Runs one model with the variant in another process, and looks for a sign in its output.
-#[cfg(all(loom, stillpoint_busted))]
-pub fn is_caught(variant: &str, model: &str, signs: &[&str]) -> bool {
+/// Runs one model with the variant in another process, and looks for a sign in its output, which it prints if the variant is
+/// missed, or `in_full`.
+#[cfg(all(stillpoint_loom, stillpoint_busted))]
+pub fn is_caught(variant: &str, model: &str, signs: &[&str], in_full: bool) -> bool {
     let output = std::process::Command::new(std::env::current_exe().expect("the test program has a path"))
         .args(["--exact", model, "--nocapture"])
         .env(VARIABLE, variant)
@@ -258,13 +296,36 @@ pub fn is_caught(variant: &str, model: &str, signs: &[&str]) -> bool {
     assert!(text.contains("running 1 test"), "there is no model `{model}`");
     let caught = !output.status.success() && signs.iter().any(|sign| text.contains(sign));
     println!("{variant:32} {model:72} {}", if caught { "caught" } else { "MISSED" });
-    if !caught {
+    if in_full || !caught {
         println!("{text}");
     }
     caught
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, stillpoint_loom, stillpoint_busted))]
+mod models {
+    use super::*;
+
+    const MODEL: &str = "sync::try_lock::models::one_at_a_time_has_the_value";
+    const CONTROLS: &str = "sync::try_lock::models::every_variant_is_caught_by_its_model";
+
+    #[test]
+    fn a_run_that_the_chosen_variant_does_not_break_is_refused() {
+        // Whatever follows the module: code that does not run cannot know.
+        for variant in ["door:open-relaxed", "rcu:open-relaxd"] {
+            assert!(is_caught(variant, MODEL, &["nothing that has run here is broken by it"], false));
+            assert!(is_caught(
+                variant,
+                CONTROLS,
+                &["the chosen variant is not one of sync::try_lock"],
+                false
+            ));
+        }
+        assert!(is_caught("lock:open", CONTROLS, &["there is no broken variant 'lock:open', only"], false));
+    }
+}
+
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 

@@ -10,8 +10,10 @@
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
-#[cfg(all(loom, not(feature = "loom")))]
-compile_error!("with `--cfg loom`, stillpoint's atomics are loom's: enable the feature `loom` of stillpoint");
+#[cfg(all(stillpoint_loom, not(feature = "loom")))]
+compile_error!(
+    "with `--cfg stillpoint_loom`, stillpoint's atomics are loom's: enable the feature `loom` of stillpoint"
+);
 
 pub mod bits;
 #[cfg(feature = "std")]
@@ -24,7 +26,7 @@ pub mod os;
 pub mod panics;
 #[cfg(feature = "std")]
 pub mod portable;
-#[cfg(all(feature = "std", loom))]
+#[cfg(all(feature = "std", stillpoint_loom))]
 pub mod quarantine;
 #[cfg(feature = "std")]
 pub mod sync;

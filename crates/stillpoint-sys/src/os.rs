@@ -3,7 +3,7 @@
 
 pub use crate::portable::{thread_handle, thread_number, ticks, Doing, ThreadEnd, TICKS_PER_MICRO};
 
-#[cfg(all(target_os = "linux", not(any(loom, stillpoint_portable))))]
+#[cfg(all(target_os = "linux", not(any(stillpoint_loom, stillpoint_portable))))]
 pub use crate::linux::pages;
 #[cfg(all(target_os = "linux", not(stillpoint_portable)))]
 pub use crate::linux::{look_at_thread, thread_id, wait, wake, wake_all, yield_cpu};

@@ -11,7 +11,12 @@
 //! The functions of the runtime are weak references. In a program that is not checked, they are null, and each function here is a
 //! load and a test. Without the feature `tsan`, each function is empty.
 
-#[cfg(all(feature = "tsan", target_os = "linux", target_pointer_width = "64", not(any(loom, miri))))]
+#[cfg(all(
+    feature = "tsan",
+    target_os = "linux",
+    target_pointer_width = "64",
+    not(any(stillpoint_loom, miri))
+))]
 mod runtime {
     use std::cell::Cell;
     use std::ffi::c_void;
@@ -133,7 +138,12 @@ mod runtime {
     }
 }
 
-#[cfg(not(all(feature = "tsan", target_os = "linux", target_pointer_width = "64", not(any(loom, miri)))))]
+#[cfg(not(all(
+    feature = "tsan",
+    target_os = "linux",
+    target_pointer_width = "64",
+    not(any(stillpoint_loom, miri))
+)))]
 mod runtime {
     #[inline(always)]
     pub(super) fn is_there() -> bool {

@@ -1,7 +1,7 @@
 //! Counts the steps of calls that promise a bound: objects, readers, slots and wakers that a call looks at. Tests compare
 //! the count with the bound; on a busy machine no clock can do that. Other builds count nothing.
 
-#[cfg(all(feature = "count", not(loom)))]
+#[cfg(all(feature = "count", not(stillpoint_loom)))]
 mod counted {
     use std::cell::Cell;
 
@@ -23,10 +23,10 @@ mod counted {
     }
 }
 
-#[cfg(all(feature = "count", not(loom)))]
+#[cfg(all(feature = "count", not(stillpoint_loom)))]
 pub use counted::{step, steps_of};
 
-#[cfg(not(all(feature = "count", not(loom))))]
+#[cfg(not(all(feature = "count", not(stillpoint_loom))))]
 /// This build counts nothing.
 #[inline(always)]
 pub fn step() {}

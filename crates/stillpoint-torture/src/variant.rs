@@ -234,13 +234,19 @@ impl fmt::Display for Broken {
     }
 }
 
-/// In a build with broken variants, refuses an environment that names an unknown one.
+/// In a build with broken variants, refuses an environment that names none of the variants that programs may choose.
 pub fn check_environment() -> Result<(), Stop> {
-    if cfg!(stillpoint_busted) {
-        rcu::from_environment().map_err(Stop::usage)?;
-        table::from_environment().map_err(Stop::usage)?;
+    if !cfg!(stillpoint_busted) {
+        return Ok(());
     }
-    Ok(())
+    let of_rcu = rcu::from_environment().map_err(Stop::usage)?;
+    let of_table = table::from_environment().map_err(Stop::usage)?;
+    match std::env::var_os("STILLPOINT_BUSTED") {
+        Some(_) if of_rcu.is_none() && of_table.is_none() => {
+            Err(Stop::usage("STILLPOINT_BUSTED: this program has only the variants of rcu and table"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Prints the broken variants, the checkers that catch each, and why torture does not catch some.

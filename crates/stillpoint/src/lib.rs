@@ -50,6 +50,12 @@
 //! `default-features = false` and `timer`, the crate has [`timer::Wheel`] and [`timer::Bitset`], which need only `alloc`.
 //! The feature `serde`, which serializes tables and sets, is off by default.
 //!
+//! The feature `loom` is for models on top of this crate. With the feature and `RUSTFLAGS="--cfg stillpoint_loom"`, the atomics
+//! of links and engines are [loom](https://docs.rs/loom)'s, and some of the interface is missing, `rcu::raw` among it. Make each
+//! domain within the model, and build with optimization, since loom's threads have small stacks. The feature alone changes
+//! nothing, and the flag alone does not compile. A model of a program's own code needs neither: with `--cfg loom`, which is usual
+//! for that, this crate is the same as in any other build.
+//!
 //! # Systems
 //!
 //! The library is written for Linux, where its tests run (x86-64; aarch64 under emulation). It also compiles on other systems that
@@ -77,7 +83,7 @@
 // Some code serves only modules that such a build leaves out.
 #![cfg_attr(
     any(
-        loom,
+        stillpoint_loom,
         not(target_os = "linux"),
         not(all(feature = "boost", feature = "pool", feature = "table", feature = "timer"))
     ),

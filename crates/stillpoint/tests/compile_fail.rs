@@ -4,7 +4,7 @@
 //! The messages are those of the compiler that the project is developed with. After an update of the compiler, run
 //! `TRYBUILD=overwrite cargo test -p stillpoint --test compile_fail`, and read the difference.
 
-#![cfg(not(any(loom, miri)))]
+#![cfg(not(any(stillpoint_loom, miri)))]
 
 use std::collections::BTreeSet;
 use std::path::Path;

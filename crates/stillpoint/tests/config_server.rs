@@ -3,7 +3,7 @@
 //! Written as a new user writes it: from the README and the documentation only, without `unsafe`.
 
 #![forbid(unsafe_code)]
-#![cfg(not(loom))]
+#![cfg(not(stillpoint_loom))]
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;

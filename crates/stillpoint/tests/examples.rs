@@ -1,6 +1,6 @@
 //! The examples run to their end, and what they assert holds.
 
-#![cfg(not(loom))]
+#![cfg(not(stillpoint_loom))]
 
 #[path = "../examples/background.rs"]
 mod background;

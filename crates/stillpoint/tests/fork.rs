@@ -1,6 +1,6 @@
 //! The child of a `fork` has one thread: the readers of the other threads are copies that never end by themselves.
 
-#![cfg(not(any(loom, miri)))]
+#![cfg(not(any(stillpoint_loom, miri)))]
 
 #[path = "support/census.rs"]
 mod census;

@@ -2,7 +2,7 @@
 //!
 //! A separate program, because it counts all allocations.
 
-#![cfg(not(any(loom, miri)))]
+#![cfg(not(any(stillpoint_loom, miri)))]
 
 #[path = "support/allocated.rs"]
 mod allocated;

@@ -6,7 +6,7 @@
 //! Written as a new user writes it: from the README and the documentation only, without `unsafe`.
 
 #![forbid(unsafe_code)]
-#![cfg(not(loom))]
+#![cfg(not(stillpoint_loom))]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};

@@ -3,7 +3,7 @@
 //!
 //! Each test runs in its own process, under a seccomp filter.
 
-#![cfg(not(any(loom, miri)))]
+#![cfg(not(any(stillpoint_loom, miri)))]
 
 #[path = "support/census.rs"]
 mod census;

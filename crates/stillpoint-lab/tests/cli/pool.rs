@@ -73,7 +73,7 @@ fn a_terminal_gets_a_table_for_each_scenario_and_what_the_memory_is_made_of() {
 }
 
 #[test]
-fn a_usual_run_has_the_shapes_of_the_autotest_on_as_many_cores_as_there_are() {
+fn a_usual_run_keeps_each_number_of_objects_on_as_many_cores_as_there_are() {
     let result = json(&run(&tiny(&["--contenders", "object-pool", "--scenarios", "plain", "--json"])));
     let rows = result["rows"].as_array().unwrap();
     let count = |param: &str, value: u64| rows.iter().filter(|row| row["params"][param] == value).count();

@@ -58,7 +58,6 @@ pub const FIGURES: &[&Figure] = &[
         up: Up { logarithmic: true, ..LATENCY.between("latency_us_p10", "latency_us_p90") },
         without: &[
             "flat+mutex",
-            "flat+every",
             "tree+mutex",
             "tree+same-order",
             "cluster",

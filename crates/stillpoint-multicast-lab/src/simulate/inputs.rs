@@ -64,7 +64,11 @@ pub(super) struct Input {
 }
 
 const GUESS: (Confidence, &str) = (Confidence::Assumed, "none");
-const POSTER: &str = "the poster: 144 logical CPUs, two on each core; the four sockets are assumed";
+const POSTER: &str = "the poster: 144 logical CPUs on four sockets (Intel Xeon E7-8890 v3)";
+const MEMB: (Confidence, &str) = (
+    Confidence::Published,
+    "liburcu's source, flavour memb. `stillpoint module` counts about four, since a writer that sleeps adds some",
+);
 const KVM: &str = "Linux commit 4180bf1b655a, its figures of a guest with 80 virtual CPUs";
 
 /// All inputs but the topology, in the order of the parameter file.
@@ -149,11 +153,13 @@ pub(super) const ALL: &[Input] = &[
     },
     Input {
         unit: "",
-        seed: (Confidence::Published, "liburcu's source, flavour memb"),
-        kvm: (Confidence::Published, "liburcu's source, flavour memb"),
-        ..time("rcu.barriers_per_grace_period", "barriers that a grace period takes", |m| {
-            Slot::Few(&mut m.rcu.barriers_per_grace_period)
-        })
+        seed: MEMB,
+        kvm: MEMB,
+        ..time(
+            "rcu.barriers_per_grace_period",
+            "barriers of a grace period whose writer does not sleep until a reader leaves",
+            |m| Slot::Few(&mut m.rcu.barriers_per_grace_period),
+        )
     },
     time("rcu.interrupted", "what a reader loses to an interrupt, in addition to the handler's time", |m| {
         Slot::Time(&mut m.rcu.interrupted)

@@ -66,7 +66,7 @@ struct Registered {
 }
 
 /// A binding of the thread to a word.
-#[cfg_attr(any(loom, miri), allow(dead_code, reason = "for fences by signals"))]
+#[cfg_attr(any(stillpoint_loom, miri), allow(dead_code, reason = "for fences by signals"))]
 struct Bound {
     bits: u32,
     slot: NonNull<Slot>,
@@ -115,7 +115,7 @@ impl Drop for Registered {
 ///
 /// # Safety
 /// The word is alive until it is unbound, on this thread, or for ever.
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(stillpoint_loom, miri)))]
 pub(crate) unsafe fn bind<T: Transport>(core: &Arc<Core<T>>, word: &AtomicU32, bits: u32) -> bool {
     register(core).is_some_and(|slot| {
         let insert = |registered: &Registered| {
@@ -130,7 +130,7 @@ pub(crate) unsafe fn bind<T: Transport>(core: &Arc<Core<T>>, word: &AtomicU32, b
 }
 
 /// Undoes [`bind`].
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(stillpoint_loom, miri)))]
 pub(crate) fn unbind<T: Transport>(core: &Arc<Core<T>>, word: &AtomicU32) {
     let bound = REGISTERED.try_with(|registered| registered.words.borrow_mut().remove(&NonNull::from(word)));
     if let Ok(Some(Bound { slot, .. })) = bound {
@@ -155,12 +155,12 @@ fn register<T: Transport>(core: &Arc<Core<T>>) -> Option<NonNull<Slot>> {
 
 /// Whether the thread's end can still run the destructor of [`REGISTERED`].
 fn can_remember() -> bool {
-    cfg!(loom) || REGISTERED.try_with(|_| ()).is_ok()
+    cfg!(stillpoint_loom) || REGISTERED.try_with(|_| ()).is_ok()
 }
 
 /// Makes the thread leave when it ends. Not in a model.
 fn remember<T: Transport>(core: &Arc<Core<T>>, slot: NonNull<Slot>) {
-    if cfg!(loom) {
+    if cfg!(stillpoint_loom) {
         return;
     }
     let _ = REGISTERED.try_with(|registered| {
@@ -175,7 +175,7 @@ fn forget(slot: NonNull<Slot>) {
     drop(left);
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
     use crate::transport::Polled;

@@ -178,7 +178,7 @@ fn reverse(mut list: *mut Node) -> *mut Node {
     reversed
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 

@@ -11,17 +11,17 @@
 //! | `leaving` | threads that end without leaving |
 //! | `forked` | the child of a `fork` |
 
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(stillpoint_loom, miri)))]
 mod forked;
 mod forward;
 pub(super) mod leaving;
 pub(super) mod mailbox;
-#[cfg(all(test, loom))]
+#[cfg(all(test, stillpoint_loom))]
 mod models;
 pub(super) mod operation;
 mod operations;
 pub(super) mod slots;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests;
 mod wait;
 
@@ -51,7 +51,7 @@ pub(crate) struct Core<T> {
     operations: Operations,
     /// Changes in the child of each `fork`, while it has only one thread. Not modelled.
     forks: PlainU32,
-    #[cfg(not(any(loom, miri)))]
+    #[cfg(not(any(stillpoint_loom, miri)))]
     _entry: forked::Entry,
 }
 
@@ -103,7 +103,7 @@ impl<T: Transport> Core<T> {
             slots: Slots::new(),
             operations: Operations::new(),
             forks: PlainU32::new(0),
-            #[cfg(not(any(loom, miri)))]
+            #[cfg(not(any(stillpoint_loom, miri)))]
             _entry: forked::Entry::new(_core.clone()),
         })
     }
@@ -183,7 +183,7 @@ impl<T: Transport> Core<T> {
     }
 
     /// The work of a signal handler. Async-signal-safe.
-    #[cfg(not(any(loom, miri)))]
+    #[cfg(not(any(stillpoint_loom, miri)))]
     pub(crate) fn serve_thread(&self, tid: u32) {
         if let Some(slot) = self.slots.find(tid) {
             self.serve(slot);
@@ -244,7 +244,7 @@ impl<T: Transport> Core<T> {
     }
 
     /// Waits for a multicast whose initiator has given up, in that initiator's place. `None` if there is none.
-    #[cfg_attr(any(loom, miri), allow(dead_code, reason = "for fences by signals"))]
+    #[cfg_attr(any(stillpoint_loom, miri), allow(dead_code, reason = "for fences by signals"))]
     pub(crate) fn resume(
         &self,
         deadline: Option<Instant>,
@@ -294,7 +294,7 @@ impl<T: Transport> Core<T> {
     }
 
     /// The number of operations of the group.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(stillpoint_loom)))]
     pub(super) fn operations(&self) -> usize {
         self.operations.count()
     }
@@ -309,7 +309,7 @@ impl<T: Transport> Core<T> {
     ///
     /// # Safety
     /// The calling thread is the only thread of the process, and the copy of the one that called `fork`.
-    #[cfg(not(any(loom, miri)))]
+    #[cfg(not(any(stillpoint_loom, miri)))]
     unsafe fn reset_after_fork(&self) {
         self.forks.fetch_add(1, PLAIN);
         self.operations.forget();

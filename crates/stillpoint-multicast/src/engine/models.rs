@@ -1,6 +1,6 @@
 //! loom models of a multicast, on the engine itself: up to five receivers, by up to four threads.
 //!
-//! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint-multicast --features lab --release --lib models`
+//! `RUSTFLAGS="--cfg stillpoint_loom --cfg stillpoint_busted" cargo test -p stillpoint-multicast --features lab --release --lib models`
 //!
 //! A thread may have several places here, so that trees with inner nodes need few threads. A function's data are on its
 //! initiator's stack until the multicast returns: loom finds a later use.
@@ -131,6 +131,7 @@ fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
     builder.check(model);
+    stillpoint_sys::busted::assert_reached();
 }
 
 fn chain() -> Strategy {

@@ -30,7 +30,7 @@ const DONE: u32 = 3;
 pub(super) const SLEEPING: u32 = 1 << 31;
 
 /// An operation has room for a multiple of this many receivers.
-const ROOM: usize = if cfg!(loom) { 4 } else { 16 };
+const ROOM: usize = if cfg!(stillpoint_loom) { 4 } else { 16 };
 
 /// In `state`: the operation is not used.
 const FREE: u32 = 0;
@@ -400,7 +400,7 @@ impl Operation {
 
     /// Takes an operation that lingers, so that the caller waits in its initiator's place. False if there is nothing to wait
     /// for.
-    #[cfg_attr(any(loom, miri), allow(dead_code, reason = "for fences by signals"))]
+    #[cfg_attr(any(stillpoint_loom, miri), allow(dead_code, reason = "for fences by signals"))]
     pub(super) fn try_resume(&self) -> bool {
         step();
         // Relaxed: a hint.

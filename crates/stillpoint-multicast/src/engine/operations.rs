@@ -63,7 +63,7 @@ impl Operations {
     }
 
     /// Resumes an operation whose initiator has given up, and that a receiver has not acknowledged. Lock-free.
-    #[cfg_attr(any(loom, miri), allow(dead_code, reason = "for fences by signals"))]
+    #[cfg_attr(any(stillpoint_loom, miri), allow(dead_code, reason = "for fences by signals"))]
     pub(super) fn resume(&self) -> Option<&Operation> {
         if self.lingering.load(PLAIN) == 0 {
             return None;
@@ -90,7 +90,7 @@ impl Operations {
     }
 
     /// The number of operations.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(stillpoint_loom)))]
     pub(super) fn count(&self) -> usize {
         // Acquire: as in `claim`.
         self.from(self.newest.load(Ordering::Acquire)).count()
@@ -98,7 +98,7 @@ impl Operations {
 
     /// In the child of a `fork`: drops all operations from the list, and leaks them. Those of the calling thread may still be
     /// acknowledged.
-    #[cfg(not(any(loom, miri)))]
+    #[cfg(not(any(stillpoint_loom, miri)))]
     pub(super) fn forget(&self) {
         // Relaxed: there is one thread only.
         self.newest.store(ptr::null_mut(), Ordering::Relaxed);

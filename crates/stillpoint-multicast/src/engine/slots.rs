@@ -13,13 +13,13 @@ use crossbeam_utils::CachePadded;
 use super::mailbox::Mailbox;
 use super::PLAIN;
 use crate::orders;
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 use stillpoint_sys::bits::bits;
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use stillpoint_sys::work::step;
 
 /// The number of places in the first chunk; each further chunk has twice as many.
-const FIRST_CHUNK: usize = if cfg!(loom) { 4 } else { 16 };
+const FIRST_CHUNK: usize = if cfg!(stillpoint_loom) { 4 } else { 16 };
 /// In its chunk, a thread's place is at most this many places from the one to which its id leads.
 const PROBES: usize = 8;
 /// The number of places in one word of bits.
@@ -163,7 +163,7 @@ impl Slots {
     }
 
     /// In the child of a `fork`: gives back every place except that of the calling thread, whose id is new.
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     pub(super) fn reset_after_fork(&self, tid: u32, thread: u64) {
         // Relaxed, throughout: there is one thread only.
         for chunk in chunks(self.newest.load(Ordering::Relaxed)) {
@@ -201,7 +201,7 @@ pub(super) struct View<'s> {
 
 impl<'s> View<'s> {
     /// The number of places, taken or not.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(stillpoint_loom)))]
     pub(super) fn len(&self) -> usize {
         chunks(self.newest).map(|chunk| chunk.slots.len()).sum()
     }
@@ -270,7 +270,7 @@ impl Chunk {
     /// The places in which a thread with this id may be.
     fn near(&self, tid: u32) -> impl Iterator<Item = usize> {
         // In a model, thread ids differ between runs, which must do the same.
-        let first = if cfg!(loom) { 0 } else { (tid.wrapping_mul(0x9e37_79b9) >> 16) as usize };
+        let first = if cfg!(stillpoint_loom) { 0 } else { (tid.wrapping_mul(0x9e37_79b9) >> 16) as usize };
         let mask = self.slots.len() - 1;
         (0..PROBES.min(self.slots.len())).map(move |probe| (first + probe) & mask)
     }
@@ -328,7 +328,7 @@ impl Drop for Slots {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
     use stillpoint_sys::work::steps_of;

@@ -61,7 +61,7 @@ impl<T: Transport> Core<T> {
             if left.is_some_and(|left| left.is_zero()) {
                 return false;
             }
-            if cfg!(not(loom)) && !spin.is_completed() {
+            if cfg!(not(stillpoint_loom)) && !spin.is_completed() {
                 spin.snooze();
                 continue;
             }

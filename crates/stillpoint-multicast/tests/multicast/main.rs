@@ -1,6 +1,6 @@
 //! Multicasts to threads: the promises, and misuse.
 
-#![cfg(not(loom))]
+#![cfg(not(stillpoint_loom))]
 
 #[cfg(not(miri))]
 #[path = "../../../stillpoint/tests/support/allocated.rs"]

@@ -1,13 +1,13 @@
 //! `long syscall(SYS_futex, uint32_t *uaddr, int op, uint32_t val, ...)`, process-private.
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 use std::time::Duration;
 
 use crate::sync::atomic::AtomicU32;
 
 /// Sleeps until woken, for at most `limit`. Does not sleep if `word` no longer holds `seen`. May return
 /// early without a wake-up.
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(stillpoint_loom, miri)))]
 pub fn wait(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
     use rustix::thread::futex;
     let limit = limit.map(|limit| futex::Timespec {
@@ -25,7 +25,7 @@ pub fn wake_all(word: &AtomicU32) {
 
 /// Wakes at most `most` threads that sleep on `word`. Among threads of the same priority, those that have slept longest are woken
 /// first.
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(stillpoint_loom, miri)))]
 pub fn wake(word: &AtomicU32, most: u32) {
     use rustix::thread::futex;
     // It fails only for a bad address.
@@ -43,5 +43,5 @@ pub fn wait(_word: &AtomicU32, _seen: u32, _limit: Option<Duration>) {
 pub fn wake(_word: &AtomicU32, _most: u32) {}
 
 /// A sleep without a limit that no thread ends is a deadlock, which loom reports.
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 pub use crate::portable::{wait, wake};

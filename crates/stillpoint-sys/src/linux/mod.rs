@@ -2,15 +2,15 @@
 
 mod futex;
 pub mod page_map;
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 pub mod pages;
 pub mod region;
 #[cfg(feature = "sched")]
 pub mod sched;
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(stillpoint_loom, miri)))]
 pub mod signal;
 /// The messages of unit tests that cannot show anything on this machine.
-#[cfg(all(test, feature = "sched", not(any(loom, miri))))]
+#[cfg(all(test, feature = "sched", not(any(stillpoint_loom, miri))))]
 #[path = "../../../stillpoint/tests/support/skip.rs"]
 mod skip;
 mod thread;

@@ -7,16 +7,16 @@ use crate::portable::{Doing, Sighting};
 
 /// The kernel's id of the calling thread. Costs a system call.
 pub fn thread_id() -> u32 {
-    #[cfg(not(any(loom, miri)))]
+    #[cfg(not(any(stillpoint_loom, miri)))]
     return rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
     // Threads of a model, and of Miri, also have ids, by which other code distinguishes them.
-    #[cfg(any(loom, miri))]
+    #[cfg(any(stillpoint_loom, miri))]
     return crate::portable::thread_id();
 }
 
 /// `int sched_yield(void)`
 pub fn yield_cpu() {
-    #[cfg(not(any(loom, miri)))]
+    #[cfg(not(any(stillpoint_loom, miri)))]
     rustix::thread::sched_yield();
 }
 
@@ -26,7 +26,7 @@ pub fn yield_cpu() {
 /// The state letter is the same for a thread that runs and a thread that waits for a processor. The thread's processor
 /// clock differs: the kernel updates it on each read, and it stands still while the thread waits.
 pub fn look_at_thread(tid: u32, age: Duration) -> Sighting {
-    if cfg!(any(loom, miri)) {
+    if cfg!(any(stillpoint_loom, miri)) {
         return Sighting::without_details(Doing::Unknown);
     }
     let clock_before = processor_time(tid);
@@ -120,7 +120,7 @@ pub(super) fn processor_time(tid: u32) -> Option<Duration> {
     time((!(tid as libc::pid_t) << 3) | 6)
 }
 
-#[cfg(all(test, not(any(loom, miri))))]
+#[cfg(all(test, not(any(stillpoint_loom, miri))))]
 mod tests {
     use super::*;
 

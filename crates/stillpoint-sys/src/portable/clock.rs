@@ -19,7 +19,7 @@ pub fn nanoseconds() -> u64 {
     BEGIN.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 

@@ -28,10 +28,10 @@ mod busted {
 
 type Bucket = (Mutex<()>, Condvar);
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 static BUCKETS: [Bucket; 64] = [const { (Mutex::new(()), Condvar::new()) }; 64];
 
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 loom::lazy_static! {
     static ref BUCKETS: [Bucket; 1] = [(Mutex::new(()), Condvar::new())];
 }
@@ -51,7 +51,7 @@ fn locked(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
 /// early without a wake-up.
 pub fn wait(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
     // No time passes in a model.
-    if cfg!(loom) && limit.is_some() {
+    if cfg!(stillpoint_loom) && limit.is_some() {
         return crate::sync::spin();
     }
     let (lock, woken) = bucket_of(word);
@@ -82,7 +82,7 @@ pub fn wake(word: &AtomicU32, _most: u32) {
     wake_all(word);
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
     use std::time::Instant;
@@ -192,7 +192,7 @@ mod tests {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, stillpoint_loom))]
 mod models {
     use super::*;
     use loom::sync::Arc;
@@ -224,6 +224,7 @@ mod models {
                 thread.join().unwrap();
             }
         });
+        crate::busted::assert_reached();
     }
 
     #[test]

@@ -5,26 +5,26 @@ use std::time::Duration;
 /// A number that distinguishes living threads, costs no system call, and survives `fork`.
 #[inline]
 pub fn thread_handle() -> usize {
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     return {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
         loom::thread::current().id().hash(&mut hasher);
         hasher.finish() as usize
     };
-    #[cfg(all(unix, not(loom)))]
+    #[cfg(all(unix, not(stillpoint_loom)))]
     // SAFETY: no preconditions.
     return unsafe { libc::pthread_self() } as usize;
-    #[cfg(not(any(unix, loom)))]
+    #[cfg(not(any(unix, stillpoint_loom)))]
     return thread_number() as usize;
 }
 
 /// A number that no other thread of the process has or ever had: unlike a thread's id and its handle, it is not reused
 /// after the thread has ended. It costs no system call, and survives `fork`.
 pub fn thread_number() -> u64 {
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     return thread_handle() as u64;
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     return {
         use std::cell::Cell;
         use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,7 +95,7 @@ pub fn look_at_thread(_tid: u32, _age: Duration) -> Sighting {
     Sighting::without_details(Doing::Unknown)
 }
 
-#[cfg(all(test, not(any(loom, miri))))]
+#[cfg(all(test, not(any(stillpoint_loom, miri))))]
 mod tests {
     use super::*;
 

@@ -149,7 +149,7 @@ mod locals {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
     use std::cell::RefCell;

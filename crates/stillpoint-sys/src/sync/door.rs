@@ -115,7 +115,7 @@ impl Door {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 
@@ -137,7 +137,7 @@ mod tests {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, stillpoint_loom))]
 mod models {
     use super::*;
     use crate::sync::{Arc, UnsafeCell};
@@ -181,6 +181,7 @@ mod models {
             room.door.open();
             guests.into_iter().for_each(|guest| guest.join().unwrap());
         });
+        crate::busted::assert_reached();
     }
 
     #[test]
@@ -201,6 +202,7 @@ mod models {
             room.door.close();
             observer.join().unwrap();
         });
+        crate::busted::assert_reached();
     }
 
     #[cfg(stillpoint_busted)]

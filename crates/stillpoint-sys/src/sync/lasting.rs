@@ -58,7 +58,7 @@ impl<T: Send + Sync> Lasting<T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;

@@ -11,30 +11,30 @@ pub use lasting::Lasting;
 pub use place::Place;
 pub use try_lock::{Locked, TryLock};
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 pub use std::sync::atomic;
 
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 pub use loom::{cell::UnsafeCell, sync::atomic};
 
 /// For a value that its last owner takes apart: in a model, loom sees that the taking apart comes after everything that the other
 /// owners did.
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 pub use loom::sync::Arc;
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 pub use std::sync::Arc;
 
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 pub use loom::sync::{Condvar, Mutex, MutexGuard};
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 pub use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// A cell whose accesses loom can watch.
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 #[derive(Debug, Default)]
 pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 impl<T> UnsafeCell<T> {
     /// A cell with this value.
     pub fn new(value: T) -> Self {
@@ -55,8 +55,8 @@ impl<T> UnsafeCell<T> {
 /// Tells the processor, or the model, that this thread waits for another.
 #[inline]
 pub fn spin() {
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     std::hint::spin_loop();
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     loom::thread::yield_now();
 }

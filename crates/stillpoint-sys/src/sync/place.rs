@@ -93,7 +93,7 @@ impl<T> fmt::Debug for Place<T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 
@@ -116,7 +116,7 @@ mod tests {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, stillpoint_loom))]
 mod models {
     use super::*;
     use crate::sync::{Arc, UnsafeCell};
@@ -159,6 +159,7 @@ mod models {
             threads.into_iter().for_each(|thread| thread.join().unwrap());
             assert_eq!(place.take().expect("somebody has put it back").add(0), 3);
         });
+        crate::busted::assert_reached();
     }
 
     #[cfg(stillpoint_busted)]

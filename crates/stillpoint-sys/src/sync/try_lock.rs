@@ -56,7 +56,7 @@ impl<T> TryLock<T> {
             }
             super::spin();
             turns += 1;
-            if turns % SPINS == 0 && !cfg!(loom) {
+            if turns % SPINS == 0 && !cfg!(stillpoint_loom) {
                 std::thread::yield_now();
             }
         }
@@ -106,7 +106,7 @@ impl<T> Drop for Locked<'_, T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 
@@ -132,7 +132,7 @@ mod tests {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, stillpoint_loom))]
 mod models {
     use super::*;
     use crate::sync::Arc;
@@ -148,6 +148,7 @@ mod models {
             other.join().unwrap();
             assert_eq!(*lock.lock(), 2);
         });
+        crate::busted::assert_reached();
     }
 
     #[test]
@@ -169,6 +170,7 @@ mod models {
             }
             holder.join().unwrap();
         });
+        crate::busted::assert_reached();
     }
 
     #[cfg(stillpoint_busted)]

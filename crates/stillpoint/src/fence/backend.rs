@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(stillpoint_loom, miri)))]
 use stillpoint_sys::sync::Lasting;
 
 use super::{FenceError, Mode, Provider};
@@ -38,11 +38,11 @@ impl Backend {
     /// ```
     pub fn probe(self) -> Result<(), FenceError> {
         match self {
-            #[cfg(not(any(loom, miri)))]
+            #[cfg(not(any(stillpoint_loom, miri)))]
             Backend::Membarrier => super::membarrier::register(),
-            #[cfg(not(any(loom, miri)))]
+            #[cfg(not(any(stillpoint_loom, miri)))]
             Backend::Module => super::module::open().map(drop),
-            #[cfg(any(loom, miri))]
+            #[cfg(any(stillpoint_loom, miri))]
             Backend::Membarrier | Backend::Module => Ok(()),
             Backend::Provided(provider) => provider.probe().map_err(|errno| FenceError::new(self, errno)),
             Backend::Plain => Ok(()),
@@ -71,7 +71,7 @@ impl fmt::Display for Backend {
 }
 
 /// The back end that the process uses, once it is known.
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(stillpoint_loom, miri)))]
 static USED: Lasting<Backend> = Lasting::new();
 
 /// The back end of this process: the one that was [chosen](choose); otherwise membarrier; otherwise the module; otherwise
@@ -87,12 +87,12 @@ static USED: Lasting<Backend> = Lasting::new();
 /// assert!(fence::backend().probe().is_ok()); // no filter was installed meanwhile
 /// ```
 pub fn backend() -> Backend {
-    #[cfg(not(any(loom, miri)))]
+    #[cfg(not(any(stillpoint_loom, miri)))]
     return *USED.get_or_make(|| {
         let wide = [Backend::Membarrier, Backend::Module];
         wide.into_iter().find(|backend| backend.probe().is_ok()).unwrap_or(Backend::Plain)
     });
-    #[cfg(any(loom, miri))]
+    #[cfg(any(stillpoint_loom, miri))]
     Backend::Membarrier
 }
 
@@ -111,9 +111,9 @@ pub fn backend() -> Backend {
 /// ```
 pub fn choose(backend: Backend) -> Result<(), ChooseError> {
     backend.probe().map_err(ChooseError::Refused)?;
-    #[cfg(not(any(loom, miri)))]
+    #[cfg(not(any(stillpoint_loom, miri)))]
     let used = *USED.get_or_make(|| backend);
-    #[cfg(any(loom, miri))]
+    #[cfg(any(stillpoint_loom, miri))]
     let used = self::backend();
     if used == backend {
         Ok(())

@@ -4,7 +4,7 @@
 //! the address space: a child made by `fork` has it, unless its parent registered during the `fork`; a program started by
 //! `exec` does not.
 
-#![cfg(not(any(loom, miri)))]
+#![cfg(not(any(stillpoint_loom, miri)))]
 
 use std::sync::atomic::{AtomicI32, Ordering};
 

@@ -86,19 +86,19 @@
 //!
 //! [membarrier(2)]: https://man7.org/linux/man-pages/man2/membarrier.2.html
 
-#[cfg(all(any(not(target_os = "linux"), stillpoint_portable), not(any(loom, miri))))]
+#[cfg(all(any(not(target_os = "linux"), stillpoint_portable), not(any(stillpoint_loom, miri))))]
 mod absent;
 mod backend;
 #[cfg(all(target_os = "linux", not(stillpoint_portable)))]
 mod membarrier;
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 pub(crate) mod model;
-#[cfg(all(target_os = "linux", not(any(loom, miri, stillpoint_portable))))]
+#[cfg(all(target_os = "linux", not(any(stillpoint_loom, miri, stillpoint_portable))))]
 #[doc(hidden)]
 pub mod module;
 mod provider;
 
-#[cfg(all(any(not(target_os = "linux"), stillpoint_portable), not(any(loom, miri))))]
+#[cfg(all(any(not(target_os = "linux"), stillpoint_portable), not(any(stillpoint_loom, miri))))]
 use absent::{membarrier, module};
 pub use backend::{backend, choose, Backend, ChooseError};
 pub use provider::{end_light_fences, light_fences_have_ended, FenceProvider, Provider};
@@ -144,7 +144,7 @@ impl Mode {
     /// Whether this process may use the mode.
     pub(crate) fn probe(self) -> Result<(), FenceError> {
         match self {
-            #[cfg(not(any(loom, miri)))]
+            #[cfg(not(any(stillpoint_loom, miri)))]
             Mode::Asymmetric if backend() != Backend::Module => membarrier::confirm(),
             Mode::Asymmetric => asymmetric_supported(),
             Mode::Provided(provider) => Backend::Provided(provider).probe(),
@@ -177,7 +177,7 @@ impl Mode {
         match self {
             Mode::Asymmetric => ReaderFence::Light,
             Mode::Symmetric => ReaderFence::Full,
-            #[cfg(not(loom))]
+            #[cfg(not(stillpoint_loom))]
             // SAFETY: the word is alive until the thread is unbound, or for ever, by the caller's promise.
             Mode::Provided(provider) if unsafe { provider.bind(word, bits) } => ReaderFence::Bound,
             Mode::Provided(_) => {
@@ -189,7 +189,7 @@ impl Mode {
 
     /// Reverts [`bind`](Mode::bind), on the same thread.
     pub(crate) fn unbind(self, word: &AtomicU32) {
-        #[cfg(not(loom))]
+        #[cfg(not(stillpoint_loom))]
         if let Mode::Provided(provider) = self {
             provider.unbind(word);
         }
@@ -224,7 +224,7 @@ pub(crate) enum ReaderFence {
     /// By a full fence.
     Full,
     /// By [`light`], until its thread ends and the provider no longer reaches it.
-    #[cfg_attr(loom, expect(dead_code, reason = "no thread is bound in a model"))]
+    #[cfg_attr(stillpoint_loom, expect(dead_code, reason = "no thread is bound in a model"))]
     Bound,
 }
 
@@ -267,12 +267,12 @@ impl fmt::Display for Mode {
 /// Compiles to nothing. It orders nothing against other fences, atomics, or another `light`. See the [example](self).
 #[inline(always)]
 pub fn light() {
-    #[cfg(not(any(loom, miri)))]
+    #[cfg(not(any(stillpoint_loom, miri)))]
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
     // SeqCst: pairs with the fence in `heavy`.
     #[cfg(miri)]
     fence(Ordering::SeqCst);
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     model::meet();
 }
 
@@ -295,12 +295,12 @@ pub fn light() {
 pub fn heavy() -> Result<(), FenceError> {
     // SeqCst: pairs with `light` under Miri, and makes this call a full fence of the calling thread.
     fence(Ordering::SeqCst);
-    #[cfg(not(any(loom, miri)))]
+    #[cfg(not(any(stillpoint_loom, miri)))]
     match backend() {
         Backend::Module => module::barrier()?,
         _ => membarrier::private_expedited()?,
     }
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     model::meet();
     Ok(())
 }
@@ -309,9 +309,9 @@ pub fn heavy() -> Result<(), FenceError> {
 /// a light fence at the end of each section would order more than the library promises.
 #[inline(always)]
 pub(crate) fn has_requests() -> bool {
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     return true;
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     return model::HAS_REQUESTS.get();
 }
 
@@ -329,12 +329,12 @@ pub(crate) fn has_requests() -> bool {
 /// }
 /// ```
 pub fn asymmetric_supported() -> Result<(), FenceError> {
-    #[cfg(not(any(loom, miri)))]
+    #[cfg(not(any(stillpoint_loom, miri)))]
     return match backend() {
         Backend::Module => module::open().map(drop),
         _ => membarrier::register(),
     };
-    #[cfg(any(loom, miri))]
+    #[cfg(any(stillpoint_loom, miri))]
     Ok(())
 }
 
@@ -374,7 +374,7 @@ impl fmt::Display for FenceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cause = std::io::Error::from_raw_os_error(self.errno);
         match (self.backend, self.errno) {
-            #[cfg(all(any(not(target_os = "linux"), stillpoint_portable), not(any(loom, miri))))]
+            #[cfg(all(any(not(target_os = "linux"), stillpoint_portable), not(any(stillpoint_loom, miri))))]
             (Backend::Membarrier | Backend::Module, libc::ENOSYS) => f.write_str(absent::WHY),
             (Backend::Module, libc::ENOENT | libc::ENODEV | libc::ENXIO) => {
                 f.write_str("the kernel module stillpoint_membarrier is not loaded; see `kernel/` on how to load it")
@@ -397,7 +397,7 @@ impl fmt::Display for FenceError {
 
 impl std::error::Error for FenceError {}
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 

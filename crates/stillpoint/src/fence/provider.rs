@@ -108,13 +108,13 @@ impl Provider {
 
     /// # Safety
     /// As for [`FenceProvider::bind`].
-    #[cfg_attr(loom, expect(dead_code, reason = "the words of a model are loom's"))]
+    #[cfg_attr(stillpoint_loom, expect(dead_code, reason = "the words of a model are loom's"))]
     pub(super) unsafe fn bind(self, word: &AtomicU32, bits: u32) -> bool {
         // SAFETY: the word is alive until the thread is unbound, or for ever, by the caller's promise.
         unsafe { self.0.bind(word, bits) }
     }
 
-    #[cfg_attr(loom, expect(dead_code, reason = "the words of a model are loom's"))]
+    #[cfg_attr(stillpoint_loom, expect(dead_code, reason = "the words of a model are loom's"))]
     pub(super) fn unbind(self, word: &AtomicU32) {
         self.0.unbind(word);
     }

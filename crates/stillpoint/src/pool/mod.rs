@@ -80,7 +80,7 @@ mod engine;
 mod error;
 mod local;
 mod memory;
-#[cfg(all(test, loom))]
+#[cfg(all(test, stillpoint_loom))]
 mod models;
 mod obj;
 mod orders;

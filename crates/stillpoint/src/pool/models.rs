@@ -1,7 +1,7 @@
 //! loom models of the pool, on the engine itself: remote frees, the inbox, the store, and shards that change their
 //! holder.
 //!
-//! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib pool::models`
+//! `RUSTFLAGS="--cfg stillpoint_loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib pool::models`
 //!
 //! Objects are addresses whose memory is not accessed. A cell beside each object says whether it is allocated, and loom
 //! watches the accesses to the cell. So loom reports a free that does not happen before the next allocation, and an
@@ -127,6 +127,7 @@ fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
     builder.check(model);
+    stillpoint_sys::busted::assert_reached();
 }
 
 fn spawn(world: &Arc<World>, work: impl FnOnce(&World) + 'static) -> thread::JoinHandle<()> {

@@ -12,7 +12,7 @@ use super::engine::wait::park::{Next, Patience, LONGEST_SLEEP};
 use super::engine::Core;
 use super::error::RetireError;
 use super::limits::WhenFull;
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 use super::raw;
 use super::retire::{self, Queue};
 use super::retired::Retired;
@@ -389,7 +389,7 @@ impl RetireHandle {
     /// assert_eq!(domain.stats().freed, 1);
     /// # Ok::<(), raw::Refused>(())
     /// ```
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     #[inline]
     pub unsafe fn retire_raw(&self, object: raw::Object) -> Result<(), raw::Refused> {
         // SAFETY: the object is unlinked, and the caller owns it, by its promise.

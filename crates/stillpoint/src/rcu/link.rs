@@ -56,7 +56,7 @@ impl<T: Send + Sync + 'static> Link<T> {
     }
 
     /// For models: protects the object by this slot.
-    #[cfg(all(test, loom))]
+    #[cfg(all(test, stillpoint_loom))]
     pub(super) fn protect_by(
         &self,
         fence: ReaderFence,

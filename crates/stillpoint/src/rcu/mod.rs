@@ -59,7 +59,7 @@ mod background;
 mod barrier;
 mod boost;
 mod bound;
-#[cfg(all(test, not(any(loom, miri))))]
+#[cfg(all(test, not(any(stillpoint_loom, miri))))]
 mod budgets;
 mod cell;
 pub(crate) mod default_domain;
@@ -70,13 +70,13 @@ mod future;
 mod limits;
 mod link;
 mod links;
-#[cfg(all(test, loom))]
+#[cfg(all(test, stillpoint_loom))]
 mod models;
 mod offline;
 pub(crate) mod orders;
 mod owned;
 mod qsbr;
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 pub mod raw;
 mod reader;
 mod reclaimer;
@@ -85,7 +85,7 @@ mod retire;
 pub(crate) mod retired;
 mod stall;
 mod stats;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod wakes;
 mod weak_domain;
 

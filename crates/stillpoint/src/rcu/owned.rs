@@ -111,7 +111,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 impl OwnedProtected<'static, ()> {
     /// For [`raw`](super::raw), which returns the address separately.
     pub(super) fn of_address(core: &Arc<Core>, claim: Claim<Record>) -> Self {

@@ -1,8 +1,8 @@
 use std::fmt;
 use std::marker::PhantomData;
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 use std::mem::ManuallyDrop;
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 use std::ptr;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl QsbrReader {
     }
 
     /// Takes the reader apart. The thread stays registered.
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     pub(super) fn into_parts(self) -> (Arc<Core>, Claim<Record>) {
         let this = ManuallyDrop::new(self);
         // SAFETY: each is read once, as `this` is not dropped.

@@ -2,7 +2,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 use std::ptr;
 use std::ptr::NonNull;
 // Not modelled: only the reader's own thread uses these.
@@ -153,7 +153,7 @@ impl Reader {
     }
 
     /// Takes the reader apart. The thread stays registered.
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     pub(super) fn into_parts(self) -> (Arc<Core>, Claim<Record>) {
         let this = ManuallyDrop::new(self);
         // SAFETY: each is read once, as `this` is not dropped.
@@ -208,7 +208,7 @@ pub struct Guard<'r> {
 
 impl<'r> Guard<'r> {
     /// The guard of a region that has already begun.
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     pub(super) fn of_region(reader: &'r Reader) -> Self {
         Self { reader }
     }

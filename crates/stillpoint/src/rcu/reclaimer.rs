@@ -15,7 +15,7 @@ use super::engine::wait::park::{earliest, Next, Patience};
 use super::engine::Core;
 use super::error::{RetireError, SynchronizeError};
 use super::limits::WhenFull;
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 use super::raw;
 use super::retire::{self, Queue};
 use super::retired::Retired;
@@ -121,7 +121,7 @@ impl Reclaimer {
     ///   readers of this domain, and have protected exactly its address.
     /// - The caller owns the object. When no reader can hold it any more, any thread may call its `destroy`, once, with
     ///   its address and context. Until then the context, if it is not null, is in memory that is not freed.
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     #[inline]
     pub unsafe fn retire_raw(&mut self, object: raw::Object) -> Result<(), raw::Refused> {
         if self.list.reserve_at_once(object.bytes) {

@@ -255,7 +255,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
     }
 
     /// For models: the object, which the caller frees.
-    #[cfg(all(test, loom))]
+    #[cfg(all(test, stillpoint_loom))]
     pub(super) fn leak(self) -> NonNull<T> {
         self.into_parts().object
     }

@@ -118,7 +118,7 @@ mod error;
 mod guard;
 mod handle;
 mod iter;
-#[cfg(all(test, loom))]
+#[cfg(all(test, stillpoint_loom))]
 mod models;
 mod orders;
 mod reader;

@@ -1,6 +1,6 @@
 //! loom models of a bucket: lookups against insertions, removals and moves, on the engine itself.
 //!
-//! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib table::models`
+//! `RUSTFLAGS="--cfg stillpoint_loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib table::models`
 //!
 //! Here a table has one stripe, and begins with one bucket of four slots, whose capacity is one entry: the second
 //! insertion begins a growth, and each later write moves a bucket.
@@ -157,6 +157,7 @@ fn explore(
         shared.1.poll();
         reader.join().unwrap();
     });
+    stillpoint_sys::busted::assert_reached();
 }
 
 /// As [`explore`], for key 1 in an array of two chains, while this thread moves the table to an array of one chain.
@@ -175,6 +176,7 @@ fn explore_shrinking(preemptions: usize, read: impl Fn(&Shared) + Send + Sync + 
         shared.1.poll();
         reader.join().unwrap();
     });
+    stillpoint_sys::busted::assert_reached();
 }
 
 #[test]
@@ -312,6 +314,7 @@ fn an_index_is_found_whoever_made_the_chunks_before() {
         }
         maker.join().unwrap();
     });
+    stillpoint_sys::busted::assert_reached();
 }
 
 /// Two writers of one key: one replaces the other's entry.

@@ -380,7 +380,7 @@ fn known_frequency() -> Option<u64> {
     None
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 

@@ -50,7 +50,7 @@ mod bitset;
 mod busted;
 #[cfg(feature = "std")]
 mod clock;
-#[cfg(all(test, loom))]
+#[cfg(all(test, stillpoint_loom))]
 mod models;
 #[cfg(feature = "std")]
 mod orders;

@@ -2,7 +2,7 @@
 //!
 //! Readers that wait for a CPU are made by pinning them to one CPU together with threads that compute.
 
-#![cfg(not(any(loom, miri)))]
+#![cfg(not(any(stillpoint_loom, miri)))]
 
 #[path = "../support/child.rs"]
 mod child;

@@ -1,6 +1,6 @@
 //! Tests of the pool: the promises of each call, comparison with a set, several threads, and bad input.
 
-#![cfg(not(loom))]
+#![cfg(not(stillpoint_loom))]
 
 mod bad_input;
 mod defects;

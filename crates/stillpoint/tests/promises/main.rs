@@ -2,7 +2,7 @@
 //! threads, whether it can be used after a panic, and what must be alive when it is dropped. A private field can change
 //! each of these, and only these tests would show it.
 
-#![cfg(not(any(loom, miri)))]
+#![cfg(not(any(stillpoint_loom, miri)))]
 
 #[macro_use]
 mod rows;

@@ -1,6 +1,6 @@
 //! `rcu`: when objects are freed and when they are not, whatever users do.
 
-#![cfg(not(loom))]
+#![cfg(not(stillpoint_loom))]
 
 mod futures;
 mod grace;

@@ -1,6 +1,6 @@
 //! Tests of the table: the promises of each operation, comparison with the standard library's map, and several threads.
 
-#![cfg(not(loom))]
+#![cfg(not(stillpoint_loom))]
 
 mod bad_input;
 mod budgets;

@@ -1,7 +1,7 @@
 //! Tests of timers: the promises of each operation, comparisons with a sorted map, cases in which other wheels have
 //! failed, and several threads.
 
-#![cfg(not(loom))]
+#![cfg(not(stillpoint_loom))]
 
 mod attacks;
 mod bitset;

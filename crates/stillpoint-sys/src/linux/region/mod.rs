@@ -1,16 +1,16 @@
 //! Address space that is reserved as a whole, and filled with memory piece by piece.
 
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(stillpoint_loom, miri)))]
 mod kernel;
-#[cfg(any(loom, miri))]
+#[cfg(any(stillpoint_loom, miri))]
 #[allow(missing_docs, reason = "`kernel` documents the same interface")]
 mod model;
 
 use std::io;
 
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(stillpoint_loom, miri)))]
 pub use kernel::{Reservation, HUGE};
-#[cfg(any(loom, miri))]
+#[cfg(any(stillpoint_loom, miri))]
 pub use model::{Reservation, HUGE};
 
 /// The kinds of pages that may be used.

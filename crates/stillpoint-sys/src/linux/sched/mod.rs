@@ -1,8 +1,8 @@
 //! How a thread is scheduled. Another thread of the process reads and changes this.
 
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(stillpoint_loom, miri)))]
 mod kernel;
-#[cfg(any(loom, miri))]
+#[cfg(any(stillpoint_loom, miri))]
 #[allow(
     missing_docs,
     dead_code,
@@ -10,11 +10,11 @@ mod kernel;
 )]
 mod model;
 
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(stillpoint_loom, miri)))]
 pub use kernel::{probe_realtime, Before, Subject};
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 pub use model::is_raised;
-#[cfg(any(loom, miri))]
+#[cfg(any(stillpoint_loom, miri))]
 pub use model::{probe_realtime, Before, Subject};
 
 /// A way to make the scheduler run a thread.

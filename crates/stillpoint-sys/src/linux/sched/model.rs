@@ -20,7 +20,7 @@ impl Refused {
 }
 
 pub fn probe_realtime() -> Result<Way, Refused> {
-    if cfg!(loom) {
+    if cfg!(stillpoint_loom) {
         Ok(Way::Realtime)
     } else {
         Err(Refused)
@@ -48,7 +48,7 @@ impl Subject {
 
 /// Acts as if the thread always waited for a CPU. It records the policy that it finds. While another booster is at work, that may
 /// be the raised one, and restoring it would leave the thread raised.
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 impl Subject {
     pub fn current() -> Result<Self, Refused> {
         Ok(Self)
@@ -71,7 +71,7 @@ impl Subject {
     }
 }
 
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 mod kernel {
     use loom::sync::atomic::{AtomicBool, Ordering};
 
@@ -89,5 +89,5 @@ mod kernel {
     }
 }
 
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 pub use kernel::is_raised;

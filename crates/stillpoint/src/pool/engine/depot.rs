@@ -16,7 +16,7 @@ use stillpoint_sys::sync::spin;
 use stillpoint_sys::work;
 
 /// The most magazines of a pool. In models there is one, so that it is used again.
-const MOST: usize = if cfg!(loom) { 1 } else { 128 };
+const MOST: usize = if cfg!(stillpoint_loom) { 1 } else { 128 };
 
 /// Full magazines, for threads that need objects, and empty ones, for threads that have too many.
 #[derive(Debug)]

@@ -223,7 +223,7 @@ fn stride(size: usize, align: usize) -> usize {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 

@@ -12,7 +12,7 @@ use stillpoint_sys::work;
 const OPEN: usize = 8;
 
 /// Rows of an inbox that are collected at a time. In models only one, so that rows are left.
-const COLLECTED: u32 = if cfg!(loom) { 1 } else { 64 };
+const COLLECTED: u32 = if cfg!(stillpoint_loom) { 1 } else { 64 };
 
 /// The right to use a shard.
 #[derive(Clone, Copy)]
@@ -375,7 +375,7 @@ fn neighbours(objects: &[*mut u8], step: usize, most: usize) -> usize {
     run
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::neighbours;
 

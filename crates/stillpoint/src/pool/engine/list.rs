@@ -66,7 +66,7 @@ fn some(bucket: u32) -> Option<u32> {
     (bucket != NONE).then_some(bucket)
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 

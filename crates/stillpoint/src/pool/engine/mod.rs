@@ -2,7 +2,7 @@
 //! memory of objects only in a hardened pool.
 
 mod audit;
-#[cfg(all(test, not(any(loom, miri))))]
+#[cfg(all(test, not(any(stillpoint_loom, miri))))]
 mod budgets;
 mod cache;
 mod copy;
@@ -150,7 +150,7 @@ impl Core {
         });
         // In a model, all shards are made now: nothing orders the making of a shard before its first hold by another
         // thread.
-        let eager = if cfg!(loom) { 2 * plan.locals } else { 0 };
+        let eager = if cfg!(stillpoint_loom) { 2 * plan.locals } else { 0 };
         (0..eager).for_each(|index| _ = core.make_shard(index));
         core.extend(plan.buckets)?;
         Ok(core)

@@ -5,11 +5,11 @@
 
 macro_rules! own {
     ($($name:ident: $value:ty, $atomic:ident;)*) => {$(
-        #[cfg(not(loom))]
+        #[cfg(not(stillpoint_loom))]
         #[derive(Debug)]
         pub(crate) struct $name(std::sync::atomic::$atomic);
 
-        #[cfg(not(loom))]
+        #[cfg(not(stillpoint_loom))]
         impl $name {
             pub(crate) fn new(value: $value) -> Self {
                 Self(std::sync::atomic::$atomic::new(value))
@@ -30,15 +30,15 @@ macro_rules! own {
             }
         }
 
-        #[cfg(loom)]
+        #[cfg(stillpoint_loom)]
         #[derive(Debug)]
         pub(crate) struct $name(loom::cell::UnsafeCell<$value>, std::sync::atomic::$atomic);
 
         // SAFETY: the models check that accesses are ordered.
-        #[cfg(loom)]
+        #[cfg(stillpoint_loom)]
         unsafe impl Sync for $name {}
 
-        #[cfg(loom)]
+        #[cfg(stillpoint_loom)]
         impl $name {
             pub(crate) fn new(value: $value) -> Self {
                 Self(loom::cell::UnsafeCell::new(value), std::sync::atomic::$atomic::new(value))
@@ -83,9 +83,9 @@ impl OwnU64 {
     /// For a thread that is not the holder, and that uses only bits that do not change meanwhile. In a model this reads
     /// an atomic copy, since a cell would report other bits that change.
     pub(crate) fn peek(&self) -> u64 {
-        #[cfg(not(loom))]
+        #[cfg(not(stillpoint_loom))]
         let value = &self.0;
-        #[cfg(loom)]
+        #[cfg(stillpoint_loom)]
         let value = &self.1;
         // Relaxed: these bits were stored before the objects were allocated, and the caller has received the freed
         // objects.

@@ -96,7 +96,7 @@ impl Shard {
     pub(crate) fn try_hold(&self) -> bool {
         // Relaxed: avoids an exchange that would fail. Not in models, for the reason given in `take`.
         work::step();
-        let free = cfg!(loom) || self.state.load(Ordering::Relaxed) == FREE;
+        let free = cfg!(stillpoint_loom) || self.state.load(Ordering::Relaxed) == FREE;
         free && self.state.compare_exchange(FREE, HELD, orders::hold(), Ordering::Relaxed).is_ok()
     }
 
@@ -155,7 +155,7 @@ impl Shard {
     fn take(list: &AtomicU32) -> u32 {
         // Relaxed: avoids an exchange on an empty list. Not in models: loom explores orders with other threads only at
         // the last access to an object, which should be the exchange.
-        if !cfg!(loom) && list.load(Ordering::Relaxed) == NONE {
+        if !cfg!(stillpoint_loom) && list.load(Ordering::Relaxed) == NONE {
             return NONE;
         }
         list.swap(NONE, orders::take_inbox())

@@ -32,7 +32,7 @@ impl Core {
     }
 
     /// Gives back a slot that belongs to no thread.
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     pub(crate) fn give_slot_back(&self, claim: &Claim<Record>) {
         // SAFETY: the registry is alive.
         let record: &Record = unsafe { claim.slot() };

@@ -11,18 +11,18 @@
 //!
 //! The argument is in `docs/design/rcu.md`.
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 use std::cell::Cell;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Weak};
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 use super::core::registry::{Claim, Registry};
 use super::Core;
 use crate::busted::{self, Variant};
 use crate::rcu::orders;
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 use stillpoint_sys::sync::atomic::AtomicBool;
 use stillpoint_sys::sync::atomic::{fence, AtomicU64, Ordering};
 use stillpoint_sys::sync::UnsafeCell;
@@ -38,10 +38,10 @@ pub(crate) struct Entry {
     word: AtomicU64,
     /// Written by the thread that lists and by the thread that clears.
     listed: UnsafeCell<Option<Listed>>,
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     claim: Cell<Option<Claim<Entry>>>,
     /// In models: replaces the claim.
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     is_free: AtomicBool,
 }
 
@@ -62,20 +62,20 @@ impl Default for Entry {
         Self {
             word: AtomicU64::new(ENDED | CLEARED),
             listed: UnsafeCell::new(None),
-            #[cfg(not(loom))]
+            #[cfg(not(stillpoint_loom))]
             claim: Cell::new(None),
-            #[cfg(loom)]
+            #[cfg(stillpoint_loom)]
             is_free: AtomicBool::new(true),
         }
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 static ENTRIES: Registry<Entry> = Registry::new();
 
 impl Entry {
     /// A free entry, which belongs to the caller.
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     fn claim() -> &'static Self {
         let claim = ENTRIES.claim();
         // SAFETY: the registry lives for ever.
@@ -85,7 +85,7 @@ impl Entry {
     }
 
     /// In a model, each domain has its own entry.
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     fn claim() -> &'static Self {
         Box::leak(Box::default())
     }
@@ -140,16 +140,16 @@ impl Entry {
         let listed = self.listed.with_mut(|listed| unsafe { (*listed).take() });
         // SAFETY: it came from `into_raw`, and is dropped once.
         drop(listed.map(|listed| unsafe { Weak::from_raw(listed.core) }));
-        #[cfg(not(loom))]
+        #[cfg(not(stillpoint_loom))]
         if let Some(claim) = self.claim.take() {
             ENTRIES.release(&claim);
         }
-        #[cfg(loom)]
+        #[cfg(stillpoint_loom)]
         self.is_free.store(true, Ordering::Release);
     }
 
     /// Whether another domain may be listed. If so, the entry belongs to the caller.
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     pub(crate) fn try_claim(&self) -> bool {
         self.is_free.swap(false, Ordering::Acquire)
     }

@@ -93,13 +93,13 @@ impl<T> Atomic<T> {
 
 impl<T: Pointee + ?Sized> Atomic<T> {
     /// A link to nothing.
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     pub const fn null() -> Self {
         Self { word: AtomicPtr::new(std::ptr::null_mut()), _object: PhantomData }
     }
 
     /// A link to nothing. Not `const`: loom's atomics have no constant constructors.
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     pub fn null() -> Self {
         Self::with(std::ptr::null_mut())
     }

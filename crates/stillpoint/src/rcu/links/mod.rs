@@ -9,7 +9,7 @@ mod owned;
 mod pointee;
 mod protected;
 mod shared;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests;
 
 pub use atomic::Atomic;

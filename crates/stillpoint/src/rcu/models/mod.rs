@@ -1,6 +1,6 @@
 //! loom models of the protocols, on the engine itself.
 //!
-//! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib models`
+//! `RUSTFLAGS="--cfg stillpoint_loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib models`
 //!
 //! loom runs each model through every interleaving (up to a bound of preemptions), and through every value that each
 //! load may return in the C++20 memory model. An [`Object`] reports each access to loom, so loom finds a free that
@@ -106,6 +106,7 @@ fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
             model();
         });
     }
+    stillpoint_sys::busted::assert_reached();
 }
 
 std::thread_local! {

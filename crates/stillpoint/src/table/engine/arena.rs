@@ -6,7 +6,7 @@
 //! slots of another list, or a new run.
 
 use std::cell::UnsafeCell;
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 // Not modelled: the lists are used only under their locks.
@@ -30,7 +30,7 @@ pub(crate) struct Pair<K, V> {
 pub(crate) struct Slot<K, V>(UnsafeCell<Contents<K, V>>);
 
 /// The index and the pair share memory; in a model they do not, so that a late reader still finds the old pair.
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 #[repr(C)]
 union Contents<K, V> {
     /// In a free slot: the index of the next free one.
@@ -38,7 +38,7 @@ union Contents<K, V> {
     pair: ManuallyDrop<Pair<K, V>>,
 }
 
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 struct Contents<K, V> {
     next: u32,
     pair: std::mem::MaybeUninit<Pair<K, V>>,
@@ -46,7 +46,7 @@ struct Contents<K, V> {
 
 // SAFETY: zeroed memory is a free slot, and a slot needs no drop.
 unsafe impl<K, V> Zeroed for Slot<K, V> {
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     fn zeroed() -> Self {
         Self(UnsafeCell::new(Contents { next: NO_ENTRY, pair: std::mem::MaybeUninit::uninit() }))
     }
@@ -108,7 +108,7 @@ const RUN: u32 = 32;
 /// Spare slots beyond the limit, for entries that replace others: a replacement takes a second slot until no reader can
 /// hold the old entry. At first, these are the slots with the lowest indices. Slots are interchangeable, though: while
 /// a spare slot is owed, any slot that is freed becomes a spare one.
-pub(crate) const SPARE: u32 = if cfg!(loom) { 1 } else { 64 };
+pub(crate) const SPARE: u32 = if cfg!(stillpoint_loom) { 1 } else { 64 };
 
 pub(crate) struct Arena<K, V> {
     slots: Chunks<Slot<K, V>>,
@@ -419,7 +419,7 @@ impl Held<'_> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;

@@ -14,7 +14,7 @@ use super::stripe::STRIPES;
 use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// Mean number of entries in a bucket at which an array has to grow. At five of eight, one bucket in fifteen overflows.
-const LOAD: usize = if cfg!(loom) { 1 } else { 5 };
+const LOAD: usize = if cfg!(stillpoint_loom) { 1 } else { 5 };
 
 #[derive(Debug)]
 pub(crate) struct Array {
@@ -32,23 +32,23 @@ pub(crate) struct Array {
     /// Number of stripes whose buckets have all moved.
     stripes_moved: AtomicUsize,
     stripe_limit: usize,
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     witness: Witness,
 }
 
 /// Reports to a model a lookup in an array that does not happen before the array's free.
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 #[derive(Debug)]
 struct Witness(loom::cell::UnsafeCell<bool>);
 
 // SAFETY: written only by `end`; the models check that this happens after every read.
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 unsafe impl Sync for Witness {}
 // SAFETY: the value is a flag; the models check that its accesses are ordered.
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 unsafe impl Send for Witness {}
 
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 impl Witness {
     fn read(&self) {
         // SAFETY: the protocol under test keeps the buckets alive; loom reports it where it does not.
@@ -72,7 +72,7 @@ impl Array {
     pub(crate) fn new(len: usize, touch: Touch) -> Option<Box<Self>> {
         debug_assert!(len.is_power_of_two() && len >= STRIPES);
         let mean = len * LOAD / STRIPES;
-        let spread = if cfg!(loom) { 0 } else { 4 * mean.isqrt() };
+        let spread = if cfg!(stillpoint_loom) { 0 } else { 4 * mean.isqrt() };
         Some(Box::new(Self {
             stripe_limit: mean + spread,
             buckets: ManuallyDrop::new(Slab::new(len, touch)?),
@@ -82,7 +82,7 @@ impl Array {
             fresh: AtomicU32::new(1),
             next: AtomicPtr::new(ptr::null_mut()),
             stripes_moved: AtomicUsize::new(0),
-            #[cfg(loom)]
+            #[cfg(stillpoint_loom)]
             witness: Witness(loom::cell::UnsafeCell::new(true)),
         }))
     }
@@ -110,7 +110,7 @@ impl Array {
     }
 
     /// Reports to the model that the buckets were freed.
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     pub(crate) fn end(&self) {
         self.witness.end();
     }
@@ -315,7 +315,7 @@ impl<'a> View<'a> {
     /// The first bucket of the chain that `hash` belongs to.
     #[inline(always)]
     pub(crate) fn bucket(&self, hash: u64) -> &'a Bucket {
-        #[cfg(loom)]
+        #[cfg(stillpoint_loom)]
         self.array.witness.read();
         // SAFETY: the index is masked, so the bucket is within the slab. The slab is not freed while this view is used
         // (see `Inner::view_in_region` and `Pins`).

@@ -21,7 +21,7 @@ use stillpoint_sys::panics::{keep_first, resume, Panic};
 use stillpoint_sys::sync::atomic::Ordering;
 use stillpoint_sys::sync::{Locked, TryLock};
 
-const SHARDS: usize = if cfg!(loom) { 1 } else { 4 };
+const SHARDS: usize = if cfg!(stillpoint_loom) { 1 } else { 4 };
 /// The most destructors that one call of a writer runs.
 const FREED_PER_CALL: usize = 32;
 /// In ticks. Writers' calls within this time share one poll.
@@ -33,7 +33,7 @@ const BACKLOG: usize = 2 * GATHERED * PACE.batch;
 /// Removed entries are small, and the program can do without their memory for a while. So a few of them wait longer for
 /// a heavy fence than objects elsewhere do.
 const PACE: Pace =
-    Pace { interval: Duration::from_micros(if cfg!(loom) { 0 } else { 200 }), ..Pace::DEFAULT };
+    Pace { interval: Duration::from_micros(if cfg!(stillpoint_loom) { 0 } else { 200 }), ..Pace::DEFAULT };
 /// The arena limits the number of entries, if anything does.
 const UNLIMITED: Limits = Limits { objects: usize::MAX, bytes: usize::MAX };
 /// A writer whose own shard is empty polls another shard once in this number of calls.
@@ -228,7 +228,7 @@ impl Shard {
     /// Whether a writer should poll: after enough calls, some time after the last poll, or when many objects wait.
     #[inline]
     fn is_due(&self) -> bool {
-        if cfg!(loom) || self.next_turn() % POLLED_TOGETHER == 0 {
+        if cfg!(stillpoint_loom) || self.next_turn() % POLLED_TOGETHER == 0 {
             return true;
         }
         let now = ticks();
@@ -254,7 +254,7 @@ impl Drop for Held<'_> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use std::cell::Cell;
     use std::ptr::NonNull;

@@ -20,7 +20,7 @@ use stillpoint_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Tags in one 64-bit word.
 const LANES: usize = 4;
-const TAG_WORDS: usize = if cfg!(loom) { 1 } else { 2 };
+const TAG_WORDS: usize = if cfg!(stillpoint_loom) { 1 } else { 2 };
 /// Entries of one bucket.
 pub(crate) const SLOTS: usize = TAG_WORDS * LANES;
 
@@ -49,7 +49,7 @@ pub(crate) const BITS: u32 = 12;
 
 // SAFETY: a bucket consists of atomic integers, for which zero is valid, and needs no drop.
 unsafe impl Zeroed for Bucket {
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     fn zeroed() -> Self {
         Self {
             tags: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -173,7 +173,7 @@ impl Bucket {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hits(u64);
 
-#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(any(loom, miri))))]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(any(stillpoint_loom, miri))))]
 mod lanes {
     use core::arch::x86_64::{_mm_cmpeq_epi16, _mm_movemask_epi8, _mm_set1_epi16, _mm_set_epi64x};
 
@@ -193,7 +193,7 @@ mod lanes {
     }
 }
 
-#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(any(loom, miri)))))]
+#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(any(stillpoint_loom, miri)))))]
 mod lanes {
     use super::{Hits, LANES, TAG_WORDS};
 
@@ -234,7 +234,7 @@ impl Iterator for Hits {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 

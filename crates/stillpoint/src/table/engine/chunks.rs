@@ -8,7 +8,7 @@ use crate::table::busted::{self, Variant};
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
 /// Chunks beyond the first: enough for every index of 32 bits.
-const LATER: usize = if cfg!(loom) { 2 } else { 32 };
+const LATER: usize = if cfg!(stillpoint_loom) { 2 } else { 32 };
 
 #[derive(Debug)]
 pub(crate) struct Chunks<T: Zeroed> {
@@ -176,7 +176,7 @@ struct Chunk<T> {
 
 /// The `shift` for which the second chunk is as large as the first, rounded down to a power of two; at least 64 values.
 fn shift_of(len: usize) -> u32 {
-    len.max(if cfg!(loom) { 2 } else { 64 }).ilog2()
+    len.max(if cfg!(stillpoint_loom) { 2 } else { 64 }).ilog2()
 }
 
 impl<T: Zeroed> Drop for Chunks<T> {
@@ -187,7 +187,7 @@ impl<T: Zeroed> Drop for Chunks<T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
     use stillpoint_sys::sync::atomic::AtomicU32;

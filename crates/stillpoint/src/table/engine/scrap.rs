@@ -84,7 +84,7 @@ impl Scrap {
 }
 
 // Other builds have no pages to unmap.
-#[cfg(all(test, not(any(loom, miri, stillpoint_portable))))]
+#[cfg(all(test, not(any(stillpoint_loom, miri, stillpoint_portable))))]
 mod tests {
     use super::super::array::Array;
     use super::super::slab::Touch;

@@ -8,13 +8,13 @@ pub(crate) use memory::Mapping;
 /// Zeroed memory is a valid value, and the type needs no drop.
 pub(crate) unsafe trait Zeroed: Sized {
     /// The same value for a model, whose atomics need their constructors.
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     fn zeroed() -> Self;
 }
 
 // SAFETY: it has the layout of its integer, for which zero is valid.
 unsafe impl Zeroed for stillpoint_sys::sync::atomic::AtomicU32 {
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     fn zeroed() -> Self {
         Self::new(0)
     }
@@ -87,7 +87,7 @@ impl<T: Zeroed> Drop for Slab<T> {
     }
 }
 
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 mod memory {
     use super::*;
     // A model has no pages.
@@ -116,7 +116,7 @@ mod memory {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 mod memory {
     use std::alloc::Layout;
 

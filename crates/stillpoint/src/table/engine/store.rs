@@ -99,7 +99,7 @@ unsafe extern "C-unwind" fn destroy_counted<K, V>(object: NonNull<()>, context: 
 unsafe extern "C-unwind" fn scrap_array<K, V>(object: NonNull<()>, context: *const ()) {
     // SAFETY: both are alive, by the caller's promise.
     let (array, store) = unsafe { (object.cast::<Array>().as_ref(), &*context.cast::<Store<K, V>>()) };
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     {
         array.end();
         if crate::table::busted::is(crate::table::busted::Variant::NextNotPinned) {

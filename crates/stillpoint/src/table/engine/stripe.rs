@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::array::Array;
 use stillpoint_sys::sync::{Locked, TryLock};
 
-pub(crate) const STRIPES: usize = if cfg!(loom) { 1 } else { 256 };
+pub(crate) const STRIPES: usize = if cfg!(stillpoint_loom) { 1 } else { 256 };
 
 #[derive(Debug)]
 #[repr(align(32))]

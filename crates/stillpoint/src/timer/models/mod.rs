@@ -1,6 +1,6 @@
 //! loom models of timers across threads, on the engine itself.
 //!
-//! `RUSTFLAGS="--cfg loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib timer::models`
+//! `RUSTFLAGS="--cfg stillpoint_loom --cfg stillpoint_busted" cargo test -p stillpoint --release --lib timer::models`
 
 mod controls;
 mod ends;
@@ -71,6 +71,7 @@ fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
     builder.check(model);
+    stillpoint_sys::busted::assert_reached();
 }
 
 /// Runs the service at a time. Returns how many timers have fired, and how many were revoked.

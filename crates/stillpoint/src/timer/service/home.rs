@@ -239,7 +239,7 @@ impl<T> Drop for Hints<T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use crate::timer::{Limit, Progress, TimerService};
 

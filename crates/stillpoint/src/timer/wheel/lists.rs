@@ -141,7 +141,7 @@ impl Lists<Vec<Link<u32>>> {
     }
 
     /// The number of links that there is memory for.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(stillpoint_loom)))]
     pub(super) fn memory(&self) -> usize {
         self.links.capacity()
     }
@@ -300,7 +300,7 @@ impl<L> Lists<L> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 std::thread_local! {
     /// Number of accesses to links and timers, for tests that count work.
     static TOUCHED: core::cell::Cell<u64> = const { core::cell::Cell::new(0) };
@@ -309,11 +309,11 @@ std::thread_local! {
 /// Counts an access to a link or a timer, in tests.
 #[inline(always)]
 pub(super) fn touch() {
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(stillpoint_loom)))]
     TOUCHED.with(|touched| touched.set(touched.get() + 1));
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 pub(super) fn touched() -> u64 {
     TOUCHED.with(core::cell::Cell::get)
 }

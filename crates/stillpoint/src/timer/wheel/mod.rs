@@ -12,7 +12,7 @@ mod nodes;
 mod poll;
 mod schedule;
 mod slab;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests;
 
 use core::fmt;

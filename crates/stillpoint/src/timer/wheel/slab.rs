@@ -294,20 +294,20 @@ impl<T> Slab<T> {
     }
 
     /// The numbers of links (without the heads), timers and periods that there is memory for.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(stillpoint_loom)))]
     pub(super) fn memory(&self) -> [usize; 3] {
         let links = self.lists.memory() - SENTINELS as usize;
         [links, self.timers.capacity(), self.periods.capacity()]
     }
 
     /// Gives the timer the last generation, as after 2³¹ uses.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(stillpoint_loom)))]
     pub(super) fn wear_out(&mut self, key: Key) -> Key {
         self.use_up(key, u32::MAX)
     }
 
     /// Gives the timer a later generation, as after many uses.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(stillpoint_loom)))]
     pub(super) fn use_up(&mut self, key: Key, generation: u32) -> Key {
         self.timer_mut(key.index()).generation = generation;
         self.key(key.index())

@@ -24,7 +24,7 @@ use stillpoint_sys::linux::sched::{Finding, Way};
 
 /// The longest time that a thread stays raised or moved, provided that a thread polls or waits.
 pub(crate) const LIMIT: Duration =
-    if cfg!(loom) { Duration::from_secs(3600) } else { Duration::from_millis(2) };
+    if cfg!(stillpoint_loom) { Duration::from_secs(3600) } else { Duration::from_millis(2) };
 
 /// Most threads that one poll inspects.
 const LOOKS: usize = 16;
@@ -45,7 +45,7 @@ pub(crate) struct Boosting {
 impl Boosting {
     pub(crate) fn new(way: Way, after: Duration) -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
-        let most = if cfg!(loom) { u32::MAX } else { (cpus - 1).max(1) };
+        let most = if cfg!(stillpoint_loom) { u32::MAX } else { (cpus - 1).max(1) };
         Self { way, after, most, boosted: AtomicU64::new(0), refused: AtomicU64::new(0) }
     }
 

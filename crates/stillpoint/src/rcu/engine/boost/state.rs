@@ -27,13 +27,13 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32 as PlainU32, AtomicU64 as PlainU64, AtomicUsize as PlainUsize};
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 use std::time::Duration;
 use std::time::Instant;
 
 use crate::busted::{self, Variant};
 use crate::rcu::engine::core::registry::Claim;
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 use crate::rcu::engine::core::registry::Registry;
 use crate::rcu::orders;
 use stillpoint_sys::linux::sched::{Before, Finding, Subject, Way};
@@ -65,7 +65,7 @@ static UNDER_WAY: PlainU32 = PlainU32::new(0);
 
 /// How many threads of the process are being boosted. A hint, which models ignore, since several models run at a time.
 pub(crate) fn given() -> u32 {
-    if cfg!(loom) {
+    if cfg!(stillpoint_loom) {
         1
     } else {
         GIVEN.load(RELAXED)
@@ -135,7 +135,7 @@ impl BoostState {
     /// Begins to inspect the thread. Returns whether the caller may.
     pub(crate) fn start(&self, now: u64) -> bool {
         // A model does not depend on the time.
-        if cfg!(not(loom)) && self.not_before.load(RELAXED) > now {
+        if cfg!(not(stillpoint_loom)) && self.not_before.load(RELAXED) > now {
             return false;
         }
         self.word.compare_exchange(IDLE, STARTING, orders::boost_start(), Ordering::Relaxed).is_ok()
@@ -325,7 +325,7 @@ impl BoostState {
     }
 
     /// Closes the file through which boosters see the thread.
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     fn forget_subject(&self) {
         // SAFETY: this thread has closed the word; or, in the child of a fork, the word's thread does not exist and there is no
         // other.
@@ -333,7 +333,7 @@ impl BoostState {
     }
 
     /// Closes the calling thread to boosters. Waits for those at work on it, for a few system calls.
-    #[cfg(any(not(loom), test))]
+    #[cfg(any(not(stillpoint_loom), test))]
     pub(crate) fn close(&self) {
         // Relaxed: what others have written is acquired below.
         self.word.fetch_or(CLOSED, Ordering::Relaxed);
@@ -345,9 +345,9 @@ impl BoostState {
                 return;
             }
             // Sleeps, because they may be waiting for this CPU. No thread wakes it, so that they need not check for sleepers.
-            #[cfg(not(loom))]
+            #[cfg(not(stillpoint_loom))]
             stillpoint_sys::os::wait(&self.word, seen, Some(Duration::from_micros(50)));
-            #[cfg(loom)]
+            #[cfg(stillpoint_loom)]
             loom::thread::yield_now();
         }
     }
@@ -366,7 +366,7 @@ impl BoostState {
     }
 
     /// In the child of a fork: the thread does not exist here. Its records hold the boost state until their domains are reset.
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     fn lose_thread(&self, claim: Claim<BoostState>) {
         // It was closed already if the thread was about to end, or to begin: then the thread does not hold the boost state.
         let was_open = self.word.swap(CLOSED, Ordering::Relaxed) & CLOSED == 0;
@@ -382,13 +382,13 @@ impl BoostState {
     fn give_back(&self) {
         // In a model, no other thread takes it again.
         let _claim = self.claim.take();
-        #[cfg(not(loom))]
+        #[cfg(not(stillpoint_loom))]
         _claim.inspect(|claim| STATES.release(claim));
     }
 }
 
 /// The boost state of the calling thread; `None` if the thread is about to end.
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 pub(crate) fn own() -> Option<&'static BoostState> {
     // This refers to `AT_START`, so that a linker that takes single object files out of an archive also takes the one that
     // contains `AT_START`.
@@ -398,26 +398,26 @@ pub(crate) fn own() -> Option<&'static BoostState> {
 }
 
 /// In a model, each thread has one reader.
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 pub(crate) fn own() -> Option<&'static BoostState> {
     let boost_state = Box::leak(Box::new(BoostState::default()));
     boost_state.open();
     Some(boost_state)
 }
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 std::thread_local! {
     static OWN_STATE: OwnState = const { OwnState(Cell::new(None)) };
 }
 
 /// The boost states of all threads. It has no lock, which the child of a fork might find held.
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 static STATES: Registry<BoostState> = Registry::new();
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 struct OwnState(Cell<Option<&'static BoostState>>);
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 impl OwnState {
     fn take_one(&self) -> &'static BoostState {
         let claim = STATES.claim();
@@ -431,7 +431,7 @@ impl OwnState {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 impl Drop for OwnState {
     fn drop(&mut self) {
         let Some(boost_state) = self.0.get() else { return };
@@ -443,18 +443,18 @@ impl Drop for OwnState {
 }
 
 /// Calls `function` with the boost state of the calling thread, if it has one.
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 fn with_own(function: impl FnOnce(&BoostState)) {
     let _ = OWN_STATE.try_with(|own| own.0.get().map(function));
 }
 
 /// Runs before `main`, or when the library is loaded: handlers that are registered later would miss a fork that is under way.
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(stillpoint_loom, miri)))]
 #[used]
 #[link_section = ".init_array"]
 static AT_START: extern "C" fn() = handle_forks;
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 #[cfg_attr(miri, expect(dead_code, reason = "Miri has neither `fork` nor its handlers"))]
 extern "C" fn handle_forks() {
     // SAFETY: the handlers are functions of the program. The call fails only for lack of memory; then the child of a
@@ -462,19 +462,19 @@ extern "C" fn handle_forks() {
     unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) };
 }
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 extern "C" fn before_fork() {
     with_own(BoostState::close);
 }
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 extern "C" fn after_fork() {
     // Release: as in `open`.
     with_own(|boost_state| boost_state.word.store(IDLE, Ordering::Release));
 }
 
 /// The other boosted threads and the boosters do not exist in the child. The subject of this thread is still the parent's thread.
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 extern "C" fn after_fork_in_child() {
     GIVEN.store(0, RELAXED);
     UNDER_WAY.store(0, RELAXED);
@@ -488,5 +488,5 @@ extern "C" fn after_fork_in_child() {
     }
 }
 
-#[cfg(all(test, not(any(loom, miri))))]
+#[cfg(all(test, not(any(stillpoint_loom, miri))))]
 mod tests;

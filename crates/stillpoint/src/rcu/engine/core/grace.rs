@@ -333,7 +333,7 @@ impl Protocol {
     }
 
     /// For tests: postpones the next heavy fence for ever, so that no full batch is due.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(stillpoint_loom)))]
     pub(crate) fn put_off_heavy(&self) {
         self.progress.next_heavy.store(u64::MAX, Ordering::Relaxed);
     }
@@ -349,7 +349,7 @@ impl Protocol {
 /// processors `fetch_max` is a loop of exchanges, too, and ThreadSanitizer does not see it. In models, whose thread switches are
 /// bounded, this is a single step.
 fn raise(number: &AtomicU64, value: u64, order: Ordering) {
-    if cfg!(loom) {
+    if cfg!(stillpoint_loom) {
         number.fetch_max(value, order);
         return;
     }

@@ -133,7 +133,7 @@ impl Protocol {
     }
 
     /// The claim of the record that contains this address.
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     pub(crate) fn claim_at(&self, address: NonNull<()>) -> Option<Claim<Record>> {
         self.records.claim_at(address.addr().get())
     }
@@ -296,7 +296,7 @@ pub(crate) fn protect_word<T>(
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use std::ptr;
     use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};

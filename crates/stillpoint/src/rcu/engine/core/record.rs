@@ -21,9 +21,9 @@ pub(crate) const PASSIVE: u64 = 0;
 /// Hazard slots for who has exclusive use of the reader: as many as a lookup in a table needs.
 const EXCLUSIVE_HAZARDS: usize = 3;
 /// Free slots in the record itself in addition to the first one: as many as fill its 128 bytes.
-const INLINE_HAZARDS: usize = if cfg!(loom) { 0 } else { 2 };
+const INLINE_HAZARDS: usize = if cfg!(stillpoint_loom) { 0 } else { 2 };
 /// Hazard slots of each further block.
-const BLOCK_HAZARDS: usize = if cfg!(loom) { 1 } else { 7 };
+const BLOCK_HAZARDS: usize = if cfg!(stillpoint_loom) { 1 } else { 7 };
 
 /// In `attention`: a thread waits for the record to change.
 const AWAITED: u32 = 1;
@@ -115,7 +115,7 @@ struct Further {
     link: OwnPtr<()>,
 }
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 impl Record {
     /// Offsets of `state`, `attention` and the first hazard slot in bytes, for readers' code in other languages.
     pub(crate) const OFFSETS: [usize; 3] = [
@@ -125,7 +125,7 @@ impl Record {
     ];
 }
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 const _: () = {
     let exclusive = std::mem::offset_of!(Record, exclusive) + size_of::<Hazard>();
     assert!(std::mem::offset_of!(Record, first) % align_of::<Further>() != 0);
@@ -137,7 +137,7 @@ const _: () = {
 pub(crate) struct Slot<'r> {
     /// For a further slot, made from a reference to the whole `Further`.
     hazard: NonNull<Hazard>,
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     is_further: bool,
     _record: PhantomData<&'r Record>,
 }
@@ -148,7 +148,7 @@ impl<'r> Slot<'r> {
     fn single(hazard: &'r Hazard) -> Self {
         Self {
             hazard: NonNull::from(hazard),
-            #[cfg(loom)]
+            #[cfg(stillpoint_loom)]
             is_further: false,
             _record: PhantomData,
         }
@@ -157,14 +157,14 @@ impl<'r> Slot<'r> {
     fn further(further: &'r Further) -> Self {
         Self {
             hazard: NonNull::from(further).cast(),
-            #[cfg(loom)]
+            #[cfg(stillpoint_loom)]
             is_further: true,
             _record: PhantomData,
         }
     }
 
     /// The slot's address, for [`from_raw`](Slot::from_raw).
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     #[inline(always)]
     pub(crate) fn into_raw(self) -> NonNull<()> {
         self.hazard.cast()
@@ -174,19 +174,19 @@ impl<'r> Slot<'r> {
     ///
     /// # Safety
     /// It came from [`into_raw`](Slot::into_raw), and the record outlives `'r`.
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     #[inline(always)]
     pub(crate) unsafe fn from_raw(address: NonNull<()>) -> Self {
         Self { hazard: address.cast(), _record: PhantomData }
     }
 
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     #[inline(always)]
     fn is_further(self) -> bool {
         self.hazard.cast::<Further>().is_aligned()
     }
 
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     fn is_further(self) -> bool {
         self.is_further
     }
@@ -329,7 +329,7 @@ impl Record {
         }
         // A `fork` may find the record claimed again and not adopted yet; until then it belongs to no holder. Relaxed: see
         // `adopt`. No model forks.
-        if !cfg!(loom) {
+        if !cfg!(stillpoint_loom) {
             self.thread.store(0, Ordering::Relaxed);
             self.tid.store(0, Ordering::Relaxed);
         }
@@ -721,7 +721,7 @@ impl Drop for Record {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 

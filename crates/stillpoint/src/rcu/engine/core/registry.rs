@@ -27,13 +27,13 @@ use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use stillpoint_sys::work;
 
 /// Slots of a word.
-const BITS: usize = if cfg!(loom) { 2 } else { 64 };
+const BITS: usize = if cfg!(stillpoint_loom) { 2 } else { 64 };
 /// Slots of the first word, which has a chunk of its own.
-const FIRST: usize = if cfg!(loom) { 2 } else { 8 };
+const FIRST: usize = if cfg!(stillpoint_loom) { 2 } else { 8 };
 /// Words of a group.
-const GROUP: usize = if cfg!(loom) { 1 } else { 64 };
+const GROUP: usize = if cfg!(stillpoint_loom) { 1 } else { 64 };
 /// A chunk with fewer words has no groups: a walk reads its words.
-const LARGE: usize = if cfg!(loom) { 1 } else { 16 };
+const LARGE: usize = if cfg!(stillpoint_loom) { 1 } else { 16 };
 
 #[derive(Debug)]
 pub(crate) struct Registry<T> {
@@ -70,13 +70,13 @@ pub(crate) struct Claim<T> {
 }
 
 impl<T: Default> Registry<T> {
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     pub(crate) const fn new() -> Self {
         Self { first: AtomicPtr::new(ptr::null_mut()), hint: PlainUsize::new(0) }
     }
 
     /// Loom's atomics have no constant constructors.
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     pub(crate) fn new() -> Self {
         Self { first: AtomicPtr::new(ptr::null_mut()), hint: PlainUsize::new(0) }
     }
@@ -148,7 +148,7 @@ impl<T: Default> Registry<T> {
     }
 
     /// The claim of the slot that contains this address, for the holder. Takes as long as [`iter`](Registry::iter).
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     pub(crate) fn claim_at(&self, address: usize) -> Option<Claim<T>> {
         self.claims().map(|(_, claim)| claim).find(|claim| {
             let offset = address.checked_sub(claim.slot.addr().get());
@@ -415,7 +415,7 @@ unsafe impl<T: Send + Sync> Send for Registry<T> {}
 // SAFETY: all mutation goes through atomics, and slots are `Sync`.
 unsafe impl<T: Send + Sync> Sync for Registry<T> {}
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;

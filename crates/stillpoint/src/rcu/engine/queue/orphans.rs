@@ -71,7 +71,7 @@ impl Drop for Collection<'_> {
 }
 
 /// Number of pushes after which a thread moves the stack to the line.
-const SETTLED: usize = if cfg!(loom) { 2 } else { SHARE };
+const SETTLED: usize = if cfg!(stillpoint_loom) { 2 } else { SHARE };
 
 /// The end of the line at which a chain joins.
 #[derive(Debug, Clone, Copy)]
@@ -311,7 +311,7 @@ impl Chain {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 

@@ -47,8 +47,10 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// At most one small batch every 50 µs: a heavy fence takes some 10 µs, so less than a quarter of the time.
-    pub(crate) const DEFAULT: Self =
-        Self { batch: 128, interval: if cfg!(loom) { Duration::ZERO } else { Duration::from_micros(50) } };
+    pub(crate) const DEFAULT: Self = Self {
+        batch: 128,
+        interval: if cfg!(stillpoint_loom) { Duration::ZERO } else { Duration::from_micros(50) },
+    };
 }
 
 /// How much may wait.
@@ -819,5 +821,5 @@ impl Drop for RetireList {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests;

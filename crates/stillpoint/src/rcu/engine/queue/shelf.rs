@@ -26,7 +26,7 @@ use stillpoint_sys::sync::{Locked, TryLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// An owner that has not polled for this long is silent.
-const SILENT: Duration = if cfg!(loom) { Duration::ZERO } else { Duration::from_millis(1) };
+const SILENT: Duration = if cfg!(stillpoint_loom) { Duration::ZERO } else { Duration::from_millis(1) };
 
 /// While at most this many objects wait, an owner polls with each write; beyond that, with one write of this many.
 const EAGER: usize = 32;
@@ -309,7 +309,7 @@ impl Core {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use std::ptr;
 

@@ -144,7 +144,7 @@ impl Iterator for Taken {
 // SAFETY: the nodes belong only to this value, and garbage is `Send`.
 unsafe impl Send for Taken {}
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 

@@ -52,7 +52,7 @@ impl Freeing {
     }
 
     /// For code that may wait although foreign code calls it: see [`raw::let_wait`](crate::rcu::raw::let_wait).
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     pub(crate) fn lift() -> Self {
         Self { outer: WITHIN.replace(Within::Own) }
     }

@@ -91,7 +91,7 @@ impl Event {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 impl Event {
     /// Whether `action` wakes sleepers, of which this call simulates one. Sleeps of waiters are bounded, so
     /// a missing notification shows nowhere else.
@@ -141,7 +141,7 @@ impl Patience {
         deadline: Option<Instant>,
         changed: impl FnOnce() -> bool,
     ) {
-        if cfg!(loom) {
+        if cfg!(stillpoint_loom) {
             return stillpoint_sys::sync::spin();
         }
         if !self.spin.is_completed() {
@@ -227,7 +227,7 @@ pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<I
     one.into_iter().chain(other).min()
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;

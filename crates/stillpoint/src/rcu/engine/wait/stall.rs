@@ -137,7 +137,7 @@ impl Drop for Dated<'_> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
     use crate::rcu::Domain;

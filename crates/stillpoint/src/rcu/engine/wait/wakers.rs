@@ -32,7 +32,7 @@ use stillpoint_sys::sync::{spin, UnsafeCell};
 use stillpoint_sys::work;
 
 /// Most wakers that one call wakes.
-pub(crate) const SHARE: usize = if cfg!(loom) { 2 } else { 8 };
+pub(crate) const SHARE: usize = if cfg!(stillpoint_loom) { 2 } else { 8 };
 
 /// Spins of a future before it yields its core: a holder that runs has finished by then.
 const SPINS: u32 = 128;
@@ -140,7 +140,7 @@ impl Wakers {
         while !self.try_lock() {
             spin();
             turns += 1;
-            if turns % SPINS == 0 && !cfg!(loom) {
+            if turns % SPINS == 0 && !cfg!(stillpoint_loom) {
                 std::thread::yield_now();
             }
         }
@@ -375,12 +375,12 @@ struct Waking {
     outer: *const Waking,
 }
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 std::thread_local! {
     /// The innermost one. It has no destructor, so it can be used until the thread has ended.
     static WAKING: Cell<*const Waking> = const { Cell::new(ptr::null()) };
 }
-#[cfg(loom)]
+#[cfg(stillpoint_loom)]
 loom::thread_local! {
     static WAKING: Cell<*const Waking> = Cell::new(ptr::null());
 }
@@ -400,7 +400,7 @@ impl Waking {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use std::sync::{Arc, Mutex};
     use std::task::Wake;

@@ -8,7 +8,7 @@
 //! take finds the nodes before the gap, and, once the gap is closed, those behind it.
 
 // Models have no `rcu::raw`, which exports these types.
-#![cfg_attr(loom, expect(unreachable_pub))]
+#![cfg_attr(stillpoint_loom, expect(unreachable_pub))]
 
 use std::cell::Cell;
 use std::fmt;
@@ -41,13 +41,13 @@ unsafe impl Sync for Callback {}
 
 impl Callback {
     /// A callback that is in no queue.
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     pub const fn new() -> Self {
         Self { next: AtomicPtr::new(ptr::null_mut()), function: Cell::new(None) }
     }
 
     /// Loom's atomics have no constant constructors.
-    #[cfg(loom)]
+    #[cfg(stillpoint_loom)]
     pub(crate) fn new() -> Self {
         Self { next: AtomicPtr::new(ptr::null_mut()), function: Cell::new(None) }
     }
@@ -82,7 +82,7 @@ unsafe impl Sync for ObjectCallback {}
 
 impl ObjectCallback {
     /// A callback that is in no queue.
-    #[cfg(not(loom))]
+    #[cfg(not(stillpoint_loom))]
     pub const fn new() -> Self {
         Self { callback: Callback::new(), object: Cell::new(ptr::null()) }
     }
@@ -170,7 +170,7 @@ impl Node {
     /// No reader is in the way of the callback, and the node is in no chain.
     pub(crate) unsafe fn call(self) {
         // In a model, freeing the node uses all of it. SAFETY: the node belongs to the caller.
-        #[cfg(loom)]
+        #[cfg(stillpoint_loom)]
         unsafe { &mut *self.0.as_ptr() }.next.with_mut(|_| ());
         // SAFETY: the node belongs to the caller.
         let function = unsafe { (*self.0.as_ptr()).function.get() };
@@ -329,13 +329,13 @@ impl Chain {
 #[derive(Debug)]
 pub(crate) struct Gap;
 
-#[cfg(not(loom))]
+#[cfg(not(stillpoint_loom))]
 const _: () = {
     assert!(size_of::<Callback>() == 2 * size_of::<usize>());
     assert!(size_of::<ObjectCallback>() == 3 * size_of::<usize>());
 };
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 

@@ -11,7 +11,7 @@ use crate::busted::{self, Variant};
 use stillpoint_sys::work;
 
 /// Most grace periods under way at a time.
-pub(super) const SEGMENTS: usize = if cfg!(loom) { 1 } else { 8 };
+pub(super) const SEGMENTS: usize = if cfg!(stillpoint_loom) { 1 } else { 8 };
 
 /// Number of kinds of callbacks. Each kind has a lane.
 pub(super) const LANES: usize = 2;
@@ -101,7 +101,7 @@ fn merged(older: Segment, newer: Segment) -> Segment {
     Segment { token, started: newer.started, chains }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 

@@ -254,7 +254,7 @@ impl Callbacks {
     }
 
     /// For models: accesses what turns use.
-    #[cfg(all(test, loom))]
+    #[cfg(all(test, stillpoint_loom))]
     pub(crate) fn look_at_state(&self) {
         self.state.with_mut(|_| ());
     }
