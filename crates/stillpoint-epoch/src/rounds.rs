@@ -307,7 +307,7 @@ mod tests {
             let shared = Shared::new(domain);
             let reader = shared.domain.reader();
             let guard = reader.pin();
-            const LISTS: usize = 100;
+            const LISTS: usize = if cfg!(miri) { 20 } else { 100 };
             const FUNCTIONS: usize = 64;
             for _ in 0..LISTS {
                 let mut list = shared.list();

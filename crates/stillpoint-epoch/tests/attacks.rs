@@ -13,6 +13,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake};
 use std::thread;
+use std::time::Duration;
 
 use common::{defer_destroy, pending, rounds, Count, Dropped};
 use stillpoint_epoch::{self as epoch, domain, Atomic, Collector, Guard, LocalHandle, Owned, Shared};
@@ -155,6 +156,36 @@ fn a_panic_of_the_last_handle() {
     drop(guard);
     assert!(panics(|| drop(handle)));
     assert_eq!(count.get(), 3);
+}
+
+/// A stall hook panics: at the end of a region, when a list is handed on, and while the panic drops the handle, which hands
+/// on what is left.
+#[test]
+fn a_stall_hook_that_panics_keeps_no_function() {
+    let hooks = Count::default();
+    let calls = hooks.clone();
+    let builder = domain::builder().stall_hook(Duration::from_nanos(1), move |_| {
+        calls.add();
+        panic!("a hook");
+    });
+    let collector = domain::collector(builder.build().unwrap());
+    let (other, count, functions) = (collector.register(), Count::default(), 20);
+    let pinned = other.pin();
+    for _ in 0..functions {
+        panics(|| {
+            let handle = collector.register();
+            drop(handle.pin());
+            defer_destroy(&handle, &count);
+            drop(handle);
+        });
+        panics(|| defer_destroy(&collector.register(), &count));
+    }
+    assert!(hooks.get() > 0);
+    drop(pinned);
+    while pending(&collector) > 0 {
+        panics(|| other.pin().flush());
+    }
+    assert_eq!(count.get(), 2 * functions);
 }
 
 /// While a thread unwinds, no function runs: a second panic would abort.

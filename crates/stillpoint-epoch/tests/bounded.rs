@@ -329,6 +329,39 @@ fn a_flush_runs_two_shares() {
     assert!(count.get() == functions && flushes <= functions / SHARE, "{flushes} flushes");
 }
 
+/// A thread that has deferred many functions runs about twice as many, and then as few as any other thread.
+#[test]
+fn a_thread_that_has_run_what_it_owes_runs_as_little_as_others() {
+    let (collector, count) = (Collector::new(), Count::default());
+    let (handle, other, own) = (collector.register(), collector.register(), 10 * SHARE);
+    drop(defer(&handle, &count, own / 2));
+    let pinned = other.pin();
+    defer_elsewhere(&collector, &count, 40 * SHARE);
+    drop(pinned);
+    let before = count.get();
+    (0..100).for_each(|_| drop(handle.pin()));
+    let ran = count.get() - before;
+    assert!((own..=3 * own).contains(&ran), "{ran} functions");
+}
+
+/// Functions that panic, in each region of a thread, do not keep the thread from the functions of others.
+#[test]
+fn panics_keep_nothing_waiting() {
+    let (collector, count) = (Collector::new(), Count::default());
+    let (handle, other, functions) = (collector.register(), collector.register(), 4 * SHARE);
+    let pinned = other.pin();
+    defer_elsewhere(&collector, &count, functions);
+    drop(pinned);
+    let mut regions = 0;
+    while count.get() < functions {
+        let guard = handle.pin();
+        (0..REGION).for_each(|_| guard.defer(|| resume_unwind(Box::new("a function"))));
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(guard))).is_err());
+        regions += 1;
+        assert!(regions <= 2 * functions / SHARE + 2, "{} of {functions} have run", count.get());
+    }
+}
+
 /// Begins a region in which this number of functions is deferred, each of which defers this number of further ones, by
 /// the handle that is current when it runs, or by one that it registers.
 fn cascade(

@@ -330,7 +330,7 @@ fn a_thread_that_only_flushes_leaves_nothing() {
     }
 }
 
-/// So does a thread that drops a map under one guard, and then flushes 128 times, as moka and congee do (congee#20).
+/// So does a thread that drops a map under one guard (congee#20), and then flushes 128 times, as moka does.
 #[test]
 fn a_map_that_is_dropped_leaves_nothing() {
     let collector = Collector::new();
