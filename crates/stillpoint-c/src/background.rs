@@ -64,8 +64,8 @@ pub unsafe extern "C" fn still_submit(
                 "the thread of the background reclaimer is in the parent of this process",
             ));
         }
-        if raw::is_within_foreign_code() {
-            // Such code never waits, and a wait for room could wait for its end.
+        if raw::is_within_destructor() {
+            // Such code never waits, and has no place for an object that is handed back.
             // SAFETY: the caller promises that the object may be retired.
             unsafe { raw::leave(&background.domain, object) };
             return Ok(0);
