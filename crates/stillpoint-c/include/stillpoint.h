@@ -309,7 +309,8 @@ STILL_NODISCARD int still_check(const struct still_domain *domain, uint64_t toke
 
 /* Waits until the grace period is over, for at most `timeout`; STILL_FOREVER: as long as it takes.
  * -ETIMEDOUT: a reader holds it up; still_error() describes the reader. -EDEADLK: this thread is in a region of the domain,
- * and would wait for itself. */
+ * and would wait for itself. Also, here and in every function that may wait: the call comes from a destructor, a callback or a stall
+ * hook, of any domain. Such code must not wait, since others may wait for its end. */
 STILL_NODISCARD int still_wait(const struct still_domain *domain, uint64_t token, int64_t timeout) STILL_NOEXCEPT;
 
 /* Starts a grace period and waits for it, as still_wait does; then destroys the objects that were left to the domain (still_leave).
@@ -317,8 +318,7 @@ STILL_NODISCARD int still_wait(const struct still_domain *domain, uint64_t token
 STILL_NODISCARD int still_synchronize(const struct still_domain *domain, int64_t timeout) STILL_NOEXCEPT;
 
 /* Waits until everything that was left to the domain before this call is destroyed. Use it at the end of a program, or before code
- * is unloaded. Errors as for still_wait; -EDEADLK also from a destructor, and if a protected load of this thread holds one of the
- * objects. */
+ * is unloaded. Errors as for still_wait; -EDEADLK also if a protected load of this thread holds one of the objects. */
 STILL_NODISCARD int still_barrier(const struct still_domain *domain, int64_t timeout) STILL_NOEXCEPT;
 
 /* For the child of a fork(2): releases what the readers of the parent's other threads held. After this call the child must not use
@@ -718,9 +718,10 @@ int still_reclaimer_free(struct still_reclaimer *reclaimer) STILL_NOEXCEPT;
 /* Retires an object to which no link leads any more: destroy(object, context) is called when no reader can hold it. `object` is the
  * address that readers protect, not that of a member. `bytes` is its size, for limits and statistics. Constant time, amortised.
  * -ENOSPC: the reclaimer is full of objects that readers hold up; -EDQUOT: the domain has reached its limit; -EMSGSIZE: `bytes` alone is
- * above max_pending_bytes of the reclaimer or the domain; -EDEADLK: the call would wait for room with STILL_FOREVER, and this thread is in
- * a region, or its own protected loads hold everything that is pending. In all these cases the object stays the caller's. A call from a
- * destructor that this reclaimer runs leaves the object to the domain. */
+ * above max_pending_bytes of the reclaimer or the domain; -EDEADLK: the call would wait for room, and
+ * comes from a destructor, a callback or a stall hook; or it would wait with STILL_FOREVER, and only this thread could make room, by
+ * leaving its region or by releasing what it protects. In all these cases the object stays the caller's. A call from a destructor that
+ * this reclaimer runs leaves the object to the domain. */
 STILL_NODISCARD int still_retire(struct still_reclaimer *reclaimer, void *object, size_t bytes, still_destroy_fn *destroy,
                                  void *context) STILL_NOEXCEPT;
 
@@ -756,9 +757,8 @@ struct still_background;
 STILL_NODISCARD struct still_background *
 still_background_new(const struct still_domain *domain, const struct still_reclaimer_options *options) STILL_NOEXCEPT;
 
-/* As still_retire, from any thread, with these differences. -EDEADLK is returned only in a region: a wait for this thread's own protected
- * loads is not detected. So with STILL_FULL_WAIT, do not submit while protected loads of this thread hold objects that it has submitted. In
- * a destructor, the object is left to the domain. -EPIPE: in the child of a fork(2), where the background reclaimer has no thread. */
+/* As still_retire, from any thread, with these differences. In a destructor or a stall hook, the object is left to the
+ * domain, beyond any limit. -EPIPE: in the child of a fork(2), where the background reclaimer has no thread. */
 STILL_NODISCARD int still_submit(struct still_background *background, void *object, size_t bytes, still_destroy_fn *destroy,
                                  void *context) STILL_NOEXCEPT;
 
@@ -767,7 +767,8 @@ ssize_t still_background_pending(const struct still_background *background) STIL
 
 /* Stops the background reclaimer: frees everything that was submitted, joins the thread, and frees the handle. Objects that readers
  * still hold after `timeout` pass to the domain, whose other reclaimers free them; returns how many did. Waits for a destructor that is
- * running, however long it takes. -EDEADLK: called from a destructor, or in a region of this thread; the handle stays valid. In the
+ * running, however long it takes. -EDEADLK: called from a destructor, a callback or a stall hook, or in a region of this thread; the
+ * handle stays valid. In the
  * child of a fork(2): only frees the handle, and returns how many objects are lost. */
 ssize_t still_background_free(struct still_background *background, int64_t timeout) STILL_NOEXCEPT;
 
@@ -798,7 +799,8 @@ STILL_NODISCARD struct still_queue *still_queue_new(const struct still_domain *d
 /* Frees the handle. Pending callbacks pass to the domain, whose reclaimers call them, even if the queue was paused; this allocates.
  * Joins the thread of still_queue_start, which ends after the callback that is running and at most 63 more; it does not wait for
  * readers. Other threads that serve the queue must have ended their calls. In the child of a fork(2), where the thread does not exist,
- * call still_queue_barrier first: pending callbacks are lost otherwise. -EBUSY from a callback of the queue. */
+ * call still_queue_barrier first: pending callbacks are lost otherwise. -EBUSY from a callback of the queue. -EDEADLK from other
+ * callbacks, from a destructor or a stall hook, if the queue has such a thread. */
 int still_queue_free(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* Starts a thread of the library that serves the queue until still_queue_free, or, after still_queue_stop, until it has called every
@@ -823,7 +825,7 @@ int still_call_object(struct still_queue *queue, struct still_object_callback *c
 ssize_t still_queue_poll(struct still_queue *queue, size_t limit) STILL_NOEXCEPT;
 
 /* Serves the queue on this thread until still_queue_stop is called; sleeps while there is nothing to do. -EDEADLK: in a region
- * of this thread. */
+ * of this thread, or from a destructor, a callback or a stall hook. */
 int still_queue_run(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* Makes still_queue_run return once every callback has been called. This also holds for later calls of still_queue_run, and cannot
@@ -832,12 +834,12 @@ int still_queue_stop(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* Waits, for at most `timeout`, until every callback that was pushed before has been called, except those of objects that protected
  * loads still hold. Serves the queue itself if no other thread does. Keeps waiting while the queue is paused.
- * -ETIMEDOUT: still_error() describes the reader, if one holds it up. -EDEADLK from a callback of the queue, in a region of this
- * thread, or while this thread has paused the queue. */
+ * -ETIMEDOUT: still_error() describes the reader, if one holds it up. -EDEADLK from any callback, a destructor or a stall hook,
+ * in a region of this thread, or while this thread has paused the queue. */
 STILL_NODISCARD int still_queue_barrier(struct still_queue *queue, int64_t timeout) STILL_NOEXCEPT;
 
-/* Waits for the callback that is running. After that no callback runs until still_queue_resume. Pauses nest. -EDEADLK from a callback
- * of the queue. */
+/* Waits for the callback that is running. After that no callback runs until still_queue_resume. Pauses nest. -EDEADLK from any callback,
+ * a destructor or a stall hook. */
 STILL_NODISCARD int still_queue_pause(struct still_queue *queue) STILL_NOEXCEPT;
 /* Ends a pause that this thread began; if there is none, a pause of another thread. -EINVAL: the queue is not paused. */
 int still_queue_resume(struct still_queue *queue) STILL_NOEXCEPT;

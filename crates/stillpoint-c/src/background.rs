@@ -68,9 +68,9 @@ pub unsafe extern "C" fn still_submit(
                 c"the thread of the background reclaimer is in the parent of this process",
             ));
         }
-        if raw::is_within_foreign_code() {
+        if raw::is_within_destructor() {
             reserve::spare()?;
-            // Such code never waits, and a wait for room could wait for its end.
+            // Such code never waits, and has no place for an object that is handed back.
             // SAFETY: the caller promises that the object may be retired.
             unsafe { raw::leave(&background.domain, object) };
             return Ok(0);

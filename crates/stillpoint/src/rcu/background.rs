@@ -78,7 +78,8 @@ impl BackgroundReclaimer {
     /// says why.
     ///
     /// # Panics
-    /// If the calling thread holds a guard of the domain, or an online QSBR reader: the run would wait for its own thread.
+    /// If the calling thread holds a guard of the domain, or an online QSBR reader: the run would wait for its own thread. If a
+    /// destructor, a callback or a stall hook makes the call: such code must not wait.
     ///
     /// At the end of the run, with the first panic of a destructor or of the
     /// [stall hook](super::DomainBuilder::stall_hook), if there was one. Such a panic does not end a run early: everything else

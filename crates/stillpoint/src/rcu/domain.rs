@@ -300,8 +300,10 @@ impl Domain {
     /// Spins for some microseconds, then sleeps until the reader in the way wakes it.
     ///
     /// # Errors
-    /// [`WouldDeadlock`](SynchronizeError::WouldDeadlock) if the calling thread itself is in the way,
-    /// [`Fence`](SynchronizeError::Fence) if the kernel refuses the fence. Both are returned at once.
+    /// [`WouldDeadlock`](SynchronizeError::WouldDeadlock) if the calling thread itself is in the way;
+    /// [`Reentrant`](SynchronizeError::Reentrant) if the call comes from a destructor, a deferred call, a callback or a [stall
+    /// hook](DomainBuilder::stall_hook) that this domain or another one runs, since such code must not wait;
+    /// [`Fence`](SynchronizeError::Fence) if the kernel refuses the fence. All are returned at once.
     ///
     /// # Panics
     /// With the first panic of a destructor; everything else that was ready has been freed.
@@ -340,8 +342,7 @@ impl Domain {
     ///
     /// # Errors
     /// As [`synchronize`](Domain::synchronize); [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also if a protected load of
-    /// the calling thread holds one of the objects, or may do so; [`Reentrant`](SynchronizeError::Reentrant) if the call comes
-    /// from a destructor that this domain or another one runs, or from a [stall hook](DomainBuilder::stall_hook).
+    /// the calling thread holds one of the objects.
     ///
     /// # Panics
     /// With the first panic of a destructor; everything else that was ready has been freed.
@@ -610,8 +611,8 @@ impl DomainBuilder {
     /// and that is `threshold` ago. It is reported once, until a fence succeeds. Waits and futures return the error instead.
     ///
     /// Several threads may call the hook at a time, each for another section. The hook may use the domain; a call from
-    /// within it can be reported only for another section. If the hook waits for a grace period, it waits for the reported
-    /// reader; [`barrier`](Domain::barrier) is refused. **A panic** of the hook becomes a panic of the call that noticed the
+    /// within it can be reported only for another section. As all code that the library runs for others, the hook must not
+    /// wait in the library: calls that may wait are [refused](SynchronizeError::Reentrant). **A panic** of the hook becomes a panic of the call that noticed the
     /// stall. Before it panics, that call frees everything that was ready. The hook must own no handle of the domain: the handle
     /// would keep the domain alive for ever.
     ///

@@ -23,8 +23,8 @@ pub enum SynchronizeError {
         /// The kind of reader that the thread holds.
         reader: ReaderKind,
     },
-    /// The call came from a destructor or a callback that this domain or another one runs, or from a [stall
-    /// hook](super::DomainBuilder::stall_hook). It might have waited for its own end.
+    /// The call came from a destructor, a deferred call or a callback that this domain or another one runs, or from a [stall
+    /// hook](super::DomainBuilder::stall_hook). Such code must not wait: others may wait for its end.
     Reentrant {
         /// Name of the domain.
         domain: String,
@@ -179,8 +179,9 @@ pub enum RetireErrorKind {
     ForeignDomain,
     /// The background reclaimer is gone.
     Closed,
-    /// There is no room, and a wait without a limit would be a wait for the calling thread itself: it is in a region of the domain,
-    /// or its protected loads hold everything that waits.
+    /// There is no room, and a wait without a limit would be a wait for the calling thread itself: its region is in the way of all
+    /// that waits, or its protected loads hold so much that there is no room beside it. Or a wait with any limit would be one of a
+    /// destructor, a deferred call, a callback or a stall hook, which must not wait.
     WouldDeadlock,
 }
 
@@ -302,8 +303,9 @@ impl<T: Send + Sync + 'static> fmt::Display for RetireError<T> {
             ),
             RetireErrorKind::WouldDeadlock => write!(
                 f,
-                "the reclaimer of domain `{domain}` is full of objects that this thread itself holds up, so it would wait for \
-                 itself: drop its guards and protected loads, or take its reader offline, and retire the object again"
+                "there is no room in the reclaimer or in domain `{domain}`, and this thread would wait for itself: drop its guards \
+                 and protected loads, or take its reader offline, and retire the object again; a destructor, a callback or a \
+                 stall hook must not wait for room"
             ),
             RetireErrorKind::Closed => write!(
                 f,

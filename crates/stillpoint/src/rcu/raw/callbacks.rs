@@ -157,7 +157,8 @@ impl CallbackQueue {
     /// hold. A thread that waits for a reader is woken by that reader.
     ///
     /// # Panics
-    /// If the calling thread holds a guard of the domain, or an online QSBR reader: it would wait for itself.
+    /// If the calling thread holds a guard of the domain, or an online QSBR reader: it would wait for itself. If a destructor, a
+    /// callback or a stall hook makes the call: such code must not wait.
     ///
     /// At the end of the run, with the first panic of a callback or of the stall hook, if there was one; the other callbacks are
     /// called first.
@@ -227,7 +228,8 @@ impl CallbackQueue {
     /// thread that serves this queue, for the end of pauses, and for pushes that other threads have begun.
     ///
     /// # Panics
-    /// If the other queue is of another domain, or is this queue, or if a callback of this queue makes the call.
+    /// If the other queue is of another domain, or is this queue. If a destructor, a callback of any queue or a stall hook makes the
+    /// call: such code must not wait.
     ///
     /// ```
     /// # use std::ptr::NonNull;
@@ -286,7 +288,7 @@ impl CallbackQueue {
     /// allocates.
     ///
     /// # Errors
-    /// As [`Domain::synchronize`]; [`Reentrant`](SynchronizeError::Reentrant) from a callback of this queue.
+    /// As [`Domain::synchronize`]; so [`Reentrant`](SynchronizeError::Reentrant) from a callback of any queue.
     ///
     /// # Panics
     /// With the panic of a callback that the calling thread has run.
@@ -319,7 +321,7 @@ impl CallbackQueue {
     /// meanwhile. For `fork`, and for threads that change what callbacks use.
     ///
     /// # Panics
-    /// If a callback of the queue makes the call.
+    /// If a destructor, a callback of any queue or a stall hook makes the call: such code must not wait.
     ///
     /// ```
     /// # use std::ptr::NonNull;

@@ -76,7 +76,8 @@ impl fmt::Display for Refused {
                 "the domain is full of objects that wait to be freed: retire it later"
             }
             RetireErrorKind::WouldDeadlock => {
-                "the reclaimer is full of objects that this thread itself holds up, so it would wait for itself"
+                "there is no room, and this thread would wait for itself: it holds up what is in the way, or runs a destructor, a \
+                 callback or a stall hook, which must not wait"
             }
             RetireErrorKind::TooLarge => {
                 "the object has more bytes than may wait in the reclaimer or in its domain: set a higher `max_pending_bytes`, \

@@ -170,8 +170,8 @@ impl Protocol {
         self.records.iter().find(|record| blocks(record.observe(), token) && record.is_of_caller(tid))
     }
 
-    /// The oldest state of the calling thread's regions. A list whose owner has [announced](super::super::wait::counters) that it
-    /// starts a token is found so announced, if the region is not older than the token.
+    /// The oldest state of the calling thread's regions. What a list's owner has announced before it started a token is visible
+    /// afterwards, if the region is not older than that token.
     pub(crate) fn region_of_caller(&self) -> Option<u64> {
         let tid = stillpoint_sys::os::thread_id();
         let own =

@@ -269,6 +269,17 @@ mod tests {
     }
 
     #[test]
+    fn a_quota_is_full_with_what_leaves_no_room_for_one_more() {
+        let quota = quota(2, 10);
+        assert!(!quota.is_full_with(1, 6, 4));
+        assert!(
+            quota.is_full_with(2, 0, 0)
+                && quota.is_full_with(0, 6, 5)
+                && quota.is_full_with(1, usize::MAX, 1)
+        );
+    }
+
+    #[test]
     fn room_is_drawn_in_lots_and_one_by_one_near_the_limit() {
         let quota = quota(NEAR * LOT + 10, usize::MAX);
         let mut credit = Credit::default();

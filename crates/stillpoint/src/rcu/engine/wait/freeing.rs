@@ -63,3 +63,28 @@ impl Drop for Freeing {
         WITHIN.set(self.outer);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_within_a_destructor_is_within_it_and_marks_end_in_order() {
+        let now = || (is_foreign(), is_freeing());
+        assert_eq!(now(), (false, false));
+        let callback = Freeing::begin_callback();
+        assert_eq!(now(), (true, false));
+        let destructor = Freeing::begin();
+        let inner = Freeing::begin_callback();
+        assert_eq!(now(), (true, true), "a callback within a destructor must not free");
+        let lifted = Freeing::lift();
+        assert_eq!(now(), (false, false));
+        drop(lifted);
+        assert_eq!(now(), (true, true));
+        drop(inner);
+        drop(destructor);
+        assert_eq!(now(), (true, false));
+        drop(callback);
+        assert_eq!(now(), (false, false));
+    }
+}

@@ -275,6 +275,37 @@ fn a_poll_tells_a_thread_that_waits_what_it_holds_itself() {
     assert!(!core.is_asked());
 }
 
+/// A region is in the way of a whole list if no grace period of the list is older, and if no other thread holds what is pinned.
+#[test]
+fn counters_tell_whether_a_region_is_in_the_way_of_all_that_waits() {
+    let domain = Domain::new();
+    let (reader, earlier) = (domain.reader(), domain.reader());
+    let protocol = &domain.core().protocol;
+    assert_eq!(protocol.region_of_caller(), None);
+    let mut list = eager(&domain, Limits::NONE);
+    list.retire(old(&domain).into_parts().into_garbage());
+    let outer = earlier.pin();
+    let first = protocol.region_of_caller().expect("there is a guard");
+    assert!(list.counters().is_held_up(first, 0), "it has no token yet");
+    list.close();
+    assert!(!list.counters().is_held_up(first, 0), "a token was started, and no poll has published it");
+    assert_eq!(list.poll(usize::MAX), 0);
+    let inner = reader.pin();
+    assert_eq!(protocol.region_of_caller(), Some(first), "the oldest one counts");
+    let second = reader.record().state();
+    assert!(first < second && list.counters().is_held_up(first, 0));
+    assert!(!list.counters().is_held_up(second, 0), "the token is older");
+    drop(outer);
+    assert_eq!(protocol.region_of_caller(), Some(second));
+    let (cell, other) = (domain.cell(1), domain.reclaimer());
+    let held = cell.protect(&reader);
+    list.retire(cell.take().expect("it is not empty").into_parts().into_garbage());
+    drop(inner);
+    assert_eq!(list.poll(usize::MAX), 1);
+    assert!(!list.counters().is_held_up(second, 0) && list.counters().is_held_up(second, 1));
+    drop((held, other));
+}
+
 /// What is not held up by the region or the protected loads of the thread itself could still be freed.
 #[test]
 fn a_list_is_full_of_own_objects_only_if_all_others_leave_no_room() {
@@ -297,7 +328,7 @@ fn a_list_is_full_of_own_objects_only_if_all_others_leave_no_room() {
         };
         push(&mut list, &cell);
         push(&mut list, &other);
-        assert_eq!(list.poll(usize::MAX), 0);
+        assert_eq!(list.poll_own(usize::MAX), 0);
         assert_eq!(list.is_full_of_own(None, 4), own, "{limits:?}");
         let guard = reader.pin();
         let region = domain.core().protocol.region_of_caller();
