@@ -18,7 +18,7 @@ use crate::busted::{self, Variant};
 use crate::fence::FenceError;
 use crate::rcu::engine::boost::Booster;
 use crate::rcu::engine::core::garbage::Garbage;
-use crate::rcu::engine::core::grace::Grace;
+use crate::rcu::engine::core::grace::{bit_of, Grace};
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::queue::quota::Credit;
@@ -97,8 +97,11 @@ pub(crate) struct RetireList {
     next_held: usize,
     /// No held object has waited since before this age of the domain.
     held_since: Option<Duration>,
-    /// The same for the objects that were found pinned in this round.
+    /// The bits of the addresses of held objects, for statistics.
+    held_bits: u64,
+    /// The same two for the objects that were found pinned in this round.
     round_since: Option<Duration>,
+    round_bits: u64,
     /// Whether the larger half of an odd limit is for held objects in the next sweep. Changes with each sweep.
     favours_held: bool,
     bytes: usize,
@@ -158,7 +161,9 @@ impl RetireList {
             held: Vec::new(),
             next_held: 0,
             held_since: None,
+            held_bits: 0,
             round_since: None,
+            round_bits: 0,
             favours_held: true,
             bytes: 0,
             started: None,
@@ -361,6 +366,7 @@ impl RetireList {
         self.batches.clear();
         (self.open, self.bytes) = (0, 0);
         (self.next_held, self.held_since, self.round_since) = (0, None, None);
+        (self.held_bits, self.round_bits) = (0, 0);
         let held = std::mem::take(&mut self.held).into_iter().map(|held| held.garbage);
         held.chain(std::mem::take(&mut self.queue))
     }
@@ -369,8 +375,8 @@ impl RetireList {
     fn count_nothing(&self) {
         let counters = self.counters();
         counters.set_pending(0, 0);
-        counters.set_oldest(None);
-        counters.set_pinned(0, None);
+        counters.set_dated(0, None);
+        counters.set_pinned(0, 0, None);
         counters.set_under_way(None);
     }
 
@@ -587,6 +593,7 @@ impl RetireList {
             let held = &self.held[self.next_held];
             if self.is_pinned(&held.garbage) {
                 self.round_since = oldest(self.round_since, Some(held.started));
+                self.round_bits |= bit_of(held.garbage.address());
                 self.next_held += 1;
             } else {
                 let held = self.held.swap_remove(self.next_held);
@@ -595,6 +602,7 @@ impl RetireList {
             if self.next_held == self.held.len() {
                 self.next_held = 0;
                 self.held_since = self.round_since.take();
+                self.held_bits = std::mem::take(&mut self.round_bits);
             }
         }
     }
@@ -604,6 +612,7 @@ impl RetireList {
             let (garbage, started) = self.pop_ready();
             if self.is_pinned(&garbage) {
                 self.held_since = oldest(self.held_since, Some(started));
+                self.held_bits |= bit_of(garbage.address());
                 self.held.push(Held { garbage, started });
             } else {
                 self.free::<ROOM>(garbage, freed);
@@ -662,7 +671,7 @@ impl RetireList {
             self.core.event().notify();
         }
         let counters = self.counters();
-        counters.set_pinned(self.held.len(), self.held_since);
+        counters.set_pinned(self.held.len(), self.held_bits, self.held_since);
         if freed > 0 {
             counters.count_freed(freed);
             counters.set_pending(self.len(), self.bytes);
@@ -672,7 +681,7 @@ impl RetireList {
 
     fn count_under_way(&self) {
         let counters = self.counters();
-        counters.set_oldest(oldest(self.held_since, self.oldest()));
+        counters.set_dated(self.queue.len() - self.open, self.batches.back().map(|batch| batch.token));
         counters.set_under_way(self.batches.front().map(|batch| (batch.token, batch.started)));
     }
 
