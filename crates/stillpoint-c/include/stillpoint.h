@@ -279,18 +279,19 @@ struct still_stats {
     uint64_t beyond_limits; /* objects that were accepted although the domain was full, because the call cannot refuse */
     uint64_t handed_back;   /* retirements that were refused because a limit was reached */
     uint64_t waits;         /* retirements that waited for room */
-    uint64_t pinned;        /* pending objects that were held by protected loads at the last poll */
-    int64_t oldest;         /* age of the oldest grace period with pending objects; -1: there is none */
+    uint64_t pinned;        /* pending objects that protected loads hold, of those that the last poll has found held */
+    int64_t oldest;         /* how long readers have held a pending object; -1: nobody holds one, whether or not anybody polls */
     uint64_t readers;       /* registered, of both kinds */
     uint64_t holds;         /* protected loads that are bound to no thread */
     uint64_t boosted;       /* how often a reader was boosted */
     uint64_t boost_refused;
     int32_t fence_error;    /* the errno of the last heavy fence if it failed: nothing is freed until one succeeds; 0: it succeeded */
     int32_t reserved;
+    uint64_t ready;         /* pending objects that nobody holds: the next poll may free them */
 };
 
-/* Sums the counters of all threads: exact when the domain is idle, slightly out of date otherwise. Linear in the reclaimers and
- * readers. */
+/* Sums the counters of all threads, and looks at what readers hold: exact when the domain is idle, slightly out of date otherwise.
+ * Linear in the reclaimers, the readers and their protected loads. Frees nothing, and issues no fence. */
 int still_domain_stats(const struct still_domain *domain, struct still_stats *stats) STILL_NOEXCEPT;
 
 /* Finds a reader whose region holds up the oldest grace period. Returns 1 and fills `stall`, or returns 0 if there is none. Linear in

@@ -88,6 +88,7 @@ pub struct still_stats {
     boost_refused: u64,
     fence_error: i32,
     reserved: i32,
+    ready: u64,
 }
 
 // SAFETY: numbers, and pointers that may be null.
@@ -272,6 +273,7 @@ pub unsafe extern "C" fn still_domain_stats(domain: *const still_domain, stats: 
             boost_refused: found.boost_refused,
             fence_error: found.fence_error.map_or(0, |error| error.raw_os_error()),
             reserved: 0,
+            ready: found.ready,
         };
         place.write(answer);
         Ok(0)

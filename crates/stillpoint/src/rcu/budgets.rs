@@ -466,6 +466,47 @@ fn a_write_to_the_default_domain_looks_at_a_few_shares() {
     assert_eq!(stats().pending, 0);
 }
 
+/// Whatever there once was, walks go over what is there now.
+#[test]
+fn a_crowd_of_readers_leaves_no_work_behind() {
+    const CROWD: usize = 20_000;
+    let domain = Domain::new();
+    let (reader, mut own) = (domain.reader(), eager(&domain));
+    let mut retire_and_poll = || {
+        own.retire(old(&domain)).expect("there is room");
+        let (steps, freed) = steps_of(|| own.poll());
+        assert_eq!(freed, 1);
+        steps
+    };
+    assert!(retire_and_poll() <= PASSES);
+    let crowd: Vec<_> = (0..CROWD).map(|_| domain.reader()).collect();
+    assert!(retire_and_poll() > CROWD);
+    drop(crowd);
+    // The words and the counts at the beginning of each chunk, and some words of small chunks.
+    let bound = 3 * PASSES;
+    let steps = retire_and_poll();
+    assert!(steps <= bound, "{steps} steps after a crowd of readers, and at most {bound} are allowed");
+
+    let cell = domain.cell(1);
+    let crowd: Vec<_> = (0..CROWD).map(|_| cell.protect(&reader)).collect();
+    assert!(retire_and_poll() > CROWD);
+    drop(crowd);
+    let steps = retire_and_poll();
+    assert!(
+        steps <= bound,
+        "{steps} steps after a crowd of protected loads, and at most {bound} are allowed"
+    );
+    // Those that are forgotten go with the reader. The next one gets the record.
+    (0..CROWD).for_each(|_| std::mem::forget(cell.protect(&reader)));
+    assert!(retire_and_poll() > CROWD);
+    drop(reader);
+    let (steps, reader) = steps_of(|| domain.reader());
+    assert!(steps <= PASSES, "{steps} steps for a reader");
+    let steps = retire_and_poll();
+    assert!(steps <= bound, "{steps} steps after a reader, and at most {bound} are allowed");
+    drop(reader);
+}
+
 /// A barrier does not look at objects that wait elsewhere, for example in reclaimers.
 #[test]
 fn a_barrier_looks_at_what_it_frees_and_once_at_each_reclaimer() {

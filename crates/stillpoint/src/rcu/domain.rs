@@ -396,7 +396,27 @@ impl Domain {
         self.core.stall()
     }
 
-    /// What the domain has done so far.
+    /// What the domain has done so far, and what readers hold now.
+    ///
+    /// Looks at every reader, at its protected loads, and at every reclaimer that there was at the same time. It frees nothing, and issues
+    /// no fence, so it interrupts no core however often it is called; what a reader has taken within the last microseconds may be
+    /// missing.
+    ///
+    /// ```
+    /// use stillpoint::rcu::Domain;
+    ///
+    /// let domain = Domain::new();
+    /// let (cell, reader) = (domain.cell(1), domain.reader());
+    /// let held = cell.protect(&reader);
+    /// let mut reclaimer = domain.reclaimer();
+    /// reclaimer.retire(cell.take().expect("never empty here"))?;
+    /// reclaimer.poll();
+    /// assert_eq!((domain.stats().pinned, domain.stats().ready), (1, 0));
+    /// drop(held);
+    /// let stats = domain.stats(); // no thread has polled since
+    /// assert_eq!((stats.pending, stats.pinned, stats.ready, stats.oldest), (1, 0, 1, None));
+    /// # Ok::<(), stillpoint::rcu::RetireError<i32>>(())
+    /// ```
     pub fn stats(&self) -> Stats {
         Stats::of(&self.core)
     }

@@ -4,8 +4,8 @@ use super::engine::queue::quota::{Account, Quota};
 use super::engine::Core;
 use crate::fence::FenceError;
 
-/// What a domain has done so far: see [`Domain::stats`](super::Domain::stats). Each number is the sum of counters that their
-/// owners write. The sums are exact when the domain is quiet, and slightly out of date otherwise.
+/// What a domain has done so far, and what is held now: see [`Domain::stats`](super::Domain::stats). Most numbers are sums of
+/// counters that their owners write. The sums are exact when the domain is quiet, and slightly out of date otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -38,10 +38,16 @@ pub struct Stats {
     /// How often a retirement that found no room freed objects that others had retired: through a retire handle with
     /// [`WhenFull::Reclaim`](super::WhenFull::Reclaim), or through a [`Reclaimer`](super::Reclaimer) of a full domain.
     pub reclaims_by_retirers: u64,
-    /// Pending objects that protected loads held, although their grace period was over, when their reclaimer was last
-    /// polled.
+    /// Pending objects that nobody holds, so that the next poll may free them. Of objects that no poll has compared with the
+    /// protected loads, only regions are known: some of them may turn out to be pinned. Pending objects that are neither ready nor
+    /// pinned are held up by regions, or wait for a poll that starts their grace period while regions are under way.
+    pub ready: u64,
+    /// Pending objects that protected loads hold, although their grace period is over. As found by the last poll of their
+    /// reclaimer; 0 for a reclaimer if no protected load holds any of its objects any more.
     pub pinned: u64,
-    /// How long the oldest grace period with pending objects has been under way.
+    /// How long readers have held a pending object: the age of the oldest grace period that a region is in the way of, or that of the
+    /// oldest object that a protected load holds. `None` if nobody holds anything, whether or not the program polls. If a reclaimer has
+    /// not been polled since some of its objects were let go of, this may be the age of one of those.
     pub oldest: Option<Duration>,
     /// Registered readers of all kinds.
     pub readers: usize,
@@ -73,6 +79,7 @@ impl Stats {
             freed: sum.freed,
             pending: exact(objects, sum.pending),
             pending_bytes: exact(bytes, sum.pending_bytes),
+            ready: sum.ready,
             pinned: sum.pinned,
             max_pending: objects.and_then(Account::limit),
             max_pending_bytes: bytes.and_then(Account::limit),

@@ -243,9 +243,11 @@ impl Core {
         self.counters.iter_all()
     }
 
-    /// The sum of all counters, including those of dropped retire lists.
+    /// The sum of all counters, including those of dropped retire lists. Looks at all readers, for what they hold now: nobody
+    /// may have polled since an object was found held.
     pub(crate) fn sum(&self) -> wait::counters::Sum {
-        wait::counters::Sum::over(self.counters.iter_all().chain([&self.shared_counters]))
+        let holders = self.protocol.holders();
+        wait::counters::Sum::over(self.counters.iter_all().chain([&self.shared_counters]), &holders)
     }
 
     /// Time since the domain was made.

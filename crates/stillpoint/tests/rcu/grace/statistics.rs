@@ -73,6 +73,43 @@ fn readers_are_counted() {
     assert_eq!(domain.stats().readers, 0);
 }
 
+/// A program that is idle does not look stalled: what nobody holds is ready, although no thread has polled since.
+#[test]
+fn what_nobody_holds_is_ready_and_has_no_age() {
+    let (domain, census) = (Domain::new(), Census::default());
+    let cells = [domain.cell(census.object()), domain.cell(census.object())];
+    let reader = domain.reader();
+    let held: Vec<_> = cells.iter().map(|cell| cell.protect(&reader).expect("never empty")).collect();
+    let mut reclaimer = eager(&domain);
+    cells.iter().for_each(|cell| retire_one(cell, &census, &mut reclaimer));
+    assert_eq!(reclaimer.poll(), 0);
+    let seen = || {
+        let stats = domain.stats();
+        (stats.pending, stats.ready, stats.pinned, stats.oldest.is_some())
+    };
+    assert_eq!(seen(), (2, 0, 2, true));
+    let heavy_fences = domain.stats().heavy_fences;
+    drop(held);
+    assert_eq!(seen(), (2, 2, 0, false));
+
+    // The same for regions; objects without a grace period may be held by any region.
+    let guard = reader.pin();
+    retire_one(&cells[0], &census, &mut reclaimer);
+    assert_eq!(seen(), (3, 2, 0, false), "no grace period waits for the region yet");
+    assert_eq!(reclaimer.poll(), 2);
+    assert_eq!(seen(), (1, 0, 0, true));
+    let later = domain.reader();
+    let later = later.pin();
+    drop(guard);
+    assert_eq!(seen(), (1, 1, 0, false), "the later region cannot hold it");
+    retire_one(&cells[0], &census, &mut reclaimer);
+    drop(later);
+    assert_eq!(seen(), (2, 2, 0, false));
+    let own = domain.stats().heavy_fences - heavy_fences;
+    assert!(own <= 1, "a look issues no fence, and the poll has issued at most one: {own}");
+    assert_eq!((reclaimer.poll(), seen()), (2, (0, 0, 0, false)));
+}
+
 #[test]
 fn the_age_of_the_oldest_grace_period_grows_while_a_reader_holds_it_up() {
     let (domain, census) = (Domain::new(), Census::default());

@@ -18,7 +18,7 @@ use crate::busted::{self, Variant};
 use crate::fence::FenceError;
 use crate::rcu::engine::boost::Booster;
 use crate::rcu::engine::core::garbage::Garbage;
-use crate::rcu::engine::core::grace::Grace;
+use crate::rcu::engine::core::grace::{bit_of, Grace};
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::queue::quota::Credit;
@@ -110,8 +110,11 @@ pub(crate) struct RetireList {
     next_held: usize,
     /// No held object has waited since before this age of the domain.
     held_since: Option<Duration>,
-    /// The same for the objects that were found pinned in this round.
+    /// The bits of the addresses of held objects, for statistics.
+    held_bits: u64,
+    /// The same two for the objects that were found pinned in this round.
     round_since: Option<Duration>,
+    round_bits: u64,
     /// Whether the larger half of an odd limit is for held objects in the next sweep. Changes with each sweep.
     favours_held: bool,
     bytes: usize,
@@ -176,7 +179,9 @@ impl RetireList {
             held: Vec::new(),
             next_held: 0,
             held_since: None,
+            held_bits: 0,
             round_since: None,
+            round_bits: 0,
             favours_held: true,
             bytes: 0,
             started: None,
@@ -409,6 +414,7 @@ impl RetireList {
         self.batches.clear();
         (self.open, self.bytes) = (0, 0);
         (self.next_held, self.held_since, self.round_since) = (0, None, None);
+        (self.held_bits, self.round_bits) = (0, 0);
         let held = std::mem::take(&mut self.held).into_iter().map(|held| held.garbage);
         held.chain(std::mem::take(&mut self.queue))
     }
@@ -417,8 +423,8 @@ impl RetireList {
     fn count_nothing(&self) {
         let counters = self.counters();
         counters.set_pending(0, 0);
-        counters.set_oldest(None);
-        counters.set_pinned(0, None);
+        counters.set_dated(0, None);
+        counters.set_pinned(0, 0, None);
         counters.set_under_way(None);
     }
 
@@ -657,6 +663,7 @@ impl RetireList {
                     self.answer(&held.garbage, held.started);
                 }
                 self.round_since = oldest(self.round_since, Some(held.started));
+                self.round_bits |= bit_of(held.garbage.address());
                 self.next_held += 1;
             } else {
                 let held = self.held.swap_remove(self.next_held);
@@ -665,6 +672,7 @@ impl RetireList {
             if self.next_held == self.held.len() {
                 self.next_held = 0;
                 self.held_since = self.round_since.take();
+                self.held_bits = std::mem::take(&mut self.round_bits);
             }
         }
     }
@@ -678,6 +686,7 @@ impl RetireList {
                     self.answer(&garbage, started);
                 }
                 self.held_since = oldest(self.held_since, Some(started));
+                self.held_bits |= bit_of(garbage.address());
                 self.held.push(Held { garbage, started });
             } else {
                 self.free::<ROOM>(garbage, freed);
@@ -743,7 +752,7 @@ impl RetireList {
             self.core.event().notify();
         }
         let counters = self.counters();
-        counters.set_pinned(self.held.len(), self.held_since);
+        counters.set_pinned(self.held.len(), self.held_bits, self.held_since);
         if freed > 0 {
             counters.count_freed(freed);
             counters.set_pending(self.len(), self.bytes);
@@ -753,7 +762,7 @@ impl RetireList {
 
     fn count_under_way(&self) {
         let counters = self.counters();
-        counters.set_oldest(oldest(self.held_since, self.oldest()));
+        counters.set_dated(self.queue.len() - self.open, self.batches.back().map(|batch| batch.token));
         counters.set_under_way(self.batches.front().map(|batch| (batch.token, batch.started)));
     }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::own_holds::Pinned;
+use crate::rcu::engine::core::grace::Holders;
 use crate::rcu::engine::queue::shelf::Round;
 use stillpoint_sys::sync::atomic::{AtomicBool as ModelledBool, AtomicU64 as ModelledU64};
 
@@ -20,8 +21,6 @@ pub(crate) struct Counters {
     freed: ModelledU64,
     pending: ModelledU64,
     pending_bytes: AtomicU64,
-    /// Age of the domain in nanoseconds when the oldest pending batch was started; 0 if there is none.
-    oldest: AtomicU64,
     /// Whether a thread looks after the list until it is empty.
     is_served: ModelledBool,
     /// How often the list has passed its objects on, or lost its thread while objects waited in it.
@@ -31,12 +30,18 @@ pub(crate) struct Counters {
     assists: AtomicU64,
     /// Number of pending objects that were past their grace period, and pinned, at the last poll.
     pinned: AtomicU64,
+    /// The [bits](crate::rcu::engine::core::grace::bit_of) of their addresses. Other bits may be set, too.
+    pinned_bits: AtomicU64,
     /// No pinned object has waited since before this age of the domain, in nanoseconds; 0 if there is none.
     held_since: ModelledU64,
     /// The oldest token that the owner waits for; 0 if there is none.
     token: AtomicU64,
     /// Age of the domain in nanoseconds since which the owner waits for this token.
     since: AtomicU64,
+    /// The newest token that pending objects wait for; 0 if there is none.
+    newest: AtomicU64,
+    /// Number of pending objects that wait for a token.
+    dated: AtomicU64,
     /// Number of callbacks that any thread pushed to a queue.
     pushed: AtomicU64,
     /// Number of pushed callbacks that are no longer in the queue. Written by the thread that has its turn.
@@ -52,7 +57,10 @@ pub(crate) struct Sum {
     pub(crate) freed: u64,
     pub(crate) pending: u64,
     pub(crate) pending_bytes: u64,
+    /// Pending objects that are held by nobody, as far as is known.
+    pub(crate) ready: u64,
     pub(crate) pinned: u64,
+    /// Age of the domain since which an object has been held.
     pub(crate) oldest: Option<Duration>,
     pub(crate) handed_back: u64,
     pub(crate) waits: u64,
@@ -115,13 +123,11 @@ impl Counters {
         &self.round
     }
 
-    pub(crate) fn set_oldest(&self, age_of_domain: Option<Duration>) {
-        self.oldest.store(nanoseconds(age_of_domain), RELAXED);
-    }
-
-    /// Sets the number of pinned objects. Called before freed objects are counted. `since` is an age of the domain.
-    pub(crate) fn set_pinned(&self, objects: usize, since: Option<Duration>) {
+    /// Sets the number of pinned objects, and the bits of their addresses. Called before freed objects are counted. `since` is an age
+    /// of the domain.
+    pub(crate) fn set_pinned(&self, objects: usize, bits: u64, since: Option<Duration>) {
         self.pinned.store(objects as u64, RELAXED);
+        self.pinned_bits.store(bits, RELAXED);
         // Release: pairs with the acquire load in `Served::is_held`.
         self.held_since.store(nanoseconds(since), Ordering::Release);
     }
@@ -137,6 +143,12 @@ impl Counters {
         // No region is older than this token. Release: `Protocol::start`, which follows, releases it, too; here it pairs as in
         // `set_under_way`.
         self.token.store(1, Ordering::Release);
+    }
+
+    /// Sets how many objects wait for a token, and the newest of these tokens.
+    pub(crate) fn set_dated(&self, objects: usize, newest: Option<u64>) {
+        self.dated.store(objects as u64, RELAXED);
+        self.newest.store(newest.unwrap_or_default(), RELAXED);
     }
 
     /// Sets the oldest token that the owner waits for, and the age of the domain since which it waits.
@@ -292,17 +304,39 @@ impl Counters {
     }
 }
 
+/// What is held and what is not.
+impl Counters {
+    /// Of the pending objects: the number of those that nobody holds, and of those that protected loads hold; and the age of the domain
+    /// since which one has been held.
+    fn held_by(&self, holders: &Holders) -> (u64, u64, Option<Duration>) {
+        let (pending, found) = (self.pending.load(RELAXED), self.pinned.load(RELAXED));
+        let is_pinned = self.pinned_bits.load(RELAXED) & holders.bits != 0;
+        let pinned = if is_pinned { found } else { 0 };
+        let dated = self.dated.load(RELAXED);
+        let is_held_up = holders.block(self.newest.load(RELAXED));
+        // Objects that have no token yet: any region may hold them.
+        let is_free = holders.oldest.is_none();
+        let open = (pending + self.in_queue()).saturating_sub(found + dated);
+        let ready = (found - pinned) + if is_held_up { 0 } else { dated } + if is_free { open } else { 0 };
+        let date = |age: u64, is_held: bool| (is_held && age != 0).then(|| Duration::from_nanos(age));
+        let since = date(self.since.load(RELAXED), is_held_up);
+        // Relaxed, here as elsewhere for statistics.
+        let held_since = date(self.held_since.load(RELAXED), is_pinned);
+        (ready, pinned, since.into_iter().chain(held_since).min())
+    }
+}
+
 impl Sum {
-    pub(crate) fn over<'l>(counters: impl Iterator<Item = &'l Counters>) -> Self {
+    pub(crate) fn over<'l>(counters: impl Iterator<Item = &'l Counters>, holders: &Holders) -> Self {
         counters.fold(Self::default(), |sum, counters| {
-            let oldest = counters.oldest.load(RELAXED);
-            let oldest = (oldest != 0).then(|| Duration::from_nanos(oldest));
+            let (ready, pinned, oldest) = counters.held_by(holders);
             Self {
                 retired: sum.retired + counters.retired.load(RELAXED) + counters.pushed.load(RELAXED),
                 freed: sum.freed + counters.freed.load(RELAXED),
                 pending: sum.pending + counters.pending.load(RELAXED) + counters.in_queue(),
                 pending_bytes: sum.pending_bytes + counters.pending_bytes.load(RELAXED),
-                pinned: sum.pinned + counters.pinned.load(RELAXED),
+                ready: sum.ready + ready,
+                pinned: sum.pinned + pinned,
                 oldest: sum.oldest.into_iter().chain(oldest).min(),
                 handed_back: sum.handed_back + counters.handed_back.load(RELAXED),
                 waits: sum.waits + counters.waits.load(RELAXED),

@@ -29,7 +29,7 @@ use super::retire_list::Pace;
 use crate::busted::{self, Variant};
 use crate::rcu::engine::boost::Booster;
 use crate::rcu::engine::core::garbage::Garbage;
-use crate::rcu::engine::core::grace::Grace;
+use crate::rcu::engine::core::grace::{Grace, ANY};
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::wait::counters::Counters;
@@ -233,9 +233,10 @@ impl Callbacks {
             }
         }
         let counters = self.counters();
-        counters.set_pinned(state.number_held, None);
+        counters.set_pinned(state.number_held, ANY, None);
         counters.set_under_way(state.segments.under_way());
-        counters.set_oldest(state.segments.under_way().map(|(_, started)| started));
+        // The callbacks in a segment are not counted.
+        counters.set_dated(0, state.segments.iter().last().map(|segment| segment.token));
         self.report_stall(state, &mut called);
         Outcome { called: called.number, next, panic: called.panic.take() }
     }
@@ -505,9 +506,9 @@ impl Drop for Callbacks {
             self.core.add_orphans(garbage.into_iter());
         }
         let counters = self.counters();
-        counters.set_pinned(0, None);
+        counters.set_pinned(0, 0, None);
         counters.set_under_way(None);
-        counters.set_oldest(None);
+        counters.set_dated(0, None);
         self.core.counters.release(&self.counters);
     }
 }

@@ -10,6 +10,7 @@ use super::node::{Callback, Chain, ObjectCallback};
 use super::segments::{LANES, OBJECTS};
 use super::{Callbacks, Called, Hindrance, Outcome, Serving, State};
 use crate::busted::{self, Variant};
+use crate::rcu::engine::core::grace::ANY;
 use crate::rcu::engine::queue::retire_list::SHARE;
 use crate::rcu::engine::wait::freeing::is_foreign;
 use crate::rcu::engine::wait::park::{earliest, Event, Next, Patience, LONGEST_SLEEP};
@@ -174,9 +175,9 @@ impl Callbacks {
                 state.segments.pop_oldest();
             }
             let counters = self.counters();
-            counters.set_pinned(0, None);
+            counters.set_pinned(0, 0, None);
             counters.set_under_way(None);
-            counters.set_oldest(None);
+            counters.set_dated(0, None);
             if self.lanes.iter().all(|lane| lane.is_empty()) {
                 return true;
             }
@@ -323,7 +324,7 @@ impl Callbacks {
                 // SAFETY: this call has the turn.
                 let state = self.state.with_mut(|state| unsafe { &mut *state });
                 self.call_held(state, usize::MAX, &mut called);
-                self.counters().set_pinned(state.number_held, None);
+                self.counters().set_pinned(state.number_held, ANY, None);
                 return called.panic.take();
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {

@@ -1,6 +1,7 @@
 //! What a retire list takes in, and what its counters report.
 
 use std::ptr::NonNull;
+use std::sync::Mutex;
 
 use super::*;
 use crate::rcu::engine::wait::own_holds::OwnHolds;
@@ -401,4 +402,31 @@ fn what_is_appended_stays_held() {
     assert_eq!((one.poll(usize::MAX), one.held()), (1, 1));
     drop(object);
     assert_eq!((one.poll(usize::MAX), one.len()), (1, 0));
+}
+
+/// Each object of the chain is retired by the destructor of the one before, so each has a grace period of its own.
+///
+/// Ignored, since each of these grace periods issues a heavy fence while a `Reader` is registered, although this one is in no
+/// region and protects nothing. It ends when writers need no fence for readers that are away.
+#[test]
+#[ignore = "a heavy fence for each grace period, although the reader is away"]
+fn a_chain_of_destructors_needs_few_fences_while_readers_are_away() {
+    const LINKS: u64 = 20_000;
+    struct Link {
+        _next: Mutex<Option<Retired<Link>>>,
+    }
+    let domain = Domain::new();
+    let _away = domain.reader();
+    let mut next = None;
+    for _ in 0..LINKS {
+        next = domain.cell(Link { _next: Mutex::new(next) }).take();
+    }
+    let mut own = domain.reclaimer_builder().fence_interval(Duration::ZERO).build();
+    drop(next); // left to the domain, as each further one will be
+    let before = domain.stats().heavy_fences;
+    while domain.stats().freed < LINKS {
+        own.poll();
+    }
+    let fences = domain.stats().heavy_fences - before;
+    assert!(fences <= LINKS / 100, "{fences} heavy fences");
 }
