@@ -257,7 +257,9 @@ fn what_is_refused_for_long_is_reported_until_a_thread_fences() {
             refuse_membarrier(libc::EPERM);
             for _ in 0..2 {
                 // No call says that it is refused.
+                let begun = Instant::now();
                 let report = loop {
+                    assert!(begun.elapsed() < LONG, "the hook was not called");
                     cell.set(census.object());
                     if let Ok(report) = reports.try_recv() {
                         break report;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::bound::{ArrayHandle, BoundArray};
 use super::default_domain;
 use super::domain::Domain;
-use super::engine::core::record::PASSIVE;
 use super::error::{CompareExchangeError, FoundInRegion};
 use super::link::Link;
 use super::qsbr::QsbrReader;
@@ -167,7 +166,6 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
             record: reader.record(),
             core: reader.core(),
             fence: reader.fence(),
-            is_within: reader.record().state() != PASSIVE,
             reader: PhantomData,
         }
     }
@@ -197,7 +195,6 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
             record: reader.record(),
             core: reader.core(),
             fence: ReaderFence::Light,
-            is_within: true,
             reader: PhantomData,
         }
     }

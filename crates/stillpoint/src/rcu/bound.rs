@@ -23,8 +23,6 @@ pub struct BoundArray<'a, T: Send + Sync + 'static, R = Reader> {
     pub(super) record: &'a Record,
     pub(super) core: &'a Core,
     pub(super) fence: ReaderFence,
-    /// Whether the reader is in a region that goes on: a guard was forgotten, or a caller of `raw` has begun the region.
-    pub(super) is_within: bool,
     /// Confines the value to the reader's thread.
     pub(super) reader: PhantomData<(&'a mut Reader, R)>,
 }
@@ -46,9 +44,7 @@ impl<T: Send + Sync + 'static> BoundArray<'_, T> {
     /// Begins a region, as [`Reader::pin`](super::Reader::pin) does.
     #[inline(always)]
     pub fn pin(&mut self) -> ArrayGuard<'_, T> {
-        if !self.is_within {
-            self.core.enter(self.fence, self.record);
-        }
+        self.core.enter(self.fence, self.record);
         ArrayGuard { array: self }
     }
 }
@@ -81,16 +77,14 @@ impl<T: Send + Sync + 'static> ArrayGuard<'_, T> {
 impl<T: Send + Sync + 'static> Drop for ArrayGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        if !self.array.is_within {
-            self.array.core.leave(self.array.record);
-        }
+        self.array.core.leave(self.array.record);
     }
 }
 
 impl<T: Send + Sync + 'static> Region for ArrayGuard<'_, T> {}
 
-// SAFETY: the record publishes the token of `pin`, or of a region that goes on, until the guard is dropped. The array borrows the
-// reader exclusively, and the guard borrows the array, so there is no other guard that could end the region.
+// SAFETY: the record publishes the token of `pin` until the guard is dropped. The array borrows the reader exclusively,
+// and the guard borrows the array, so there is no other guard.
 unsafe impl<T: Send + Sync + 'static> Sealed for ArrayGuard<'_, T> {
     #[inline(always)]
     fn core(&self) -> &Core {

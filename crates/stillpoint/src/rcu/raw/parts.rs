@@ -42,7 +42,8 @@ const _: () = {
 /// | protected load | *q* = source; *slot* = the first one, if that is null, or [`slot`](Parts::slot); then: *slot* ← *q*, release; barrier; *c* = source, acquire; if *c* ≠ *q*, again with *c* |
 /// | its release | *slot* ← null, release, if it is the first one; [`Slot::release`] otherwise |
 ///
-/// A nested guard only counts the nesting, and does not touch the state.
+/// A nested guard only counts the nesting, and does not touch the state. If it may be that of a signal handler, it has a barrier of its
+/// own: the handler may have interrupted the outermost guard before its barrier.
 ///
 /// ```
 /// use std::sync::atomic::{fence, compiler_fence, AtomicU32, AtomicU64, Ordering::*};
@@ -208,7 +209,8 @@ impl<'r> Parts<'r> {
 /// ```
 ///
 /// # Safety
-/// The reader is in a region as long as the guard is used, and no other guard of that region exists.
+/// The reader is in a region as long as the guard is used, and no other guard of that region exists. A region that was begun in
+/// such a way ends with the first [`ArrayGuard`](crate::rcu::ArrayGuard) of the reader, which does not nest.
 pub unsafe fn guard_of(reader: &Reader) -> ManuallyDrop<Guard<'_>> {
     ManuallyDrop::new(Guard::of_region(reader))
 }

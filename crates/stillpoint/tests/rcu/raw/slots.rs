@@ -1,6 +1,6 @@
-//! Slots and regions that a caller of `raw` keeps stay its own, whatever safe code does with exclusive use of the reader.
+//! Slots that a caller of `raw` keeps stay its own, whatever safe code does with exclusive use of the reader.
 
-use std::mem::{forget, ManuallyDrop};
+use std::mem::forget;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use stillpoint::rcu::{raw, Domain, RcuArray, Reader, Reclaimer};
@@ -113,30 +113,4 @@ fn a_slot_that_holds_nothing_yet_has_an_owner() {
         unsafe { slot.release() };
     }
     assert_eq!(reclaimer.poll(), slots.len());
-}
-
-/// A region that was begun and not ended goes on.
-#[test]
-fn a_bound_array_does_not_end_a_region_that_it_has_not_begun() {
-    let (domain, census) = (Domain::new(), Census::default());
-    let mut reader = domain.reader();
-    let cell = domain.cell(census.object());
-    let array = RcuArray::new_in(&domain, 1, |_| Some(Box::new(0)));
-    forget(reader.pin());
-    // SAFETY: the region goes on until the end of the test.
-    let object = std::ptr::from_ref(cell.load(&*unsafe { raw::guard_of(&reader) }).expect("it is not empty"));
-    let mut reclaimer = domain.reclaimer();
-    reclaimer.retire(cell.take().expect("it is not empty")).expect("there is room");
-    reclaimer.poll();
-    {
-        let mut bound = array.bind(&mut reader);
-        assert_eq!(bound.pin().load(0), Some(&0));
-        assert_eq!(bound.pin().load(0), Some(&0));
-    }
-    assert_eq!((reclaimer.poll(), census.freed()), (0, 0), "the region goes on");
-    // SAFETY: the region has protected it since it was loaded.
-    unsafe { (*object).verify() };
-    // SAFETY: the region goes on, and this is its only guard.
-    drop(ManuallyDrop::into_inner(unsafe { raw::guard_of(&reader) }));
-    assert_eq!(reclaimer.poll(), 1);
 }
