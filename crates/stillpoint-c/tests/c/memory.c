@@ -335,6 +335,9 @@ static void pools(void)
     for (; got < MANY; got++)
         MAKES(objects[got], still_get(got % 2 ? local : other));
     FAILS(still_put(local, &got), -EINVAL);
+    struct still_pool_info info;
+    info.size = sizeof info;
+    DOES(still_pool_stats(pool, &info));
     DOES(still_put_many(local, objects, MANY));
     CHECK(still_local_free(local) == 0 && still_local_free(other) == 0 && still_pool_free(pool) == 0);
 }
