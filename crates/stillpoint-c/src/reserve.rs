@@ -20,7 +20,7 @@ struct Allocator;
 /// How many requests have got memory that they have not given back.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
-/// For what is allocated often: nodes, seats of threads, texts.
+/// For what is allocated often: nodes, seats of threads, names.
 static SMALL: Shelf<64, 8> = Shelf::new();
 /// For chunks of readers and of handles, and for the parts of a table or pool that do not grow with it.
 static LARGE: Shelf<1024, 4> = Shelf::new();
@@ -32,7 +32,7 @@ thread_local! {
     static IS_CLOSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// `WORDS` rows of 64 units of `UNIT` bytes. A request gets units of one row, side by side.
+/// `ROWS` rows of 64 units of `UNIT` bytes. A request gets units of one row, side by side.
 ///
 /// Lock-free, because a child of `fork` would find a lock held, and because signal handlers register threads.
 #[repr(C, align(1024))]
@@ -164,7 +164,7 @@ unsafe impl GlobalAlloc for Allocator {
 
 const NOTHING: Refusal = Refusal::no_memory(c"there is no memory for this");
 
-/// Makes something that stays in use. If there is no memory for it, drops it again, and fails.
+/// Makes something that stays in use. If it took memory from the reserve, drops it again, and fails.
 pub(crate) fn kept<T>(make: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
     let before = HAS_TAKEN.replace(false);
     let made = make();
