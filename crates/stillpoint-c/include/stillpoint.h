@@ -76,6 +76,7 @@
  *              reclaimer that runs it;
  *     -EPERM   for a reader of another thread, where the thread matters;
  *     -EINVAL  for a time that is negative and not STILL_FOREVER;
+ *     -ENOMEM  if there is no memory: see MEMORY, which says which functions do so;
  *     -ENOTRECOVERABLE for a defect of the library, which has printed a message. It is then unknown whether an object that was
  *              passed still belongs to the caller.
  *   The inline functions check nothing, unless STILL_CHECKED is defined before this header is included. Then they abort with a
@@ -100,10 +101,16 @@
  *   still_queue_start gives a queue another thread.
  *
  * MEMORY
- *   These allocate: making a handle, retiring, further protected loads while one is held, and inserting a key that lies
- *   behind a pointer. If an allocation fails, the process ends, as is usual in Rust; still_table_new, still_wheel_new,
- *   still_pool_new and insertions of short keys return an error instead. A pool with max_objects allocates when it grows, and
- *   returns an error if there is no memory. Other calls on pools and wheels, still_call, polls and lookups allocate nothing.
+ *   If there is no memory, a call that makes a handle returns NULL, with errno ENOMEM, and nothing has changed. still_retire,
+ *   still_submit, still_leave, still_queue_pause and insertions return -ENOMEM: an object or a value stays the caller's. No call needs
+ *   memory to fail: without it, still_error() has the text of the reason, with {} in place of its numbers and names. Pools return
+ *   -ENOMEM when they cannot grow. Other calls on pools and wheels, still_call and lookups allocate nothing.
+ *   What cannot be refused, such as a further protected load while one is held, or a list of a barrier, gets memory from a reserve: 512
+ *   pieces of 64 bytes and 256 of 1 KiB, which lie side by side for requests of up to 64 pieces. The process ends only if the reserve
+ *   has no room for such a request. Without memory, these may be too large for it: still_reclaimer_free, and still_background_free with a
+ *   timeout, while several hundred objects are pending (poll or flush first); polls and barriers that take over objects that were left
+ *   to the domain into a list of more than a thousand; and still_local_new of a pool whose cache has more than 5,000 objects. glibc itself ends the process if it has no
+ *   memory for the thread-locals of a library that was loaded by dlopen.
  *
  * STRUCTS THAT GROW
  *   Structs that begin with `size` may get more fields in later versions. If the program's struct is shorter than the library's,
@@ -170,7 +177,7 @@ extern "C" {
 const char *still_version(void) STILL_NOEXCEPT;
 
 /* Why this thread's last failed call failed, in words; "" if no call has failed. The text stays until another call of this
- * thread fails. Never NULL. */
+ * thread fails, or the thread ends. Never NULL. */
 const char *still_error(void) STILL_NOEXCEPT;
 
 /* Called with a line of text when a call cannot return an error: a function of a drop-in that returns nothing was misused, or a wait
@@ -606,7 +613,8 @@ STILL_NODISCARD static inline struct still_protected still_protect_(struct still
 struct still_hold;
 /* errno: EINVAL, EBADF. */
 STILL_NODISCARD struct still_hold *still_hold_new(const struct still_domain *domain) STILL_NOEXCEPT;
-/* As still_protect; releases the object that the hold held before. NULL: the link is NULL; or, with errno, the handle is invalid. */
+/* As still_protect; releases the object that the hold held before. NULL: the link is NULL; or, with errno, the handle is invalid, or
+ * there is no memory (ENOMEM). */
 STILL_NODISCARD void *still_hold_protect_(struct still_hold *hold, const void *link) STILL_NOEXCEPT;
 /* Releases the object. */
 int still_hold_release(struct still_hold *hold) STILL_NOEXCEPT;
@@ -719,7 +727,7 @@ int still_reclaimer_free(struct still_reclaimer *reclaimer) STILL_NOEXCEPT;
 /* Retires an object to which no link leads any more: destroy(object, context) is called when no reader can hold it. `object` is the
  * address that readers protect, not that of a member. `bytes` is its size, for limits and statistics. Constant time, amortised.
  * -ENOSPC: the reclaimer is full of objects that readers hold up; -EDQUOT: the domain has reached its limit; -EMSGSIZE: `bytes` alone is
- * above max_pending_bytes of the reclaimer or the domain; -EDEADLK: the call would wait for room, and
+ * above max_pending_bytes of the reclaimer or the domain; -ENOMEM; -EDEADLK: the call would wait for room, and
  * comes from a destructor, a callback or a stall hook; or it would wait with STILL_FOREVER, and only this thread could make room, by
  * leaving its region or by releasing what it protects. In all these cases the object stays the caller's. A call from a destructor that
  * this reclaimer runs leaves the object to the domain. */
@@ -737,9 +745,10 @@ STILL_NODISCARD int still_flush(struct still_reclaimer *reclaimer, int64_t timeo
 ssize_t still_pending(const struct still_reclaimer *reclaimer) STILL_NOEXCEPT;
 
 /* Retires an object without a reclaimer: the object is left to the domain. Polls of the domain's reclaimers, still_synchronize and
- * still_barrier free it. If none of these is ever called, it is not freed. The domain cannot refuse it: see
- * still_stats.beyond_limits. From any thread. */
-int still_leave(const struct still_domain *domain, void *object, size_t bytes, still_destroy_fn *destroy, void *context) STILL_NOEXCEPT;
+ * still_barrier free it. If none of these is ever called, it is not freed. No limit applies to it: see still_stats.beyond_limits.
+ * -ENOMEM: the object stays the caller's. From any thread. */
+STILL_NODISCARD int still_leave(const struct still_domain *domain, void *object, size_t bytes, still_destroy_fn *destroy,
+                                void *context) STILL_NOEXCEPT;
 
 /* A thread of the library. It inherits the CPUs (pthread_setaffinity_np) and the priority of the thread that starts it. All signals
  * are blocked on it, except those of faults (SIGSEGV, SIGABRT and so on) and SIGPROF. */

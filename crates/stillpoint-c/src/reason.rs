@@ -125,7 +125,7 @@ impl Write for Text {
 /// The reason of a thread's last failure. It has no destructor, so it is valid until the thread's end.
 struct Last {
     reason: Cell<Reason>,
-    /// From `malloc`, or null. The end of the thread frees it: see [`forget_text`].
+    /// From `calloc`, or null. The end of the thread frees it: see [`forget_text`].
     text: Cell<*mut Text>,
 }
 

@@ -20,7 +20,7 @@ struct Allocator;
 /// How many requests have got memory that they have not given back.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
-/// For what is allocated often: nodes, seats of threads, texts.
+/// For what is allocated often: nodes, seats of threads, names.
 static SMALL: Shelf<64, 8> = Shelf::new();
 /// For chunks of readers and of handles, and for the parts of a table or pool that do not grow with it.
 static LARGE: Shelf<1024, 4> = Shelf::new();
@@ -32,7 +32,7 @@ thread_local! {
     static IS_CLOSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// `WORDS` rows of 64 units of `UNIT` bytes. A request gets units of one row, side by side.
+/// `ROWS` rows of 64 units of `UNIT` bytes. A request gets units of one row, side by side.
 ///
 /// Lock-free, because a child of `fork` would find a lock held, and because signal handlers register threads.
 #[repr(C, align(1024))]
@@ -85,7 +85,6 @@ impl<const UNIT: usize, const ROWS: usize> Shelf<UNIT, ROWS> {
         let bits = Self::bits(size).unwrap_or(0);
         // Release: pairs with the acquire in `take`.
         self.used[unit / 64].fetch_and(!(bits << (unit % 64)), Ordering::Release);
-        TAKEN.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -95,9 +94,23 @@ fn take(layout: Layout) -> *mut u8 {
         return ptr::null_mut();
     }
     let Some(taken) = SMALL.take(layout).or_else(|| LARGE.take(layout)) else { return ptr::null_mut() };
+    // Relaxed: a hint.
     TAKEN.fetch_add(1, Ordering::Relaxed);
     HAS_TAKEN.set(true);
     taken
+}
+
+/// Takes memory back, if it is of the reserve.
+#[inline]
+fn give_back(address: *mut u8, size: usize) -> bool {
+    match (SMALL.unit(address), LARGE.unit(address)) {
+        (None, None) => return false,
+        (Some(unit), _) => SMALL.give_back(unit, size),
+        (_, Some(unit)) => LARGE.give_back(unit, size),
+    }
+    // Relaxed: a hint.
+    TAKEN.fetch_sub(1, Ordering::Relaxed);
+    true
 }
 
 // SAFETY: memory is that of the system's allocator, or units of a shelf, which nobody else has until they are given back. No function
@@ -123,11 +136,9 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
-        match (SMALL.unit(address), LARGE.unit(address)) {
-            (Some(unit), _) => SMALL.give_back(unit, layout.size()),
-            (_, Some(unit)) => LARGE.give_back(unit, layout.size()),
+        if !give_back(address, layout.size()) {
             // SAFETY: the caller has the memory from the system's allocator, with this layout, and does not use it any more.
-            _ => unsafe { System.dealloc(address, layout) },
+            unsafe { System.dealloc(address, layout) }
         }
     }
 
@@ -153,7 +164,7 @@ unsafe impl GlobalAlloc for Allocator {
 
 const NOTHING: Refusal = Refusal::no_memory(c"there is no memory for this");
 
-/// Makes something that stays in use. If there is no memory for it, drops it again, and fails.
+/// Makes something that stays in use. If it took memory from the reserve, drops it again, and fails.
 pub(crate) fn kept<T>(make: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
     let before = HAS_TAKEN.replace(false);
     let made = make();
@@ -205,4 +216,46 @@ pub(crate) fn closed<A>(request: impl FnOnce() -> A) -> A {
     let answer = request();
     IS_CLOSED.set(before);
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A shelf as small as can be.
+    type Small = Shelf<64, 2>;
+
+    fn layout(size: usize) -> Layout {
+        Layout::from_size_align(size, 8).unwrap()
+    }
+
+    #[test]
+    fn units_are_given_once_until_they_come_back() {
+        let shelf = Small::new();
+        let one: Vec<_> = (0..128).map(|_| shelf.take(layout(64)).unwrap()).collect();
+        let mut units: Vec<_> = one.iter().map(|address| shelf.unit(*address).unwrap()).collect();
+        units.sort_unstable();
+        assert_eq!(units, (0..128).collect::<Vec<_>>());
+        assert_eq!(shelf.take(layout(1)), None);
+        shelf.give_back(5, 1);
+        shelf.give_back(7, 64);
+        assert_eq!(shelf.take(layout(65)), None, "units 5 and 7 are not side by side");
+        shelf.give_back(6, 1);
+        let three = shelf.take(layout(129)).unwrap();
+        assert_eq!((shelf.unit(three), shelf.take(layout(1))), (Some(5), None));
+        assert_eq!(shelf.unit(three.wrapping_add(63)), Some(5));
+        assert_eq!(shelf.unit(ptr::from_ref(&shelf).cast::<u8>().cast_mut().wrapping_sub(1)), None);
+    }
+
+    #[test]
+    fn a_request_takes_units_of_one_row() {
+        let shelf = Small::new();
+        assert_eq!(shelf.take(layout(64 * 64 + 1)), None);
+        let row = shelf.take(layout(64 * 64)).unwrap();
+        assert_eq!(shelf.unit(row), Some(0));
+        shelf.take(layout(64 * 60)).unwrap();
+        assert_eq!(shelf.take(layout(64 * 5)), None);
+        assert_eq!(shelf.take(layout(64 * 4)).and_then(|address| shelf.unit(address)), Some(124));
+        assert_eq!(shelf.take(Layout::from_size_align(1, 128).unwrap()), None);
+    }
 }

@@ -95,10 +95,10 @@ pub(crate) fn disown(handle: *mut c_void) {
 
 unsafe extern "C" fn end(_: *mut c_void) {
     let _: c_int = call(|| {
-        OWN.with(|own| {
+        let is_over = OWN.with(|own| {
             own.rounds.set(own.rounds.get() + 1);
             if own.rounds.get() < ROUND && await_end() {
-                return;
+                return false;
             }
             // One handle at a time, because freeing it may call the program back.
             while let Some((handle, free)) = own.with(Vec::pop) {
@@ -106,8 +106,11 @@ unsafe extern "C" fn end(_: *mut c_void) {
                 unsafe { free(handle) };
             }
             own.with(|handles| *handles = Vec::new());
+            true
         });
-        forget_text();
+        if is_over {
+            forget_text();
+        }
         Ok(0)
     });
 }

@@ -109,6 +109,15 @@ fn a_child_may_be_the_first_that_uses_a_flavour() {
 }
 
 #[test]
+fn threads_register_and_wait_without_memory() {
+    for flavour in FLAVOURS {
+        let program =
+            compiled(CC, "memory", &[&format!("-DFLAVOUR_{flavour}")], &[], &format!("memory-{flavour}"));
+        succeeds(&program, &Command::new(&program).output().unwrap());
+    }
+}
+
+#[test]
 fn reports_go_to_the_hook_and_nowhere_else() {
     runs("reports");
 }

@@ -224,7 +224,7 @@ void rcu_retire(T *p, D d = D(), rcu_domain &domain = rcu_default_domain())
 }
 
 /// Beyond the standard: a new handle of the domain, for still_domain_stats and still_domain_stall of stillpoint.h. Free it with
-/// still_domain_free. For waits and callbacks use the functions above.
+/// still_domain_free. NULL if there is no memory. For waits and callbacks use the functions above.
 inline still_domain *rcu_domain_handle() noexcept
 {
     return still_rcu_domain_();

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::answered;
 use super::qsbr::{rte_rcu_qsbr, Variable};
 use crate::border::{Refusal, Uncancelled};
+use crate::reserve;
 
 pub type rte_rcu_qsbr_free_resource_t =
     Option<unsafe extern "C-unwind" fn(p: *mut c_void, e: *mut c_void, n: c_uint)>;
@@ -200,8 +201,8 @@ pub unsafe extern "C" fn still_rte_rcu_qsbr_dq_create(
         let parameters =
             parameters.ok_or_else(|| Refusal::invalid(c"NULL was passed for parameters of a queue"))?;
         // SAFETY: the caller promises what the header requires of the parameters.
-        let made = unsafe { Queue::new(parameters) }?;
-        Ok(Box::into_raw(Box::new(made)).cast())
+        let made = reserve::kept(|| unsafe { Queue::new(parameters) }.map(Box::new))?;
+        Ok(Box::into_raw(made).cast())
     })
 }
 

@@ -14,6 +14,7 @@ use stillpoint_sys::tsan;
 
 use super::print;
 use crate::border::{briefly, call, Refusal};
+use crate::reserve;
 
 /// A timer, to C.
 #[repr(C)]
@@ -345,10 +346,17 @@ fn no_data(id: u32) -> Refusal {
 
 impl Data {
     fn try_new(lcores: u32) -> Result<Box<Self>, Refusal> {
-        let lcores = (0..lcores).map(Lcore::try_new).collect::<Result<_, _>>()?;
         // Relaxed: the number only has to be unique.
         let number = (MADE.fetch_add(1, Ordering::Relaxed) + 1) * INSTANCES as u64;
-        Ok(Box::new(Self { number, lcores }))
+        reserve::kept(|| {
+            let mut own = Vec::new();
+            own.try_reserve_exact(lcores as usize)
+                .map_err(|_| Refusal::no_memory(c"there is no memory for the lcores' timers"))?;
+            for lcore in 0..lcores {
+                own.push(Lcore::try_new(lcore)?);
+            }
+            Ok(Box::new(Self { number, lcores: own.into() }))
+        })
     }
 
     /// Puts an instance in the place `id`. Returns it if the place is taken.

@@ -335,6 +335,9 @@ static void pools(void)
     for (; got < MANY; got++)
         MAKES(objects[got], still_get(got % 2 ? local : other));
     FAILS(still_put(local, &got), -EINVAL);
+    struct still_pool_info info;
+    info.size = sizeof info;
+    DOES(still_pool_stats(pool, &info));
     DOES(still_put_many(local, objects, MANY));
     CHECK(still_local_free(local) == 0 && still_local_free(other) == 0 && still_pool_free(pool) == 0);
 }
@@ -373,6 +376,80 @@ static void waits(void)
     CHECK(answer == 1);
     pthread_barrier_wait(&meeting);
     CHECK(pthread_join(thread, NULL) == 0 && still_domain_free(of) == 0);
+}
+
+/* A program that tries again and again does not use up what the library has in reserve. */
+static void again_and_again(void)
+{
+    if (!all || first > 3)
+        return;
+    struct still_domain *of = domain();
+    struct still_reader *own = reader(of);
+    struct still_reclaimer *reclaimer = still_reclaimer_new(of, NULL);
+    struct still_background *background = still_background_new(of, NULL);
+    struct still_queue *queue = still_queue_new(of);
+    struct still_table *table = still_table_new(of, 100, NULL);
+    struct still_pool *pool = still_pool_new(10, 8, 8, NULL);
+    CHECK(reclaimer != NULL && background != NULL && queue != NULL && table != NULL && pool != NULL);
+    unsigned char key[100] = {0};
+    int object = 0, kept = 0;
+    for (int i = 0; i < 600; i++) {
+        memcpy(key, &i, sizeof i);
+        struct object *objects[3] = {make(0), make(1), make(2)};
+        begin();
+        struct still_domain *made = still_domain_new(NULL);
+        struct still_reader *reads = still_reader_new(of);
+        struct still_qsbr *reports = still_qsbr_new(of);
+        struct still_reclaimer *retires = still_reclaimer_new(of, NULL);
+        struct still_hold *holds = still_hold_new(of);
+        struct still_queue *calls = still_queue_new(of);
+        struct still_table *finds = still_table_new(of, 8, NULL);
+        struct still_wheel *turns = still_wheel_new(0);
+        struct still_pool *gives = still_pool_new(10, 8, 8, NULL);
+        struct still_local *takes = still_local_new(pool);
+        int answers[3] = {still_retire(reclaimer, objects[0], 8, destroy, NULL),
+                          still_leave(of, objects[1], 8, destroy, NULL),
+                          still_submit(background, objects[2], 8, destroy, NULL)};
+        int inserted = still_table_insert(table, key, &object, NULL);
+        int paused = still_queue_pause(queue);
+        end();
+        if (all && first == 0)
+            CHECK(made == NULL && reads == NULL && reports == NULL && retires == NULL && holds == NULL && calls == NULL &&
+                  finds == NULL && turns == NULL && gives == NULL);
+        for (int at = 0; at < 3; at++) {
+            CHECK(answers[at] == 0 || answers[at] == -ENOMEM);
+            if (answers[at] == 0)
+                kept++;
+            else
+                free(objects[at]);
+        }
+        CHECK(inserted == 0 || inserted == -ENOMEM);
+        CHECK(paused == 0 ? still_queue_resume(queue) == 0 : paused == -ENOMEM);
+        if (made != NULL)
+            CHECK(still_domain_free(made) == 0);
+        if (reads != NULL)
+            CHECK(still_reader_free(reads) == 0);
+        if (reports != NULL)
+            CHECK(still_qsbr_free(reports) == 0);
+        if (retires != NULL)
+            CHECK(still_reclaimer_free(retires) == 0);
+        if (holds != NULL)
+            CHECK(still_hold_free(holds) == 0);
+        if (calls != NULL)
+            CHECK(still_queue_free(calls) == 0);
+        if (finds != NULL)
+            CHECK(still_table_free(finds) == 0);
+        if (turns != NULL)
+            CHECK(still_wheel_free(turns) == 0);
+        if (gives != NULL)
+            CHECK(still_pool_free(gives) == 0);
+        if (takes != NULL)
+            CHECK(still_local_free(takes) == 0);
+    }
+    CHECK(still_background_free(background, STILL_FOREVER) == 0 && still_flush(reclaimer, STILL_FOREVER) == 0);
+    CHECK(still_barrier(of, STILL_FOREVER) == 0 && destroyed() == kept);
+    CHECK(still_reclaimer_free(reclaimer) == 0 && still_queue_free(queue) == 0 && still_table_free(table) == 0);
+    CHECK(still_pool_free(pool) == 0 && still_reader_free(own) == 0 && still_domain_free(of) == 0);
 }
 
 static void hear(const char *report, void *context) STILL_NOEXCEPT
@@ -485,6 +562,7 @@ static const struct {
     {"wheels", wheels},
     {"pools", pools},
     {"waits", waits},
+    {"again and again", again_and_again},
     {"hooks", hooks},
     {"misuse", misuse},
 };

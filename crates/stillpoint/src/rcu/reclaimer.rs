@@ -133,11 +133,25 @@ impl Reclaimer {
         unsafe { raw::retire(self, object) }
     }
 
-    /// Allocates memory for `objects` more objects. Retiring them allocates nothing then, unless objects that were [left to the
-    /// domain](Domain#who-frees-what) take it first.
+    /// Allocates memory for at least `objects` more objects, so that retiring them need not allocate. Objects that a poll takes over from
+    /// the domain take up this memory as well. Constant time, except that the list of all pending objects may move.
     ///
     /// # Errors
     /// There is no memory. Nothing has changed.
+    ///
+    /// ```
+    /// use stillpoint::rcu::Domain;
+    ///
+    /// let domain = Domain::new();
+    /// let mut reclaimer = domain.reclaimer();
+    /// reclaimer.try_reserve(2)?;
+    /// let cell = domain.cell(1);
+    /// for value in [2, 3] {
+    ///     reclaimer.retire(cell.replace(value).expect("the cell has a value"))?; // allocates no place in the list
+    /// }
+    /// assert!(reclaimer.try_reserve(usize::MAX).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn try_reserve(&mut self, objects: usize) -> Result<(), TryReserveError> {
         self.list.try_reserve(objects)
     }
