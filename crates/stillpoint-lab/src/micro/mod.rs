@@ -28,6 +28,8 @@ const LEAST_SAMPLE: Duration = Duration::from_millis(10);
 const FIRST_ITERATIONS: u64 = 64;
 /// A sample takes at least this many times its fixed cost.
 const FIXED_COST_SHARE: u32 = 10;
+/// As often a sample must be long enough: a thread that is preempted once makes any sample long.
+const LONG_SAMPLES: usize = 3;
 
 /// One operation of one contender.
 pub(crate) struct Operation {
@@ -208,7 +210,8 @@ fn calibrate(operation: &Operation, sample: Duration) -> Calibration {
     let fixed = (0..3).map(|_| (operation.time)(0)).max().unwrap_or_default();
     let enough = sample.max(fixed * FIXED_COST_SHARE) + fixed;
     let mut iterations = FIRST_ITERATIONS;
-    while (operation.time)(iterations) < enough && !interrupt::requested() {
+    let is_short = |iterations| (0..LONG_SAMPLES).any(|_| (operation.time)(iterations) < enough);
+    while is_short(iterations) && !interrupt::requested() {
         iterations *= 2;
     }
     Calibration {
@@ -234,4 +237,24 @@ fn figures(row: Row, samples: &[f64], calibration: Calibration) -> Row {
 fn order(name: &str, contenders: &[&str]) -> (usize, usize) {
     let place = contenders.iter().position(|&entry| entry == contender(name));
     (place.unwrap_or(contenders.len()), name.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// With few iterations, the cost of a cold start is taken for that of the operation.
+    #[test]
+    fn a_preemption_does_not_end_the_search_for_the_number_of_iterations() {
+        let is_preempted = AtomicBool::new(true);
+        let time = move |iterations: u64| {
+            let preempted = iterations > 0 && is_preempted.swap(false, Ordering::Relaxed);
+            Duration::from_nanos(iterations) + if preempted { Duration::from_secs(1) } else { Duration::ZERO }
+        };
+        let operation = Operation { contender: "a", name: "of a nanosecond", time: Box::new(time) };
+        let found = calibrate(&operation, LEAST_SAMPLE);
+        assert!(found.iterations >= LEAST_SAMPLE.as_nanos() as u64, "{found:?}");
+    }
 }

@@ -17,8 +17,8 @@ use super::sections::{self, Shown};
 pub(super) fn text(read: &[Read], figures: &[&'static Figure], is_there: impl Fn(&str) -> bool) -> String {
     let mut page = String::from(
         "# Benchmarks\n\n\
-         `stillpoint report --markdown` wrote this page from the results of the commands that it names. Each of our figures is compared with\n\
-         the best of the other contenders: 2.00x is twice as good, 0.50x half as good. Figures within 5 % are even, and so are\n\
+         `stillpoint report --markdown` wrote this page from the results of the commands that it names. One of our contenders, the\n\
+         default, is compared with the best of the others: 2.00x is twice as good, 0.50x half as good. Figures within 5 % are even, and so are\n\
          figures within the difference of a contender that was measured twice. Single runs vary: repeat them.\n",
     );
     for (name, words) in [
@@ -75,6 +75,9 @@ fn chart(page: &mut String, shown: &Shown) {
     let _ = write!(page, "### {}\n\n", shown.chart.title());
     if !shown.chart.figure.words.is_empty() {
         let _ = write!(page, "{}\n\n", shown.chart.figure.words);
+    }
+    if let Some(places) = shown.undecided() {
+        let _ = write!(page, "{places}\n\n");
     }
     if let Some((worst, best)) = shown.ends() {
         let _ = writeln!(page, "- {}", verdict(worst, &shown.chart.figure.up));

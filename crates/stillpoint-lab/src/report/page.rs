@@ -90,7 +90,10 @@ fn verdicts(sections: &[Section<'_>]) -> Markup {
                     "Figures that compare this library with others: " (all.len()) ". In " (count(Standing::Behind)) " of them it is "
                     strong.behind { "behind" } " at some place, in " (count(Standing::Even)) " it is even, and in "
                     (count(Standing::Ahead)) " it is " strong.ahead { "ahead" } " at some place, and behind at none. "
-                    "Each place compares the best contender of this library with the best of the others. "
+                    @if count(Standing::Undecided) > 0 {
+                        (count(Standing::Undecided)) " are undecided at all places, since other programs ran meanwhile. "
+                    }
+                    "Each place compares one contender of this library, the default, with the best of the others. "
                     "A factor of 2 means twice as good as the best of the others; 0.5 half as good, and 1/20 a twentieth as good. "
                     "Figures within 5 % count as even. If a contender that was measured twice differed from itself by more, figures within that difference do."
                 }
@@ -106,6 +109,8 @@ fn verdicts(sections: &[Section<'_>]) -> Markup {
                                         td { (factor(worst)) } td { (worst.at) }
                                         td { (factor(best)) } td { (best.at) }
                                     }
+                                } @else {
+                                    tr { td { a href={ "#" (shown.id) } { (shown.chart.title()) } } td { (standing.name()) } td {} td {} td {} td {} }
                                 }
                             }
                         }
@@ -196,7 +201,8 @@ fn of_chart(shown: &Shown) -> Result<Markup, Stop> {
                 @if !chart.figure.words.is_empty() { p { (chart.figure.words) } }
                 @if let Some(noise) = shown.noise() { p { (noise) } }
                 @if !shown.verdicts.is_empty() {
-                    p { "The best of this library beside the best of the others, " (chart.figure.up.title) ":" }
+                    @if let Some(places) = shown.undecided() { p { (places) } }
+                    p { "This library's default beside the best of the others, " (chart.figure.up.title) ":" }
                     ul {
                         @for verdict in &shown.verdicts {
                             li {

@@ -1,6 +1,7 @@
 //! The content of the page: its charts by experiment, and who is ahead in them.
 
 use stillpoint_harness::experiment::control::{self, Control};
+use stillpoint_harness::experiment::show::disturbance;
 use stillpoint_harness::output::figures::{self, Across, Chart, Figure, Verdict};
 use stillpoint_harness::output::json::{Read, Row};
 use stillpoint_multicast_lab::simulate::{self, Table};
@@ -50,6 +51,8 @@ pub(super) struct Shown {
     pub(super) verdicts: Vec<Verdict>,
     /// By how much a contender differs from itself, of the metric of the chart that differs most.
     pub(super) control: Option<Control>,
+    /// The places where other programs disturbed a figure, and so nothing is decided.
+    pub(super) disturbed: Vec<String>,
     /// Its unique name in links.
     pub(super) id: String,
 }
@@ -63,6 +66,8 @@ pub(super) enum Standing {
     Even,
     /// We are ahead somewhere, and the others nowhere.
     Ahead,
+    /// The run does not tell.
+    Undecided,
 }
 
 impl Standing {
@@ -71,6 +76,7 @@ impl Standing {
             Self::Behind => "behind",
             Self::Even => "even",
             Self::Ahead => "ahead",
+            Self::Undecided => "undecided",
         }
     }
 }
@@ -106,25 +112,40 @@ impl Shown {
     /// The standing by one verdict.
     pub(super) fn standing_of(&self, verdict: &Verdict) -> Standing {
         match verdict.factor {
+            _ if self.disturbed.contains(&verdict.at) => Standing::Undecided,
             factor if factor > self.even() => Standing::Ahead,
             factor if factor < 1.0 / self.even() => Standing::Behind,
             _ => Standing::Even,
         }
     }
 
-    /// The worst and the best verdict.
+    /// The worst and the best verdict of those that are decided.
     pub(super) fn ends(&self) -> Option<(&Verdict, &Verdict)> {
         let order = |one: &&Verdict, other: &&Verdict| one.factor.total_cmp(&other.factor);
-        self.verdicts.iter().min_by(order).zip(self.verdicts.iter().max_by(order))
+        let decided =
+            || self.verdicts.iter().filter(|verdict| self.standing_of(verdict) != Standing::Undecided);
+        decided().min_by(order).zip(decided().max_by(order))
     }
 
-    /// Where we stand in this chart.
+    /// Where we stand in this chart; `None` if it compares nothing.
     pub(super) fn standing(&self) -> Option<Standing> {
-        let (worst, best) = self.ends()?;
-        Some(match (self.standing_of(worst), self.standing_of(best)) {
-            (Standing::Behind, _) => Standing::Behind,
-            (_, Standing::Ahead) => Standing::Ahead,
-            _ => Standing::Even,
+        let ends = self.ends().map(|(worst, best)| (self.standing_of(worst), self.standing_of(best)));
+        match ends {
+            None if self.verdicts.is_empty() => None,
+            None => Some(Standing::Undecided),
+            Some((Standing::Behind, _)) => Some(Standing::Behind),
+            Some((_, Standing::Ahead)) => Some(Standing::Ahead),
+            Some(_) => Some(Standing::Even),
+        }
+    }
+
+    /// The places where nothing is decided, in words.
+    pub(super) fn undecided(&self) -> Option<String> {
+        let is_one = |verdict: &&Verdict| self.standing_of(verdict) == Standing::Undecided;
+        let places: Vec<&str> =
+            self.verdicts.iter().filter(is_one).map(|verdict| verdict.at.as_str()).collect();
+        (!places.is_empty()).then(|| {
+            format!("Undecided, since other programs ran on the CPUs meanwhile: {}.", places.join("; "))
         })
     }
 }
@@ -132,6 +153,21 @@ impl Shown {
 /// Whether a contender is of this library.
 pub(super) fn is_ours(name: &str) -> bool {
     ["stillpoint", "signal", "module", "mode", "pace", "c", "drop-in"].contains(&group(name))
+}
+
+/// The contender of ours that is compared with the others: what a user of the library gets who chooses nothing. Where several
+/// stand, they are for different operations, and the first one that has a figure counts.
+fn defaults(experiment: &str) -> &'static [&'static str] {
+    match experiment {
+        "reclaim" | "preempt" | "guest" | "structures" => &["stillpoint/protected"],
+        "micro" => &["stillpoint/protected", "stillpoint/guard", "stillpoint/qsbr"],
+        "table" => &["stillpoint/table"],
+        "timer" => &["stillpoint/wheel", "stillpoint/wheel, burst 1"],
+        "pool" => &["stillpoint/pool", "stillpoint/pool, cache 512"],
+        "membarrier" => &["signal/hybrid"],
+        "capi" => &["c/protected", "c/guard", "c/qsbr", "drop-in/urcu-memb", "drop-in/rte_timer"],
+        _ => &[],
+    }
 }
 
 /// The sections of results, in their order.
@@ -148,12 +184,20 @@ pub(super) fn of<'r>(results: &'r [Read], figures: &[&'static Figure]) -> Vec<Se
         for experiment in experiments {
             let wanted: Vec<&'static Figure> =
                 figures.iter().copied().filter(|figure| figure.experiment == experiment).collect();
+            // A disturbed row is worse than it should be, so a place without it shows another picture.
+            let is_quiet = |row: &&Row| disturbance([*row]).is_none();
+            let quiet: Vec<Row> = read.rows.iter().filter(is_quiet).cloned().collect();
+            let quiet = figures::charts(&wanted, &quiet);
             let shown = |chart: Chart| {
                 let covered = read.rows.iter().filter(|row| row.void.is_none() && chart.covers(row));
                 let controls = control::controls(covered);
-                let verdicts = chart.verdicts(is_ours);
+                let verdicts = chart.verdicts(defaults(experiment), is_ours);
+                let quiet_figures = quiet.iter().find(|quiet| quiet.file() == chart.file());
+                let quiet_figures = quiet_figures.map(Chart::measured).unwrap_or_default();
+                let differ = |place: &(String, _)| !quiet_figures.contains(place);
+                let disturbed = chart.measured().into_iter().filter(differ).map(|(at, _)| at).collect();
                 let id = format!("{}-{}", chart.file(), number + 1);
-                Shown { control: control_of(&controls, chart.figure), chart, verdicts, id }
+                Shown { control: control_of(&controls, chart.figure), chart, verdicts, disturbed, id }
             };
             let charts = figures::charts(&wanted, &read.rows).into_iter().map(shown).collect();
             let of_this = read.rows.iter().filter(|row| row.experiment == experiment);

@@ -55,7 +55,22 @@ fn the_page_says_what_disturbed_a_run() {
         row
     };
     let disturbed = foreign(cost("pin", "stillpoint/guard", 2.0).with("round_s", 1.0));
-    assert!(page(vec![disturbed]).contains("Other programs ran on these CPUs during 1 of 1 row "));
+    assert!(page(vec![disturbed.clone()]).contains("Other programs ran on these CPUs during 1 of 1 row "));
+    // It is not ahead by such a row.
+    let rows = vec![disturbed, cost("pin", "crossbeam-epoch", 8.0).with("round_s", 1.0)];
+    let said = page(rows.clone());
+    assert!(
+        said.contains("and in 0 it is")
+            && said.contains("1 are undecided")
+            && !said.contains("class=\"ahead\">4"),
+        "{said}"
+    );
+    let book = markdown::text(&[read(rows)], micro::Plan::FIGURES, |_| false);
+    assert!(
+        book.contains("Undecided, since other programs ran on the CPUs meanwhile: pin.")
+            && !book.contains("4.00x"),
+        "{book}"
+    );
     // Of another experiment, or another program: nothing is known.
     let unknown = foreign(cost("pin", "stillpoint/guard", 2.0));
     assert!(!page(vec![unknown]).contains("Other programs"));

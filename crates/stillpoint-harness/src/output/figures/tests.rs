@@ -95,11 +95,30 @@ fn each_setting_has_a_chart_and_published_numbers_stand_where_they_belong() {
 #[test]
 fn a_verdict_says_by_how_much_and_leaves_out_what_was_published() {
     let charts = charts(&[&DELAYS], &delays());
-    let verdicts = charts[0].verdicts(|name| name.starts_with("stillpoint"));
+    let verdicts = charts[0].verdicts(&["stillpoint/a"], is_ours);
     let factors: Vec<(String, f64)> =
         verdicts.into_iter().map(|verdict| (verdict.at, verdict.factor)).collect();
     assert_eq!(factors, [("readers: 1".to_owned(), 0.5), ("readers: 8".to_owned(), 20.0)]);
-    assert!(charts[1].verdicts(|name| name.starts_with("stillpoint")).is_empty(), "there is none of ours");
+    assert!(charts[1].verdicts(&["stillpoint/a"], is_ours).is_empty(), "there is none of ours");
+}
+
+fn is_ours(name: &str) -> bool {
+    name.starts_with("stillpoint")
+}
+
+/// A program has one of our contenders, not the best of them at each place.
+#[test]
+fn a_verdict_is_about_one_contender_of_ours() {
+    let mut rows = delays();
+    rows.extend([delay("stillpoint/b", 1, "table", 1.0), delay("stillpoint/b", 8, "table", 1_000.0)]);
+    let charts = charts(&[&DELAYS], &rows);
+    let ours = |defaults: &[&str]| -> Vec<(String, f64)> {
+        charts[0].verdicts(defaults, is_ours).into_iter().map(|verdict| verdict.ours).collect()
+    };
+    let of = |name: &str, figures: [f64; 2]| figures.map(|figure| (name.to_owned(), figure));
+    assert_eq!(ours(&["stillpoint/a", "stillpoint/b"]), of("stillpoint/a", [10.0, 20.0]));
+    assert_eq!(ours(&["stillpoint/c", "stillpoint/b"]), of("stillpoint/b", [1.0, 1_000.0]));
+    assert!(ours(&[]).is_empty());
 }
 
 #[test]
@@ -155,7 +174,7 @@ fn bars_stand_at_names_and_published_ones_only_where_something_was_measured() {
     assert_eq!(names, &["add", "cancel & forget"]);
     let rfc = bars.iter().find(|bars| bars.published).unwrap();
     assert_eq!(rfc.values, [Some(28.0), None]);
-    assert_eq!(chart.verdicts(|name| name.starts_with("stillpoint")).len(), 2);
+    assert_eq!(chart.verdicts(&["stillpoint/wheel"], is_ours).len(), 2);
 }
 
 #[test]
@@ -277,7 +296,7 @@ fn ratios_are_dots_beside_the_names_of_their_contenders() {
     let (header, lines) = chart.table();
     assert_eq!(header, ["", "nothing", "one"]);
     assert_eq!(lines, [["tree", "6", "5 to 7"], ["split", "1.5", ""]]);
-    assert!(chart.verdicts(|name| name == "tree").is_empty(), "a ratio was compared with another");
+    assert!(chart.verdicts(&["tree"], |name| name == "tree").is_empty(), "a ratio was compared with another");
     let svg = svg(chart, Ground::Dark).unwrap();
     for name in ["tree", "split", "nothing", "one", "1"] {
         assert!(svg.lines().any(|line| line == name), "{name} in {svg}");
