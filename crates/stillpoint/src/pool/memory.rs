@@ -245,7 +245,7 @@ mod tests {
 
     /// The second of four huge pages is not in memory.
     fn with_a_hole(address: usize) -> Option<u64> {
-        (address / HUGE % 4 != 1).then(|| address as u64)
+        (address / HUGE % 4 != 1).then_some(address as u64)
     }
 
     #[test]

@@ -15,7 +15,8 @@ fn all(local: &RawLocal<'_>) -> Vec<std::ptr::NonNull<u8>> {
 /// Small pools of all kinds.
 fn kinds() -> impl Iterator<Item = (String, RawPool)> {
     let capacities = [1, 4, 32, 63, 64, 65, 400, 512];
-    let settings: [(&str, fn(PoolBuilder<RawPool>) -> PoolBuilder<RawPool>); 7] = [
+    type Set = fn(PoolBuilder<RawPool>) -> PoolBuilder<RawPool>;
+    let settings: [(&str, Set); 7] = [
         ("default", |builder| builder),
         ("no cache", |builder| builder.cache(0)),
         ("no buckets", |builder| builder.cache(0).high_water(0)),
