@@ -995,7 +995,8 @@ ssize_t still_wheel_len(const struct still_wheel *wheel) STILL_NOEXCEPT;
  * Pools
  */
 
-/* Objects of one size, in memory that the pool allocates when it is made and when it grows. */
+/* Objects of one size, in memory that the pool allocates when it is made and when it grows. A pool that never has more than 512 objects,
+ * nor more than 64 buckets, is small, unless it has a cache: any thread can get any free object. In other pools, threads keep some. */
 struct still_pool;
 
 enum still_pages {
@@ -1017,7 +1018,8 @@ struct still_pool_options {
     size_t growth_step;  /* how many objects each growth adds; 0: an eighth of what may be added */
     size_t bucket_bytes; /* a power of two; 0: depends on the size of the objects */
     size_t stride;       /* bytes from one object to the next; 0: the pool chooses */
-    size_t cache;        /* objects in the cache of each thread; 0: an eighth of the capacity, 32 to 512; STILL_ALL: no cache */
+    size_t cache;        /* objects in the cache of each thread; 0: an eighth of the capacity, 32 to 512, and none in a small pool;
+                          * STILL_ALL: no cache */
     uint32_t max_locals; /* threads that may use the pool at the same time; 0: 256 */
     uint32_t pages;      /* enum still_pages */
     uint32_t hardening;  /* enum still_hardening */
@@ -1072,7 +1074,7 @@ int still_put_block(struct still_local *local, const struct still_block *block) 
 struct still_pool_info {
     size_t size; /* set by the caller: sizeof(struct still_pool_info) */
     size_t capacity;
-    size_t available; /* free objects, including those in caches */
+    size_t available; /* free objects, including those in caches of other threads; all of them can be got if the pool is small */
     size_t in_use;    /* objects that programs have */
     size_t misuses;   /* objects that were written to while they were free, found when they were got again; hardened pools only */
 };

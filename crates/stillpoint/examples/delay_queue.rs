@@ -18,7 +18,8 @@ use stillpoint::timer::{Clock, Full, Key, Limit, Remote, TimerService};
 struct DelayQueue<T> {
     service: TimerService<T>,
     clock: Clock,
-    /// Wakes the task at the service's next deadline. A thread that adds an earlier one wakes the task itself.
+    /// Wakes the task at the service's next deadline. If an earlier item is added meanwhile, by this task or by another
+    /// thread, the service wakes the task.
     sleep: Pin<Box<tokio::time::Sleep>>,
 }
 

@@ -219,7 +219,9 @@ pub struct MemoryInfo {
 pub struct PoolStats {
     /// All objects.
     pub capacity: usize,
-    /// Free objects, including those in caches.
+    /// Free objects. In a [small](super::PoolBuilder::cache) pool, any thread can allocate all of them. In others, some
+    /// may be in the cache of a thread, or in a bucket that it has begun, and only this thread can allocate them until
+    /// it parks: [`Census`] says how many.
     pub available: usize,
     /// Allocated objects.
     pub in_use: usize,

@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::audit::{AnyPool, Leaks};
+use super::engine::common;
 use super::engine::geometry::{Geometry, Misfit};
 use super::engine::{Core, Given, Life, Plan, Refused};
 use super::error::BuildError;
@@ -22,8 +23,8 @@ pub enum Hardening {
     /// reported. Objects of a [`Pool`] are validated when they come back ([`Objects::validate`]). There is no cache:
     /// each object goes to its bucket.
     Verify,
-    /// As `Verify`. Also, a thread allocates from its whole buckets first, and the objects of a bucket in turn, so that
-    /// a freed object is not used again soon. The tag of the thread that allocated an object
+    /// As `Verify`. Also, a thread allocates from its whole buckets first, and the objects of a bucket in turn (in a
+    /// [small](PoolBuilder::cache) pool, all objects in turn), so that a freed object is not used again soon. The tag of the thread that allocated an object
     /// ([`Local::set_tag`](super::Local::set_tag)) is recorded for the list of leaks.
     Trace,
 }
@@ -271,7 +272,8 @@ impl<P> PoolBuilder<P> {
         self
     }
 
-    /// Bytes from one object to the next: a multiple of the alignment, at least the size of an object. The default is
+    /// Bytes from one object to the next: a multiple of the alignment, at least the size of an object, and from 8 bytes to
+    /// 1 GiB. The default is
     /// an odd number of cache lines, which spreads the first lines of objects over all sets of a cache. A power of two
     /// would put them into a few sets. Set this when something else determines the layout.
     ///
@@ -281,7 +283,7 @@ impl<P> PoolBuilder<P> {
     /// let pool = RawPool::builder(1_000, 2048, 64).stride(2048).build()?;
     /// assert_eq!(pool.info().stride, 2048);
     /// let refused = RawPool::builder(1_000, 2048, 64).stride(2000).build().unwrap_err();
-    /// assert!(matches!(refused, BuildError::Stride { bytes: 2000, least: 2048 }));
+    /// assert!(matches!(refused, BuildError::Stride { bytes: 2000, least: 2048, align: 64 }));
     /// # Ok::<(), BuildError>(())
     /// ```
     pub fn stride(mut self, bytes: usize) -> Self {
@@ -325,14 +327,32 @@ impl<P> PoolBuilder<P> {
     }
 
     /// Objects that the cache of each thread holds; 0 for no cache. The default is an eighth of the capacity, at least
-    /// 32 and at most 512.
+    /// 32 and at most 512, and no more than an eighth of [`max_objects`](Self::max_objects).
+    ///
+    /// A *small* pool has no caches by default: one that never has more than 512 objects, nor more than 64 buckets.
+    /// There, any thread can allocate any free object, whatever idle
+    /// threads have allocated before. An allocation and a free take an exchange on a shared word each. To make them
+    /// faster, set a cache: other threads cannot allocate what is in it.
+    ///
+    /// ```
+    /// use stillpoint::pool::Pool;
+    ///
+    /// let pool = Pool::new(64, || 0u64)?;
+    /// let (idle, needy) = (pool.local()?, pool.local()?);
+    /// let _one = idle.alloc().expect("an object is free");
+    /// let rest: Vec<_> = std::iter::from_fn(|| needy.alloc()).collect();
+    /// assert_eq!((rest.len(), pool.info().cache), (63, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn cache(mut self, objects: usize) -> Self {
         self.cache = Some(objects);
         self
     }
 
     /// Whole buckets that a thread keeps; beyond this number, the oldest ones go to the shared store. The default is
-    /// one for each 16 buckets of the pool, at least 1 and at most 32.
+    /// one for each 16 buckets of the pool, at least 1 and at most 32, and none in a [small](Self::cache) pool. With
+    /// another number than 0, no pool counts as small. In pools that are not small, a thread also keeps the free objects
+    /// of the buckets that it has begun.
     pub fn high_water(mut self, buckets: u32) -> Self {
         self.high_water = Some(buckets);
         self
@@ -392,15 +412,23 @@ impl<P> PoolBuilder<P> {
         if self.max_locals == 0 || self.max_locals > 1 << 16 {
             return Err(BuildError::Locals { locals: self.max_locals });
         }
-        let usual = (self.capacity / 8).clamp(32, Self::CACHE);
+        let objects = most as usize * geometry.objects() as usize;
+        let keeps_none = self.cache.unwrap_or(0) == 0 && self.high_water.unwrap_or(0) == 0;
+        let is_small = keeps_none && objects <= common::OBJECTS && most <= common::BUCKETS;
+        let usual = match is_small {
+            true => 0,
+            false => (self.capacity / 8).max(32).min(objects / 8).min(Self::CACHE),
+        };
+        let cache = self.cache.unwrap_or(usual).min(objects);
         let plan = Plan {
             geometry,
             size,
             buckets: first,
             most_buckets: most,
             step,
-            cache: self.cache.unwrap_or(usual).min(most as usize * geometry.objects() as usize),
-            high_water: self.high_water,
+            cache,
+            common: is_small,
+            high_water: if is_small { Some(0) } else { self.high_water },
             locals: self.max_locals,
             hardening: self.hardening,
             poison,
@@ -422,7 +450,9 @@ impl<P> PoolBuilder<P> {
             Misfit::SizeZero => BuildError::SizeZero,
             Misfit::SizeHuge => BuildError::SizeHuge { size: size.max(align) },
             Misfit::Alignment => BuildError::Alignment { align },
-            Misfit::Stride { least } => BuildError::Stride { bytes: self.stride.unwrap_or_default(), least },
+            Misfit::Stride { least } => {
+                BuildError::Stride { bytes: self.stride.unwrap_or_default(), least, align }
+            }
             Misfit::BucketSize | Misfit::BucketHuge => BuildError::BucketSize { bytes },
             Misfit::BucketSmall { least } => BuildError::BucketSmall { bytes, least },
         }

@@ -22,5 +22,7 @@ stillpoint_sys::variants! {
     NeverLeft = "never-left": "A thread that ends keeps its shard.",
     ClaimAnyhow = "claim-anyhow": "An exhausted allocation claims a bucket although some objects of it have not come back.",
     ClaimFree = "claim-free": "An exhausted allocation claims a bucket although its owner has free objects of it.",
+    FreeCommonRelaxed = "free-common-relaxed": "An object of a small pool is freed by a relaxed exchange.",
+    TakeCommonRelaxed = "take-common-relaxed": "An object of a small pool is taken by a relaxed exchange.",
     RescueForgets = "rescue-forgets": "Bits that a rescuer cannot claim are not put back into the inbox.",
 }

@@ -1,5 +1,7 @@
 use std::{fmt, io};
 
+use super::engine::geometry::LARGEST_BUCKET;
+
 /// Why a pool could not be built. Nothing stays allocated.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -28,12 +30,15 @@ pub enum BuildError {
         /// Bytes from one object to the next.
         least: usize,
     },
-    /// The distance from one object to the next is smaller than an object, or not a multiple of the alignment.
+    /// The distance from one object to the next is smaller than an object or than 8 bytes, not a multiple of the alignment,
+    /// or above 1 GiB.
     Stride {
         /// The requested distance, in bytes.
         bytes: usize,
         /// The smallest possible distance.
         least: usize,
+        /// The alignment of an object.
+        align: usize,
     },
     /// The caller's memory is too small for the capacity, or not aligned for the objects, or `max_objects` lets the pool grow.
     Given {
@@ -88,10 +93,20 @@ impl fmt::Display for BuildError {
             Self::BucketSmall { bytes, least } => {
                 write!(f, "a bucket of {bytes} bytes has no room for one object: use {least} bytes or more")
             }
-            Self::Stride { bytes, least } => {
+            Self::Stride { bytes, least, .. } if bytes < least => {
+                write!(f, "a stride of {bytes} is too small for these objects: set {least} bytes or more")
+            }
+            Self::Stride { bytes, least, .. } if *bytes > LARGEST_BUCKET => {
                 write!(
                     f,
-                    "objects cannot be {bytes} bytes apart: make the distance a multiple of the alignment, {least} or more"
+                    "a stride of {bytes} bytes is larger than the largest bucket, 1 GiB: set a smaller one, {least} or more"
+                )
+            }
+            Self::Stride { bytes, align, .. } => {
+                write!(
+                    f,
+                    "at a stride of {bytes} bytes, objects are not aligned to {align}: set a multiple, such as {}",
+                    bytes.next_multiple_of(*align)
                 )
             }
             Self::Given { bytes, needed } => {

@@ -48,6 +48,22 @@ impl World {
     }
 
     fn cached(per_bucket: usize, buckets: u32, locals: usize, kept: u32, cache: usize) -> Arc<Self> {
+        Self::made(per_bucket, buckets, locals, kept, cache, false)
+    }
+
+    /// A small pool, of one bucket.
+    fn small(per_bucket: usize) -> Arc<Self> {
+        Self::made(per_bucket, 1, 3, 0, 0, true)
+    }
+
+    fn made(
+        per_bucket: usize,
+        buckets: u32,
+        locals: usize,
+        kept: u32,
+        cache: usize,
+        common: bool,
+    ) -> Arc<Self> {
         let geometry =
             Geometry::new(OBJECT, OBJECT, Some(OBJECT * per_bucket), per_bucket).expect("a small bucket");
         let plan = Plan {
@@ -57,6 +73,7 @@ impl World {
             most_buckets: buckets,
             step: 0,
             cache,
+            common,
             high_water: Some(kept),
             locals,
             hardening: Hardening::None,
@@ -409,6 +426,28 @@ fn objects_pass_by_the_magazine() {
     });
 }
 
+/// Two threads take and free the objects of a small pool. One of them also takes a block, if all are free.
+#[test]
+fn objects_in_common() {
+    explore(3, || {
+        let world = World::small(2);
+        let other = takes_one(&world);
+        let handle = Handle::new(&world.core).expect("there are shards");
+        let mine = [world.must_alloc(&handle), world.alloc(&handle).unwrap_or(0)];
+        mine.into_iter().filter(|&object| object != 0).for_each(|object| world.free(object));
+        if let Some(block) = handle.alloc_block() {
+            let objects: Vec<_> = world.core.objects_from(block.as_ptr()).collect();
+            objects.iter().for_each(|&object| world.got(object));
+            objects.iter().for_each(|&object| world.gives_up(object));
+            // SAFETY: given up just now; nothing accesses the memory.
+            unsafe { handle.free_block(block.as_ptr()) }.expect("a block of the pool");
+        }
+        other.join().unwrap();
+        drop(handle);
+        world.holds(2);
+    });
+}
+
 /// The model that catches each variant.
 #[cfg(stillpoint_busted)]
 const CAUGHT: &[(Variant, &str)] = &[
@@ -423,6 +462,8 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::TakeRelaxed, "buckets_go_through_the_store"),
     (Variant::Untagged, "buckets_go_through_the_store"),
     (Variant::EmptiedEarly, "objects_pass_by_the_magazine"),
+    (Variant::FreeCommonRelaxed, "objects_in_common"),
+    (Variant::TakeCommonRelaxed, "objects_in_common"),
     (Variant::LeaveRelaxed, "an_owner_ends_with_an_object_out"),
     (Variant::AdoptRelaxed, "an_owner_ends_with_an_object_out"),
     (Variant::NeverLeft, "an_owner_ends_with_an_object_out"),

@@ -21,6 +21,10 @@ stillpoint_sys::orders! {
     give: Release, [take], "8", [GiveRelaxed];
     /// Takes buckets from the store. Their links are followed.
     take: Acquire, [give], "8", [TakeRelaxed];
+    /// Frees objects of a small pool. What the freeing thread did with them happens before what their next user does.
+    free_common: Release, [take_common], "17", [FreeCommonRelaxed];
+    /// Takes objects of a small pool.
+    take_common: Acquire, [free_common], "17", [TakeCommonRelaxed];
     /// Leaves a shard, with its cache and its lists.
     leave: Release, [hold], "11", [LeaveRelaxed];
     /// Takes hold of a shard.

@@ -25,6 +25,11 @@ fn impossible_shapes_are_refused() {
     refused(new().bucket_bytes(0), "power of two of bytes");
     refused(new().bucket_bytes(1 << 40), "power of two of bytes");
     refused(of(2048, 8).bucket_bytes(2048), "use 4096 bytes or more");
+    refused(of(1, 1).stride(1), "stride of 1 is too small for these objects: set 8 bytes or more");
+    refused(of(64, 8).stride(8), "stride of 8 is too small for these objects: set 64 bytes or more");
+    refused(of(64, 64).stride(100), "objects are not aligned to 64: set a multiple, such as 128");
+    refused(of(64, 8).stride((1 << 30) + 8), "stride of 1073741832 bytes is larger than the largest bucket");
+    refused(of(64, 8).stride(usize::MAX - 7), "set a smaller one, 64 or more");
     refused(RawPool::builder(0, 64, 8), "pool of 0 objects");
     refused(RawPool::builder(usize::MAX, 64, 8), "cannot be made");
     refused(new().max_objects(9).growth_step(1), "max_objects no less");
@@ -110,7 +115,7 @@ fn foreign_pointers_are_refused_at_once_and_the_others_are_freed_up_to_them() {
 
 #[test]
 fn an_address_inside_of_an_object_is_found_at_its_bucket() {
-    let pool = RawPool::builder(100, 64, 64).cache(0).pages(Pages::Small).build().unwrap();
+    let pool = RawPool::builder(100, 64, 64).cache(0).high_water(1).pages(Pages::Small).build().unwrap();
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap();
     // SAFETY: the address is inside the object, but not at its beginning, so the pool refuses it.
@@ -147,7 +152,13 @@ fn a_double_free_in_the_cache_is_found_when_the_cache_is_emptied() {
 
 #[test]
 fn a_remote_double_free_is_found_at_once_or_when_it_is_collected() {
-    let pool = RawPool::builder(8, 64, 64).bucket_bytes(256).cache(0).pages(Pages::Small).build().unwrap();
+    let pool = RawPool::builder(8, 64, 64)
+        .bucket_bytes(256)
+        .cache(0)
+        .high_water(1)
+        .pages(Pages::Small)
+        .build()
+        .unwrap();
     let (owner, other) = (pool.local().unwrap(), pool.local().unwrap());
     let object = owner.alloc().unwrap();
     // SAFETY: allocated above. The second free is of the pool's own memory, and is detected.
@@ -170,23 +181,26 @@ fn a_remote_double_free_is_found_at_once_or_when_it_is_collected() {
 /// The bucket has no owner, so none of its objects is allocated, and none can be freed.
 #[test]
 fn a_double_free_into_the_store_is_found() {
-    let pool = RawPool::builder(8, 64, 64)
-        .bucket_bytes(256)
-        .cache(0)
-        .high_water(0)
-        .pages(Pages::Small)
-        .build()
-        .unwrap();
-    let local = pool.local().unwrap();
-    let object = local.alloc().unwrap();
-    // SAFETY: allocated above. The second free is of the pool's own memory, and is detected.
-    unsafe {
-        local.free(object).unwrap();
-        local.free(object).unwrap();
+    // The first pool is small: all buckets are in the store, whatever is allocated.
+    for capacity in [8, 264] {
+        let pool = RawPool::builder(capacity, 64, 64)
+            .bucket_bytes(256)
+            .cache(0)
+            .high_water(0)
+            .pages(Pages::Small)
+            .build()
+            .unwrap();
+        let local = pool.local().unwrap();
+        let object = local.alloc().unwrap();
+        // SAFETY: allocated above. The second free is of the pool's own memory, and is detected.
+        unsafe {
+            local.free(object).unwrap();
+            local.free(object).unwrap();
+        }
+        assert_eq!(pool.misuse_count(), 1);
+        pool.audit().unwrap();
+        assert_eq!(std::iter::from_fn(|| local.alloc()).count(), capacity);
     }
-    assert_eq!(pool.misuse_count(), 1);
-    pool.audit().unwrap();
-    assert_eq!(std::iter::from_fn(|| local.alloc()).count(), 8);
 }
 
 #[test]

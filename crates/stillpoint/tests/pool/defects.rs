@@ -67,7 +67,13 @@ fn no_thread_hoards_whole_buckets() {
 /// The driver looks for a block before it collects the objects that other threads have freed.
 #[test]
 fn a_block_is_made_of_what_others_have_freed() {
-    let pool = RawPool::builder(4, 64, 64).bucket_bytes(256).cache(0).pages(Pages::Small).build().unwrap();
+    let pool = RawPool::builder(4, 64, 64)
+        .bucket_bytes(256)
+        .cache(0)
+        .high_water(1)
+        .pages(Pages::Small)
+        .build()
+        .unwrap();
     let (owner, other) = (pool.local().unwrap(), pool.local().unwrap());
     let block = owner.alloc_block().unwrap();
     for index in 0..4 {
@@ -81,7 +87,13 @@ fn a_block_is_made_of_what_others_have_freed() {
 /// In the driver, objects that other threads free wait for an owner that does not call any more.
 #[test]
 fn objects_do_not_strand_with_an_idle_owner() {
-    let pool = RawPool::builder(40, 64, 64).bucket_bytes(256).cache(0).pages(Pages::Small).build().unwrap();
+    let pool = RawPool::builder(40, 64, 64)
+        .bucket_bytes(256)
+        .cache(0)
+        .high_water(1)
+        .pages(Pages::Small)
+        .build()
+        .unwrap();
     let (idle, busy) = (pool.local().unwrap(), pool.local().unwrap());
     let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
     // SAFETY: allocated above, and freed once.
@@ -94,7 +106,13 @@ fn objects_do_not_strand_with_an_idle_owner() {
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn objects_of_broken_buckets_do_not_strand_with_an_idle_owner() {
-    let pool = RawPool::builder(40, 64, 64).bucket_bytes(256).cache(0).pages(Pages::Small).build().unwrap();
+    let pool = RawPool::builder(40, 64, 64)
+        .bucket_bytes(256)
+        .cache(0)
+        .high_water(1)
+        .pages(Pages::Small)
+        .build()
+        .unwrap();
     let (idle, busy) = (pool.local().unwrap(), pool.local().unwrap());
     let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
     for (index, object) in all.into_iter().enumerate() {
@@ -139,7 +157,13 @@ fn a_rescuer_keeps_no_more_than_others() {
 /// whole bucket.
 #[test]
 fn a_double_free_does_not_get_a_bucket_rescued() {
-    let pool = RawPool::builder(2, 64, 64).bucket_bytes(128).cache(0).pages(Pages::Small).build().unwrap();
+    let pool = RawPool::builder(2, 64, 64)
+        .bucket_bytes(128)
+        .cache(0)
+        .high_water(1)
+        .pages(Pages::Small)
+        .build()
+        .unwrap();
     let (owner, rescuer) = (pool.local().unwrap(), pool.local().unwrap());
     let (first, second) = (owner.alloc().unwrap(), owner.alloc().unwrap());
     // SAFETY: allocated above. The second free is of the pool's own memory, and is detected.
@@ -174,7 +198,13 @@ fn a_parked_owner_leaves_everything() {
 /// The driver does not detect double frees.
 #[test]
 fn a_double_free_is_found_when_the_object_comes_back_to_its_bucket() {
-    let pool = RawPool::builder(8, 64, 64).bucket_bytes(256).cache(0).pages(Pages::Small).build().unwrap();
+    let pool = RawPool::builder(8, 64, 64)
+        .bucket_bytes(256)
+        .cache(0)
+        .high_water(1)
+        .pages(Pages::Small)
+        .build()
+        .unwrap();
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap();
     // SAFETY: allocated above. The second free is of the pool's own memory, and is detected.

@@ -25,6 +25,7 @@ fn waits_once(maximum: usize, step: usize, fails: bool) -> (Pool<usize>, Arc<Bar
     let pool = Pool::builder(8, make)
         .bucket_bytes(64)
         .cache(0)
+        .high_water(1)
         .max_objects(maximum)
         .growth_step(step)
         .pages(Pages::Small);
@@ -158,6 +159,7 @@ fn many_growers_get_each_object_once() {
     let pool = Pool::builder(1, || AtomicBool::new(false))
         .bucket_bytes(8)
         .cache(0)
+        .high_water(1)
         .max_objects(203)
         .growth_step(10)
         .pages(Pages::Small);

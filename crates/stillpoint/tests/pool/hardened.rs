@@ -72,14 +72,18 @@ fn an_object_that_is_not_valid_is_replaced_and_reported() {
 
 #[test]
 fn traced_objects_rest_while_others_of_their_bucket_do() {
-    let pool = hardened(RawPool::builder(8, 64, 64), Hardening::Trace).build().unwrap();
-    let local = pool.local().unwrap();
-    let first = local.alloc().unwrap();
-    // SAFETY: allocated above, and freed once.
-    unsafe { local.free(first) }.unwrap();
-    let next: Vec<_> = (0..3).map(|_| local.alloc().unwrap()).collect();
-    assert!(!next.contains(&first), "a freed object was allocated before others");
-    assert_eq!(local.alloc(), Some(first), "the freed object comes last");
+    // Buckets of four objects. In a small pool, the objects of all buckets take turns.
+    for (high_water, others) in [(1, 3), (0, 7)] {
+        let builder = hardened(RawPool::builder(8, 64, 64), Hardening::Trace);
+        let pool = builder.high_water(high_water).build().unwrap();
+        let local = pool.local().unwrap();
+        let first = local.alloc().unwrap();
+        // SAFETY: allocated above, and freed once.
+        unsafe { local.free(first) }.unwrap();
+        let next: Vec<_> = (0..others).map(|_| local.alloc().unwrap()).collect();
+        assert!(!next.contains(&first), "a freed object was allocated before others");
+        assert_eq!(local.alloc(), Some(first), "the freed object comes last");
+    }
     let hot = RawPool::builder(8, 64, 64).bucket_bytes(256).pages(Pages::Small).build().unwrap();
     let local = hot.local().unwrap();
     let object = local.alloc().unwrap();

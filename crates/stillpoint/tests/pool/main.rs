@@ -3,6 +3,7 @@
 #![cfg(not(stillpoint_loom))]
 
 mod bad_input;
+mod common;
 mod defects;
 #[cfg(not(miri))]
 mod differential;

@@ -36,8 +36,13 @@ fn forgotten_objects_stay_out_and_are_dropped_with_the_pool() {
 
 #[test]
 fn a_forgotten_local_keeps_what_it_holds_and_nothing_else_breaks() {
-    let pool =
-        Pool::builder(100, || [0u8; 64]).cache(0).bucket_bytes(256).pages(Pages::Small).build().unwrap();
+    let pool = Pool::builder(100, || [0u8; 64])
+        .cache(0)
+        .high_water(1)
+        .bucket_bytes(256)
+        .pages(Pages::Small)
+        .build()
+        .unwrap();
     let object = std::thread::scope(|scope| {
         scope
             .spawn(|| {

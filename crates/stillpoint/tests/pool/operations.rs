@@ -92,7 +92,7 @@ fn a_block_is_contiguous_and_comes_back_whole_or_in_parts() {
 
 #[test]
 fn a_broken_bucket_is_no_block_until_its_last_object_is_back() {
-    let pool = four_to_a_bucket(Pool::builder(8, || [0u8; 64])).cache(0).build().unwrap();
+    let pool = four_to_a_bucket(Pool::builder(8, || [0u8; 64])).cache(0).high_water(1).build().unwrap();
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap();
     let block = local.alloc_block().unwrap();

@@ -63,8 +63,12 @@ fn a_large_allocation_empties_the_depot() {
 #[test]
 fn an_object_that_is_dropped_where_its_local_is_goes_back_at_once() {
     for hardening in [Hardening::None, Hardening::Verify] {
-        let pool =
-            four_to_a_bucket(Pool::builder(40, || [0u8; 64])).cache(0).hardening(hardening).build().unwrap();
+        let pool = four_to_a_bucket(Pool::builder(40, || [0u8; 64]))
+            .cache(0)
+            .high_water(1)
+            .hardening(hardening)
+            .build()
+            .unwrap();
         let local = pool.local().unwrap();
         let (objects, block) = ([local.alloc(), local.alloc()], local.alloc_block());
         drop(objects);
@@ -214,7 +218,7 @@ fn a_cache_gives_back_all_that_it_has_of_the_last_bucket() {
 
 #[test]
 fn what_is_on_its_way_is_no_leak() {
-    let mut pool = four_to_a_bucket(Pool::builder(8, || [0u8; 64])).cache(0).build().unwrap();
+    let mut pool = four_to_a_bucket(Pool::builder(8, || [0u8; 64])).cache(0).high_water(1).build().unwrap();
     let block = pool.local().unwrap().alloc_block();
     // The local of the block has ended.
     drop(block);
@@ -285,7 +289,8 @@ fn a_call_that_frees_nothing_changes_nothing() {
 /// Other threads hold every shard, so the objects that the parked local frees go to their owner.
 #[test]
 fn a_parked_local_without_a_shard_frees_objects_and_blocks() {
-    let pool = four_to_a_bucket(RawPool::builder(12, 64, 64)).cache(0).max_locals(1).build().unwrap();
+    let pool =
+        four_to_a_bucket(RawPool::builder(12, 64, 64)).cache(0).high_water(1).max_locals(1).build().unwrap();
     let local = pool.local().unwrap();
     let (block, objects) = (local.alloc_block().unwrap(), [local.alloc().unwrap(), local.alloc().unwrap()]);
     local.park();
@@ -304,7 +309,7 @@ fn a_parked_local_without_a_shard_frees_objects_and_blocks() {
 #[test]
 fn a_double_free_by_a_parked_local_is_counted_once() {
     let pool =
-        four_to_a_bucket(RawPool::builder(8, 64, 64)).cache(0).high_water(0).max_locals(1).build().unwrap();
+        four_to_a_bucket(RawPool::builder(264, 64, 64)).cache(0).high_water(0).max_locals(1).build().unwrap();
     let local = pool.local().unwrap();
     let (object, kept) = (local.alloc().unwrap(), local.alloc_block().unwrap());
     // SAFETY: allocated above; freed again below, which the pool detects.
@@ -317,12 +322,12 @@ fn a_double_free_by_a_parked_local_is_counted_once() {
     assert_eq!((pool.stats().in_use, pool.audit().unwrap().objects_out), (4, 4));
     // SAFETY: allocated above, and freed once.
     unsafe { other.free_block(kept) }.unwrap();
-    assert_eq!(std::iter::from_fn(|| other.alloc()).count(), 8);
+    assert_eq!(std::iter::from_fn(|| other.alloc()).count(), 264);
 }
 
 #[test]
 fn the_first_64_cases_of_misuse_are_kept_and_all_are_counted() {
-    let pool = four_to_a_bucket(RawPool::builder(4, 64, 64)).cache(0).build().unwrap();
+    let pool = four_to_a_bucket(RawPool::builder(4, 64, 64)).cache(0).high_water(1).build().unwrap();
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap();
     for freed in 0..101 {
@@ -338,8 +343,12 @@ fn whole_buckets_come_before_broken_ones_where_objects_rest() {
     for (hardening, from_block) in
         [(Hardening::None, false), (Hardening::Verify, false), (Hardening::Trace, true)]
     {
-        let pool =
-            four_to_a_bucket(Pool::builder(8, || [0u8; 64])).cache(0).hardening(hardening).build().unwrap();
+        let pool = four_to_a_bucket(Pool::builder(8, || [0u8; 64]))
+            .cache(0)
+            .high_water(1)
+            .hardening(hardening)
+            .build()
+            .unwrap();
         let local = pool.local().unwrap();
         let (first, _second) = (local.alloc().unwrap(), local.alloc().unwrap());
         let block = local.alloc_block().unwrap();
@@ -385,8 +394,9 @@ fn settings_that_were_not_made_follow_the_capacity() {
         pool.build().unwrap().info()
     };
     let of = |capacity| (info(capacity).cache, info(capacity).high_water);
-    assert_eq!(of(1), (32, 1));
-    assert_eq!(of(264), (33, 1));
+    assert_eq!(of(1), (0, 0));
+    assert_eq!(of(512), (0, 0), "threads keep nothing of a small pool");
+    assert_eq!(of(513), (64, 1));
     assert_eq!(of(64 * 31), (248, 1));
     assert_eq!(of(64 * 32), (256, 2));
     assert_eq!(of(64 * 511), (512, 31));

@@ -110,8 +110,11 @@ fn what_a_reset_parks_the_local_for_goes_back_to_its_shard() {
             LOCAL.with(|local| local.get().unwrap().park());
         }
     };
-    let pool =
-        Pool::builder(32, Objects::new(|| 0).reset(park)).bucket_bytes(64).cache(0).pages(Pages::Small);
+    let pool = Pool::builder(32, Objects::new(|| 0).reset(park))
+        .bucket_bytes(64)
+        .cache(0)
+        .high_water(1)
+        .pages(Pages::Small);
     let pool: &'static Pool<u64> = for_ever(pool.build().unwrap());
     type Work = fn(&Local<'static, u64>) -> Vec<Obj<'static, u64>>;
     let ways: [Work; 3] = [

@@ -158,11 +158,25 @@ fn four_threads_in_a_hardened_pool() {
     stress(4, RawPool::builder(1_000, BYTES, 32).bucket_bytes(1024).hardening(Hardening::Trace));
 }
 
+#[test]
+fn eight_threads_in_a_small_pool() {
+    stress(8, RawPool::builder(400, BYTES, 32).bucket_bytes(1024));
+}
+
+#[test]
+fn four_threads_in_a_small_pool_that_grows_with_buckets_of_several_rows() {
+    stress(4, RawPool::builder(100, BYTES, 32).bucket_bytes(1 << 13).max_objects(400).growth_step(100));
+}
+
 /// An audit during the calls of other threads may find inconsistencies, but never panics. The last audit finds none.
 #[test]
 fn an_audit_during_traffic_is_an_answer() {
-    let pool = Pool::builder(62 * 4, || [0u8; 64]).bucket_bytes(4096).cache(0).pages(Pages::Small);
-    let pool = pool.build().unwrap();
+    [0, 1].into_iter().for_each(audit_during_traffic);
+}
+
+fn audit_during_traffic(high_water: u32) {
+    let pool = Pool::builder(62 * 4, || [0u8; 64]).bucket_bytes(4096).cache(0).high_water(high_water);
+    let pool = pool.pages(Pages::Small).build().unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (sender, receiver) = std::sync::mpsc::sync_channel(64);
@@ -176,7 +190,7 @@ fn an_audit_during_traffic_is_an_answer() {
             }
         });
         let answers = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            (0..if cfg!(miri) { 20 } else { 5_000 }).filter(|_| pool.audit().is_ok()).count()
+            (0..if cfg!(miri) { 10 } else { 2_500 }).filter(|_| pool.audit().is_ok()).count()
         }));
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         assert!(answers.is_ok(), "an audit panicked");

@@ -1,6 +1,7 @@
 //! Messages to a service that come late or twice, or that find no room.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use stillpoint::timer::{ArmErrorKind, Limit, Outcome, Progress, Schedule, TimerService};
 
@@ -250,6 +251,68 @@ fn a_panic_while_a_service_closes_leaves_no_timer_armed() {
     }
     for mailbox in &mut mailboxes {
         assert_eq!(mailbox.add(&timers[7], 5, 1).unwrap_err().kind(), ArmErrorKind::Gone);
+    }
+}
+
+/// The mailbox lives on, and is not used again.
+#[test]
+fn a_burst_into_a_service_that_is_closed_meanwhile_leaves_no_timer_armed() {
+    for is_sleeping in [false, true] {
+        let service = TimerService::new(0);
+        let service = if is_sleeping { service.sleeping() } else { service };
+        let timers: Vec<_> = (0..4).map(|_| service.remote().timer()).collect();
+        let mut mailbox = service.remote().mailbox(8);
+        let value = Arc::new(());
+        mailbox.add(&timers[0], 10, Arc::clone(&value)).unwrap();
+        let mut burst = mailbox.burst();
+        for timer in &timers[1..3] {
+            burst.add(timer, 10, Arc::clone(&value)).unwrap();
+        }
+        let mut handed_out = 0;
+        service.close(|_| handed_out += 1);
+        assert!(!timers.iter().any(|timer| timer.is_armed()));
+        drop(burst);
+        assert_eq!((handed_out, Arc::strong_count(&value)), (1, 1), "two are dropped with the burst");
+        assert!(timers.iter().all(|timer| matches!(timer.cancel(), Outcome::Gone)));
+        let refused = mailbox.add(&timers[3], 10, Arc::clone(&value)).unwrap_err();
+        assert_eq!((refused.kind(), mailbox.capacity()), (ArmErrorKind::Gone, 8));
+    }
+}
+
+/// The burst itself finds out, when it goes on.
+#[test]
+fn a_burst_that_goes_on_after_its_service_is_closed_is_refused() {
+    let service = TimerService::new(0);
+    let (timer, other) = (service.remote().timer(), service.remote().timer());
+    let mut mailbox = service.remote().mailbox(1);
+    let mut burst = mailbox.burst();
+    burst.add(&timer, 10, 1).unwrap();
+    drop(service);
+    let refused = burst.add(&other, 10, 2).unwrap_err();
+    assert_eq!((refused.kind(), refused.into_inner()), (ArmErrorKind::Gone, 2));
+    assert_eq!((timer.is_armed(), timer.cancel()), (false, Outcome::Gone));
+}
+
+/// Each value is handed out by `close`, or comes back to the thread that adds. All mailboxes live on.
+#[test]
+fn a_service_that_is_closed_while_threads_add_strands_no_timer() {
+    for _ in 0..if cfg!(miri) { 3 } else { 200 } {
+        let service = TimerService::new(0).sleeping();
+        let timers: Vec<_> = (0..8).map(|_| service.remote().timer()).collect();
+        let mut mailbox = service.remote().mailbox(8);
+        let start = std::sync::Barrier::new(2);
+        let (mut added, mut handed_out) = (0, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                start.wait();
+                added = timers.iter().filter(|timer| mailbox.add(timer, 10, 1).is_ok()).count();
+            });
+            start.wait();
+            service.close(|_| handed_out += 1);
+        });
+        assert_eq!(added, handed_out);
+        assert!(timers.iter().all(|timer| !timer.is_armed() && timer.cancel() == Outcome::Gone));
+        drop(mailbox);
     }
 }
 

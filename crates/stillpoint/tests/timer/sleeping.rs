@@ -7,7 +7,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use stillpoint::timer::{Alarm, ArmErrorKind, Limit, Outcome, Schedule, Sleep, TimerService};
+use stillpoint::timer::{
+    Alarm, ArmErrorKind, Key, Limit, Outcome, Schedule, SharedTimer, Sleep, TimerService,
+};
 
 #[derive(Default)]
 struct Bell(AtomicUsize);
@@ -30,6 +32,89 @@ fn fired(service: &mut TimerService<u64>, now: u64) -> Vec<(u64, u64)> {
         service.run(now, Limit::NONE, |_, mut event| fired.push((event.deadline(), *event.value())));
     assert!(progress.is_done());
     fired
+}
+
+/// Calls of the owner after it has said how long it will sleep.
+#[test]
+fn the_owner_wakes_its_own_sleep_by_an_earlier_timer() {
+    type Call = fn(&mut TimerService<u64>, Key, &SharedTimer<u64>, &SharedTimer<u64>, u64);
+    let calls: [(&str, Call); 9] = [
+        ("add", |service, _, _, _, at| _ = service.add(at, 1).unwrap()),
+        ("add_after", |service, _, _, _, at| _ = service.add_after(at, 1).unwrap()),
+        ("add_with", |service, _, _, _, at| _ = service.add_with(Schedule::at(at).coarse(), 1).unwrap()),
+        ("add_with after", |service, _, _, _, at| _ = service.add_with(Schedule::after(at), 1).unwrap()),
+        ("reset", |service, key, _, _, at| assert!(service.reset(key, at))),
+        ("arm", |service, _, rest, _, at| service.arm(rest, at, 1).unwrap()),
+        ("arm_with", |service, _, rest, _, at| service.arm_with(rest, Schedule::at(at), 1).unwrap()),
+        ("reset_shared", |service, _, _, armed, at| service.reset_shared(armed, at).unwrap()),
+        ("set_time", |service, _, _, _, at| {
+            if at < 1_000 {
+                service.set_time(at)
+            }
+        }),
+    ];
+    for (name, call) in calls {
+        for (at, rings) in [(50, 1), (3_000_000, 0)] {
+            let mut service = TimerService::new(0).sleeping();
+            let (rest, armed) = (service.remote().timer(), service.remote().timer());
+            service.arm(&armed, 2_000_000, 0).unwrap();
+            let key = service.add(1_000_000, 0).unwrap();
+            let bell = Arc::new(Bell::default());
+            let asleep = service.sleep(Waker::from(Arc::clone(&bell)));
+            assert!(matches!(asleep, Sleep::Until(1_000..=1_000_000)), "{name}: {asleep:?}");
+            call(&mut service, key, &rest, &armed, at);
+            assert_eq!(bell.rung(), rings, "{name} {at}");
+            // An alarm rings once.
+            service.add(20, 2).unwrap();
+            assert_eq!(bell.rung(), 1, "{name} {at}");
+            // A thread that is awake needs no alarm.
+            let _ = fired(&mut service, 20);
+            service.add(30, 3).unwrap();
+            assert_eq!(bell.rung(), 1, "{name} {at}");
+        }
+    }
+}
+
+/// Only the next `manage` knows when the delay ends.
+#[test]
+fn the_owner_wakes_its_own_sleep_by_a_delay() {
+    let mut service = TimerService::new(0).sleeping();
+    let timer = service.remote().timer();
+    let bell = Arc::new(Bell::default());
+    assert_eq!(service.sleep(Waker::from(Arc::clone(&bell))), Sleep::Forever);
+    service.arm_with(&timer, Schedule::after(1_000_000), 7).unwrap();
+    assert_eq!(bell.rung(), 1);
+}
+
+/// The other alarms: a thread that parks, and an eventfd.
+#[test]
+fn the_owner_wakes_its_own_sleep_whatever_the_alarm() {
+    let mut service = TimerService::new(0).sleeping();
+    assert_eq!(service.sleep(thread::current()), Sleep::Forever);
+    service.add(10, 1).unwrap();
+    thread::park(); // for ever, if the addition had not made this return
+    assert_eq!(fired(&mut service, 10), [(10, 1)]);
+    let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
+    let event = Arc::new(event);
+    assert_eq!(service.sleep(Arc::clone(&event)), Sleep::Forever);
+    service.add(20, 2).unwrap();
+    let mut count = [0; 8];
+    assert_eq!(rustix::io::read(&*event, &mut count).map(|_| u64::from_ne_bytes(count)), Ok(1));
+}
+
+/// As in the example `delay_queue`: the task polls, and adds an item afterwards.
+#[test]
+fn an_item_that_the_task_itself_adds_wakes_it() {
+    let mut service = TimerService::new(0).sleeping();
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut cx = Context::from_waker(&waker);
+    service.add(2_670, 1).unwrap();
+    assert!(service.poll_run(0, Limit::NONE, &mut cx, |_, _| {}).is_pending());
+    service.add(150, 2).unwrap();
+    assert_eq!(bell.rung(), 1);
+    assert!(service.poll_run(149, Limit::NONE, &mut cx, |_, _| {}).is_pending());
+    assert!(service.poll_run(150, Limit::NONE, &mut cx, |_, _| {}).is_ready());
 }
 
 #[test]

@@ -24,6 +24,9 @@ impl Core {
 
     /// The number of all objects, and of those that are allocated.
     pub(crate) fn totals(&self) -> (usize, usize) {
+        if self.common {
+            return self.totals_in_common();
+        }
         let of = |shard: &Shard| {
             // Relaxed: a count.
             shard.out.get()
@@ -60,13 +63,16 @@ impl Core {
         })
     }
 
-    fn rows_of(&self, bucket: u32) -> impl Iterator<Item = (u32, &Row)> {
+    pub(super) fn rows_of(&self, bucket: u32) -> impl Iterator<Item = (u32, &Row)> {
         (bucket..bucket + self.geometry.rows()).map(|row| (row, &self.rows[row as usize]))
     }
 
     /// Checks the pool, and returns the first inconsistency as an error. Exact when no thread uses the pool meanwhile.
     pub(crate) fn audit(&self) -> Result<Census, String> {
         let mut census = Census { fill: vec![0; self.geometry.objects() as usize + 1], ..Census::default() };
+        if self.common {
+            return self.audit_in_common(census);
+        }
         let mut places = vec![Spot::Absent; self.rows.len()];
         let mut see = |bucket: u32, spot: Spot| -> Result<(), String> {
             let place =
@@ -252,6 +258,7 @@ mod tests {
             most_buckets: 8,
             step: 0,
             cache: 0,
+            common: false,
             high_water: Some(4),
             locals: 2,
             hardening: Hardening::None,

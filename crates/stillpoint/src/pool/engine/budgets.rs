@@ -25,6 +25,7 @@ fn pool(per_bucket: usize, buckets: u32, cache: usize) -> Arc<Core> {
         most_buckets: buckets,
         step: 0,
         cache,
+        common: false,
         high_water: None,
         locals: 8,
         hardening: Hardening::None,

@@ -23,7 +23,8 @@ pub(crate) enum Misfit {
         least: usize,
     },
     BucketHuge,
-    /// The distance from one object to the next has to be a multiple of the alignment, and at least this many bytes.
+    /// The distance from one object to the next has to be a multiple of the alignment, at least this many bytes, and no
+    /// more than the largest bucket.
     Stride {
         least: usize,
     },
@@ -83,7 +84,9 @@ impl Geometry {
         }
         let least = size.next_multiple_of(align).max(LEAST.next_multiple_of(align));
         let stride = match set {
-            Some(set) if set < least || set % align != 0 => return Err(Misfit::Stride { least }),
+            Some(set) if set < least || set % align != 0 || set > LARGEST_BUCKET => {
+                return Err(Misfit::Stride { least })
+            }
             Some(set) => set,
             None => stride(size, align),
         };
@@ -247,7 +250,7 @@ mod tests {
         {
             assert_eq!(of(size, align, set).unwrap_err(), Misfit::Stride { least });
         }
-        assert_eq!(of(8, 8, LARGEST_BUCKET + 8).unwrap_err(), Misfit::SizeHuge);
+        assert_eq!(of(8, 8, LARGEST_BUCKET + 8).unwrap_err(), Misfit::Stride { least: 8 });
     }
 
     #[test]

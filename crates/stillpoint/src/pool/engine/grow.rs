@@ -238,6 +238,13 @@ impl Core {
         self.extent.pieces().into_iter().map(of).collect()
     }
 
+    /// Makes the pieces count as reserved huge pages, whose addresses a test asks for.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn pretend_reserved(&self) {
+        let mut pieces = self.extent.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        pieces.iter_mut().for_each(|piece| piece.made = Some(Made::Reserved));
+    }
+
     /// Adds a piece. False when the pool may not grow, or there is no memory.
     #[cold]
     pub(crate) fn grow(&self) -> bool {
@@ -288,7 +295,11 @@ impl Core {
         let rows = self.geometry.rows();
         for bucket in first..first + buckets {
             let row = &self.rows[(bucket * rows) as usize];
-            row.free.set(self.geometry.objects());
+            if self.common {
+                self.put_in_common(bucket * rows);
+            } else {
+                row.free.set(self.geometry.objects());
+            }
             row.spot.set(Spot::Store as u32);
             let below = if bucket + 1 < first + buckets { (bucket + 1) * rows } else { super::row::NONE };
             // Relaxed: published with the chain.

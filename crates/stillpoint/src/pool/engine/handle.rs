@@ -540,9 +540,12 @@ impl Core {
         }
     }
 
-    /// The shard that owns the bucket of an object.
+    /// The shard that owns the bucket of an object. In a small pool, one that no thread holds.
     pub(crate) fn owner_of(&self, object: *mut u8) -> Option<&Shard> {
         let bucket = self.geometry.bucket_of(self.place_of(object)?.row);
+        if self.common {
+            return Some(self.nobody());
+        }
         // Relaxed: the owner does not change while an object of the bucket is allocated, and the caller got the object
         // after the owner was stored.
         self.shard(self.rows[bucket as usize].owner.load(Ordering::Relaxed))

@@ -5,6 +5,7 @@ mod audit;
 #[cfg(all(test, not(any(stillpoint_loom, miri))))]
 mod budgets;
 mod cache;
+pub(crate) mod common;
 mod copy;
 mod depot;
 pub(crate) mod geometry;
@@ -54,6 +55,8 @@ pub(crate) struct Plan {
     pub(crate) most_buckets: u32,
     pub(crate) step: u32,
     pub(crate) cache: usize,
+    /// Whether all threads take objects from the same words: see `common`. Such a pool has no caches.
+    pub(crate) common: bool,
     pub(crate) high_water: Option<u32>,
     pub(crate) locals: usize,
     pub(crate) hardening: Hardening,
@@ -89,6 +92,10 @@ pub(crate) struct Core {
     /// The shard of parked handles: its cache has no objects and no room.
     nobody: OnceLock<Box<Shard>>,
     cache: usize,
+    /// Whether all threads take objects from the same words: see `common`.
+    common: bool,
+    /// The place at which the next search of such a pool begins, if old objects come first.
+    turn: AtomicU32,
     high_water: AtomicU32,
     fixed_high_water: Option<u32>,
     hardening: Hardening,
@@ -138,6 +145,8 @@ impl Core {
             most_handles: plan.locals,
             nobody: OnceLock::new(),
             cache,
+            common: plan.common,
+            turn: AtomicU32::new(0),
             high_water: AtomicU32::new(0),
             fixed_high_water: plan.high_water,
             hardening: plan.hardening,

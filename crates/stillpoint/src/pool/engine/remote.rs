@@ -90,6 +90,10 @@ impl Core {
     }
 
     fn free_bits_stray(&self, row: u32, bits: u64) {
+        if self.common {
+            self.free_to_common(row, bits);
+            return;
+        }
         // Relaxed, for the reason given in `deliver`. Read before `deliver` is called: afterwards, the owner may
         // change.
         let owner = self.rows[self.geometry.bucket_of(row) as usize].owner.load(Ordering::Relaxed);

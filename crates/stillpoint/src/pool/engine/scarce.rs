@@ -13,6 +13,10 @@ impl Hold<'_> {
     /// # Safety
     /// There is room for `room` objects at `to`.
     pub(crate) unsafe fn obtain(self, to: *mut *mut u8, want: usize, enough: usize, room: usize) -> usize {
+        if self.core.common {
+            // SAFETY: there is room for `room` objects, by the caller's promise, and `enough` is not more.
+            return unsafe { self.core.take_from_common(to, enough) };
+        }
         self.collect();
         let mut got = 0;
         while got < enough {
@@ -41,6 +45,9 @@ impl Hold<'_> {
 
     /// Takes a whole bucket from any source. No user code runs meanwhile.
     pub(crate) fn obtain_whole(self) -> Option<u32> {
+        if self.core.common {
+            return self.core.take_bucket_from_common();
+        }
         self.collect();
         loop {
             let found = self.draw_whole();

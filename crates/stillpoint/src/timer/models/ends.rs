@@ -7,6 +7,28 @@ use loom::thread;
 use super::{add, cancel, explore, run, turn, Object, Service, Watched, ENDS, PILED_UP};
 use crate::timer::{ArmErrorKind, Cause, Limit, Outcome, Schedule};
 
+/// A service is closed while another thread adds a timer, through a mailbox that lives on.
+#[test]
+fn a_service_is_closed_while_a_timer_is_added() {
+    explore(3, || {
+        let service = Service::new(0).sleeping();
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(1);
+        let source = timer.clone();
+        let thread = thread::spawn(move || (add(&mut mailbox, &source, 1), mailbox));
+        turn();
+        let mut handed_out = 0;
+        service.close(|object| {
+            object.deadline();
+            handed_out += 1;
+        });
+        let (added, mailbox) = thread.join().unwrap();
+        assert_eq!((added, timer.is_armed()), (handed_out, false), "{ENDS}");
+        assert_eq!(cancel(&timer), 0, "{ENDS}");
+        drop(mailbox);
+    });
+}
+
 /// The owner fires a timer while two other threads cancel it.
 #[test]
 fn cancel_against_expiry() {

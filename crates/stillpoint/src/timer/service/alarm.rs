@@ -144,9 +144,10 @@ impl Bed {
         }
     }
 
-    /// Wakes the owner if it sleeps beyond `deadline`. Called after a message.
-    fn rouse_beyond(&self, deadline: u64) {
-        // Relaxed: the fence in `rouse` orders this load, and the exchange is an acquire.
+    /// Wakes the owner if it sleeps beyond `deadline`. Called after a message, or by the owner itself.
+    pub(super) fn rouse_beyond(&self, deadline: u64) {
+        // Relaxed: the fence in `rouse` orders this load, and the exchange is an acquire. The owner finds the time that
+        // it has stored itself, unless another thread has changed it.
         let mut until = self.until.load(Ordering::Relaxed);
         while until >= FIRST && deadline < until {
             match self.until.compare_exchange(until, ROUSING, orders::rouse(), Ordering::Relaxed) {

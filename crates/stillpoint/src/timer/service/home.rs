@@ -57,6 +57,14 @@ impl<T> Home<T> {
         }
     }
 
+    /// As `rouse`, for the owner itself: its own change of the wheel needs no fence.
+    #[cold]
+    pub(super) fn rouse_owner(&self, deadline: u64) {
+        if let Some(bed) = &self.bed {
+            bed.rouse_beyond(deadline);
+        }
+    }
+
     /// Whether there are neither unknown rings nor hints.
     pub(super) fn is_quiet(&self) -> bool {
         // Relaxed: ordered by the fence in `Bed::lie_down`.
@@ -183,6 +191,12 @@ impl<T> Home<T> {
         }
         // Acquire: pairs with the release in `hint`.
         Hints { top: self.hints.swap(std::ptr::null_mut(), Ordering::Acquire) }
+    }
+
+    /// Whether the service is gone, or is being closed.
+    pub(super) fn is_gone(&self) -> bool {
+        // Relaxed: the answer may be out of date.
+        self.hints.load(Ordering::Relaxed) == closed()
     }
 
     /// Takes the last hints, and closes the stack: later hints are dropped.

@@ -6,7 +6,9 @@ use super::home::Home;
 use super::record::{Occupied, Record};
 use super::ring::Source;
 use super::shared::SharedTimer;
-use crate::timer::wheel::{Schedule, RELATIVE};
+use super::wakes_before;
+use crate::timer::busted::{self, Variant};
+use crate::timer::wheel::Schedule;
 
 /// A handle of a service for other threads, which makes timers and mailboxes. It can be cloned and shared.
 ///
@@ -47,7 +49,9 @@ impl<T> Remote<T> {
     #[track_caller]
     pub fn mailbox(&self, capacity: usize) -> Mailbox<T> {
         assert!(capacity <= 1 << 31, "a mailbox with {capacity} places is impossible: at most 2^31");
-        Mailbox { source: self.home.ring(capacity), home: Arc::clone(&self.home), earliest: u64::MAX }
+        let source = self.home.ring(capacity);
+        let capacity = source.capacity();
+        Mailbox { source: Some(source), capacity, home: Arc::clone(&self.home), earliest: u64::MAX }
     }
 }
 
@@ -65,7 +69,12 @@ impl<T> fmt::Debug for Remote<T> {
 
 /// A bounded ring through which one thread adds timers to the service of another. Neither thread waits.
 ///
-/// Dropping the mailbox does not affect timers that were added.
+/// Dropping the mailbox does not affect timers that were added. A timer that is added while the service is being closed
+/// comes back with the error [`Gone`](ArmErrorKind::Gone), or its value goes where [`TimerService::close`] passes it. In a
+/// service that was not made to [sleep](super::TimerService::sleeping), this thread may also see too late that the service
+/// is gone: it then drops the value when it uses the mailbox again or drops it.
+///
+/// [`TimerService::close`]: super::TimerService::close
 ///
 /// ```
 /// use std::num::NonZeroU64;
@@ -84,7 +93,9 @@ impl<T> fmt::Debug for Remote<T> {
 /// # Ok::<(), stillpoint::timer::ArmError<&str>>(())
 /// ```
 pub struct Mailbox<T> {
-    source: Source<T>,
+    /// `None` once this thread has seen that the service is gone.
+    source: Option<Source<T>>,
+    capacity: usize,
     home: Arc<Home<T>>,
     /// The earliest deadline of messages that are not published yet, in a service that sleeps.
     earliest: u64,
@@ -147,8 +158,16 @@ impl<T> Mailbox<T> {
         value: T,
     ) -> Result<(), ArmError<T>> {
         let result = self.push(timer, schedule, value);
-        self.publish();
-        result
+        let is_gone = self.publish();
+        let generation = result?;
+        if is_gone {
+            let value = timer.0.take_back(generation);
+            self.leave();
+            if let Some(value) = value {
+                return Err(ArmError::new(ArmErrorKind::Gone, value));
+            }
+        }
+        Ok(())
     }
 
     /// Gives an armed timer another deadline in one operation; any thread may have armed it. The timer stays armed
@@ -202,17 +221,29 @@ impl<T> Mailbox<T> {
         let result = self.send(timer, schedule, (), |record, ()| {
             record.reset(schedule).map_err(|occupied| (occupied, ()))
         });
-        self.publish();
+        if self.publish() {
+            self.leave();
+        }
         result
     }
 
-    /// Publishes the pushed messages, and wakes the owner if it sleeps beyond the earliest of them.
+    /// Publishes the pushed messages, and wakes the owner if it sleeps beyond the earliest of them. Returns whether the
+    /// service is gone, so that the owner may not have seen them.
     #[inline]
-    fn publish(&mut self) {
-        self.source.publish();
+    fn publish(&mut self) -> bool {
+        let Some(source) = &mut self.source else { return true };
+        source.publish();
         if self.home.bed.is_some() && self.earliest != u64::MAX {
             self.home.rouse(std::mem::replace(&mut self.earliest, u64::MAX));
         }
+        source.is_closed() && !busted::is(Variant::GoneUnseen)
+    }
+
+    /// Gives up the ring of a service that is gone. The timers of messages that the owner has not taken end with the
+    /// ring's second end.
+    #[cold]
+    fn leave(&mut self) {
+        self.source = None;
     }
 
     /// Adds several timers, which is cheaper than one by one. The owner sees them together, when the burst is dropped
@@ -237,46 +268,47 @@ impl<T> Mailbox<T> {
 
     /// The number of timers that an empty mailbox has room for.
     pub fn capacity(&self) -> usize {
-        self.source.capacity()
+        self.capacity
     }
 
     #[inline]
-    fn push(&mut self, timer: &SharedTimer<T>, schedule: Schedule, value: T) -> Result<(), ArmError<T>> {
+    fn push(&mut self, timer: &SharedTimer<T>, schedule: Schedule, value: T) -> Result<u64, ArmError<T>> {
         self.send(timer, schedule, value, |record, value| record.arm(schedule, value, false))
     }
 
     /// Sends a message about a timer if `change` succeeds.
     #[inline]
-    fn send<V>(
+    fn send<R, V>(
         &mut self,
         timer: &SharedTimer<T>,
         schedule: Schedule,
         value: V,
-        change: impl FnOnce(&Record<T>, V) -> Result<(), (Occupied, V)>,
-    ) -> Result<(), ArmError<V>> {
+        change: impl FnOnce(&Record<T>, V) -> Result<R, (Occupied, V)>,
+    ) -> Result<R, ArmError<V>> {
         let record = &timer.0;
         if !Arc::ptr_eq(record.home(), &self.home) {
             return Err(ArmError::new(ArmErrorKind::Foreign, value));
         }
-        if self.source.is_closed() {
+        let Some(source) = self.source.as_mut().filter(|source| !source.is_closed()) else {
+            self.leave();
             return Err(ArmError::new(ArmErrorKind::Gone, value));
-        }
+        };
         // Room is checked first, since an arming cannot be undone.
-        if !self.source.has_room() {
+        if !source.has_room() {
             // A burst's own messages may fill the ring: publish them and wake the owner, so that it makes room.
             self.earliest = 0;
-            self.publish();
+            if self.publish() {
+                self.leave();
+                return Err(ArmError::new(ArmErrorKind::Gone, value));
+            }
             return Err(ArmError::new(ArmErrorKind::Full, value));
         }
-        change(record, value)?;
-        self.source.push(Arc::clone(record));
+        let changed = change(record, value)?;
+        source.push(Arc::clone(record));
         if self.home.bed.is_some() {
-            // Only the owner can compute the deadline of a delay, so a delay always wakes it. A deadline of `u64::MAX`
-            // wakes no owner.
-            let deadline = if schedule.flags & RELATIVE == 0 { schedule.deadline } else { 0 };
-            self.earliest = self.earliest.min(deadline);
+            self.earliest = self.earliest.min(wakes_before(schedule));
         }
-        Ok(())
+        Ok(changed)
     }
 }
 
@@ -286,7 +318,8 @@ impl<T> fmt::Debug for Mailbox<T> {
     }
 }
 
-/// Several additions that the owner sees together: see [`Mailbox::burst`].
+/// Several additions that the owner sees together: see [`Mailbox::burst`]. If the service is closed meanwhile, it does not
+/// see them: their values are dropped with the burst, and their timers are [`Gone`](super::Outcome::Gone).
 #[derive(Debug)]
 #[must_use = "the owner sees the timers of a burst when the burst is dropped"]
 pub struct Burst<'a, T> {
@@ -300,7 +333,7 @@ impl<T> Burst<'_, T> {
     /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
     #[inline]
     pub fn add(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), ArmError<T>> {
-        self.mailbox.push(timer, Schedule::at(deadline), value)
+        self.mailbox.push(timer, Schedule::at(deadline), value).map(drop)
     }
 
     /// As [`Mailbox::add_with`].
@@ -314,12 +347,14 @@ impl<T> Burst<'_, T> {
         schedule: Schedule,
         value: T,
     ) -> Result<(), ArmError<T>> {
-        self.mailbox.push(timer, schedule, value)
+        self.mailbox.push(timer, schedule, value).map(drop)
     }
 }
 
 impl<T> Drop for Burst<'_, T> {
     fn drop(&mut self) {
-        self.mailbox.publish();
+        if self.mailbox.publish() {
+            self.mailbox.leave();
+        }
     }
 }

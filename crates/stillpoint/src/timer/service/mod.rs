@@ -27,7 +27,7 @@ use home::{Hints, Home};
 use record::Record;
 use rest::Rest;
 use ring::Sink;
-use stillpoint_sys::sync::atomic::Ordering;
+use stillpoint_sys::sync::atomic::{fence, Ordering};
 
 /// An entry in the wheel of a service.
 enum Entry<T> {
@@ -204,6 +204,16 @@ impl<T> TimerService<T> {
     /// ```
     pub fn set_time(&mut self, now: u64) {
         self.wheel.set_time(now);
+        self.rouse(0);
+    }
+
+    /// Rings the alarm of this thread's own sleep if that lasts beyond `deadline`. A task, or a loop around `epoll`, may
+    /// arm timers after it has said how long it will sleep.
+    #[inline]
+    fn rouse(&mut self, deadline: u64) {
+        if self.asleep {
+            self.home.rouse_owner(deadline);
+        }
     }
 
     /// Frees memory that no timer needs; see [`Wheel::shrink`].
@@ -226,7 +236,9 @@ impl<T> TimerService<T> {
     /// [`Full`], with the value, when there is no room.
     #[inline]
     pub fn add(&mut self, deadline: u64, value: T) -> Result<Key, Full<T>> {
-        self.wheel.add(deadline, Entry::Local(value)).map_err(local)
+        let key = self.wheel.add(deadline, Entry::Local(value)).map_err(local)?;
+        self.rouse(deadline);
+        Ok(key)
     }
 
     /// Adds a timer of this thread, `delay` after the time of the last [`manage`](Self::manage); see
@@ -236,7 +248,9 @@ impl<T> TimerService<T> {
     /// [`Full`], with the value, when there is no room.
     #[inline]
     pub fn add_after(&mut self, delay: u64, value: T) -> Result<Key, Full<T>> {
-        self.wheel.add_after(delay, Entry::Local(value)).map_err(local)
+        let key = self.wheel.add_after(delay, Entry::Local(value)).map_err(local)?;
+        self.rouse(self.now().saturating_add(delay));
+        Ok(key)
     }
 
     /// Adds a timer of this thread; see [`Wheel::add_with`].
@@ -244,7 +258,9 @@ impl<T> TimerService<T> {
     /// # Errors
     /// [`Full`], with the value, when there is no room.
     pub fn add_with(&mut self, schedule: Schedule, value: T) -> Result<Key, Full<T>> {
-        self.wheel.add_with(schedule, Entry::Local(value)).map_err(local)
+        let key = self.wheel.add_with(schedule, Entry::Local(value)).map_err(local)?;
+        self.rouse(schedule.resolved(self.now()).deadline);
+        Ok(key)
     }
 
     /// Cancels a timer of this thread; see [`Wheel::cancel`].
@@ -262,7 +278,12 @@ impl<T> TimerService<T> {
     /// Gives a timer of this thread another deadline; see [`Wheel::reset`].
     #[inline]
     pub fn reset(&mut self, key: Key, deadline: u64) -> bool {
-        !matches!(self.wheel.get(key), Some(Entry::Shared(..))) && self.wheel.reset(key, deadline)
+        let was_reset =
+            !matches!(self.wheel.get(key), Some(Entry::Shared(..))) && self.wheel.reset(key, deadline);
+        if was_reset {
+            self.rouse(deadline);
+        }
+        was_reset
     }
 
     /// Arms a shared timer from the owner's thread, without a mailbox. The timer's own callback may do so, too, unless
@@ -294,6 +315,7 @@ impl<T> TimerService<T> {
         }
         record.arm(schedule, value, true)?;
         take_in(&mut self.wheel, timer.clone());
+        self.rouse(wakes_before(schedule));
         Ok(())
     }
 
@@ -325,6 +347,7 @@ impl<T> TimerService<T> {
         }
         record.reset(Schedule::at(deadline)).map_err(|occupied| (occupied, ()))?;
         take_in(&mut self.wheel, timer.clone());
+        self.rouse(deadline);
         Ok(())
     }
 
@@ -341,12 +364,28 @@ impl<T> TimerService<T> {
         self.sinks.extend(self.home.close_rings());
         // All rings are closed first, so that senders see from now on that the service is gone.
         self.sinks.iter().for_each(Sink::close);
+        if !busted::is(Variant::CloseUnfenced) {
+            // SeqCst: pairs with the fence in `Bed::rouse`: either the messages below include a sender's, or the sender
+            // sees that the ring is closed.
+            fence(Ordering::SeqCst);
+        }
         let mut rest = Rest {
             sinks: std::mem::take(&mut self.sinks),
             hints: [std::mem::take(&mut self.hints), self.home.close_hints()],
             wheel: self.wheel.drain(),
         };
         rest.by_ref().for_each(values);
+    }
+}
+
+/// An owner that sleeps until this time, or earlier, need not be woken when a timer is armed. Only the owner can compute
+/// the deadline of a delay, so a delay always wakes it. A deadline of `u64::MAX` wakes no owner.
+#[inline]
+fn wakes_before(schedule: Schedule) -> u64 {
+    if schedule.flags & RELATIVE == 0 {
+        schedule.deadline
+    } else {
+        0
     }
 }
 

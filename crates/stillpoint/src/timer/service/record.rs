@@ -142,9 +142,9 @@ impl<T> Record<T> {
         self.state.compare_exchange(from, to, success, Ordering::Acquire)
     }
 
-    /// Arms the timer. The owner may do so from the timer's own callback, too.
+    /// Arms the timer, and returns the generation of this arming. The owner may do so from the timer's own callback, too.
     #[inline]
-    pub(super) fn arm(&self, schedule: Schedule, value: T, owner: bool) -> Result<(), (Occupied, T)> {
+    pub(super) fn arm(&self, schedule: Schedule, value: T, owner: bool) -> Result<u64, (Occupied, T)> {
         // Relaxed: the exchange below acquires.
         let mut found = self.state.load(Ordering::Relaxed);
         let armed = loop {
@@ -173,7 +173,7 @@ impl<T> Record<T> {
         self.flags.store(schedule.flags, Ordering::Relaxed);
         self.put(value);
         self.state.store(armed, orders::arm());
-        Ok(())
+        Ok(generation(armed))
     }
 
     /// Gives an armed timer another deadline, or delay. The value stays in its place, and the timer can be cancelled at
@@ -402,6 +402,18 @@ impl<T> Record<T> {
         let value = self.take();
         // Release: pairs with the acquire in `arm`.
         self.settle(found & !PHASES | TAKING, GONE, Ordering::Release);
+        value
+    }
+
+    /// Ends an arming of the calling thread, whose service is gone, and takes its value back; `None` if another thread
+    /// has ended, reset or taken it meanwhile.
+    #[cold]
+    pub(super) fn take_back(&self, of: u64) -> Option<T> {
+        // Acquire: pairs with the release in `finish_beat`: the owner may have had the value, if the timer is periodic.
+        self.move_on(state(of, ARMED), state(of, TAKING), Ordering::Acquire).ok()?;
+        let value = self.take();
+        // Release: pairs with the acquire in `arm`.
+        self.settle(state(of, TAKING), GONE, Ordering::Release);
         value
     }
 

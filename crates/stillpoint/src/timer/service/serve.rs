@@ -177,10 +177,12 @@ impl<T> TimerService<T> {
 
     /// Announces that this thread is about to sleep, and how to wake it. Only for a service made with
     /// [`sleeping`](Self::sleeping). After any answer except [`Sleep::Not`], the alarm wakes the thread once, as soon
-    /// as another thread
+    /// as
     ///
-    /// - arms or resets a timer whose deadline is before that of the answer, or that has a delay;
-    /// - [revokes](super::SharedTimer::revoke) a timer, or finds its mailbox full.
+    /// - any thread, this one included, arms or resets a timer whose deadline is before that of the answer;
+    /// - any thread arms or resets a shared timer with a delay;
+    /// - another thread [revokes](super::SharedTimer::revoke) a timer, or finds its mailbox full;
+    /// - this thread [sets the time](Self::set_time).
     ///
     /// Cancellations do not wake the thread. The next [`run`](Self::run), [`process`](Self::process) or
     /// [`manage`](Self::manage) takes the alarm back. An alarm that was already used may wake this thread in vain
@@ -246,7 +248,8 @@ impl<T> TimerService<T> {
     }
 
     /// [`run`](Self::run) for a task: `Ready` if the callback was called, or the limit was reached. Otherwise the task
-    /// is woken when another thread sends something, as after [`sleep`](Self::sleep). The caller, who has the clock,
+    /// is woken when another thread sends something, or when its own thread adds an earlier timer, as after
+    /// [`sleep`](Self::sleep). The caller, who has the clock,
     /// must also poll again at [`next_deadline`](Self::next_deadline), for example with `tokio::time::Sleep`.
     ///
     /// The example `delay_queue` builds a queue on this; its `poll_expired` is the `poll_next` of a `Stream`.

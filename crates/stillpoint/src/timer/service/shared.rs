@@ -150,8 +150,8 @@ impl<T> SharedTimer<T> {
         outcome
     }
 
-    /// Whether the timer is armed. The answer may be out of date at once. A timer that another thread is still arming
-    /// is not armed yet. So after `true`, [`cancel`](Self::cancel) cancels the timer, unless it has fired or was
+    /// Whether the timer is armed, in a service that is not gone. The answer may be out of date at once. A timer that
+    /// another thread is still arming is not armed yet. So after `true`, [`cancel`](Self::cancel) cancels the timer, unless it has fired or was
     /// cancelled meanwhile.
     ///
     /// ```
@@ -164,7 +164,7 @@ impl<T> SharedTimer<T> {
     /// assert!(timer.is_armed() && timer.cancel().is_cancelled() && !timer.is_armed());
     /// ```
     pub fn is_armed(&self) -> bool {
-        self.0.is_armed()
+        self.0.is_armed() && !self.0.home().is_gone()
     }
 
     /// Whether both are handles of the same timer.

@@ -26,7 +26,9 @@ impl<T> Wheel<T> {
     ///
     /// A periodic timer is armed again before the callback, and its value is lent to the callback. If the callback
     /// cancels its own timer, [`cancel`](Self::cancel) returns `None`, since the timer has fired; the value is dropped
-    /// after the callback.
+    /// after the callback. So it is if the callback has put another wheel in the place of this one (`mem::swap`): the
+    /// value cannot follow. Its timer then stays in the wheel that was moved, without a value. It does not fire any
+    /// more, and [`cancel`](Self::cancel) takes it out.
     ///
     /// Timers that were due when they were added fire first; then exact timers fire before
     /// [coarse](super::Schedule::coarse) timers. Exact timers fire by deadline if their slots do not overlap. Those
