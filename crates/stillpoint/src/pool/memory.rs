@@ -183,7 +183,7 @@ pub(super) fn contiguous(backing: Backing, addresses: Range<usize>) -> Option<bo
 
 /// The physical address behind an address of this process. Tests may give a map of their own.
 fn physical(address: usize) -> Option<u64> {
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(stillpoint_loom)))]
     if let Some(map) = tests::MAP.get() {
         return map(address);
     }
@@ -200,7 +200,7 @@ pub(super) fn refused(refusal: Refusal, bytes: usize) -> BuildError {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use std::cell::Cell;
     use std::ptr::NonNull;

@@ -48,11 +48,11 @@ stillpoint_sys::orders! {
     release: Release, [claim, claimed], "4", [UnregisterRelaxed];
     /// A scan's load that tells which slots are claimed: if a slot is no longer claimed, its last holder has given everything up. If it is
     /// claimed, it is there.
-    claimed: Acquire, [claim, release], "44", [ClaimedRelaxed];
+    claimed: Acquire, [claim, release], "45", [ClaimedRelaxed];
     /// Takes a slot out of the count of its group, after everything that its holder did.
-    group_left: Release, [group], "44", [GroupRelaxed];
+    group_left: Release, [group], "45", [GroupRelaxed];
     /// A walk's load of the count of a group: it skips the group after all holders have given everything up.
-    group: Acquire, [group_left], "44", [GroupRelaxed];
+    group: Acquire, [group_left], "45", [GroupRelaxed];
     /// The stores by which a reader gives up everything.
     give_up: Release, [observe, hazards], "4", [UnregisterRelaxed];
     /// Lowers the number of light readers, after everything that the reader read.

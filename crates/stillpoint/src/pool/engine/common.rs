@@ -173,7 +173,7 @@ fn lowest(bits: u64, count: usize) -> u64 {
     bits & !higher
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::{at_or_after, lowest};
 

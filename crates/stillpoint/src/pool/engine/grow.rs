@@ -239,7 +239,7 @@ impl Core {
     }
 
     /// Makes the pieces count as reserved huge pages, whose addresses a test asks for.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(stillpoint_loom)))]
     pub(crate) fn pretend_reserved(&self) {
         let mut pieces = self.extent.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         pieces.iter_mut().for_each(|piece| piece.made = Some(Made::Reserved));

@@ -12,7 +12,7 @@
 //!
 //! A walk over the claimed slots reads words in place of slots that are not claimed, and the count of a group in place of words
 //! that are 0. So it takes time in proportion to what is claimed, after any crowd. The lowest slot that is free is claimed first,
-//! so the first chunks, which are small, are the ones in use. The argument is step 44 in `docs/design/rcu.md`.
+//! so the first chunks, which are small, are the ones in use. The argument is step 45 in `docs/design/rcu.md`.
 
 use std::ptr::{self, NonNull};
 use std::slice;

@@ -64,7 +64,7 @@ impl Drop for Freeing {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;
 
