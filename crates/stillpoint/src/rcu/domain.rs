@@ -375,7 +375,7 @@ impl Domain {
     /// The region reader that is in the way of the oldest grace period, if there is one, however short the wait has been
     /// so far.
     ///
-    /// Looks at every reader. If one is in the way, also looks at every reclaimer, and at the reader's thread in `/proc`. So it
+    /// Looks at every reader. If one is in the way, also looks at every reclaimer and every protected load, and at the reader's thread in `/proc`. So it
     /// suits reports, not loops. The cost does not depend on the number of waiting futures. Issues no fence, so it may miss a
     /// reader that has entered within the last microseconds.
     ///

@@ -33,7 +33,7 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::RegisterNoFence, "registration::a_reader_registers_while_the_fence_is_left_out"),
     (Variant::UnregisterRelaxed, "registration::a_record_changes_hands"),
     (Variant::LeaveForgotten, "registration::a_record_goes_from_qsbr_to_guards"),
-    (Variant::ClaimRelaxed, "regions::kinds_are_mixed"),
+    (Variant::ClaimRelaxed, "registration::a_slot_has_one_holder_after_the_other"),
     (Variant::SlotsUnseen, "registration::the_first_slots_are_made"),
     (Variant::ClaimedRelaxed, "registration::the_first_slots_are_made"),
     (Variant::GroupRelaxed, "registration::a_group_is_skipped"),

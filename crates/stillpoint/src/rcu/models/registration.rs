@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use loom::cell::UnsafeCell;
 use loom::sync::atomic::{fence, AtomicBool, AtomicU32, Ordering};
 use loom::thread;
 
@@ -133,7 +134,7 @@ fn a_group_is_skipped() {
     });
 }
 
-/// Two threads append the first chunk, and make its slots.
+/// A walk sees the slots of each claim that it sees. Then two threads may append the first chunk, and make its slots.
 #[test]
 fn the_first_slots_are_made() {
     explore(EVERY, || {
@@ -142,8 +143,30 @@ fn the_first_slots_are_made() {
             let registry = Arc::clone(&registry);
             move || registry.claim().number()
         });
+        assert!(registry.iter().all(|slot| slot.load(Ordering::Relaxed) == 0));
         let own = registry.claim().number();
-        assert!(registry.iter().map(|slot| slot.load(Ordering::Relaxed)).all(|value| value == 0));
         assert_eq!(own + other.join().unwrap(), 1, "they are the slots 0 and 1");
+    });
+}
+
+/// What a holder does with a slot comes after what the last one did.
+#[test]
+fn a_slot_has_one_holder_after_the_other() {
+    explore(EVERY, || {
+        let shared = Arc::new((Registry::<AtomicU32>::new(), UnsafeCell::new(0)));
+        let hold = |(registry, content): &(Registry<AtomicU32>, UnsafeCell<u32>)| {
+            let claim = registry.claim();
+            if claim.number() == 0 {
+                // SAFETY: the slot has one holder at a time; otherwise loom reports it.
+                content.with_mut(|content| unsafe { *content += 1 });
+            }
+            registry.release(&claim);
+        };
+        let other = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || hold(&shared)
+        });
+        hold(&shared);
+        other.join().unwrap();
     });
 }

@@ -238,10 +238,11 @@ impl Round {
 pub(crate) type Shelves = Registry<Shelf>;
 
 impl Core {
-    /// A place for a thread's list: one that an ended thread has left, or a new one.
+    /// A place for a thread's list: one that an ended thread has left, if there is one among the first, or a new one.
     fn claim_shelf(&self) -> Claim<Shelf> {
-        let mut vacant = self.shelves.claims().filter(|(shelf, _)| !shelf.is_lost() && shelf.take_place());
-        vacant.next().map_or_else(|| self.shelves.claim(), |(_, claim)| claim)
+        let mut first = self.shelves.claims().take(SHARE);
+        let vacant = first.find(|(shelf, _)| !shelf.is_lost() && shelf.take_place());
+        vacant.map_or_else(|| self.shelves.claim(), |(_, claim)| claim)
     }
 
     /// Polls the list of a silent thread, if its turn has come. Does nothing in a domain without such lists. `round` is kept with
