@@ -33,10 +33,10 @@ mod tests {
         let present = 1 << 63;
         assert_eq!(decoded(present | 5, 0x7000_0123, page), Some(5 * 4096 + 0x123));
         // The kernel's other flags are above the frame number.
-        assert_eq!(decoded(present | 0xff << 55 | 5, 4095, page), Some(5 * 4096 + 4095));
-        assert_eq!(decoded(present | ((1 << 55) - 1), 0, page), Some(((1 << 55) - 1) * 4096));
+        assert_eq!(decoded(present | (0xff << 55) | 5, 4095, page), Some(5 * 4096 + 4095));
+        assert_eq!(decoded(present | ((1 << 40) - 1), 0, page), Some(((1 << 40) - 1) * 4096));
         assert_eq!(decoded(present, 0x123, page), None, "hidden");
-        assert_eq!(decoded(1 << 62 | 5, 0x123, page), None, "swapped out");
+        assert_eq!(decoded((1 << 62) | 5, 0x123, page), None, "swapped out");
         assert_eq!(decoded(present | 5, 0x1_2345, 65_536), Some(5 * 65_536 + 0x2345));
     }
 }
