@@ -870,8 +870,8 @@ ssize_t still_queue_pending(const struct still_queue *queue) STILL_NOEXCEPT;
  * points to belongs to the program: retire it when a call has handed the value back. Any number of threads may use the table. */
 struct still_table;
 
-/* Hashes the `bytes` bytes at `key`, which need not be aligned. Equal keys must have equal hashes. Must not call functions on the
- * table. */
+/* Hashes the `bytes` bytes at `key`, which need not be aligned. Equal keys must have equal hashes. Keys with
+ * the same hash share a chain; otherwise, the hash may be weak: the table mixes it. Must not call functions on the table. */
 typedef uint64_t still_hash_fn(const void *key, size_t bytes, void *context) STILL_NOEXCEPT;
 
 struct still_table_options {

@@ -127,6 +127,8 @@ mod book {
 pub mod busted;
 #[cfg(feature = "std")]
 pub mod fence;
+#[cfg(feature = "std")]
+mod own_writes;
 #[cfg(all(feature = "pool", target_os = "linux"))]
 pub mod pool;
 #[cfg(feature = "std")]

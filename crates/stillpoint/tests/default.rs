@@ -800,3 +800,56 @@ fn a_child_of_a_fork_does_not_wait_for_what_others_served() {
     handle.stop();
     thread.join().expect("no destructor panics");
 }
+
+/// A function of `update` that writes to its own cell: once is allowed, the second time panics, and nothing else does.
+#[test]
+fn an_update_that_writes_to_its_own_cell_in_every_run_panics() {
+    let _own = own();
+    let cell = RcuCell::new(0);
+    let (other, reader) = (RcuCell::new(0), rcu::default_domain().reader());
+    let own_writes: [&dyn Fn(); 6] = [
+        &|| cell.set(50),
+        &|| drop(cell.swap(Some(Box::new(50)))),
+        &|| std::mem::forget(cell.replace(50)),
+        &|| {
+            cell.clear();
+            cell.set(50);
+        },
+        &|| assert!(cell.update(|_| 50)),
+        &|| {
+            let found = cell.get();
+            assert!(cell.compare_exchange(found.as_deref(), Some(Box::new(1))).is_ok());
+            let guard = reader.pin();
+            assert!(cell.compare_exchange_in(&guard, cell.load(&guard), Some(Box::new(50))).is_ok());
+        },
+    ];
+    for (how, write) in own_writes.into_iter().enumerate() {
+        for times in [1, 2, 1_000_000] {
+            cell.set(0);
+            let mut runs = 0;
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                cell.update(|old| {
+                    runs += 1;
+                    other.set(runs);
+                    if runs <= times {
+                        write();
+                    }
+                    old + 1
+                })
+            }));
+            assert_eq!((outcome.is_err(), runs), (times > 1, 2), "{how}, {times}");
+            assert_eq!(cell.get().as_deref(), Some(if times > 1 { &50 } else { &51 }), "{how}, {times}");
+        }
+    }
+    // Other threads may replace it as often as they like.
+    let mut runs = 0;
+    assert!(cell.update(|old| {
+        runs += 1;
+        other.set(runs);
+        if runs < 20 {
+            thread::scope(|scope| scope.spawn(|| cell.set(60)).join().unwrap());
+        }
+        old + 1
+    }));
+    assert_eq!((runs, cell.get().as_deref()), (20, Some(&61)));
+}

@@ -88,9 +88,9 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// If `index` is out of bounds; otherwise as [`RcuCell::set`](super::RcuCell::set).
     #[track_caller]
     pub fn set(&self, index: usize, new: Option<Box<T>>) {
-        default_domain::verify(&self.domain);
+        let own = default_domain::verify(&self.domain);
         if let Some(old) = self.swap(index, new) {
-            default_domain::retire(old);
+            default_domain::retire(own, old);
         }
     }
 }

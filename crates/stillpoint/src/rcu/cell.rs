@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::default_domain;
+use super::default_domain::{self, Own};
 use super::domain::Domain;
 use super::error::{CompareExchangeError, FoundInRegion};
 use super::link::Link;
@@ -8,6 +8,7 @@ use super::reader::{Protected, Reader};
 use super::region::Region;
 use super::retired::Retired;
 use super::weak_domain::WeakDomain;
+use crate::own_writes::OwnRuns;
 
 /// An atomic owner of one heap object, or of none. Writers replace the object; readers load it without waiting.
 ///
@@ -154,11 +155,12 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         self.exchange(None);
     }
 
+    #[inline(always)]
     #[track_caller]
     fn exchange(&self, new: Option<Box<T>>) {
-        default_domain::verify(&self.domain);
+        let own = default_domain::verify(&self.domain);
         if let Some(old) = self.swap(new) {
-            default_domain::retire(old);
+            default_domain::retire(own, old);
         }
     }
 
@@ -166,7 +168,9 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// the cell is empty. `change` is called again if another thread has replaced the object meanwhile.
     ///
     /// # Panics
-    /// As [`set`](RcuCell::set); also with the panic of `change`, and then nothing is replaced.
+    /// As [`set`](RcuCell::set); also with the panic of `change`, and then nothing is replaced. If `change` writes to this cell
+    /// itself: once, it is called again; the second time, `update` panics, since it would never end. Then this call has replaced
+    /// nothing, and what `change` has written stays.
     ///
     /// ```
     /// use stillpoint::rcu::RcuCell;
@@ -181,15 +185,19 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// ```
     #[track_caller]
     pub fn update(&self, mut change: impl FnMut(&T) -> T) -> bool {
+        let mut own_runs = OwnRuns::default();
         loop {
             let Some(current) = self.get() else { return false };
-            if let Ok(old) = self.compare_exchange(Some(&*current), Some(Box::new(change(&current)))) {
+            let watch = self.link.watch(&current);
+            let new = Box::new(watch.run(|| change(&current)));
+            if let Ok(old) = self.compare_exchange(Some(&*current), Some(new)) {
                 drop(current);
                 if let Some(old) = old {
-                    default_domain::retire(old);
+                    default_domain::retire(Own::get(), old);
                 }
                 return true;
             }
+            own_runs.count(&watch, None, "RcuCell::update");
         }
     }
 }

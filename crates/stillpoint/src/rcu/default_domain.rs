@@ -283,9 +283,21 @@ pub(crate) fn reader_in(core: &Core) -> Option<&'static Reader> {
 /// Panics unless the domain is the default one.
 #[inline]
 #[track_caller]
-pub(super) fn verify(domain: &WeakDomain) {
-    if !domain.is(local().reader.core()) {
+pub(super) fn verify(domain: &WeakDomain) -> Own {
+    let local = local();
+    if !domain.is(local.reader.core()) {
         reject(domain);
+    }
+    Own(local)
+}
+
+/// What the calling thread has in the default domain.
+pub(super) struct Own(&'static Local);
+
+impl Own {
+    #[inline]
+    pub(super) fn get() -> Self {
+        Self(local())
     }
 }
 
@@ -304,9 +316,9 @@ fn reject(domain: &WeakDomain) -> ! {
 ///
 /// # Panics
 /// With the panic of a destructor; the object has been taken in then.
-pub(super) fn retire<T: Send + Sync + 'static>(retired: Retired<T>) {
+pub(super) fn retire<T: Send + Sync + 'static>(Own(local): Own, retired: Retired<T>) {
     let core = default_domain().core();
-    let shelf = local().shelf.get_or_init(|| RefCell::new(OwnShelf::new(core)));
+    let shelf = local.shelf.get_or_init(|| RefCell::new(OwnShelf::new(core)));
     match shelf.try_borrow_mut() {
         Ok(mut shelf) => shelf.put(core, retired.into_parts().into_garbage()),
         // Called by a destructor that runs in `put`.

@@ -14,6 +14,7 @@ use super::region::Region;
 use super::retired::Retired;
 use super::weak_domain::WeakDomain;
 use crate::fence::ReaderFence;
+use crate::own_writes::{self, Watch};
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
 /// Owns one object, made by `Box`, or none. The container names the domain and checks readers against it.
@@ -91,7 +92,7 @@ impl<T: Send + Sync + 'static> Link<T> {
     pub(super) fn swap(&self, domain: &WeakDomain, new: Option<Box<T>>) -> Option<Retired<T>> {
         // Release: publishes the new object to acquire loads. Acquire: pairs with the release by which the old object was linked,
         // for its new owner.
-        retired(domain, self.0.swap(into_raw(new), Ordering::AcqRel))
+        self.retired(domain, self.0.swap(into_raw(new), Ordering::AcqRel))
     }
 
     pub(super) fn compare_exchange(
@@ -104,7 +105,7 @@ impl<T: Send + Sync + 'static> Link<T> {
         let new = into_raw(new);
         // AcqRel: as in `swap`. Relaxed on failure: the address that was found is not followed.
         match self.0.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(old) => Ok(retired(domain, old)),
+            Ok(old) => Ok(self.retired(domain, old)),
             // SAFETY: `new` came from `into_raw` above and was not published.
             Err(found) => Err(CompareExchangeError { new: unsafe { from_raw(new) }, found: found.addr() }),
         }
@@ -125,7 +126,7 @@ impl<T: Send + Sync + 'static> Link<T> {
         let new = into_raw(new);
         // AcqRel: as in `swap`.
         match self.0.compare_exchange(expected, new, Ordering::AcqRel, orders::found()) {
-            Ok(old) => Ok(retired(domain, old)),
+            Ok(old) => Ok(self.retired(domain, old)),
             Err(found) => Err(CompareExchangeError {
                 // SAFETY: `new` came from `into_raw` above and was not published.
                 new: unsafe { from_raw(new) },
@@ -133,6 +134,27 @@ impl<T: Send + Sync + 'static> Link<T> {
                 found: unsafe { found.as_ref() },
             }),
         }
+    }
+
+    /// The unlinked object `old`, which the link owned.
+    #[inline(always)]
+    fn retired(&self, domain: &WeakDomain, old: *mut T) -> Option<Retired<T>> {
+        let old = NonNull::new(old)?;
+        if own_writes::is_watched() {
+            own_writes::note(self.place(), None, Some(old.addr().get()));
+        }
+        // SAFETY: the link owned `old`, made by `into_raw`, and the caller has just unlinked it.
+        Some(unsafe { Retired::new(old, domain.name()) })
+    }
+
+    /// For a function that is to decide about an object, which is protected meanwhile.
+    pub(super) fn watch(&self, object: &T) -> Watch {
+        Watch::of(self.place(), ptr::from_ref(object).addr())
+    }
+
+    /// How a [`Watch`] names the link.
+    fn place(&self) -> *const () {
+        ptr::from_ref(self).cast()
     }
 
     pub(super) fn get_mut(&mut self) -> Option<&mut T> {
@@ -148,12 +170,6 @@ impl<T: Send + Sync + 'static> Link<T> {
         // SAFETY: the link owned it, and no reader borrows the link, so none holds it.
         unsafe { from_raw(object) }
     }
-}
-
-/// The unlinked object `old`, which the link owned.
-fn retired<T: Send + Sync + 'static>(domain: &WeakDomain, old: *mut T) -> Option<Retired<T>> {
-    // SAFETY: the link owned `old`, made by `into_raw`, and the caller has just unlinked it.
-    NonNull::new(old).map(|old| unsafe { Retired::new(old, domain.name()) })
 }
 
 fn into_raw<T>(object: Option<Box<T>>) -> *mut T {

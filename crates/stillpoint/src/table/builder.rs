@@ -1,6 +1,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use super::engine::store::Store;
 use super::engine::{Inner, Shape};
 use super::error::OutOfMemory;
 use super::removed::verify;
@@ -28,6 +29,7 @@ pub struct TableBuilder<K, V, S = RandomState> {
     capacity: usize,
     max_len: Option<usize>,
     hasher: S,
+    mixes: bool,
     handle: Option<RetireHandle>,
     entries: PhantomData<fn(K, V)>,
 }
@@ -39,6 +41,7 @@ impl<K, V> TableBuilder<K, V> {
             capacity: 0,
             max_len: None,
             hasher: RandomState::default(),
+            mixes: true,
             handle: None,
             entries: PhantomData,
         }
@@ -59,6 +62,7 @@ impl<K, V, S> TableBuilder<K, V, S> {
             capacity: table.len(),
             max_len: Some(inner.arena().max_len()),
             hasher: table.hasher().clone(),
+            mixes: inner.mixes(),
             handle: inner.handle().cloned(),
             entries: PhantomData,
         }
@@ -83,11 +87,27 @@ impl<K, V, S> TableBuilder<K, V, S> {
         self
     }
 
-    /// The hasher, in place of [`RandomState`]. The lower bits and the upper 16 bits of its results have to be well
-    /// distributed.
+    /// The hasher, in place of [`RandomState`]. It may be weak, even the identity: the table mixes its hashes by one
+    /// multiplication. Different keys should still have different hashes, since keys with one hash share a chain.
     pub fn hasher<T>(self, hasher: T) -> TableBuilder<K, V, T> {
-        let Self { domain, capacity, max_len, handle, entries, .. } = self;
-        TableBuilder { domain, capacity, max_len, hasher, handle, entries }
+        let Self { domain, capacity, max_len, mixes, handle, entries, .. } = self;
+        TableBuilder { domain, capacity, max_len, hasher, mixes, handle, entries }
+    }
+
+    /// Uses the results of the [hasher](TableBuilder::hasher) as they are, without the multiplication: for a hasher whose
+    /// lower bits and upper 16 bits are well distributed. The hashes of [`RandomState`] are never mixed.
+    ///
+    /// ```
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let hasher = std::hash::RandomState::new(); // SipHash: every bit is as good as any other
+    /// let names: Table<String, u32, _> = Table::builder_in(&Domain::new()).hasher(hasher).unmixed().build()?;
+    /// assert!(names.is_empty());
+    /// # Ok::<(), stillpoint::table::OutOfMemory>(())
+    /// ```
+    pub fn unmixed(mut self) -> Self {
+        self.mixes = false;
+        self
     }
 
     /// Sends removed entries to a background reclaimer, which frees them in place of the writers. Writers still free
@@ -132,8 +152,8 @@ impl<K, V, S> TableBuilder<K, V, S> {
         K: Send + Sync + 'static,
         V: Send + Sync + 'static,
     {
-        let shape = Shape { capacity: self.capacity, limit: self.max_len };
+        let shape = Shape { capacity: self.capacity, limit: self.max_len, mixes: self.mixes };
         let inner = Inner::new(Arc::clone(self.domain.core()), self.hasher, &shape, self.handle);
-        inner.map(Table::from_inner).ok_or(OutOfMemory { entries: self.capacity })
+        inner.map(Table::from_inner).ok_or(OutOfMemory { entries: self.capacity, each: Store::<K, V>::BYTES })
     }
 }

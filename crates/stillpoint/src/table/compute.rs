@@ -1,6 +1,7 @@
 use std::fmt;
 
 use super::engine::change::{Computed, Found};
+use super::engine::Owned;
 use super::error::Full;
 
 /// Returned by the function passed to [`TableReader::compute`](super::TableReader::compute): what to do with the entry.
@@ -44,7 +45,7 @@ impl<E, R, T> Compute<E, R, T> {
     pub(super) fn of<F>(
         computed: Computed<F, T>,
         entry: impl Fn(F) -> E,
-        removed: impl Fn(u32) -> R,
+        removed: impl Fn(Owned) -> R,
     ) -> Self {
         match computed {
             Computed::Inserted(kept) => Self::Inserted(entry(kept)),

@@ -59,15 +59,26 @@ impl<K, V> std::error::Error for Full<K, V> {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfMemory {
     pub(super) entries: usize,
+    /// Bytes of each entry.
+    pub(super) each: usize,
 }
 
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "there is no memory, or no room below the table's limit, for {} entries: ask for fewer",
-            self.entries
-        )
+        match self.entries {
+            // Even an empty table has some slots.
+            0 => write!(
+                f,
+                "there is no memory for the first entries of a table, of {} bytes each: put large values into boxes",
+                self.each
+            ),
+            entries => write!(
+                f,
+                "there is no memory, or no room below the table's limit, for {entries} entries of {} bytes each: ask \
+                 for fewer",
+                self.each
+            ),
+        }
     }
 }
 

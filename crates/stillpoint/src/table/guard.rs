@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash};
 use super::compute::{Compute, Operation, TryInsertError};
 use super::engine::arena::{Lens, Pair};
 use super::engine::array::View;
-use super::engine::change::{Found, InRegion, Seen};
+use super::engine::change::{Deciding, Found, InRegion, Seen};
 use super::engine::search::{search, search_many};
 use super::engine::Inner;
 use super::error::Full;
@@ -158,8 +158,8 @@ where
             }
             let hash = self.inner.hash(&pair.key);
             // SAFETY: the index is not used again before the region ends.
-            if unsafe { self.inner.remove_entry(hash, entry, None) } {
-                drop(Removed::new(self.inner, entry));
+            if let Some(old) = unsafe { self.inner.remove_entry(hash, entry, None) } {
+                drop(Removed::new(self.inner, old));
             }
         }
     }
@@ -217,6 +217,7 @@ where
     ///
     /// # Errors
     /// When the table is full, and no spare slot is left: the new pair is handed back.
+    #[track_caller]
     pub fn update<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: impl FnMut(&V) -> V) -> Replaced<'g, K, V, S>
     where
         K: Borrow<Q> + Clone,
@@ -229,6 +230,7 @@ where
     ///
     /// # Errors
     /// When the table is full: the pair is handed back.
+    #[track_caller]
     pub fn update_or_insert(&self, key: K, update: impl FnMut(&V) -> V, value: V) -> Result<&V, Full<K, V>> {
         self.update_or_insert_with(key, update, || value)
     }
@@ -237,6 +239,7 @@ where
     ///
     /// # Errors
     /// When the table is full: the pair is handed back.
+    #[track_caller]
     pub fn update_or_insert_with(
         &self,
         key: K,
@@ -252,17 +255,19 @@ where
     /// # Errors
     /// When the table is full: the pair is handed back.
     #[expect(clippy::type_complexity, reason = "each part matters to the caller; an alias would hide them")]
+    #[track_caller]
     pub fn compute<T>(
         &self,
         key: K,
         mut function: impl FnMut(Option<(&K, &V)>) -> Operation<V, T>,
     ) -> Result<Compute<(&K, &V), Removed<'g, K, V, S>, T>, Full<K, V>> {
         let decide = |present: Option<&Pair<K, V>>, _| function(present.map(|pair| (&pair.key, &pair.value)));
-        let computed = self.inner.compute(&mut self.finder(), key, decide)?;
+        let computed = self.inner.compute(&mut self.finder(), key, decide, Deciding::Compute)?;
         Ok(Compute::of(computed, Seen::key_value, |entry| Removed::new(self.inner, entry)))
     }
 
     /// As [`TableReader::remove_if`](super::TableReader::remove_if).
+    #[track_caller]
     pub fn remove_if<Q: Hash + Eq + ?Sized>(
         &self,
         key: &Q,

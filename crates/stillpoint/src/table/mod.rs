@@ -71,7 +71,8 @@
 //! Values are replaced, never changed: a reader that holds the old value keeps it as it is. (For values that change in
 //! place, use atomics or locks.) Functions that are passed to these calls run without a lock, on an entry that is kept
 //! alive: they may use the table. A function is called again if another writer changes the entry first. If it panics,
-//! the table is unchanged.
+//! the call has changed nothing. A function that itself changes the entry, or inserts the key, is called again once; the
+//! second time, the call panics.
 //!
 //! # Lifetimes
 //!

@@ -108,7 +108,7 @@ type Shared = Arc<(Domain, Table<Object, Object, Chains>)>;
 
 fn shared(chains: Chains, keys: u64) -> Shared {
     let domain = Domain::new();
-    let table = Table::builder_in(&domain).hasher(chains).build().expect("a small table");
+    let table = Table::builder_in(&domain).hasher(chains).unmixed().build().expect("a small table");
     let shared = Arc::new((domain, table));
     for key in 0..keys {
         insert(&shared, key, 100 + key);

@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use super::compute::{Compute, Operation, TryInsertError};
 use super::engine::arena::{Lens, Pair};
-use super::engine::change::{Found, Protecting};
+use super::engine::change::{Deciding, Found, Protecting};
 use super::engine::search::{Held, Home, Pins};
 use super::engine::Inner;
 use super::error::Full;
@@ -253,6 +253,11 @@ where
     /// When the table is full, and replaced entries that wait for readers take all its [spare
     /// slots](super::TableBuilder::max_len): the new pair is handed back.
     ///
+    /// # Panics
+    /// If `value` changes this entry itself for the second time: the call would never end. The first time, `value` is
+    /// called again. Then this call has changed nothing, and what `value` has written stays. If the table is full, also
+    /// with the panic of the destructor of an entry that was removed before.
+    ///
     /// ```
     /// use stillpoint::{rcu::Domain, table::Table};
     ///
@@ -266,6 +271,7 @@ where
     /// assert_eq!(lookup.copied("hits"), Some(2));
     /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
     /// ```
+    #[track_caller]
     pub fn update<Q: Hash + Eq + ?Sized>(
         &mut self,
         key: &Q,
@@ -288,7 +294,8 @@ where
     /// When the table is full: the new pair is handed back.
     ///
     /// # Panics
-    /// As [`Table::insert`](super::Table::insert).
+    /// As [`Table::insert`](super::Table::insert), and if `update` changes the entry itself, as
+    /// [`update`](TableReader::update).
     ///
     /// ```
     /// use stillpoint::{rcu::Domain, table::Table};
@@ -301,6 +308,7 @@ where
     /// assert_eq!(*lookup.update_or_insert("hits", |hits| hits + 1, 1)?, 2);
     /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
     /// ```
+    #[track_caller]
     pub fn update_or_insert(
         &mut self,
         key: K,
@@ -317,7 +325,7 @@ where
     /// As [`update_or_insert`](TableReader::update_or_insert).
     ///
     /// # Panics
-    /// As [`Table::insert`](super::Table::insert).
+    /// As [`update_or_insert`](TableReader::update_or_insert).
     ///
     /// ```
     /// use stillpoint::{rcu::Domain, table::Table};
@@ -331,6 +339,7 @@ where
     /// assert_eq!(lookup.update_or_insert_with("a", twice, || unreachable!())?.len(), 1);
     /// # Ok::<(), stillpoint::table::Full<&str, Vec<u64>>>(())
     /// ```
+    #[track_caller]
     pub fn update_or_insert_with(
         &mut self,
         key: K,
@@ -352,7 +361,8 @@ where
     /// When the table is full: the new pair is handed back.
     ///
     /// # Panics
-    /// As [`Table::insert`](super::Table::insert).
+    /// As [`Table::insert`](super::Table::insert), and if `function` changes the entry itself, as
+    /// [`update`](TableReader::update).
     ///
     /// ```
     /// use stillpoint::{rcu::Domain, table::{Compute, Operation, Table}};
@@ -375,6 +385,7 @@ where
     /// # Ok::<(), stillpoint::table::Full<&str, u64>>(())
     /// ```
     #[expect(clippy::type_complexity, reason = "each part matters to the caller; an alias would hide them")]
+    #[track_caller]
     pub fn compute<T>(
         &mut self,
         key: K,
@@ -382,13 +393,16 @@ where
     ) -> Result<Compute<Ref<'_, K, V>, Removed<'a, K, V, S>, T>, Full<K, V>> {
         let (inner, mut finder) = self.finder();
         let decide = |present: Option<&Pair<K, V>>, _| function(present.map(|pair| (&pair.key, &pair.value)));
-        let computed = inner.compute(&mut finder, key, decide)?;
+        let computed = inner.compute(&mut finder, key, decide, Deciding::Compute)?;
         Ok(Compute::of(computed, Ref::new, |entry| Removed::new(inner, entry)))
     }
 
     /// Removes and returns the entry of a key if `condition` holds for it.
     ///
     /// Atomic: if another thread changes the entry meanwhile, `condition` is called again with the new entry.
+    ///
+    /// # Panics
+    /// If `condition` changes the entry itself, as [`update`](TableReader::update).
     ///
     /// ```
     /// use stillpoint::{rcu::Domain, table::Table};
@@ -401,6 +415,7 @@ where
     /// assert!(lookup.remove_if("a", |_, value| *value > 1).is_none());
     /// assert!(lookup.remove_if("a", |_, value| *value == 1).is_some());
     /// ```
+    #[track_caller]
     pub fn remove_if<Q: Hash + Eq + ?Sized>(
         &mut self,
         key: &Q,

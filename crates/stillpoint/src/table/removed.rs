@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::engine::arena::Pair;
-use super::engine::Inner;
+use super::engine::{Inner, Owned};
 use super::error::Full;
 use super::RandomState;
 use crate::rcu::engine::core::garbage::Garbage;
@@ -35,20 +35,19 @@ pub type Replaced<'t, K, V, S = RandomState> = Result<Option<Removed<'t, K, V, S
 /// ```
 pub struct Removed<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
     inner: &'t Inner<K, V, S>,
-    entry: u32,
+    owned: Owned,
     /// The token of the grace period that the first call of `token` or `try_into_entry` started.
     token: Option<NonZero<u64>>,
 }
 
 impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V, S> {
-    /// The caller has unlinked the entry, and owns it.
-    pub(super) fn new(inner: &'t Inner<K, V, S>, entry: u32) -> Self {
-        Self { inner, entry, token: None }
+    pub(super) fn new(inner: &'t Inner<K, V, S>, owned: Owned) -> Self {
+        Self { inner, owned, token: None }
     }
 
     fn pair(&self) -> &Pair<K, V> {
         // SAFETY: the entry is retired only by the drop of this value.
-        unsafe { self.inner.arena().pair(self.entry).as_ref() }
+        unsafe { self.inner.arena().pair(self.owned.entry).as_ref() }
     }
 
     /// The key.
@@ -107,11 +106,11 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// ```
     pub fn try_into_entry(mut self) -> Result<(K, V), Self> {
         let (token, inner) = (self.started(), self.inner);
-        let address = inner.arena().pair(self.entry).as_ptr().addr();
+        let address = inner.arena().pair(self.owned.entry).as_ptr().addr();
         if !is_free(inner.core(), token, address) {
             return Err(self);
         }
-        let entry = ManuallyDrop::new(self).entry;
+        let entry = ManuallyDrop::new(self).owned.entry;
         // SAFETY: the entry is unlinked, this value owned it, and no reader can hold it any more.
         Ok(unsafe { inner.take_pair(entry) })
     }
@@ -177,7 +176,7 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     }
 
     fn hand_over(self, offer: impl FnOnce(usize, &dyn Fn() -> Garbage) -> bool) -> Result<(), Self> {
-        if self.inner.retire_to(self.entry, offer) {
+        if self.inner.retire_to(self.owned.entry, offer) {
             std::mem::forget(self);
             Ok(())
         } else {
@@ -209,9 +208,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Deref for Removed<'_
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Removed<'_, K, V, S> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.inner.retire(self.entry);
+            self.inner.retire(self.owned);
         } else {
-            self.inner.retire_and_poll(self.entry);
+            self.inner.retire_and_poll(self.owned);
         }
     }
 }

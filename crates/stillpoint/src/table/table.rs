@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::builder::TableBuilder;
 use super::engine::search::search;
+use super::engine::store::Store;
 use super::engine::stripe::Stripe;
-use super::engine::write::{Insertion, Only, Unlinked};
+use super::engine::write::{Only, Put};
 use super::engine::Inner;
 use super::error::{Full, OutOfMemory};
 use super::guard::TableGuard;
@@ -374,41 +375,15 @@ where
         let inner = self.inner();
         let hash = inner.hash(&key);
         inner.fetch(hash);
-        match Unlinked::new(inner, key, value) {
-            Ok(new) => self.link(hash, new, Only::Always),
-            Err((key, value)) => self.insert_into_full(hash, key, value),
-        }
-    }
-
-    /// Called when no slot is free: replaces the entry with the same key, if there is one. Otherwise frees what no
-    /// reader holds, without waiting, and tries again.
-    #[cold]
-    #[inline(never)]
-    fn insert_into_full(&self, hash: u64, key: K, value: V) -> Replaced<'_, K, V, S> {
-        let inner = self.inner();
-        let replace = |Full(key, value)| {
-            let new = Unlinked::spare(inner, key, value).map_err(|(key, value)| Full(key, value))?;
-            self.link(hash, new, Only::Replacement)
-        };
-        replace(Full(key, value)).or_else(|Full(key, value)| match Unlinked::pressed(inner, key, value) {
-            Ok(new) => self.link(hash, new, Only::Always),
-            Err((key, value)) => replace(Full(key, value)),
-        })
-    }
-
-    #[inline]
-    fn link<'t>(&'t self, hash: u64, new: Unlinked<'t, K, V, S>, only: Only) -> Replaced<'t, K, V, S> {
-        let inner = self.inner();
-        match inner.insert(hash, new, only, None) {
-            Insertion::Done(None) => {
-                inner.poll();
+        match inner.put(hash, key, value, Only::Always, None) {
+            Put::Inserted { hint, .. } => {
+                inner.poll(hint);
                 Ok(None)
             }
-            Insertion::Done(Some(old)) => Ok(Some(Removed::new(inner, old))),
-            Insertion::Present(unused, _) | Insertion::NoRoom(unused) => {
-                let (key, value) = unused.into_pair();
-                Err(Full(key, value))
-            }
+            Put::InsertedLate { .. } => Ok(None),
+            Put::Replaced { old, .. } => Ok(Some(Removed::new(inner, old))),
+            Put::Full { key, value } => Err(Full(key, value)),
+            Put::Present { .. } => unreachable!("the present entry is replaced"),
         }
     }
 
@@ -427,7 +402,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.inner().remove(key).map(|entry| Removed::new(self.inner(), entry))
+        self.inner().remove(key).map(|old| Removed::new(self.inner(), old))
     }
 
     /// Removes every entry. Not atomic: an entry that is inserted meanwhile may stay.
@@ -471,7 +446,7 @@ where
         if self.inner().reserve(additional) {
             Ok(())
         } else {
-            Err(OutOfMemory { entries: additional })
+            Err(OutOfMemory { entries: additional, each: Store::<K, V>::BYTES })
         }
     }
 }
@@ -512,7 +487,19 @@ where
 
     /// As [`insert`](Table::insert), if the key is not in the table; otherwise drops the pair and returns false.
     pub(super) fn insert_new(&self, key: K, value: V) -> Result<bool, Full<K, V>> {
-        Ok(self.inner().insert_new(key, value)?)
+        let inner = self.inner();
+        let hash = inner.hash(&key);
+        inner.fetch(hash);
+        match inner.put(hash, key, value, Only::New, None) {
+            Put::Inserted { hint, .. } => {
+                inner.poll(hint);
+                Ok(true)
+            }
+            Put::InsertedLate { .. } => Ok(true),
+            Put::Present { .. } => Ok(false),
+            Put::Full { key, value } => Err(Full(key, value)),
+            Put::Replaced { .. } => unreachable!("only a new key is inserted"),
+        }
     }
 }
 
@@ -573,13 +560,18 @@ pub struct TableStats {
     pub buckets: usize,
     /// Buckets appended to chains whose buckets were full.
     pub overflow_buckets: usize,
+    /// Buckets of the longest chain; 1 if there are no overflow buckets. A lookup reads one chain, and a writer moves up
+    /// to three in a call. In a table of random hashes, this stays below four; more means that many keys have the same
+    /// hash. Costs nothing: it is noted when a chain is lengthened.
+    pub longest_chain: usize,
     /// Whether entries are being moved to another array.
     pub growing: bool,
     /// How often the table has grown.
     pub growths: usize,
     /// How often [`Table::shrink_to_fit`] has made it smaller.
     pub shrinks: usize,
-    /// The most buckets that a single call of a writer has moved; calls of [`Table::reserve`] do not count.
+    /// The most buckets that a single call of a writer has moved, overflow buckets included: those of three chains at
+    /// most. Calls of [`Table::reserve`] and [`Table::shrink_to_fit`] do not count.
     pub most_buckets_moved_by_a_call: usize,
     /// The most bytes of old arrays that a single call of a writer has unmapped.
     pub most_bytes_unmapped_by_a_call: usize,
@@ -591,18 +583,21 @@ pub struct TableStats {
 
 impl<K, V, S> Inner<K, V, S> {
     fn capacity(&self) -> usize {
-        self.newest().0.capacity()
+        let (current, next) = self.arrays();
+        next.unwrap_or(current).capacity()
     }
 
     fn stats(&self) -> TableStats {
         let entries = self.len();
         let most = self.stripes().iter().map(Stripe::most_moved).max();
-        let (array, growing) = self.newest();
+        let (current, next) = self.arrays();
+        let array = next.unwrap_or(current);
         TableStats {
             entries,
             buckets: array.len(),
             overflow_buckets: array.overflowed(),
-            growing,
+            longest_chain: current.longest_chain().max(array.longest_chain()),
+            growing: next.is_some(),
             growths: self.growths(),
             shrinks: self.shrinks(),
             most_buckets_moved_by_a_call: most.unwrap_or(0),

@@ -40,7 +40,7 @@ impl Hash for Key {
 type Even<V> = Table<Key, V, BuildHasherDefault<Identity>>;
 
 fn even<V: Send + Sync>(domain: &Domain) -> Even<V> {
-    Table::builder_in(domain).hasher(BuildHasherDefault::default()).build().unwrap()
+    Table::builder_in(domain).hasher(BuildHasherDefault::default()).unmixed().build().unwrap()
 }
 
 /// The number of keys that `function` hashed, and compared.
@@ -115,7 +115,8 @@ fn a_call_moves_three_chains_at_the_most() {
         next += 1;
     }
     assert!(most >= 1 && growths.len() >= 3, "at most {most} moved in growths {growths:?}");
-    assert!((1..=3).contains(&table.stats().most_buckets_moved_by_a_call));
+    // When a growth begins, chains have up to two buckets.
+    assert!((1..=6).contains(&table.stats().most_buckets_moved_by_a_call), "{:?}", table.stats());
 }
 
 /// Writes that depend on the present entry hash their key once, and move and compare no more than other writes.
@@ -157,7 +158,8 @@ fn a_change_hashes_its_key_once_and_moves_three_chains_at_the_most() {
         }
         next += 1;
     }
-    assert!((1..=3).contains(&table.stats().most_buckets_moved_by_a_call));
+    // When a growth begins, chains have up to two buckets.
+    assert!((1..=6).contains(&table.stats().most_buckets_moved_by_a_call), "{:?}", table.stats());
 }
 
 /// A call of a writer moves its own chain and two more, or two chains of another stripe. It never does both, and never
@@ -325,7 +327,7 @@ fn chains_that_have_moved_are_no_part_of_a_share() {
     const STRIPES: u64 = 256;
     const CHAINS: u64 = 8 * STRIPES;
     let domain = Domain::new();
-    let builder = Table::builder_in(&domain).hasher(BuildHasherDefault::<Identity>::default());
+    let builder = Table::builder_in(&domain).hasher(BuildHasherDefault::<Identity>::default()).unmixed();
     let table = builder.capacity(5 * CHAINS as usize).build().unwrap();
     let mut next = 0;
     while !table.stats().growing {
@@ -343,10 +345,11 @@ fn chains_that_have_moved_are_no_part_of_a_share() {
             assert_eq!(hashed, 1 + expected, "stripe {stripe}, {moved:?}");
         }
     }
+    // The chain whose last entry began the growth has an overflow bucket.
     let stats = table.stats();
     assert_eq!(
         (stats.growing, stats.growths, stats.most_buckets_moved_by_a_call),
-        (false, 1, 3),
+        (false, 1, 4),
         "{stats:?}"
     );
 }

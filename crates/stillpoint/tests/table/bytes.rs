@@ -77,7 +77,7 @@ impl Shape {
     }
 
     fn table<V: Send + Sync + 'static>(self, domain: &Domain) -> Table<Counted, V, Masked> {
-        let builder = Table::builder_in(domain).hasher(self.hasher).capacity(self.capacity);
+        let builder = Table::builder_in(domain).hasher(self.hasher).unmixed().capacity(self.capacity);
         let builder = self.maximum.into_iter().fold(builder, |builder, most| builder.max_len(most));
         builder.build().expect("a small table")
     }

@@ -42,7 +42,9 @@ fn the_work_of_one_insertion_is_bounded() {
     }
     let stats = table.stats();
     assert!(stats.growths >= 6, "too few growths: {stats:?}");
-    assert!((1..=3).contains(&stats.most_buckets_moved_by_a_call), "not one to three buckets: {stats:?}");
+    // With random hashes, one chain in fifteen has a second bucket, and very few have a third one.
+    assert!(stats.longest_chain <= 3, "{stats:?}");
+    assert!((3..=7).contains(&stats.most_buckets_moved_by_a_call), "not three short chains: {stats:?}");
 }
 
 /// The number of pages that this thread has touched for the first time.
@@ -112,7 +114,7 @@ fn a_growth_ends_without_writers_everywhere() {
         }
     }
 
-    let table = Table::builder_in(&Domain::new()).hasher(Identity).build().unwrap();
+    let table = Table::builder_in(&Domain::new()).hasher(Identity).unmixed().build().unwrap();
     let mut key = 0u64;
     while !table.stats().growing {
         table.insert(key, ()).unwrap();

@@ -20,6 +20,8 @@ pub(crate) enum Call {
     Get,
     /// Only returns whether there is an entry.
     Contains,
+    /// Does nothing, since the table is full: so there is no entry that it could have returned or replaced.
+    Refused,
 }
 
 impl Call {
@@ -31,7 +33,7 @@ impl Call {
             Self::Update(value) => state.and(Some(value)),
             Self::Remove => None,
             Self::RemoveIf(remainder) => state.filter(|value| value % 2 != remainder),
-            Self::Get | Self::Contains => state,
+            Self::Get | Self::Contains | Self::Refused => state,
         }
     }
 
@@ -125,6 +127,7 @@ fn the_search_refuses_what_cannot_be() {
     ]));
     assert!(has_order(&[inserted, event(2, 3, Call::Contains, Some(0))]));
     assert!(!has_order(&[inserted, event(2, 3, Call::Contains, None)]));
+    assert!(!has_order(&[inserted, event(2, 3, Call::Refused, None)]), "the entry was there");
     // A value that is inserted again after it was replaced.
     let second = event(2, 3, Call::Insert(6), Some(5));
     assert!(!has_order(&[inserted, second, event(4, 5, Call::Get, Some(5))]));

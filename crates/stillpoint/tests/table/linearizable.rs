@@ -255,3 +255,72 @@ fn histories_during_slow_growths_are_linearizable() {
     }
     assert!(cfg!(miri) || table.stats().growths >= 3);
 }
+
+/// Threads that insert two keys into a table with room for one: a call is refused only when its key is absent.
+#[test]
+fn refusals_of_a_full_table_are_linearizable() {
+    const THREADS: u64 = 3;
+    const CALLS: u64 = 6;
+    let domain = Domain::new();
+    for round in 0..rounds(400) as u64 {
+        let table: Table<u64, u64> = Table::builder_in(&domain).max_len(1).build().unwrap();
+        let (clock, barrier) = (Clock::default(), Barrier::new(THREADS as usize));
+        let history = |thread: u64| {
+            let (mut reader, other) = (domain.reader(), domain.reader());
+            let mut lookup = table.reader(&mut reader);
+            let mut random = Random(round << 8 | thread);
+            let mut events: [Vec<Event>; 2] = Default::default();
+            barrier.wait();
+            for number in 0..CALLS {
+                let (key, value) = (random.next() % 2, thread * 100 + number);
+                let kind = random.next() % 6;
+                let is_full = std::cell::Cell::new(false);
+                let mut event = clock.note(Call::InsertNew(value), || {
+                    match kind {
+                        0 => {
+                            lookup.get_or_insert(key, value).map(|(found, new)| Some(*found).filter(|_| !new))
+                        }
+                        1 => match lookup.try_insert(key, value) {
+                            Ok(_) => Ok(None),
+                            Err(TryInsertError::Occupied { current, .. }) => Ok(Some(*current)),
+                            Err(TryInsertError::Full(full)) => Err(full),
+                        },
+                        2 => match table.within(&other.pin()).get_or_insert_with(key, || value) {
+                            Ok((found, new)) => Ok(Some(*found).filter(|_| !new)),
+                            Err(full) => Err(full),
+                        },
+                        3 => lookup
+                            .compute(key, |present| match present {
+                                None => Operation::Insert(value),
+                                Some((_, found)) => Operation::Abort(*found),
+                            })
+                            .map(|done| match done {
+                                Compute::Aborted(found) => Some(found),
+                                _ => None,
+                            }),
+                        _ => Ok(table.remove(&key).map(|old| *old)),
+                    }
+                    .unwrap_or_else(|_| {
+                        is_full.set(true);
+                        None
+                    })
+                });
+                if kind > 3 {
+                    event.call = Call::Remove;
+                } else if is_full.get() {
+                    event.call = Call::Refused;
+                }
+                events[key as usize].push(event);
+            }
+            events
+        };
+        let histories: Vec<[Vec<Event>; 2]> = std::thread::scope(|scope| {
+            let history = &history;
+            let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || history(thread))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for key in 0..2 {
+            check(&histories.iter().flat_map(|of_thread| of_thread[key].clone()).collect::<Vec<_>>());
+        }
+    }
+}

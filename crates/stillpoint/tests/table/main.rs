@@ -13,10 +13,12 @@ mod growth;
 mod hashing;
 mod history;
 mod identity;
+mod limit;
 mod linearizable;
 mod operations;
 #[cfg(not(miri))]
 mod out_of_memory;
+mod own_writes;
 mod random_bytes;
 mod reclamation;
 mod room;

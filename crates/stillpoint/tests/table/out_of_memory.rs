@@ -135,7 +135,7 @@ fn a_chain_without_memory_for_its_move_stays_where_it_is() {
         let (mut reader, other) = (domain.reader(), domain.reader());
         // With this number of entries, the kernel provides the overflow buckets page by page, and the growth is one
         // that hashes keys.
-        let builder = Table::builder_in(&domain).hasher(BuildHasherDefault::<OneChain>::default());
+        let builder = Table::builder_in(&domain).hasher(BuildHasherDefault::<OneChain>::default()).unmixed();
         let table = builder.capacity(10_000).build().unwrap();
         let mut lookup = table.reader(&mut reader);
         let mut next = 0;

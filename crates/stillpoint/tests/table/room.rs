@@ -408,7 +408,7 @@ fn a_maximum_limits_the_memory_of_entries() {
 }
 
 fn with_identity<V: Send + Sync>(domain: &Domain) -> Table<u64, V, std::hash::BuildHasherDefault<Identity>> {
-    Table::builder_in(domain).hasher(Default::default()).build().unwrap()
+    Table::builder_in(domain).hasher(Default::default()).unmixed().build().unwrap()
 }
 
 /// A table takes as many entries as its capacity, however they are distributed, and grows with the next entry.

@@ -200,7 +200,7 @@ impl Hash for Key {
 #[test]
 fn to_shrink_hashes_nothing() {
     let domain = Domain::new();
-    let builder = Table::builder_in(&domain).hasher(BuildHasherDefault::<Identity>::default());
+    let builder = Table::builder_in(&domain).hasher(BuildHasherDefault::<Identity>::default()).unmixed();
     let table: Table<Key, u64, _> = builder.build().unwrap();
     for key in 0..FEW {
         table.insert(Key(key | key << 40), key).unwrap();
@@ -222,7 +222,7 @@ fn to_shrink_hashes_nothing() {
 #[test]
 fn a_panic_of_hash_around_a_shrink_leaves_the_table_valid() {
     let domain = Domain::new();
-    let builder = Table::builder_in(&domain).hasher(BuildHasherDefault::<Identity>::default());
+    let builder = Table::builder_in(&domain).hasher(BuildHasherDefault::<Identity>::default()).unmixed();
     let table: Table<Key, u64, _> = builder.build().unwrap();
     (0..FEW).for_each(|key| drop(table.insert(Key(key), key).unwrap()));
     table.reserve(ROOM).unwrap();

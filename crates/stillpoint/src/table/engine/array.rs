@@ -7,6 +7,9 @@
 use std::mem::ManuallyDrop;
 use std::ptr;
 
+// Not modelled: statistics.
+use std::sync::atomic::AtomicU32 as Unmodelled32;
+
 use super::bucket::{Bucket, BITS, END, MOVED};
 use super::chunks::Chunks;
 use super::slab::{Slab, Touch};
@@ -27,6 +30,8 @@ pub(crate) struct Array {
     gone: AtomicBool,
     /// Index of the first overflow bucket that was never used.
     fresh: AtomicU32,
+    /// Buckets of the longest chain.
+    longest: Unmodelled32,
     /// The larger or smaller array that the entries move to, once it exists.
     next: AtomicPtr<Array>,
     /// Number of stripes whose buckets have all moved.
@@ -80,6 +85,7 @@ impl Array {
             overflow: ManuallyDrop::new(Chunks::new((len / 8).max(2), touch)?),
             gone: AtomicBool::new(false),
             fresh: AtomicU32::new(1),
+            longest: Unmodelled32::new(1),
             next: AtomicPtr::new(ptr::null_mut()),
             stripes_moved: AtomicUsize::new(0),
             #[cfg(stillpoint_loom)]
@@ -211,14 +217,24 @@ impl Array {
     /// A free slot of the chain at `index`. Appends a bucket if there is none. `None` when there is no memory. For the
     /// holder of the stripe's lock.
     pub(crate) fn room(&self, index: usize) -> Option<(&Bucket, usize)> {
-        let mut last = self.bucket(index);
+        let (mut last, mut buckets) = (self.bucket(index), 1);
         for bucket in self.chain(index) {
             if let Some(slot) = bucket.free_slot() {
                 return Some((bucket, slot));
             }
             last = bucket;
+            buckets += 1;
         }
-        Some((self.append(last)?, 0))
+        let appended = self.append(last)?;
+        // Relaxed: for statistics. Chains keep their buckets as long as the array exists.
+        self.longest.fetch_max(buckets, Ordering::Relaxed);
+        Some((appended, 0))
+    }
+
+    /// Buckets of the longest chain.
+    pub(crate) fn longest_chain(&self) -> usize {
+        // Relaxed: for statistics.
+        self.longest.load(Ordering::Relaxed) as usize
     }
 
     /// Number of overflow buckets in use.

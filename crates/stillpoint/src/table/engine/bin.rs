@@ -23,7 +23,7 @@ use stillpoint_sys::sync::{Locked, TryLock};
 
 const SHARDS: usize = if cfg!(stillpoint_loom) { 1 } else { 4 };
 /// The most destructors that one call of a writer runs.
-const FREED_PER_CALL: usize = 32;
+pub(crate) const FREED_PER_CALL: usize = 32;
 /// In ticks. Writers' calls within this time share one poll.
 const INTERVAL: u64 = 5 * TICKS_PER_MICRO;
 /// The most calls that share one poll; a power of two.
@@ -127,6 +127,12 @@ impl Bin {
 
     #[inline(never)]
     fn poll_held(&self, mut shard: Held<'_>, limit: usize) -> usize {
+        self.unstack(&mut shard);
+        shard.list.poll_own(limit)
+    }
+
+    /// Moves the entries of the stack to a list.
+    fn unstack(&self, shard: &mut Held<'_>) {
         // Relaxed: a hint.
         if self.stacked.load(Ordering::Relaxed) > 0 {
             for garbage in self.stack.take() {
@@ -134,7 +140,6 @@ impl Bin {
                 shard.list.retire(garbage);
             }
         }
-        shard.list.poll_own(limit)
     }
 
     /// Frees all that is ready, in every shard.
@@ -154,18 +159,41 @@ impl Bin {
         freed
     }
 
-    /// As [`poll_all`](Bin::poll_all), for a caller that found no free slot: starts a grace period at once, regardless
-    /// of the pace. Leaves out the shards that other writers hold, since it never waits.
+    /// For a caller that found no free slot: runs up to `limit` destructors, as many as are ready, and returns their
+    /// number. Starts a grace period at once, regardless of the pace. Leaves out the shards that other writers hold,
+    /// since it never waits.
     ///
     /// # Panics
-    /// As [`poll_all`](Bin::poll_all).
-    pub(crate) fn press(&self) {
+    /// With the first panic of a destructor, after the others have run.
+    pub(crate) fn press(&self, limit: usize) -> usize {
         for shard in &self.shards {
             if let Some(mut shard) = shard.try_lock() {
+                self.unstack(&mut shard);
                 shard.list.close();
             }
         }
-        self.poll_all();
+        let (mut freed, mut first) = (0, None);
+        for shard in &self.shards {
+            let Some(mut shard) = shard.try_lock() else { continue };
+            // A list looks at `limit` objects in one poll. If hazard slots hold all of them, others may be ready. Each
+            // poll passes over another part of the held ones, so these polls are no more than the slots need.
+            let mut passed: usize = 0;
+            while freed < limit {
+                let (len, held) = (shard.list.len(), shard.list.held());
+                shard.list.close();
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| shard.list.poll_own(limit - freed))) {
+                    keep_first(&mut first, panic);
+                }
+                let more = len - shard.list.len();
+                passed = passed.saturating_add(limit / 2);
+                if more == 0 && shard.list.held() == held && passed >= held {
+                    break;
+                }
+                freed += more;
+            }
+        }
+        resume(first);
+        freed
     }
 
     pub(crate) fn pending(&self) -> usize {
@@ -341,7 +369,7 @@ mod tests {
         let (freed, bin) = (Freed::default(), bin());
         for round in 1..=100 {
             (0..SHARDS).for_each(|hint| bin.put(freed.garbage(), hint));
-            bin.press();
+            bin.press(usize::MAX);
             assert_eq!((freed.count.get(), bin.pending()), (round * SHARDS, 0));
         }
     }

@@ -10,9 +10,12 @@ use std::borrow::Borrow;
 
 use super::arena::{Lens, Pair};
 use super::array::View;
+use super::bucket::NO_ENTRY;
+use super::hint::watched;
 use super::search::{search, Held, Pins, Place};
-use super::write::{Insertion, Only, Unlinked};
-use super::Inner;
+use super::write::{Only, Put, Refused};
+use super::{Inner, Owned};
+use crate::own_writes::{OwnRuns, Watch};
 use crate::rcu::engine::core::record::Hazard;
 use crate::table::Operation;
 
@@ -174,13 +177,30 @@ pub(crate) enum Found<E, K, V> {
     Present(E, K, Option<V>),
 }
 
-/// The result of [`Inner::compute`]. The caller owns entries that were unlinked.
+/// The result of [`Inner::compute`].
 pub(crate) enum Computed<E, T> {
     Inserted(E),
-    Updated { old: u32, new: E },
-    Removed(u32),
+    Updated { old: Owned, new: E },
+    Removed(Owned),
     Kept(Option<E>),
     Aborted(T),
+}
+
+/// The public call that [`Inner::compute`] is made for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deciding {
+    Compute,
+    /// The function for an absent key is called only once, so it may write what it likes.
+    UpdateOrInsert,
+}
+
+impl Deciding {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::UpdateOrInsert => "update_or_insert",
+        }
+    }
 }
 
 impl<K, V, S> Inner<K, V, S>
@@ -200,142 +220,167 @@ where
         if let Some(kept) = finder.find(self, hash, &key) {
             return Ok(Found::Present(kept, key, None));
         }
-        let new =
-            Unlinked::new(self, key, value()).or_else(|(key, value)| Unlinked::pressed(self, key, value))?;
-        let fresh = new.entry;
-        match self.insert(hash, new, Only::New, finder.hazard()) {
-            Insertion::Done(_) => {
-                // SAFETY: `insert` has put the entry's address into the hazard slot, under the lock.
-                let kept = unsafe { finder.keep(fresh) };
-                // Polls, as every insertion does: a program may use no other call that writes.
-                self.poll();
+        match self.put(hash, key, value(), Only::New, finder.hazard()) {
+            Put::Inserted { new, hint } => {
+                // SAFETY: `put` has set the hazard slot to the entry's address, under the lock.
+                let kept = unsafe { finder.keep(new) };
+                self.poll(hint);
                 Ok(Found::Inserted(kept))
             }
-            Insertion::Present(unused, entry) => {
-                // SAFETY: `insert` has put the present entry's address into the hazard slot, under the lock.
+            // SAFETY: as above.
+            Put::InsertedLate { new } => Ok(Found::Inserted(unsafe { finder.keep(new) })),
+            Put::Present { entry, key, value } => {
+                // SAFETY: `put` has set the hazard slot to the present entry's address, under the lock.
                 let kept = unsafe { finder.keep(entry) };
-                let (key, value) = unused.into_pair();
                 Ok(Found::Present(kept, key, Some(value)))
             }
-            Insertion::NoRoom(unused) => Err(unused.into_pair()),
+            Put::Full { key, value } => Err((key, value)),
+            Put::Replaced { .. } => unreachable!("only a new key is inserted"),
         }
     }
 
-    /// Replaces the value of a key with one made from the old value, and returns the old entry, which the caller then
-    /// owns.
+    /// Replaces the value of a key with one made from the old value, and returns the old entry.
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn update<F: Finder<K, V, S>, Q: Hash + Eq + ?Sized>(
         &self,
         finder: &mut F,
         key: &Q,
         mut value: impl FnMut(&V) -> V,
-    ) -> Result<Option<u32>, (K, V)>
+    ) -> Result<Option<Owned>, (K, V)>
     where
         K: Borrow<Q> + Clone,
     {
         let hash = self.hash(key);
+        let mut own_runs = OwnRuns::default();
         while let Some(kept) = finder.find(self, hash, key) {
             let old = kept.pair();
-            let new = Unlinked::replacing(self, old.key.clone(), value(&old.value))?;
+            let watch = self.watch(kept.entry());
+            let new = watched(&watch, || (old.key.clone(), value(&old.value)));
             // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
-            if unsafe { self.replace_entry(hash, kept.entry(), kept.found(), new, None) }.is_ok() {
-                return Ok(Some(kept.entry()));
+            match unsafe { self.put_in_place(hash, kept.entry(), kept.found(), new, None) } {
+                Ok((_, old)) => return Ok(Some(old)),
+                Err(Refused::Gone(_)) => own_runs.count(&watch, None, "update"),
+                Err(Refused::NoRoom(pair)) => return Err(pair),
             }
         }
         Ok(None)
     }
 
-    /// Unlinks the entry of a key if `condition` holds for it, and returns the entry, which the caller then owns.
+    /// Unlinks the entry of a key if `condition` holds for it, and returns the entry.
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn remove_if<F: Finder<K, V, S>, Q: Hash + Eq + ?Sized>(
         &self,
         finder: &mut F,
         key: &Q,
         mut condition: impl FnMut(&K, &V) -> bool,
-    ) -> Option<u32>
+    ) -> Option<Owned>
     where
         K: Borrow<Q>,
     {
         let hash = self.hash(key);
+        let mut own_runs = OwnRuns::default();
         loop {
             let kept = finder.find(self, hash, key)?;
             let pair = kept.pair();
-            if !condition(&pair.key, &pair.value) {
+            let watch = self.watch(kept.entry());
+            if !watched(&watch, || condition(&pair.key, &pair.value)) {
                 return None;
             }
             // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
-            if unsafe { self.remove_entry(hash, kept.entry(), kept.found()) } {
-                return Some(kept.entry());
+            let removed = unsafe { self.remove_entry(hash, kept.entry(), kept.found()) };
+            if removed.is_some() {
+                return removed;
             }
+            own_runs.count(&watch, None, "remove_if");
         }
+    }
+
+    /// For a function that is to decide about this entry.
+    #[inline(always)]
+    fn watch(&self, entry: u32) -> Watch {
+        Watch::of(self.place(), entry as usize)
     }
 
     /// Calls `decide` with the present entry, and carries out the operation that it returns. If another thread changes
     /// the entry first, `decide` is called again, and also gets the value that it made before. The pair is handed back
     /// if there is no room.
+    #[track_caller]
     pub(crate) fn compute<F: Finder<K, V, S>, T>(
         &self,
         finder: &mut F,
         mut key: K,
         mut decide: impl FnMut(Option<&Pair<K, V>>, Option<V>) -> Operation<V, T>,
+        of: Deciding,
     ) -> Result<Computed<F::Kept, T>, (K, V)> {
         let hash = self.hash(&key);
-        let mut unused = None;
+        let (mut unused, mut own_runs) = (None, OwnRuns::default());
         loop {
             let present = finder.find(self, hash, &key);
-            let operation = decide(present.as_ref().map(Kept::pair), unused.take());
-            let late = match (operation, present) {
+            let watch = match &present {
+                Some(kept) => self.watch(kept.entry()),
+                None if of == Deciding::UpdateOrInsert => self.watch(NO_ENTRY),
+                // SAFETY: the key is of this table, and is not moved before `decide` returns.
+                None => unsafe { Watch::of_absent(self.place(), &raw const key) },
+            };
+            let operation = watched(&watch, || decide(present.as_ref().map(Kept::pair), unused.take()));
+            let (late, now) = match (operation, present) {
                 (Operation::Abort(with), _) => return Ok(Computed::Aborted(with)),
                 (Operation::Keep, present) => return Ok(Computed::Kept(present)),
                 (Operation::Remove, None) => return Ok(Computed::Kept(None)),
                 (Operation::Remove, Some(kept)) => {
                     // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
-                    if unsafe { self.remove_entry(hash, kept.entry(), kept.found()) } {
-                        return Ok(Computed::Removed(kept.entry()));
+                    if let Some(old) = unsafe { self.remove_entry(hash, kept.entry(), kept.found()) } {
+                        return Ok(Computed::Removed(old));
                     }
+                    own_runs.count(&watch, None, of.name());
                     continue;
                 }
                 (Operation::Insert(value), Some(kept)) => {
-                    let new = Unlinked::replacing(self, key, value)?;
-                    let (old, fresh) = (kept.entry(), new.entry);
+                    let (place, pair) = (kept.found(), (key, value));
                     // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
-                    match unsafe { self.replace_entry(hash, old, kept.found(), new, finder.hazard()) } {
-                        Ok(()) => {
+                    match unsafe { self.put_in_place(hash, kept.entry(), place, pair, finder.hazard()) } {
+                        Ok((new, old)) => {
                             // The caller owns the old entry; the hazard slot holds the new one.
                             mem::forget(kept);
-                            // SAFETY: `replace_entry` has put the new entry's address into the hazard slot, under the
-                            // lock.
-                            return Ok(Computed::Updated { old, new: unsafe { finder.keep(fresh) } });
+                            // SAFETY: `put_in_place` has set the hazard slot to the new entry's address, under the lock.
+                            return Ok(Computed::Updated { old, new: unsafe { finder.keep(new) } });
                         }
-                        Err(late) => late,
+                        Err(Refused::Gone(late)) => (late, None),
+                        Err(Refused::NoRoom(pair)) => return Err(pair),
                     }
                 }
                 (Operation::Insert(value), None) => {
-                    let new = Unlinked::new(self, key, value)
-                        .or_else(|(key, value)| Unlinked::pressed(self, key, value))?;
-                    let fresh = new.entry;
-                    match self.insert(hash, new, Only::New, finder.hazard()) {
-                        Insertion::Done(_) => {
-                            // SAFETY: `insert` has put the entry's address into the hazard slot, under the lock.
-                            let kept = unsafe { finder.keep(fresh) };
-                            self.poll();
+                    match self.put(hash, key, value, Only::New, finder.hazard()) {
+                        Put::Inserted { new, hint } => {
+                            // SAFETY: `put` has set the hazard slot to the entry's address, under the lock.
+                            let kept = unsafe { finder.keep(new) };
+                            self.poll(hint);
                             return Ok(Computed::Inserted(kept));
                         }
-                        Insertion::Present(late, entry) => {
+                        // SAFETY: as above.
+                        Put::InsertedLate { new } => {
+                            return Ok(Computed::Inserted(unsafe { finder.keep(new) }))
+                        }
+                        Put::Present { entry, key, value } => {
                             // SAFETY: as in `get_or_insert`. Dropped at once: the entry is looked up again.
                             drop(unsafe { finder.keep(entry) });
-                            late
+                            ((key, value), Some(entry as usize))
                         }
-                        Insertion::NoRoom(unused) => return Err(unused.into_pair()),
+                        Put::Full { key, value } => return Err((key, value)),
+                        Put::Replaced { .. } => unreachable!("only a new key is inserted"),
                     }
                 }
             };
-            let (own, value) = late.into_pair();
-            (key, unused) = (own, Some(value));
+            own_runs.count(&watch, now, of.name());
+            key = late.0;
+            unused = Some(late.1);
         }
     }
 
     /// As [`compute`](Inner::compute), with an update if there is an entry, and an insertion if not.
+    #[track_caller]
     pub(crate) fn update_or_insert<F: Finder<K, V, S>>(
         &self,
         finder: &mut F,
@@ -346,7 +391,7 @@ where
         // `value` is called at most once. If another thread inserts an entry meanwhile, its result is kept, in case
         // that entry is removed again.
         let (mut value, mut made, mut was_absent) = (Some(value), None, false);
-        let computed = self.compute(finder, key, |present, unused| {
+        let decide = |present: Option<&Pair<K, V>>, unused| {
             if mem::replace(&mut was_absent, present.is_none()) {
                 made = unused;
             }
@@ -359,8 +404,8 @@ where
                 (None, None, Some(function)) => function(),
                 (None, None, None) => unreachable!("`compute` passes an unused value back"),
             })
-        })?;
-        match computed {
+        };
+        match self.compute(finder, key, decide, Deciding::UpdateOrInsert)? {
             Computed::Inserted(kept) => Ok(kept),
             Computed::Updated { old, new } => {
                 self.retire_and_poll(old);
@@ -369,29 +414,6 @@ where
             Computed::Removed(_) | Computed::Kept(_) | Computed::Aborted(()) => {
                 unreachable!("`decide` returns only insertions")
             }
-        }
-    }
-
-    /// Inserts a pair if its key is not in the table; otherwise returns false. Hands the pair back if there is no room.
-    pub(crate) fn insert_new(&self, key: K, value: V) -> Result<bool, (K, V)> {
-        let hash = self.hash(&key);
-        self.fetch(hash);
-        let new = match Unlinked::new(self, key, value) {
-            Ok(new) => new,
-            // The key may be in the full table.
-            Err((key, _)) if self.has(hash, &key) => return Ok(false),
-            Err((key, value)) => Unlinked::pressed(self, key, value)?,
-        };
-        match self.insert(hash, new, Only::New, None) {
-            Insertion::Done(_) => {
-                self.poll();
-                Ok(true)
-            }
-            Insertion::Present(unused, _) => {
-                drop(unused);
-                Ok(false)
-            }
-            Insertion::NoRoom(unused) => Err(unused.into_pair()),
         }
     }
 }

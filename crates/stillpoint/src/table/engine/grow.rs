@@ -1,6 +1,6 @@
 //! The move to a larger array, or to a smaller one, a few buckets with each write.
 //!
-//! The buckets of a stripe are moved in order, by the holder of its lock. A write moves the bucket that it is about to
+//! The chains of a stripe are moved in order, by the holder of its lock. A write moves the chain that it is about to
 //! change, and [`SHARE`] more. An insertion whose own stripe is done helps another stripe. When the last stripe is
 //! done, the next array becomes the current one, and the old array is retired.
 
@@ -16,9 +16,9 @@ use super::{hint, Inner};
 use crate::table::busted::{self, Variant};
 use stillpoint_sys::sync::atomic::Ordering;
 
-/// Buckets that a write moves besides its own. With these, insertions end a growth before they fill the next array.
+/// Chains that a write moves besides its own. With these, insertions end a growth before they fill the next array.
 pub(crate) const SHARE: usize = 2;
-/// Buckets moved under one lock when everything is moved.
+/// Chains moved under one lock when everything is moved.
 const PIECE: usize = 64;
 
 impl<K, V, S> Inner<K, V, S>
@@ -37,32 +37,31 @@ where
         fetch(array, held.cursor() + own, next);
         fetch(array, held.cursor() + STRIPES + own, next);
         // If the cursor has passed the bucket, it has moved: do not read it.
-        let must_move = index >= held.cursor() + own && !is_moved(array.bucket(index));
-        if must_move && !self.move_bucket(array, index, next) {
-            // No memory. The caller writes to this chain in the old array, so nothing else is moved: `advance` might
-            // move this chain.
-            return (array, index);
+        let mut moved = Moved::default();
+        if index >= held.cursor() + own && !is_moved(array.bucket(index)) {
+            let Some(buckets) = self.move_chain(array, index, next) else {
+                // No memory. The caller writes to this chain in the old array, so nothing else is moved: `advance`
+                // might move this chain.
+                return (array, index);
+            };
+            moved.count(buckets);
         }
         let more = self.advance(held, own, SHARE);
-        held.note_moved(usize::from(must_move) + more);
+        held.note_moved(moved.buckets + more.buckets);
         (next, next.index_of(hash))
     }
 
-    /// Moves up to `share` buckets of the stripe `number`, and leaves the array when all have moved. Returns the number
-    /// of buckets moved.
+    /// Moves up to `share` chains of the stripe `number`, and leaves the array when all have moved.
     ///
     /// Afterwards, the buckets of the old array may be gone: the caller must not read them.
-    fn advance(&self, held: &mut Held<'_>, number: usize, share: usize) -> usize {
-        let array = held.array();
-        let Some(next) = array.next() else { return 0 };
-        let mut moved = 0;
-        while held.cursor() < array.len() && moved < share {
+    fn advance(&self, held: &mut Held<'_>, number: usize, share: usize) -> Moved {
+        let (array, mut moved) = (held.array(), Moved::default());
+        let Some(next) = array.next() else { return moved };
+        while held.cursor() < array.len() && moved.chains < share {
             let index = held.cursor() + number;
             if !is_moved(array.bucket(index)) {
-                if !self.move_bucket(array, index, next) {
-                    return moved;
-                }
-                moved += 1;
+                let Some(buckets) = self.move_chain(array, index, next) else { return moved };
+                moved.count(buckets);
             }
             held.set_cursor(held.cursor() + STRIPES);
         }
@@ -75,12 +74,13 @@ where
         moved
     }
 
-    /// Moves the entries of one chain to the chains of the next array that their keys belong to. False when there is no
-    /// memory. In this case, and after a panic of the user's `Hash`, nothing has changed.
+    /// Moves the entries of one chain to the chains of the next array that their keys belong to. Returns the number of
+    /// its buckets; `None` when there is no memory. In this case, and after a panic of the user's `Hash`, nothing has
+    /// changed.
     ///
     /// Readers rely on the order. First, the entries are linked in the next array; then each bucket of the old chain is
     /// marked; then its words and tags are cleared. A reader that finds one of these cleared also finds the mark.
-    fn move_bucket(&self, array: &Array, index: usize, next: &Array) -> bool {
+    fn move_chain(&self, array: &Array, index: usize, next: &Array) -> Option<usize> {
         fetch(array, index, next);
         // Every bit of a hash that a smaller array keeps is in the index or the kept bits of this array.
         let is_known = next.len() < array.len() || array.knows(next);
@@ -104,13 +104,14 @@ where
                 };
                 // The lower bits stay as they are, so that a key whose hash has changed remains in its stripe.
                 let hash = array.at_index(hash, index);
-                let Some((bucket_of_next, free)) = next.room(next.index_of(hash)) else { return false };
+                let (bucket_of_next, free) = next.room(next.index_of(hash))?;
                 bucket_of_next.link_entry(free, bucket.tag(slot), next.bits_of(hash), entry);
             }
         }
         std::mem::forget(undo);
-        let mut old = array.bucket(index);
+        let (mut old, mut buckets) = (array.bucket(index), 0);
         loop {
+            buckets += 1;
             let link = old.link();
             if busted::is(Variant::MarkLate) {
                 old.empty();
@@ -120,7 +121,7 @@ where
                 old.empty();
             }
             if link == END {
-                return true;
+                return Some(buckets);
             }
             old = array.overflow(link);
         }
@@ -144,6 +145,7 @@ where
 
     /// Begins a growth if the table is above its capacity. For the holder of a stripe in which an entry was just
     /// linked. Without memory for a larger array, chains grow longer instead.
+    #[inline(always)]
     pub(super) fn grow_if_full(&self, held: &Held<'_>) {
         let array = held.array();
         if held.entries() > array.stripe_limit() && self.is_steady(array) && self.len() > array.capacity() {
@@ -176,7 +178,7 @@ where
         let number = self.help.fetch_add(1, Ordering::Relaxed) % STRIPES;
         if let Some(mut held) = self.stripes[number].try_lock() {
             let moved = self.advance(&mut held, number, SHARE);
-            held.note_moved(moved);
+            held.note_moved(moved.buckets);
         }
     }
 
@@ -189,7 +191,7 @@ where
         let Some(entries) = self.len().checked_add(additional) else { return false };
         let Some(len) = Array::len_for(entries) else { return false };
         // Removed entries that no reader holds up count as room: this frees their slots.
-        self.press();
+        self.press(usize::MAX);
         if !self.arena().reserve(additional) {
             return false;
         }
@@ -225,20 +227,35 @@ where
         }
     }
 
-    /// Moves all stripes, and releases each lock after [`PIECE`] buckets. False when there is no memory.
+    /// Moves all stripes, and releases each lock after [`PIECE`] chains. False when there is no memory.
     fn move_everything(&self) -> bool {
         let mut complete = true;
         for (number, stripe) in self.stripes.iter().enumerate() {
             loop {
                 let mut held = stripe.lock();
                 let moved = self.advance(&mut held, number, PIECE);
-                if moved < PIECE {
+                if moved.chains < PIECE {
                     complete &= held.array().next().is_none() || held.cursor() == 0;
                     break;
                 }
             }
         }
         complete
+    }
+}
+
+/// What was moved.
+#[derive(Default)]
+struct Moved {
+    chains: usize,
+    /// Buckets of these chains.
+    buckets: usize,
+}
+
+impl Moved {
+    fn count(&mut self, buckets: usize) {
+        self.chains += 1;
+        self.buckets += buckets;
     }
 }
 

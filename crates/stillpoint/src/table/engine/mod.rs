@@ -9,6 +9,7 @@
 //! | `search` | the readers' protocol |
 //! | `write`, `grow` | the writers' protocol; the move to a larger or smaller array |
 //! | `change` | writes that depend on the present entry |
+//! | `mix`, `hint` | hashes of weak hashers; the numbers of threads, and functions whose writes are watched |
 //! | `sole` | access to a table that is not shared |
 //! | `store` | the part that outlives the table when a removed entry waits elsewhere |
 //! | `bin`, `scrap` | removed entries, and old arrays, until they are freed |
@@ -20,6 +21,8 @@ pub(crate) mod bucket;
 pub(crate) mod change;
 pub(crate) mod chunks;
 mod grow;
+pub(crate) mod hint;
+mod mix;
 mod scrap;
 pub(crate) mod search;
 pub(crate) mod slab;
@@ -28,7 +31,6 @@ pub(crate) mod store;
 pub(crate) mod stripe;
 pub(crate) mod write;
 
-use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -41,6 +43,7 @@ use arena::{Arena, Pair};
 use array::Array;
 use bin::Bin;
 use bucket::Bucket;
+use hint::hint;
 use scrap::Scrap;
 use search::prefetch;
 use slab::Touch;
@@ -61,6 +64,8 @@ pub(crate) struct Inner<K, V, S> {
     buckets: std::sync::atomic::AtomicPtr<Bucket>,
     mask: std::sync::atomic::AtomicUsize,
     hasher: S,
+    /// Whether the hashes of another hasher than the default one are mixed.
+    mixes: bool,
     store: Arc<Store<K, V>>,
     stripes: Box<[Stripe]>,
     bin: Bin,
@@ -91,6 +96,16 @@ pub(crate) struct Shape {
     pub(crate) capacity: usize,
     /// The most entries.
     pub(crate) limit: Option<usize>,
+    /// As in `Inner`.
+    pub(crate) mixes: bool,
+}
+
+/// An entry that was unlinked. The caller owns it, though readers may still hold it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Owned {
+    pub(crate) entry: u32,
+    /// The lower bits of the [`hint`] of the thread that has unlinked it.
+    pub(crate) hint: u32,
 }
 
 /// Slots beyond the capacity, for a few batches of removed entries that wait.
@@ -120,6 +135,7 @@ impl<K, V, S> Inner<K, V, S> {
             buckets: std::sync::atomic::AtomicPtr::new(start),
             mask: std::sync::atomic::AtomicUsize::new(mask),
             hasher,
+            mixes: shape.mixes,
             store: Arc::new(Store { arena, scrap: Scrap::default() }),
             stripes: (0..STRIPES).map(|_| Stripe::new(array)).collect(),
             bin: Bin::new(&core),
@@ -138,6 +154,10 @@ impl<K, V, S> Inner<K, V, S> {
 
     pub(crate) fn hasher(&self) -> &S {
         &self.hasher
+    }
+
+    pub(crate) fn mixes(&self) -> bool {
+        self.mixes
     }
 
     /// The reclaimer that the table is attached to, if any.
@@ -177,12 +197,12 @@ impl<K, V, S> Inner<K, V, S> {
         self.stripes.iter().map(Stripe::entries).sum()
     }
 
-    /// The array that entries are in, or move to, and whether they are moving. For statistics only: its buckets may be
-    /// gone. Takes no lock, since `Eq` and `Hash` may call this while they run under one.
-    pub(crate) fn newest(&self) -> (&Array, bool) {
+    /// The array that entries are in, and the one that they move to, if they are moving. For statistics only: the buckets
+    /// may be gone. Takes no lock, since `Eq` and `Hash` may call this while they run under one.
+    pub(crate) fn arrays(&self) -> (&Array, Option<&Array>) {
         // Acquire: pairs with the release in `finish`. SAFETY: every array stays as long as the table.
         let current = unsafe { &*self.current.load(Ordering::Acquire) };
-        current.next().map_or((current, false), |next| (next, true))
+        (current, current.next())
     }
 
     /// Prefetches the bucket of a hash, for a writer that is about to lock its stripe. The processor cannot load the
@@ -205,7 +225,13 @@ impl<K, V, S> Inner<K, V, S> {
     where
         S: BuildHasher,
     {
-        self.hasher.hash_one(key)
+        let hash = self.hasher.hash_one(key);
+        // The type is compared by the compiler, so the default hasher's table does not even read the flag.
+        if mix::is_default::<S>() || !self.mixes {
+            hash
+        } else {
+            mix::mixed(hash)
+        }
     }
 
     #[inline(always)]
@@ -219,10 +245,10 @@ impl<K, V, S> Inner<K, V, S> {
     /// Retires an entry that was just unlinked.
     ///
     /// If an attached reclaimer has no room for it, it goes to the table's own retire lists.
-    pub(crate) fn retire(&self, entry: u32) {
+    pub(crate) fn retire(&self, Owned { entry, hint }: Owned) {
         if !self.hand_over(entry) {
             // SAFETY: the entry is unlinked, and `Table` demands `Send + Sync + 'static` of its parts.
-            self.bin.put(unsafe { self.store.entry(entry) }, hint());
+            self.bin.put(unsafe { self.store.entry(entry) }, hint as usize);
         }
     }
 
@@ -231,13 +257,14 @@ impl<K, V, S> Inner<K, V, S> {
     /// # Panics
     /// With the panic of a destructor.
     #[inline]
-    pub(crate) fn retire_and_poll(&self, entry: u32) {
+    pub(crate) fn retire_and_poll(&self, Owned { entry, hint }: Owned) {
+        let hint = hint as usize;
         if self.hand_over(entry) {
-            return self.poll();
+            return self.poll(hint);
         }
         self.store.scrap.release();
         // SAFETY: the entry is unlinked, and `Table` demands `Send + Sync + 'static` of its parts.
-        self.bin.put_and_poll(unsafe { self.store.entry(entry) }, hint());
+        self.bin.put_and_poll(unsafe { self.store.entry(entry) }, hint);
     }
 
     /// Hands the entry to the attached reclaimer, if there is one and it has room. Returns whether it did.
@@ -264,19 +291,20 @@ impl<K, V, S> Inner<K, V, S> {
     /// # Panics
     /// With the panic of a destructor.
     #[inline]
-    pub(crate) fn poll(&self) {
+    pub(crate) fn poll(&self, hint: usize) {
         self.store.scrap.release();
-        self.bin.poll(hint());
+        self.bin.poll(hint);
     }
 
-    /// For a caller that found no free slot: frees all that no reader holds up, regardless of the pace of grace
-    /// periods, and except what another writer has in hand.
+    /// For a caller that found no free slot: frees up to `limit` objects that no reader holds up, regardless of the pace
+    /// of grace periods, and except what another writer has in hand. Returns their number.
     ///
     /// # Panics
-    /// With the first panic of a destructor, after everything that was ready has been freed.
-    pub(crate) fn press(&self) {
-        if self.bin.pending() > 0 {
-            self.bin.press();
+    /// With the first panic of a destructor, after the others have run.
+    pub(crate) fn press(&self, limit: usize) -> usize {
+        match self.bin.pending() {
+            0 => 0,
+            _ => self.bin.press(limit),
         }
     }
 
@@ -288,25 +316,6 @@ impl<K, V, S> Inner<K, V, S> {
         let freed = self.bin.poll_all();
         while self.store.scrap.release() {}
         freed
-    }
-}
-
-/// A number that spreads threads over shards and lists: threads made one after the other get different ones. Any value
-/// is correct.
-#[inline(always)]
-pub(crate) fn hint() -> usize {
-    std::thread_local! {
-        static NUMBER: Cell<usize> = const { Cell::new(0) };
-    }
-    #[cold]
-    fn first() -> usize {
-        let number = stillpoint_sys::os::thread_number() as usize;
-        NUMBER.set(number);
-        number
-    }
-    match NUMBER.get() {
-        0 => first(),
-        number => number,
     }
 }
 

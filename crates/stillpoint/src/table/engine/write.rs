@@ -4,86 +4,49 @@
 //! before the lock is taken, and dropped after it is released.
 
 use std::borrow::Borrow;
+use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
 use std::mem::ManuallyDrop;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
 
-use super::arena::Pair;
+use super::arena::{Pair, SPARE};
 use super::array::Array;
-use super::bucket::{tag_of, Bucket};
+use super::bin::FREED_PER_CALL;
+use super::bucket::{tag_of, Bucket, NO_ENTRY};
 use super::search::Place;
 use super::store::destroy;
 use super::stripe::{Held, STRIPES};
-use super::{hint, Inner};
+use super::{hint, Inner, Owned};
 use crate::rcu::engine::core::record::{set_hazard, Hazard};
 use stillpoint_sys::panics::{keep_first, resume};
 use stillpoint_sys::sync::atomic::Ordering;
 
 /// An entry that is not linked. Its drop destroys the pair and frees the slot.
-pub(crate) struct Unlinked<'t, K, V, S> {
+struct Unlinked<'t, K, V, S> {
     inner: &'t Inner<K, V, S>,
-    pub(crate) entry: u32,
+    entry: u32,
 }
 
 impl<'t, K, V, S> Unlinked<'t, K, V, S> {
     /// Puts a pair into a free slot. Hands the pair back when there is none.
     #[inline(always)]
-    pub(crate) fn new(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
-        Self::fill(inner, inner.arena().allocate(hint()), key, value)
-    }
-
-    /// As [`new`](Unlinked::new), after freeing the removed entries that no reader holds up.
-    pub(crate) fn pressed(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
-        inner.press();
-        Self::new(inner, key, value)
-    }
-
-    /// Puts a pair that will replace another entry into a spare slot.
-    pub(crate) fn spare(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
-        Self::fill(inner, inner.arena().allocate_spare(), key, value)
-    }
-
-    /// Puts a pair that will replace another entry into a free slot, a spare slot, or one that can be freed now.
-    #[inline(always)]
-    pub(crate) fn replacing(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
-        match Self::new(inner, key, value) {
-            Ok(new) => Ok(new),
-            Err((key, value)) => Self::replacing_in_full(inner, key, value),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn replacing_in_full(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)> {
-        Self::spare(inner, key, value)
-            .or_else(|(key, value)| Self::pressed(inner, key, value))
-            .or_else(|(key, value)| Self::spare(inner, key, value))
-    }
-
-    #[inline(always)]
-    fn fill(inner: &'t Inner<K, V, S>, slot: Option<u32>, key: K, value: V) -> Result<Self, (K, V)> {
-        let Some(entry) = slot else { return Err((key, value)) };
+    fn new(inner: &'t Inner<K, V, S>, key: K, value: V) -> Result<Self, (K, V)>
+    where
+        K: Eq,
+    {
+        let hint = inner.hint_before_link(&key);
+        let Some(entry) = inner.arena().allocate(hint) else { return Err((key, value)) };
         // SAFETY: only this thread has the slot.
         unsafe { inner.arena().pair(entry).write(Pair { key, value }) };
         Ok(Self { inner, entry })
     }
 
-    pub(crate) fn key(&self) -> &K {
-        // SAFETY: the slot holds a pair, and belongs to this value.
-        unsafe { &self.inner.arena().pair(self.entry).as_ref().key }
-    }
-
     /// The pair. Frees the slot.
-    pub(crate) fn into_pair(self) -> (K, V) {
+    fn into_pair(self) -> (K, V) {
         let this = ManuallyDrop::new(self);
         // SAFETY: the slot belongs to this value, which is not dropped.
         unsafe { this.inner.take_pair(this.entry) }
-    }
-
-    /// Gives the entry, which is linked now, to the table.
-    fn linked(self) {
-        std::mem::forget(self);
     }
 }
 
@@ -95,6 +58,76 @@ impl<K, V, S> Drop for Unlinked<'_, K, V, S> {
     }
 }
 
+/// A pair that is to be linked: it has a slot, or gets one under the lock of its stripe.
+///
+/// A slot is taken before the lock, if one is free. Otherwise, it is asked for again under the lock, where it is also
+/// known whether the key is in the table. So the answer "there is no room" holds at an instant at which the key is
+/// absent.
+trait Linkable<K, V, S>: Sized {
+    fn key(&self) -> &K;
+
+    /// A slot: a spare one, if need be, when the pair `replaces` an entry. `None` when there is none.
+    fn take_slot(&self, inner: &Inner<K, V, S>, replaces: bool) -> Option<u32>;
+
+    /// Undoes [`take_slot`](Linkable::take_slot).
+    fn return_slot(&self, inner: &Inner<K, V, S>, slot: u32);
+
+    /// Gives the pair, in the slot that it took, to the table, which is about to link it.
+    fn fill(self, inner: &Inner<K, V, S>, slot: u32);
+}
+
+impl<K, V, S> Linkable<K, V, S> for Unlinked<'_, K, V, S> {
+    #[inline(always)]
+    fn key(&self) -> &K {
+        // SAFETY: the slot holds a pair, and belongs to this value.
+        unsafe { &self.inner.arena().pair(self.entry).as_ref().key }
+    }
+
+    #[inline(always)]
+    fn take_slot(&self, _: &Inner<K, V, S>, _: bool) -> Option<u32> {
+        Some(self.entry)
+    }
+
+    #[inline(always)]
+    fn return_slot(&self, _: &Inner<K, V, S>, _: u32) {}
+
+    #[inline(always)]
+    fn fill(self, _: &Inner<K, V, S>, _: u32) {
+        std::mem::forget(self);
+    }
+}
+
+/// A pair that found no free slot before the lock.
+struct Late<'c, K, V> {
+    key: K,
+    value: V,
+    /// The slot that it took under the lock.
+    slot: &'c Cell<u32>,
+}
+
+impl<K, V, S> Linkable<K, V, S> for Late<'_, K, V> {
+    fn key(&self) -> &K {
+        &self.key
+    }
+
+    fn take_slot(&self, inner: &Inner<K, V, S>, replaces: bool) -> Option<u32> {
+        let arena = inner.arena();
+        let slot = arena.allocate(hint()).or_else(|| if replaces { arena.allocate_spare() } else { None })?;
+        self.slot.set(slot);
+        Some(slot)
+    }
+
+    fn return_slot(&self, inner: &Inner<K, V, S>, slot: u32) {
+        // SAFETY: `take_slot` has just allocated the slot, which is still empty.
+        unsafe { inner.arena().free(slot, hint()) };
+    }
+
+    fn fill(self, inner: &Inner<K, V, S>, slot: u32) {
+        // SAFETY: only this thread has the slot.
+        unsafe { inner.arena().pair(slot).write(Pair { key: self.key, value: self.value }) };
+    }
+}
+
 /// The condition under which a new entry is linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Only {
@@ -102,18 +135,63 @@ pub(crate) enum Only {
     Always,
     /// Only if its key is not in the table.
     New,
-    /// Only if its key is in the table: the new entry has a spare slot.
-    Replacement,
 }
 
-/// The result of an insertion.
-pub(crate) enum Insertion<'t, K, V, S> {
+/// The result of [`Inner::put`].
+pub(crate) enum Put<K, V> {
+    /// The key was not in the table; this is its entry. The caller polls, with this [`hint`], as every insertion does: a
+    /// program may use no other call that writes.
+    Inserted { new: u32, hint: usize },
+    /// As `Inserted`, but the call had to make room, and may have run its share of destructors.
+    InsertedLate { new: u32 },
+    /// The entry replaced this one.
+    Replaced { old: Owned },
+    /// The key is in the table already, with this entry.
+    Present { entry: u32, key: K, value: V },
+    /// There is no room.
+    Full { key: K, value: V },
+}
+
+/// The result of an insertion of `N`, a [`Linkable`].
+enum Insertion<N> {
     /// The new entry is linked. It replaced this entry, if there was one.
     Done(Option<u32>),
     /// The key is in the table already, with this entry.
-    Present(Unlinked<'t, K, V, S>, u32),
-    /// There was no memory for an overflow bucket, or, for `Only::Replacement`, no entry to replace.
-    NoRoom(Unlinked<'t, K, V, S>),
+    Present(N, u32),
+    /// There was no slot, or no memory for an overflow bucket.
+    NoRoom(N),
+}
+
+/// Why an entry was not replaced by `N`, a [`Linkable`].
+pub(crate) enum Refused<N> {
+    /// The entry is not in the table any more.
+    Gone(N),
+    /// There was no slot.
+    NoRoom(N),
+}
+
+/// How many destructors a call may still run to make room.
+struct Pressure(usize);
+
+impl Default for Pressure {
+    /// While spare slots are owed, those that are freed become spare ones. So a call that needs a slot may have to free
+    /// as many more.
+    fn default() -> Self {
+        Self(FREED_PER_CALL + SPARE as usize)
+    }
+}
+
+impl Pressure {
+    /// Frees some of the removed entries that no reader holds up, and that no other writer has in hand. Returns whether
+    /// it has freed any.
+    ///
+    /// # Panics
+    /// With the panic of a destructor.
+    fn makes_room<K, V, S>(&mut self, inner: &Inner<K, V, S>) -> bool {
+        let freed = inner.press(self.0.min(FREED_PER_CALL));
+        self.0 = self.0.saturating_sub(freed);
+        freed > 0
+    }
 }
 
 /// Where an entry is linked.
@@ -133,6 +211,7 @@ where
     }
 
     /// The first entry of the chain that has the tag, and for which `is_it` returns true.
+    #[inline(always)]
     fn find<'s>(
         &self,
         (array, index): (&'s Array, usize),
@@ -153,13 +232,14 @@ where
 
     /// Links a new entry, whose key has this hash. If there is an entry with the same key, the new one replaces it.
     /// With `pin`, the entry that is in the table afterwards is put into that hazard slot.
-    pub(crate) fn insert<'t>(
-        &'t self,
+    #[inline(always)]
+    fn insert<N: Linkable<K, V, S>>(
+        &self,
         hash: u64,
-        new: Unlinked<'t, K, V, S>,
+        new: N,
         only: Only,
         pin: Option<&Hazard>,
-    ) -> Insertion<'t, K, V, S> {
+    ) -> Insertion<N> {
         let mut held = self.lock(hash);
         let before = held.array();
         let place = self.locate(&mut held, hash);
@@ -169,21 +249,26 @@ where
                 drop(held);
                 return Insertion::Present(new, spot.entry);
             }
-            self.pin(pin, new.entry);
-            // Release (in `orders::set_entry`): publishes the new entry, and unlinks the old one.
-            spot.bucket.set_entry(spot.slot, new.entry);
-            new.linked();
+            let Some(entry) = new.take_slot(self, true) else {
+                drop(held);
+                return Insertion::NoRoom(new);
+            };
+            self.replace(&spot, new, entry, pin);
             return Insertion::Done(Some(spot.entry));
         }
-        let (array, index) = place;
-        let room = if only == Only::Replacement { None } else { array.room(index) };
-        let Some((bucket, slot)) = room else {
+        let Some(entry) = new.take_slot(self, false) else {
             drop(held);
             return Insertion::NoRoom(new);
         };
-        self.pin(pin, new.entry);
-        bucket.link_entry(slot, tag_of(hash), array.bits_of(hash), new.entry);
-        new.linked();
+        let (array, index) = place;
+        let Some((bucket, slot)) = array.room(index) else {
+            drop(held);
+            new.return_slot(self, entry);
+            return Insertion::NoRoom(new);
+        };
+        self.pin(pin, entry);
+        new.fill(self, entry);
+        bucket.link_entry(slot, tag_of(hash), array.bits_of(hash), entry);
         held.count(1);
         self.grow_if_full(&held);
         // Help if the stripe had left the current array for the next one before this call. If it left during this call,
@@ -198,6 +283,129 @@ where
         Insertion::Done(None)
     }
 
+    /// Links a new entry in the place of another. For the holder of the stripe's lock.
+    #[inline(always)]
+    fn replace<N: Linkable<K, V, S>>(&self, spot: &Spot<'_>, new: N, entry: u32, pin: Option<&Hazard>) {
+        self.pin(pin, entry);
+        new.fill(self, entry);
+        // Release (in `orders::set_entry`): publishes the new entry, and unlinks the old one.
+        spot.bucket.set_entry(spot.slot, entry);
+    }
+
+    /// Links a pair, as [`insert`](Inner::insert).
+    ///
+    /// # Panics
+    /// With the panic of a destructor, if the table was full; the pair is dropped then.
+    #[inline(always)]
+    pub(crate) fn put(&self, hash: u64, key: K, value: V, only: Only, pin: Option<&Hazard>) -> Put<K, V> {
+        match Unlinked::new(self, key, value) {
+            Ok(new) => {
+                let entry = new.entry;
+                match self.insert(hash, new, only, pin) {
+                    Insertion::Done(None) => {
+                        Put::Inserted { new: entry, hint: self.hint_after(entry, NO_ENTRY) }
+                    }
+                    Insertion::Done(Some(old)) => Put::Replaced { old: self.owned(old, entry) },
+                    Insertion::Present(unused, entry) => {
+                        let (key, value) = unused.into_pair();
+                        Put::Present { entry, key, value }
+                    }
+                    Insertion::NoRoom(unused) => {
+                        let (key, value) = unused.into_pair();
+                        Put::Full { key, value }
+                    }
+                }
+            }
+            Err(pair) => self.put_into_full(hash, pair, only, pin),
+        }
+    }
+
+    /// Links a pair in place of an entry, as [`replace_entry`](Inner::replace_entry), and returns both entries.
+    ///
+    /// # Safety
+    /// As for [`remove_entry`](Inner::remove_entry).
+    ///
+    /// # Panics
+    /// As [`put`](Inner::put).
+    #[inline(always)]
+    pub(crate) unsafe fn put_in_place(
+        &self,
+        hash: u64,
+        old: u32,
+        found: Option<Place>,
+        (key, value): (K, V),
+        pin: Option<&Hazard>,
+    ) -> Result<(u32, Owned), Refused<(K, V)>> {
+        match Unlinked::new(self, key, value) {
+            Ok(new) => {
+                let entry = new.entry;
+                // SAFETY: the caller pins the entry, and the bucket that `found` names, by its promise.
+                match unsafe { self.replace_entry(hash, old, found, new, pin) } {
+                    Ok(()) => Ok((entry, self.owned(old, entry))),
+                    Err(Refused::Gone(late)) => Err(Refused::Gone(late.into_pair())),
+                    Err(Refused::NoRoom(late)) => Err(Refused::NoRoom(late.into_pair())),
+                }
+            }
+            // SAFETY: the caller pins the entry, and the bucket that `found` names, by its promise.
+            Err(pair) => unsafe { self.put_in_place_in_full(hash, old, found, pair, pin) },
+        }
+    }
+
+    /// As [`put`](Inner::put), for a pair that found no free slot. Frees what no reader holds, if need be, without
+    /// waiting.
+    #[cold]
+    #[inline(never)]
+    fn put_into_full(&self, hash: u64, (key, value): (K, V), only: Only, pin: Option<&Hazard>) -> Put<K, V> {
+        let mut pressure = Pressure::default();
+        let mut late = Late { key, value, slot: &Cell::new(NO_ENTRY) };
+        loop {
+            self.hint_before_link(&late.key);
+            let slot = late.slot;
+            match self.insert(hash, late, only, pin) {
+                Insertion::Done(None) => {
+                    self.hint_after(slot.get(), NO_ENTRY);
+                    return Put::InsertedLate { new: slot.get() };
+                }
+                Insertion::Done(Some(old)) => return Put::Replaced { old: self.owned(old, slot.get()) },
+                Insertion::Present(Late { key, value, .. }, entry) => {
+                    return Put::Present { entry, key, value }
+                }
+                Insertion::NoRoom(refused) if pressure.makes_room(self) => late = refused,
+                Insertion::NoRoom(Late { key, value, .. }) => return Put::Full { key, value },
+            }
+        }
+    }
+
+    /// As [`put_in_place`](Inner::put_in_place), for a pair that found no free slot. Frees what no reader holds, if need
+    /// be, without waiting.
+    ///
+    /// # Safety
+    /// As for [`remove_entry`](Inner::remove_entry).
+    #[cold]
+    #[inline(never)]
+    unsafe fn put_in_place_in_full(
+        &self,
+        hash: u64,
+        old: u32,
+        found: Option<Place>,
+        (key, value): (K, V),
+        pin: Option<&Hazard>,
+    ) -> Result<(u32, Owned), Refused<(K, V)>> {
+        let mut pressure = Pressure::default();
+        let mut late = Late { key, value, slot: &Cell::new(NO_ENTRY) };
+        loop {
+            self.hint_before_link(&late.key);
+            let slot = late.slot;
+            // SAFETY: the caller pins the entry, and the bucket that `found` names, by its promise.
+            match unsafe { self.replace_entry(hash, old, found, late, pin) } {
+                Ok(()) => return Ok((slot.get(), self.owned(old, slot.get()))),
+                Err(Refused::Gone(Late { key, value, .. })) => return Err(Refused::Gone((key, value))),
+                Err(Refused::NoRoom(refused)) if pressure.makes_room(self) => late = refused,
+                Err(Refused::NoRoom(Late { key, value, .. })) => return Err(Refused::NoRoom((key, value))),
+            }
+        }
+    }
+
     /// Pins an entry that is linked, or about to be, under the lock. A thread that unlinks it takes the lock later, so
     /// this store happens before the unlinking.
     fn pin(&self, hazard: Option<&Hazard>, entry: u32) {
@@ -206,39 +414,37 @@ where
         }
     }
 
-    /// Unlinks the entry of a key. The caller then owns it, though readers may still hold it.
-    pub(crate) fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u32>
+    /// Unlinks the entry of a key.
+    pub(crate) fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Owned>
     where
         K: Borrow<Q>,
     {
         let hash = self.hash(key);
         self.fetch(hash);
-        self.unlink(hash, |_, found| found.borrow() == key)
+        let mut held = self.lock(hash);
+        let place = self.locate(&mut held, hash);
+        let spot = self.find(place, hash, |_, found| found.borrow() == key)?;
+        Some(self.unlink(held, &spot))
     }
 
-    /// Unlinks the entry with this index, whose key has this hash. False when it is not in the table any more.
+    /// Unlinks the entry with this index, whose key has this hash. `None` when it is not in the table any more.
     ///
     /// # Safety
     /// The caller pins the entry, so that its index is not given to another entry meanwhile. If `found` names a bucket,
     /// the caller pins that, too.
-    pub(crate) unsafe fn remove_entry(&self, hash: u64, entry: u32, found: Option<Place>) -> bool {
+    pub(crate) unsafe fn remove_entry(&self, hash: u64, entry: u32, found: Option<Place>) -> Option<Owned> {
         let mut held = self.lock(hash);
         // SAFETY: the caller pins the entry, and the bucket that `found` names, by its promise.
-        let spot = unsafe { self.find_again(&mut held, hash, entry, found) };
-        if let Some(spot) = &spot {
-            spot.bucket.unlink_entry(spot.slot);
-            held.count(-1);
-        }
-        spot.is_some()
+        let spot = unsafe { self.find_again(&mut held, hash, entry, found) }?;
+        Some(self.unlink(held, &spot))
     }
 
-    fn unlink(&self, hash: u64, is_it: impl FnMut(u32, &K) -> bool) -> Option<u32> {
-        let mut held = self.lock(hash);
-        let place = self.locate(&mut held, hash);
-        let spot = self.find(place, hash, is_it)?;
+    #[inline(always)]
+    fn unlink(&self, mut held: Held<'_>, spot: &Spot<'_>) -> Owned {
         spot.bucket.unlink_entry(spot.slot);
         held.count(-1);
-        Some(spot.entry)
+        drop(held);
+        self.owned(spot.entry, NO_ENTRY)
     }
 
     /// The slot that the entry with this index is linked in: the slot in `found`, unless the stripe is moving.
@@ -265,40 +471,32 @@ where
         self.find(place, hash, |found, _| found == entry)
     }
 
-    /// Links `new` in place of the entry `old`, whose key has this hash. Hands `new` back when `old` is not in the
-    /// table any more. With `pin`, the new entry is put into that hazard slot.
+    /// Links `new` in place of the entry `old`, whose key has this hash. Hands `new` back when
+    /// `old` is not in the table any more, or there is no slot. With `pin`, the new entry is put into that hazard slot.
     ///
     /// # Safety
     /// As for [`remove_entry`](Inner::remove_entry).
     #[inline]
-    pub(crate) unsafe fn replace_entry<'t>(
-        &'t self,
+    unsafe fn replace_entry<N: Linkable<K, V, S>>(
+        &self,
         hash: u64,
         old: u32,
         found: Option<Place>,
-        new: Unlinked<'t, K, V, S>,
+        new: N,
         pin: Option<&Hazard>,
-    ) -> Result<(), Unlinked<'t, K, V, S>> {
+    ) -> Result<(), Refused<N>> {
         let mut held = self.lock(hash);
         // SAFETY: the caller pins the entry, and the bucket that `found` names, by its promise.
         let Some(spot) = (unsafe { self.find_again(&mut held, hash, old, found) }) else {
             drop(held);
-            return Err(new);
+            return Err(Refused::Gone(new));
         };
-        self.pin(pin, new.entry);
-        // Release (in `orders::set_entry`): publishes the new entry, and unlinks the old one.
-        spot.bucket.set_entry(spot.slot, new.entry);
-        new.linked();
+        let Some(entry) = new.take_slot(self, true) else {
+            drop(held);
+            return Err(Refused::NoRoom(new));
+        };
+        self.replace(&spot, new, entry, pin);
         Ok(())
-    }
-
-    /// Whether a key is in the table. Takes the lock of its stripe. For callers that have neither a region nor a hazard
-    /// slot.
-    #[cold]
-    pub(crate) fn has(&self, hash: u64, key: &K) -> bool {
-        let mut held = self.lock(hash);
-        let place = self.locate(&mut held, hash);
-        self.find(place, hash, |_, found| found == key).is_some()
     }
 
     /// Unlinks and retires everything, stripe by stripe.
@@ -331,9 +529,9 @@ where
                 drop(held);
                 // All entries are retired before the first destructor runs, so that a panic leaks none.
                 let polls = taken.len();
-                taken.drain(..).for_each(|entry| self.retire(entry));
+                taken.drain(..).for_each(|entry| self.retire(self.owned(entry, NO_ENTRY)));
                 for _ in 0..polls {
-                    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.poll())) {
+                    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.poll(hint()))) {
                         keep_first(&mut first, panic);
                     }
                 }
