@@ -76,7 +76,7 @@ impl Watch {
         }
 
         // The threads of a model share their thread-locals.
-        if cfg!(loom) {
+        if cfg!(stillpoint_loom) {
             return function();
         }
         self.outer.set(INNERMOST.replace(self));
