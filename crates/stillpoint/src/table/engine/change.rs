@@ -359,9 +359,10 @@ where
                             self.poll(hint);
                             return Ok(Computed::Inserted(kept));
                         }
-                        // SAFETY: as above.
                         Put::InsertedLate { new } => {
-                            return Ok(Computed::Inserted(unsafe { finder.keep(new) }))
+                            // SAFETY: as above.
+                            let kept = unsafe { finder.keep(new) };
+                            return Ok(Computed::Inserted(kept));
                         }
                         Put::Present { entry, key, value } => {
                             // SAFETY: as in `get_or_insert`. Dropped at once: the entry is looked up again.
