@@ -74,7 +74,7 @@ mod weak {
 
     /// Identifiers of one machine, a few in each millisecond: time in the upper bits, and a counter in the lower 12.
     fn snowflakes() -> impl Iterator<Item = u64> {
-        (0..KEYS).map(|number| (1_700_000_000_000 + number / 2) << 22 | 77 << 12 | number % 2)
+        (0..KEYS).map(|number| ((1_700_000_000_000 + number / 2) << 22) | (77 << 12) | (number % 2))
     }
 
     #[test]

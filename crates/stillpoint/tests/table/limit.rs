@@ -58,7 +58,7 @@ fn a_key_that_came_meanwhile_is_found_in_a_full_table() {
 }
 
 /// A full table whose spare slots are taken, too.
-fn without_spare<'d>(domain: &'d Domain, census: &Census) -> Table<u64, Counted> {
+fn without_spare(domain: &Domain, census: &Census) -> Table<u64, Counted> {
     let table = Table::builder_in(domain).max_len(2).build().unwrap();
     for number in 0..2 + SPARE as u64 {
         drop(table.insert(number.min(1), census.value(number)).unwrap());

@@ -34,8 +34,11 @@ fn panics(call: impl FnOnce()) -> bool {
     true
 }
 
+/// Changes the entry that a function was called with.
+type OwnWrite<'t> = Box<dyn Fn() + 't>;
+
 /// The ways in which a function can change the entry that it is called with; key 1 stays in the table.
-fn own_writes<'t>(domain: &'t Domain, table: &'t Colliding) -> [(&'static str, Box<dyn Fn() + 't>); 6] {
+fn own_writes<'t>(domain: &'t Domain, table: &'t Colliding) -> [(&'static str, OwnWrite<'t>); 6] {
     let put = |value| drop(table.insert(1, value).unwrap());
     [
         ("insert", Box::new(move || put(50))),
@@ -133,7 +136,7 @@ fn an_own_write_in_every_run_panics_the_second_time() {
                 }));
             });
             assert_eq!(
-                (has_panicked, runs.get(), table.len() > 0),
+                (has_panicked, runs.get(), !table.is_empty()),
                 (times > 1, 2, times > 1 || *how == "others")
             );
         }
