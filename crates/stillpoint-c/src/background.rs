@@ -42,8 +42,8 @@ pub unsafe extern "C" fn still_background_new(
         handle::make(|| {
             let mut background = builder.build();
             let handle = background.retire_handle();
-            reserve::settle()?;
-            let worker = reserve::settled(|| Worker::start(threading, move || background.run()))?;
+            // If this is dropped for want of memory, the last handle goes, and the thread ends.
+            let worker = Worker::start(threading, move || background.run())?;
             Ok((Background { handle, worker, domain }, Parts::default()))
         })
     })

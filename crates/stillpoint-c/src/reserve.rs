@@ -177,22 +177,6 @@ pub(crate) fn kept<T>(make: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Re
     }
 }
 
-/// Fails if [`kept`] would drop what was made so far: before a step that a drop does not undo.
-pub(crate) fn settle() -> Result<(), Refusal> {
-    match HAS_TAKEN.get() {
-        true => Err(NOTHING),
-        false => Ok(()),
-    }
-}
-
-/// Does what a drop does not undo. What it takes from the reserve stays in use.
-pub(crate) fn settled<A>(act: impl FnOnce() -> A) -> A {
-    let before = HAS_TAKEN.get();
-    let answer = act();
-    HAS_TAKEN.set(before);
-    answer
-}
-
 /// Before something small is allocated that stays in use, and that cannot be given back: fails if others need the reserve, and there is no
 /// memory. So such requests do not use it up.
 #[inline]
