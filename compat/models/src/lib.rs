@@ -1,4 +1,4 @@
-//! Models of a program that depends on stillpoint, in the two ways that it may have them.
+//! Models of a program that depends on stillpoint: of its own code, and on top of stillpoint.
 
 #![cfg(test)]
 

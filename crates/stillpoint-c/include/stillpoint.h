@@ -76,7 +76,7 @@
  *              reclaimer that runs it;
  *     -EPERM   for a reader of another thread, where the thread matters;
  *     -EINVAL  for a time that is negative and not STILL_FOREVER;
- *     -ENOMEM  if there is no memory: see MEMORY, which says which functions do so;
+ *     -ENOMEM  if there is no memory, in the functions that MEMORY names;
  *     -ENOTRECOVERABLE for a defect of the library, which has printed a message. It is then unknown whether an object that was
  *              passed still belongs to the caller.
  *   The inline functions check nothing, unless STILL_CHECKED is defined before this header is included. Then they abort with a
@@ -105,12 +105,13 @@
  *   still_submit, still_leave, still_queue_pause and insertions return -ENOMEM: an object or a value stays the caller's. No call needs
  *   memory to fail: without it, still_error() has the text of the reason, with {} in place of its numbers and names. Pools return
  *   -ENOMEM when they cannot grow. Other calls on pools and wheels, still_call and lookups allocate nothing.
- *   What cannot be refused, such as a further protected load while one is held, or a list of a barrier, gets memory from a reserve: 512
- *   pieces of 64 bytes and 256 of 1 KiB, which lie side by side for requests of up to 64 pieces. The process ends only if the reserve
- *   has no room for such a request. Without memory, these may be too large for it: still_reclaimer_free, and still_background_free with a
- *   timeout, while several hundred objects are pending (poll or flush first); polls and barriers that take over objects that were left
- *   to the domain into a list of more than a thousand; and still_local_new of a pool whose cache has more than 5,000 objects. glibc itself ends the process if it has no
- *   memory for the thread-locals of a library that was loaded by dlopen.
+ *   What cannot be refused, such as a further protected load while one is held, or the list of a barrier, gets memory from a reserve:
+ *   512 pieces of 64 bytes and 256 of 1 KiB, which lie side by side for requests of up to 64 pieces. The process ends only if the
+ *   reserve has no room for such a request. These requests may be too large for it: those of still_reclaimer_free, and of
+ *   still_background_free with a timeout, while several hundred objects are pending (poll or flush first); of polls and barriers that
+ *   take over objects that were left to the domain into a list of more than a thousand; and of still_local_new if the pool's cache has
+ *   more than 5,000 objects. glibc itself ends the process if it has no memory for the thread-locals of a library that was loaded by
+ *   dlopen.
  *
  * STRUCTS THAT GROW
  *   Structs that begin with `size` may get more fields in later versions. If the program's struct is shorter than the library's,
@@ -119,8 +120,8 @@
  *
  * DESTRUCTORS AND CALLBACKS
  *   The thread that frees calls them: within still_poll, still_flush, still_synchronize, still_barrier, or still_retire on a full
- *   reclaimer, or on a thread of the library. They may call any function of this header. They must return: no exception, no
- *   longjmp, no pthread_exit.
+ *   reclaimer, or on a thread of the library. They may call any function of this header; but those that may wait return
+ *   -EDEADLK (still_wait says why). They must return: no exception, no longjmp, no pthread_exit.
  *
  * ORDERING
  *   What a thread does before it links an object (still_store, still_exchange) happens before what a reader that finds the object
@@ -222,15 +223,15 @@ enum still_activity {
     STILL_ACTIVITY_ENDED = 4,    /* the thread is gone, and has left its region open */
 };
 
-/* A reader whose region holds up a grace period; or, only in calls of on_stall, a thread that the kernel refuses the domain's fence, without
- * which nothing is freed. */
+/* A reader whose region holds up a grace period. In a call of on_stall, also a thread to which the kernel refuses the domain's fence,
+ * without which nothing is freed. */
 struct still_stall {
     size_t size;       /* set by the caller of still_domain_stall: sizeof(struct still_stall) */
     uint32_t thread;   /* the thread's id, as gettid(2) returns it; 0 if it is not known */
     uint32_t kind;     /* enum still_reader_kind */
     uint32_t activity; /* enum still_activity */
     uint32_t others;   /* how many other readers hold up the same grace period */
-    int64_t waited;    /* how long a grace period has waited for this reader */
+    int64_t waited;    /* how long a grace period has waited for this reader; or how long every fence has been refused */
     uint64_t objects;  /* how many objects are pending because of this reader */
     uint64_t bytes;    /* the bytes of these objects */
     char name[16];     /* the thread's name, as in /proc; "" if it is not known */
@@ -239,9 +240,9 @@ struct still_stall {
 };
 
 /* Called when a reader has held up a grace period for `stall_after`: once for each region of the reader, by the thread that notices.
- * Also called when every fence of the domain was refused for so long, by a thread whose poll was refused, once until a fence succeeds.
- * Several threads may call it at the same time. `stall` is valid until the function returns. The function may use the domain, but
- * must not wait for a grace period of it. */
+ * Also called when every fence of the domain has been refused for so long: once until a fence succeeds, by a thread whose poll was
+ * refused. Several threads may call it at the same time. `stall` is valid until the function returns. The function may use the domain,
+ * but must not wait: see still_wait. */
 typedef void still_stall_fn(const struct still_stall *stall, void *context) STILL_NOEXCEPT;
 
 struct still_domain_options {
@@ -727,10 +728,10 @@ int still_reclaimer_free(struct still_reclaimer *reclaimer) STILL_NOEXCEPT;
 /* Retires an object to which no link leads any more: destroy(object, context) is called when no reader can hold it. `object` is the
  * address that readers protect, not that of a member. `bytes` is its size, for limits and statistics. Constant time, amortised.
  * -ENOSPC: the reclaimer is full of objects that readers hold up; -EDQUOT: the domain has reached its limit; -EMSGSIZE: `bytes` alone is
- * above max_pending_bytes of the reclaimer or the domain; -ENOMEM; -EDEADLK: the call would wait for room, and
- * comes from a destructor, a callback or a stall hook; or it would wait with STILL_FOREVER, and only this thread could make room, by
- * leaving its region or by releasing what it protects. In all these cases the object stays the caller's. A call from a destructor that
- * this reclaimer runs leaves the object to the domain. */
+ * above max_pending_bytes of the reclaimer or the domain; -ENOMEM; -EDEADLK: the call would wait for room, and comes from a destructor,
+ * a callback or a stall hook; or it would wait with STILL_FOREVER, and only this thread could make room, by leaving its region or by
+ * releasing what it protects. In all these cases the object stays the caller's. A call from a destructor that this reclaimer runs leaves
+ * the object to the domain. */
 STILL_NODISCARD int still_retire(struct still_reclaimer *reclaimer, void *object, size_t bytes, still_destroy_fn *destroy,
                                  void *context) STILL_NOEXCEPT;
 
@@ -767,8 +768,8 @@ struct still_background;
 STILL_NODISCARD struct still_background *
 still_background_new(const struct still_domain *domain, const struct still_reclaimer_options *options) STILL_NOEXCEPT;
 
-/* As still_retire, from any thread, with these differences. In a destructor or a stall hook, the object is left to the
- * domain, beyond any limit. -EPIPE: in the child of a fork(2), where the background reclaimer has no thread. */
+/* As still_retire, from any thread, with these differences. In a destructor or a stall hook, the object is left to the domain, beyond any
+ * limit. -EPIPE: in the child of a fork(2), where the background reclaimer has no thread. */
 STILL_NODISCARD int still_submit(struct still_background *background, void *object, size_t bytes, still_destroy_fn *destroy,
                                  void *context) STILL_NOEXCEPT;
 
@@ -778,8 +779,7 @@ ssize_t still_background_pending(const struct still_background *background) STIL
 /* Stops the background reclaimer: frees everything that was submitted, joins the thread, and frees the handle. Objects that readers
  * still hold after `timeout` pass to the domain, whose other reclaimers free them; returns how many did. Waits for a destructor that is
  * running, however long it takes. -EDEADLK: called from a destructor, a callback or a stall hook, or in a region of this thread; the
- * handle stays valid. In the
- * child of a fork(2): only frees the handle, and returns how many objects are lost. */
+ * handle stays valid. In the child of a fork(2): only frees the handle, and returns how many objects are lost. */
 ssize_t still_background_free(struct still_background *background, int64_t timeout) STILL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -809,8 +809,8 @@ STILL_NODISCARD struct still_queue *still_queue_new(const struct still_domain *d
 /* Frees the handle. Pending callbacks pass to the domain, whose reclaimers call them, even if the queue was paused; this allocates.
  * Joins the thread of still_queue_start, which ends after the callback that is running and at most 63 more; it does not wait for
  * readers. Other threads that serve the queue must have ended their calls. In the child of a fork(2), where the thread does not exist,
- * call still_queue_barrier first: pending callbacks are lost otherwise. -EBUSY from a callback of the queue. -EDEADLK from other
- * callbacks, from a destructor or a stall hook, if the queue has such a thread. */
+ * call still_queue_barrier first: pending callbacks are lost otherwise. -EBUSY from a callback of the queue. If the queue has such a
+ * thread, -EDEADLK from another callback, a destructor or a stall hook. */
 int still_queue_free(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* Starts a thread of the library that serves the queue until still_queue_free, or, after still_queue_stop, until it has called every
@@ -996,7 +996,7 @@ ssize_t still_wheel_len(const struct still_wheel *wheel) STILL_NOEXCEPT;
  */
 
 /* Objects of one size, in memory that the pool allocates when it is made and when it grows. A pool that never has more than 512 objects,
- * nor more than 64 buckets, is small, unless it has a cache: any thread can get any free object. In other pools, threads keep some. */
+ * nor more than 64 buckets, is small unless it has a cache: any thread can get any free object. In other pools, threads keep some. */
 struct still_pool;
 
 enum still_pages {
@@ -1074,7 +1074,7 @@ int still_put_block(struct still_local *local, const struct still_block *block) 
 struct still_pool_info {
     size_t size; /* set by the caller: sizeof(struct still_pool_info) */
     size_t capacity;
-    size_t available; /* free objects, including those in caches of other threads; all of them can be got if the pool is small */
+    size_t available; /* free objects. Any thread can get them if the pool is small; otherwise some may be in caches of other threads */
     size_t in_use;    /* objects that programs have */
     size_t misuses;   /* objects that were written to while they were free, found when they were got again; hardened pools only */
 };

@@ -41,7 +41,7 @@
 //     depends on how fast deleters run.
 //   - protect costs a store and two loads, and a full fence where the kernel has no membarrier(2).
 //   - make_hazard_pointer is lock-free, and costs some ten nanoseconds: keep a hazard_pointer rather than make one for each access. It
-//     allocates when there are more hazard pointers than ever before; if there is no memory, nor room in the reserve of the library, the
+//     allocates when there are more hazard pointers than ever before; if there is neither memory nor room in the library's reserve, the
 //     process ends. A hazard pointer takes 128 bytes.
 //   - A hazard_pointer may be moved to another thread while it protects, and may outlive the thread that made it.
 //   - From retire until its deleter is called, an object must not be assigned to: that would overwrite what the library keeps in it.
@@ -217,8 +217,8 @@ inline void hazard_pointer_clean_up() noexcept
     still_hazard_clean_up_();
 }
 
-/// Beyond the standard: a new handle of the domain, for still_domain_stats of stillpoint.h. Free it with still_domain_free. NULL if there is
-/// no memory.
+/// Beyond the standard: a new handle of the domain, for still_domain_stats of stillpoint.h. Free it with still_domain_free. NULL if there
+/// is no memory.
 inline still_domain *hazard_pointer_domain_handle() noexcept
 {
     return still_hazard_domain_();

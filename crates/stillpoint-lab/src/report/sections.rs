@@ -66,7 +66,7 @@ pub(super) enum Standing {
     Even,
     /// We are ahead somewhere, and the others nowhere.
     Ahead,
-    /// The run does not tell.
+    /// Disturbed everywhere: the run does not tell.
     Undecided,
 }
 
@@ -155,8 +155,8 @@ pub(super) fn is_ours(name: &str) -> bool {
     ["stillpoint", "signal", "module", "mode", "pace", "c", "drop-in"].contains(&group(name))
 }
 
-/// The contender of ours that is compared with the others: what a user of the library gets who chooses nothing. Where several
-/// stand, they are for different operations, and the first one that has a figure counts.
+/// Our contenders that are compared with the others: what a user of the library gets who chooses nothing. If there are
+/// several, they are for different operations, and the first one that has a figure counts.
 fn defaults(experiment: &str) -> &'static [&'static str] {
     match experiment {
         "reclaim" | "preempt" | "guest" | "structures" => &["stillpoint/protected"],

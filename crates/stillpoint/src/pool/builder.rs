@@ -24,8 +24,8 @@ pub enum Hardening {
     /// each object goes to its bucket.
     Verify,
     /// As `Verify`. Also, a thread allocates from its whole buckets first, and the objects of a bucket in turn (in a
-    /// [small](PoolBuilder::cache) pool, all objects in turn), so that a freed object is not used again soon. The tag of the thread that allocated an object
-    /// ([`Local::set_tag`](super::Local::set_tag)) is recorded for the list of leaks.
+    /// [small](PoolBuilder::cache) pool, all objects in turn), so that a freed object is not used again soon. The tag of
+    /// the thread that allocated an object ([`Local::set_tag`](super::Local::set_tag)) is recorded for the list of leaks.
     Trace,
 }
 
@@ -330,9 +330,9 @@ impl<P> PoolBuilder<P> {
     /// 32 and at most 512, and no more than an eighth of [`max_objects`](Self::max_objects).
     ///
     /// A *small* pool has no caches by default: one that never has more than 512 objects, nor more than 64 buckets.
-    /// There, any thread can allocate any free object, whatever idle
-    /// threads have allocated before. An allocation and a free take an exchange on a shared word each. To make them
-    /// faster, set a cache: other threads cannot allocate what is in it.
+    /// There, any thread can allocate any free object, whatever idle threads have allocated before. An allocation and a
+    /// free each take an exchange on a shared word. To make them faster, set a cache: other threads cannot allocate what
+    /// is in it.
     ///
     /// ```
     /// use stillpoint::pool::Pool;
@@ -350,9 +350,9 @@ impl<P> PoolBuilder<P> {
     }
 
     /// Whole buckets that a thread keeps; beyond this number, the oldest ones go to the shared store. The default is
-    /// one for each 16 buckets of the pool, at least 1 and at most 32, and none in a [small](Self::cache) pool. With
-    /// another number than 0, no pool counts as small. In pools that are not small, a thread also keeps the free objects
-    /// of the buckets that it has begun.
+    /// one for each 16 buckets of the pool, at least 1 and at most 32, and none in a [small](Self::cache) pool. If you set
+    /// another number than 0, the pool does not count as small. In a pool that is not small, a thread also keeps the free
+    /// objects of the buckets that it has begun.
     pub fn high_water(mut self, buckets: u32) -> Self {
         self.high_water = Some(buckets);
         self

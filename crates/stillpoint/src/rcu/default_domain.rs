@@ -92,8 +92,9 @@ pub fn pin() -> Guard<'static> {
 }
 
 /// As [`pin`], but never registers the thread: `None` if the thread has not used the default domain, or is about to end.
-/// Allocates nothing and takes no lock. In a symmetric domain, it costs a full fence also within a region. So on Linux, signal handlers may call it, and load within the region. (On other
-/// systems, dropping the guard takes locks to wake threads: do not call this in a handler there.)
+/// Allocates nothing and takes no lock. So on Linux, signal handlers may call it, and load within the region. (On other systems,
+/// dropping the guard takes locks to wake threads: do not call this in a handler there.) In a symmetric domain, it costs a full
+/// fence, even within a region.
 ///
 /// A handler must drop each guard that it takes before it returns: a guard that it keeps does not protect objects. It must drop
 /// no guard that other code took. If futures await grace periods of the domain, dropping a guard may wake them.

@@ -398,9 +398,9 @@ impl Domain {
 
     /// What the domain has done so far, and what readers hold now.
     ///
-    /// Looks at every reader, at its protected loads, and at every reclaimer that there was at the same time. It frees nothing, and issues
-    /// no fence, so it interrupts no core however often it is called; what a reader has taken within the last microseconds may be
-    /// missing.
+    /// Looks at every reader, at its protected loads, and at as many reclaimers as there ever were at the same time. Frees nothing.
+    /// Issues no fence, so it interrupts no core, however often it is called, and may miss what a reader has taken within the last
+    /// microseconds.
     ///
     /// ```
     /// use stillpoint::rcu::Domain;
@@ -627,14 +627,14 @@ impl DomainBuilder {
     /// hand ([`Domain::check`], [`Retired::try_free`](super::Retired::try_free)) report nothing. If several readers are in the
     /// way, one of them is reported, and the next one when the first has passed; [`Stall::others`] counts them all.
     ///
-    /// A refused fence is reported by a poll whose fence is refused, if no thread's fence has succeeded since the first refusal,
-    /// and that is `threshold` ago. It is reported once, until a fence succeeds. Waits and futures return the error instead.
+    /// A poll whose fence is refused reports that, if the first refusal since a fence succeeded is `threshold` ago: once until a
+    /// fence succeeds, on any thread. Waits and futures return the error instead.
     ///
     /// Several threads may call the hook at a time, each for another section. The hook may use the domain; a call from
-    /// within it can be reported only for another section. As all code that the library runs for others, the hook must not
-    /// wait in the library: calls that may wait are [refused](SynchronizeError::Reentrant). **A panic** of the hook becomes a panic of the call that noticed the
-    /// stall. Before it panics, that call frees everything that was ready. The hook must own no handle of the domain: the handle
-    /// would keep the domain alive for ever.
+    /// within it can be reported only for another section. Like all code that the library runs for others, the hook must not
+    /// wait in the library: calls that may wait are [refused](SynchronizeError::Reentrant). **A panic** of the hook becomes a
+    /// panic of the call that noticed the stall. Before it panics, that call frees everything that was ready. The hook must own
+    /// no handle of the domain: the handle would keep the domain alive for ever.
     ///
     /// Without a stall, a poll with a grace period under way reads the clock once. Without a hook, the poll does not read it.
     ///

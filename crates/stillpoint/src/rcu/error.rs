@@ -179,9 +179,9 @@ pub enum RetireErrorKind {
     ForeignDomain,
     /// The background reclaimer is gone.
     Closed,
-    /// There is no room, and a wait without a limit would be a wait for the calling thread itself: its region is in the way of all
-    /// that waits, or its protected loads hold so much that there is no room beside it. Or a wait with any limit would be one of a
-    /// destructor, a deferred call, a callback or a stall hook, which must not wait.
+    /// There is no room, and a wait without a limit would be a wait for the calling thread itself: its region is in the way of
+    /// all that waits, or its protected loads hold so much that there is no room beside it. Also, with any limit, if a
+    /// destructor, a deferred call, a callback or a stall hook would wait for room: such code must not wait.
     WouldDeadlock,
 }
 

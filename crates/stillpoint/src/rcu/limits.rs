@@ -25,11 +25,11 @@ pub enum WhenFull {
     /// Hands the object back at once.
     #[default]
     HandBack,
-    /// Waits for room for at most this time, as `retire_timeout` does. A thread that itself holds a guard, an online QSBR reader or
-    /// protected loads may wait in vain. With `Duration::MAX`, a thread does not wait for itself: if nothing else could make room, the
-    /// retirement fails with [`WouldDeadlock`](super::RetireErrorKind::WouldDeadlock). So it does with any time in a destructor, a
-    /// deferred call, a callback or a stall hook, which must not wait. In a full domain, the wait relies on other threads that poll
-    /// their reclaimers.
+    /// Waits for room for at most this time, as `retire_timeout` does. A thread that itself holds a guard, an online QSBR
+    /// reader or protected loads may wait in vain. With `Duration::MAX`, a thread does not wait for itself: if nothing else
+    /// could make room, the retirement fails with [`WouldDeadlock`](super::RetireErrorKind::WouldDeadlock). With any time, so
+    /// does a retirement that would wait in a destructor, a deferred call, a callback or a stall hook: such code must not wait.
+    /// In a full domain, the wait relies on other threads to poll their reclaimers.
     Wait(Duration),
     /// A [`RetireHandle`](super::RetireHandle) frees what others have retired, if no reader is in the way, and does not
     /// wait. Then the object is taken in, or handed back. For a [`Reclaimer`](super::Reclaimer), the same as

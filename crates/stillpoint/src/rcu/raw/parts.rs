@@ -209,8 +209,8 @@ impl<'r> Parts<'r> {
 /// ```
 ///
 /// # Safety
-/// The reader is in a region as long as the guard is used, and no other guard of that region exists. A region that was begun in
-/// such a way ends with the first [`ArrayGuard`](crate::rcu::ArrayGuard) of the reader, which does not nest.
+/// The reader is in a region as long as the guard is used, and no other guard of that region exists. A region that goes on
+/// without a guard ends with the first [`ArrayGuard`](crate::rcu::ArrayGuard) of the reader, which does not nest.
 pub unsafe fn guard_of(reader: &Reader) -> ManuallyDrop<Guard<'_>> {
     ManuallyDrop::new(Guard::of_region(reader))
 }
@@ -235,9 +235,8 @@ pub fn is_within_foreign_code() -> bool {
     is_foreign()
 }
 
-/// Calls `wait` as if no foreign code were running: calls that may wait are not refused in it. For stand-ins for interfaces whose
-/// callbacks may wait for grace periods. The caller makes sure that what it waits for does not wait, in turn, for the foreign code
-/// that is running.
+/// Calls `wait` as if no foreign code were running: calls that may wait are not refused in it. For interfaces whose callbacks may
+/// wait for grace periods. The caller makes sure that what it waits for does not wait, in turn, for the foreign code that is running.
 ///
 /// ```
 /// use stillpoint::rcu::{raw, Domain};

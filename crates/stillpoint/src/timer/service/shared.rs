@@ -151,8 +151,8 @@ impl<T> SharedTimer<T> {
     }
 
     /// Whether the timer is armed, in a service that is not gone. The answer may be out of date at once. A timer that
-    /// another thread is still arming is not armed yet. So after `true`, [`cancel`](Self::cancel) cancels the timer, unless it has fired or was
-    /// cancelled meanwhile.
+    /// another thread is still arming is not armed yet. So after `true`, [`cancel`](Self::cancel) cancels the timer,
+    /// unless it has fired or was cancelled meanwhile.
     ///
     /// ```
     /// use stillpoint::timer::TimerService;
