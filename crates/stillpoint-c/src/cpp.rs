@@ -100,7 +100,9 @@ fn make(name: &str) -> Reclamation {
     let _ignored = tsan::ignore();
     // No provider of fences: a hazard pointer is bound to no thread, so a provider would not know which thread to reach.
     let mode = if Mode::best() == Mode::Asymmetric { Mode::Asymmetric } else { Mode::Symmetric };
-    let domain = Domain::builder().name(name).fence(mode).build().expect("`Mode::best` has probed the mode");
+    let made = |mode| Domain::builder().name(name).fence(mode).build();
+    // Another thread may be refused the fence after `Mode::best` has probed it.
+    let domain = made(mode).or_else(|_| made(Mode::Symmetric)).expect("the symmetric mode is always there");
     let queue = CallbackQueue::new(&domain);
     Reclamation { domain, queue, worker: AtomicU32::new(0), waits: AtomicBool::new(false) }
 }

@@ -91,18 +91,20 @@ impl Watch {
     }
 }
 
-/// Counts the runs of a function whose own writes were in the way.
+/// Whether the last run of a function had its own writes in the way. If another thread's writes were, the function may
+/// find something else in its next run, and leave it alone.
 #[derive(Default)]
 pub(crate) struct OwnRuns(bool);
 
 impl OwnRuns {
     /// # Panics
-    /// The second time.
+    /// The second time in a row.
     #[cold]
     #[inline(never)]
     #[track_caller]
     pub(crate) fn count(&mut self, watch: &Watch, now: Option<usize>, call: &str) {
-        if watch.is_own(now) && std::mem::replace(&mut self.0, true) {
+        let is_own = watch.is_own(now);
+        if std::mem::replace(&mut self.0, is_own) && is_own {
             panic!(
                 "the function that was passed to `{call}` has changed what it was called with for the second time: \
                  `{call}` would call it again and again; write to other keys or cells in it, or return what is to be \

@@ -266,6 +266,7 @@ impl Core {
         self.event.reset();
         self.orphans.reset_after_fork();
         self.reset_shelves_after_fork();
+        self.questions.reset_after_fork();
         // No thread serves the lists of the parent's other threads any more.
         self.all_counters().for_each(|counters| counters.set_served(false));
         // SAFETY: the caller is the only thread of the process.

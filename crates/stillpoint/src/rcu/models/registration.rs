@@ -170,3 +170,48 @@ fn a_slot_has_one_holder_after_the_other() {
         other.join().unwrap();
     });
 }
+
+/// A claim that fails changes the count of its group twice, relaxed. These changes continue the release sequences of holders.
+#[test]
+fn a_claim_fails_in_a_group() {
+    explore(3, || {
+        let registry = Arc::new(Registry::<AtomicU32>::new());
+        let is_unlinked = Arc::new(AtomicBool::new(false));
+        let object = Box::into_raw(Box::new(Object::new()));
+        let [_, _, leaves] = std::array::from_fn(|_| registry.claim());
+        let reader = thread::spawn({
+            let (registry, is_unlinked, object) =
+                (Arc::clone(&registry), Arc::clone(&is_unlinked), object as usize);
+            move || {
+                let claim = registry.claim();
+                fence(Ordering::SeqCst);
+                if !is_unlinked.load(Ordering::Relaxed) {
+                    // SAFETY: it is freed after a walk that has not met this reader, or at the end. Otherwise loom reports it.
+                    unsafe { &*(object as *const Object) }.read();
+                }
+                registry.release(&claim);
+            }
+        });
+        let other = thread::spawn({
+            let registry = Arc::clone(&registry);
+            move || {
+                let claim = registry.claim();
+                registry.release(&claim);
+            }
+        });
+        registry.release(&leaves);
+        is_unlinked.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let is_free = registry.iter().count() == 2;
+        // SAFETY: called once.
+        let free = || drop(unsafe { Box::from_raw(object) });
+        if is_free {
+            free();
+        }
+        reader.join().unwrap();
+        other.join().unwrap();
+        if !is_free {
+            free();
+        }
+    });
+}

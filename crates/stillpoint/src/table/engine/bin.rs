@@ -160,8 +160,8 @@ impl Bin {
     }
 
     /// For a caller that found no free slot: runs up to `limit` destructors, as many as are ready, and returns their
-    /// number. Starts a grace period at once, regardless of the pace. Leaves out the shards that other writers hold,
-    /// since it never waits.
+    /// number. Starts a grace period at once, regardless of the pace. Looks at every entry once. Leaves out the shards
+    /// that other writers hold, since it never waits.
     ///
     /// # Panics
     /// With the first panic of a destructor, after the others have run.
@@ -174,23 +174,16 @@ impl Bin {
         }
         let (mut freed, mut first) = (0, None);
         for shard in &self.shards {
-            let Some(mut shard) = shard.try_lock() else { continue };
-            // A list looks at `limit` objects in one poll. If hazard slots hold all of them, others may be ready. Each
-            // poll passes over another part of the held ones, so these polls are no more than the slots need.
-            let mut passed: usize = 0;
-            while freed < limit {
-                let (len, held) = (shard.list.len(), shard.list.held());
-                shard.list.close();
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| shard.list.poll_own(limit - freed))) {
-                    keep_first(&mut first, panic);
-                }
-                let more = len - shard.list.len();
-                passed = passed.saturating_add(limit / 2);
-                if more == 0 && shard.list.held() == held && passed >= held {
-                    break;
-                }
-                freed += more;
+            if freed >= limit {
+                break;
             }
+            let Some(mut shard) = shard.try_lock() else { continue };
+            shard.list.close();
+            let len = shard.list.len();
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| shard.list.free_some(limit - freed))) {
+                keep_first(&mut first, panic);
+            }
+            freed += len - shard.list.len();
         }
         resume(first);
         freed
@@ -288,6 +281,7 @@ mod tests {
     use std::ptr::NonNull;
 
     use super::*;
+    use crate::rcu::engine::core::record::set_hazard;
     use crate::rcu::Domain;
 
     /// A context that counts the destructors of its objects, and can make them panic.
@@ -303,6 +297,10 @@ mod tests {
         }
 
         fn garbage(&self) -> Garbage {
+            self.garbage_at(NonNull::dangling())
+        }
+
+        fn garbage_at(&self, address: NonNull<()>) -> Garbage {
             unsafe extern "C-unwind" fn destroy(_: NonNull<()>, context: *const ()) {
                 // SAFETY: each test keeps its context until the end, and has one thread.
                 let freed = unsafe { &*context.cast::<Freed>() };
@@ -310,7 +308,7 @@ mod tests {
                 assert!(!freed.panics.get(), "a destructor panics");
             }
             // SAFETY: there is no object, and the context stays until the end of the test.
-            unsafe { Garbage::in_context(NonNull::dangling(), 8, self.context(), destroy) }
+            unsafe { Garbage::in_context(address, 8, self.context(), destroy) }
         }
     }
 
@@ -361,6 +359,32 @@ mod tests {
             (0..2 * (SHARDS + 1) * FOREIGN).for_each(|_| bin.poll(left + 1));
             assert_eq!(freed.count.get(), 1, "from {left}");
         }
+    }
+
+    /// However many entries readers protect, a call looks at each entry once, and goes on with others.
+    #[test]
+    fn pressure_frees_up_to_a_limit_and_looks_once() {
+        const PINNED: usize = 300;
+        let (freed, domain) = (Freed::default(), Domain::new());
+        let (bin, reader) = (Bin::new(domain.core()), domain.reader());
+        let protected = NonNull::from(&freed).cast();
+        let slot = reader.record().free_hazard();
+        set_hazard(&slot, protected.as_ptr());
+        for _ in 0..PINNED {
+            bin.put(freed.garbage_at(protected), 0);
+            bin.put(freed.garbage(), 0);
+        }
+        let mut left = PINNED;
+        for limit in [1, 32, 1, 7, PINNED, 1, 32] {
+            let (steps, more) = stillpoint_sys::work::steps_of(|| bin.press(limit));
+            assert_eq!(more, limit.min(left));
+            left -= more;
+            assert_eq!((freed.count.get(), bin.pending()), (PINNED - left, PINNED + left));
+            assert!(steps <= 3 * PINNED, "{steps} steps");
+        }
+        // SAFETY: it came from `free_hazard`, and is not used any more.
+        unsafe { slot.release() };
+        assert_eq!(bin.press(usize::MAX), PINNED);
     }
 
     /// Regardless of the pace, an object that was just put there is freed at once, in every round.

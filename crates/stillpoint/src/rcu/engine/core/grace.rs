@@ -326,7 +326,7 @@ impl Protocol {
         if busted::is(Variant::RequestNoHeavy) {
             return Ok(());
         }
-        if matches!(self.mode, Mode::Provided(_)) {
+        if self.mode != Mode::Symmetric {
             self.mode.heavy()?;
         } else {
             fence::asymmetric_supported()?;

@@ -98,13 +98,6 @@ struct HazardBlock {
     taken: OwnUsize,
 }
 
-impl HazardBlock {
-    fn oldest(&self) -> &Self {
-        // SAFETY: null, or a block of the same record. They are freed together.
-        unsafe { self.oldest.as_ref() }.unwrap_or(self)
-    }
-}
-
 /// A slot of the list of free ones. These are distinguished by address from those that are in no list: the first one, and the
 /// [exclusive](Record::exclusive_hazard) one.
 #[derive(Debug, Default)]
@@ -479,13 +472,26 @@ impl Record {
     /// Where the slots that are taken are counted, if this one belongs to a block.
     fn taken_with(&self, further: &Further) -> Option<&OwnUsize> {
         let is_inline = self.further.as_ptr_range().contains(&ptr::from_ref(further));
-        self.newest_block().filter(|_| !is_inline).map(|newest| &newest.oldest().taken)
+        // SAFETY: null, or a block of the record, with which it is freed.
+        unsafe { self.oldest_block().as_ref() }.filter(|_| !is_inline).map(|oldest| &oldest.taken)
     }
 
     /// The newest block in use.
     fn newest_block(&self) -> Option<&HazardBlock> {
         // SAFETY: null, or a block of the record, with which it is freed. Relaxed: the owner reads its own stores.
         unsafe { self.more.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// The oldest block, as `Box` has made it; null if there is none.
+    fn oldest_block(&self) -> *mut HazardBlock {
+        let newest = self.more.load(Ordering::Relaxed);
+        // SAFETY: null, or a block of the record, with which it is freed.
+        let oldest = unsafe { newest.as_ref() }.map_or(ptr::null_mut(), |newest| newest.oldest);
+        if oldest.is_null() {
+            newest
+        } else {
+            oldest
+        }
     }
 
     /// Takes another block into use, a new one if there is none. All its slots are free.
@@ -496,8 +502,8 @@ impl Record {
         if block.is_null() {
             block = Box::into_raw(Box::new(HazardBlock {
                 further: std::array::from_fn(|_| Further::default()),
-                older: newest.map_or(ptr::null_mut(), |newest| ptr::from_ref(newest).cast_mut()),
-                oldest: newest.map_or(ptr::null_mut(), |newest| ptr::from_ref(newest.oldest()).cast_mut()),
+                older: self.more.load(Ordering::Relaxed),
+                oldest: self.oldest_block(),
                 newer: OwnPtr::default(),
                 taken: OwnUsize::new(0),
             }));
@@ -520,13 +526,14 @@ impl Record {
     /// Gives back all blocks but the oldest one, none of whose slots is taken. Returns whether there were any. `order` is release: a
     /// scan that does not see the blocks any more comes after what their slots protected was used.
     fn keep_one_block(&self, order: Ordering) -> bool {
-        let Some(newest) = self.newest_block() else { return false };
-        let oldest = newest.oldest();
-        // Relaxed: used only by the owner.
+        let block = self.oldest_block();
+        // SAFETY: null, or a block of the record, with which it is freed.
+        let Some(oldest) = (unsafe { block.as_ref() }) else { return false };
+        // Relaxed, both: used only by the owner.
         oldest.taken.store(0, Ordering::Relaxed);
-        let is_more = !ptr::eq(newest, oldest);
+        let is_more = !ptr::eq(self.more.load(Ordering::Relaxed), block);
         if is_more {
-            self.more.store(ptr::from_ref(oldest).cast_mut(), order);
+            self.more.store(block, order);
         }
         is_more
     }
@@ -711,8 +718,7 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        let oldest = self.newest_block().map(|newest| ptr::from_ref(newest.oldest()).cast_mut());
-        let mut next = oldest.unwrap_or(ptr::null_mut());
+        let mut next = self.oldest_block();
         while !next.is_null() {
             // SAFETY: each block came from `Box::into_raw`, is in the chain once, and nothing refers to it.
             let block = unsafe { Box::from_raw(next) };
@@ -826,6 +832,7 @@ mod tests {
     /// Neither the holder of a record nor a scan pays for the slots of a crowd that has gone.
     #[test]
     fn blocks_are_given_back() {
+        const MANY: usize = if cfg!(miri) { 100 } else { 10_000 };
         let record = Record::default();
         let mut object = 0u64;
         let mut crowd = || {
@@ -834,14 +841,14 @@ mod tests {
                 set_hazard(&slot, (&raw mut object).cast());
                 slot
             };
-            (0..10_000).map(slot).collect::<Vec<_>>()
+            (0..MANY).map(slot).collect::<Vec<_>>()
         };
         let least = 1 + EXCLUSIVE_HAZARDS + INLINE_HAZARDS + BLOCK_HAZARDS;
         let adopt = || work::steps_of(|| record.adopt(ReaderKind::Guard, ReaderFence::Light, None, false)).0;
         adopt();
         for is_reversed in [false, true] {
             let mut slots = crowd();
-            assert!(record.hazards().count() >= 10_000);
+            assert!(record.hazards().count() >= MANY);
             if is_reversed {
                 slots.reverse();
             }

@@ -147,12 +147,18 @@ impl<T: Default> Registry<T> {
         }
     }
 
-    /// The claim of the slot that contains this address, for the holder. Takes as long as [`iter`](Registry::iter).
+    /// The claim of the slot that contains this address, for the holder. Compares one address for each block of slots that was ever
+    /// made.
     #[cfg(not(stillpoint_loom))]
     pub(crate) fn claim_at(&self, address: usize) -> Option<Claim<T>> {
-        self.claims().map(|(_, claim)| claim).find(|claim| {
-            let offset = address.checked_sub(claim.slot.addr().get());
-            offset.is_some_and(|offset| offset < size_of::<CachePadded<T>>())
+        self.chunks().find_map(|chunk| {
+            (0..chunk.words.len()).find_map(|word| {
+                work::step();
+                let block = chunk.block(word)?;
+                let offset = address.checked_sub(block.as_ptr().addr())?;
+                let index = offset / size_of::<CachePadded<T>>();
+                (index < block.len()).then(|| Claim::new(chunk, word * BITS + index))
+            })
         })
     }
 

@@ -468,7 +468,15 @@ impl RetireList {
             now = self.started;
         }
         let is_early = self.due_later(now).is_some();
-        self.go_on(limit, is_early)
+        self.go_on(limit, usize::MAX, is_early)
+    }
+
+    /// As [`advance`](RetireList::advance), but looks at all objects, and runs at most `limit` destructors.
+    ///
+    /// # Panics
+    /// As [`advance`](RetireList::advance).
+    pub(crate) fn free_some(&mut self, limit: usize) -> usize {
+        self.go_on(usize::MAX, limit, false)
     }
 
     /// As [`poll_own`](RetireList::poll_own), but starts nothing, and ignores the pace.
@@ -476,10 +484,11 @@ impl RetireList {
     /// # Panics
     /// Also with a panic of the stall hook.
     pub(crate) fn advance(&mut self, limit: usize) -> usize {
-        self.go_on(limit, false)
+        self.go_on(limit, usize::MAX, false)
     }
 
-    fn go_on(&mut self, limit: usize, is_early: bool) -> usize {
+    /// Looks at `limit` objects at most, and frees at most `most` of them.
+    fn go_on(&mut self, limit: usize, most: usize, is_early: bool) -> usize {
         if busted::is(Variant::HazardsFirst) {
             self.core.protocol.gather_hazards(&mut self.hazards);
         }
@@ -495,7 +504,7 @@ impl RetireList {
             // No grace period is under way any more.
             self.end_boost();
         }
-        let freed = self.sweep(ready, limit);
+        let freed = self.sweep(ready, limit, most);
         self.report_stall();
         freed
     }
@@ -623,9 +632,9 @@ impl RetireList {
     }
 
     /// Frees the first `ready` objects of the queue, and the held objects, unless a hazard slot holds them. Looks at `limit`
-    /// objects at most: half of them of each kind, and more of one kind if the other has fewer.
-    fn sweep(&mut self, ready: usize, limit: usize) -> usize {
-        let mut freed = Freed::default();
+    /// objects at most: half of them of each kind, and more of one kind if the other has fewer. Frees at most `most`.
+    fn sweep(&mut self, ready: usize, limit: usize, most: usize) -> usize {
+        let mut freed = Freed { most, ..Freed::default() };
         if ready > 0 || !self.held.is_empty() {
             let _freeing = Freeing::begin();
             if busted::is(Variant::IgnoreHazards) {
@@ -657,6 +666,9 @@ impl RetireList {
     fn sweep_held<const ROOM: bool>(&mut self, number: usize, freed: &mut Freed) {
         let is_asked = self.core.is_asked();
         for _ in 0..number {
+            if freed.objects >= freed.most {
+                break;
+            }
             let held = &self.held[self.next_held];
             if self.is_pinned(&held.garbage) {
                 if is_asked {
@@ -680,6 +692,9 @@ impl RetireList {
     fn sweep_queue<const ROOM: bool>(&mut self, number: usize, freed: &mut Freed) {
         let is_asked = self.core.is_asked();
         for _ in 0..number {
+            if freed.objects >= freed.most {
+                break;
+            }
             let (garbage, started) = self.pop_ready();
             if self.is_pinned(&garbage) {
                 if is_asked {
@@ -814,6 +829,8 @@ fn oldest(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
 
 #[derive(Default)]
 struct Freed {
+    /// At most this many objects are to be freed.
+    most: usize,
     objects: usize,
     panic: Option<Panic>,
 }

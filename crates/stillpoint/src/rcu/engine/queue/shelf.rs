@@ -290,9 +290,10 @@ impl Core {
         self.shelves.iter().any(Shelf::is_in_use)
     }
 
-    /// In the child of a `fork`: gives up the lists that other threads of the parent had locked.
+    /// In the child of a `fork`: gives up the lists that other threads of the parent had locked. A visitor may have locked a place
+    /// that its owner has given back meanwhile, so this looks at all places.
     pub(crate) fn reset_shelves_after_fork(&self) {
-        self.shelves.iter().for_each(Shelf::reset_after_fork);
+        self.shelves.iter_all().for_each(Shelf::reset_after_fork);
     }
 
     /// Takes over the objects in the lists of all threads, each list once. Waits by `pause` while another thread has a list.
@@ -533,5 +534,21 @@ mod tests {
         scene.write();
         assert_eq!((scene.len(), core.shelves.iter().count()), (2, 1));
         drop(guard);
+    }
+
+    /// A visitor of the parent had locked a place when its owner gave it back. The visitor does not exist in the child.
+    #[test]
+    fn a_place_that_was_free_and_locked_at_a_fork_is_given_up() {
+        let scene = Scene::new();
+        let core = scene.domain.core();
+        let mut own = OwnShelf::new(core);
+        let left = own.shelf(core);
+        own.end(core);
+        std::mem::forget(left.begin().expect("nobody has it"));
+        core.reset_shelves_after_fork();
+        let mut next = OwnShelf::new(core);
+        next.put(core, scene.garbage(&scene.domain.cell(0)));
+        assert!(!next.shelf(core).is_lost());
+        assert_eq!(scene.domain.barrier_timeout(Duration::from_secs(20)), Ok(()));
     }
 }

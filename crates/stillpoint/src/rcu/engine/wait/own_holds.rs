@@ -50,6 +50,12 @@ impl Questions {
     pub(crate) fn new() -> Self {
         Self { places: Registry::new(), number: AtomicUsize::new(0) }
     }
+
+    /// In the child of a `fork`: the parent's other threads do not ask any more.
+    pub(crate) fn reset_after_fork(&self) {
+        // Relaxed: a hint.
+        self.number.store(0, Ordering::Relaxed);
+    }
 }
 
 impl Core {
@@ -107,16 +113,20 @@ impl<'c> OwnHolds<'c> {
     pub(crate) fn pinned(&mut self) -> Vec<Pinned> {
         let questions = &self.core.questions;
         if let Loads::Unasked(addresses) = &mut self.loads {
-            let claim = questions.places.claim();
-            // SAFETY: the core is borrowed, and owns the registry.
-            if let Some(mut loads) = unsafe { claim.slot() }.try_lock() {
-                let addresses = std::mem::take(addresses);
-                *loads = addresses.into_iter().map(|address| Load { address, answer: None }).collect();
-            } else {
-                // A thread still looks at what the last one has asked here.
-                questions.places.release(&claim);
-                return Vec::new();
-            }
+            let mut claim = questions.places.claim();
+            let mut passed = Vec::new();
+            let mut loads = loop {
+                // SAFETY: the core is borrowed, and owns the registry.
+                match unsafe { claim.slot() }.try_lock() {
+                    Some(loads) => break loads,
+                    // A thread still looks at what the last one has asked here; or did so in the parent, at a `fork`.
+                    None => passed.push(std::mem::replace(&mut claim, questions.places.claim())),
+                }
+            };
+            passed.iter().for_each(|claim| questions.places.release(claim));
+            *loads =
+                std::mem::take(addresses).into_iter().map(|address| Load { address, answer: None }).collect();
+            drop(loads);
             // Relaxed: a hint.
             questions.number.fetch_add(1, Ordering::Relaxed);
             self.loads = Loads::Asked(claim);
@@ -153,8 +163,10 @@ impl Drop for OwnHolds<'_> {
     fn drop(&mut self) {
         if let Loads::Asked(claim) = &self.loads {
             let questions = &self.core.questions;
-            // Relaxed: a hint.
-            questions.number.fetch_sub(1, Ordering::Relaxed);
+            // Relaxed: a hint. It is 0 in the child of a `fork` that a hook has made during the wait.
+            let _ = questions
+                .number
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |number| number.checked_sub(1));
             // SAFETY: the core is borrowed, and owns the registry. A question that another thread uses just now stays there; the
             // next thread that gets the place replaces it.
             if let Some(mut loads) = unsafe { claim.slot() }.try_lock() {
