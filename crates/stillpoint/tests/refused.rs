@@ -435,6 +435,23 @@ fn a_future_of_a_symmetric_domain_ends_when_membarrier_is_refused_later() {
     });
 }
 
+/// Filters are per thread. A thread that may fence does so, and its future is woken once.
+#[test]
+fn a_refusal_of_another_thread_makes_no_future_ask() {
+    if !has_membarrier() {
+        return;
+    }
+    in_child("a_refusal_of_another_thread_makes_no_future_ask", || {
+        let early = asymmetric();
+        let other = thread::spawn(|| {
+            refuse_membarrier(libc::EPERM);
+            assert!(fence::heavy().is_err());
+        });
+        other.join().expect("it was refused");
+        assert_eq!((fence::heavy(), a_future_ends(&early)), (Ok(()), 1));
+    });
+}
+
 /// This includes a future that finds a request to the reader by an earlier one.
 #[test]
 fn every_future_asks_for_further_polls_when_membarrier_is_refused() {

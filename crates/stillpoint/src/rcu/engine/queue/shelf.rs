@@ -17,13 +17,14 @@ use std::time::Duration;
 use super::retire_list::{Limits, Pace, RetireList, SHARE};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::registry::{Claim, Registry};
+use crate::rcu::engine::wait::counters::Round;
 use crate::rcu::engine::wait::freeing::is_freeing;
 use crate::rcu::engine::Core;
 use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::sync::{Locked, TryLock};
 
 // Not modelled: hints for visiting threads.
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// An owner that has not polled for this long is silent.
 const SILENT: Duration = if cfg!(stillpoint_loom) { Duration::ZERO } else { Duration::from_millis(1) };
@@ -216,21 +217,6 @@ impl OwnShelf {
             // Release: pairs with the acquire in `take_place`.
             shelf.is_vacant.store(true, Ordering::Release);
         }
-    }
-}
-
-/// The number from which the next list to be visited is looked for. Changed by the owner of the slot that it is a part of.
-#[derive(Debug, Default)]
-pub(crate) struct Round(AtomicUsize);
-
-impl Round {
-    fn get(&self) -> usize {
-        // Relaxed, as below: each list has its turn sooner or later.
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn set(&self, number: usize) {
-        self.0.store(number, Ordering::Relaxed);
     }
 }
 

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::own_holds::Pinned;
 use crate::rcu::engine::core::grace::Holders;
-use crate::rcu::engine::queue::shelf::Round;
 use stillpoint_sys::sync::atomic::{AtomicBool as ModelledBool, AtomicU64 as ModelledU64};
 
 // Relaxed unless stated otherwise: statistics order nothing. For the same reason loom does not model them, except for those that
@@ -48,6 +47,22 @@ pub(crate) struct Counters {
     settled: AtomicU64,
     /// The round of the polls through the lists of threads.
     round: Round,
+}
+
+/// The number from which the next list of a thread to be visited is looked for. Changed by the owner of the slot that it is a
+/// part of.
+#[derive(Debug, Default)]
+pub(crate) struct Round(AtomicU64);
+
+impl Round {
+    pub(crate) fn get(&self) -> usize {
+        // Relaxed: each list has its turn sooner or later.
+        self.0.load(RELAXED) as usize
+    }
+
+    pub(crate) fn set(&self, number: usize) {
+        self.0.store(number as u64, RELAXED);
+    }
 }
 
 /// The sum of several sets of counters.
