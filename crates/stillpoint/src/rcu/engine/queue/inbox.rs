@@ -22,6 +22,7 @@ use super::stack::Stack;
 use crate::busted::{self, Variant};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::Grace;
+use crate::rcu::engine::wait::counters::Counters;
 use crate::rcu::engine::wait::own_holds::{sum_of_bytes, OwnHolds};
 use crate::rcu::engine::Core;
 use crate::rcu::orders;
@@ -173,7 +174,12 @@ impl Inbox {
         }
         // What is on the stack has no token yet. The reclaimer takes over what is in the shared list.
         let mut list = self.core.all_counters().filter(|counters| counters.address() == self.counters);
-        self.assisted.objects() == 0 && list.all(|counters| own.is_in_the_way_of(counters, &pinned))
+        // The order matters: who sees in the first count that a poll has freed objects sees that in the second one. The third is
+        // lowered after the poll, which may still run a stall hook: until then, room is to come.
+        let is_held_up = |counters: &Counters| {
+            own.is_in_the_way_of(counters, &pinned) && counters.pending() >= self.listed.objects() as u64
+        };
+        self.assisted.objects() == 0 && list.all(is_held_up)
     }
 
     /// Takes up room for one object that cannot be refused.
