@@ -214,12 +214,20 @@ impl Inbox {
         }
     }
 
-    /// Frees a share of what was submitted, if no reader is in the way. In a full domain, also frees orphans. Never waits:
-    /// does nothing if another retire handle has the turn. Returns the number of objects.
+    /// Frees a share of what was submitted, if no reader is in the way. In a full domain, also frees orphans, or else what waits in
+    /// the lists of threads. Never waits: looks only at those lists if another retire handle has the turn. Returns the number of
+    /// objects.
     ///
     /// # Panics
     /// With the panic of a destructor; what was ready has been freed.
     pub(crate) fn assist(&self, full: Full) -> usize {
+        match (self.take_turn(full), full) {
+            (0, Full::Domain) => self.core.pass_by_for_room(self.core.shared_counters().round()),
+            (freed, _) => freed,
+        }
+    }
+
+    fn take_turn(&self, full: Full) -> usize {
         let Some(mut turn) = self.begin() else { return 0 };
         let list = turn.list();
         let freed = list.advance(SHARE);
