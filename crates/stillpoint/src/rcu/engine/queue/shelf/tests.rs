@@ -296,7 +296,7 @@ fn a_wait_for_what_a_load_of_the_thread_holds_in_its_own_list_fails() {
 /// A retirement without room visits a share of the lists. The next one goes on with the next lists, and so comes to each.
 #[test]
 fn a_retirement_without_room_visits_a_share_of_the_lists() {
-    const LISTS: usize = 4 * SHARE;
+    const LISTS: usize = if cfg!(miri) { 2 } else { 4 } * SHARE;
     let mut scene = Scene::limited(LISTS);
     let domain = scene.domain.clone();
     let mut others: Vec<_> = (0..LISTS - 1).map(|_| OwnShelf::new(domain.core())).collect();
