@@ -3,7 +3,8 @@ use std::time::Duration;
 /// What a retirement does if it finds no room in its reclaimer or in its domain.
 ///
 /// With every choice, a [`Reclaimer`](super::Reclaimer) first frees what is ready in its own queue, as its polls do. In a full
-/// domain it also frees a share of what was left to the domain.
+/// domain it also frees a share of what was left to the domain, or of what threads have replaced by
+/// [`set`](super::RcuCell::set).
 ///
 /// [`ReclaimerBuilder::when_full`](super::ReclaimerBuilder::when_full) and
 /// [`RetireHandle::when_full`](super::RetireHandle::when_full) choose it. Nothing is ever lost: an object that is not taken in is
@@ -36,7 +37,7 @@ pub enum WhenFull {
     /// [`HandBack`](WhenFull::HandBack).
     ///
     /// The handle frees objects that were handed in and that the background reclaimer has not taken yet. In a full domain, it
-    /// also frees objects that were left to the domain. Each retirement frees at most 64 objects of others. Their destructors
+    /// also frees objects that were left to the domain, or that threads have replaced by `set`. Each retirement frees at most 64 objects of others. Their destructors
     /// run on this thread, which should hold no lock that they take. A retirement from within such a destructor does not
     /// reclaim for the same background reclaimer again. One retire handle of a reclaimer reclaims at a time; the others do not
     /// wait for it.

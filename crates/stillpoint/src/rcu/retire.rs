@@ -117,6 +117,8 @@ pub(super) fn room(
         }
         let core = Arc::clone(queue.core());
         let (mut patience, mut own) = (Patience::new(), None);
+        // The limit for which the last look found that only the caller is in the way.
+        let mut own_before = None;
         while answer.is_err_and(RetireErrorKind::is_full) && is_early() {
             if deadline.is_none() && patience.is_about_to_sleep() {
                 let own = own.get_or_insert_with(|| OwnHolds::of_caller(&core));
@@ -125,10 +127,14 @@ pub(super) fn room(
                         Err(RetireErrorKind::DomainFull) => own.fill_domain(bytes),
                         _ => queue.is_full_of_own(own, bytes),
                     };
-                if is_own {
+                // Others may have made room between the last attempt and this look, which is not one moment either. So the caller
+                // waits once more, and the attempt and the look after that must say the same.
+                let found = answer.err().filter(|_| is_own);
+                if found.is_some() && found == own_before {
                     queue.count_handed_back();
                     return Err(RetireErrorKind::WouldDeadlock);
                 }
+                own_before = found;
             }
             queue.pause(&mut patience, deadline);
             answer = attempt(queue, bytes, is_own);
@@ -150,5 +156,77 @@ fn attempt(queue: &mut impl Queue, bytes: usize, is_own: bool) -> Result<(), Ret
         Err(RetireErrorKind::TooLarge)
     } else {
         queue.reserve(bytes).map_err(RetireErrorKind::from)
+    }
+}
+
+#[cfg(all(test, not(stillpoint_loom)))]
+mod tests {
+    use std::cell::Cell;
+
+    use super::super::engine::wait::park::Next;
+    use super::super::Domain;
+    use super::*;
+
+    /// A queue that seems full of what the caller holds up, and has room after so many looks at that.
+    struct Late {
+        domain: Domain,
+        looks: Cell<usize>,
+        enough: usize,
+    }
+
+    impl Queue for Late {
+        fn core(&self) -> &Arc<Core> {
+            self.domain.core()
+        }
+
+        fn is_closed(&self) -> bool {
+            false
+        }
+
+        fn largest(&self) -> usize {
+            usize::MAX
+        }
+
+        fn reserve(&mut self, _: usize) -> Result<(), Full> {
+            if self.looks.get() < self.enough {
+                Err(Full::Queue)
+            } else {
+                Ok(())
+            }
+        }
+
+        fn push(&mut self, _: Garbage) {
+            unreachable!("no object is retired");
+        }
+
+        fn when_full(&self) -> WhenFull {
+            WhenFull::Wait(Duration::MAX)
+        }
+
+        fn pause(&self, patience: &mut Patience, deadline: Option<Instant>) {
+            patience.wait(self.core().event(), Next::News, deadline, || false);
+        }
+
+        fn count_wait(&self) {}
+
+        fn is_full_of_own(&self, _: &mut OwnHolds<'_>, _: usize) -> bool {
+            self.looks.set(self.looks.get() + 1);
+            true
+        }
+
+        fn count_handed_back(&self) {}
+    }
+
+    /// Others may make room between the attempt and the look, which then finds only what the caller holds up.
+    #[test]
+    fn a_wait_fails_only_if_there_is_no_room_after_the_look() {
+        for (enough, answer) in [(1, Ok(())), (usize::MAX, Err(RetireErrorKind::WouldDeadlock))] {
+            let domain = Domain::new();
+            let reader = domain.reader();
+            let _guard = reader.pin();
+            let mut queue = Late { domain: domain.clone(), looks: Cell::new(0), enough };
+            assert_eq!(room(&mut queue, 8, true, None), answer);
+            assert!(queue.looks.get() <= 2, "{} looks", queue.looks.get());
+        }
     }
 }

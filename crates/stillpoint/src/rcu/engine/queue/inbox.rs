@@ -22,6 +22,7 @@ use super::stack::Stack;
 use crate::busted::{self, Variant};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::Grace;
+use crate::rcu::engine::wait::counters::Counters;
 use crate::rcu::engine::wait::own_holds::{sum_of_bytes, OwnHolds};
 use crate::rcu::engine::Core;
 use crate::rcu::orders;
@@ -173,7 +174,12 @@ impl Inbox {
         }
         // What is on the stack has no token yet. The reclaimer takes over what is in the shared list.
         let mut list = self.core.all_counters().filter(|counters| counters.address() == self.counters);
-        self.assisted.objects() == 0 && list.all(|counters| own.is_in_the_way_of(counters, &pinned))
+        // The order matters: who sees in the first count that a poll has freed objects sees that in the second one. The third is
+        // lowered after the poll, which may still run a stall hook: until then, room is to come.
+        let is_held_up = |counters: &Counters| {
+            own.is_in_the_way_of(counters, &pinned) && counters.pending() >= self.listed.objects() as u64
+        };
+        self.assisted.objects() == 0 && list.all(is_held_up)
     }
 
     /// Takes up room for one object that cannot be refused.
@@ -208,12 +214,20 @@ impl Inbox {
         }
     }
 
-    /// Frees a share of what was submitted, if no reader is in the way. In a full domain, also frees orphans. Never waits:
-    /// does nothing if another retire handle has the turn. Returns the number of objects.
+    /// Frees a share of what was submitted, if no reader is in the way. In a full domain, also frees orphans, or else what waits in
+    /// the lists of threads. Never waits: looks only at those lists if another retire handle has the turn. Returns the number of
+    /// objects.
     ///
     /// # Panics
     /// With the panic of a destructor; what was ready has been freed.
     pub(crate) fn assist(&self, full: Full) -> usize {
+        match (self.take_turn(full), full) {
+            (0, Full::Domain) => self.core.pass_by_for_room(self.core.shared_counters().round()),
+            (freed, _) => freed,
+        }
+    }
+
+    fn take_turn(&self, full: Full) -> usize {
         let Some(mut turn) = self.begin() else { return 0 };
         let list = turn.list();
         let freed = list.advance(SHARE);

@@ -285,7 +285,7 @@ impl RetireList {
 
     /// As [`reserve`](RetireList::reserve), but first frees what is ready, if need be. It frees its own objects, batch by batch,
     /// until there is room, or readers hold a whole batch. If the domain is full, it also frees a share of the
-    /// orphans.
+    /// orphans, and then what is ready in the lists of threads, which nobody may visit otherwise.
     ///
     /// # Panics
     /// With the panic of a destructor; then no room is taken up.
@@ -298,9 +298,11 @@ impl RetireList {
         while answer.is_err() && self.advance(self.pace.batch.max(SHARE)) > 0 {
             answer = self.reserve(bytes);
         }
-        if answer == Err(Full::Domain) && self.reclaim_orphans() > 0 {
-            self.counters().count_assist();
-            answer = self.reserve(bytes);
+        for reclaim in [Self::reclaim_orphans, Self::reclaim_shelved] {
+            if answer == Err(Full::Domain) && reclaim(self) > 0 {
+                self.counters().count_assist();
+                answer = self.reserve(bytes);
+            }
         }
         answer
     }
@@ -312,6 +314,24 @@ impl RetireList {
             return 0;
         }
         self.adopt(SHARE.min(self.limits.objects.saturating_sub(self.len())));
+        self.close();
+        self.advance(SHARE)
+    }
+
+    fn reclaim_shelved(&mut self) -> usize {
+        self.core.pass_by_for_room(self.counters().round())
+    }
+
+    /// Frees what is ready, whatever the pace, and starts a grace period for the rest unless one is under way. Looks at two shares of
+    /// objects at most.
+    ///
+    /// # Panics
+    /// As [`advance`](RetireList::advance).
+    pub(crate) fn hurry(&mut self) -> usize {
+        let freed = self.advance(SHARE);
+        if freed > 0 || self.awaits_readers() {
+            return freed;
+        }
         self.close();
         self.advance(SHARE)
     }

@@ -3,7 +3,7 @@
 //! Each such thread has a list, behind a lock that no thread waits for: while another thread has the lock, the owner
 //! leaves objects to the domain instead. The owner polls with nearly each of its writes. If it is silent for a while, or its
 //! thread has ended, other threads poll for it. Each poll of the domain visits one list, in turn, and checks whether its owner
-//! is silent.
+//! is silent. A retirement that finds the domain full visits several, silent or not.
 //!
 //! Threads come and go; what decides when a list is polled stays with the list. If a thread ends while objects wait in its list, the
 //! list is *vacant*: the next thread that needs a list gets it, or a visiting thread that has emptied it gives its place back. So a
@@ -240,14 +240,46 @@ impl Core {
         let Some((shelf, claim)) = self.shelves.next_from(round.get()) else { return };
         round.set(claim.number() + 1);
         if shelf.is_silent(self.age()) && !shelf.is_lost() {
-            self.visit(shelf, &claim, SHARE);
+            self.visit(shelf, &claim, |list| list.poll_own(SHARE));
         }
     }
 
+    /// For a thread that finds no room in the domain: polls the lists of threads in turn, until something was freed, or a share of
+    /// the lists was looked at. Does not ask whether an owner is silent: one list may be the caller's own, and nobody can retire
+    /// much anyway. Returns the number of objects that were freed.
+    ///
+    /// # Panics
+    /// With the panic of a destructor.
+    pub(crate) fn pass_by_for_room(&self, round: &Round) -> usize {
+        // Destructors do not nest.
+        let most = if is_freeing() { 0 } else { SHARE };
+        let mut first = None;
+        for _ in 0..most {
+            let Some((shelf, claim)) = self.shelves.next_from(round.get()) else { break };
+            if first == Some(claim.number()) {
+                break;
+            }
+            first.get_or_insert(claim.number());
+            round.set(claim.number() + 1);
+            if shelf.is_in_use() {
+                let freed = self.visit(shelf, &claim, RetireList::hurry);
+                if freed > 0 {
+                    return freed;
+                }
+            }
+        }
+        0
+    }
+
     /// Polls a list in place of its owner. Gives back a place that is vacant and empty.
-    fn visit(&self, shelf: &Shelf, claim: &Claim<Shelf>, limit: usize) -> usize {
+    fn visit(
+        &self,
+        shelf: &Shelf,
+        claim: &Claim<Shelf>,
+        poll: impl FnOnce(&mut RetireList) -> usize,
+    ) -> usize {
         let Some(mut turn) = shelf.begin() else { return 0 };
-        let freed = turn.content.list.as_mut().map_or(0, |list| list.poll_own(limit));
+        let freed = turn.content.list.as_mut().map_or(0, poll);
         // With the lock: nobody who takes the place has put an object there since this look.
         let is_left = turn.clean_up() && shelf.take_place();
         drop(turn);
@@ -262,7 +294,7 @@ impl Core {
         let mut freed = 0;
         for (shelf, claim) in self.shelves.claims() {
             if shelf.is_silent(self.age()) && !shelf.is_lost() {
-                match panics::catch(|| self.visit(shelf, &claim, usize::MAX)) {
+                match panics::catch(|| self.visit(shelf, &claim, |list| list.poll_own(usize::MAX))) {
                     Ok(objects) => freed += objects,
                     Err(panic) => panics::keep_first(first, panic),
                 }
@@ -298,243 +330,4 @@ impl Core {
 }
 
 #[cfg(all(test, not(stillpoint_loom)))]
-mod tests {
-    use std::ptr;
-
-    use super::super::retire_list::GATHERED;
-    use super::*;
-    use crate::rcu::{Domain, RcuCell};
-
-    const MANY: usize = if cfg!(miri) { 300 } else { 10_000 };
-
-    /// A thread's list in a separate domain.
-    struct Scene {
-        domain: Domain,
-        own: OwnShelf,
-    }
-
-    impl Scene {
-        fn new() -> Self {
-            let domain = Domain::new();
-            let own = OwnShelf::new(domain.core());
-            Self { domain, own }
-        }
-
-        fn garbage(&self, cell: &RcuCell<usize>) -> Garbage {
-            let _ = self;
-            cell.take().expect("it is not empty").into_parts().into_garbage()
-        }
-
-        fn write(&mut self) {
-            let garbage = self.garbage(&self.domain.cell(0));
-            self.own.put(self.domain.core(), garbage);
-        }
-
-        fn pending(&self) -> usize {
-            self.domain.stats().pending as usize
-        }
-
-        fn len(&self) -> usize {
-            let turns = self.domain.core().shelves.iter().filter_map(Shelf::begin);
-            turns.map(|turn| turn.content.list.as_ref().map_or(0, RetireList::len)).sum()
-        }
-    }
-
-    /// Lists in a domain's shelves keep the domain alive. The default domain may have such lists, since it never ends.
-    impl Drop for Scene {
-        fn drop(&mut self) {
-            for shelf in self.domain.core().shelves.iter() {
-                drop(shelf.begin().and_then(|mut turn| turn.content.list.take()));
-            }
-        }
-    }
-
-    /// This holds however many objects of the list are pinned for ever, and however many orphans other threads have left.
-    #[test]
-    fn a_list_shrinks_beside_pinned_objects_and_takes_in_no_more_than_it_frees() {
-        let mut scene = Scene::new();
-        let reader = scene.domain.reader();
-        let cells: Vec<_> = (0..2 * SHARE).map(|value| scene.domain.cell(value)).collect();
-        let protected: Vec<_> = cells.iter().map(|cell| cell.protect(&reader)).collect();
-        let guard = reader.pin();
-        for cell in &cells {
-            let garbage = scene.garbage(cell);
-            scene.own.put(scene.domain.core(), garbage);
-        }
-        (0..MANY).for_each(|_| scene.write());
-        drop(guard);
-        for _ in 0..MANY {
-            drop(scene.domain.cell(0).take());
-        }
-        // Objects that come while full batches gather, or wait for the fence, add to that.
-        let longest = scene.len() + GATHERED * Pace::DEFAULT.batch;
-        let mut writes = 0;
-        while scene.pending() > cells.len() + 2 * GATHERED * Pace::DEFAULT.batch {
-            scene.write();
-            writes += 1;
-            assert!(scene.len() <= longest, "the list has {} objects, and may have {longest}", scene.len());
-            assert!(writes <= 4 * MANY, "{} are left", scene.pending());
-        }
-        drop(protected);
-    }
-
-    /// The end takes no longer if more waits. The next thread goes on with the list.
-    #[test]
-    fn the_end_of_a_thread_takes_as_long_as_ever() {
-        let mut scene = Scene::new();
-        let reader = scene.domain.reader();
-        let guard = reader.pin();
-        (0..MANY).for_each(|_| scene.write());
-        let (steps, ()) = stillpoint_sys::work::steps_of(|| scene.own.end(scene.domain.core()));
-        assert_eq!((steps, scene.len(), scene.pending()), (0, MANY, MANY));
-        drop(guard);
-        scene.own = OwnShelf::new(scene.domain.core());
-        let writes = MANY + SHARE;
-        (0..writes).for_each(|_| scene.write());
-        assert!(scene.pending() < MANY, "{} are left", scene.pending());
-        assert_eq!(scene.len(), scene.pending(), "there is one list");
-    }
-
-    /// The child of a `fork` gives up lists that are locked. If the thread that forks has the turn at a list, the end of that turn
-    /// takes this back.
-    #[test]
-    fn a_list_that_is_locked_is_given_up_until_its_turn_ends() {
-        let mut scene = Scene::new();
-        let domain = scene.domain.clone();
-        let (reader, core) = (domain.reader(), domain.core());
-        let _guard = reader.pin();
-        scene.write();
-        let shelf = scene.own.shelf(core);
-        let turn = shelf.begin().expect("no thread has the turn");
-        core.reset_shelves_after_fork();
-        assert!(shelf.is_lost() && !core.has_shelved());
-        let mut list = RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
-        scene.write();
-        assert!(!ptr::eq(shelf, scene.own.shelf(core)), "another one takes its place");
-        assert!(core.has_shelved() && core.take_shelved(&mut list, || false));
-        assert_eq!(list.len(), 1, "no thread waits for what is lost");
-        drop(turn);
-        assert!(!shelf.is_lost() && core.take_shelved(&mut list, || false));
-        assert_eq!(list.len(), 2);
-        core.reset_shelves_after_fork();
-        assert!(!shelf.is_lost(), "it is not locked");
-    }
-
-    /// A visiting thread frees what is there, and adopts nothing.
-    #[test]
-    fn who_passes_by_adopts_nothing() {
-        let mut scene = Scene::new();
-        let reader = scene.domain.reader();
-        let guard = reader.pin();
-        scene.write();
-        for _ in 0..SHARE {
-            drop(scene.domain.cell(0).take());
-        }
-        std::thread::sleep(2 * SILENT);
-        let core = scene.domain.core();
-        let round = Round::default();
-        (0..core.shelves.iter().count()).for_each(|_| core.pass_by(&round));
-        assert!(!core.pass_by_all(&mut None));
-        assert_eq!((scene.len(), scene.pending()), (1, SHARE + 1));
-        drop(guard);
-        assert!(core.pass_by_all(&mut None));
-        assert_eq!((scene.len(), scene.pending()), (0, SHARE));
-        let lists = core.shelves.iter().filter_map(Shelf::begin);
-        assert_eq!(lists.filter(|turn| turn.content.list.is_some()).count(), 0, "its memory is freed, too");
-    }
-
-    /// What a list has seen stays with it: threads that each write less than a poll takes in leave no more than one thread that
-    /// writes all of it.
-    #[test]
-    fn threads_that_each_write_little_leave_little() {
-        const EACH: usize = 20;
-        let mut scene = Scene::new();
-        let _reader = scene.domain.reader();
-        let most = EAGER + (GATHERED + 2) * Pace::DEFAULT.batch;
-        for _ in 0..2 * MANY / EACH {
-            (0..EACH).for_each(|_| scene.write());
-            scene.own.end(scene.domain.core());
-            scene.own = OwnShelf::new(scene.domain.core());
-            assert!(scene.pending() <= most, "{} wait, and at most {most} may", scene.pending());
-        }
-    }
-
-    /// Each thread, and each reclaimer, makes one visit and ends. Together they come to each list.
-    #[test]
-    fn visits_of_callers_that_come_once_go_round() {
-        for by_reclaimers in [false, true] {
-            let mut scene = Scene::new();
-            let domain = scene.domain.clone();
-            let reader = domain.reader();
-            let guard = reader.pin();
-            let others: Vec<_> = (0..10)
-                .map(|_| {
-                    scene.write();
-                    std::mem::replace(&mut scene.own, OwnShelf::new(domain.core()))
-                })
-                .collect();
-            drop(guard);
-            drop(reader);
-            std::thread::sleep(2 * SILENT);
-            for _ in 0..3 * others.len() {
-                if by_reclaimers {
-                    domain.reclaimer().poll();
-                } else {
-                    scene.write();
-                    scene.own.end(domain.core());
-                    scene.own = OwnShelf::new(domain.core());
-                }
-            }
-            assert_eq!(scene.pending(), 0, "by reclaimers: {by_reclaimers}");
-        }
-    }
-
-    /// However many threads have written, their places are given back when nothing waits there, and a visit comes to what is left
-    /// without a look at them.
-    #[test]
-    fn places_of_ended_threads_are_not_visited() {
-        const CROWD: usize = if cfg!(miri) { 100 } else { 10_000 };
-        let mut scene = Scene::new();
-        let domain = scene.domain.clone();
-        let core = domain.core();
-        let reader = domain.reader();
-        let mut crowd: Vec<_> = (0..CROWD).map(|_| OwnShelf::new(core)).collect();
-        std::mem::swap(&mut scene.own, &mut crowd[CROWD - 1]);
-        let guard = reader.pin();
-        scene.write();
-        std::mem::swap(&mut scene.own, &mut crowd[CROWD - 1]);
-        crowd.iter_mut().for_each(|own| own.end(core));
-        assert_eq!(core.shelves.iter().count(), 2, "that of the scene, and the vacant one");
-        drop(guard);
-        drop(reader);
-        let round = Round::default();
-        let (steps, ()) = stillpoint_sys::work::steps_of(|| (0..2).for_each(|_| core.pass_by(&round)));
-        assert!(steps <= 300, "{steps} steps");
-        assert_eq!((scene.pending(), core.shelves.iter().count()), (0, 1));
-        // A thread that begins gets what one that has ended has left.
-        let guard = domain.reader();
-        let guard = guard.pin();
-        scene.write();
-        scene.own.end(core);
-        scene.own = OwnShelf::new(core);
-        scene.write();
-        assert_eq!((scene.len(), core.shelves.iter().count()), (2, 1));
-        drop(guard);
-    }
-
-    /// A visitor of the parent had locked a place when its owner gave it back. The visitor does not exist in the child.
-    #[test]
-    fn a_place_that_was_free_and_locked_at_a_fork_is_given_up() {
-        let scene = Scene::new();
-        let core = scene.domain.core();
-        let mut own = OwnShelf::new(core);
-        let left = own.shelf(core);
-        own.end(core);
-        std::mem::forget(left.begin().expect("nobody has it"));
-        core.reset_shelves_after_fork();
-        let mut next = OwnShelf::new(core);
-        next.put(core, scene.garbage(&scene.domain.cell(0)));
-        assert!(!next.shelf(core).is_lost());
-        assert_eq!(scene.domain.barrier_timeout(Duration::from_secs(20)), Ok(()));
-    }
-}
+mod tests;

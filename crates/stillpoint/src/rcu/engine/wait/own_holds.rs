@@ -6,8 +6,11 @@
 //! that passes over a pinned object answers those that hold it.
 //!
 //! An answer may come late, and it stays true as long as the thread waits. The thread changes neither its region nor its slots
-//! meanwhile, and an object that a slot holds is not freed, so its address is not used again. Only answers lead to an error, so
-//! no error is premature. Only protections that are bound to the thread count: another thread may end the others.
+//! meanwhile, and an object that a slot holds is not freed, so its address is not used again. So no error that follows from
+//! answers is premature. The counters are not read at one moment, and others may make room between the attempt that failed and
+//! the look. So an error follows from them only if the next attempt fails as well, and the look after it finds the same.
+//!
+//! Only protections that are bound to the thread count: another thread may end the others.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Where objects are on their way to a reclaimer, and how they are counted there.
 
-use std::sync::Mutex;
+use std::sync::{Barrier, Mutex};
+use std::thread;
 
 use super::*;
 use crate::rcu::engine::core::garbage::free_left;
@@ -42,8 +43,8 @@ struct Scene {
 
 impl Scene {
     fn new(domain: Domain, limits: Limits) -> Self {
-        let inbox = Inbox::new(Arc::clone(domain.core()), limits);
         let list = RetireList::new(Arc::clone(domain.core()), Pace::DEFAULT, limits);
+        let inbox = Inbox::new(Arc::clone(domain.core()), limits).of_list(&list);
         Self { domain, inbox, list, freed: Freed::default() }
     }
 
@@ -264,4 +265,42 @@ fn what_an_assistant_leaves_to_a_closed_inbox_passes_to_the_domain() {
     assert_eq!(heir.pending(), 1, "it is held");
     drop(object);
     assert_eq!(heir.poll(), 1);
+}
+
+/// A poll frees objects, then may run a stall hook, and then the reclaimer counts the room. Meanwhile, all that is in the list may wait
+/// for the caller's region, and yet room is to come.
+#[test]
+fn a_thread_is_not_in_the_way_of_room_that_is_yet_to_be_counted() {
+    let mut scene = Scene::new(Domain::new(), Limits { objects: 2, bytes: usize::MAX });
+    let domain = scene.domain.clone();
+    let (begun, end) = (Barrier::new(2), Barrier::new(2));
+    let retire = |scene: &mut Scene, number: usize| {
+        scene.submit(number..number + 1);
+        assert!(scene.inbox.take_in(&mut scene.list));
+        scene.list.close();
+    };
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let reader = domain.reader();
+            let _guard = reader.pin();
+            begun.wait();
+            end.wait();
+        });
+        begun.wait();
+        retire(&mut scene, 0);
+        let reader = domain.reader();
+        let _guard = reader.pin();
+        retire(&mut scene, 1);
+        end.wait();
+        other.join().expect("it does not panic");
+
+        assert_eq!(scene.list.advance(usize::MAX), 1, "only the second one waits for the guard");
+        let is_own = |inbox: &Inbox| inbox.is_full_of_own(&mut OwnHolds::of_caller(domain.core()), 0);
+        assert_eq!(scene.inbox.reserve(0), Err(Full::Queue), "the room is not counted yet");
+        assert!(!is_own(&scene.inbox), "room is to come");
+        scene.inbox.count_list(&scene.list);
+        retire(&mut scene, 2);
+        assert_eq!(scene.inbox.reserve(0), Err(Full::Queue));
+        assert!(is_own(&scene.inbox), "both wait for the guard");
+    });
 }
