@@ -232,8 +232,9 @@ impl<T> Mailbox<T> {
     #[inline]
     fn publish(&mut self) -> bool {
         let Some(source) = &mut self.source else { return true };
-        source.publish();
-        if self.home.bed.is_some() && self.earliest != u64::MAX {
+        let is_new = source.publish();
+        // Even a message that wakes no owner needs the fence in `rouse`, before the look below.
+        if self.home.bed.is_some() && (is_new || self.earliest != u64::MAX) {
             self.home.rouse(std::mem::replace(&mut self.earliest, u64::MAX));
         }
         source.is_closed() && !busted::is(Variant::GoneUnseen)

@@ -369,12 +369,8 @@ impl<T> TimerService<T> {
             // sees that the ring is closed.
             fence(Ordering::SeqCst);
         }
-        let mut rest = Rest {
-            sinks: std::mem::take(&mut self.sinks),
-            hints: [std::mem::take(&mut self.hints), self.home.close_hints()],
-            wheel: self.wheel.drain(),
-        };
-        rest.by_ref().for_each(values);
+        let hints = [std::mem::take(&mut self.hints), self.home.close_hints()];
+        Rest::new(std::mem::take(&mut self.sinks), hints, self.wheel.drain()).by_ref().for_each(values);
     }
 }
 
