@@ -56,6 +56,33 @@ fn a_service_is_closed_while_a_timer_is_reset() {
     });
 }
 
+/// As before, but the timer becomes due while it is being reset.
+#[test]
+fn a_service_is_closed_while_a_timer_that_was_due_is_reset() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(1);
+        service.arm(&timer, 1, Object::new(1)).expect("at rest");
+        let other = timer.clone();
+        let thread = thread::spawn(move || {
+            turn();
+            let _ = mailbox.reset(&other, 9);
+            mailbox
+        });
+        let (fired, _) = run(&mut service, 1);
+        turn();
+        let mut handed_out = 0;
+        service.close(|object| {
+            object.deadline();
+            handed_out += 1;
+        });
+        let mailbox = thread.join().unwrap();
+        assert_eq!((fired + handed_out, cancel(&timer)), (1, 0), "{ENDS}");
+        drop(mailbox);
+    });
+}
+
 /// The owner fires a timer while two other threads cancel it.
 #[test]
 fn cancel_against_expiry() {

@@ -319,8 +319,8 @@ impl<T> fmt::Debug for Mailbox<T> {
     }
 }
 
-/// Several additions that the owner sees together: see [`Mailbox::burst`]. If the service is closed meanwhile, it does not
-/// see them: their values are dropped with the burst, and their timers are [`Gone`](super::Outcome::Gone).
+/// Several additions that the owner sees together: see [`Mailbox::burst`]. If the service is closed meanwhile, it may not
+/// see them: their values are then dropped with the burst, and their timers are [`Gone`](super::Outcome::Gone).
 #[derive(Debug)]
 #[must_use = "the owner sees the timers of a burst when the burst is dropped"]
 pub struct Burst<'a, T> {
