@@ -19,7 +19,7 @@ use std::thread;
 
 use stillpoint::rcu::{Boost, Domain, Reader};
 use stillpoint::table::Table;
-use stillpoint::timer::{Limit, TimerService};
+use stillpoint::timer::{Limit, Outcome, TimerService};
 
 use allocated::allocated;
 use child::in_child;
@@ -160,7 +160,7 @@ fn mailboxes_and_timers_that_come_and_go_leave_no_memory_behind() {
             }
             now += 1;
             assert_eq!(service.run(now, Limit::NONE, |_, _| {}).expired(), 2);
-            // A burst outlives its service: its messages end with the mailbox.
+            // A burst outlives its service: its messages end with it.
             let other = TimerService::new(0);
             let timers = [(); 3].map(|()| other.remote().timer());
             let mut mailbox = other.remote().mailbox(4);
@@ -170,7 +170,7 @@ fn mailboxes_and_timers_that_come_and_go_leave_no_memory_behind() {
             }
             drop(other);
             drop(burst);
-            assert!(timers[0].cancel().is_cancelled() && timers[1].revoke().is_cancelled());
+            assert!(timers.iter().all(|timer| timer.cancel() == Outcome::Gone));
         };
         (0..4).for_each(|_| round());
         let before = allocated();

@@ -29,6 +29,8 @@ stillpoint_sys::variants! {
     PostUnfenced = "post-unfenced": "A source checks whether the owner sleeps without a fence after its message.",
     CloseUnfenced = "close-unfenced": "The owner looks for the last messages without a fence after it has closed the rings.",
     GoneUnseen = "gone-unseen": "A source does not look after its message whether the service is gone.",
+    RingsLetGo = "rings-let-go": "An owner that closes drops the rings before its wheel is empty.",
+    ResetUnheld = "reset-unheld": "The wheel forgets a timer that is due while it is being reset.",
     HintRelaxed = "hint-relaxed": "A hint is pushed by a relaxed operation.",
     HintByStore = "hint-by-store": "The owner takes a hint by a relaxed store to its mark.",
     HintMarkLate = "hint-mark-late": "The owner clears the mark of a hint after it has read the timer's state.",

@@ -279,6 +279,51 @@ fn a_burst_into_a_service_that_is_closed_meanwhile_leaves_no_timer_armed() {
     }
 }
 
+/// The old deadline comes before the owner has seen the message of the reset. The wheel keeps the timer, also if it is full.
+#[test]
+fn a_timer_that_was_due_when_it_was_reset_stays_in_the_wheel() {
+    for schedule in [Schedule::at(10), Schedule::after(10), Schedule::at(10).every(TEN)] {
+        for is_cancelled in [false, true] {
+            let mut service = TimerService::with_max_len(0, 1);
+            let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(1));
+            service.arm_with(&timer, schedule, 1).unwrap();
+            mailbox.reset(&timer, 40).unwrap();
+            for now in [10, 15, 20] {
+                assert_eq!((service.manage(now, NONE, |_, _| {}).expired(), service.stats().timers), (0, 1));
+            }
+            if is_cancelled {
+                assert!(timer.cancel().is_cancelled());
+                let _ = service.process(usize::MAX, |_, _| {});
+                assert_eq!(service.stats().timers, 0);
+            }
+            assert_eq!(service.run(39, NONE, |_, _| {}).expired(), 0);
+            assert_eq!(service.run(40, NONE, |_, _| {}).expired(), usize::from(!is_cancelled));
+        }
+    }
+}
+
+/// The burst ends after the owner has looked at its ring, which is then in the way of no other value: it also has a message
+/// of an arming that is over, about a timer that is in the wheel.
+#[test]
+fn a_burst_that_ends_while_its_service_is_closed_takes_no_value_away() {
+    let mut service = TimerService::new(0);
+    service.add(10, 1).unwrap();
+    let (timer, other) = (service.remote().timer(), service.remote().timer());
+    let mut mailbox = service.remote().mailbox(4);
+    let mut burst = mailbox.burst();
+    burst.add(&timer, 10, 2).unwrap();
+    assert!(timer.cancel().is_cancelled());
+    let _ = service.process(usize::MAX, |_, _| {}); // takes the hint
+    service.arm(&timer, 10, 3).unwrap();
+    burst.add(&other, 10, 4).unwrap();
+    let (mut burst, mut values) = (Some(burst), Vec::new());
+    service.close(|value| {
+        burst = None;
+        values.push(value);
+    });
+    assert_eq!(values, [1, 3, 4]);
+}
+
 /// The burst itself finds out, when it goes on.
 #[test]
 fn a_burst_that_goes_on_after_its_service_is_closed_is_refused() {

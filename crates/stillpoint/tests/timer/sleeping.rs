@@ -102,6 +102,50 @@ fn the_owner_wakes_its_own_sleep_whatever_the_alarm() {
     assert_eq!(rustix::io::read(&*event, &mut count).map(|_| u64::from_ne_bytes(count)), Ok(1));
 }
 
+/// A panic would take the key of a timer with it that has been added, or the answer of another thread.
+#[test]
+fn a_waker_that_panics_takes_no_answer_away() {
+    struct Broken(AtomicUsize);
+
+    impl Wake for Broken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            panic!("on purpose");
+        }
+    }
+
+    let mut service = TimerService::new(0).sleeping();
+    let timers = [(); 4].map(|()| service.remote().timer());
+    let mut mailbox = service.remote().mailbox(4);
+    let broken = Arc::new(Broken(AtomicUsize::new(0)));
+    let sleep = |service: &mut TimerService<u64>| {
+        let _ = fired(service, 0);
+        assert_ne!(service.sleep(Waker::from(Arc::clone(&broken))), Sleep::Not);
+    };
+    // Each deadline is far enough before the last one that the thread may not sleep until then.
+    sleep(&mut service);
+    let key = service.add(1 << 56, 1).unwrap();
+    sleep(&mut service);
+    assert!(service.reset(key, 1 << 49));
+    sleep(&mut service);
+    service.arm(&timers[0], 1 << 42, 2).unwrap();
+    sleep(&mut service);
+    service.reset_shared(&timers[0], 1 << 35).unwrap();
+    sleep(&mut service);
+    mailbox.add(&timers[1], 1 << 28, 3).unwrap();
+    sleep(&mut service);
+    mailbox.reset(&timers[1], 1 << 21).unwrap();
+    sleep(&mut service);
+    let mut burst = mailbox.burst();
+    burst.add(&timers[2], 1 << 14, 4).unwrap();
+    drop(burst);
+    sleep(&mut service);
+    assert_eq!(timers[2].revoke(), Outcome::Cancelled(()));
+    assert_eq!(broken.0.load(Ordering::SeqCst), 8);
+    assert_eq!((fired(&mut service, 1), service.cancel(key)), (vec![(1 << 14, 4)], Some(1)));
+    assert_eq!(fired(&mut service, 1 << 56), [(1 << 21, 3), (1 << 35, 2)]);
+}
+
 /// As in the example `delay_queue`: the task polls, and adds an item afterwards.
 #[test]
 fn an_item_that_the_task_itself_adds_wakes_it() {

@@ -35,6 +35,8 @@ const CAUGHT: &[(Variant, &str, &str)] = &[
     (Variant::PostUnfenced, "waits::an_owner_does_not_sleep_through_a_message", SLEPT),
     (Variant::CloseUnfenced, "ends::a_service_is_closed_while_a_timer_is_added", ENDS),
     (Variant::GoneUnseen, "ends::a_service_is_closed_while_a_timer_is_added", ENDS),
+    (Variant::RingsLetGo, "ends::a_service_is_closed_while_a_timer_is_reset", ENDS),
+    (Variant::ResetUnheld, "ends::a_service_is_closed_while_a_timer_that_was_due_is_reset", ENDS),
     (Variant::HintRelaxed, "messages::two_threads_give_hints", PILED_UP),
     (Variant::HintByStore, "messages::a_hint_is_not_lost", PILED_UP),
     (Variant::HintMarkLate, "messages::a_hint_is_not_lost", PILED_UP),

@@ -7,7 +7,8 @@ use loom::thread;
 use super::{add, cancel, explore, run, turn, Object, Service, Watched, ENDS, PILED_UP};
 use crate::timer::{ArmErrorKind, Cause, Limit, Outcome, Schedule};
 
-/// A service is closed while another thread adds a timer, through a mailbox that lives on.
+/// A service is closed while another thread adds a timer, through a mailbox that lives on. The deadline is one that wakes
+/// no owner.
 #[test]
 fn a_service_is_closed_while_a_timer_is_added() {
     explore(3, || {
@@ -15,7 +16,7 @@ fn a_service_is_closed_while_a_timer_is_added() {
         let timer = service.remote().timer();
         let mut mailbox = service.remote().mailbox(1);
         let source = timer.clone();
-        let thread = thread::spawn(move || (add(&mut mailbox, &source, 1), mailbox));
+        let thread = thread::spawn(move || (add(&mut mailbox, &source, u64::MAX), mailbox));
         turn();
         let mut handed_out = 0;
         service.close(|object| {
@@ -25,6 +26,59 @@ fn a_service_is_closed_while_a_timer_is_added() {
         let (added, mailbox) = thread.join().unwrap();
         assert_eq!((added, timer.is_armed()), (handed_out, false), "{ENDS}");
         assert_eq!(cancel(&timer), 0, "{ENDS}");
+        drop(mailbox);
+    });
+}
+
+/// A service is closed while another thread resets a timer that is in the wheel: the owner gets its value.
+#[test]
+fn a_service_is_closed_while_a_timer_is_reset() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(1);
+        service.arm(&timer, 9, Object::new(9)).expect("at rest");
+        let other = timer.clone();
+        let thread = thread::spawn(move || {
+            turn();
+            let _ = mailbox.reset(&other, 1);
+            mailbox
+        });
+        turn();
+        let mut handed_out = 0;
+        service.close(|object| {
+            object.deadline();
+            handed_out += 1;
+        });
+        let mailbox = thread.join().unwrap();
+        assert_eq!((handed_out, cancel(&timer)), (1, 0), "{ENDS}");
+        drop(mailbox);
+    });
+}
+
+/// As before, but the timer becomes due while it is being reset.
+#[test]
+fn a_service_is_closed_while_a_timer_that_was_due_is_reset() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        let mut mailbox = service.remote().mailbox(1);
+        service.arm(&timer, 1, Object::new(1)).expect("at rest");
+        let other = timer.clone();
+        let thread = thread::spawn(move || {
+            turn();
+            let _ = mailbox.reset(&other, 9);
+            mailbox
+        });
+        let (fired, _) = run(&mut service, 1);
+        turn();
+        let mut handed_out = 0;
+        service.close(|object| {
+            object.deadline();
+            handed_out += 1;
+        });
+        let mailbox = thread.join().unwrap();
+        assert_eq!((fired + handed_out, cancel(&timer)), (1, 0), "{ENDS}");
         drop(mailbox);
     });
 }

@@ -15,6 +15,7 @@ use std::thread::Thread;
 
 use crate::timer::busted::{self, Variant};
 use crate::timer::orders;
+use stillpoint_sys::panics;
 use stillpoint_sys::sync::atomic::{fence, AtomicU64, Ordering};
 use stillpoint_sys::sync::UnsafeCell;
 
@@ -31,7 +32,8 @@ use stillpoint_sys::sync::UnsafeCell;
 pub enum Alarm {
     /// Unparks the thread: a futex on Linux.
     Thread(Thread),
-    /// Wakes a task.
+    /// Wakes a task. The waker is called within the call that arms, resets or revokes a timer, also on the owner's own
+    /// thread: so it cannot use the service at once. If it panics, the panic is discarded, and the call goes on.
     Task(Waker),
     /// Adds 1 to an eventfd, for threads that wait in `epoll`. Any other descriptor to which eight bytes can be written
     /// works as well, if it does not block. If the write fails because a pipe is full or a counter is at its maximum,
@@ -41,10 +43,12 @@ pub enum Alarm {
 }
 
 impl Alarm {
+    /// A panic of a waker goes no further, as in the domains: it does not concern the thread that rings, which has armed a
+    /// timer and returns its key, or an answer that only this call can give.
     fn ring(self) {
         match self {
             Self::Thread(thread) => thread.unpark(),
-            Self::Task(waker) => waker.wake(),
+            Self::Task(waker) => panics::catch(|| waker.wake()).unwrap_or_else(panics::discard),
             #[cfg(unix)]
             // An error means that there is something to read already, or that there is no reader.
             Self::Event(event) => _ = rustix::io::write(&*event, &1u64.to_ne_bytes()),

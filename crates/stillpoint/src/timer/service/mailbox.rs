@@ -232,8 +232,9 @@ impl<T> Mailbox<T> {
     #[inline]
     fn publish(&mut self) -> bool {
         let Some(source) = &mut self.source else { return true };
-        source.publish();
-        if self.home.bed.is_some() && self.earliest != u64::MAX {
+        let is_new = source.publish();
+        // Even a message that wakes no owner needs the fence in `rouse`, before the look below.
+        if self.home.bed.is_some() && (is_new || self.earliest != u64::MAX) {
             self.home.rouse(std::mem::replace(&mut self.earliest, u64::MAX));
         }
         source.is_closed() && !busted::is(Variant::GoneUnseen)
@@ -318,8 +319,8 @@ impl<T> fmt::Debug for Mailbox<T> {
     }
 }
 
-/// Several additions that the owner sees together: see [`Mailbox::burst`]. If the service is closed meanwhile, it does not
-/// see them: their values are dropped with the burst, and their timers are [`Gone`](super::Outcome::Gone).
+/// Several additions that the owner sees together: see [`Mailbox::burst`]. If the service is closed meanwhile, it may not
+/// see them: their values are then dropped with the burst, and their timers are [`Gone`](super::Outcome::Gone).
 #[derive(Debug)]
 #[must_use = "the owner sees the timers of a burst when the burst is dropped"]
 pub struct Burst<'a, T> {

@@ -369,12 +369,8 @@ impl<T> TimerService<T> {
             // sees that the ring is closed.
             fence(Ordering::SeqCst);
         }
-        let mut rest = Rest {
-            sinks: std::mem::take(&mut self.sinks),
-            hints: [std::mem::take(&mut self.hints), self.home.close_hints()],
-            wheel: self.wheel.drain(),
-        };
-        rest.by_ref().for_each(values);
+        let hints = [std::mem::take(&mut self.hints), self.home.close_hints()];
+        Rest::new(std::mem::take(&mut self.sinks), hints, self.wheel.drain()).by_ref().for_each(values);
     }
 }
 
@@ -407,8 +403,7 @@ fn has_room_for<T>(wheel: &mut Wheel<Entry<T>>, record: &Record<T>) -> bool {
 /// Puts an armed timer into the wheel, which has room, in place of the entry that an earlier arming has left.
 #[inline]
 fn take_in<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
-    // `None` if the timer was cancelled meanwhile.
-    let Some((generation, schedule)) = timer.0.schedule() else { return };
+    let Some((generation, schedule)) = timer.0.schedule() else { return await_reset(wheel, timer) };
     // Relaxed, here and below: only the owner uses these fields.
     if timer.0.taken.load(Ordering::Relaxed) == generation && !busted::is(Variant::TakeTwice) {
         // This arming was taken in already: the message is that of an earlier arming, or came after such a message. A
@@ -445,14 +440,32 @@ fn file_apart<T>(wheel: &mut Wheel<Entry<T>>, schedule: Schedule, timer: SharedT
     file(wheel, schedule, timer, generation);
 }
 
+/// Keeps a timer that is being reset in the wheel, which has room, until the message of the reset comes. So the wheel has
+/// every armed timer that was ever taken in, and a service that is closed finds it. Does nothing if the timer was cancelled.
+#[cold]
+#[inline(never)]
+fn await_reset<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
+    // Relaxed, both: only the owner uses these fields.
+    let entry = Key::from_bits(timer.0.key.load(Ordering::Relaxed));
+    let taken = timer.0.taken.load(Ordering::Relaxed);
+    if timer.0.is_armed()
+        && entry.is_none_or(|key| wheel.deadline(key).is_none())
+        && !busted::is(Variant::ResetUnheld)
+    {
+        // The generation is that of an arming that is over: nothing fires for it.
+        file(wheel, Schedule::at(u64::MAX), timer, taken);
+    }
+}
+
 /// Puts a timer whose delay begins now into the wheel. The place of its old entry has just become free.
 #[cold]
 fn begin_delay<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>, of: u64) {
     let of = of & !DELAYED;
-    if let Some((generation, schedule)) = timer.0.schedule() {
-        if generation == of {
+    match timer.0.schedule() {
+        Some((generation, schedule)) if generation == of => {
             file_apart(wheel, schedule.resolved(wheel.now()), timer, of);
         }
+        _ => await_reset(wheel, timer),
     }
 }
 

@@ -93,12 +93,15 @@ impl<T> Source<T> {
         self.tail = self.tail.wrapping_add(1);
     }
 
+    /// Returns whether there was something to publish.
     #[inline]
-    pub(super) fn publish(&mut self) {
-        if self.published != self.tail {
+    pub(super) fn publish(&mut self) -> bool {
+        let is_new = self.published != self.tail;
+        if is_new {
             self.published = self.tail;
             self.ring.tail.store(self.tail, orders::publish());
         }
+        is_new
     }
 }
 

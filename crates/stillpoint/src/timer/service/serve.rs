@@ -9,7 +9,7 @@ use stillpoint_sys::sync::atomic::Ordering;
 use super::event::{Cause, Event, Which};
 use super::record::Record;
 use super::shared::SharedTimer;
-use super::{begin_delay, has_room_for, take_in, Alarm, Entry, Sleep, TimerService, DELAYED};
+use super::{await_reset, begin_delay, has_room_for, take_in, Alarm, Entry, Sleep, TimerService, DELAYED};
 use crate::timer::busted::{self, Variant};
 use crate::timer::wheel::{poll_within, Expired, Key, Lent, Limit, Progress, Schedule};
 
@@ -329,14 +329,20 @@ impl<T> TimerService<T> {
                         // There is no value if the timer was cancelled and its hint is not processed yet, or if the
                         // timer was reset.
                         service.home.run_in(*me.get_or_insert_with(thread_handle));
-                        let Some(value) = timer.0.begin(generation) else { return false };
+                        let Some(value) = timer.0.begin(generation) else {
+                            await_reset(&mut service.wheel, timer);
+                            return false;
+                        };
                         let _running = Running { record: &timer.0, generation };
                         callback(service, event(Which::Shared(&timer), Lent::Given(value)));
                     }
                     Lent::Lent(Entry::Shared(timer, generation)) => {
                         service.home.run_in(*me.get_or_insert_with(thread_handle));
                         let Some(value) = timer.0.begin(*generation) else {
-                            service.wheel.cancel(key);
+                            // A timer that is being reset keeps its entry until the message comes.
+                            if !timer.0.is_armed() {
+                                service.wheel.cancel(key);
+                            }
                             return false;
                         };
                         let record = &timer.0;
