@@ -154,9 +154,10 @@ pub(crate) fn builder(options: &still_domain_options) -> Result<DomainBuilder, R
     if options.max_pending_bytes > 0 {
         builder = builder.max_pending_bytes(options.max_pending_bytes);
     }
+    let threshold = time(options.stall_after)?;
     let Some(hook) = options.hook() else { return Ok(builder) };
-    let threshold = time(options.stall_after)?
-        .ok_or_else(|| Refusal::invalid(c"a stall needs a threshold: set `stall_after`"))?;
+    let threshold =
+        threshold.ok_or_else(|| Refusal::invalid(c"a stall needs a threshold: set `stall_after`"))?;
     Ok(builder.stall_hook(threshold, move |stall| hook.call(stall)))
 }
 

@@ -44,6 +44,10 @@ static void options(void)
     CHECK(still_domain_new(&options) == NULL && errno == EINVAL);
     CHECK(strstr(still_error(), "`reserved` is 1: set it to 0") != NULL);
     options.reserved = 0;
+    options.stall_after = -2;
+    CHECK(still_domain_new(&options) == NULL && errno == EINVAL);
+    CHECK(strstr(still_error(), "-2 ns is negative") != NULL);
+    options.stall_after = STILL_FOREVER;
     options.name = "routes";
     struct still_domain *domain = still_domain_new(&options);
     CHECK(domain != NULL);
