@@ -77,6 +77,11 @@
  *     -EPERM   for a reader of another thread, where the thread matters;
  *     -EINVAL  for a time that is negative and not STILL_FOREVER;
  *     -ENOMEM  if there is no memory, in the functions that MEMORY names;
+ *     -EOPNOTSUPP if the kernel refuses the fence of the domain, although it had offered membarrier(2), as after the program has
+ *              installed a seccomp filter. The call returns at once, also with STILL_FOREVER, and the grace period is NOT over:
+ *              nothing that waits for it may be freed. Only calls that ask for the end of a grace period return this: still_check,
+ *              still_wait, still_synchronize, still_barrier, still_qsbr_synchronize, still_flush and still_queue_barrier. It may
+ *              succeed later, or from a thread without that filter;
  *     -ENOTRECOVERABLE for a defect of the library, which has printed a message. It is then unknown whether an object that was
  *              passed still belongs to the caller.
  *   The inline functions check nothing, unless STILL_CHECKED is defined before this header is included. Then they abort with a
@@ -312,22 +317,25 @@ STILL_NODISCARD uint64_t still_start(const struct still_domain *domain) STILL_NO
 
 /* 1 if the grace period is over, 0 if not. Never waits. Linear in the readers; constant time if the grace period is already known to
  * be over.
- * -EINVAL also if the domain has not started this number. If it has, a number that came from another domain is not detected. If the
- * heavy fence fails, returns its negative errno. */
+ * -EINVAL also if the domain has not started this number. If it has, a number that came from another domain is not detected.
+ * -EOPNOTSUPP: the kernel refuses the fence, and the grace period is NOT over. */
 STILL_NODISCARD int still_check(const struct still_domain *domain, uint64_t token) STILL_NOEXCEPT;
 
 /* Waits until the grace period is over, for at most `timeout`; STILL_FOREVER: as long as it takes.
- * -ETIMEDOUT: a reader holds it up; still_error() describes the reader. -EDEADLK: this thread is in a region of the domain,
+ * -EOPNOTSUPP, at once: the kernel refuses the fence, and the grace period is NOT over. -ETIMEDOUT: a reader holds it up;
+ * still_error() describes the reader. -EDEADLK: this thread is in a region of the domain,
  * and would wait for itself. Also, here and in every function that may wait: the call comes from a destructor, a callback or a stall
  * hook, of any domain. Such code must not wait, since others may wait for its end. */
 STILL_NODISCARD int still_wait(const struct still_domain *domain, uint64_t token, int64_t timeout) STILL_NOEXCEPT;
 
 /* Starts a grace period and waits for it, as still_wait does; then destroys the objects that were left to the domain (still_leave).
- * From any thread, registered or not. A thread with an online QSBR reader calls still_qsbr_synchronize instead. */
+ * Errors as for still_wait: after any of them, the grace period is NOT over. From any thread, registered or not. A thread with an online
+ * QSBR reader calls still_qsbr_synchronize instead. */
 STILL_NODISCARD int still_synchronize(const struct still_domain *domain, int64_t timeout) STILL_NOEXCEPT;
 
 /* Waits until everything that was left to the domain before this call is destroyed. Use it at the end of a program, or before code
- * is unloaded. Errors as for still_wait; -EDEADLK also if a protected load of this thread holds one of the objects. */
+ * is unloaded. Errors as for still_wait: after any of them, the grace period is NOT over. -EDEADLK also if a protected load of this thread
+ * holds one of the objects. */
 STILL_NODISCARD int still_barrier(const struct still_domain *domain, int64_t timeout) STILL_NOEXCEPT;
 
 /* For the child of a fork(2): releases what the readers of the parent's other threads held. After this call the child must not use
@@ -479,7 +487,7 @@ int still_offline(struct still_qsbr *qsbr) STILL_NOEXCEPT;
 int still_online(struct still_qsbr *qsbr) STILL_NOEXCEPT;
 /* 1 if the reader is online, 0 if not. */
 STILL_NODISCARD int still_is_online(const struct still_qsbr *qsbr) STILL_NOEXCEPT;
-/* As still_synchronize, for the thread of an online QSBR reader. The reader is offline during the call. */
+/* As still_synchronize, also in its errors, for the thread of an online QSBR reader. The reader is offline during the call. */
 STILL_NODISCARD int still_qsbr_synchronize(struct still_qsbr *qsbr, int64_t timeout) STILL_NOEXCEPT;
 
 /* Begins a region: what this thread loads from now on is not freed before the matching still_unpin. Regions nest. */
@@ -738,8 +746,9 @@ STILL_NODISCARD int still_retire(struct still_reclaimer *reclaimer, void *object
 /* Frees objects that no reader can hold. Examines at most `limit` objects, and returns how many it freed. Never waits for a reader. */
 ssize_t still_poll(struct still_reclaimer *reclaimer, size_t limit) STILL_NOEXCEPT;
 
-/* Waits until everything that was retired here is freed, for at most `timeout`. Errors as for still_wait; also -EDEADLK if a protected
- * load of this thread holds one of the objects, and -ETIMEDOUT if one of another thread does. */
+/* Waits until everything that was retired here is freed, for at most `timeout`. Errors as for still_wait, with -EOPNOTSUPP: the grace
+ * period is NOT over; also -EDEADLK if a protected load of this thread holds one of the objects, and -ETIMEDOUT if one of another thread
+ * does. */
 STILL_NODISCARD int still_flush(struct still_reclaimer *reclaimer, int64_t timeout) STILL_NOEXCEPT;
 
 /* How many objects are pending here. */
@@ -844,8 +853,9 @@ int still_queue_stop(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* Waits, for at most `timeout`, until every callback that was pushed before has been called, except those of objects that protected
  * loads still hold. Serves the queue itself if no other thread does. Keeps waiting while the queue is paused.
- * -ETIMEDOUT: still_error() describes the reader, if one holds it up. -EDEADLK from any callback, a destructor or a stall hook,
- * in a region of this thread, or while this thread has paused the queue. */
+ * -EOPNOTSUPP, at once: the kernel refuses the fence, and the grace period is NOT over. -ETIMEDOUT: still_error() describes the
+ * reader, if one holds it up. -EDEADLK from any callback, a destructor or a stall hook, in a region of this thread, or while this thread
+ * has paused the queue. */
 STILL_NODISCARD int still_queue_barrier(struct still_queue *queue, int64_t timeout) STILL_NOEXCEPT;
 
 /* Waits for the callback that is running. After that no callback runs until still_queue_resume. Pauses nest. -EDEADLK from any callback,

@@ -316,7 +316,7 @@ pub unsafe extern "C" fn still_check(domain: *const still_domain, number: u64) -
         if domain.check(token(domain, number)?) {
             return Ok(1);
         }
-        match domain.stats().fence_error {
+        match raw::fence_error(domain) {
             Some(error) => Err(SynchronizeError::Fence(error).into()),
             None => Ok(0),
         }
