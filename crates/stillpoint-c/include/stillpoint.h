@@ -107,9 +107,9 @@
  *
  * MEMORY
  *   If there is no memory, a call that makes a handle returns NULL, with errno ENOMEM, and nothing has changed. still_retire,
- *   still_submit, still_leave, still_queue_pause and insertions return -ENOMEM: an object or a value stays the caller's. No call needs
- *   memory to fail: without it, still_error() has the text of the reason, with {} in place of its numbers and names. Pools return
- *   -ENOMEM when they cannot grow. Other calls on pools and wheels, still_call and lookups allocate nothing.
+ *   still_submit, still_domain_retire, still_queue_pause and insertions return -ENOMEM: an object or a value stays the caller's. No
+ *   call needs memory to fail: without it, still_error() has the text of the reason, with {} in place of its numbers and names. Pools
+ *   return -ENOMEM when they cannot grow. Other calls on pools and wheels, still_call and lookups allocate nothing.
  *   What cannot be refused, such as a further protected load while one is held, or the list of a barrier, gets memory from a reserve:
  *   512 pieces of 64 bytes and 256 of 1 KiB, which lie side by side for requests of up to 64 pieces. The process ends only if the
  *   reserve has no room for such a request. These requests may be too large for it: those of still_reclaimer_free, and of
@@ -328,9 +328,9 @@ STILL_NODISCARD int still_check(const struct still_domain *domain, uint64_t toke
  * hook, of any domain. Such code must not wait, since others may wait for its end. */
 STILL_NODISCARD int still_wait(const struct still_domain *domain, uint64_t token, int64_t timeout) STILL_NOEXCEPT;
 
-/* Starts a grace period and waits for it, as still_wait does; then destroys the objects that were left to the domain (still_leave).
- * Errors as for still_wait: after any of them, the grace period is NOT over. From any thread, registered or not. A thread with an online
- * QSBR reader calls still_qsbr_synchronize instead. */
+/* Starts a grace period and waits for it, as still_wait does; then destroys the objects that were left to the domain
+ * (still_domain_retire). Errors as for still_wait: after any of them, the grace period is NOT over. From any thread, registered or not. A
+ * thread with an online QSBR reader calls still_qsbr_synchronize instead. */
 STILL_NODISCARD int still_synchronize(const struct still_domain *domain, int64_t timeout) STILL_NOEXCEPT;
 
 /* Waits until everything that was left to the domain before this call is destroyed. Use it at the end of a program, or before code
@@ -757,8 +757,8 @@ ssize_t still_pending(const struct still_reclaimer *reclaimer) STILL_NOEXCEPT;
 /* Retires an object without a reclaimer: the object is left to the domain. Polls of the domain's reclaimers, still_synchronize and
  * still_barrier free it. If none of these is ever called, it is not freed. No limit applies to it: see still_stats.beyond_limits.
  * -ENOMEM: the object stays the caller's. From any thread. */
-STILL_NODISCARD int still_leave(const struct still_domain *domain, void *object, size_t bytes, still_destroy_fn *destroy,
-                                void *context) STILL_NOEXCEPT;
+STILL_NODISCARD int still_domain_retire(const struct still_domain *domain, void *object, size_t bytes, still_destroy_fn *destroy,
+                                        void *context) STILL_NOEXCEPT;
 
 /* A thread of the library. It inherits the CPUs (pthread_setaffinity_np) and the priority of the thread that starts it. All signals
  * are blocked on it, except those of faults (SIGSEGV, SIGABRT and so on) and SIGPROF. */
@@ -1059,14 +1059,14 @@ STILL_NODISCARD struct still_local *still_local_new(struct still_pool *pool) STI
 int still_local_free(struct still_local *local) STILL_NOEXCEPT;
 
 /* Gets an object; NULL if none is free (errno ENOMEM). Its bytes are as its last user left them. */
-STILL_NODISCARD void *still_get(struct still_local *local) STILL_NOEXCEPT;
+STILL_NODISCARD void *still_local_get(struct still_local *local) STILL_NOEXCEPT;
 /* Gets `count` objects, or none: 0, or -ENOMEM. */
-STILL_NODISCARD int still_get_many(struct still_local *local, void **objects, size_t count) STILL_NOEXCEPT;
+STILL_NODISCARD int still_local_get_many(struct still_local *local, void **objects, size_t count) STILL_NOEXCEPT;
 /* Puts back an object, which any thread may have got. -EINVAL: its address is outside the pool, or, in a hardened pool, not that of an
  * object; -EALREADY: it is free already (hardened pools only). */
-int still_put(struct still_local *local, void *object) STILL_NOEXCEPT;
+int still_local_put(struct still_local *local, void *object) STILL_NOEXCEPT;
 /* Puts back `count` objects. If one is refused, those before it have been put back. */
-int still_put_many(struct still_local *local, void *const *objects, size_t count) STILL_NOEXCEPT;
+int still_local_put_many(struct still_local *local, void *const *objects, size_t count) STILL_NOEXCEPT;
 
 /* Objects that lie one after the other: a whole bucket. */
 struct still_block {
@@ -1076,10 +1076,10 @@ struct still_block {
 };
 
 /* Gets a whole free bucket: 0, or -ENOMEM if there is none. Its objects may be put back one by one. */
-STILL_NODISCARD int still_get_block(struct still_local *local, struct still_block *block) STILL_NOEXCEPT;
-/* Puts back all objects of a block that still_get_block returned. On an error, nothing was put back. -EINVAL: the block is not a whole
- * block of the pool; -EALREADY: one of its objects is free already (hardened pools only). */
-int still_put_block(struct still_local *local, const struct still_block *block) STILL_NOEXCEPT;
+STILL_NODISCARD int still_local_get_block(struct still_local *local, struct still_block *block) STILL_NOEXCEPT;
+/* Puts back all objects of a block that still_local_get_block returned. On an error, nothing was put back. -EINVAL: the block is not a
+ * whole block of the pool; -EALREADY: one of its objects is free already (hardened pools only). */
+int still_local_put_block(struct still_local *local, const struct still_block *block) STILL_NOEXCEPT;
 
 struct still_pool_info {
     size_t size; /* set by the caller: sizeof(struct still_pool_info) */

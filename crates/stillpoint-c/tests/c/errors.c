@@ -104,7 +104,7 @@ static void handles(void)
     int object;
     REFUSED(still_retire(reclaimer, NULL, 1, destroy, NULL), -EINVAL, "NULL");
     REFUSED(still_retire(reclaimer, &object, 1, NULL, NULL), -EINVAL, "destructor");
-    REFUSED(still_leave(domain, NULL, 1, destroy, NULL), -EINVAL, "NULL");
+    REFUSED(still_domain_retire(domain, NULL, 1, destroy, NULL), -EINVAL, "NULL");
     REFUSED(still_call(queue, NULL, called), -EINVAL, "callback");
     struct still_object_callback callback;
     REFUSED(still_call(queue, &callback.callback, NULL), -EINVAL, "function");

@@ -42,7 +42,7 @@ int main(void)
     CHECK(token != 0);
     struct object *retired = make(1), *left = make(2), *pushed = make(3);
     CHECK(still_retire(reclaimer, retired, sizeof *retired, destroy, NULL) == 0);
-    CHECK(still_leave(domain, left, sizeof *left, destroy, NULL) == 0);
+    CHECK(still_domain_retire(domain, left, sizeof *left, destroy, NULL) == 0);
     CHECK(still_call(queue, &pushed->callback.callback, called) == 0);
     NOT_OVER(still_check(domain, token));
     NOT_OVER(still_wait(domain, token, STILL_FOREVER));
