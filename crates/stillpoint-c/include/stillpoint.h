@@ -622,9 +622,9 @@ STILL_NODISCARD static inline struct still_protected still_protect_(struct still
 struct still_hold;
 /* errno: EINVAL, EBADF. */
 STILL_NODISCARD struct still_hold *still_hold_new(const struct still_domain *domain) STILL_NOEXCEPT;
-/* As still_protect; releases the object that the hold held before. NULL: the link is NULL; or, with errno, the handle is invalid, or
- * there is no memory (ENOMEM). */
-STILL_NODISCARD void *still_hold_protect_(struct still_hold *hold, const void *link) STILL_NOEXCEPT;
+/* As still_protect: 1, and the pointer at `link` in `object`, which is the address of such a pointer, too; or 0, and NULL, if the pointer
+ * is NULL. Releases the object that the hold held before. -ENOMEM, and NULL: the hold holds nothing. */
+STILL_NODISCARD int still_hold_protect_(struct still_hold *hold, const void *link, void *object) STILL_NOEXCEPT;
 /* Releases the object. */
 int still_hold_release(struct still_hold *hold) STILL_NOEXCEPT;
 int still_hold_free(struct still_hold *hold) STILL_NOEXCEPT;
@@ -667,10 +667,10 @@ STILL_NODISCARD static inline struct still_protected still_protect(struct still_
     return still_protect_(reader, link);
 }
 template <class L>
-STILL_NODISCARD static inline typename still_link_<L>::pointer still_hold_protect(struct still_hold *hold, const L *link) noexcept
+STILL_NODISCARD static inline int still_hold_protect(struct still_hold *hold, const L *link,
+                                                     typename still_link_<L>::pointer *object) noexcept
 {
-    return static_cast<typename still_link_<L>::pointer>(
-        still_hold_protect_(hold, link));
+    return still_hold_protect_(hold, link, object);
 }
 }
 #else
@@ -690,7 +690,10 @@ STILL_NODISCARD static inline typename still_link_<L>::pointer still_hold_protec
     (STILL_LINK_(link), STILL_SUITS_(link, expected), STILL_SUITS_(link, object),                                      \
      still_compare_exchange_((link), (expected), (object)))
 #define still_protect(reader, link) (STILL_LINK_(link), still_protect_((reader), (link)))
-#define still_hold_protect(hold, link) STILL_AS_(link, still_hold_protect_((hold), (link)))
+/* Evaluates nothing: the compiler checks that the pointer at `link` may be assigned to the one at `object`. */
+#define STILL_GOES_TO_(link, object) ((void)sizeof(__typeof__(*(object) = *(link))))
+#define still_hold_protect(hold, link, object)                                                                         \
+    (STILL_LINK_(link), STILL_LINK_(object), STILL_GOES_TO_(link, object), still_hold_protect_((hold), (link), (object)))
 #endif
 
 /* ------------------------------------------------------------------------------------------------------------------

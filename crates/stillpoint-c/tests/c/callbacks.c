@@ -32,8 +32,8 @@ static void order(struct still_domain *domain)
         CHECK(still_call(queue, &nodes[i].callback, in_order) == 0);
     }
     CHECK(still_queue_poll(queue, STILL_ALL) == 0 && still_queue_pending(queue) == MANY);
-    REFUSED(still_queue_barrier(queue, STILL_FOREVER), -EDEADLK, "guard");
-    REFUSED(still_queue_run(queue), -EDEADLK, "guard");
+    REFUSED(still_queue_barrier(queue, STILL_FOREVER), -EDEADLK, "in a region of domain");
+    REFUSED(still_queue_run(queue), -EDEADLK, "in a region of domain");
     still_unpin(reader);
     CHECK(still_queue_barrier(queue, STILL_FOREVER) == 0);
     CHECK(next_number == MANY && still_queue_pending(queue) == 0);

@@ -87,8 +87,11 @@ static void handles(void)
     REFUSED(still_background_free(NULL, 0), -EINVAL, "NULL");
     CHECK(still_reader_new(NULL) == NULL && errno == EINVAL);
     CHECK(still_start(NULL) == 0 && errno == EINVAL);
-    CHECK(still_hold_protect(NULL, &domain) == NULL && errno == EINVAL);
-    CHECK(still_hold_protect(hold, (void **)NULL) == NULL && errno == EINVAL);
+    struct still_domain *found = domain;
+    REFUSED(still_hold_protect(NULL, &domain, &found), -EINVAL, "NULL");
+    CHECK(found == NULL);
+    REFUSED(still_hold_protect(hold, (struct still_domain **)NULL, &found), -EINVAL, "NULL");
+    REFUSED(still_hold_protect(hold, &domain, (struct still_domain **)NULL), -EINVAL, "NULL");
 
     /* A handle of another kind. */
     REFUSED(still_poll((struct still_reclaimer *)(void *)domain, STILL_ALL), -EINVAL, "another kind");
@@ -114,6 +117,7 @@ static void handles(void)
     /* Freed. */
     CHECK(still_hold_free(hold) == 0);
     REFUSED(still_hold_free(hold), -EBADF, "freed");
+    REFUSED(still_hold_protect(hold, &domain, &found), -EBADF, "freed");
     CHECK(still_queue_free(queue) == 0);
     REFUSED(still_queue_poll(queue, 1), -EBADF, "freed");
     CHECK(still_reclaimer_free(reclaimer) == 0);

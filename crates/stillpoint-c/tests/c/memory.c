@@ -158,7 +158,7 @@ static void protected_loads(void)
         CHECK(held[i].object == objects[i]);
         MAKES(holds[i], still_hold_new(of));
         struct object *found;
-        MAKES(found, (struct object *)still_hold_protect(holds[i], &objects[i]));
+        DOES(still_hold_protect(holds[i], &objects[i], &found));
         CHECK(found == objects[i]);
         DOES(still_domain_retire(of, objects[i], sizeof *objects[i], destroy, NULL));
     }

@@ -37,7 +37,9 @@ static void *reads(void *kind)
             still_release(one);
             use((struct object *)two.object);
             still_release(two);
-            use((struct object *)still_hold_protect(hold, &shared));
+            struct object *held = NULL;
+            CHECK(still_hold_protect(hold, &shared, &held) == 1);
+            use(held);
             CHECK(still_hold_release(hold) == 0);
             break;
         }

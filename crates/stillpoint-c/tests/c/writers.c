@@ -150,7 +150,7 @@ static void backgrounds(void)
     background = still_background_new(domain, NULL);
     CHECK(still_submit(background, shared, 1, destroy, NULL) == 0);
     still_pin(reader);
-    REFUSED(still_background_free(background, STILL_FOREVER), -EDEADLK, "guard");
+    REFUSED(still_background_free(background, STILL_FOREVER), -EDEADLK, "in a region of domain");
     still_unpin(reader);
     CHECK(still_background_free(background, 1000000) == 1);
     CHECK(shared->value == 1);
