@@ -90,8 +90,9 @@
  *
  * THREADS
  *   A domain, a background reclaimer, a queue of callbacks, a table and a pool may be used by any number of threads at once.
- *   A reader and a local are for the thread that made them. A reclaimer, a hold and a wheel are for one thread at a time. Freeing
- *   a handle while another thread uses it is an error of the program, which is not detected.
+ *   A reader and a local are for the thread that made them: [owner] marks the calls that only this thread may make. A reclaimer, a hold
+ *   and a wheel are for one thread at a time. Freeing a handle while another thread uses it is an error of the program, which is not
+ *   detected.
  *   A signal handler may call still_pin and still_unpin, in pairs, still_load and still_is_pinned, and no other function.
  *   Threads may be cancelled if their cancellation is deferred: a cancellation that arrives during a call takes effect after the
  *   call. A thread that may be cancelled asynchronously must call no function of this header.
@@ -396,8 +397,8 @@ STILL_NODISCARD static inline struct still_qsbr *still_qsbr_new(const struct sti
     return still_qsbr_new_(domain, STILL_LAYOUT);
 }
 
-/* Frees a reader, and ends its pins and protected loads. Only the reader's thread may call it (-EPERM). If it does
- * not, the end of the thread frees the reader. */
+/* [owner] Frees a reader, and ends its pins and protected loads. -EPERM on another thread. If the owner does not call it, the end of
+ * the thread frees the reader. */
 int still_reader_free(struct still_reader *reader) STILL_NOEXCEPT;
 int still_qsbr_free(struct still_qsbr *qsbr) STILL_NOEXCEPT;
 
@@ -462,9 +463,9 @@ static inline void still_fence_(const struct still_head_ *head)
 #pragma GCC diagnostic pop
 #endif
 
-/* Reports a quiescent state: this thread no longer holds anything that it has loaded. Two loads and a comparison, and a store if a
- * grace period has begun since the last report. The reader must be online: a report would bring it online, but without the fence of
- * still_online. */
+/* [owner] Reports a quiescent state: this thread no longer holds anything that it has loaded. Two loads and a comparison, and a store if
+ * a grace period has begun since the last report. The reader must be online. While it is offline, a call is undefined: it would bring the
+ * reader online without the fence of still_online, and objects may then be freed while the thread uses them. */
 static inline void still_quiescent(struct still_qsbr *qsbr)
 {
     struct still_head_ *head = &qsbr->head_;
@@ -480,17 +481,18 @@ static inline void still_quiescent(struct still_qsbr *qsbr)
     }
 }
 
-/* Takes a QSBR reader offline, before its thread blocks. An offline reader holds nothing, and no grace period waits for it. Calling it
- * again is harmless. -EPERM on another thread. */
+/* [owner] Takes a QSBR reader offline, before its thread blocks. An offline reader holds nothing, and no grace period waits for it. Calling
+ * it again is harmless. -EPERM on another thread. */
 int still_offline(struct still_qsbr *qsbr) STILL_NOEXCEPT;
-/* Brings the reader back online; a full fence. Calling it again is harmless. */
+/* [owner] Brings the reader back online; a full fence. Calling it again is harmless. -EPERM on another thread. */
 int still_online(struct still_qsbr *qsbr) STILL_NOEXCEPT;
-/* 1 if the reader is online, 0 if not. */
+/* 1 if the reader is online, 0 if not. From any thread. */
 STILL_NODISCARD int still_is_online(const struct still_qsbr *qsbr) STILL_NOEXCEPT;
-/* As still_synchronize, also in its errors, for the thread of an online QSBR reader. The reader is offline during the call. */
+/* [owner] As still_synchronize, also in its errors, for the thread of an online QSBR reader. The reader is offline during the call. -EPERM
+ * on another thread. */
 STILL_NODISCARD int still_qsbr_synchronize(struct still_qsbr *qsbr, int64_t timeout) STILL_NOEXCEPT;
 
-/* Begins a region: what this thread loads from now on is not freed before the matching still_unpin. Regions nest. */
+/* [owner] Begins a region: what this thread loads from now on is not freed before the matching still_unpin. Regions nest. */
 static inline void still_pin(struct still_reader *reader)
 {
     struct still_head_ *head = &reader->head_;
@@ -508,7 +510,7 @@ static inline void still_pin(struct still_reader *reader)
     }
 }
 
-/* Undoes one still_pin. The outermost one ends the region. */
+/* [owner] Undoes one still_pin. The outermost one ends the region. */
 static inline void still_unpin(struct still_reader *reader)
 {
     struct still_head_ *head = &reader->head_;
@@ -524,7 +526,7 @@ static inline void still_unpin(struct still_reader *reader)
     }
 }
 
-/* 1 in a region of this reader, 0 outside. */
+/* [owner] 1 in a region of this reader, 0 outside. */
 STILL_NODISCARD static inline int still_is_pinned(const struct still_reader *reader)
 {
     STILL_TEST_(&reader->head_, STILL_MARK_READER_);
@@ -571,7 +573,7 @@ struct still_protected {
     void *slot_;
 };
 
-/* Releases a protected object, on the reader's thread. Does nothing if the object is NULL. */
+/* [owner] Releases a protected object. Does nothing if the object is NULL. */
 static inline void still_release(struct still_protected held)
 {
     STILL_MUST_(held.slot_ == NULL || __atomic_load_n((void **)held.slot_, __ATOMIC_RELAXED) == held.object,
@@ -585,9 +587,9 @@ static inline void still_release(struct still_protected held)
     }
 }
 
-/* Loads the pointer at `link`, and holds the object that it points to until still_release, or until the reader is freed. The object
- * must not be freed while it is linked there. It must be retired in the domain of the reader, with exactly this address. The call tries
- * again whenever `link` changes meanwhile. */
+/* [owner] Loads the pointer at `link`, and holds the object that it points to until still_release, or until the reader is freed. The
+ * object must not be freed while it is linked there. It must be retired in the domain of the reader, with exactly this address. The call
+ * tries again whenever `link` changes meanwhile. */
 STILL_NODISCARD static inline struct still_protected still_protect_(struct still_reader *reader, const void *link)
 {
     struct still_head_ *head = &reader->head_;
@@ -861,10 +863,10 @@ int still_queue_stop(struct still_queue *queue) STILL_NOEXCEPT;
  * has paused the queue. */
 STILL_NODISCARD int still_queue_barrier(struct still_queue *queue, int64_t timeout) STILL_NOEXCEPT;
 
-/* Waits for the callback that is running. After that no callback runs until still_queue_resume. Pauses nest. -EDEADLK from any callback,
- * a destructor or a stall hook. */
+/* Waits for the callback that is running. After that no callback runs until this thread calls still_queue_resume. Pauses nest, and
+ * those of several threads may overlap. -EDEADLK from any callback, a destructor or a stall hook. */
 STILL_NODISCARD int still_queue_pause(struct still_queue *queue) STILL_NOEXCEPT;
-/* Ends a pause that this thread began; if there is none, a pause of another thread. -EINVAL: the queue is not paused. */
+/* Ends a pause that this thread began. -EPERM: only other threads have paused the queue; -EINVAL: nobody has. */
 int still_queue_resume(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* For the child of a fork(2) whose parent had paused the queue: ends all pauses, and lets the queue be served again. Call it after
@@ -906,9 +908,9 @@ STILL_NODISCARD struct still_table *still_table_new(const struct still_domain *d
 /* Frees the table and its entries; values are left as they are. No other call may use the table at the same time. */
 int still_table_free(struct still_table *table) STILL_NOEXCEPT;
 
-/* Looks up a key: 1 and its value, or 0. `reader` is a struct still_reader or a struct still_qsbr of this thread, in the table's domain
- * (-EXDEV otherwise). If the call is made in a region, the program may use the object that the value points to until that region ends,
- * provided that the program retires such objects. */
+/* Looks up a key: 1 and its value, or 0. `reader` is a struct still_reader or a struct still_qsbr of this thread (-EPERM otherwise), in the
+ * table's domain (-EXDEV otherwise). If the call is made in a region, the program may use the object that the value points to until that
+ * region ends, provided that the program retires such objects. */
 STILL_NODISCARD int still_table_get(const struct still_table *table, const void *reader, const void *key, void **value) STILL_NOEXCEPT;
 
 /* Looks up `count` keys, at most 64, which lie one after the other in memory. The cache misses of the lookups overlap. If key i is found,
@@ -1052,23 +1054,23 @@ STILL_NODISCARD struct still_pool *still_pool_new(size_t capacity, size_t bytes,
  * freed too. */
 ssize_t still_pool_free(struct still_pool *pool) STILL_NOEXCEPT;
 
-/* One thread's access to a pool, with a cache. Only the thread that made it may use it. */
+/* One thread's access to a pool, with a cache. */
 struct still_local;
 
 /* errno: EAGAIN: max_locals threads use the pool already, or the process has used up its keys (pthread_key_create). */
 STILL_NODISCARD struct still_local *still_local_new(struct still_pool *pool) STILL_NOEXCEPT;
-/* Frees the local, and returns its cached objects to the pool. Only the local's thread may call it (-EPERM). If it does not, the
- * end of the thread frees the local. */
+/* [owner] Frees the local, and returns its cached objects to the pool. -EPERM on another thread. If the owner does not call it, the end
+ * of the thread frees the local. */
 int still_local_free(struct still_local *local) STILL_NOEXCEPT;
 
-/* Gets an object; NULL if none is free (errno ENOMEM). Its bytes are as its last user left them. */
+/* [owner] Gets an object; NULL if none is free (errno ENOMEM). Its bytes are as its last user left them. */
 STILL_NODISCARD void *still_local_get(struct still_local *local) STILL_NOEXCEPT;
-/* Gets `count` objects, or none: 0, or -ENOMEM. */
+/* [owner] Gets `count` objects, or none: 0, or -ENOMEM. */
 STILL_NODISCARD int still_local_get_many(struct still_local *local, void **objects, size_t count) STILL_NOEXCEPT;
-/* Puts back an object, which any thread may have got. -EINVAL: its address is outside the pool, or, in a hardened pool, not that of an
- * object; -EALREADY: it is free already (hardened pools only). */
+/* [owner] Puts back an object, which any thread may have got. -EINVAL: its address is outside the pool, or, in a hardened pool, not that
+ * of an object; -EALREADY: it is free already (hardened pools only). */
 int still_local_put(struct still_local *local, void *object) STILL_NOEXCEPT;
-/* Puts back `count` objects. If one is refused, those before it have been put back. */
+/* [owner] Puts back `count` objects. If one is refused, those before it have been put back. */
 int still_local_put_many(struct still_local *local, void *const *objects, size_t count) STILL_NOEXCEPT;
 
 /* Objects that lie one after the other: a whole bucket. */
@@ -1078,10 +1080,10 @@ struct still_block {
     size_t stride; /* bytes from one object to the next */
 };
 
-/* Gets a whole free bucket: 0, or -ENOMEM if there is none. Its objects may be put back one by one. */
+/* [owner] Gets a whole free bucket: 0, or -ENOMEM if there is none. Its objects may be put back one by one. */
 STILL_NODISCARD int still_local_get_block(struct still_local *local, struct still_block *block) STILL_NOEXCEPT;
-/* Puts back all objects of a block that still_local_get_block returned. On an error, nothing was put back. -EINVAL: the block is not a
- * whole block of the pool; -EALREADY: one of its objects is free already (hardened pools only). */
+/* [owner] Puts back all objects of a block that still_local_get_block returned. On an error, nothing was put back. -EINVAL: the block is
+ * not a whole block of the pool; -EALREADY: one of its objects is free already (hardened pools only). */
 int still_local_put_block(struct still_local *local, const struct still_block *block) STILL_NOEXCEPT;
 
 struct still_pool_info {

@@ -158,6 +158,7 @@ static void threads(struct still_domain *domain)
 static void *waits_in_vain(void *queue)
 {
     REFUSED(still_queue_barrier((struct still_queue *)queue, 1000000), -ETIMEDOUT, "not yet freed");
+    REFUSED(still_queue_resume((struct still_queue *)queue), -EPERM, "paused by another thread");
     return NULL;
 }
 
