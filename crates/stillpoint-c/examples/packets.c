@@ -35,7 +35,7 @@ static void *receive(void *unused)
         for (unsigned i = 0; i < BURST; i++)
             if (*(unsigned *)buffers[i] != burst)
                 abort();
-        if (still_put_many(local, buffers, BURST) < 0)
+        if (still_local_put_many(local, buffers, BURST) < 0)
             fail("not put back");
         __atomic_store_n(&tail, burst + 1, __ATOMIC_RELEASE);
     }
@@ -57,7 +57,7 @@ int main(void)
         while (burst - __atomic_load_n(&tail, __ATOMIC_ACQUIRE) == PLACES)
             sched_yield();
         void **buffers = ring[burst % PLACES];
-        while (still_get_many(local, buffers, BURST) < 0) { /* all of them or none */
+        while (still_local_get_many(local, buffers, BURST) < 0) { /* all of them or none */
             waits++;
             sched_yield();
         }

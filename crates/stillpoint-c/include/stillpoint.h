@@ -77,6 +77,11 @@
  *     -EPERM   for a reader of another thread, where the thread matters;
  *     -EINVAL  for a time that is negative and not STILL_FOREVER;
  *     -ENOMEM  if there is no memory, in the functions that MEMORY names;
+ *     -EOPNOTSUPP if the kernel refuses the fence of the domain, although it had offered membarrier(2), as after the program has
+ *              installed a seccomp filter. The call returns at once, also with STILL_FOREVER, and the grace period is NOT over:
+ *              nothing that waits for it may be freed. Only calls that ask for the end of a grace period return this: still_check,
+ *              still_wait, still_synchronize, still_barrier, still_qsbr_synchronize, still_flush and still_queue_barrier. It may
+ *              succeed later, or from a thread without that filter;
  *     -ENOTRECOVERABLE for a defect of the library, which has printed a message. It is then unknown whether an object that was
  *              passed still belongs to the caller.
  *   The inline functions check nothing, unless STILL_CHECKED is defined before this header is included. Then they abort with a
@@ -85,8 +90,9 @@
  *
  * THREADS
  *   A domain, a background reclaimer, a queue of callbacks, a table and a pool may be used by any number of threads at once.
- *   A reader and a local are for the thread that made them. A reclaimer, a hold and a wheel are for one thread at a time. Freeing
- *   a handle while another thread uses it is an error of the program, which is not detected.
+ *   A reader and a local are for the thread that made them: [owner] marks the calls that only this thread may make. A reclaimer, a hold
+ *   and a wheel are for one thread at a time. Freeing a handle while another thread uses it is an error of the program, which is not
+ *   detected.
  *   A signal handler may call still_pin and still_unpin, in pairs, still_load and still_is_pinned, and no other function.
  *   Threads may be cancelled if their cancellation is deferred: a cancellation that arrives during a call takes effect after the
  *   call. A thread that may be cancelled asynchronously must call no function of this header.
@@ -102,9 +108,9 @@
  *
  * MEMORY
  *   If there is no memory, a call that makes a handle returns NULL, with errno ENOMEM, and nothing has changed. still_retire,
- *   still_submit, still_leave, still_queue_pause and insertions return -ENOMEM: an object or a value stays the caller's. No call needs
- *   memory to fail: without it, still_error() has the text of the reason, with {} in place of its numbers and names. Pools return
- *   -ENOMEM when they cannot grow. Other calls on pools and wheels, still_call and lookups allocate nothing.
+ *   still_submit, still_domain_retire, still_queue_pause and insertions return -ENOMEM: an object or a value stays the caller's. No
+ *   call needs memory to fail: without it, still_error() has the text of the reason, with {} in place of its numbers and names. Pools
+ *   return -ENOMEM when they cannot grow. Other calls on pools and wheels, still_call and lookups allocate nothing.
  *   What cannot be refused, such as a further protected load while one is held, or the list of a barrier, gets memory from a reserve:
  *   512 pieces of 64 bytes and 256 of 1 KiB, which lie side by side for requests of up to 64 pieces. The process ends only if the
  *   reserve has no room for such a request. These requests may be too large for it: those of still_reclaimer_free, and of
@@ -312,22 +318,25 @@ STILL_NODISCARD uint64_t still_start(const struct still_domain *domain) STILL_NO
 
 /* 1 if the grace period is over, 0 if not. Never waits. Linear in the readers; constant time if the grace period is already known to
  * be over.
- * -EINVAL also if the domain has not started this number. If it has, a number that came from another domain is not detected. If the
- * heavy fence fails, returns its negative errno. */
+ * -EINVAL also if the domain has not started this number. If it has, a number that came from another domain is not detected.
+ * -EOPNOTSUPP: the kernel refuses the fence, and the grace period is NOT over. */
 STILL_NODISCARD int still_check(const struct still_domain *domain, uint64_t token) STILL_NOEXCEPT;
 
 /* Waits until the grace period is over, for at most `timeout`; STILL_FOREVER: as long as it takes.
- * -ETIMEDOUT: a reader holds it up; still_error() describes the reader. -EDEADLK: this thread is in a region of the domain,
+ * -EOPNOTSUPP, at once: the kernel refuses the fence, and the grace period is NOT over. -ETIMEDOUT: a reader holds it up;
+ * still_error() describes the reader. -EDEADLK: this thread is in a region of the domain,
  * and would wait for itself. Also, here and in every function that may wait: the call comes from a destructor, a callback or a stall
  * hook, of any domain. Such code must not wait, since others may wait for its end. */
 STILL_NODISCARD int still_wait(const struct still_domain *domain, uint64_t token, int64_t timeout) STILL_NOEXCEPT;
 
-/* Starts a grace period and waits for it, as still_wait does; then destroys the objects that were left to the domain (still_leave).
- * From any thread, registered or not. A thread with an online QSBR reader calls still_qsbr_synchronize instead. */
+/* Starts a grace period and waits for it, as still_wait does; then destroys the objects that were left to the domain
+ * (still_domain_retire). Errors as for still_wait: after any of them, the grace period is NOT over. From any thread, registered or not. A
+ * thread with an online QSBR reader calls still_qsbr_synchronize instead. */
 STILL_NODISCARD int still_synchronize(const struct still_domain *domain, int64_t timeout) STILL_NOEXCEPT;
 
 /* Waits until everything that was left to the domain before this call is destroyed. Use it at the end of a program, or before code
- * is unloaded. Errors as for still_wait; -EDEADLK also if a protected load of this thread holds one of the objects. */
+ * is unloaded. Errors as for still_wait: after any of them, the grace period is NOT over. -EDEADLK also if a protected load of this thread
+ * holds one of the objects. */
 STILL_NODISCARD int still_barrier(const struct still_domain *domain, int64_t timeout) STILL_NOEXCEPT;
 
 /* For the child of a fork(2): releases what the readers of the parent's other threads held. After this call the child must not use
@@ -388,8 +397,8 @@ STILL_NODISCARD static inline struct still_qsbr *still_qsbr_new(const struct sti
     return still_qsbr_new_(domain, STILL_LAYOUT);
 }
 
-/* Frees a reader, and ends its pins and protected loads. Only the reader's thread may call it (-EPERM). If it does
- * not, the end of the thread frees the reader. */
+/* [owner] Frees a reader, and ends its pins and protected loads. -EPERM on another thread. If the owner does not call it, the end of
+ * the thread frees the reader. */
 int still_reader_free(struct still_reader *reader) STILL_NOEXCEPT;
 int still_qsbr_free(struct still_qsbr *qsbr) STILL_NOEXCEPT;
 
@@ -454,9 +463,9 @@ static inline void still_fence_(const struct still_head_ *head)
 #pragma GCC diagnostic pop
 #endif
 
-/* Reports a quiescent state: this thread no longer holds anything that it has loaded. Two loads and a comparison, and a store if a
- * grace period has begun since the last report. The reader must be online: a report would bring it online, but without the fence of
- * still_online. */
+/* [owner] Reports a quiescent state: this thread no longer holds anything that it has loaded. Two loads and a comparison, and a store if
+ * a grace period has begun since the last report. The reader must be online. While it is offline, a call is undefined: it would bring the
+ * reader online without the fence of still_online, and objects may then be freed while the thread uses them. */
 static inline void still_quiescent(struct still_qsbr *qsbr)
 {
     struct still_head_ *head = &qsbr->head_;
@@ -472,17 +481,18 @@ static inline void still_quiescent(struct still_qsbr *qsbr)
     }
 }
 
-/* Takes a QSBR reader offline, before its thread blocks. An offline reader holds nothing, and no grace period waits for it. Calling it
- * again is harmless. -EPERM on another thread. */
+/* [owner] Takes a QSBR reader offline, before its thread blocks. An offline reader holds nothing, and no grace period waits for it. Calling
+ * it again is harmless. -EPERM on another thread. */
 int still_offline(struct still_qsbr *qsbr) STILL_NOEXCEPT;
-/* Brings the reader back online; a full fence. Calling it again is harmless. */
+/* [owner] Brings the reader back online; a full fence. Calling it again is harmless. -EPERM on another thread. */
 int still_online(struct still_qsbr *qsbr) STILL_NOEXCEPT;
-/* 1 if the reader is online, 0 if not. */
+/* 1 if the reader is online, 0 if not. From any thread. */
 STILL_NODISCARD int still_is_online(const struct still_qsbr *qsbr) STILL_NOEXCEPT;
-/* As still_synchronize, for the thread of an online QSBR reader. The reader is offline during the call. */
+/* [owner] As still_synchronize, also in its errors, for the thread of an online QSBR reader. The reader is offline during the call. -EPERM
+ * on another thread. */
 STILL_NODISCARD int still_qsbr_synchronize(struct still_qsbr *qsbr, int64_t timeout) STILL_NOEXCEPT;
 
-/* Begins a region: what this thread loads from now on is not freed before the matching still_unpin. Regions nest. */
+/* [owner] Begins a region: what this thread loads from now on is not freed before the matching still_unpin. Regions nest. */
 static inline void still_pin(struct still_reader *reader)
 {
     struct still_head_ *head = &reader->head_;
@@ -500,7 +510,7 @@ static inline void still_pin(struct still_reader *reader)
     }
 }
 
-/* Undoes one still_pin. The outermost one ends the region. */
+/* [owner] Undoes one still_pin. The outermost one ends the region. */
 static inline void still_unpin(struct still_reader *reader)
 {
     struct still_head_ *head = &reader->head_;
@@ -516,7 +526,7 @@ static inline void still_unpin(struct still_reader *reader)
     }
 }
 
-/* 1 in a region of this reader, 0 outside. */
+/* [owner] 1 in a region of this reader, 0 outside. */
 STILL_NODISCARD static inline int still_is_pinned(const struct still_reader *reader)
 {
     STILL_TEST_(&reader->head_, STILL_MARK_READER_);
@@ -563,7 +573,7 @@ struct still_protected {
     void *slot_;
 };
 
-/* Releases a protected object, on the reader's thread. Does nothing if the object is NULL. */
+/* [owner] Releases a protected object. Does nothing if the object is NULL. */
 static inline void still_release(struct still_protected held)
 {
     STILL_MUST_(held.slot_ == NULL || __atomic_load_n((void **)held.slot_, __ATOMIC_RELAXED) == held.object,
@@ -577,9 +587,9 @@ static inline void still_release(struct still_protected held)
     }
 }
 
-/* Loads the pointer at `link`, and holds the object that it points to until still_release, or until the reader is freed. The object
- * must not be freed while it is linked there. It must be retired in the domain of the reader, with exactly this address. The call tries
- * again whenever `link` changes meanwhile. */
+/* [owner] Loads the pointer at `link`, and holds the object that it points to until still_release, or until the reader is freed. The
+ * object must not be freed while it is linked there. It must be retired in the domain of the reader, with exactly this address. The call
+ * tries again whenever `link` changes meanwhile. */
 STILL_NODISCARD static inline struct still_protected still_protect_(struct still_reader *reader, const void *link)
 {
     struct still_head_ *head = &reader->head_;
@@ -614,9 +624,9 @@ STILL_NODISCARD static inline struct still_protected still_protect_(struct still
 struct still_hold;
 /* errno: EINVAL, EBADF. */
 STILL_NODISCARD struct still_hold *still_hold_new(const struct still_domain *domain) STILL_NOEXCEPT;
-/* As still_protect; releases the object that the hold held before. NULL: the link is NULL; or, with errno, the handle is invalid, or
- * there is no memory (ENOMEM). */
-STILL_NODISCARD void *still_hold_protect_(struct still_hold *hold, const void *link) STILL_NOEXCEPT;
+/* As still_protect: 1, and the pointer at `link` in `object`, which is the address of such a pointer, too; or 0, and NULL, if the pointer
+ * is NULL. Releases the object that the hold held before. -ENOMEM, and NULL: the hold holds nothing. */
+STILL_NODISCARD int still_hold_protect_(struct still_hold *hold, const void *link, void *object) STILL_NOEXCEPT;
 /* Releases the object. */
 int still_hold_release(struct still_hold *hold) STILL_NOEXCEPT;
 int still_hold_free(struct still_hold *hold) STILL_NOEXCEPT;
@@ -659,10 +669,10 @@ STILL_NODISCARD static inline struct still_protected still_protect(struct still_
     return still_protect_(reader, link);
 }
 template <class L>
-STILL_NODISCARD static inline typename still_link_<L>::pointer still_hold_protect(struct still_hold *hold, const L *link) noexcept
+STILL_NODISCARD static inline int still_hold_protect(struct still_hold *hold, const L *link,
+                                                     typename still_link_<L>::pointer *object) noexcept
 {
-    return static_cast<typename still_link_<L>::pointer>(
-        still_hold_protect_(hold, link));
+    return still_hold_protect_(hold, link, object);
 }
 }
 #else
@@ -682,7 +692,10 @@ STILL_NODISCARD static inline typename still_link_<L>::pointer still_hold_protec
     (STILL_LINK_(link), STILL_SUITS_(link, expected), STILL_SUITS_(link, object),                                      \
      still_compare_exchange_((link), (expected), (object)))
 #define still_protect(reader, link) (STILL_LINK_(link), still_protect_((reader), (link)))
-#define still_hold_protect(hold, link) STILL_AS_(link, still_hold_protect_((hold), (link)))
+/* Evaluates nothing: the compiler checks that the pointer at `link` may be assigned to the one at `object`. */
+#define STILL_GOES_TO_(link, object) ((void)sizeof(__typeof__(*(object) = *(link))))
+#define still_hold_protect(hold, link, object)                                                                         \
+    (STILL_LINK_(link), STILL_LINK_(object), STILL_GOES_TO_(link, object), still_hold_protect_((hold), (link), (object)))
 #endif
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -738,8 +751,9 @@ STILL_NODISCARD int still_retire(struct still_reclaimer *reclaimer, void *object
 /* Frees objects that no reader can hold. Examines at most `limit` objects, and returns how many it freed. Never waits for a reader. */
 ssize_t still_poll(struct still_reclaimer *reclaimer, size_t limit) STILL_NOEXCEPT;
 
-/* Waits until everything that was retired here is freed, for at most `timeout`. Errors as for still_wait; also -EDEADLK if a protected
- * load of this thread holds one of the objects, and -ETIMEDOUT if one of another thread does. */
+/* Waits until everything that was retired here is freed, for at most `timeout`. Errors as for still_wait, with -EOPNOTSUPP: the grace
+ * period is NOT over; also -EDEADLK if a protected load of this thread holds one of the objects, and -ETIMEDOUT if one of another thread
+ * does. */
 STILL_NODISCARD int still_flush(struct still_reclaimer *reclaimer, int64_t timeout) STILL_NOEXCEPT;
 
 /* How many objects are pending here. */
@@ -748,8 +762,8 @@ ssize_t still_pending(const struct still_reclaimer *reclaimer) STILL_NOEXCEPT;
 /* Retires an object without a reclaimer: the object is left to the domain. Polls of the domain's reclaimers, still_synchronize and
  * still_barrier free it. If none of these is ever called, it is not freed. No limit applies to it: see still_stats.beyond_limits.
  * -ENOMEM: the object stays the caller's. From any thread. */
-STILL_NODISCARD int still_leave(const struct still_domain *domain, void *object, size_t bytes, still_destroy_fn *destroy,
-                                void *context) STILL_NOEXCEPT;
+STILL_NODISCARD int still_domain_retire(const struct still_domain *domain, void *object, size_t bytes, still_destroy_fn *destroy,
+                                        void *context) STILL_NOEXCEPT;
 
 /* A thread of the library. It inherits the CPUs (pthread_setaffinity_np) and the priority of the thread that starts it. All signals
  * are blocked on it, except those of faults (SIGSEGV, SIGABRT and so on) and SIGPROF. */
@@ -844,14 +858,15 @@ int still_queue_stop(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* Waits, for at most `timeout`, until every callback that was pushed before has been called, except those of objects that protected
  * loads still hold. Serves the queue itself if no other thread does. Keeps waiting while the queue is paused.
- * -ETIMEDOUT: still_error() describes the reader, if one holds it up. -EDEADLK from any callback, a destructor or a stall hook,
- * in a region of this thread, or while this thread has paused the queue. */
+ * -EOPNOTSUPP, at once: the kernel refuses the fence, and the grace period is NOT over. -ETIMEDOUT: still_error() describes the
+ * reader, if one holds it up. -EDEADLK from any callback, a destructor or a stall hook, in a region of this thread, or while this thread
+ * has paused the queue. */
 STILL_NODISCARD int still_queue_barrier(struct still_queue *queue, int64_t timeout) STILL_NOEXCEPT;
 
-/* Waits for the callback that is running. After that no callback runs until still_queue_resume. Pauses nest. -EDEADLK from any callback,
- * a destructor or a stall hook. */
+/* Waits for the callback that is running. After that no callback runs until this thread calls still_queue_resume. Pauses nest, and
+ * those of several threads may overlap. -EDEADLK from any callback, a destructor or a stall hook. */
 STILL_NODISCARD int still_queue_pause(struct still_queue *queue) STILL_NOEXCEPT;
-/* Ends a pause that this thread began; if there is none, a pause of another thread. -EINVAL: the queue is not paused. */
+/* Ends a pause that this thread began. -EPERM: only other threads have paused the queue; -EINVAL: nobody has. */
 int still_queue_resume(struct still_queue *queue) STILL_NOEXCEPT;
 
 /* For the child of a fork(2) whose parent had paused the queue: ends all pauses, and lets the queue be served again. Call it after
@@ -893,9 +908,9 @@ STILL_NODISCARD struct still_table *still_table_new(const struct still_domain *d
 /* Frees the table and its entries; values are left as they are. No other call may use the table at the same time. */
 int still_table_free(struct still_table *table) STILL_NOEXCEPT;
 
-/* Looks up a key: 1 and its value, or 0. `reader` is a struct still_reader or a struct still_qsbr of this thread, in the table's domain
- * (-EXDEV otherwise). If the call is made in a region, the program may use the object that the value points to until that region ends,
- * provided that the program retires such objects. */
+/* Looks up a key: 1 and its value, or 0. `reader` is a struct still_reader or a struct still_qsbr of this thread (-EPERM otherwise), in the
+ * table's domain (-EXDEV otherwise). If the call is made in a region, the program may use the object that the value points to until that
+ * region ends, provided that the program retires such objects. */
 STILL_NODISCARD int still_table_get(const struct still_table *table, const void *reader, const void *key, void **value) STILL_NOEXCEPT;
 
 /* Looks up `count` keys, at most 64, which lie one after the other in memory. The cache misses of the lookups overlap. If key i is found,
@@ -1039,24 +1054,24 @@ STILL_NODISCARD struct still_pool *still_pool_new(size_t capacity, size_t bytes,
  * freed too. */
 ssize_t still_pool_free(struct still_pool *pool) STILL_NOEXCEPT;
 
-/* One thread's access to a pool, with a cache. Only the thread that made it may use it. */
+/* One thread's access to a pool, with a cache. */
 struct still_local;
 
 /* errno: EAGAIN: max_locals threads use the pool already, or the process has used up its keys (pthread_key_create). */
 STILL_NODISCARD struct still_local *still_local_new(struct still_pool *pool) STILL_NOEXCEPT;
-/* Frees the local, and returns its cached objects to the pool. Only the local's thread may call it (-EPERM). If it does not, the
- * end of the thread frees the local. */
+/* [owner] Frees the local, and returns its cached objects to the pool. -EPERM on another thread. If the owner does not call it, the end
+ * of the thread frees the local. */
 int still_local_free(struct still_local *local) STILL_NOEXCEPT;
 
-/* Gets an object; NULL if none is free (errno ENOMEM). Its bytes are as its last user left them. */
-STILL_NODISCARD void *still_get(struct still_local *local) STILL_NOEXCEPT;
-/* Gets `count` objects, or none: 0, or -ENOMEM. */
-STILL_NODISCARD int still_get_many(struct still_local *local, void **objects, size_t count) STILL_NOEXCEPT;
-/* Puts back an object, which any thread may have got. -EINVAL: its address is outside the pool, or, in a hardened pool, not that of an
- * object; -EALREADY: it is free already (hardened pools only). */
-int still_put(struct still_local *local, void *object) STILL_NOEXCEPT;
-/* Puts back `count` objects. If one is refused, those before it have been put back. */
-int still_put_many(struct still_local *local, void *const *objects, size_t count) STILL_NOEXCEPT;
+/* [owner] Gets an object; NULL if none is free (errno ENOMEM). Its bytes are as its last user left them. */
+STILL_NODISCARD void *still_local_get(struct still_local *local) STILL_NOEXCEPT;
+/* [owner] Gets `count` objects, or none: 0, or -ENOMEM. */
+STILL_NODISCARD int still_local_get_many(struct still_local *local, void **objects, size_t count) STILL_NOEXCEPT;
+/* [owner] Puts back an object, which any thread may have got. -EINVAL: its address is outside the pool, or, in a hardened pool, not that
+ * of an object; -EALREADY: it is free already (hardened pools only). */
+int still_local_put(struct still_local *local, void *object) STILL_NOEXCEPT;
+/* [owner] Puts back `count` objects. If one is refused, those before it have been put back. */
+int still_local_put_many(struct still_local *local, void *const *objects, size_t count) STILL_NOEXCEPT;
 
 /* Objects that lie one after the other: a whole bucket. */
 struct still_block {
@@ -1065,11 +1080,11 @@ struct still_block {
     size_t stride; /* bytes from one object to the next */
 };
 
-/* Gets a whole free bucket: 0, or -ENOMEM if there is none. Its objects may be put back one by one. */
-STILL_NODISCARD int still_get_block(struct still_local *local, struct still_block *block) STILL_NOEXCEPT;
-/* Puts back all objects of a block that still_get_block returned. On an error, nothing was put back. -EINVAL: the block is not a whole
- * block of the pool; -EALREADY: one of its objects is free already (hardened pools only). */
-int still_put_block(struct still_local *local, const struct still_block *block) STILL_NOEXCEPT;
+/* [owner] Gets a whole free bucket: 0, or -ENOMEM if there is none. Its objects may be put back one by one. */
+STILL_NODISCARD int still_local_get_block(struct still_local *local, struct still_block *block) STILL_NOEXCEPT;
+/* [owner] Puts back all objects of a block that still_local_get_block returned. On an error, nothing was put back. -EINVAL: the block is
+ * not a whole block of the pool; -EALREADY: one of its objects is free already (hardened pools only). */
+int still_local_put_block(struct still_local *local, const struct still_block *block) STILL_NOEXCEPT;
 
 struct still_pool_info {
     size_t size; /* set by the caller: sizeof(struct still_pool_info) */

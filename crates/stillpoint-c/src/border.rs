@@ -52,8 +52,9 @@ impl From<SynchronizeError> for Refusal {
             SynchronizeError::Busy { .. } => {
                 (libc::ETIMEDOUT, c"other threads have not yet freed what was left to the domain: wait longer")
             }
-            SynchronizeError::Fence(fence) => {
-                (fence.raw_os_error(), c"no grace period can complete: the kernel refused a fence")
+            // Not the errno of the fence, which may be that of another refusal. As for a domain that cannot have its mode.
+            SynchronizeError::Fence(_) => {
+                (libc::EOPNOTSUPP, c"no grace period can complete: the kernel refused a fence")
             }
             // All other errors are waits for the calling thread itself.
             _ => (

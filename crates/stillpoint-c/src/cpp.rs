@@ -304,9 +304,12 @@ pub extern "C" fn still_rcu_synchronize_() {
     let _whole = Uncancelled::new();
     let _ignored = tsan::ignore();
     let _waiting = Waiting::begin();
+    let domain = &rcu().domain;
+    // One grace period for all tries: a fence of another thread may serve it.
+    let token = domain.start();
     loop {
         // The standard lets deleters wait for regions. A region that waits for a deleter, in a barrier, waits for itself in any case.
-        match raw::let_wait(|| rcu().domain.synchronize()) {
+        match raw::let_wait(|| domain.wait(token)) {
             Ok(()) => return,
             Err(error @ SynchronizeError::Fence(_)) => refused(&error),
             Err(error) => wait_for_ever(&error),

@@ -154,9 +154,10 @@ pub(crate) fn builder(options: &still_domain_options) -> Result<DomainBuilder, R
     if options.max_pending_bytes > 0 {
         builder = builder.max_pending_bytes(options.max_pending_bytes);
     }
+    let threshold = time(options.stall_after)?;
     let Some(hook) = options.hook() else { return Ok(builder) };
-    let threshold = time(options.stall_after)?
-        .ok_or_else(|| Refusal::invalid(c"a stall needs a threshold: set `stall_after`"))?;
+    let threshold =
+        threshold.ok_or_else(|| Refusal::invalid(c"a stall needs a threshold: set `stall_after`"))?;
     Ok(builder.stall_hook(threshold, move |stall| hook.call(stall)))
 }
 
@@ -315,7 +316,7 @@ pub unsafe extern "C" fn still_check(domain: *const still_domain, number: u64) -
         if domain.check(token(domain, number)?) {
             return Ok(1);
         }
-        match domain.stats().fence_error {
+        match raw::fence_error(domain) {
             Some(error) => Err(SynchronizeError::Fence(error).into()),
             None => Ok(0),
         }

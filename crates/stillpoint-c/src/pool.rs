@@ -264,7 +264,7 @@ fn reason(error: FreeError) -> (c_int, &'static &'static str) {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn still_get(handle: *mut still_local) -> *mut c_void {
+pub unsafe extern "C" fn still_local_get(handle: *mut still_local) -> *mut c_void {
     briefly(|| {
         // SAFETY: the caller passes a handle, on its thread.
         let object = unsafe { local(handle) }?.alloc().ok_or_else(exhausted)?.as_ptr();
@@ -288,7 +288,7 @@ unsafe fn slice<'s, T>(start: *mut T, count: usize) -> Result<&'s mut [T], Refus
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn still_get_many(
+pub unsafe extern "C" fn still_local_get_many(
     handle: *mut still_local,
     objects: *mut *mut c_void,
     count: usize,
@@ -306,7 +306,7 @@ pub unsafe extern "C" fn still_get_many(
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn still_put(handle: *mut still_local, object: *mut c_void) -> c_int {
+pub unsafe extern "C" fn still_local_put(handle: *mut still_local, object: *mut c_void) -> c_int {
     briefly(|| {
         let object = NonNull::new(object.cast()).ok_or_else(|| Refusal::invalid(c"NULL was put back"))?;
         tsan::release(object.as_ptr());
@@ -316,7 +316,7 @@ pub unsafe extern "C" fn still_put(handle: *mut still_local, object: *mut c_void
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn still_put_many(
+pub unsafe extern "C" fn still_local_put_many(
     handle: *mut still_local,
     objects: *const *mut c_void,
     count: usize,
@@ -352,7 +352,7 @@ fn place<T>(place: *const T) -> Result<(), Refusal> {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn still_get_block(handle: *mut still_local, block: *mut still_block) -> c_int {
+pub unsafe extern "C" fn still_local_get_block(handle: *mut still_local, block: *mut still_block) -> c_int {
     briefly(|| {
         place(block)?;
         // SAFETY: the caller passes a handle, on its thread.
@@ -370,7 +370,7 @@ pub unsafe extern "C" fn still_get_block(handle: *mut still_local, block: *mut s
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn still_put_block(handle: *mut still_local, block: *const still_block) -> c_int {
+pub unsafe extern "C" fn still_local_put_block(handle: *mut still_local, block: *const still_block) -> c_int {
     briefly(|| {
         place(block)?;
         // SAFETY: the caller passes a block.

@@ -287,12 +287,17 @@ pub unsafe extern "C" fn still_queue_resume(handle: *mut still_queue) -> c_int {
         // SAFETY: the caller passes a handle.
         let queue = unsafe { queue(handle) }?;
         let mut pauses = queue.pauses();
-        // A pause of this thread, if there is one.
-        let own = pauses.iter().rposition(|(_, thread)| *thread == own_thread());
-        let place = own.or(pauses.len().checked_sub(1));
-        let paused = place.map(|place| pauses.remove(place));
+        if pauses.is_empty() {
+            return Err(Refusal::invalid(c"the queue is not paused"));
+        }
+        let own = pauses.iter().rposition(|(_, thread)| *thread == own_thread()).ok_or(Refusal::new(
+            libc::EPERM,
+            c"the queue was paused by another thread, which relies on that: the thread that pauses it must resume it",
+        ))?;
+        let paused = pauses.remove(own);
         drop(pauses);
-        paused.map(|_| 0).ok_or_else(|| Refusal::invalid(c"the queue is not paused"))
+        drop(paused);
+        Ok(0)
     })
 }
 

@@ -374,11 +374,18 @@ pub unsafe extern "C" fn still_hold_new(domain: *const still_domain) -> *mut sti
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn still_hold_protect_(hold: *mut still_hold, link: *const c_void) -> *mut c_void {
+pub unsafe extern "C" fn still_hold_protect_(
+    hold: *mut still_hold,
+    link: *const c_void,
+    object: *mut c_void,
+) -> c_int {
     call(|| {
-        if link.is_null() {
+        if link.is_null() || object.is_null() {
             return Err(Refusal::invalid(c"NULL was passed for the address of a pointer"));
         }
+        let place = object.cast::<*mut c_void>();
+        // SAFETY: by the header, `object` is the address of a pointer of the calling thread.
+        unsafe { place.write(ptr::null_mut()) };
         // SAFETY: by the header, `link` is the address of a pointer, which threads access only atomically.
         let link = unsafe { &*link.cast::<AtomicPtr<c_void>>() };
         // SAFETY: the caller passes a handle.
@@ -387,12 +394,14 @@ pub unsafe extern "C" fn still_hold_protect_(hold: *mut still_hold, link: *const
         let held = unsafe { &mut *hold.held.get() };
         *held = None;
         let Some((object, protected)) = reserve::kept(|| Ok(raw::protect_owned(&hold.domain, link)))? else {
-            return Ok(ptr::null_mut());
+            return Ok(0);
         };
         // Tells ThreadSanitizer what the acquire load orders; in inline code, it sees the load itself.
         tsan::acquire(link);
         *held = Some(protected);
-        Ok(object.as_ptr())
+        // SAFETY: as above.
+        unsafe { place.write(object.as_ptr()) };
+        Ok(1)
     })
 }
 

@@ -227,7 +227,7 @@ pub unsafe extern "C" fn still_pending(reclaimer: *const still_reclaimer) -> isi
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn still_leave(
+pub unsafe extern "C" fn still_domain_retire(
     domain: *const still_domain,
     address: *mut c_void,
     bytes: usize,

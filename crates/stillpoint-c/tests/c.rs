@@ -63,6 +63,11 @@ fn checked() {
 }
 
 #[test]
+fn fences() {
+    runs("fences");
+}
+
+#[test]
 fn links() {
     runs("links");
     let source = root().join("tests/c/links.c");

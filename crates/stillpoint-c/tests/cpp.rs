@@ -140,6 +140,11 @@ fn rcu() {
 }
 
 #[test]
+fn refused_fences() {
+    runs("fences");
+}
+
+#[test]
 fn hazard() {
     runs("hazard");
 }

@@ -132,6 +132,12 @@ fn threads_register_in_handlers() {
     runs_as("handlers", &["BP"], &[]);
 }
 
+/// Flavours mb and qsbr need no fence of the kernel.
+#[test]
+fn refused_fences_keep_a_wait_waiting() {
+    runs_as("fences", &["MEMB", "BP"], &[]);
+}
+
 #[test]
 fn no_object_is_freed_under_a_reader() {
     runs("stress");

@@ -23,9 +23,12 @@ const LINKS: &str = "
     #include <stillpoint.h>
     struct node { struct node *next; };
     static struct node *head;
-    struct node *use(struct still_reader *reader);
-    struct node *use(struct still_reader *reader)
+    struct node *use(struct still_reader *reader, struct still_hold *hold);
+    struct node *use(struct still_reader *reader, struct still_hold *hold)
     {
+        struct node *own = 0;
+        if (still_hold_protect(hold, &head, &own) < 0 || still_hold_protect(hold, &own->next, &own) == 0)
+            return own;
         struct still_protected held = still_protect(reader, &head);
         const struct node *first = still_load(&still_load(&head)->next);
         still_store(&head, still_exchange(&head, still_exchange(&head, (struct node *)0)));

@@ -73,7 +73,7 @@ unsafe impl FenceProvider for SignalFences {
             }
             _ => {
                 let cause = std::io::Error::from_raw_os_error(errno);
-                return format!("the kernel refused the signal ({cause}); build the domain with fence::Mode::Symmetric");
+                return format!("the kernel refused the signal ({cause}); build the domain in symmetric mode");
             }
         };
         text.to_owned()
@@ -101,6 +101,6 @@ mod tests {
         assert!(text(libc::EBUSY).contains("signals::choose"));
         assert!(text(libc::ESRCH).contains("has ended"));
         assert!(text(libc::ETIMEDOUT).contains("does not answer"));
-        assert!(text(libc::EPERM).contains("Symmetric"));
+        assert!(text(libc::EPERM).contains("symmetric mode"));
     }
 }

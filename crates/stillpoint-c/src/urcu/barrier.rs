@@ -79,19 +79,20 @@ impl Flavour {
             };
             if let Some(worker) = lasting.filter(|worker| !worker.has_thread()) {
                 acquires();
-                // Callbacks of other queues may wait for this one, as in liburcu.
-                let answer = raw::let_wait(|| worker.queue.barrier());
+                // Callbacks of other queues may wait for this one, as in liburcu. An error is reported below, and tried again.
+                let _ = raw::let_wait(|| worker.queue.barrier());
                 releases();
-                if let Err(error @ SynchronizeError::Fence(_)) = answer {
-                    if !std::mem::replace(&mut is_told, true) {
-                        report(format_args!("urcu-{}: {}: {error}", self.name(), pushed.barrier()));
-                    }
-                }
             }
             // Acquire: pairs with the release in `pass`.
             let seen = left.load(Ordering::Acquire);
             if seen == 0 {
                 return Ok(());
+            }
+            // The kernel refuses the fence to this thread, or to a worker's thread, which has nobody to tell.
+            if let Some(error) = raw::fence_error(&self.group().domain).filter(|_| !is_told) {
+                is_told = true;
+                let error = SynchronizeError::Fence(error);
+                report(format_args!("urcu-{}: {}: {error}", self.name(), pushed.barrier()));
             }
             // The last marker wakes this thread. After the timeout, it looks again for a worker without a thread.
             os::wait(&left, seen, Some(AGAIN));

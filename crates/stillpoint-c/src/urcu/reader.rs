@@ -227,9 +227,11 @@ impl Flavour {
         let group = self.group();
         self.refill();
         let mut is_told = false;
+        // One grace period for all tries: a fence of another thread may serve it.
+        let token = group.domain.start();
         self.while_offline(|| loop {
             // A callback may wait for readers, as in liburcu. No reader waits for a callback: a barrier is refused in a section.
-            let error = match raw::let_wait(|| group.domain.wait(group.domain.start())) {
+            let error = match raw::let_wait(|| group.domain.wait(token)) {
                 Ok(()) => return acquires(),
                 Err(error) => error,
             };

@@ -4,6 +4,7 @@
 //! freed meanwhile. The thread then finds the door closed, and pushes to the default worker.
 
 mod calls;
+mod cpus;
 
 pub use calls::*;
 
@@ -18,6 +19,7 @@ use stillpoint::rcu::raw::{self, Callback, CallbackQueue, Paused};
 use stillpoint_sys::os;
 use stillpoint_sys::sync::Door;
 
+use self::cpus::possible_cpus;
 use super::flavour::{Flavour, Locked};
 use super::reader::{acquires, frame, plain_frame, releases, AGAIN};
 use crate::border::Refusal;
@@ -381,12 +383,11 @@ impl Flavour {
         unsafe { (*self.mine()).worker.cast::<Worker>().as_ref() }
     }
 
+    /// A place for each CPU that may ever be there, as in liburcu.
     fn cpus(&'static self) -> &'static [AtomicPtr<Worker>] {
-        self.shared.of_cpus.get_or_init(|| {
-            // SAFETY: the function has no preconditions.
-            let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-            (0..cpus.max(0)).map(|_| AtomicPtr::new(ptr::null_mut())).collect()
-        })
+        self.shared
+            .of_cpus
+            .get_or_init(|| (0..possible_cpus()).map(|_| AtomicPtr::new(ptr::null_mut())).collect())
     }
 
     fn of_cpu(&'static self, cpu: c_int) -> Option<&'static Worker> {

@@ -32,8 +32,8 @@ static void order(struct still_domain *domain)
         CHECK(still_call(queue, &nodes[i].callback, in_order) == 0);
     }
     CHECK(still_queue_poll(queue, STILL_ALL) == 0 && still_queue_pending(queue) == MANY);
-    REFUSED(still_queue_barrier(queue, STILL_FOREVER), -EDEADLK, "guard");
-    REFUSED(still_queue_run(queue), -EDEADLK, "guard");
+    REFUSED(still_queue_barrier(queue, STILL_FOREVER), -EDEADLK, "in a region of domain");
+    REFUSED(still_queue_run(queue), -EDEADLK, "in a region of domain");
     still_unpin(reader);
     CHECK(still_queue_barrier(queue, STILL_FOREVER) == 0);
     CHECK(next_number == MANY && still_queue_pending(queue) == 0);
@@ -158,6 +158,7 @@ static void threads(struct still_domain *domain)
 static void *waits_in_vain(void *queue)
 {
     REFUSED(still_queue_barrier((struct still_queue *)queue, 1000000), -ETIMEDOUT, "not yet freed");
+    REFUSED(still_queue_resume((struct still_queue *)queue), -EPERM, "paused by another thread");
     return NULL;
 }
 

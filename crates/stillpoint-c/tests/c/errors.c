@@ -44,6 +44,10 @@ static void options(void)
     CHECK(still_domain_new(&options) == NULL && errno == EINVAL);
     CHECK(strstr(still_error(), "`reserved` is 1: set it to 0") != NULL);
     options.reserved = 0;
+    options.stall_after = -2;
+    CHECK(still_domain_new(&options) == NULL && errno == EINVAL);
+    CHECK(strstr(still_error(), "-2 ns is negative") != NULL);
+    options.stall_after = STILL_FOREVER;
     options.name = "routes";
     struct still_domain *domain = still_domain_new(&options);
     CHECK(domain != NULL);
@@ -83,8 +87,11 @@ static void handles(void)
     REFUSED(still_background_free(NULL, 0), -EINVAL, "NULL");
     CHECK(still_reader_new(NULL) == NULL && errno == EINVAL);
     CHECK(still_start(NULL) == 0 && errno == EINVAL);
-    CHECK(still_hold_protect(NULL, &domain) == NULL && errno == EINVAL);
-    CHECK(still_hold_protect(hold, (void **)NULL) == NULL && errno == EINVAL);
+    struct still_domain *found = domain;
+    REFUSED(still_hold_protect(NULL, &domain, &found), -EINVAL, "NULL");
+    CHECK(found == NULL);
+    REFUSED(still_hold_protect(hold, (struct still_domain **)NULL, &found), -EINVAL, "NULL");
+    REFUSED(still_hold_protect(hold, &domain, (struct still_domain **)NULL), -EINVAL, "NULL");
 
     /* A handle of another kind. */
     REFUSED(still_poll((struct still_reclaimer *)(void *)domain, STILL_ALL), -EINVAL, "another kind");
@@ -100,7 +107,7 @@ static void handles(void)
     int object;
     REFUSED(still_retire(reclaimer, NULL, 1, destroy, NULL), -EINVAL, "NULL");
     REFUSED(still_retire(reclaimer, &object, 1, NULL, NULL), -EINVAL, "destructor");
-    REFUSED(still_leave(domain, NULL, 1, destroy, NULL), -EINVAL, "NULL");
+    REFUSED(still_domain_retire(domain, NULL, 1, destroy, NULL), -EINVAL, "NULL");
     REFUSED(still_call(queue, NULL, called), -EINVAL, "callback");
     struct still_object_callback callback;
     REFUSED(still_call(queue, &callback.callback, NULL), -EINVAL, "function");
@@ -110,6 +117,7 @@ static void handles(void)
     /* Freed. */
     CHECK(still_hold_free(hold) == 0);
     REFUSED(still_hold_free(hold), -EBADF, "freed");
+    REFUSED(still_hold_protect(hold, &domain, &found), -EBADF, "freed");
     CHECK(still_queue_free(queue) == 0);
     REFUSED(still_queue_poll(queue, 1), -EBADF, "freed");
     CHECK(still_reclaimer_free(reclaimer) == 0);

@@ -45,8 +45,9 @@ static void right(struct still_hold *hold, struct object *object)
     found = still_exchange(cell++, *next--);
     CHECK(cell == cells + 1 && next == objects && found == object && cells[0] == NULL);
     CHECK(still_compare_exchange(--cell, objects[1], *next++) && cell == cells && next == objects + 1 && cells[0] == object);
-    found = still_hold_protect(hold, cell++);
-    CHECK(cell == cells + 1 && found == object && still_hold_release(hold) == 0);
+    struct object *places[2] = { NULL, NULL }, **place = places;
+    CHECK(still_hold_protect(hold, cell++, place++) == 1 && cell == cells + 1 && place == places + 1);
+    CHECK(places[0] == object && still_hold_release(hold) == 0);
     still_store(cells, NULL);
     still_store(cells, 0);
     CHECK(still_load(cells) == NULL && still_load(cells + 1) == NULL);
@@ -68,7 +69,8 @@ static void right(struct still_hold *hold, struct object *object)
     CHECK(still_compare_exchange(cells, same, any));
     static _Atomic(struct object *) atomic;
     still_store(&atomic, object);
-    CHECK(still_compare_exchange(&atomic, found, found) && still_hold_protect(hold, &atomic)->value == found->value);
+    CHECK(still_compare_exchange(&atomic, found, found) && still_hold_protect(hold, &atomic, places) == 1);
+    CHECK(places[0] == found && still_hold_protect(hold, cells, &any) == 1 && any == cells[0]);
     found = still_exchange(&atomic, NULL);
     CHECK(found == object && still_load(&atomic) == NULL && still_hold_release(hold) == 0);
 #endif
@@ -87,7 +89,8 @@ int main(void)
     CHECK(still_exchange(&current, first) == second);
     struct object *cells[2] = { first, second };
     CHECK(still_load(cells) == first && still_load(cells + 1) == second);
-    CHECK(still_hold_protect(hold, &current) == first && still_hold_release(hold) == 0);
+    struct object *found = NULL;
+    CHECK(still_hold_protect(hold, readable, &found) == 1 && found == first && still_hold_release(hold) == 0);
     struct still_protected held = still_protect(reader, &current);
     CHECK(held.object == first);
     still_release(held);
@@ -105,7 +108,7 @@ int main(void)
 #elif WRONG == 5
     (void)!still_compare_exchange(current, first, second);
 #elif WRONG == 6
-    (void)!still_hold_protect(hold, current);
+    (void)!still_hold_protect(hold, current, &found);
 #elif WRONG == 7
     int number = 1;
     (void)!still_load(&number);
@@ -116,8 +119,8 @@ int main(void)
     struct object **links = cells, *one = still_exchange(&links, NULL);
     CHECK(one != NULL);
 #elif WRONG == 10
-    int *number = still_hold_protect(hold, &current);
-    CHECK(number != NULL);
+    int *number = NULL;
+    CHECK(still_hold_protect(hold, &current, &number) == 1);
 #elif WRONG == 11
     still_store(&current, &current);
 #elif WRONG == 12
@@ -131,7 +134,7 @@ int main(void)
 #elif WRONG == 16
     still_exchange(&current, second);
 #elif WRONG == 17
-    still_hold_protect(hold, &current);
+    still_hold_protect(hold, &current, &found);
 #endif
     current->value = 0;
     free(second);

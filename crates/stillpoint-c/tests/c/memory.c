@@ -158,9 +158,9 @@ static void protected_loads(void)
         CHECK(held[i].object == objects[i]);
         MAKES(holds[i], still_hold_new(of));
         struct object *found;
-        MAKES(found, (struct object *)still_hold_protect(holds[i], &objects[i]));
+        DOES(still_hold_protect(holds[i], &objects[i], &found));
         CHECK(found == objects[i]);
-        DOES(still_leave(of, objects[i], sizeof *objects[i], destroy, NULL));
+        DOES(still_domain_retire(of, objects[i], sizeof *objects[i], destroy, NULL));
     }
     FAILS(still_barrier(of, 0), -EDEADLK);
     FAILS(still_barrier(of, STILL_FOREVER), -EDEADLK);
@@ -195,7 +195,7 @@ static void writers(void)
     CHECK(destroyed() == MANY);
     for (int i = 0; i < MANY; i++) {
         struct object *object = make(i);
-        DOES(still_leave(of, object, sizeof *object, destroy, NULL));
+        DOES(still_domain_retire(of, object, sizeof *object, destroy, NULL));
     }
     DOES(still_synchronize(of, STILL_FOREVER));
     DOES(still_barrier(of, STILL_FOREVER));
@@ -349,12 +349,12 @@ static void pools(void)
     MAKES_OR(other, still_local_new(pool), EAGAIN);
     int got = 0;
     for (; got < MANY; got++)
-        MAKES(objects[got], still_get(got % 2 ? local : other));
-    FAILS(still_put(local, &got), -EINVAL);
+        MAKES(objects[got], still_local_get(got % 2 ? local : other));
+    FAILS(still_local_put(local, &got), -EINVAL);
     struct still_pool_info info;
     info.size = sizeof info;
     DOES(still_pool_stats(pool, &info));
-    DOES(still_put_many(local, objects, MANY));
+    DOES(still_local_put_many(local, objects, MANY));
     CHECK(still_local_free(local) == 0 && still_local_free(other) == 0 && still_pool_free(pool) == 0);
 }
 
@@ -427,7 +427,7 @@ static void again_and_again(void)
         struct still_pool *gives = still_pool_new(10, 8, 8, NULL);
         struct still_local *takes = still_local_new(pool);
         int answers[3] = {still_retire(reclaimer, objects[0], 8, destroy, NULL),
-                          still_leave(apart, objects[1], 8, destroy, NULL),
+                          still_domain_retire(apart, objects[1], 8, destroy, NULL),
                           still_submit(background, objects[2], 8, destroy, NULL)};
         int inserted = still_table_insert(table, key, &object, NULL);
         int paused = still_queue_pause(queue);
@@ -524,8 +524,8 @@ static void misuse(void)
     NO_REQUEST(still_poll(NULL, 1), -EINVAL);
     NO_REQUEST(still_flush(NULL, 0), -EINVAL);
     NO_REQUEST(still_pending(NULL), -EINVAL);
-    NO_REQUEST(still_leave(of, NULL, 1, destroy, NULL), -EINVAL);
-    NO_REQUEST(still_leave(of, &object, SIZE_MAX, destroy, NULL), -EINVAL);
+    NO_REQUEST(still_domain_retire(of, NULL, 1, destroy, NULL), -EINVAL);
+    NO_REQUEST(still_domain_retire(of, &object, SIZE_MAX, destroy, NULL), -EINVAL);
     NO_REQUEST(still_submit(NULL, &object, 4, destroy, NULL), -EINVAL);
     NO_REQUEST(still_background_pending(NULL), -EINVAL);
     NO_REQUEST(still_background_free(NULL, 0), -EINVAL);
@@ -555,7 +555,7 @@ static void misuse(void)
     NO_REQUEST(still_wheel_len(NULL), -EINVAL);
     NO_REQUEST(still_pool_free(NULL), -EINVAL);
     NO_REQUEST(still_local_free(NULL), -EINVAL);
-    NO_REQUEST(still_put(NULL, &object), -EINVAL);
+    NO_REQUEST(still_local_put(NULL, &object), -EINVAL);
     NO_REQUEST(still_pool_stats(NULL, NULL), -EINVAL);
     struct still_domain_options options = STILL_DOMAIN_OPTIONS_INIT;
     options.size = 8;

@@ -15,7 +15,7 @@ static void *puts_back(void *unused)
     struct still_local *local = still_local_new(pool);
     CHECK(local != NULL);
     CHECK(still_local_new(pool) == NULL && errno == EAGAIN); /* at most two threads may have a local */
-    CHECK(still_put_many(local, handed_over, 100) == 0);
+    CHECK(still_local_put_many(local, handed_over, 100) == 0);
     CHECK(still_local_free(local) == 0);
     return unused;
 }
@@ -30,8 +30,8 @@ static void at_the_end(void *round)
         return;
     }
     struct still_local *local = still_local_new(pool);
-    void *object = still_get(local);
-    CHECK(object != NULL && still_put(local, object) == 0 && still_local_free(local) == 0);
+    void *object = still_local_get(local);
+    CHECK(object != NULL && still_local_put(local, object) == 0 && still_local_free(local) == 0);
 }
 
 static void *ends(void *unused)
@@ -52,7 +52,7 @@ static void given_memory(void)
     struct still_pool *given = still_pool_new(100, 256, 64, &options);
     CHECK(given != NULL);
     struct still_local *local = still_local_new(given);
-    char *object = (char *)still_get(local);
+    char *object = (char *)still_local_get(local);
     CHECK(object >= (char *)memory && object + 256 <= (char *)memory + GIVEN);
     CHECK(still_local_free(local) == 0 && still_pool_free(given) == 1); /* the object is in use */
     free(memory);
@@ -72,66 +72,66 @@ int main(void)
     stats.size = sizeof stats;
     CHECK(still_pool_stats(pool, &stats) == 0 && stats.capacity >= OBJECTS && stats.in_use == 0);
 
-    void *object = still_get(first);
+    void *object = still_local_get(first);
     CHECK(object != NULL && (uintptr_t)object % 64 == 0);
     memset(object, 1, BYTES);
-    CHECK(still_put(first, object) == 0);
-    REFUSED(still_put(first, object), -EALREADY, "free already");
+    CHECK(still_local_put(first, object) == 0);
+    REFUSED(still_local_put(first, object), -EALREADY, "free already");
     CHECK(still_pool_stats(pool, &stats) == 0 && stats.misuses == 0);
     memset((char *)object + BYTES / 2, 3, 1);
-    REFUSED(still_put(first, &stats), -EINVAL, "outside the pool");
-    REFUSED(still_put(first, NULL), -EINVAL, "NULL");
+    REFUSED(still_local_put(first, &stats), -EINVAL, "outside the pool");
+    REFUSED(still_local_put(first, NULL), -EINVAL, "NULL");
 
     /* The call gets all objects or none. */
     static void *all[100000];
     size_t capacity = stats.capacity;
-    REFUSED(still_get_many(first, all, capacity + 1), -ENOMEM, "free objects");
-    CHECK(still_get_many(first, all, capacity) == 0);
-    CHECK(still_get(first) == NULL && errno == ENOMEM);
+    REFUSED(still_local_get_many(first, all, capacity + 1), -ENOMEM, "free objects");
+    CHECK(still_local_get_many(first, all, capacity) == 0);
+    CHECK(still_local_get(first) == NULL && errno == ENOMEM);
     CHECK(still_pool_stats(pool, &stats) == 0 && stats.available == 0 && stats.in_use == capacity && stats.misuses == 1);
-    CHECK(still_put_many(first, all, capacity) == 0);
-    CHECK(still_get_many(first, NULL, 0) == 0);
-    REFUSED(still_get_many(first, NULL, 1), -EINVAL, "NULL");
+    CHECK(still_local_put_many(first, all, capacity) == 0);
+    CHECK(still_local_get_many(first, NULL, 0) == 0);
+    REFUSED(still_local_get_many(first, NULL, 1), -EINVAL, "NULL");
     void *nothing[2] = { NULL, NULL };
-    REFUSED(still_put_many(first, nothing, 2), -EINVAL, "NULL");
+    REFUSED(still_local_put_many(first, nothing, 2), -EINVAL, "NULL");
 
     struct still_block block;
-    CHECK(still_get_block(first, &block) == 0 && block.objects > 1 && block.stride >= BYTES);
+    CHECK(still_local_get_block(first, &block) == 0 && block.objects > 1 && block.stride >= BYTES);
     for (size_t i = 0; i < block.objects; i++)
         memset((char *)block.start + i * block.stride, 2, BYTES);
     /* A part of a block: nothing is put back. */
     struct still_block part = block;
     part.objects--;
-    REFUSED(still_put_block(first, &part), -EINVAL, "no whole block");
+    REFUSED(still_local_put_block(first, &part), -EINVAL, "no whole block");
     part = block;
     part.start = (char *)block.start + block.stride;
-    REFUSED(still_put_block(first, &part), -EINVAL, "nothing of the block");
+    REFUSED(still_local_put_block(first, &part), -EINVAL, "nothing of the block");
     struct still_pool_info info;
     info.size = sizeof info;
     CHECK(still_pool_stats(pool, &info) == 0);
     size_t out = info.in_use;
-    CHECK(still_put(first, (char *)block.start + 2 * block.stride) == 0);
-    REFUSED(still_put_block(first, &block), -EALREADY, "because of object 2");
+    CHECK(still_local_put(first, (char *)block.start + 2 * block.stride) == 0);
+    REFUSED(still_local_put_block(first, &block), -EALREADY, "because of object 2");
     CHECK(still_pool_stats(pool, &info) == 0 && info.in_use == out - 1);
     for (size_t i = 0; i < block.objects; i++)
-        CHECK(i == 2 || still_put(first, (char *)block.start + i * block.stride) == 0);
-    CHECK(still_get_block(first, &block) == 0);
+        CHECK(i == 2 || still_local_put(first, (char *)block.start + i * block.stride) == 0);
+    CHECK(still_local_get_block(first, &block) == 0);
 
-    CHECK(still_put_block(first, &block) == 0);
-    REFUSED(still_put_block(first, &block), -EALREADY, "");
-    CHECK(still_get_block(first, &block) == 0);
+    CHECK(still_local_put_block(first, &block) == 0);
+    REFUSED(still_local_put_block(first, &block), -EALREADY, "");
+    CHECK(still_local_get_block(first, &block) == 0);
     for (size_t i = 0; i < block.objects; i++)
-        CHECK(still_put(first, (char *)block.start + i * block.stride) == 0); /* one by one */
+        CHECK(still_local_put(first, (char *)block.start + i * block.stride) == 0); /* one by one */
 
     /* Objects that another thread puts back. */
-    CHECK(still_get_many(first, handed_over, 100) == 0);
+    CHECK(still_local_get_many(first, handed_over, 100) == 0);
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, puts_back, NULL) == 0 && pthread_join(thread, NULL) == 0);
     CHECK(still_pool_stats(pool, &stats) == 0 && stats.in_use == 0);
 
     CHECK(pthread_key_create(&key, at_the_end) == 0);
     CHECK(pthread_create(&thread, NULL, ends, NULL) == 0 && pthread_join(thread, NULL) == 0);
-    REFUSED(still_get_many(first, all, SIZE_MAX), -EINVAL, "an array of 18446744073709551615 elements");
+    REFUSED(still_local_get_many(first, all, SIZE_MAX), -EINVAL, "an array of 18446744073709551615 elements");
 
     REFUSED(still_pool_free(pool), -EBUSY, "locals");
     CHECK(still_local_free(first) == 0 && still_pool_free(pool) == 0);

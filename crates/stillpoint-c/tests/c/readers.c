@@ -61,8 +61,8 @@ static void regions(struct still_reader *reader)
     CHECK(value > 0 && !still_is_pinned(reader));
 
     still_pin(reader);
-    REFUSED(still_synchronize(domain, STILL_FOREVER), -EDEADLK, "guard");
-    REFUSED(still_wait(domain, still_start(domain), STILL_FOREVER), -EDEADLK, "guard");
+    REFUSED(still_synchronize(domain, STILL_FOREVER), -EDEADLK, "in a region of domain");
+    REFUSED(still_wait(domain, still_start(domain), STILL_FOREVER), -EDEADLK, "in a region of domain");
     still_unpin(reader);
     CHECK(still_synchronize(domain, STILL_FOREVER) == 0);
 }
@@ -138,10 +138,11 @@ static void *lets_go(void *hold)
 static void holds(void)
 {
     struct still_hold *hold = still_hold_new(domain);
-    CHECK(still_hold_protect(hold, &shared) == shared);
+    struct object *held = NULL;
+    CHECK(still_hold_protect(hold, &shared, &held) == 1 && held == shared);
     is_held_until(let_go, hold);
 
-    CHECK(still_hold_protect(hold, &shared) == shared);
+    CHECK(still_hold_protect(hold, &shared, &held) == 1 && held == shared);
     int before = destroyed();
     replace(3);
     REFUSED(still_flush(reclaimer, 1000000), -ETIMEDOUT, "protected loads");
@@ -150,7 +151,7 @@ static void holds(void)
     CHECK(pthread_create(&thread, NULL, lets_go, hold) == 0 && pthread_join(thread, NULL) == 0);
     CHECK(still_flush(reclaimer, STILL_FOREVER) == 0 && destroyed() == before + 1);
     struct object *nothing = NULL;
-    CHECK(still_hold_protect(hold, &nothing) == NULL);
+    CHECK(still_hold_protect(hold, &nothing, &held) == 0 && held == NULL);
     CHECK(still_hold_free(hold) == 0);
 }
 

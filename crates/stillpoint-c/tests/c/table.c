@@ -212,7 +212,7 @@ static void walks(void)
         CHECK(still_retire(reclaimer, old, 1, destroy, NULL) == 0);
         CHECK(still_table_insert(walk.table, key_of(i, 13), make(2), NULL) == 0);
     }
-    REFUSED(still_flush(reclaimer, 0), -EDEADLK, "guard");
+    REFUSED(still_flush(reclaimer, 0), -EDEADLK, "in a region of domain");
     CHECK(destroyed() == before && ((struct object *)walk.held)->value == 1);
     still_unpin(walk.reader);
     CHECK(!still_is_pinned(walk.reader));

@@ -24,8 +24,8 @@ static void has_everything(void)
     still_pin(reader);
     still_pin(reader);
     CHECK(still_protect(other_reader, &shared).object == shared);
-    void *object = still_get(local);
-    CHECK(object != NULL && still_put(local, object) == 0);
+    void *object = still_local_get(local);
+    CHECK(object != NULL && still_local_put(local, object) == 0);
 }
 
 static void *returns(void *unused)
@@ -59,8 +59,8 @@ static void uses_all(void *round)
 {
     CHECK(still_is_pinned(reader) && still_is_online(qsbr) == 1);
     CHECK(still_synchronize(domain, STILL_FOREVER) == -EDEADLK);
-    void *object = still_get(local);
-    CHECK(object != NULL && still_put(local, object) == 0);
+    void *object = still_local_get(local);
+    CHECK(object != NULL && still_local_put(local, object) == 0);
     uses++;
     if (round == &key)
         CHECK(pthread_setspecific(key, &uses) == 0);
@@ -112,7 +112,7 @@ static void ends(void *(*function)(void *))
     CHECK(pthread_join(thread, NULL) == 0);
     int before = destroyed();
     struct object *old = (struct object *)still_exchange(&shared, make(1));
-    CHECK(still_leave(domain, old, sizeof *old, destroy, NULL) == 0);
+    CHECK(still_domain_retire(domain, old, sizeof *old, destroy, NULL) == 0);
     CHECK(still_barrier(domain, STILL_FOREVER) == 0 && destroyed() == before + 1);
     struct still_stats stats;
     stats.size = sizeof stats;

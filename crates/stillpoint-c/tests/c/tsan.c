@@ -37,7 +37,9 @@ static void *reads(void *kind)
             still_release(one);
             use((struct object *)two.object);
             still_release(two);
-            use((struct object *)still_hold_protect(hold, &shared));
+            struct object *held = NULL;
+            CHECK(still_hold_protect(hold, &shared, &held) == 1);
+            use(held);
             CHECK(still_hold_release(hold) == 0);
             break;
         }
@@ -94,10 +96,10 @@ static void readers_and_writers(void)
         case 1: CHECK(still_submit(background, old, sizeof *old, destroy, NULL) == 0); break;
         case 2: CHECK(still_call_object(queue, &old->callback, old, called) == 0); break;
         case 3: CHECK(still_call_object(started, &old->callback, old, called) == 0); break;
-        case 4: CHECK(still_leave(domain, old, sizeof *old, destroy, NULL) == 0); break;
+        case 4: CHECK(still_domain_retire(domain, old, sizeof *old, destroy, NULL) == 0); break;
         default:
             /* Grace periods wait only for regions. A barrier also waits for protected loads. */
-            CHECK(still_leave(domain, old, sizeof *old, destroy, NULL) == 0);
+            CHECK(still_domain_retire(domain, old, sizeof *old, destroy, NULL) == 0);
             CHECK(still_barrier(domain, STILL_FOREVER) == 0);
         }
         still_poll(reclaimer, 16);
@@ -234,20 +236,20 @@ static void *gets_and_puts(void *unused)
     }
     for (int i = 0; i < ROUNDS; i++) {
         int count = 0;
-        while (count < 16 && (objects[count] = still_get(local)) != NULL)
+        while (count < 16 && (objects[count] = still_local_get(local)) != NULL)
             *(int *)objects[count++] = i;
-        CHECK(still_put_many(local, objects, (size_t)count) == 0);
-        if (still_get_many(local, objects, 4) == 0) {
+        CHECK(still_local_put_many(local, objects, (size_t)count) == 0);
+        if (still_local_get_many(local, objects, 4) == 0) {
             for (int k = 0; k < 4; k++)
                 *(int *)objects[k] = k;
             for (int k = 0; k < 4; k++)
-                CHECK(still_put(local, objects[k]) == 0);
+                CHECK(still_local_put(local, objects[k]) == 0);
         }
         struct still_block block;
-        if (still_get_block(local, &block) == 0) {
+        if (still_local_get_block(local, &block) == 0) {
             for (size_t k = 0; k < block.objects; k++)
                 *(int *)(void *)((char *)block.start + k * block.stride) = i;
-            CHECK(still_put_block(local, &block) == 0);
+            CHECK(still_local_put_block(local, &block) == 0);
         }
     }
     CHECK(still_local_free(local) == 0);
@@ -264,9 +266,9 @@ static void pools(void)
     for (int i = 0; i < THREADS; i++)
         CHECK(pthread_create(&threads[i], NULL, gets_and_puts, NULL) == 0);
     struct still_local *local = still_local_new(pool);
-    int *object = (int *)still_get(local);
+    int *object = (int *)still_local_get(local);
     *object = 7;
-    CHECK(still_put(local, object) == 0 && still_local_free(local) == 0);
+    CHECK(still_local_put(local, object) == 0 && still_local_free(local) == 0);
     if (defect == 6)
         *object = 8; /* another thread has it now */
     __atomic_store_n(&step, 1, __ATOMIC_RELAXED);
@@ -309,7 +311,7 @@ static void barriers(void)
     int count = 0;
     struct still_background *background = still_background_new(domain, NULL);
     for (int i = 0; i < 10; i++) {
-        CHECK(still_leave(domain, malloc(8), 8, destroys, &count) == 0);
+        CHECK(still_domain_retire(domain, malloc(8), 8, destroys, &count) == 0);
         CHECK(still_barrier(domain, STILL_FOREVER) == 0 && count == i + 1);
     }
     CHECK(still_background_free(background, STILL_FOREVER) == 0);

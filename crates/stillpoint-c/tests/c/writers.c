@@ -31,7 +31,7 @@ static void limits(void)
     CHECK(still_retire(another, third, 8, destroy, NULL) == 0);
     REFUSED(still_retire(another, fourth, 8, destroy, NULL), -EDQUOT, "domain is full");
     CHECK(destroyed() == before && fourth->value == 4); /* the object is still ours */
-    CHECK(still_leave(domain, fourth, 8, destroy, NULL) == 0); /* the domain cannot refuse */
+    CHECK(still_domain_retire(domain, fourth, 8, destroy, NULL) == 0); /* the domain cannot refuse */
     struct still_stats stats;
     stats.size = sizeof stats;
     CHECK(still_domain_stats(domain, &stats) == 0);
@@ -150,7 +150,7 @@ static void backgrounds(void)
     background = still_background_new(domain, NULL);
     CHECK(still_submit(background, shared, 1, destroy, NULL) == 0);
     still_pin(reader);
-    REFUSED(still_background_free(background, STILL_FOREVER), -EDEADLK, "guard");
+    REFUSED(still_background_free(background, STILL_FOREVER), -EDEADLK, "in a region of domain");
     still_unpin(reader);
     CHECK(still_background_free(background, 1000000) == 1);
     CHECK(shared->value == 1);
@@ -252,7 +252,7 @@ static void bad_numbers(void)
     REFUSED(still_synchronize(domain, -2), -EINVAL, "a time of -2 ns is negative: pass 0 or more");
     REFUSED(still_flush(reclaimer, INT64_MIN), -EINVAL, "negative");
     REFUSED(still_retire(reclaimer, &domain, SIZE_MAX, destroy, NULL), -EINVAL, "larger");
-    REFUSED(still_leave(domain, &domain, SIZE_MAX / 2, destroy, NULL), -EINVAL, "an object of 9223372036854775807 bytes");
+    REFUSED(still_domain_retire(domain, &domain, SIZE_MAX / 2, destroy, NULL), -EINVAL, "an object of 9223372036854775807 bytes");
     struct still_domain_options options = STILL_DOMAIN_OPTIONS_INIT;
     options.boost_after = -2;
     CHECK(still_domain_new(&options) == NULL && errno == EINVAL);

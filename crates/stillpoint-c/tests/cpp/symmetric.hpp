@@ -2,25 +2,11 @@
 #ifndef SYMMETRIC_HPP
 #define SYMMETRIC_HPP
 
-#include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
+#include "../c/filter.h"
 
-__attribute__((constructor(101))) static void refuse_membarrier()
+__attribute__((constructor(101))) static void refuse_from_the_start()
 {
-    sock_filter filter[] = {
-        {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
-        {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_membarrier},
-        {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM},
-        {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
-    };
-    const sock_fprog program = {sizeof filter / sizeof *filter, filter};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
-        abort();
+    refuse_membarrier();
 }
 
 #endif

@@ -147,9 +147,13 @@ static void choices(void)
     CHECK(pthread_equal(caller(), get_call_rcu_thread(standard)));
 
     before = LOAD(threads);
-    int cpus = (int)sysconf(_SC_NPROCESSORS_CONF);
+    /* One for each CPU that may ever be there: at least one for each that is. */
     CHECK(create_all_cpu_call_rcu_data(0) == 0 && create_all_cpu_call_rcu_data(0) == 0);
-    CHECK(LOAD(threads) == before + cpus);
+    int cpus = 0;
+    while (get_cpu_call_rcu_data(cpus) != NULL)
+        cpus++;
+    CHECK(cpus >= sysconf(_SC_NPROCESSORS_CONF) && LOAD(threads) == before + cpus);
+    CHECK(set_cpu_call_rcu_data(cpus, NULL) == -EINVAL);
     CHECK(get_cpu_call_rcu_data(0) != NULL && get_call_rcu_data() != standard);
     CHECK(!pthread_equal(caller(), get_call_rcu_thread(standard)));
     free_all_cpu_call_rcu_data();

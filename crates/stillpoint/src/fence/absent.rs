@@ -2,8 +2,8 @@
 
 /// The explanation of a refusal.
 pub(super) const WHY: &str =
-    "heavy fences exist only on Linux: other systems have no membarrier; build the domain with \
-                              fence::Mode::Symmetric, which Mode::best() is here";
+    "heavy fences exist only on Linux: other systems have no membarrier; build the domain in \
+                              symmetric mode, the default here";
 
 pub(super) mod membarrier {
     use crate::fence::{Backend, FenceError};

@@ -389,7 +389,7 @@ impl fmt::Display for FenceError {
             _ => write!(
                 f,
                 "membarrier was refused ({cause}); allow the system call in the seccomp filter, or build the domain \
-                 with fence::Mode::Symmetric"
+                 in symmetric mode"
             ),
         }
     }
@@ -415,7 +415,10 @@ mod tests {
     fn the_error_says_what_to_do() {
         let text = |backend, errno| FenceError::new(backend, errno).to_string();
         let refused = text(Backend::Membarrier, libc::EPERM);
-        assert!(refused.contains("Operation not permitted") && refused.contains("Symmetric"), "{refused}");
+        assert!(
+            refused.contains("Operation not permitted") && refused.contains("symmetric mode"),
+            "{refused}"
+        );
         assert!(text(Backend::Module, libc::ENOENT).contains("not loaded"));
         assert!(text(Backend::Module, libc::EPROTONOSUPPORT).contains("another version"));
         assert!(text(Backend::Module, libc::EACCES).contains("Permission denied"));

@@ -76,7 +76,7 @@ impl fmt::Display for SynchronizeError {
         match self {
             Self::WouldDeadlock { domain, reader: ReaderKind::Guard } => write!(
                 f,
-                "this thread is in a region (a guard) of domain `{domain}` and would wait for itself; leave the region first"
+                "this thread is in a region of domain `{domain}` and would wait for itself; leave the region first"
             ),
             Self::WouldDeadlock { domain, reader: ReaderKind::Qsbr } => write!(
                 f,
@@ -144,7 +144,7 @@ impl fmt::Display for BuildError {
             Self::Asymmetric(error) => write!(f, "the fence mode is unavailable: {error}"),
             Self::Boost { boost, errno } => write!(
                 f,
-                "the kernel refused Boost::{boost:?} ({}), which boosts preempted readers; it needs the capability \
+                "the kernel refused to boost preempted readers ({boost:?}: {}); this needs the capability \
                  CAP_SYS_NICE, or a limit of real-time priorities of at least 1 (RLIMIT_RTPRIO, `ulimit -r`), and \
                  real-time tasks allowed in the control group; or declare another way with `boost_fallback`",
                 std::io::Error::from_raw_os_error(*errno)

@@ -146,7 +146,7 @@ impl fmt::Display for Stall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.reader {
             _ if self.fence_error.is_some() => "was refused the fence",
-            ReaderKind::Guard => "holds a guard",
+            ReaderKind::Guard => "has a region open",
             ReaderKind::Qsbr => "has not reported a quiescent state",
             ReaderKind::ProtectedLoad => "holds a protected load",
         };

@@ -63,7 +63,8 @@ pub use callbacks::{CallbackQueue, Paused};
 pub(super) use object::retire;
 pub use object::{leave, Object, Refused};
 pub use parts::{
-    guard_of, held_up_by_caller, is_within_destructor, is_within_foreign_code, let_wait, offsets, Parts,
+    fence_error, guard_of, held_up_by_caller, is_within_destructor, is_within_foreign_code, let_wait,
+    offsets, Parts,
 };
 pub use slot::{protect, protect_owned, Slot};
 pub use spare::Spare;

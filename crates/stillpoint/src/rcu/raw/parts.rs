@@ -2,7 +2,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use super::slot::Slot;
-use crate::fence::ReaderFence;
+use crate::fence::{FenceError, ReaderFence};
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::core::record::{Record, PASSIVE};
 use crate::rcu::engine::wait::freeing::{is_foreign, is_freeing, Freeing};
@@ -277,6 +277,17 @@ pub fn held_up_by_caller(domain: &Domain) -> Result<(), SynchronizeError> {
         Some(record) => Err(SynchronizeError::would_deadlock(core, record.kind())),
         None => Ok(()),
     }
+}
+
+/// Why the domain's last heavy fence failed; `None` if it succeeded. Constant time, unlike [`Domain::stats`].
+///
+/// ```
+/// use stillpoint::rcu::{raw, Domain};
+///
+/// assert_eq!(raw::fence_error(&Domain::new()), None);
+/// ```
+pub fn fence_error(domain: &Domain) -> Option<FenceError> {
+    domain.core().protocol.fence_error()
 }
 
 impl std::fmt::Debug for Parts<'_> {

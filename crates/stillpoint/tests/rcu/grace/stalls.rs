@@ -65,7 +65,7 @@ fn a_stall_report_names_the_reader_and_what_waits_for_it() {
 #[cfg_attr(miri, ignore = "has no thread ids")]
 fn a_stall_report_reads_as_a_sentence() {
     let cases = [
-        (ReaderKind::Guard, "(`sleepy`) holds a guard in domain `routes`"),
+        (ReaderKind::Guard, "(`sleepy`) has a region open in domain `routes`"),
         (ReaderKind::Qsbr, "(`sleepy`) has not reported a quiescent state in domain `routes`"),
     ];
     for (kind, expected) in cases {

@@ -108,7 +108,7 @@ fn a_thread_that_has_ended_is_told_from_one_that_sleeps() {
     // The kernel may forget the thread some microseconds late.
     let stall = until(|| Some(stall(&domain)).filter(|stall| stall.activity == Activity::Ended));
     assert_eq!((stall.thread_name.as_ref(), stall.cpu), (None, None));
-    assert!(stall.to_string().contains("which has ended, holds a guard"), "{stall}");
+    assert!(stall.to_string().contains("which has ended, has a region open"), "{stall}");
     let Err(SynchronizeError::Stalled(stall)) = domain.synchronize_timeout(SHORT) else { panic!("{stall}") };
     assert_eq!(stall.activity, Activity::Ended);
 }
