@@ -452,7 +452,7 @@ fn await_reset<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
         && entry.is_none_or(|key| wheel.deadline(key).is_none())
         && !busted::is(Variant::ResetUnheld)
     {
-        // The generation is that of an arming that is over: nothing fires for it.
+        // Nothing fires for this generation: it is over, or is over as soon as the lock is cleared.
         file(wheel, Schedule::at(u64::MAX), timer, taken);
     }
 }
