@@ -445,15 +445,14 @@ fn file_apart<T>(wheel: &mut Wheel<Entry<T>>, schedule: Schedule, timer: SharedT
 #[cold]
 #[inline(never)]
 fn await_reset<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
-    // Relaxed, both: only the owner uses these fields.
+    // Relaxed: only the owner uses the key.
     let entry = Key::from_bits(timer.0.key.load(Ordering::Relaxed));
-    let taken = timer.0.taken.load(Ordering::Relaxed);
     if timer.0.is_armed()
         && entry.is_none_or(|key| wheel.deadline(key).is_none())
         && !busted::is(Variant::ResetUnheld)
     {
-        // The generation is that of an arming that is over: nothing fires for it.
-        file(wheel, Schedule::at(u64::MAX), timer, taken);
+        // No arming has generation 0: nothing fires for this entry, and its deadline is not taken for that of the timer.
+        file(wheel, Schedule::at(u64::MAX), timer, 0);
     }
 }
 
