@@ -31,7 +31,8 @@ pub(crate) fn is_freeing() -> bool {
 
 /// Whether this call comes from any foreign code that the library runs, in any domain: then it must not wait.
 pub(crate) fn is_foreign() -> bool {
-    WITHIN.get() != Within::Own
+    // The threads of a model share their thread-locals, so one would be refused because of another one's destructor.
+    !cfg!(stillpoint_loom) && WITHIN.get() != Within::Own
 }
 
 /// Marks the thread as running such code, as long as this value exists.
