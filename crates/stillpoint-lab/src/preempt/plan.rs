@@ -242,7 +242,13 @@ mod tests {
         // The other contender that protects single objects.
         let protects = |part: &Part| part.contenders.iter().any(|cell| cell.entry.name == "haphazard");
         assert!([&usual, &short].iter().all(|plan| plan.parts.iter().all(protects)));
-        assert!(usual.round >= Duration::from_millis(300) && short.round >= usual.round);
+        assert!(usual.round >= Duration::from_millis(300));
+        // Without the peers in C, the usual run has so few rows that its rounds are longer.
+        let has = |name: &str| {
+            usual.parts.iter().any(|part| part.contenders.iter().any(|cell| cell.entry.name == name))
+        };
+        let least = if has("liburcu/qsbr") { usual.round } else { Duration::from_millis(300) };
+        assert!(short.round >= least, "{:?}, {:?}", short.round, usual.round);
         assert!(usual.left_out.iter().any(|line| line.contains("--sections")));
     }
 
