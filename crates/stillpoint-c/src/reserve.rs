@@ -42,7 +42,7 @@ struct Shelf<const UNIT: usize, const ROWS: usize> {
     used: [AtomicU64; ROWS],
 }
 
-// SAFETY: whoever sets the bits of units has them alone.
+// SAFETY: only whoever has set the bits of units uses them.
 unsafe impl<const UNIT: usize, const ROWS: usize> Sync for Shelf<UNIT, ROWS> {}
 
 impl<const UNIT: usize, const ROWS: usize> Shelf<UNIT, ROWS> {

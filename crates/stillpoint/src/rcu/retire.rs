@@ -167,7 +167,7 @@ mod tests {
     use super::super::Domain;
     use super::*;
 
-    /// A queue that seems full of what the caller holds up, and has room after so many looks at that.
+    /// A queue that seems full of what the caller holds up, and has room after that many looks at that.
     struct Late {
         domain: Domain,
         looks: Cell<usize>,

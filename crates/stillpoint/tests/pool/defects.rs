@@ -2,6 +2,12 @@
 
 use stillpoint::pool::{Pages, RawPool};
 
+/// A pool of buckets of four objects, without caches, whose buckets have owners.
+fn with_owners(capacity: usize) -> RawPool {
+    let builder = RawPool::builder(capacity, 64, 64).bucket_bytes(256).cache(0).high_water(1);
+    builder.pages(Pages::Small).build().unwrap()
+}
+
 /// The driver counts the fill of a bucket in eight bits.
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
@@ -67,13 +73,7 @@ fn no_thread_hoards_whole_buckets() {
 /// The driver looks for a block before it collects the objects that other threads have freed.
 #[test]
 fn a_block_is_made_of_what_others_have_freed() {
-    let pool = RawPool::builder(4, 64, 64)
-        .bucket_bytes(256)
-        .cache(0)
-        .high_water(1)
-        .pages(Pages::Small)
-        .build()
-        .unwrap();
+    let pool = with_owners(4);
     let (owner, other) = (pool.local().unwrap(), pool.local().unwrap());
     let block = owner.alloc_block().unwrap();
     for index in 0..4 {
@@ -87,13 +87,7 @@ fn a_block_is_made_of_what_others_have_freed() {
 /// In the driver, objects that other threads free wait for an owner that does not call any more.
 #[test]
 fn objects_do_not_strand_with_an_idle_owner() {
-    let pool = RawPool::builder(40, 64, 64)
-        .bucket_bytes(256)
-        .cache(0)
-        .high_water(1)
-        .pages(Pages::Small)
-        .build()
-        .unwrap();
+    let pool = with_owners(40);
     let (idle, busy) = (pool.local().unwrap(), pool.local().unwrap());
     let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
     // SAFETY: allocated above, and freed once.
@@ -106,13 +100,7 @@ fn objects_do_not_strand_with_an_idle_owner() {
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes")]
 fn objects_of_broken_buckets_do_not_strand_with_an_idle_owner() {
-    let pool = RawPool::builder(40, 64, 64)
-        .bucket_bytes(256)
-        .cache(0)
-        .high_water(1)
-        .pages(Pages::Small)
-        .build()
-        .unwrap();
+    let pool = with_owners(40);
     let (idle, busy) = (pool.local().unwrap(), pool.local().unwrap());
     let all: Vec<_> = std::iter::from_fn(|| idle.alloc()).collect();
     for (index, object) in all.into_iter().enumerate() {
@@ -198,13 +186,7 @@ fn a_parked_owner_leaves_everything() {
 /// The driver does not detect double frees.
 #[test]
 fn a_double_free_is_found_when_the_object_comes_back_to_its_bucket() {
-    let pool = RawPool::builder(8, 64, 64)
-        .bucket_bytes(256)
-        .cache(0)
-        .high_water(1)
-        .pages(Pages::Small)
-        .build()
-        .unwrap();
+    let pool = with_owners(8);
     let local = pool.local().unwrap();
     let object = local.alloc().unwrap();
     // SAFETY: allocated above. The second free is of the pool's own memory, and is detected.

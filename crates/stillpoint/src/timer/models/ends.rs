@@ -7,6 +7,16 @@ use loom::thread;
 use super::{add, cancel, explore, run, turn, Object, Service, Watched, ENDS, PILED_UP};
 use crate::timer::{ArmErrorKind, Cause, Limit, Outcome, Schedule};
 
+/// Closes the service. Returns how many values it passes on.
+fn closed(service: Service) -> usize {
+    let mut handed_out = 0;
+    service.close(|object| {
+        object.deadline();
+        handed_out += 1;
+    });
+    handed_out
+}
+
 /// A service is closed while another thread adds a timer, through a mailbox that lives on. The deadline is one that wakes
 /// no owner.
 #[test]
@@ -18,11 +28,7 @@ fn a_service_is_closed_while_a_timer_is_added() {
         let source = timer.clone();
         let thread = thread::spawn(move || (add(&mut mailbox, &source, u64::MAX), mailbox));
         turn();
-        let mut handed_out = 0;
-        service.close(|object| {
-            object.deadline();
-            handed_out += 1;
-        });
+        let handed_out = closed(service);
         let (added, mailbox) = thread.join().unwrap();
         assert_eq!((added, timer.is_armed()), (handed_out, false), "{ENDS}");
         assert_eq!(cancel(&timer), 0, "{ENDS}");
@@ -45,11 +51,7 @@ fn a_service_is_closed_while_a_timer_is_reset() {
             mailbox
         });
         turn();
-        let mut handed_out = 0;
-        service.close(|object| {
-            object.deadline();
-            handed_out += 1;
-        });
+        let handed_out = closed(service);
         let mailbox = thread.join().unwrap();
         assert_eq!((handed_out, cancel(&timer)), (1, 0), "{ENDS}");
         drop(mailbox);
@@ -72,11 +74,7 @@ fn a_service_is_closed_while_a_timer_that_was_due_is_reset() {
         });
         let (fired, _) = run(&mut service, 1);
         turn();
-        let mut handed_out = 0;
-        service.close(|object| {
-            object.deadline();
-            handed_out += 1;
-        });
+        let handed_out = closed(service);
         let mailbox = thread.join().unwrap();
         assert_eq!((fired + handed_out, cancel(&timer)), (1, 0), "{ENDS}");
         drop(mailbox);

@@ -65,7 +65,7 @@ impl<'a, T> Rest<'a, T> {
     }
 }
 
-/// The value of the first timer in the ring that is armed. Ends: the ring has room for so many messages only, and none is
+/// The value of the first timer in the ring that is armed. Ends: the ring has room only for that many messages, and none is
 /// given back.
 fn value_in<T>(sink: &mut Sink<T>) -> Option<T> {
     loop {

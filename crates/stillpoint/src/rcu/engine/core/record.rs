@@ -18,7 +18,7 @@ use stillpoint_sys::{tsan, work};
 /// The region state of a reader that holds nothing up: outside any guard, or offline.
 pub(crate) const PASSIVE: u64 = 0;
 
-/// Hazard slots for who has exclusive use of the reader: as many as a lookup in a table needs.
+/// Hazard slots for whoever has exclusive use of the reader: as many as a lookup in a table needs.
 const EXCLUSIVE_HAZARDS: usize = 3;
 /// Free slots in the record itself in addition to the first one: as many as fill its 128 bytes.
 const INLINE_HAZARDS: usize = if cfg!(stillpoint_loom) { 0 } else { 2 };
@@ -80,7 +80,7 @@ pub(crate) struct Record {
     free: OwnPtr<Further>,
     first: Hazard,
     further: [Further; INLINE_HAZARDS],
-    /// The slots of who has exclusive use of the reader. Never free ones, which a caller of `raw` may keep meanwhile.
+    /// The slots of whoever has exclusive use of the reader. Never free ones, which a caller of `raw` may keep meanwhile.
     exclusive: [Hazard; EXCLUSIVE_HAZARDS],
 }
 

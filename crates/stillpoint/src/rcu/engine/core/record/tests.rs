@@ -75,7 +75,7 @@ fn a_record_without_a_holder_is_nobodys() {
     assert!(!record.is_mine() && record.tid() == 0);
 }
 
-/// A scan sees the slots of who has exclusive use, and nobody else gets them.
+/// A scan sees the slots of whoever has exclusive use, and nobody else gets them.
 #[test]
 fn exclusive_hazards_are_neither_free_nor_unseen() {
     let record = Record::default();
