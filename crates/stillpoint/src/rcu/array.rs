@@ -161,6 +161,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     #[track_caller]
     pub fn bind<'a>(&'a self, reader: &'a mut Reader) -> BoundArray<'a, T> {
         self.domain.verify(reader.core());
+        reader.vouch();
         BoundArray {
             links: &self.links,
             record: reader.record(),

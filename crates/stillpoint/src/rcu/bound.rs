@@ -36,6 +36,7 @@ impl<T: Send + Sync + 'static> BoundArray<'_, T> {
     #[track_caller]
     pub fn protect(&mut self, index: usize) -> Option<Protected<'_, T>> {
         let (link, record) = (&self.links[index], self.record);
+        self.core.protocol.vouch(record);
         // SAFETY: `bind` checked the domain. This value borrows the reader exclusively, and the result borrows this value, so
         // the slot is used for nothing else.
         unsafe { link.protect_in(self.fence, || record.exclusive_hazard()) }

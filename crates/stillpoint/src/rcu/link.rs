@@ -32,6 +32,7 @@ impl<T: Send + Sync + 'static> Link<T> {
     #[track_caller]
     pub(super) fn protect<'a>(&'a self, domain: &WeakDomain, reader: &'a Reader) -> Option<Protected<'a, T>> {
         domain.verify(reader.core());
+        reader.vouch();
         // SAFETY: the reader is of the link's domain, and no other load uses a free slot.
         unsafe { self.protect_in(reader.fence(), || reader.record().free_hazard()) }
     }

@@ -22,7 +22,7 @@ stillpoint_sys::orders! {
     report_token: Acquire, [start], "6", [QsbrLoadRelaxed];
     /// A quiescent state's store: the reads before the report happen before what a scan that sees it does next.
     report: Release, [observe], "7", [QsbrStoreRelaxed];
-    /// The store of a reader that goes offline, after its reads.
+    /// The store of a reader that goes offline, or away, after its reads.
     offline: Release, [observe], "7", [OfflineRelaxed];
 
     // Protected loads.
@@ -38,6 +38,15 @@ stillpoint_sys::orders! {
     confirm: Acquire, ["the release in `Link::swap`", "the release by which a typed link is set"], "8", [ProtectReloadRelaxed];
     /// The failed load of a compare-and-exchange: what it finds is followed within a region.
     found: Acquire, ["the release in `Link::swap`"], "4", [FoundRelaxed];
+
+    // Vouching.
+
+    /// The load of the token for which a reader vouches: what it loads from now on is newer than what was unlinked before the token was
+    /// started.
+    vouch_token: Acquire, [start], "49", [VouchTokenRelaxed];
+    /// The store by which a reader vouches: the slots that it has set, and what it did in regions, come before what a writer does that
+    /// sees it.
+    vouch: Release, [observe], "50", [VouchRelaxed];
 
     // Registration.
 
@@ -64,7 +73,11 @@ stillpoint_sys::orders! {
 
     /// Starts a token. A read-modify-write continues the release sequences of earlier starts: a reader that sees
     /// a later token has also seen what was unlinked before this one. Acquire for the same reason, for this thread's own checks.
-    start: AcqRel, [enter_token, report_token], "2", [StartRelaxed];
+    start: AcqRel, [enter_token, report_token, vouch_token], "2", [StartRelaxed];
+    /// The load of the ordered token: the walk that follows comes after the fence.
+    ordered: Acquire, [raise_ordered], "1", [FencedRelaxed];
+    /// Raises the ordered token, after the fence.
+    raise_ordered: AcqRel, [ordered], "1", [FencedRelaxed];
     /// The load of the fenced token: the scan that follows comes after the fence.
     fenced: Acquire, [raise_fenced], "1", [FencedRelaxed];
     /// Raises the fenced token, after the fence.
@@ -75,7 +88,7 @@ stillpoint_sys::orders! {
     raise_completed: AcqRel, [completed], "11", [CompletedRelaxed];
     /// A scan's load of a reader's state: what the reader did in earlier sections happens before what the caller does
     /// next.
-    observe: Acquire, [enter, leave, report, offline, give_up], "4", [ScanRelaxed];
+    observe: Acquire, [enter, leave, vouch, report, offline, give_up], "4", [ScanRelaxed];
     /// A scan's load of a slot: what the reader did with an object that it has released happens before the object is freed.
     hazards: Acquire, [hazard_set, hazard_clear, give_up], "9", [HazardScanRelaxed];
 

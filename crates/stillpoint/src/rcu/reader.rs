@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::domain::Domain;
 use super::engine::core::garbage::Garbage;
-use super::engine::core::record::{ReaderKind, Record, Slot, PASSIVE};
+use super::engine::core::record::{is_here, is_open, Record, ReaderKind, Slot, IDLE};
 use super::engine::core::registry::Claim;
 use super::engine::Core;
 use super::region::{sealed::Sealed, Region};
@@ -108,23 +108,39 @@ impl Reader {
     #[inline(always)]
     pub fn pin(&self) -> Guard<'_> {
         let record = self.record();
-        if record.state() == PASSIVE {
+        if is_here(record.state()) {
             self.core.enter(self.fence, record);
         } else {
-            // A guard is held already, and its token covers this one: nothing that was linked since then has been freed. Checking
-            // the state instead of counting all guards keeps a dependency through the counter out of the common case.
-            // Relaxed, both: only this thread uses the counter. A signal handler that runs in between restores it.
-            let nested = self.nested.load(Ordering::Relaxed);
-            let more = nested.checked_add(1).expect("fewer than 2^32 guards at a time");
-            self.nested.store(more, Ordering::Relaxed);
+            self.nest_or_return();
         }
         Guard { reader: self }
+    }
+
+    /// A guard is held already, or the reader was away.
+    #[inline(never)]
+    fn nest_or_return(&self) {
+        let record = self.record();
+        if !is_open(record.state()) {
+            self.core.protocol.come_back(record);
+            return self.core.enter(self.fence, record);
+        }
+        // The token of the guard that is held covers this one: nothing that was linked since then has been freed. Checking
+        // the state instead of counting all guards keeps a dependency through the counter out of the common case.
+        // Relaxed, both: only this thread uses the counter. A signal handler that runs in between restores it.
+        let nested = self.nested.load(Ordering::Relaxed);
+        let more = nested.checked_add(1).expect("fewer than 2^32 guards at a time");
+        self.nested.store(more, Ordering::Relaxed);
     }
 
     /// As [`pin`](Reader::pin), for a caller that may have interrupted a `pin` of this reader, before that has fenced.
     #[inline]
     pub(super) fn pin_in_handler(&self) -> Guard<'_> {
-        let is_nested = self.record().state() != PASSIVE;
+        let word = self.record().state();
+        let is_nested = is_open(word);
+        if word == IDLE {
+            // It has interrupted a return, before that has fenced.
+            self.core.protocol.come_back(self.record());
+        }
         let guard = self.pin();
         if is_nested && !busted::is(Variant::NestedNoFence) {
             self.fence.issue();
@@ -164,6 +180,12 @@ impl Reader {
     pub(crate) fn record(&self) -> &Record {
         // SAFETY: the record lives as long as the core, which the reader holds.
         unsafe { self.record.as_ref() }
+    }
+
+    /// Comes before each protected load: see [`Protocol::vouch`](super::engine::core::Protocol::vouch).
+    #[inline(always)]
+    pub(crate) fn vouch(&self) {
+        self.core.protocol.vouch(self.record());
     }
 
     #[inline(always)]

@@ -35,7 +35,7 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableReader<'a, 
     pub(super) fn new(inner: &'a Inner<K, V, S>, reader: &'a mut Reader) -> Self {
         let reader = &*reader;
         // SAFETY: the domain was checked; this value borrows the reader exclusively, and the table.
-        let pins = unsafe { Pins::new(inner, reader.record().exclusive_hazards(), reader.fence()) };
+        let pins = unsafe { Pins::new(inner, reader.record(), reader.fence()) };
         Self { inner, lens: inner.lens(), pins, reader, exclusive: PhantomData }
     }
 

@@ -105,6 +105,7 @@ impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
     /// Loads a link, as [`Atomic::protect`] does, into the same slot. This value no longer protects what it held before.
     #[inline(always)]
     pub fn load(&mut self, link: &Atomic<T>) {
+        self.reader.vouch();
         // Relaxed: this address is not followed.
         self.word = link.word().load(Ordering::Relaxed);
         if !untagged::<T>(self.word).is_null() {

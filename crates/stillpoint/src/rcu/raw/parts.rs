@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use super::slot::Slot;
 use crate::fence::{FenceError, ReaderFence};
 use crate::rcu::domain::Domain;
-use crate::rcu::engine::core::record::{Record, PASSIVE};
+use crate::rcu::engine::core::record::{is_open, Record};
 use crate::rcu::engine::wait::freeing::{is_foreign, is_freeing, Freeing};
 use crate::rcu::engine::Core;
 use crate::rcu::error::SynchronizeError;
@@ -144,7 +144,7 @@ impl<'r> Parts<'r> {
     /// thread.
     #[inline]
     pub fn is_online(self) -> bool {
-        self.record.state() != PASSIVE
+        is_open(self.record.state())
     }
 
     /// Takes a reader with quiescent states offline, as [`QsbrReader::offline`] does, until [`online`](Parts::online). Idempotent.

@@ -10,6 +10,7 @@ use super::Inner;
 use crate::fence::ReaderFence;
 use crate::rcu::engine::core::read::protect_from;
 use crate::rcu::engine::core::record::{clear_hazard, set_hazard, Hazard, Record};
+use crate::rcu::engine::core::Protocol;
 use crate::table::busted::{self, Variant};
 use crate::table::orders;
 use stillpoint_sys::sync::atomic::Ordering;
@@ -99,16 +100,15 @@ fn protect<'a, K, V>(
 /// The key is compared after the load is confirmed: only then is the entry known to be alive.
 ///
 /// # Safety
-/// The hazard slot belongs to a reader of the table's domain, whose fence is `fence`, and is used for nothing else
-/// during `'a`. The bucket's array is pinned.
+/// The slots belong to a reader of the table's domain, and are used for nothing else during `'a`. The reader has vouched. The bucket's
+/// array is pinned.
 #[inline(always)]
 unsafe fn search_bucket_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     lens: Lens<'_, K, V>,
     bucket: &Bucket,
     tag: u16,
     key: &Q,
-    fence: ReaderFence,
-    hazard: &'a Hazard,
+    slots: Slots<'a>,
 ) -> Option<Held<'a, K, V>> {
     // A loop, here and below: the compiler may turn `find_map` into a function call.
     for slot in bucket.matching(tag) {
@@ -119,10 +119,12 @@ unsafe fn search_bucket_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
                 continue;
             }
         }
-        if let Some(held) = protect(lens, bucket, slot, fence, hazard) {
+        if let Some(held) = protect(lens, bucket, slot, slots.fence, slots.entry) {
             if held.get().key.borrow() == key {
                 return Some(held);
             }
+            // `Eq` may have taken the reader away.
+            slots.vouch();
         }
     }
     None
@@ -137,13 +139,12 @@ unsafe fn search_chain_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
     view: View<'_>,
     hash: u64,
     key: &Q,
-    fence: ReaderFence,
-    hazard: &'a Hazard,
+    slots: Slots<'a>,
 ) -> Found<Held<'a, K, V>> {
     let mut bucket = view.bucket(hash);
     loop {
         // SAFETY: the hazard slot belongs to this search, and the array is pinned, by the caller's promise.
-        let held = unsafe { search_bucket_protected(lens, bucket, tag_of(hash), key, fence, hazard) };
+        let held = unsafe { search_bucket_protected(lens, bucket, tag_of(hash), key, slots) };
         if let Some(held) = held {
             return Found::Entry(held);
         }
@@ -314,6 +315,8 @@ pub(crate) struct Slots<'a> {
     current: &'a Hazard,
     next: &'a Hazard,
     fence: ReaderFence,
+    record: &'a Record,
+    protocol: &'a Protocol,
 }
 
 /// The state that a bound reader keeps between lookups: its hazard slots, and the array that it has pinned, where
@@ -327,11 +330,11 @@ pub(crate) struct Pins<'a> {
     home: Option<&'a mut Home>,
 }
 
-/// The array that a reader keeps pinned from one of its [`Pins`] to the next, and the slots that pin it.
+/// The array that a reader keeps pinned from one of its [`Pins`] to the next.
 #[derive(Debug, Default)]
-pub(crate) struct Home(Option<(NonNull<Array>, [NonNull<Hazard>; 3])>);
+pub(crate) struct Home(Option<NonNull<Array>>);
 
-// SAFETY: arrays and hazard slots are `Sync`. They are used only through a reader, which stays on its thread.
+// SAFETY: arrays are `Sync`. They are used only through a reader, which stays on its thread.
 unsafe impl Send for Home {}
 // SAFETY: a shared `Home` gives access to nothing: it is used only by `&mut`.
 unsafe impl Sync for Home {}
@@ -340,43 +343,41 @@ impl<'a> Pins<'a> {
     /// Pins the current array.
     ///
     /// # Safety
-    /// The slots belong to a reader of the table's domain, whose fence is `fence`, and are used for nothing else during
-    /// `'a`. The table outlives `'a`.
+    /// The record is that of a reader of the table's domain, whose fence is `fence`. Its exclusive slots are used for nothing else
+    /// during `'a`. The table outlives `'a`.
     #[inline(always)]
     pub(crate) unsafe fn new<K, V, S>(
-        inner: &Inner<K, V, S>,
-        [entry, current, next]: [&'a Hazard; 3],
+        inner: &'a Inner<K, V, S>,
+        record: &'a Record,
         fence: ReaderFence,
     ) -> Self {
-        let slots = Slots { entry, current, next, fence };
-        Self { slots, view: pin_current(fence, current, inner).view(), home: None }
+        let slots = Slots::of(record, fence, &inner.core.protocol);
+        Self { slots, view: pin_current(slots, inner).view(), home: None }
     }
 
     /// Continues with the array that was pinned before, if there is one.
     ///
     /// # Safety
-    /// As for [`new`](Pins::new), with the slots of `record`. `home` belongs to this record and this table, and the
+    /// As for [`new`](Pins::new). `home` belongs to this record and this table, and the
     /// slots are used for nothing else until `home` is gone.
     #[inline(always)]
     pub(crate) unsafe fn resume<K, V, S>(
-        inner: &Inner<K, V, S>,
+        inner: &'a Inner<K, V, S>,
         record: &'a Record,
         fence: ReaderFence,
         home: &'a mut Home,
     ) -> Self {
         // Taken out of `home`: if the new value is forgotten, the slot may pin another array by then.
         let mut pins = match home.0.take() {
-            Some((array, hazards)) => {
-                // SAFETY: these are slots of the record, which stays as long as its reader.
-                let [entry, current, next] = hazards.map(|hazard| unsafe { hazard.as_ref() });
+            Some(array) => {
                 // SAFETY: every array stays as long as the table, and the slot has pinned its buckets since the last
                 // drop stored it.
                 let view = unsafe { array.as_ref() }.view();
-                Self { slots: Slots { entry, current, next, fence }, view, home: None }
+                Self { slots: Slots::of(record, fence, &inner.core.protocol), view, home: None }
             }
-            // SAFETY: the slots belong to a reader of the table's domain, whose fence is `fence`, and nothing else uses
-            // them, by the caller's promise.
-            None => unsafe { Self::new(inner, record.exclusive_hazards(), fence) },
+            // SAFETY: the record is that of a reader of the table's domain, whose fence is `fence`, and nothing else uses
+            // its exclusive slots, by the caller's promise.
+            None => unsafe { Self::new(inner, record, fence) },
         };
         pins.home = Some(home);
         pins
@@ -391,15 +392,16 @@ impl<'a> Pins<'a> {
         hash: u64,
         key: &Q,
     ) -> Option<Held<'a, K, V>> {
-        let Slots { fence, entry, current, next } = self.slots;
+        let slots = self.slots;
+        slots.vouch();
         loop {
             let bucket = self.view.bucket(hash);
             // SAFETY: the slots are as `new` demands, and the view's array is pinned.
-            let held = unsafe { search_bucket_protected(lens, bucket, tag_of(hash), key, fence, entry) };
+            let held = unsafe { search_bucket_protected(lens, bucket, tag_of(hash), key, slots) };
             if held.is_some() || bucket.link() == END {
                 return held;
             }
-            match search_on_protected(entry, current, next, inner, self.view.array, hash, key) {
+            match search_on_protected(slots.record, slots.protocol, inner, self.view.array, hash, key) {
                 Ok(held) => return held,
                 // Stored before keys are compared again, which may panic: the next lookup begins with this view.
                 Err(array) => self.view = array.view(),
@@ -410,10 +412,11 @@ impl<'a> Pins<'a> {
 
 /// Pins the current array, in place of the one pinned before.
 #[inline(never)]
-fn pin_current<'a, K, V, S>(fence: ReaderFence, hazard: &'a Hazard, inner: &Inner<K, V, S>) -> &'a Array {
+fn pin_current<'a, K, V, S>(slots: Slots<'a>, inner: &Inner<K, V, S>) -> &'a Array {
+    slots.vouch();
     // Relaxed: this address is not followed.
     let now = NonNull::new(inner.current.load(Ordering::Relaxed));
-    let pinned = now.and_then(|now| protect_from(fence, &inner.current, now, hazard));
+    let pinned = now.and_then(|now| protect_from(slots.fence, &inner.current, now, slots.current));
     let array = pinned.expect("a table has an array");
     // SAFETY: every array stays as long as the table. Its buckets are pinned until the slot is set again; `Pins` then
     // has another view.
@@ -421,6 +424,18 @@ fn pin_current<'a, K, V, S>(fence: ReaderFence, hazard: &'a Hazard, inner: &Inne
 }
 
 impl<'a> Slots<'a> {
+    #[inline(always)]
+    fn of(record: &'a Record, fence: ReaderFence, protocol: &'a Protocol) -> Self {
+        let [entry, current, next] = record.exclusive_hazards();
+        Self { entry, current, next, fence, record, protocol }
+    }
+
+    /// Comes before a slot is set: see [`Protocol::vouch`].
+    #[inline(always)]
+    fn vouch(self) {
+        self.protocol.vouch(self.record);
+    }
+
     /// Pins the array that the pinned one moves to. `None` when the pinned array is not current any more.
     fn pin_next<K, V, S>(self, inner: &Inner<K, V, S>, pinned: View<'a>) -> Option<View<'a>> {
         let next = pinned.array.next().expect("a moved bucket has a next array");
@@ -439,27 +454,25 @@ impl<'a> Slots<'a> {
 /// A protected lookup in a whole chain, and in the chain that it has moved to. `Err` when the array is not current any
 /// more: the current array has been pinned in its place, and the lookup begins again there.
 ///
-/// The slots are passed one by one, so that they stay in registers, as in [`search_on`].
 #[cold]
 #[inline(never)]
 fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
-    entry: &'a Hazard,
-    current: &'a Hazard,
-    next: &'a Hazard,
+    record: &'a Record,
+    protocol: &'a Protocol,
     inner: &Inner<K, V, S>,
     array: &'a Array,
     hash: u64,
     key: &Q,
 ) -> Result<Option<Held<'a, K, V>>, &'a Array> {
-    let slots = Slots { entry, current, next, fence: inner.core.protocol.mode().of_any_reader() };
+    let slots = Slots::of(record, protocol.mode().of_any_reader(), protocol);
     // The next array is unpinned at the end of this call, even if `Eq` panics: an idle reader may hold up only one
     // array.
-    let _pinned_next = ClearLater(next);
+    let _pinned_next = ClearLater(slots.next);
     let pinned = array.view();
     let mut view = pinned;
     loop {
         // SAFETY: the slots are as `Pins::new` demands, and the array is pinned in one of the two.
-        match unsafe { search_chain_protected(inner.lens(), view, hash, key, slots.fence, entry) } {
+        match unsafe { search_chain_protected(inner.lens(), view, hash, key, slots) } {
             Found::Entry(mut held) => {
                 // The place may be in the next array, which is unpinned when this call returns.
                 held.found = None;
@@ -471,7 +484,7 @@ fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
         // Relaxed: compared, not followed.
         let is_current = ptr::eq(inner.current.load(Ordering::Relaxed), pinned.array);
         let following = if is_current { slots.pin_next(inner, pinned) } else { None };
-        let Some(following) = following else { return Err(pin_current(slots.fence, current, inner)) };
+        let Some(following) = following else { return Err(pin_current(slots, inner)) };
         view = following;
     }
 }
@@ -489,13 +502,10 @@ impl Drop for Pins<'_> {
     /// Inlined, so that the value stays in registers. The slot of the next array is clear between lookups.
     #[inline(always)]
     fn drop(&mut self) {
-        let Slots { entry, current, next, .. } = self.slots;
+        let Slots { entry, current, .. } = self.slots;
         clear_hazard(entry);
         match self.home.take() {
-            Some(home) => {
-                let hazards = [entry, current, next].map(NonNull::from);
-                home.0 = Some((NonNull::from(self.view.array), hazards));
-            }
+            Some(home) => home.0 = Some(NonNull::from(self.view.array)),
             None => clear_hazard(current),
         }
     }

@@ -1,14 +1,15 @@
 //! The writer's protocol: tokens and scans.
 //!
 //! A token is a number. `start` makes a new one. A reader publishes the number that was current when it
-//! entered. Once a fence has been issued after the start, a reader that is passive, or has published this
-//! token or a later one, cannot hold anything that was unlinked before the start.
+//! entered a region, or, outside regions, when it last loaded something. A reader that has published this token or a later one,
+//! and a reader that is away, cannot load anything that was unlinked before the start. A reader that has published an older token
+//! outside regions is *silent*: it may be about to load, so the writer waits a little, and then issues a heavy fence.
 
 use std::ptr;
 use std::sync::atomic::AtomicU64 as PlainU64;
 use std::time::Duration;
 
-use super::record::{ReaderKind, Record, PASSIVE};
+use super::record::{is_open, vouched, ReaderKind, Record, AWAY};
 use super::{Protocol, FIRST_TOKEN};
 use crate::busted::{self, Variant};
 use crate::fence::{self, FenceError, Mode};
@@ -21,10 +22,20 @@ const BETWEEN_HEAVY: u32 = 32;
 /// The limit of that wait: a thread that is preempted in its fence measures a long fence.
 const LONGEST_BETWEEN: Duration = Duration::from_millis(1);
 
+/// Time between two starts in a domain that may need heavy fences, unless a batch is full. Each start moves the token, and so costs
+/// each running reader a cache miss.
+const BETWEEN_STARTS: Duration = Duration::from_micros(5);
+/// The most that a writer waits for a silent reader before it issues a heavy fence.
+const LONGEST_PATIENCE: Duration = Duration::from_micros(200);
+/// Number of heavy fences whose times are kept.
+const TIMED: usize = 8;
+
 /// How far the domain has come. The tokens only increase.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// For every token up to this one, a fence has begun after its start, and has completed.
+    /// For every token up to this one, a thread has issued a `seq_cst` fence after its start.
+    ordered: AtomicU64,
+    /// For every token up to this one, a heavy fence has begun after its start, and has completed.
     fenced: AtomicU64,
     /// Every token up to this one is over.
     completed: AtomicU64,
@@ -37,13 +48,35 @@ pub(crate) struct Progress {
     /// Age of the domain in nanoseconds at the first refusal of a fence after the last one that succeeded, without the lowest bit,
     /// which tells whether that was reported; 0 if none was refused since. Not modelled: for reports.
     refused: PlainU64,
-    /// Age of the domain in nanoseconds at which a full batch may cause a heavy fence again. Not modelled: a pace.
+    /// Paces, which are not modelled. The rest are ages of the domain in nanoseconds: when a full batch may cause a heavy fence again;
     next_heavy: PlainU64,
+    /// when the last heavy fence has ended;
+    last_heavy: PlainU64,
+    /// when a small batch may start a token.
+    next_start: PlainU64,
+    /// The bound of the last heavy fence. A reader that vouches for less has not run since.
+    last_bound: PlainU64,
+    /// How long the last heavy fences took, in nanoseconds.
+    times: [PlainU64; TIMED],
+}
+
+/// When a caller that can wait has a heavy fence issued.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    /// Age of the domain at the start of the token.
+    pub(crate) begun: Duration,
+    /// Least time between two heavy fences of the domain.
+    pub(crate) interval: Duration,
+    /// Whether full batches gather for the fence.
+    pub(crate) gathers: bool,
+    /// Not before this age of the domain.
+    pub(crate) earliest: Duration,
 }
 
 impl Progress {
     pub(crate) fn new(first: u64) -> Self {
         Self {
+            ordered: AtomicU64::new(first),
             fenced: AtomicU64::new(first),
             completed: AtomicU64::new(first),
             laggard: AtomicPtr::new(ptr::null_mut()),
@@ -51,7 +84,37 @@ impl Progress {
             errno: AtomicI32::new(0),
             refused: PlainU64::new(0),
             next_heavy: PlainU64::new(0),
+            last_heavy: PlainU64::new(0),
+            next_start: PlainU64::new(0),
+            last_bound: PlainU64::new(0),
+            times: std::array::from_fn(|_| PlainU64::new(0)),
         }
+    }
+}
+
+/// When a caller looks again at a reader that is silent. Each look takes the line to which the reader writes, so the distances
+/// double.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    number: u32,
+    /// Age of the domain.
+    next: Option<Duration>,
+}
+
+impl Looks {
+    /// Time between the first two looks.
+    const FIRST_DISTANCE: Duration = Duration::from_nanos(200);
+
+    /// Notes that the reader is silent at this age of the domain, and that the fence is due at another.
+    pub(crate) fn put_off(&mut self, now: Duration, due: Duration) {
+        let distance = Self::FIRST_DISTANCE.saturating_mul(1 << self.number.min(16));
+        self.number += 1;
+        self.next = Some(due.min(now + distance));
+    }
+
+    /// When to look again, if that is later than now.
+    pub(crate) fn later(&self, core: &Protocol) -> Option<Duration> {
+        self.next.filter(|&next| next > core.age())
     }
 }
 
@@ -62,6 +125,14 @@ pub(crate) enum Grace<'c> {
     Over,
     /// This reader has not passed.
     HeldUp(&'c Record),
+}
+
+/// The answer to a [look](Protocol::look).
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Outlook<'c> {
+    Known(Grace<'c>),
+    /// No region is in the way, but a reader is silent. A heavy fence for it is due at this age of the domain.
+    Silent(Duration),
 }
 
 /// One of 64 bits, by which objects that are held are distinguished, at a look, from most of those that are not.
@@ -115,60 +186,152 @@ impl Protocol {
         self.token.load(Ordering::Relaxed) - FIRST_TOKEN
     }
 
-    /// Ensures that a fence has been issued since `token` was started. Returns a token, this one or a later one, up to which the same
-    /// is true.
-    pub(crate) fn ensure_fenced(&self, token: u64) -> Result<u64, FenceError> {
-        let fenced = self.progress.fenced.load(orders::fenced());
-        if fenced >= token || (busted::is(Variant::FenceFromBefore) && fenced > FIRST_TOKEN) {
-            return Ok(fenced.max(token));
+    /// Ensures that a `seq_cst` fence has been issued since `token` was started. Returns a token, this one or a later one, up to
+    /// which the same is true.
+    fn order(&self, token: u64) -> u64 {
+        let ordered = self.progress.ordered.load(orders::ordered());
+        if ordered >= token || (busted::is(Variant::FenceFromBefore) && ordered > FIRST_TOKEN) {
+            return ordered.max(token);
         }
         // *Before* the fence, which then orders what was unlinked before any token up to this one. Acquire: pairs with the release in
         // `start`. Not modelled: the fence that follows would make a relaxed load acquire; ThreadSanitizer does not know fences.
         let mut bound = self.token.load(Ordering::Acquire);
-        self.fence()?;
+        if !busted::is(Variant::WriterNoFence) {
+            // SeqCst: pairs with the fences in `count_in`, `come_back` and `online`, and with the full fences of readers, in
+            // `ReaderFence::issue_more` and outside the library (`raw/parts.rs`).
+            stillpoint_sys::sync::atomic::fence(Ordering::SeqCst);
+        }
         if busted::is(Variant::CounterAfterFence) {
             bound = self.token.load(Ordering::Acquire);
         }
-        raise(&self.progress.fenced, bound, orders::raise_fenced());
-        Ok(bound)
+        raise(&self.progress.ordered, bound, orders::raise_ordered());
+        bound
     }
 
-    /// Whether every region reader has passed `token`. Never waits. Caches the newest token that is over.
+    /// Whether every reader has passed `token`. Never waits, and issues a heavy fence if a reader is silent. Caches the newest token
+    /// that is over.
     #[inline]
     pub(crate) fn check(&self, token: u64) -> Result<Grace<'_>, FenceError> {
-        if self.progress.completed.load(orders::completed()) >= token {
-            tsan::acquire(&self.progress.completed);
-            Ok(Grace::Over)
-        } else {
-            self.scan(token)
+        Ok(match self.outlook(token, |_| None)? {
+            Outlook::Known(grace) => grace,
+            Outlook::Silent(_) => unreachable!("the fence was not put off"),
+        })
+    }
+
+    /// As [`check`](Protocol::check), for a caller that looks again: puts the heavy fence off on these terms.
+    #[inline]
+    pub(crate) fn look(&self, token: u64, terms: Terms) -> Result<Outlook<'_>, FenceError> {
+        self.outlook(token, |vouched| self.put_off(vouched, terms))
+    }
+
+    /// The region reader that is in the way of `token`, if there is one.
+    pub(crate) fn in_the_way(&self, token: u64) -> Option<&Record> {
+        match self.outlook(token, |_| Some(Duration::MAX)) {
+            Ok(Outlook::Known(Grace::HeldUp(record))) => Some(record),
+            _ => None,
         }
     }
 
-    /// Looks at every region reader, first at the one that held up the last check.
-    fn scan(&self, token: u64) -> Result<Grace<'_>, FenceError> {
-        let bound = self.ensure_fenced(token)?;
+    #[inline]
+    fn outlook(
+        &self,
+        token: u64,
+        put_off: impl Fn(u64) -> Option<Duration>,
+    ) -> Result<Outlook<'_>, FenceError> {
+        if self.progress.completed.load(orders::completed()) >= token {
+            tsan::acquire(&self.progress.completed);
+            Ok(Outlook::Known(Grace::Over))
+        } else {
+            self.scan(token, put_off)
+        }
+    }
+
+    /// Looks at every reader, first at the one that was in the way of the last check. `put_off` returns until when a heavy fence is put
+    /// off for a silent reader, which vouches for the token that it receives.
+    fn scan(
+        &self,
+        token: u64,
+        put_off: impl Fn(u64) -> Option<Duration>,
+    ) -> Result<Outlook<'_>, FenceError> {
+        if busted::is(Variant::NoFence) || (busted::is(Variant::SkipWhenQuiet) && self.is_quiet()) {
+            return Ok(self.walk(token, token, true).map_or_else(Outlook::Known, |_| unreachable!()));
+        }
+        let fenced = self.progress.fenced.load(orders::fenced());
+        let mut is_fenced = fenced >= token;
+        let bound = if is_fenced { fenced } else { self.order(token) };
+        // If no reader relies on light fences, the fence in `order` is enough: a reader that registers now comes after it, and
+        // sees what was unlinked.
+        if !is_fenced
+            && (self.mode == Mode::Symmetric || self.light_readers.load(orders::light_readers()) == 0)
+        {
+            self.end_refusal();
+            is_fenced = true;
+        }
+        is_fenced |= busted::is(Variant::NoHeavy);
 
         // Acquire: pairs with the release below, as the record is accessed. The choice of the record is only a hint.
         let hint = self.progress.laggard.load(Ordering::Acquire);
         // SAFETY: null, or a record of this core's registry, which frees none as long as the core lives.
-        let laggard = unsafe { hint.as_ref() };
-        if let Some(laggard) = laggard.filter(|laggard| blocks(laggard.observe(), token)) {
-            return Ok(Grace::HeldUp(laggard));
+        if let Some(laggard) = unsafe { hint.as_ref() } {
+            let word = laggard.observe();
+            if blocks(word, token) {
+                return Ok(Outlook::Known(Grace::HeldUp(laggard)));
+            }
+            if !is_fenced && laggard.is_silent(word, token) {
+                if let Some(due) = put_off(vouched(word)) {
+                    return Ok(Outlook::Silent(due));
+                }
+                self.heavy(bound)?;
+                is_fenced = true;
+            }
         }
+        loop {
+            let silent = match self.walk(token, bound, is_fenced) {
+                Err(grace) => return Ok(Outlook::Known(grace)),
+                Ok(silent) => silent,
+            };
+            if let Some(due) = put_off(silent) {
+                return Ok(Outlook::Silent(due));
+            }
+            // No region is in the way: a reader whose older region ends later vouches at that end.
+            self.heavy(bound)?;
+            is_fenced = true;
+        }
+    }
 
-        // The hint may be for another token, so the scan covers all records.
-        let mut over = bound;
+    /// Looks at every reader. `Err` with the answer, or `Ok` if no region is in the way, and a reader is silent that only
+    /// vouches for this token. Tokens up to `bound` have been ordered, and, if `is_fenced`, a heavy fence was issued for them.
+    fn walk(&self, token: u64, bound: u64, is_fenced: bool) -> Result<u64, Grace<'_>> {
+        let hint = self.progress.laggard.load(Ordering::Relaxed);
         let skipped = busted::is(Variant::CursorForAll) && !hint.is_null();
+        let mut over = bound;
+        let mut silent = None;
+        // The hint may be for another token, so this covers all records.
         for record in self.records.iter().skip_while(|&record| skipped && !ptr::eq(record, hint)) {
-            let state = record.observe();
-            if blocks(state, token) {
-                // Release: pairs with the acquire load above.
-                self.progress.laggard.store(ptr::from_ref(record).cast_mut(), Ordering::Release);
-                return Ok(Grace::HeldUp(record));
+            let word = record.observe();
+            if is_open(word) {
+                if busted::is(Variant::SilentOwn) && record.is_mine() {
+                    continue;
+                }
+                if blocks(word, token) {
+                    self.note_laggard(record);
+                    if busted::is(Variant::FencedWhenHeldUp) {
+                        raise(&self.progress.fenced, bound, orders::raise_fenced());
+                    }
+                    return Err(Grace::HeldUp(record));
+                }
+                over = over.min(word);
+            } else if !is_fenced && word != AWAY {
+                if record.is_silent(word, token) {
+                    silent = Some((record, word));
+                } else if vouched(word) >= token {
+                    over = over.min(vouched(word));
+                }
             }
-            if state != PASSIVE {
-                over = over.min(state);
-            }
+        }
+        if let Some((record, word)) = silent {
+            self.note_laggard(record);
+            return Ok(vouched(word));
         }
         if tsan::is_there() {
             // Includes records that have been released.
@@ -176,7 +339,51 @@ impl Protocol {
             tsan::release(&self.progress.completed);
         }
         raise(&self.progress.completed, over, orders::raise_completed());
-        Ok(Grace::Over)
+        Err(Grace::Over)
+    }
+
+    fn note_laggard(&self, record: &Record) {
+        // Release: pairs with the acquire load in `scan`.
+        self.progress.laggard.store(ptr::from_ref(record).cast_mut(), Ordering::Release);
+    }
+
+    /// Until which age of the domain the heavy fence is put off for a reader that is silent and vouches for this token; `None` if it
+    /// is due.
+    fn put_off(&self, vouched: u64, terms: Terms) -> Option<Duration> {
+        let progress = &self.progress;
+        let age = |age: &PlainU64| Duration::from_nanos(age.load(Ordering::Relaxed));
+        // Relaxed, all: a pace.
+        let last = age(&progress.last_heavy);
+        let mut due = terms.earliest;
+        if !last.is_zero() {
+            due = due.max(last.saturating_add(terms.interval));
+        }
+        if terms.gathers {
+            due = due.max(age(&progress.next_heavy));
+        }
+        // One that has not run since the last heavy fence does not run, or does not read. Another one is likely to vouch soon.
+        if vouched >= progress.last_bound.load(Ordering::Relaxed) {
+            let shortest = progress.times.iter().map(age).min().unwrap_or_default();
+            due = due.max(terms.begun.saturating_add(shortest.min(LONGEST_PATIENCE)));
+        }
+        (self.age() < due).then_some(due)
+    }
+
+    /// Whether a small batch may start a token at this age of the domain. If so, the next one waits for a while.
+    pub(crate) fn may_start(&self, now: Duration) -> bool {
+        // Relaxed, both: a pace.
+        let next = &self.progress.next_start;
+        let is_time = now.as_nanos() as u64 >= next.load(Ordering::Relaxed);
+        if is_time {
+            next.store((now + BETWEEN_STARTS).as_nanos() as u64, Ordering::Relaxed);
+        }
+        is_time
+    }
+
+    /// The age of the domain at which a small batch may start a token.
+    pub(crate) fn next_start(&self) -> Duration {
+        // Relaxed: a pace.
+        Duration::from_nanos(self.progress.next_start.load(Ordering::Relaxed))
     }
 
     /// What readers hold now. For reports, since it issues no fence: it may miss what a reader has taken within the last microseconds.
@@ -184,7 +391,7 @@ impl Protocol {
         let mut holders = Holders::default();
         for record in self.records.iter() {
             let state = record.observe();
-            if state != PASSIVE {
+            if is_open(state) {
                 holders.oldest = Some(holders.oldest.map_or(state, |oldest| oldest.min(state)));
             }
             // Relaxed: nothing is freed by this look.
@@ -203,7 +410,7 @@ impl Protocol {
         // Relaxed: for reports, which need not include a token that is started meanwhile.
         let newest = self.token.load(Ordering::Relaxed);
         let states = self.records.iter().map(|record| (record, record.observe()));
-        states.filter(move |&(_, state)| state != PASSIVE && state < newest)
+        states.filter(move |&(_, state)| is_open(state) && state < newest)
     }
 
     /// The record of the calling thread that holds up `token`, if there is one: the thread would wait for itself for ever.
@@ -218,7 +425,7 @@ impl Protocol {
     pub(crate) fn region_of_caller(&self) -> Option<u64> {
         let tid = stillpoint_sys::os::thread_id();
         let own =
-            self.records.iter().filter(|record| record.observe() != PASSIVE && record.is_of_caller(tid));
+            self.records.iter().filter(|record| is_open(record.observe()) && record.is_of_caller(tid));
         let state = own.map(Record::state).min();
         // Acquire: pairs with the release in `start`. It reads the token of the region, or a later one.
         self.token.load(Ordering::Acquire);
@@ -256,41 +463,28 @@ impl Protocol {
         addresses.sort_unstable();
     }
 
-    /// The fence between unlink and scan.
-    fn fence(&self) -> Result<(), FenceError> {
-        if busted::is(Variant::NoFence) || (busted::is(Variant::SkipWhenQuiet) && self.is_quiet()) {
-            return Ok(());
-        }
-        // SeqCst: pairs with the fences in `count_in` and `online`, and with the full fences of readers, in
-        // `ReaderFence::issue_more` and outside the library (`raw/parts.rs`).
-        if !busted::is(Variant::WriterNoFence) {
-            stillpoint_sys::sync::atomic::fence(Ordering::SeqCst);
-        }
-        // If no reader relies on light fences, the fence above is enough: a reader that registers now comes after it, and
-        // sees what was unlinked.
-        if self.mode == Mode::Symmetric || self.light_readers.load(orders::light_readers()) == 0 {
-            self.end_refusal();
-            return Ok(());
-        }
-        if busted::is(Variant::NoHeavy) {
-            return Ok(());
-        }
+    /// The fence between unlink and scan, for readers that do not vouch for themselves. Tokens up to `bound` have been ordered.
+    fn heavy(&self, bound: u64) -> Result<(), FenceError> {
         let begun = self.age();
         let answer = self.mode.heavy();
         let ended = self.age();
-        let pause = ended.saturating_sub(begun).saturating_mul(BETWEEN_HEAVY).min(LONGEST_BETWEEN);
-        // Relaxed: only a pace.
-        self.progress.next_heavy.store((ended + pause).as_nanos() as u64, Ordering::Relaxed);
-        // Relaxed, both: statistics.
-        self.progress.heavy_fences.fetch_add(u64::from(answer.is_ok()), Ordering::Relaxed);
-        let errno = answer.err().map_or(0, FenceError::raw_os_error);
-        self.progress.errno.store(errno, Ordering::Relaxed);
+        let took = ended.saturating_sub(begun);
+        let progress = &self.progress;
+        let pause = took.saturating_mul(BETWEEN_HEAVY).min(LONGEST_BETWEEN);
+        // Relaxed, all: paces and statistics.
+        progress.next_heavy.store((ended + pause).as_nanos() as u64, Ordering::Relaxed);
+        progress.errno.store(answer.err().map_or(0, FenceError::raw_os_error), Ordering::Relaxed);
         if answer.is_ok() {
+            let number = progress.heavy_fences.fetch_add(1, Ordering::Relaxed);
+            progress.times[number as usize % TIMED].store(took.as_nanos() as u64, Ordering::Relaxed);
+            progress.last_heavy.store(ended.as_nanos() as u64, Ordering::Relaxed);
+            progress.last_bound.store(bound, Ordering::Relaxed);
             self.end_refusal();
+            raise(&progress.fenced, bound, orders::raise_fenced());
         } else {
             let now = (ended.as_nanos() as u64 | 2) & !1;
             // Relaxed, both: for reports. Fails if an earlier one was refused.
-            let _ = self.progress.refused.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = progress.refused.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         }
         answer
     }
@@ -340,7 +534,7 @@ impl Protocol {
     /// For a broken variant: whether no slot is active at the moment, which proves nothing.
     fn is_quiet(&self) -> bool {
         self.records.iter().all(|record| {
-            record.observe() == PASSIVE
+            !is_open(record.observe())
                 && record.hazards().all(|hazard| hazard.load(Ordering::Acquire).is_null())
         })
     }
@@ -363,16 +557,6 @@ impl Protocol {
             *(if record.kind() == ReaderKind::ProtectedLoad { &mut numbers.1 } else { &mut numbers.0 }) += 1;
         }
         numbers
-    }
-
-    /// The age of the domain at which to look again at a full batch that waits for `token`, if the token still needs a heavy fence.
-    /// `None` if the kernel refuses the fence: callers that wait handle the refusal.
-    pub(crate) fn due(&self, token: u64) -> Option<Duration> {
-        // Relaxed, all: an old value only changes when the batch is looked at again, and the check orders that look.
-        let is_fenced = self.progress.fenced.load(Ordering::Relaxed) >= token;
-        let is_refused = self.progress.errno.load(Ordering::Relaxed) != 0;
-        (!is_fenced && !is_refused && self.needs_heavy())
-            .then(|| Duration::from_nanos(self.progress.next_heavy.load(Ordering::Relaxed)))
     }
 
     /// For tests: postpones the next heavy fence for ever, so that no full batch is due.
@@ -404,7 +588,7 @@ fn raise(number: &AtomicU64, value: u64, order: Ordering) {
 #[inline]
 pub(crate) fn blocks(state: u64, token: u64) -> bool {
     if busted::is(Variant::TokenTooEarly) {
-        return state != PASSIVE && state + 1 < token;
+        return is_open(state) && state + 1 < token;
     }
-    state != PASSIVE && state < token
+    is_open(state) && state < token
 }

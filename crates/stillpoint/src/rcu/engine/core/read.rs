@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use super::record::{clear_hazard, set_hazard, Hazard, ReaderKind, Record, Slot, PASSIVE};
+use super::record::{clear_hazard, is_here, is_open, set_hazard, Hazard, ReaderKind, Record, Slot, AWAY, IDLE};
 use super::registry::Claim;
 use super::Protocol;
 use crate::busted::{self, Variant};
@@ -59,7 +59,7 @@ impl Protocol {
         }
         let answer = first_state();
         if !busted::is(Variant::RegisterNoFence) {
-            // SeqCst: pairs with the fence in `Protocol::fence`. Either that writer sees the claim, the count and
+            // SeqCst: pairs with the fence in `Protocol::order`. Either that writer sees the claim, the count and
             // the state, or everything this reader loads from now on is newer than what the writer unlinked.
             atomic_fence(Ordering::SeqCst);
         }
@@ -94,7 +94,7 @@ impl Protocol {
         // SAFETY: the registry is alive.
         let record: &Record = unsafe { claim.slot() };
         record.adopt_owned();
-        // The full fence makes claim, kind and slot visible at once: it pairs with the fence in `Protocol::fence`.
+        // The full fence makes claim, kind and slot visible at once: it pairs with the fence in `Protocol::order`.
         let fence = if busted::is(Variant::OwnedLight) { ReaderFence::Light } else { ReaderFence::Full };
         let object = protect_from(fence, source, candidate, &record.first_hazard());
         if object.is_none() {
@@ -149,7 +149,7 @@ impl Protocol {
         self.records.release(claim);
     }
 
-    /// Begins a section of a guard. The state must be [`PASSIVE`].
+    /// Begins a section of a guard. The reader must be [here](is_here).
     #[inline(always)]
     pub(crate) fn enter(&self, fence: ReaderFence, record: &Record) {
         self.announce(record);
@@ -165,11 +165,68 @@ impl Protocol {
         record.publish(token, orders::enter());
     }
 
-    /// Ends a section of a guard.
+    /// Ends a section of a guard, and vouches for the token of this moment.
     #[inline(always)]
     pub(crate) fn leave(&self, record: &Record) -> bool {
-        record.publish(PASSIVE, orders::leave());
+        let token = self.token.load(orders::vouch_token());
+        record.publish(token | IDLE, orders::leave());
         self.wants_attention(record)
+    }
+
+    /// The reader vouches for the token of this moment, unless it is in a region: whatever it loads from now on is newer than what was
+    /// unlinked before that token was started, and its slots are set. So writers need no fence for it.
+    ///
+    /// Every protected load outside a region comes after such a call. Costs a load and a compare, as long as the token has not moved.
+    #[inline(always)]
+    pub(crate) fn vouch(&self, record: &Record) {
+        let token = self.token.load(orders::vouch_token());
+        let word = record.state();
+        if word != token | IDLE {
+            rare();
+            if is_here(word) {
+                record.publish(token | IDLE, orders::vouch());
+            } else {
+                self.vouch_from(record, word);
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn vouch_from(&self, record: &Record, word: u64) {
+        if is_open(word) && !busted::is(Variant::VouchInRegion) {
+            // The region holds up more than the reader could vouch for.
+            return;
+        }
+        self.come_back(record);
+        let token = self.token.load(orders::vouch_token());
+        record.publish(token | IDLE, orders::vouch());
+    }
+
+    /// Makes an idle reader one that writers look at again. From then on writers issue fences for it, until it has vouched.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn come_back(&self, record: &Record) {
+        if busted::is(Variant::BackAtOnce) {
+            return;
+        }
+        // Vouches for nothing. A word with a token must not come before the fence: a signal handler that finds it there would load
+        // without a fence.
+        record.publish(IDLE, orders::vouch());
+        // SeqCst: pairs with the fence in `Protocol::order`, as in `count_in`. Either that writer sees that the reader is back, or
+        // everything that the reader loads from now on is newer than what the writer unlinked.
+        atomic_fence(Ordering::SeqCst);
+    }
+
+    /// Lets writers ignore the reader until its next load or region. What it protects stays protected. Returns false, and does nothing,
+    /// in a region, or if the reader is away already.
+    pub(crate) fn go_away(&self, record: &Record) -> bool {
+        let word = record.state();
+        if is_open(word) || word == AWAY {
+            return false;
+        }
+        record.publish(AWAY, orders::offline());
+        true
     }
 
     /// Reports a quiescent state of a QSBR reader, or the first state of a reader that comes online.
@@ -181,7 +238,7 @@ impl Protocol {
     pub(crate) fn report(&self, record: &Record) -> bool {
         let token = self.token.load(orders::report_token());
         let state = record.state();
-        let is_kept = state == token || (state == PASSIVE && busted::is(Variant::PassiveKept));
+        let is_kept = state == token || (state == AWAY && busted::is(Variant::PassiveKept));
         if is_kept {
             return false;
         }
@@ -192,7 +249,7 @@ impl Protocol {
 
     /// Takes a QSBR reader offline: it promises not to read until [`online`](Protocol::online).
     pub(crate) fn offline(&self, record: &Record) -> bool {
-        record.publish(PASSIVE, orders::offline());
+        record.publish(AWAY, orders::offline());
         self.wants_attention(record)
     }
 
@@ -200,7 +257,7 @@ impl Protocol {
     pub(crate) fn online(&self, record: &Record) -> bool {
         let wants_attention = self.report(record);
         if !busted::is(Variant::OnlineNoFence) {
-            // SeqCst: pairs with the fence in `Protocol::fence`, as in `count_in`.
+            // SeqCst: pairs with the fence in `Protocol::order`, as in `count_in`.
             atomic_fence(Ordering::SeqCst);
         }
         wants_attention
@@ -305,7 +362,7 @@ mod tests {
 
     use super::*;
     use crate::fence::{end_light_fences, FenceProvider, Provider};
-    use crate::rcu::{Domain, SynchronizeError};
+    use crate::rcu::{Domain, Reader, SynchronizeError};
 
     /// Records which readers are bound.
     #[derive(Default)]
@@ -427,7 +484,7 @@ mod tests {
     #[test]
     fn an_error_of_the_provider_is_explained_by_it() {
         let (notes, domain) = provided();
-        let _reader = domain.reader();
+        let _reader = silent(&domain);
         assert_eq!(domain.synchronize(), Ok(()));
         assert_eq!(notes.fences.load(Ordering::Relaxed), 1);
         notes.refuses.store(true, Ordering::Relaxed);
@@ -438,11 +495,18 @@ mod tests {
         assert_eq!(error.to_string(), format!("the tests refuse with {}", libc::EPERM));
     }
 
+    /// A reader that has loaded something, and does not vouch for what is retired afterwards.
+    fn silent(domain: &Domain) -> Reader {
+        let reader = domain.reader();
+        drop(reader.pin());
+        reader
+    }
+
     /// Threads that wait for a refused fence look again less and less often, as they do without a pace.
     #[test]
     fn nothing_gathers_for_a_fence_that_is_refused() {
         let (notes, domain) = provided();
-        let _reader = domain.reader();
+        let _reader = silent(&domain);
         let mut reclaimer = domain.reclaimer_builder().batch(1).build();
         let mut retire = || {
             reclaimer.retire(domain.cell(1).take().expect("it is full")).expect("there is room");
@@ -451,10 +515,8 @@ mod tests {
         assert_eq!(retire(), 1);
         domain.core().protocol.put_off_heavy();
         assert_eq!(retire(), 0, "it gathers");
-        assert!(domain.core().protocol.due(u64::MAX).is_some());
         notes.refuses.store(true, Ordering::Relaxed);
         assert!(domain.synchronize().is_err());
-        assert_eq!(domain.core().protocol.due(u64::MAX), None);
         assert_eq!(retire(), 0);
         notes.refuses.store(false, Ordering::Relaxed);
         let mut freed = retire();
@@ -468,7 +530,7 @@ mod tests {
     #[test]
     fn polls_ask_for_a_refused_fence_at_a_pace() {
         let (notes, domain) = provided();
-        let _reader = domain.reader();
+        let _reader = silent(&domain);
         let mut reclaimer = domain.reclaimer();
         notes.refuses.store(true, Ordering::Relaxed);
         notes.takes.store(1_000, Ordering::Relaxed);

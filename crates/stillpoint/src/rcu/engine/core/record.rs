@@ -15,8 +15,38 @@ use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use stillpoint_sys::{tsan, work};
 
-/// The region state of a reader that holds nothing up: outside any guard, or offline.
-pub(crate) const PASSIVE: u64 = 0;
+// The word of a record:
+//
+//   t          a region is open since token t; or a QSBR reader has reported t
+//   t | IDLE   no region is open, and the reader has acquired token t: it *vouches* for every token up to t
+//   IDLE       the reader comes back: it vouches for nothing
+//   AWAY       the reader loads nothing before it has come back
+//   0          no region is open: stored only by readers in other languages, which vouch for nothing
+//
+// As signed numbers, open regions are positive, and all idle words but AWAY (-1) and 0 are less than -1.
+
+/// In the word of a reader without a region.
+pub(crate) const IDLE: u64 = 1 << 63;
+/// The word of a reader that holds no region up, and needs no fence: it comes back before it loads anything.
+pub(crate) const AWAY: u64 = u64::MAX;
+
+/// Whether the word is that of an open region, or of a QSBR reader that is online.
+#[inline(always)]
+pub(crate) fn is_open(word: u64) -> bool {
+    word as i64 > 0
+}
+
+/// Whether a region may begin, or a token be reported, without a further step: the reader is idle, and not away.
+#[inline(always)]
+pub(crate) fn is_here(word: u64) -> bool {
+    (word as i64) < AWAY as i64
+}
+
+/// The newest token for which an idle reader vouches. The word is neither open nor [`AWAY`].
+#[inline(always)]
+pub(crate) fn vouched(word: u64) -> u64 {
+    word & !IDLE
+}
 
 /// Hazard slots for whoever has exclusive use of the reader: as many as a lookup in a table needs.
 const EXCLUSIVE_HAZARDS: usize = 3;
@@ -60,7 +90,7 @@ const LIGHT: u32 = 2;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Record {
-    /// [`PASSIVE`], or the token that was current when the guard was taken or at the last quiescent state.
+    /// The region, or what the reader vouches for: see [`IDLE`].
     state: AtomicU64,
     /// What the reader must look at when it changes its state: [`AWAITED`], [`FUTURE`], [`BOOSTED`], [`FENCES`].
     attention: AtomicU32,
@@ -223,7 +253,7 @@ impl Deref for Slot<'_> {
 impl Default for Record {
     fn default() -> Self {
         Self {
-            state: AtomicU64::new(PASSIVE),
+            state: AtomicU64::new(AWAY),
             attention: AtomicU32::new(0),
             kind: AtomicU32::new(ReaderKind::Guard as u32),
             tid: AtomicU32::new(0),
@@ -307,8 +337,8 @@ impl Record {
 
     /// Whether the holder announces itself by light fences, so that writers must issue heavy ones.
     pub(crate) fn is_light(&self) -> bool {
-        // Relaxed: written by the same thread, by one that has handed the record over, or before a `fork`.
-        self.kind.load(Ordering::Relaxed) & LIGHT != 0
+        // Acquire: pairs with the release in `adopt`, as in `kind`.
+        self.kind.load(Ordering::Acquire) & LIGHT != 0
     }
 
     /// Removes the holder. Returns what its thread kept for boosters, which the record no longer holds.
@@ -344,7 +374,7 @@ impl Record {
     /// Whether the owner has a guard or a protected load.
     pub(crate) fn is_in_use(&self) -> bool {
         // Relaxed: the owner reads its own stores.
-        self.state() != PASSIVE || self.hazards().any(|hazard| !hazard.load(Ordering::Relaxed).is_null())
+        is_open(self.state()) || self.hazards().any(|hazard| !hazard.load(Ordering::Relaxed).is_null())
     }
 
     /// The owner's view of its own state.
@@ -570,7 +600,7 @@ impl Record {
     pub(crate) fn leave(&self) {
         let order = orders::give_up();
         self.clear_all(order);
-        self.publish(PASSIVE, order);
+        self.publish(AWAY, order);
     }
 }
 
@@ -596,6 +626,13 @@ impl Record {
     #[inline(always)]
     pub(crate) fn observe(&self) -> u64 {
         self.state.load(orders::observe())
+    }
+
+    /// Whether a writer that has read this word of an idle reader must fence before it lets `token` pass: the reader does not vouch for
+    /// the token, relies on light fences, and is not the caller's own. The caller's loads come after what was unlinked before the
+    /// token. A slot that belongs to no thread is nobody's own.
+    pub(crate) fn is_silent(&self, word: u64, token: u64) -> bool {
+        !is_open(word) && word != AWAY && vouched(word) < token && self.is_light() && !self.is_mine()
     }
 
     /// Every hazard slot of the record, in use or not.

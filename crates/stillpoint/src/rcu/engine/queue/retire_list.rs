@@ -18,7 +18,7 @@ use crate::busted::{self, Variant};
 use crate::fence::FenceError;
 use crate::rcu::engine::boost::Booster;
 use crate::rcu::engine::core::garbage::Garbage;
-use crate::rcu::engine::core::grace::{bit_of, Grace};
+use crate::rcu::engine::core::grace::{bit_of, Grace, Looks, Outlook, Terms};
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::queue::quota::Credit;
@@ -41,12 +41,12 @@ pub(crate) const GATHERED: usize = 32;
 pub(crate) struct Pace {
     /// At once if this many objects are open.
     pub(crate) batch: usize,
-    /// Otherwise, this long after the last start.
+    /// Least time between two heavy fences for batches that are not full. If zero, nothing is put off: polls start and fence at once.
     pub(crate) interval: Duration,
 }
 
 impl Pace {
-    /// At most one small batch every 50 µs: a heavy fence takes some 10 µs, so less than a quarter of the time.
+    /// At most one heavy fence every 50 µs: it takes some 10 µs, so less than a quarter of the time.
     pub(crate) const DEFAULT: Self = Self {
         batch: 128,
         interval: if cfg!(stillpoint_loom) { Duration::ZERO } else { Duration::from_micros(50) },
@@ -102,7 +102,7 @@ pub(crate) struct RetireList {
     open: usize,
     /// Whether the queue was [closed](RetireList::close) since the last look: then full batches do not gather.
     hurries: bool,
-    /// Why the last look's fence was refused, and the age of the domain at which polls ask for it again. Each list keeps its own:
+    /// Why the last fence was refused, and the age of the domain at which polls ask for it again. Each list keeps its own:
     /// filters are per thread, so another thread's fence may succeed.
     refused: Option<(FenceError, Duration)>,
     held: Vec<Held>,
@@ -118,8 +118,8 @@ pub(crate) struct RetireList {
     /// Whether the larger half of an odd limit is for held objects in the next sweep. Changes with each sweep.
     favours_held: bool,
     bytes: usize,
-    /// Age of the domain when a token was last started.
-    started: Option<Duration>,
+    /// While a reader is silent.
+    looks: Looks,
     /// Boosts readers that are in the way.
     booster: Booster,
     /// Scratch memory of a poll.
@@ -184,7 +184,7 @@ impl RetireList {
             round_bits: 0,
             favours_held: true,
             bytes: 0,
-            started: None,
+            looks: Looks::default(),
             booster: Booster::new(),
             hazards: Vec::new(),
         }
@@ -482,12 +482,10 @@ impl RetireList {
     /// # Panics
     /// With the first panic of a destructor, after all that was ready has been freed.
     pub(crate) fn poll_own(&mut self, limit: usize) -> usize {
-        let mut now = None;
         if self.open > 0 && self.is_time() {
             self.start();
-            now = self.started;
         }
-        let is_early = self.due_later(now).is_some();
+        let is_early = self.look_later().is_some();
         self.go_on(limit, usize::MAX, is_early)
     }
 
@@ -513,13 +511,8 @@ impl RetireList {
             self.core.protocol.gather_hazards(&mut self.hazards);
         }
         self.core.tend_boost();
-        let ready = if is_early || self.is_refused_lately() {
-            0
-        } else {
-            self.hurries = false;
-            self.refused = None;
-            self.ready(limit)
-        };
+        let ready = if is_early { 0 } else { self.ready(limit) };
+        self.hurries &= is_early;
         if ready + self.open == self.queue.len() {
             // No grace period is under way any more.
             self.end_boost();
@@ -527,13 +520,6 @@ impl RetireList {
         let freed = self.sweep(ready, limit, most);
         self.report_stall();
         freed
-    }
-
-    /// Whether the fence was refused so recently that polls do not ask for it again: refusals take no more of a thread's time than
-    /// fences do.
-    fn is_refused_lately(&self) -> bool {
-        let waits = !self.hurries && !self.pace.interval.is_zero();
-        waits && self.refused.is_some_and(|(_, again)| self.core.age() < again)
     }
 
     /// Reports the reader in the way to the stall hook, if it has been there for long, or the refusal of the fence.
@@ -548,7 +534,7 @@ impl RetireList {
         let Some(batch) = self.batches.front().filter(|batch| self.core.may_be_stalled(batch.started)) else {
             return;
         };
-        if let Ok(Grace::HeldUp(record)) = self.core.protocol.check(batch.token) {
+        if let Some(record) = self.core.protocol.in_the_way(batch.token) {
             self.core.report_stall(record, batch.token, batch.started, behind);
         }
     }
@@ -578,26 +564,27 @@ impl RetireList {
         self.queue.len() < GATHERED.saturating_mul(self.pace.batch)
     }
 
-    /// The age of the domain at which a fence may be issued for the full batches that gather for it. `None` if the batch at
-    /// the front does not wait for others: then polls look at it at once.
-    fn due(&self) -> Option<Duration> {
-        let is_full = |batch: &&Batch| batch.objects >= self.pace.batch;
-        let gathers = !self.hurries && !self.pace.interval.is_zero() && self.is_short();
-        let batch = self.batches.front().filter(is_full).filter(|_| gathers)?;
-        self.core.protocol.due(batch.token)
+    /// Until when the fence for the batch at the front is put off; `None` if polls fence at once.
+    fn terms(&self, batch: &Batch) -> Option<Terms> {
+        let is_patient = !self.hurries && !self.pace.interval.is_zero();
+        is_patient.then(|| Terms {
+            begun: batch.started,
+            interval: self.pace.interval,
+            gathers: batch.objects >= self.pace.batch && self.is_short(),
+            earliest: self.refused.map_or(Duration::ZERO, |(_, again)| again),
+        })
     }
 
-    /// As `due`, if that time is still to come. `now` is the age of the domain, if the caller knows it.
-    fn due_later(&self, now: Option<Duration>) -> Option<Duration> {
-        self.due().filter(|&due| due > now.unwrap_or_else(|| self.core.age()))
+    /// The age of the domain at which to look again at a reader that is silent, if that is still to come.
+    fn look_later(&self) -> Option<Duration> {
+        self.looks.later(&self.core.protocol).filter(|_| !self.hurries)
     }
 
     fn is_time(&self) -> bool {
-        let due = || self.started.is_none_or(|started| self.core.age() - started >= self.pace.interval);
         self.open >= self.pace.batch
             || self.pace.interval.is_zero()
             || !self.core.protocol.needs_heavy()
-            || due()
+            || self.core.protocol.may_start(self.core.age())
     }
 
     /// Starts a token for the open objects, whatever the pace, which the next poll ignores, too. Returns the token that
@@ -617,7 +604,6 @@ impl RetireList {
         }
         let token = self.core.protocol.start();
         let started = self.core.age();
-        self.started = Some(started);
         self.batches.push_back(Batch { token, objects: self.open, started });
         self.open = 0;
     }
@@ -629,20 +615,33 @@ impl RetireList {
     fn ready(&mut self, limit: usize) -> usize {
         let mut ready = 0;
         for batch in &self.batches {
-            let mut answer = self.core.protocol.check(batch.token);
-            let is_held_up = matches!(answer, Ok(Grace::HeldUp(_)));
+            let (protocol, terms) = (&self.core.protocol, self.terms(batch));
+            let look = || match terms {
+                Some(terms) => protocol.look(batch.token, terms),
+                None => protocol.check(batch.token).map(Outlook::Known),
+            };
+            let mut answer = look();
+            let is_held_up = matches!(answer, Ok(Outlook::Known(Grace::HeldUp(_))));
             if is_held_up && self.booster.boost(&self.core, batch.token, batch.started) {
-                answer = self.core.protocol.check(batch.token);
+                answer = look();
             }
             let over = match answer {
-                Ok(Grace::Over) => true,
-                Ok(Grace::HeldUp(_)) => busted::is(Variant::IgnoreRegions),
+                Ok(Outlook::Known(Grace::Over)) => true,
+                Ok(Outlook::Known(Grace::HeldUp(_))) => busted::is(Variant::IgnoreRegions),
+                Ok(Outlook::Silent(due)) => {
+                    self.looks.put_off(self.core.age(), due);
+                    break;
+                }
                 // What was fenced before may still be freed.
                 Err(error) => {
                     self.refused = Some((error, self.core.protocol.next_attempt()));
                     false
                 }
             };
+            self.looks = Looks::default();
+            if self.refused.is_some() && (over || is_held_up) {
+                self.refused = None;
+            }
             if !over || ready >= limit {
                 break;
             }
@@ -822,22 +821,25 @@ impl RetireList {
 
     /// What is in the way of the next object.
     pub(crate) fn obstacle(&self) -> Result<Obstacle<'_>, FenceError> {
-        let made = self.core.protocol.made();
+        let at = |age| self.core.protocol.made().checked_add(age);
         if let Some(batch) = self.batches.front() {
-            if let Some(due) = self.due_later(None) {
-                return Ok(Obstacle::Pace(made.checked_add(due)));
-            }
-            return Ok(match self.core.protocol.check(batch.token)? {
-                Grace::HeldUp(record) => Obstacle::Reader(record),
-                Grace::Over => Obstacle::Nothing,
+            let outlook = match self.terms(batch) {
+                _ if self.look_later().is_some() => return Ok(Obstacle::Pace(self.look_later().and_then(at))),
+                Some(terms) => self.core.protocol.look(batch.token, terms)?,
+                None => Outlook::Known(self.core.protocol.check(batch.token)?),
+            };
+            return Ok(match outlook {
+                Outlook::Known(Grace::HeldUp(record)) => Obstacle::Reader(record),
+                Outlook::Known(Grace::Over) => Obstacle::Nothing,
+                Outlook::Silent(due) => Obstacle::Pace(at(due)),
             });
         }
-        Ok(match self.started {
-            _ if !self.held.is_empty() => Obstacle::Hazard,
-            Some(started) if self.open > 0 => {
-                Obstacle::Pace(started.checked_add(self.pace.interval).and_then(|due| made.checked_add(due)))
-            }
-            _ => Obstacle::Nothing,
+        Ok(if !self.held.is_empty() {
+            Obstacle::Hazard
+        } else if self.open > 0 && self.core.protocol.needs_heavy() {
+            Obstacle::Pace(at(self.core.protocol.next_start()))
+        } else {
+            Obstacle::Nothing
         })
     }
 }

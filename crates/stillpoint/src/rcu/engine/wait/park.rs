@@ -14,7 +14,7 @@ use crossbeam_utils::Backoff;
 
 use crate::fence::FenceError;
 use crate::rcu::engine::boost::Booster;
-use crate::rcu::engine::core::grace::Grace;
+use crate::rcu::engine::core::grace::{Grace, Looks, Outlook, Terms};
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::Core;
 use stillpoint_sys::sync::atomic::{fence, AtomicU32, Ordering};
@@ -200,10 +200,26 @@ impl Core {
         let mut patience = Patience::new();
         let mut boost = Boost { core: self, booster: Booster::new() };
         let mut dated = None;
+        let mut looks = Looks::default();
+        let terms =
+            Terms { begun, interval: Duration::ZERO, gathers: false, earliest: Duration::ZERO };
         loop {
-            let laggard = match self.protocol.check(token).map_err(Interrupted::Fence)? {
-                Grace::Over => return Ok(()),
-                Grace::HeldUp(laggard) => laggard,
+            let look = if cfg!(stillpoint_loom) {
+                self.protocol.check(token).map(Outlook::Known)
+            } else {
+                self.protocol.look(token, terms)
+            };
+            let laggard = match look.map_err(Interrupted::Fence)? {
+                Outlook::Known(Grace::Over) => return Ok(()),
+                Outlook::Known(Grace::HeldUp(laggard)) => laggard,
+                Outlook::Silent(due) => {
+                    // Nobody is asked: a reader that is silent holds nothing up. The fence is due soon.
+                    looks.put_off(self.age(), due);
+                    while looks.later(&self.protocol).is_some() {
+                        std::hint::spin_loop();
+                    }
+                    continue;
+                }
             };
             boost.booster.boost(self, token, begun);
             let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
@@ -216,7 +232,7 @@ impl Core {
             if is_late {
                 return Err(Interrupted::Late(laggard));
             }
-            let passed = || !matches!(self.protocol.check(token), Ok(Grace::HeldUp(_)));
+            let passed = || self.protocol.in_the_way(token).is_none();
             patience.wait(&self.event, Next::Passage(laggard), wake_up, passed);
         }
     }

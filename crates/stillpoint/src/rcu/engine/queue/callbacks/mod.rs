@@ -29,7 +29,8 @@ use super::retire_list::Pace;
 use crate::busted::{self, Variant};
 use crate::rcu::engine::boost::Booster;
 use crate::rcu::engine::core::garbage::Garbage;
-use crate::rcu::engine::core::grace::{Grace, ANY};
+use crate::fence::FenceError;
+use crate::rcu::engine::core::grace::{Grace, Looks, Outlook, Terms, ANY};
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::wait::counters::Counters;
@@ -69,8 +70,10 @@ pub(crate) struct Callbacks {
 #[derive(Debug)]
 struct State {
     segments: Segments,
-    /// Age of the domain when a token was last started.
-    started: Option<Duration>,
+    /// Why the last fence was refused.
+    refused: Option<FenceError>,
+    /// While a reader is silent: when polls look at it again.
+    looks: Looks,
     /// Callbacks past their grace period that a hazard slot held when they were last looked at.
     held: Option<Chain>,
     number_held: usize,
@@ -87,7 +90,8 @@ impl State {
     fn new(forks: u64) -> Self {
         Self {
             segments: Segments::default(),
-            started: None,
+            refused: None,
+            looks: Looks::default(),
             held: None,
             number_held: 0,
             favours_held: false,
@@ -241,14 +245,12 @@ impl Callbacks {
         Outcome { called: called.number, next, panic: called.panic.take() }
     }
 
-    /// Takes what was pushed, and starts a token for it. Returns whether it is too early for a token: at most one heavy fence is
-    /// issued in the interval that reclaimers have by default.
+    /// Takes what was pushed, and starts a token for it. Returns whether it is too early for a token.
     fn take_in(&self, state: &mut State) -> bool {
-        let is_early = |started| self.core.age().saturating_sub(started) < Pace::DEFAULT.interval;
         if self.lanes.iter().all(|lane| lane.is_empty()) {
             return false;
         }
-        if self.core.protocol.needs_heavy() && state.started.is_some_and(is_early) {
+        if self.core.protocol.needs_heavy() && !self.core.protocol.may_start(self.core.age()) {
             return true;
         }
         if state.segments.under_way().is_none() {
@@ -260,7 +262,6 @@ impl Callbacks {
         if chains.iter().any(Option::is_some) {
             let token = early.unwrap_or_else(|| self.core.protocol.start());
             let started = self.core.age();
-            state.started = Some(started);
             state.segments.push(Segment { token, started, chains });
         }
         false
@@ -273,9 +274,18 @@ impl Callbacks {
             if called.looked >= limit {
                 return Hindrance::Limit;
             }
-            match self.check(&mut state.booster, token, started) {
-                Ok(Grace::Over) => {}
-                Ok(Grace::HeldUp(record)) => return Hindrance::Reader(record, started),
+            if state.looks.later(&self.core.protocol).is_some() {
+                return Hindrance::Other;
+            }
+            let answer = self.look(&mut state.booster, token, started);
+            state.refused = answer.err();
+            match answer {
+                Ok(Outlook::Silent(due)) => {
+                    state.looks.put_off(self.core.age(), due);
+                    return Hindrance::Other;
+                }
+                Ok(Outlook::Known(Grace::HeldUp(record))) => return Hindrance::Reader(record, started),
+                Ok(Outlook::Known(Grace::Over)) => state.looks = Looks::default(),
                 Err(_) => return Hindrance::Other,
             }
             let segment = state.segments.oldest().expect("it is under way");
@@ -341,16 +351,22 @@ impl Callbacks {
         }
     }
 
-    fn check(
+    fn look(
         &self,
         booster: &mut Booster,
         token: u64,
         started: Duration,
-    ) -> Result<Grace<'_>, crate::fence::FenceError> {
-        let answer = self.core.protocol.check(token)?;
-        let is_held_up = matches!(answer, Grace::HeldUp(_));
+    ) -> Result<Outlook<'_>, FenceError> {
+        let interval = Pace::DEFAULT.interval;
+        let terms = Terms { begun: started, interval, gathers: false, earliest: Duration::ZERO };
+        let look = || match interval.is_zero() {
+            true => self.core.protocol.check(token).map(Outlook::Known),
+            false => self.core.protocol.look(token, terms),
+        };
+        let answer = look()?;
+        let is_held_up = matches!(answer, Outlook::Known(Grace::HeldUp(_)));
         if is_held_up && booster.boost(&self.core, token, started) {
-            return self.core.protocol.check(token);
+            return look();
         }
         Ok(answer)
     }
@@ -362,10 +378,10 @@ impl Callbacks {
             return;
         }
         let behind = || Behind { objects: self.pending(), bytes: 0 };
-        let report = || match self.core.protocol.check(token) {
-            Ok(Grace::Over) => {}
-            Ok(Grace::HeldUp(record)) => self.core.report_stall(record, token, started, behind),
-            Err(error) => self.core.report_refusal(error, behind),
+        let report = || match (self.core.protocol.in_the_way(token), state.refused) {
+            (Some(record), _) => self.core.report_stall(record, token, started, behind),
+            (None, Some(error)) => self.core.report_refusal(error, behind),
+            (None, None) => {}
         };
         // Unwind safety: the hook changes nothing of the queue.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(report)) {
