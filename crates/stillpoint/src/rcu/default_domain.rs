@@ -117,6 +117,21 @@ pub fn try_pin() -> Option<Guard<'static>> {
     present().map(|local| local.reader.pin_in_handler())
 }
 
+/// As [`Reader::offline`], for the calling thread in the [default domain](default_domain): for a hook that runs before the thread sleeps.
+/// False also if the thread has not used the domain yet.
+///
+/// ```
+/// use stillpoint::rcu::{self, RcuCell};
+///
+/// let route = RcuCell::new("eth0");
+/// assert_eq!(route.get().as_deref(), Some(&"eth0"));
+/// assert!(rcu::offline()); // nothing interrupts a processor for this thread while it sleeps
+/// assert_eq!(route.get().as_deref(), Some(&"eth0")); // the thread is back
+/// ```
+pub fn offline() -> bool {
+    present().is_some_and(|local| local.reader.offline())
+}
+
 /// As [`Domain::barrier`], for the [default domain](default_domain).
 ///
 /// # Errors

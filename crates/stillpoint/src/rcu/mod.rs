@@ -96,7 +96,7 @@ pub use bound::{ArrayGuard, ArrayHandle, BoundArray};
 pub use cell::RcuCell;
 #[cfg(target_os = "linux")]
 pub use default_domain::reset_after_fork;
-pub use default_domain::{barrier, barrier_timeout, default_domain, pin, try_pin};
+pub use default_domain::{barrier, barrier_timeout, default_domain, offline, pin, try_pin};
 pub use domain::{Domain, DomainBuilder, Token};
 pub use engine::core::record::ReaderKind;
 pub use error::{BuildError, CompareExchangeError, RetireError, RetireErrorKind, SynchronizeError};

@@ -248,11 +248,7 @@ impl Protocol {
 
     /// Looks at every reader, first at the one that was in the way of the last check. `put_off` returns until when a heavy fence is put
     /// off for a silent reader, which vouches for the token that it receives.
-    fn scan(
-        &self,
-        token: u64,
-        put_off: impl Fn(u64) -> Option<Duration>,
-    ) -> Result<Outlook<'_>, FenceError> {
+    fn scan(&self, token: u64, put_off: impl Fn(u64) -> Option<Duration>) -> Result<Outlook<'_>, FenceError> {
         if busted::is(Variant::NoFence) || (busted::is(Variant::SkipWhenQuiet) && self.is_quiet()) {
             return Ok(self.walk(token, token, true).map_or_else(Outlook::Known, |_| unreachable!()));
         }
@@ -424,8 +420,7 @@ impl Protocol {
     /// afterwards, if the region is not older than that token.
     pub(crate) fn region_of_caller(&self) -> Option<u64> {
         let tid = stillpoint_sys::os::thread_id();
-        let own =
-            self.records.iter().filter(|record| is_open(record.observe()) && record.is_of_caller(tid));
+        let own = self.records.iter().filter(|record| is_open(record.observe()) && record.is_of_caller(tid));
         let state = own.map(Record::state).min();
         // Acquire: pairs with the release in `start`. It reads the token of the region, or a later one.
         self.token.load(Ordering::Acquire);

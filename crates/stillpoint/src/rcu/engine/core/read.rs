@@ -2,7 +2,9 @@
 
 use std::ptr::NonNull;
 
-use super::record::{clear_hazard, is_here, is_open, set_hazard, Hazard, ReaderKind, Record, Slot, AWAY, IDLE};
+use super::record::{
+    clear_hazard, is_here, is_open, set_hazard, Hazard, ReaderKind, Record, Slot, AWAY, IDLE,
+};
 use super::registry::Claim;
 use super::Protocol;
 use crate::busted::{self, Variant};

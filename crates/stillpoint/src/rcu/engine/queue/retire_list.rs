@@ -824,7 +824,9 @@ impl RetireList {
         let at = |age| self.core.protocol.made().checked_add(age);
         if let Some(batch) = self.batches.front() {
             let outlook = match self.terms(batch) {
-                _ if self.look_later().is_some() => return Ok(Obstacle::Pace(self.look_later().and_then(at))),
+                _ if self.look_later().is_some() => {
+                    return Ok(Obstacle::Pace(self.look_later().and_then(at)))
+                }
                 Some(terms) => self.core.protocol.look(batch.token, terms)?,
                 None => Outlook::Known(self.core.protocol.check(batch.token)?),
             };

@@ -201,8 +201,7 @@ impl Core {
         let mut boost = Boost { core: self, booster: Booster::new() };
         let mut dated = None;
         let mut looks = Looks::default();
-        let terms =
-            Terms { begun, interval: Duration::ZERO, gathers: false, earliest: Duration::ZERO };
+        let terms = Terms { begun, interval: Duration::ZERO, gathers: false, earliest: Duration::ZERO };
         loop {
             let look = if cfg!(stillpoint_loom) {
                 self.protocol.check(token).map(Outlook::Known)

@@ -27,9 +27,9 @@ use self::segments::{Segment, Segments, LANES, OBJECTS, ORDERED};
 use self::turn::Turn;
 use super::retire_list::Pace;
 use crate::busted::{self, Variant};
+use crate::fence::FenceError;
 use crate::rcu::engine::boost::Booster;
 use crate::rcu::engine::core::garbage::Garbage;
-use crate::fence::FenceError;
 use crate::rcu::engine::core::grace::{Grace, Looks, Outlook, Terms, ANY};
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
@@ -351,12 +351,7 @@ impl Callbacks {
         }
     }
 
-    fn look(
-        &self,
-        booster: &mut Booster,
-        token: u64,
-        started: Duration,
-    ) -> Result<Outlook<'_>, FenceError> {
+    fn look(&self, booster: &mut Booster, token: u64, started: Duration) -> Result<Outlook<'_>, FenceError> {
         let interval = Pace::DEFAULT.interval;
         let terms = Terms { begun: started, interval, gathers: false, earliest: Duration::ZERO };
         let look = || match interval.is_zero() {
