@@ -13,6 +13,12 @@ pub struct Stats {
     pub grace_periods: u64,
     /// Heavy fences issued: each interrupts every core that runs the process.
     pub heavy_fences: u64,
+    /// How often a grace period ended without a heavy fence, since every reader had vouched for it, was in a region, or was
+    /// [offline](super::Reader::offline). 0 in domains that need no such fences.
+    pub vouched: u64,
+    /// Readers of other threads that have loaded nothing since the newest token was started, and are not
+    /// [offline](super::Reader::offline). While there is one that sleeps, each grace period needs a heavy fence.
+    pub silent: usize,
     /// Objects and callbacks handed to reclaimers or to the domain.
     pub retired: u64,
     /// Objects freed and callbacks called.
@@ -75,6 +81,8 @@ impl Stats {
         Self {
             grace_periods: core.protocol.started(),
             heavy_fences: core.protocol.heavy_fences(),
+            vouched: core.protocol.vouched(),
+            silent: core.protocol.silent(),
             retired: sum.retired,
             freed: sum.freed,
             pending: exact(objects, sum.pending),

@@ -43,6 +43,8 @@ pub(crate) struct Progress {
     laggard: AtomicPtr<Record>,
     /// Heavy fences issued.
     heavy_fences: AtomicU64,
+    /// Walks that found a token over without a heavy fence, although readers rely on such fences. Not modelled: for statistics.
+    vouched: PlainU64,
     /// Why the last heavy fence failed; 0 if it succeeded.
     errno: AtomicI32,
     /// Age of the domain in nanoseconds at the first refusal of a fence after the last one that succeeded, without the lowest bit,
@@ -81,6 +83,7 @@ impl Progress {
             completed: AtomicU64::new(first),
             laggard: AtomicPtr::new(ptr::null_mut()),
             heavy_fences: AtomicU64::new(0),
+            vouched: PlainU64::new(0),
             errno: AtomicI32::new(0),
             refused: PlainU64::new(0),
             next_heavy: PlainU64::new(0),
@@ -335,6 +338,10 @@ impl Protocol {
             tsan::release(&self.progress.completed);
         }
         raise(&self.progress.completed, over, orders::raise_completed());
+        if !is_fenced {
+            // Relaxed: for statistics.
+            self.progress.vouched.fetch_add(1, Ordering::Relaxed);
+        }
         Err(Grace::Over)
     }
 
@@ -537,6 +544,19 @@ impl Protocol {
     pub(crate) fn heavy_fences(&self) -> u64 {
         // Relaxed: for statistics.
         self.progress.heavy_fences.load(Ordering::Relaxed)
+    }
+
+    /// How often all readers had vouched for a token.
+    pub(crate) fn vouched(&self) -> u64 {
+        // Relaxed: for statistics.
+        self.progress.vouched.load(Ordering::Relaxed)
+    }
+
+    /// Number of readers of other threads that do not vouch for the newest token.
+    pub(crate) fn silent(&self) -> usize {
+        // Relaxed: for statistics.
+        let newest = self.token.load(Ordering::Relaxed);
+        self.records.iter().filter(|record| record.is_silent(record.observe(), newest)).count()
     }
 
     pub(crate) fn fence_error(&self) -> Option<FenceError> {
