@@ -265,6 +265,8 @@ unsafe extern "C" fn end(local: *mut c_void) {
                 return;
             }
             LOCAL.set(ptr::null());
+            // The thread loads nothing any more.
+            local.reader.offline();
             local.give_up_shelf();
             return;
         }
