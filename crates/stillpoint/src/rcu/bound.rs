@@ -186,6 +186,23 @@ impl<T: Send + Sync + 'static> ArrayHandle<T> {
     }
 }
 
+impl<T: Send + Sync + 'static> ArrayHandle<T> {
+    /// Lets writers ignore this reader until its next load: see [`Reader::offline`].
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use stillpoint::rcu::RcuArray;
+    ///
+    /// let squares = Arc::new(RcuArray::new(10, |index| Some(Box::new(index * index))));
+    /// let mut handle = squares.handle();
+    /// assert_eq!(handle.bind().protect(3).as_deref(), Some(&9));
+    /// assert!(handle.offline()); // before the thread sleeps
+    /// ```
+    pub fn offline(&self) -> bool {
+        self.reader.offline()
+    }
+}
+
 impl<T: Send + Sync + 'static> Deref for ArrayHandle<T> {
     type Target = RcuArray<T>;
 

@@ -78,6 +78,22 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableHandle<K, V, S>
     pub fn table(&self) -> &Arc<Table<K, V, S>> {
         &self.table
     }
+
+    /// Lets writers ignore this reader until its next lookup: see [`Reader::offline`]. The array of buckets stays pinned.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use stillpoint::table::Table;
+    ///
+    /// let table: Arc<Table<u64, u64>> = Arc::new(Table::new());
+    /// let mut handle = table.handle();
+    /// assert!(handle.reader().get(&1).is_none());
+    /// assert!(handle.offline()); // before the thread sleeps
+    /// assert!(handle.reader().get(&1).is_none());
+    /// ```
+    pub fn offline(&self) -> bool {
+        self.reader.offline()
+    }
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Deref for TableHandle<K, V, S> {
