@@ -1,79 +1,22 @@
-//! Worker threads of tokio as QSBR readers, and a task that awaits grace periods.
+//! Worker threads of tokio as readers that go offline when they park, and a task that awaits grace periods.
 //!
-//! Each worker has a reader in a thread-local variable. A task reads in a closure, so that it cannot keep a reference
-//! across an `.await`, after which it may be on another thread. After each request it reports that the thread holds
-//! nothing. A worker that has nothing to do goes offline and parks: writers do not wait for it, however long it sleeps.
-//! It comes back online at its next read, so a thread that never reads is never waited for either.
+//! Tasks read by protected loads in the default domain. A load borrows a thread-local reader, so it cannot be kept across an
+//! `.await`, after which the task may be on another thread. A worker that has nothing to do goes offline and parks: writers
+//! issue no fences for it, however long it sleeps. Its next load brings it back by itself.
 //!
 //! Run it with `cargo run --example tokio_workers`.
 
-use std::cell::RefCell;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stillpoint::rcu::{Domain, OfflineReader, QsbrReader, RcuCell, SynchronizeError};
+use stillpoint::rcu::{self, RcuCell, SynchronizeError};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
 const TASKS: u64 = 8;
 const REQUESTS: u64 = 200;
 const UPDATES: u64 = 50;
-
-/// The reader of a thread.
-enum Worker {
-    Online(QsbrReader),
-    Offline(OfflineReader),
-    /// The thread has never read.
-    New,
-}
-
-thread_local! {
-    static WORKER: RefCell<Worker> = const { RefCell::new(Worker::New) };
-}
-
-impl Worker {
-    fn take(&mut self) -> Self {
-        std::mem::replace(self, Worker::New)
-    }
-
-    fn go_online(&mut self, domain: &Domain) {
-        *self = match self.take() {
-            Worker::New => Worker::Online(domain.qsbr_reader()),
-            Worker::Offline(reader) => Worker::Online(reader.go_online()),
-            online => online,
-        };
-    }
-
-    fn go_offline(&mut self) {
-        *self = match self.take() {
-            Worker::Online(reader) => Worker::Offline(reader.go_offline()),
-            other => other,
-        };
-    }
-}
-
-/// Runs `function` with the reader of this thread. References cannot leave the closure.
-fn read<R>(domain: &Domain, function: impl FnOnce(&QsbrReader) -> R) -> R {
-    WORKER.with(|worker| {
-        if !matches!(*worker.borrow(), Worker::Online(_)) {
-            worker.borrow_mut().go_online(domain);
-        }
-        match &*worker.borrow() {
-            Worker::Online(reader) => function(reader),
-            _ => unreachable!("it was brought online"),
-        }
-    })
-}
-
-/// Reports that this thread holds nothing. Panics within [`read`], where the reader is borrowed.
-fn quiescent() {
-    WORKER.with_borrow_mut(|worker| {
-        if let Worker::Online(reader) = worker {
-            reader.quiescent();
-        }
-    });
-}
 
 struct Price {
     version: u64,
@@ -86,21 +29,15 @@ impl Price {
     }
 }
 
-struct Shop {
-    domain: Domain,
-    price: RcuCell<Price>,
-}
-
 /// A task that serves requests. Returns the sum of its sales.
-async fn serve(shop: Arc<Shop>, task: u64) -> u64 {
+async fn serve(price: Arc<RcuCell<Price>>, task: u64) -> u64 {
     let mut sold = 0;
     for request in 0..REQUESTS {
-        sold += read(&shop.domain, |reader| {
-            let price = shop.price.load(reader).expect("there is always one");
+        {
+            let price = price.get().expect("there is always one");
             assert_eq!(price.cents, 100 + price.version, "it was freed too early");
-            price.cents
-        });
-        quiescent();
+            sold += price.cents;
+        }
         if request % 32 == task {
             tokio::time::sleep(Duration::from_millis(1)).await; // the workers park now and then
         } else if request % 8 == 0 {
@@ -110,42 +47,45 @@ async fn serve(shop: Arc<Shop>, task: u64) -> u64 {
     sold
 }
 
-/// A task that replaces the price, and waits until no worker reads the old one.
-async fn update(shop: Arc<Shop>) -> Result<(), SynchronizeError> {
+/// A task that replaces the price, and waits until no region is open that may have read the old one.
+async fn update(price: Arc<RcuCell<Price>>) -> Result<u64, SynchronizeError> {
+    let domain = rcu::default_domain();
+    let mut last = 0;
     for version in 1..=UPDATES {
-        let mut old = shop.price.replace(Price::new(version)).expect("there is always one");
-        // No thread waits here. The last worker that may read the old price wakes this task.
-        shop.domain.grace_period(old.token(&shop.domain)).await?;
-        // This also checks for protected loads, of which there are none here.
-        let old = old.try_into_box().ok().expect("every worker has passed");
-        assert_eq!(old.version, version - 1);
+        let mut old = price.replace(Price::new(version)).expect("there is always one");
+        // No thread waits here. If a region is in the way, its end wakes this task.
+        domain.grace_period(old.token(domain)).await?;
+        last = old.version;
+        // A protected load may still hold the old price: it is freed after that.
+        drop(old);
     }
-    Ok(())
+    Ok(last)
 }
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    let domain = Domain::builder().name("shop").build()?;
-    let shop = Arc::new(Shop { price: domain.cell(Price::new(0)), domain });
+    let price = Arc::new(RcuCell::new(Price::new(0)));
     let runtime = Builder::new_multi_thread()
         .worker_threads(2)
         .enable_time()
-        .on_thread_park(|| WORKER.with_borrow_mut(Worker::go_offline))
+        .on_thread_park(|| {
+            rcu::offline();
+        })
         .build()?;
 
     let sold: u64 = runtime.block_on(async {
         let mut requests = JoinSet::new();
         for task in 0..TASKS {
-            requests.spawn(serve(Arc::clone(&shop), task));
+            requests.spawn(serve(Arc::clone(&price), task));
         }
-        let updates = tokio::spawn(update(Arc::clone(&shop)));
+        let updates = tokio::spawn(update(Arc::clone(&price)));
         let sold = requests.join_all().await.into_iter().sum();
-        // From here on the workers have nothing to read. Only workers that never park are waited for.
-        updates.await.expect("it does not panic")?;
+        assert_eq!(updates.await.expect("it does not panic")?, UPDATES - 1);
         Ok::<_, SynchronizeError>(sold)
     })?;
 
-    println!("sold for {sold} cents at {} prices", shop.domain.stats().freed + 1);
+    rcu::barrier()?; // all old prices have been freed
+    let stats = rcu::default_domain().stats();
+    println!("sold for {sold} cents; {} grace periods, {} heavy fences", stats.grace_periods, stats.heavy_fences);
     assert!(sold >= 100 * TASKS * REQUESTS);
-    assert_eq!((shop.domain.stats().freed, shop.domain.stats().pending), (UPDATES, 0));
     Ok(())
 }
