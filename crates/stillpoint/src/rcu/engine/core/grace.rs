@@ -25,6 +25,8 @@ const LONGEST_BETWEEN: Duration = Duration::from_millis(1);
 /// Time between two starts in a domain that may need heavy fences, unless a batch is full. Each start moves the token, and so costs
 /// each running reader a cache miss.
 const BETWEEN_STARTS: Duration = Duration::from_micros(5);
+/// A list that has started no token for so long may start one, however many others do.
+const LONGEST_BETWEEN_STARTS: Duration = Duration::from_micros(50);
 /// The most that a writer waits for a silent reader before it issues a heavy fence.
 const LONGEST_PATIENCE: Duration = Duration::from_micros(200);
 /// Number of heavy fences whose times are kept.
@@ -372,11 +374,13 @@ impl Protocol {
         (self.age() < due).then_some(due)
     }
 
-    /// Whether a small batch may start a token at this age of the domain. If so, the next one waits for a while.
-    pub(crate) fn may_start(&self, now: Duration) -> bool {
+    /// Whether a small batch may start a token at this age of the domain, for a caller that has last started one at another age. If so,
+    /// the next one waits for a while. A caller whose last start is long ago need not wait for the others' pace.
+    pub(crate) fn may_start(&self, now: Duration, last: Option<Duration>) -> bool {
         // Relaxed, both: a pace.
         let next = &self.progress.next_start;
-        let is_time = now.as_nanos() as u64 >= next.load(Ordering::Relaxed);
+        let is_time = now.as_nanos() as u64 >= next.load(Ordering::Relaxed)
+            || last.is_none_or(|last| now.saturating_sub(last) >= LONGEST_BETWEEN_STARTS);
         if is_time {
             next.store((now + BETWEEN_STARTS).as_nanos() as u64, Ordering::Relaxed);
         }

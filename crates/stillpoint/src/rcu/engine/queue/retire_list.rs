@@ -120,6 +120,8 @@ pub(crate) struct RetireList {
     bytes: usize,
     /// While a reader is silent.
     looks: Looks,
+    /// Age of the domain when a token was last started.
+    started: Option<Duration>,
     /// Boosts readers that are in the way.
     booster: Booster,
     /// Scratch memory of a poll.
@@ -185,6 +187,7 @@ impl RetireList {
             favours_held: true,
             bytes: 0,
             looks: Looks::default(),
+            started: None,
             booster: Booster::new(),
             hazards: Vec::new(),
         }
@@ -584,7 +587,7 @@ impl RetireList {
         self.open >= self.pace.batch
             || self.pace.interval.is_zero()
             || !self.core.protocol.needs_heavy()
-            || self.core.protocol.may_start(self.core.age())
+            || self.core.protocol.may_start(self.core.age(), self.started)
     }
 
     /// Starts a token for the open objects, whatever the pace, which the next poll ignores, too. Returns the token that
@@ -604,6 +607,7 @@ impl RetireList {
         }
         let token = self.core.protocol.start();
         let started = self.core.age();
+        self.started = Some(started);
         self.batches.push_back(Batch { token, objects: self.open, started });
         self.open = 0;
     }

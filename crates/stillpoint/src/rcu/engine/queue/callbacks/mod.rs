@@ -70,6 +70,8 @@ pub(crate) struct Callbacks {
 #[derive(Debug)]
 struct State {
     segments: Segments,
+    /// Age of the domain when a token was last started.
+    started: Option<Duration>,
     /// Why the last fence was refused.
     refused: Option<FenceError>,
     /// While a reader is silent: when polls look at it again.
@@ -90,6 +92,7 @@ impl State {
     fn new(forks: u64) -> Self {
         Self {
             segments: Segments::default(),
+            started: None,
             refused: None,
             looks: Looks::default(),
             held: None,
@@ -250,7 +253,7 @@ impl Callbacks {
         if self.lanes.iter().all(|lane| lane.is_empty()) {
             return false;
         }
-        if self.core.protocol.needs_heavy() && !self.core.protocol.may_start(self.core.age()) {
+        if self.core.protocol.needs_heavy() && !self.core.protocol.may_start(self.core.age(), state.started) {
             return true;
         }
         if state.segments.under_way().is_none() {
@@ -262,6 +265,7 @@ impl Callbacks {
         if chains.iter().any(Option::is_some) {
             let token = early.unwrap_or_else(|| self.core.protocol.start());
             let started = self.core.age();
+            state.started = Some(started);
             state.segments.push(Segment { token, started, chains });
         }
         false
