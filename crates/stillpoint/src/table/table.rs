@@ -287,8 +287,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     }
 
     /// Frees the removed entries and old arrays that no reader can hold any more, and returns their number. Never
-    /// waits. Once 200 µs have passed since the last grace period began, or 128 entries wait, it begins one for what
-    /// was removed since. Up to 32 grace periods share a heavy fence.
+    /// waits. It begins a grace period for what was removed since the last one, unless another one has begun in the domain just
+    /// now, and entries are few: the pace is that of a [reclaimer](crate::rcu::ReclaimerBuilder::batch).
     ///
     /// Writers do a share of this work with each removal. Call it from a thread that has time, or after the last
     /// removal. A thread that calls it now and then serves as a background reclaimer.

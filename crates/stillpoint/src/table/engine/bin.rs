@@ -6,7 +6,6 @@
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
-use std::time::Duration;
 // Not modelled: counts.
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
@@ -29,11 +28,7 @@ const INTERVAL: u64 = 5 * TICKS_PER_MICRO;
 /// The most calls that share one poll; a power of two.
 const POLLED_TOGETHER: usize = FREED_PER_CALL;
 /// From this number of waiting objects on, each call polls.
-const BACKLOG: usize = 2 * GATHERED * PACE.batch;
-/// Removed entries are small, and the program can do without their memory for a while. So a few of them wait longer for
-/// a heavy fence than objects elsewhere do.
-const PACE: Pace =
-    Pace { interval: Duration::from_micros(if cfg!(stillpoint_loom) { 0 } else { 200 }), ..Pace::DEFAULT };
+const BACKLOG: usize = 2 * GATHERED * Pace::DEFAULT.batch;
 /// The arena limits the number of entries, if anything does.
 const UNLIMITED: Limits = Limits { objects: usize::MAX, bytes: usize::MAX };
 /// A writer whose own shard is empty polls another shard once in this number of calls.
@@ -62,7 +57,7 @@ impl Bin {
             pending: AtomicUsize::new(0),
             turns: AtomicUsize::new(0),
             polled: AtomicU64::new(0),
-            list: TryLock::new(RetireList::new(Arc::clone(core), PACE, UNLIMITED)),
+            list: TryLock::new(RetireList::new(Arc::clone(core), Pace::DEFAULT, UNLIMITED)),
         };
         Self {
             shards: std::array::from_fn(|_| CachePadded::new(shard())),
