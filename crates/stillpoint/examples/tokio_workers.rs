@@ -85,7 +85,10 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
 
     rcu::barrier()?; // all old prices have been freed
     let stats = rcu::default_domain().stats();
-    println!("sold for {sold} cents; {} grace periods, {} heavy fences", stats.grace_periods, stats.heavy_fences);
+    println!(
+        "sold for {sold} cents; {} grace periods, {} heavy fences",
+        stats.grace_periods, stats.heavy_fences
+    );
     assert!(sold >= 100 * TASKS * REQUESTS);
     Ok(())
 }

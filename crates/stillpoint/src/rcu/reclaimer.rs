@@ -253,7 +253,8 @@ impl Reclaimer {
     /// As [`poll`](Reclaimer::poll).
     pub fn poll_at_most(&mut self, limit: usize) -> usize {
         let freed = self.list.poll(limit);
-        self.list.core().pass_by(self.list.counters().round());
+        let core = self.list.core();
+        core.pass_by(self.list.counters().round(), || core.age());
         freed
     }
 

@@ -118,8 +118,12 @@ impl Looks {
     }
 
     /// When to look again, if that is later than now.
-    pub(crate) fn later(&self, core: &Protocol) -> Option<Duration> {
-        self.next.filter(|&next| next > core.age())
+    pub(crate) fn later(&self, now: Duration) -> Option<Duration> {
+        self.next.filter(|&next| next > now)
+    }
+
+    pub(crate) fn are_put_off(&self) -> bool {
+        self.next.is_some()
     }
 }
 
@@ -217,38 +221,43 @@ impl Protocol {
     /// that is over.
     #[inline]
     pub(crate) fn check(&self, token: u64) -> Result<Grace<'_>, FenceError> {
-        Ok(match self.outlook(token, |_| None)? {
-            Outlook::Known(grace) => grace,
+        if self.is_over(token) {
+            return Ok(Grace::Over);
+        }
+        match self.scan(token, |_| None)? {
+            Outlook::Known(grace) => Ok(grace),
             Outlook::Silent(_) => unreachable!("the fence was not put off"),
-        })
+        }
     }
 
     /// As [`check`](Protocol::check), for a caller that looks again: puts the heavy fence off on these terms.
     #[inline]
     pub(crate) fn look(&self, token: u64, terms: Terms) -> Result<Outlook<'_>, FenceError> {
-        self.outlook(token, |vouched| self.put_off(vouched, terms))
+        if self.is_over(token) {
+            return Ok(Outlook::Known(Grace::Over));
+        }
+        self.scan(token, |vouched| self.put_off(vouched, terms))
     }
 
     /// The region reader that is in the way of `token`, if there is one.
     pub(crate) fn in_the_way(&self, token: u64) -> Option<&Record> {
-        match self.outlook(token, |_| Some(Duration::MAX)) {
+        if self.is_over(token) {
+            return None;
+        }
+        match self.scan(token, |_| Some(Duration::MAX)) {
             Ok(Outlook::Known(Grace::HeldUp(record))) => Some(record),
             _ => None,
         }
     }
 
+    /// Whether the token is known to be over.
     #[inline]
-    fn outlook(
-        &self,
-        token: u64,
-        put_off: impl Fn(u64) -> Option<Duration>,
-    ) -> Result<Outlook<'_>, FenceError> {
-        if self.progress.completed.load(orders::completed()) >= token {
+    fn is_over(&self, token: u64) -> bool {
+        let is_over = self.progress.completed.load(orders::completed()) >= token;
+        if is_over {
             tsan::acquire(&self.progress.completed);
-            Ok(Outlook::Known(Grace::Over))
-        } else {
-            self.scan(token, put_off)
         }
+        is_over
     }
 
     /// Looks at every reader, first at the one that was in the way of the last check. `put_off` returns until when a heavy fence is put

@@ -485,10 +485,17 @@ impl RetireList {
     /// # Panics
     /// With the first panic of a destructor, after all that was ready has been freed.
     pub(crate) fn poll_own(&mut self, limit: usize) -> usize {
-        if self.open > 0 && self.is_time() {
-            self.start();
+        let is_timed = self.open > 0 || self.looks.are_put_off();
+        let now = if is_timed { self.core.age() } else { Duration::ZERO };
+        self.poll_own_at(limit, now)
+    }
+
+    /// As [`poll_own`](RetireList::poll_own), for a caller that knows the age of the domain.
+    pub(crate) fn poll_own_at(&mut self, limit: usize, now: Duration) -> usize {
+        if self.open > 0 && self.is_time(now) {
+            self.start(now);
         }
-        let is_early = self.look_later().is_some();
+        let is_early = self.look_later(now).is_some();
         self.go_on(limit, usize::MAX, is_early)
     }
 
@@ -579,34 +586,34 @@ impl RetireList {
     }
 
     /// The age of the domain at which to look again at a reader that is silent, if that is still to come.
-    fn look_later(&self) -> Option<Duration> {
-        self.looks.later(&self.core.protocol).filter(|_| !self.hurries)
+    fn look_later(&self, now: Duration) -> Option<Duration> {
+        self.looks.later(now).filter(|_| !self.hurries)
     }
 
-    fn is_time(&self) -> bool {
+    fn is_time(&self, now: Duration) -> bool {
         self.open >= self.pace.batch
             || self.pace.interval.is_zero()
             || !self.core.protocol.needs_heavy()
-            || self.core.protocol.may_start(self.core.age(), self.started)
+            || self.core.protocol.may_start(now, self.started)
     }
 
     /// Starts a token for the open objects, whatever the pace, which the next poll ignores, too. Returns the token that
     /// the newest object waits for.
     pub(crate) fn close(&mut self) -> Option<u64> {
         if self.open > 0 {
-            self.start();
+            self.start(self.core.age());
         }
         self.hurries = true;
         self.batches.back().map(|batch| batch.token)
     }
 
-    fn start(&mut self) {
+    /// `started` is the age of the domain, or an earlier one.
+    fn start(&mut self, started: Duration) {
         if self.batches.is_empty() {
             // Comes before the token: see `Protocol::region_of_caller`.
             self.counters().set_starting();
         }
         let token = self.core.protocol.start();
-        let started = self.core.age();
         self.started = Some(started);
         self.batches.push_back(Batch { token, objects: self.open, started });
         self.open = 0;
@@ -827,6 +834,9 @@ impl RetireList {
     pub(crate) fn obstacle(&self) -> Result<Obstacle<'_>, FenceError> {
         let at = |age| self.core.protocol.made().checked_add(age);
         if let Some(batch) = self.batches.front() {
+            if let Some(next) = self.look_later(self.core.age()) {
+                return Ok(Obstacle::Pace(at(next)));
+            }
             let outlook = match self.terms(batch) {
                 _ if self.look_later().is_some() => {
                     return Ok(Obstacle::Pace(self.look_later().and_then(at)))

@@ -87,13 +87,13 @@ impl Shelf {
     }
 
     /// Whether the owner does not poll although objects wait here, or is gone.
-    fn is_silent(&self, age: Duration) -> bool {
+    fn is_silent(&self, age: impl FnOnce() -> Duration) -> bool {
         // Relaxed, both: a hint.
         if self.is_vacant.load(Ordering::Relaxed) {
             return true;
         }
         let polled = self.polled.load(Ordering::Relaxed);
-        polled != 0 && age.saturating_sub(Duration::from_nanos(polled)) >= SILENT
+        polled != 0 && age().saturating_sub(Duration::from_nanos(polled)) >= SILENT
     }
 }
 
@@ -167,8 +167,10 @@ impl OwnShelf {
         if len > EAGER && turn.content.unpolled < EAGER {
             return;
         }
+        // Read once: it costs as much as the rest of a poll that finds nothing.
+        let now = core.age();
         if !is_freeing() || len == 1 {
-            turn.polled(core.age());
+            turn.polled(now);
         }
         if len == 1 {
             // Wakes a background reclaimer that sleeps.
@@ -182,10 +184,10 @@ impl OwnShelf {
                 if list.is_short() {
                     list.adopt(SHARE);
                 }
-                list.poll_own(LOOKED_AT)
+                list.poll_own_at(LOOKED_AT, now)
             });
             drop(turn);
-            core.pass_by(&shelf.round);
+            core.pass_by(&shelf.round, || now);
         }
     }
 
@@ -232,14 +234,14 @@ impl Core {
     }
 
     /// Polls the list of a silent thread, if its turn has come. Does nothing in a domain without such lists. `round` is kept with
-    /// what outlives the caller: callers that each come once would all visit the same list.
+    /// what outlives the caller: callers that each come once would all visit the same list. `now` is the age of the domain.
     ///
     /// # Panics
     /// With the panic of a destructor.
-    pub(crate) fn pass_by(&self, round: &Round) {
+    pub(crate) fn pass_by(&self, round: &Round, now: impl FnOnce() -> Duration) {
         let Some((shelf, claim)) = self.shelves.next_from(round.get()) else { return };
         round.set(claim.number() + 1);
-        if shelf.is_silent(self.age()) && !shelf.is_lost() {
+        if shelf.is_silent(now) && !shelf.is_lost() {
             self.visit(shelf, &claim, |list| list.poll_own(SHARE));
         }
     }

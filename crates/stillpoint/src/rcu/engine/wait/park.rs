@@ -214,7 +214,7 @@ impl Core {
                 Outlook::Silent(due) => {
                     // Nobody is asked: a reader that is silent holds nothing up. The fence is due soon.
                     looks.put_off(self.age(), due);
-                    while looks.later(&self.protocol).is_some() {
+                    while looks.later(self.age()).is_some() {
                         std::hint::spin_loop();
                     }
                     continue;

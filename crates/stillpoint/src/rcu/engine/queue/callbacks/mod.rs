@@ -278,7 +278,7 @@ impl Callbacks {
             if called.looked >= limit {
                 return Hindrance::Limit;
             }
-            if state.looks.later(&self.core.protocol).is_some() {
+            if state.looks.are_put_off() && state.looks.later(self.core.age()).is_some() {
                 return Hindrance::Other;
             }
             let answer = self.look(&mut state.booster, token, started);
