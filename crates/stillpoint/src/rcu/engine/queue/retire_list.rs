@@ -838,9 +838,6 @@ impl RetireList {
                 return Ok(Obstacle::Pace(at(next)));
             }
             let outlook = match self.terms(batch) {
-                _ if self.look_later().is_some() => {
-                    return Ok(Obstacle::Pace(self.look_later().and_then(at)))
-                }
                 Some(terms) => self.core.protocol.look(batch.token, terms)?,
                 None => Outlook::Known(self.core.protocol.check(batch.token)?),
             };

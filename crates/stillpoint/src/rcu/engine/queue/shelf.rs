@@ -295,7 +295,7 @@ impl Core {
     pub(crate) fn pass_by_all(&self, first: &mut Option<Panic>) -> bool {
         let mut freed = 0;
         for (shelf, claim) in self.shelves.claims() {
-            if shelf.is_silent(self.age()) && !shelf.is_lost() {
+            if shelf.is_silent(|| self.age()) && !shelf.is_lost() {
                 match panics::catch(|| self.visit(shelf, &claim, |list| list.poll_own(usize::MAX))) {
                     Ok(objects) => freed += objects,
                     Err(panic) => panics::keep_first(first, panic),
