@@ -151,7 +151,7 @@ mod tests {
             returns.bring(key, (key, counted.clone()));
         }
         // SAFETY: the type is that of the values, on one thread.
-        let mut take = || unsafe { returns.take::<(Key, Rc<()>)>() };
+        let take = || unsafe { returns.take::<(Key, Rc<()>)>() };
         for key in [keys[2], keys[1]] {
             let (of, (inner, _)) = take().unwrap();
             assert_eq!((of, inner), (key, key));
