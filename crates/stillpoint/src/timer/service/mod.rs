@@ -352,7 +352,8 @@ impl<T> TimerService<T> {
     }
 
     /// Closes the service, and passes the values of all its timers to `values`, in no order. Its shared timers are then
-    /// [`Gone`](Outcome::Gone).
+    /// [`Gone`](Outcome::Gone). A value that is lent to a callback, which has moved this service away, is dropped after the
+    /// callback.
     ///
     /// # Panics
     /// With the panic of `values`. The remaining values are dropped, and their timers are gone, too.

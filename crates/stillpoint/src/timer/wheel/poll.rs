@@ -226,14 +226,15 @@ fn call<H, T>(
 ) -> bool {
     let Fired { key, deadline, missed, value } = fired;
     if let Some(value) = value {
-        callback(host, Expired { key, deadline, missed, value: Lent::Given(value) })
-    } else if let Some(value) = wheel_of(host).core.store.lend(key) {
-        let of_wheel = &wheel_of(host).core.store.returns;
-        // Usually that of the beat before: another reference to it would be two atomic read-modify-writes.
-        let returns = match returns.take().filter(|before| Arc::ptr_eq(before, of_wheel)) {
-            Some(before) => returns.insert(before),
-            None => returns.insert(Arc::clone(of_wheel)),
-        };
+        return callback(host, Expired { key, deadline, missed, value: Lent::Given(value) });
+    }
+    let store = &mut wheel_of(host).core.store;
+    // Usually that of the beat before: another reference to it would be two atomic read-modify-writes.
+    let returns = match returns.take().filter(|before| Arc::ptr_eq(before, &store.returns)) {
+        Some(before) => returns.insert(before),
+        None => returns.insert(Arc::clone(&store.returns)),
+    };
+    if let Some(value) = store.lend(key) {
         let mut lending = Lending { host, wheel_of, key, returns, value: Some(value) };
         let Lending { host, value: Some(value), .. } = &mut lending else { return false };
         callback(host, Expired { key, deadline, missed, value: Lent::Lent(value) })
