@@ -196,6 +196,23 @@ fn callbacks_swap_the_wheels_of_two_polls() {
 }
 
 #[test]
+fn a_poll_goes_on_with_the_wheel_that_its_callback_has_put_in_place() {
+    let (mut wheel, mut other) = (Wheel::new(0), Wheel::new(0));
+    let first = wheel.add_with(beating(), String::from("first")).unwrap();
+    let second = other.add_with(beating(), String::from("second")).unwrap();
+    other.advance(10);
+    let progress = wheel.poll(10, NONE, |wheel, mut beat| {
+        if beat.key() == first {
+            std::mem::swap(wheel, &mut other);
+        }
+        beat.value().push('!');
+    });
+    assert_eq!(progress, Progress::Done(2));
+    assert_eq!(wheel.get(second).map(|value| &**value), Some("second!"));
+    assert_eq!(other.get_mut(first).map(|value| &**value), Some("first!"));
+}
+
+#[test]
 fn a_value_comes_back_after_a_panic_and_across_threads() {
     let mut wheel = Wheel::new(0);
     let key = wheel.add_with(beating(), String::from("old")).unwrap();
