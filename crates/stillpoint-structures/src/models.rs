@@ -19,6 +19,8 @@ use crate::{List, Queue, Stack};
 #[global_allocator]
 static QUARANTINE: Quarantine = Quarantine::new();
 
+stillpoint_sys::keep_stacks!();
+
 /// loom's message when two accesses are not ordered.
 #[cfg(stillpoint_busted)]
 const UNORDERED: &str = "Causality violation";

@@ -28,6 +28,8 @@ pub mod panics;
 pub mod portable;
 #[cfg(all(feature = "std", stillpoint_loom))]
 pub mod quarantine;
+#[cfg(all(feature = "std", stillpoint_loom, target_os = "linux"))]
+pub mod stacks;
 #[cfg(feature = "std")]
 pub mod sync;
 #[cfg(feature = "std")]

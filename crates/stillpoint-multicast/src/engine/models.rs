@@ -22,6 +22,8 @@ use crate::plan::{Share, Strategy};
 use crate::run::Acknowledgement;
 use crate::transport::{Polled, Transport};
 
+stillpoint_sys::keep_stacks!();
+
 /// loom's message for two accesses that are not ordered.
 #[cfg(stillpoint_busted)]
 const UNORDERED: &str = "Causality violation";

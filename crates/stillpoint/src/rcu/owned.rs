@@ -78,6 +78,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     /// let old = cell.take().unwrap();
     /// assert!(old.try_free().is_err()); // it is held
     /// ```
+    #[inline]
     #[track_caller]
     pub fn protect_owned(&self) -> Option<OwnedProtected<'_, T>> {
         let Some(core) = self.domain().core() else {

@@ -47,7 +47,7 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
 
     fn pair(&self) -> &Pair<K, V> {
         // SAFETY: the entry is retired only by the drop of this value.
-        unsafe { self.inner.arena().pair(self.owned.entry).as_ref() }
+        unsafe { self.inner.arena().pair(self.owned.entry()).as_ref() }
     }
 
     /// The key.
@@ -106,11 +106,11 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// ```
     pub fn try_into_entry(mut self) -> Result<(K, V), Self> {
         let (token, inner) = (self.started(), self.inner);
-        let address = inner.arena().pair(self.owned.entry).as_ptr().addr();
+        let address = inner.arena().pair(self.owned.entry()).as_ptr().addr();
         if !is_free(inner.core(), token, address) {
             return Err(self);
         }
-        let entry = ManuallyDrop::new(self).owned.entry;
+        let entry = ManuallyDrop::new(self).owned.entry();
         // SAFETY: the entry is unlinked, this value owned it, and no reader can hold it any more.
         Ok(unsafe { inner.take_pair(entry) })
     }
@@ -176,7 +176,7 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     }
 
     fn hand_over(self, offer: impl FnOnce(usize, &dyn Fn() -> Garbage) -> bool) -> Result<(), Self> {
-        if self.inner.retire_to(self.owned.entry, offer) {
+        if self.inner.retire_to(self.owned.entry(), offer) {
             std::mem::forget(self);
             Ok(())
         } else {

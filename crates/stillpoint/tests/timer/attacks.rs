@@ -1,8 +1,11 @@
 //! Attempts at undefined behaviour through the safe interface; run under Miri as well.
 
 use std::num::NonZeroU64;
+use std::rc::Rc;
 
-use stillpoint::timer::{ArmErrorKind, Key, Limit, Outcome, Schedule, TimerService, Wheel};
+use stillpoint::timer::{
+    ArmErrorKind, Key, Limit, Outcome, Progress, Schedule, SharedTimer, TimerService, Wheel,
+};
 
 const NONE: Limit = Limit::NONE;
 
@@ -105,7 +108,7 @@ fn a_value_in_an_abandoned_ring_panics_when_it_is_dropped() {
 #[test]
 fn a_callback_puts_another_wheel_in_place() {
     let mut wheel = Wheel::new(0);
-    let key = wheel.add_with(beating(), String::from("old")).unwrap();
+    wheel.add_with(beating(), String::from("old")).unwrap();
     wheel.add(10, String::from("next")).unwrap();
     let mut kept = None;
     let progress = wheel.poll(10, NONE, |wheel, mut beat| {
@@ -114,30 +117,195 @@ fn a_callback_puts_another_wheel_in_place() {
         kept = Some(std::mem::replace(wheel, other));
         beat.value().push('!');
     });
-    assert_eq!(progress.expired(), 1);
+    assert_eq!((progress, wheel.now()), (Progress::Done(1), 0), "the wheel in place has not advanced");
+    assert_eq!(wheel.poll(10, NONE, |_, mut beat| assert_eq!(beat.value(), "other")), Progress::Done(1));
     let mut old = kept.unwrap();
-    assert_eq!(old.get(key), None, "its value was dropped after the callback");
-    assert_eq!(old.len(), 2);
-    assert_eq!(old.poll(20, NONE, |_, _| {}).expired(), 1, "the beat whose value is lent is skipped");
-    assert_eq!(old.cancel(key), None);
-    assert_eq!((old.len(), wheel.len()), (0, 1));
-    assert_eq!(old.drain().count(), 0);
+    let mut fired = Vec::new();
+    let progress = old.poll(12, NONE, |_, mut expired| fired.push(expired.value().clone()));
+    assert_eq!((progress, fired), (Progress::Done(2), vec!["next".into(), "old!".into()]));
+    assert_eq!((old.len(), wheel.len()), (1, 1));
+}
+
+/// The key of a beat, and a wheel with the beat and another timer, "next". The callback of the beat has moved the wheel away,
+/// done this with it, and changed the value.
+fn moved_away(also: impl FnOnce(&mut Wheel<String>, Key)) -> (Key, Wheel<String>) {
+    let mut wheel = Wheel::new(0);
+    let key = wheel.add_with(beating(), String::from("old")).unwrap();
+    wheel.add(20, String::from("next")).unwrap();
+    let (mut kept, mut also) = (None, Some(also));
+    let progress = wheel.poll(10, NONE, |wheel, mut beat| {
+        let mut old = std::mem::replace(wheel, Wheel::new(10));
+        also.take().unwrap()(&mut old, beat.key());
+        kept = Some(old);
+        beat.value().push('!');
+    });
+    assert_eq!((progress, wheel.len()), (Progress::Done(1), 0));
+    (key, kept.unwrap())
+}
+
+#[test]
+fn a_value_comes_back_to_a_wheel_that_its_callback_has_moved_away() {
+    let nothing = |_: &mut Wheel<String>, _| {};
+    let (key, mut old) = moved_away(nothing);
+    assert_eq!(old.get_mut(key).map(|value| &**value), Some("old!"));
+    assert_eq!((old.len(), old.get(key).map(|value| &**value)), (2, Some("old!")));
+
+    let (key, mut old) = moved_away(nothing);
+    assert_eq!((old.cancel(key).as_deref(), old.cancel(key), old.len()), (Some("old!"), None, 1));
+
+    let (_, mut old) = moved_away(nothing);
+    assert_eq!((old.drain().collect::<Vec<_>>(), old.len()), (vec!["old!".into(), "next".into()], 0));
+
+    let (key, mut old) = moved_away(nothing);
+    old.advance(11);
+    let beat = old.pop().unwrap();
+    assert_eq!((beat.key, beat.deadline, beat.value), (key, 11, None));
+    assert_eq!(old.get(key).map(|value| &**value), Some("old!"));
+
+    // The beat is reset in its callback, as it may be in place.
+    let (_, mut old) = moved_away(|wheel, key| assert!(wheel.get(key).is_none() && wheel.reset(key, 15)));
+    assert_eq!(old.poll(14, NONE, |_, _| {}), Progress::Done(0));
+    assert_eq!(old.poll(15, NONE, |_, mut beat| assert_eq!(beat.value(), "old!")), Progress::Done(1));
+}
+
+#[test]
+fn callbacks_swap_the_wheels_of_two_polls() {
+    let mut wheels = [Wheel::new(0), Wheel::new(0)];
+    let [one, two] = ["one", "two"].map(String::from);
+    let keys = [wheels[0].add_with(beating(), one).unwrap(), wheels[1].add_with(beating(), two).unwrap()];
+    let [first, second] = &mut wheels;
+    let _ = first.poll(10, NONE, |first, mut outer| {
+        let _ = second.poll(10, NONE, |second, mut inner| {
+            std::mem::swap(first, second);
+            inner.value().push('i');
+        });
+        outer.value().push('o');
+    });
+    let [first, second] = &mut wheels;
+    assert_eq!((first.cancel(keys[0]), second.cancel(keys[1])), (None, None));
+    assert_eq!(first.cancel(keys[1]).as_deref(), Some("twoi"));
+    assert_eq!(second.cancel(keys[0]).as_deref(), Some("oneo"));
+    // Swapped there and back.
+    let key = first.add_with(beating(), String::from("three")).unwrap();
+    let _ = first.poll(20, NONE, |first, mut beat| {
+        std::mem::swap(first, second);
+        beat.value().push('!');
+        std::mem::swap(first, second);
+    });
+    assert_eq!(first.get(key).map(|value| &**value), Some("three!"));
+}
+
+#[test]
+fn a_poll_goes_on_with_the_wheel_that_its_callback_has_put_in_place() {
+    let (mut wheel, mut other) = (Wheel::new(0), Wheel::new(0));
+    let first = wheel.add_with(beating(), String::from("first")).unwrap();
+    let second = other.add_with(beating(), String::from("second")).unwrap();
+    other.advance(10);
+    let progress = wheel.poll(10, NONE, |wheel, mut beat| {
+        if beat.key() == first {
+            std::mem::swap(wheel, &mut other);
+        }
+        beat.value().push('!');
+    });
+    assert_eq!(progress, Progress::Done(2));
+    assert_eq!(wheel.get(second).map(|value| &**value), Some("second!"));
+    assert_eq!(other.get_mut(first).map(|value| &**value), Some("first!"));
+}
+
+#[test]
+fn a_value_comes_back_after_a_panic_and_across_threads() {
+    let mut wheel = Wheel::new(0);
+    let key = wheel.add_with(beating(), String::from("old")).unwrap();
+    let (there, old) = std::sync::mpsc::channel::<Wheel<String>>();
+    let (ended, callback) = std::sync::mpsc::channel();
+    let (looked, answer) = std::sync::mpsc::channel();
+    let other = std::thread::spawn(move || {
+        let mut old = old.recv().unwrap();
+        assert!(old.get_mut(key).is_none() && old.len() == 1);
+        looked.send(()).unwrap();
+        callback.recv().unwrap();
+        old.cancel(key)
+    });
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _ = wheel.poll(10, NONE, |wheel, mut beat| {
+            there.send(std::mem::replace(wheel, Wheel::new(0))).unwrap();
+            answer.recv().unwrap();
+            beat.value().push('!');
+            panic!("on purpose");
+        });
+    }));
+    ended.send(()).unwrap();
+    assert!(panic.is_err());
+    assert_eq!(other.join().unwrap().as_deref(), Some("old!"));
+}
+
+#[test]
+fn a_value_that_comes_back_too_late_is_dropped() {
+    let dropped_by = |also: fn(&mut Wheel<Rc<()>>, Key), at_last: fn(&mut Option<Wheel<Rc<()>>>)| {
+        let (value, mut wheel, mut kept) = (Rc::new(()), Wheel::new(0), None);
+        let schedule = Schedule::at(10).every(NonZeroU64::new(u64::MAX / 2).unwrap());
+        wheel.add_with(schedule, value.clone()).unwrap();
+        let _ = wheel.poll(10, NONE, |wheel, beat| {
+            let mut old = std::mem::replace(wheel, Wheel::new(10));
+            also(&mut old, beat.key());
+            kept = Some(old);
+        });
+        assert_eq!(Rc::strong_count(&value), 2);
+        at_last(&mut kept);
+        assert_eq!(Rc::strong_count(&value), 1);
+    };
+    let poll = |wheel: &mut Option<Wheel<Rc<()>>>| {
+        let wheel = wheel.as_mut().unwrap();
+        let _ = wheel.poll(u64::MAX, NONE, |_, _| unreachable!("the timer is gone"));
+        assert!(wheel.is_empty());
+    };
+    dropped_by(|_, _| {}, |wheel| *wheel = None);
+    dropped_by(|wheel, key| assert_eq!(wheel.cancel(key), None), poll);
+    dropped_by(|wheel, _| assert_eq!(wheel.drain().count(), 0), poll);
+    // Its last beat comes while the callback of an earlier one runs.
+    let to_the_end = |wheel: &mut Wheel<Rc<()>>, _| {
+        while !wheel.poll(u64::MAX, NONE, |_, _| unreachable!("its value is lent")).is_done() {}
+    };
+    dropped_by(to_the_end, poll);
 }
 
 #[test]
 fn a_wheel_with_a_lent_value_is_drained_and_dropped() {
     for drain in [true, false] {
-        let mut wheel = Wheel::new(0);
-        wheel.add_with(beating(), Box::new(1)).unwrap();
-        wheel.add(30, Box::new(2)).unwrap();
-        let mut taken = None;
-        let _ = wheel.poll(10, NONE, |wheel, _| taken = Some(std::mem::replace(wheel, Wheel::new(0))));
-        let mut taken = taken.unwrap();
-        if drain {
-            assert_eq!(taken.drain().map(|value| *value).collect::<Vec<i32>>(), [2]);
-            assert!(taken.is_empty());
+        let (value, mut wheel) = (Rc::new(()), Wheel::new(0));
+        wheel.add_with(beating(), value.clone()).unwrap();
+        wheel.add(30, Rc::new(())).unwrap();
+        let progress = wheel.poll(10, NONE, |wheel, _| {
+            let mut taken = std::mem::replace(wheel, Wheel::new(10));
+            assert!(!drain || taken.drain().count() == 1 && taken.is_empty());
+            drop(taken);
+            assert_eq!(Rc::strong_count(&value), 2, "the callback has it");
+        });
+        assert_eq!((progress, Rc::strong_count(&value)), (Progress::Done(1), 1));
+    }
+}
+
+#[test]
+fn a_destructor_of_a_value_that_comes_back_panics() {
+    struct Bomb(bool);
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            assert!(!self.0, "on purpose");
         }
     }
+    let mut wheel = Wheel::new(0);
+    let bomb = wheel.add_with(beating(), Bomb(true)).unwrap();
+    let other = wheel.add_with(Schedule::at(11).every(NonZeroU64::MIN), Bomb(false)).unwrap();
+    let mut kept = None;
+    let _ = wheel.poll(10, NONE, |wheel, beat| {
+        assert!(beat.key() == bomb && wheel.cancel(bomb).is_none());
+        let _ = wheel.poll(11, NONE, |wheel, _| kept = Some(std::mem::replace(wheel, Wheel::new(11))));
+    });
+    let mut old = kept.unwrap();
+    // The value of the outer callback came back last.
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| old.get_mut(other).is_some()));
+    assert!(panic.is_err());
+    assert!(old.get_mut(other).is_some_and(|value| !value.0));
 }
 
 #[test]
@@ -191,6 +359,96 @@ fn a_callback_puts_another_service_in_place() {
     let mut fired = Vec::new();
     let _ = old.run(30, NONE, |_, event| fired.extend(event.into_value()));
     assert_eq!(fired, ["new"]);
+}
+
+/// Runs the service until its callback, which moves it away, does this with it, and changes the value.
+fn moved_away_service<R>(
+    mut service: TimerService<String>,
+    also: impl FnOnce(TimerService<String>) -> R,
+) -> R {
+    let (mut result, mut also) = (None, Some(also));
+    let progress = service.run(10, NONE, |service, mut beat| {
+        let old = std::mem::replace(service, TimerService::new(10));
+        result = also.take().map(|also| also(old));
+        beat.value().push('!');
+    });
+    assert_eq!((progress, service.stats().timers), (Progress::Done(1), 0));
+    result.unwrap()
+}
+
+/// A service with a periodic timer that is shared, the timer, and the key of its entry, which is not given out.
+fn beating_service() -> (TimerService<String>, SharedTimer<String>, Key) {
+    let mut service = TimerService::new(0);
+    let own = service.add(10, String::new()).unwrap();
+    service.cancel(own).unwrap();
+    let timer = service.remote().timer();
+    service.arm_with(&timer, beating(), String::from("old")).unwrap();
+    (service, timer, Key::from_bits(own.to_bits() + (1 << 32)).unwrap())
+}
+
+/// The values that a service hands out as it closes.
+fn closed(service: TimerService<String>) -> Vec<String> {
+    let mut values = Vec::new();
+    service.close(|value| values.push(value));
+    values
+}
+
+#[test]
+fn periodic_timers_go_on_in_a_service_that_their_callback_has_moved_away() {
+    let (service, timer, made_up) = beating_service();
+    let mut old = moved_away_service(service, |old| old);
+    assert!(timer.is_armed() && old.cancel(made_up).is_none());
+    assert_eq!(old.run(11, NONE, |_, mut beat| beat.value().push('?')), Progress::Done(1));
+    assert_eq!((closed(old), timer.is_armed(), timer.cancel()), (vec!["old!?".into()], false, Outcome::Gone));
+
+    let (service, timer, _) = beating_service();
+    let mut old = moved_away_service(service, |old| old);
+    assert_eq!(timer.cancel(), Outcome::Cancelled("old!".into()));
+    assert!(old.process(9, |_, _| {}).is_done() && old.stats().timers == 0);
+
+    let mut service = TimerService::new(0);
+    let key = service.add_with(beating(), String::from("own")).unwrap();
+    let mut old = moved_away_service(service, |old| old);
+    assert_eq!(old.cancel(key).as_deref(), Some("own!"));
+
+    let mut service = TimerService::new(0);
+    service.add_with(beating(), String::from("own")).unwrap();
+    assert_eq!(closed(moved_away_service(service, |old| old)), ["own!"]);
+}
+
+#[test]
+fn a_shared_timer_ends_in_a_service_that_its_callback_has_moved_away() {
+    let (service, timer, _) = beating_service();
+    let values = moved_away_service(service, |old| (closed(old), timer.is_armed()));
+    assert_eq!(values, (vec![], false), "the callback has the value");
+    assert_eq!((timer.is_armed(), timer.cancel()), (false, Outcome::Fired));
+
+    let (service, timer, _) = beating_service();
+    let mut old = moved_away_service(service, |old| {
+        assert_eq!(timer.cancel(), Outcome::Running);
+        old
+    });
+    assert_eq!((timer.is_armed(), timer.cancel()), (false, Outcome::Fired));
+    assert!(old.process(9, |_, _| {}).is_done() && old.stats().timers == 0);
+
+    // Its entry goes: no wheel would fire it.
+    for to_the_end in [false, true] {
+        let (service, timer, made_up) = beating_service();
+        let mut old = moved_away_service(service, |mut old| {
+            match to_the_end {
+                true => {
+                    while !old.manage(u64::MAX, NONE, |_, _| unreachable!("its value is lent")).is_done() {}
+                }
+                false => assert_eq!(old.cancel(made_up), None),
+            }
+            assert_eq!(old.stats().timers, 0);
+            old
+        });
+        assert!(old.process(9, |_, _| {}).is_done());
+        assert_eq!((timer.is_armed(), timer.cancel()), (false, Outcome::Gone));
+        old.arm(&timer, 20, "again".into()).unwrap();
+        assert_eq!(closed(old), ["again"]);
+    }
 }
 
 #[test]

@@ -201,10 +201,6 @@ impl<'c> Hold<'c> {
         if bits == 0 {
             return;
         }
-        if self.core.common {
-            self.core.free_to_common(row, bits);
-            return;
-        }
         // Relaxed: the owner does not change while an object of the bucket is allocated, and the caller got the object
         // after the owner was stored.
         let owner = self.core.rows[self.core.geometry.bucket_of(row) as usize].owner.load(Ordering::Relaxed);

@@ -11,8 +11,13 @@ use stillpoint_sys::work;
 
 impl Core {
     /// Marks objects of a row as free in the remote word. The caller that changes the word from zero puts the row into
-    /// the owner's inbox. Returns how many objects the caller has freed.
+    /// the owner's inbox. Returns how many objects the caller has freed. In a small pool, which has no owners and no counts,
+    /// makes the objects free, and returns 0.
     pub(crate) fn deliver(&self, row: u32, bits: u64) -> u32 {
+        if self.common {
+            self.free_to_common(row, bits);
+            return 0;
+        }
         let far = &self.rows[row as usize].far;
         let mut mine = bits;
         let mut brought = None;

@@ -33,12 +33,14 @@ mod stalls;
 mod tokens;
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 use loom::thread;
 
 use stillpoint_sys::quarantine::Quarantine;
+use stillpoint_sys::stacks;
 
 use super::{Domain, RcuCell};
 use crate::fence::Mode;
@@ -46,6 +48,8 @@ use crate::fence::Mode;
 /// Broken variants read freed objects.
 #[global_allocator]
 static QUARANTINE: Quarantine = Quarantine::new();
+
+stillpoint_sys::keep_stacks!();
 
 /// loom's message when two accesses are not ordered.
 const UNORDERED: &str = "Causality violation";
@@ -145,4 +149,21 @@ fn spawn<const CELLS: usize>(
 ) -> thread::JoinHandle<()> {
     let shared = Arc::clone(shared);
     thread::spawn(move || function(&shared))
+}
+
+/// Without [`keep_stacks`](stillpoint_sys::keep_stacks), or if loom asks for its stacks in another way, the models take twice as long.
+#[test]
+fn a_thread_has_the_stack_of_an_earlier_execution() {
+    static EXECUTIONS: AtomicUsize = AtomicUsize::new(0);
+    let before = stacks::mapped();
+    loom::model(|| {
+        EXECUTIONS.fetch_add(1, Relaxed);
+        let word = Arc::new(loom::sync::atomic::AtomicU32::new(0));
+        let other = Arc::clone(&word);
+        let other = thread::spawn(move || other.store(1, Relaxed));
+        word.store(2, Relaxed);
+        other.join().unwrap();
+    });
+    assert!(EXECUTIONS.load(Relaxed) > 1);
+    assert_eq!(stacks::mapped() - before, 2, "one for each thread of an execution");
 }

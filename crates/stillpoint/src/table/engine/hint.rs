@@ -77,7 +77,7 @@ impl<K, V, S> Inner<K, V, S> {
     /// An entry that the caller has just unlinked, and `linked` in its place, unless that is [`NO_ENTRY`].
     #[inline(always)]
     pub(super) fn owned(&self, entry: u32, linked: u32) -> Owned {
-        Owned { entry, hint: self.hint_after(linked, entry) as u32 }
+        Owned::new(entry, self.hint_after(linked, entry))
     }
 
     /// The [`hint`], for a writer that has just linked and unlinked these entries; [`NO_ENTRY`] if there is none.

@@ -100,12 +100,28 @@ pub(crate) struct Shape {
     pub(crate) mixes: bool,
 }
 
-/// An entry that was unlinked. The caller owns it, though readers may still hold it.
+/// An entry that was unlinked, and the lower bits of the [`hint`] of the thread that has unlinked it. The caller owns the
+/// entry, though readers may still hold it.
+///
+/// One number: two of 32 bits would be stored one by one and loaded together, for which the processor waits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Owned {
-    pub(crate) entry: u32,
-    /// The lower bits of the [`hint`] of the thread that has unlinked it.
-    pub(crate) hint: u32,
+pub(crate) struct Owned(u64);
+
+impl Owned {
+    #[inline(always)]
+    fn new(entry: u32, hint: usize) -> Self {
+        Self(u64::from(entry) | (hint as u64) << 32)
+    }
+
+    #[inline(always)]
+    pub(crate) fn entry(self) -> u32 {
+        self.0 as u32
+    }
+
+    #[inline(always)]
+    fn hint(self) -> usize {
+        (self.0 >> 32) as usize
+    }
 }
 
 /// Slots beyond the capacity, for a few batches of removed entries that wait.
@@ -245,10 +261,10 @@ impl<K, V, S> Inner<K, V, S> {
     /// Retires an entry that was just unlinked.
     ///
     /// If an attached reclaimer has no room for it, it goes to the table's own retire lists.
-    pub(crate) fn retire(&self, Owned { entry, hint }: Owned) {
-        if !self.hand_over(entry) {
+    pub(crate) fn retire(&self, owned: Owned) {
+        if !self.hand_over(owned.entry()) {
             // SAFETY: the entry is unlinked, and `Table` demands `Send + Sync + 'static` of its parts.
-            self.bin.put(unsafe { self.store.entry(entry) }, hint as usize);
+            self.bin.put(unsafe { self.store.entry(owned.entry()) }, owned.hint());
         }
     }
 
@@ -257,14 +273,13 @@ impl<K, V, S> Inner<K, V, S> {
     /// # Panics
     /// With the panic of a destructor.
     #[inline]
-    pub(crate) fn retire_and_poll(&self, Owned { entry, hint }: Owned) {
-        let hint = hint as usize;
-        if self.hand_over(entry) {
-            return self.poll(hint);
+    pub(crate) fn retire_and_poll(&self, owned: Owned) {
+        if self.hand_over(owned.entry()) {
+            return self.poll(owned.hint());
         }
         self.store.scrap.release();
         // SAFETY: the entry is unlinked, and `Table` demands `Send + Sync + 'static` of its parts.
-        self.bin.put_and_poll(unsafe { self.store.entry(entry) }, hint);
+        self.bin.put_and_poll(unsafe { self.store.entry(owned.entry()) }, owned.hint());
     }
 
     /// Hands the entry to the attached reclaimer, if there is one and it has room. Returns whether it did.

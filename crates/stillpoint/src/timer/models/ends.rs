@@ -1,5 +1,6 @@
 //! Threads that end a timer, and threads that arm it again.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use loom::thread;
@@ -302,7 +303,7 @@ fn cancel_against_a_beat() {
     explore(3, || {
         let mut service = Service::new(0);
         let timer = service.remote().timer();
-        let schedule = Schedule::at(1).every(std::num::NonZeroU64::MIN);
+        let schedule = Schedule::at(1).every(NonZeroU64::MIN);
         service.arm_with(&timer, schedule, Object::new(1)).expect("at rest");
         let other = timer.clone();
         let thread = thread::spawn(move || {
@@ -364,5 +365,59 @@ fn a_service_closes_beside_an_addition() {
         let cancelled = cancel(&timer);
         drop(mailbox);
         assert_eq!(added, handed_out + cancelled, "{ENDS}");
+    });
+}
+
+/// Runs a service with a beat at time 1, whose callback gives the service away, and then reads the value.
+fn beat_and_give_away(mut service: Service, give: impl FnOnce(Service)) {
+    let mut give = Some(give);
+    turn();
+    let progress = service.run(1, Limit::NONE, |service, mut event| {
+        (give.take().expect("one beat"))(std::mem::replace(service, Service::new(1)));
+        event.value().deadline();
+    });
+    assert_eq!(progress.expired(), 1);
+}
+
+/// A callback gives its service away to another thread, which cancels the timer: the value comes back, or is dropped.
+#[test]
+fn a_value_comes_back_to_a_wheel_on_another_thread() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let key = service
+            .add_with(Schedule::at(1).every(NonZeroU64::MIN), Object::new(1))
+            .expect("there is memory");
+        let mut other = None;
+        beat_and_give_away(service, |mut old| {
+            other = Some(thread::spawn(move || {
+                turn();
+                let early = old.cancel(key).map(|object| object.deadline());
+                (early, old)
+            }));
+        });
+        let (early, mut old) = other.expect("one beat").join().unwrap();
+        assert!(early.is_none_or(|deadline| deadline == 1) && old.cancel(key).is_none());
+        assert_eq!(old.stats().timers, 0, "{PILED_UP}");
+    });
+}
+
+/// A callback gives its service away to another thread, which runs it and closes it: the timer has one end.
+#[test]
+fn a_service_is_closed_on_another_thread_during_a_beat() {
+    explore(3, || {
+        let mut service = Service::new(0);
+        let timer = service.remote().timer();
+        service.arm_with(&timer, Schedule::at(1).every(NonZeroU64::MIN), Object::new(1)).expect("at rest");
+        let mut other = None;
+        beat_and_give_away(service, |mut old| {
+            other = Some(thread::spawn(move || {
+                turn();
+                let _ = old.manage(2, Limit::NONE, |_, mut event| _ = event.value().deadline());
+                closed(old)
+            }));
+        });
+        let handed_out = other.expect("one beat").join().unwrap();
+        assert!(handed_out <= 1 && !timer.is_armed());
+        assert_eq!(cancel(&timer), 0, "{ENDS}");
     });
 }

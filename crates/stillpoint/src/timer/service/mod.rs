@@ -266,9 +266,9 @@ impl<T> TimerService<T> {
     /// Cancels a timer of this thread; see [`Wheel::cancel`].
     #[inline]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
-        match self.wheel.get(key) {
+        match self.wheel.get_mut(key) {
             // The keys of shared timers' entries are never given out, but a caller may invent one. While the timer's
-            // own callback runs, `get` returns `None` for such a key, as for a local timer whose value is lent. The
+            // own callback runs, `get_mut` returns `None` for such a key, as for a local timer whose value is lent. The
             // entry is then cancelled, and the present beat is the last.
             Some(Entry::Shared(..)) => None,
             _ => self.wheel.cancel(key).and_then(Entry::into_local),
@@ -352,7 +352,8 @@ impl<T> TimerService<T> {
     }
 
     /// Closes the service, and passes the values of all its timers to `values`, in no order. Its shared timers are then
-    /// [`Gone`](Outcome::Gone).
+    /// [`Gone`](Outcome::Gone). A value that is lent to a callback, which has moved this service away, is dropped after the
+    /// callback.
     ///
     /// # Panics
     /// With the panic of `values`. The remaining values are dropped, and their timers are gone, too.

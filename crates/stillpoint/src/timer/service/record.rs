@@ -405,8 +405,8 @@ impl<T> Record<T> {
         value
     }
 
-    /// Ends an arming of the calling thread, whose service is gone, and takes its value back; `None` if another thread
-    /// has ended, reset or taken it meanwhile.
+    /// Ends an arming that no wheel has, and takes its value back; `None` if another thread has ended, reset or taken it
+    /// meanwhile.
     #[cold]
     pub(super) fn take_back(&self, of: u64) -> Option<T> {
         // Acquire: pairs with the release in `finish_beat`: the owner may have had the value, if the timer is periodic.

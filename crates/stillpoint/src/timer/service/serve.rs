@@ -161,6 +161,10 @@ impl<T> TimerService<T> {
         if let (true, Some(key)) = (record.is_over(), entry) {
             record.key.store(0, Ordering::Relaxed);
             self.wheel.cancel(key);
+        } else if entry.is_some_and(|key| self.wheel.deadline(key).is_none()) {
+            // A beat has ended after the callback had moved this service away, and the entry had gone meanwhile, through an
+            // invented key or by the last beat. If the timer was taken in again since, or reset, this does nothing.
+            drop(record.take_back(record.taken.load(Ordering::Relaxed)));
         }
         if busted::is(Variant::HintMarkLate) {
             record.hinted.store(false, Ordering::Release);
@@ -345,9 +349,9 @@ impl<T> TimerService<T> {
                             }
                             return false;
                         };
-                        let record = &timer.0;
+                        let timer = &*timer;
                         let generation = *generation;
-                        let mut beat = Beat { service, key, record, generation, value: Some(value) };
+                        let mut beat = Beat { service, key, timer, generation, value: Some(value) };
                         let Beat { service, value: Some(value), .. } = &mut beat else { return false };
                         callback(service, event(Which::Shared(timer), Lent::Lent(value)));
                     }
@@ -375,30 +379,40 @@ impl<T> Drop for Running<'_, T> {
 struct Beat<'a, T> {
     service: &'a mut TimerService<T>,
     key: Key,
-    record: &'a Record<T>,
+    timer: &'a SharedTimer<T>,
     generation: u64,
     value: Option<T>,
 }
 
 impl<T> Drop for Beat<'_, T> {
     fn drop(&mut self) {
-        // The callback may have replaced its service with another one. Or the entry may be gone: after a beat at
-        // `u64::MAX`, which is the last, or through an invented key. In these cases, no wheel would fire the timer
-        // again.
-        let is_there = Arc::ptr_eq(&self.service.home, self.record.home())
-            && self.service.wheel.deadline(self.key).is_some();
+        let record = &self.timer.0;
+        // The callback may have replaced its service with another one. Its own then gets the entry back, as a wheel gets a
+        // lent value, unless it is gone.
+        let is_here = Arc::ptr_eq(&self.service.home, record.home());
+        // The entry may be gone: after a beat at `u64::MAX`, which is the last, or through an invented key. Then no wheel would
+        // fire the timer again.
+        let is_over = match is_here {
+            true => self.service.wheel.deadline(self.key).is_none(),
+            false => record.home().is_gone(),
+        };
         let rest = match self.value.take() {
-            Some(value) if is_there => self.record.finish_beat(self.generation, value),
+            Some(value) if !is_over => record.finish_beat(self.generation, value),
             value => {
-                self.record.finish(self.generation);
+                record.finish(self.generation);
                 value
             }
         };
-        if let Some(rest) = rest {
-            if is_there {
-                self.service.wheel.cancel(self.key);
+        if !is_here {
+            // The owner looks whether the entry is still there, and still needed. A service that is closed meanwhile finds the
+            // timer by the hint, or this thread sees that it is closed.
+            record.home().hint(record);
+            if record.home().is_gone() && !busted::is(Variant::BeatUnseen) {
+                drop(record.abandon());
             }
-            drop(rest);
+        } else if rest.is_some() {
+            self.service.wheel.cancel(self.key);
         }
+        drop(rest);
     }
 }

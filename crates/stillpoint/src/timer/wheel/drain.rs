@@ -9,6 +9,7 @@ pub struct Drain<'a, T> {
 
 impl<'a, T> Drain<'a, T> {
     pub(super) fn new(wheel: &'a mut Wheel<T>) -> Self {
+        wheel.core.store.welcome();
         Self { wheel, index: 0 }
     }
 }

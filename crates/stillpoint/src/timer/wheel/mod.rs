@@ -10,6 +10,7 @@ mod lists;
 mod moves;
 mod nodes;
 mod poll;
+mod returns;
 mod schedule;
 mod slab;
 #[cfg(all(test, not(stillpoint_loom)))]
@@ -306,7 +307,8 @@ impl<T> Wheel<T> {
         self.core.store.find(key).is_some() && key.generation() != u32::MAX
     }
 
-    /// The value of a timer that has not fired; `None` also while it is lent to the timer's own callback.
+    /// The value of a timer that has not fired; `None` also while it is lent to the timer's own callback. (In a wheel
+    /// that this callback has moved away, a little longer: see [`poll`](Self::poll).)
     #[inline]
     pub fn get(&self, key: Key) -> Option<&T> {
         self.core.store.timer(self.core.store.find(key)?).value.as_ref()
@@ -315,8 +317,12 @@ impl<T> Wheel<T> {
     /// The value of a timer that has not fired; `None` also while it is lent to the timer's own callback.
     #[inline]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        let index = self.core.store.find(key)?;
-        self.core.store.timer_mut(index).value.as_mut()
+        let store = &mut self.core.store;
+        let index = store.find(key)?;
+        if store.timer(index).value.is_none() {
+            store.welcome();
+        }
+        store.timer_mut(index).value.as_mut()
     }
 
     /// The deadline of a timer that has not fired.

@@ -4,6 +4,7 @@ use super::expired::{Expired, Limit, Popped, Progress};
 use super::lent::Lent;
 use super::level::{LATE, READY};
 use super::moves::MOVES;
+use super::returns::{Arc, Returns};
 use super::schedule::PERIODIC;
 use super::slab::Timer;
 use super::{Key, Wheel};
@@ -26,9 +27,13 @@ impl<T> Wheel<T> {
     ///
     /// A periodic timer is armed again before the callback, and its value is lent to the callback. If the callback
     /// cancels its own timer, [`cancel`](Self::cancel) returns `None`, since the timer has fired; the value is dropped
-    /// after the callback. So it is if the callback has put another wheel in the place of this one (`mem::swap`): the
-    /// value cannot follow. Its timer then stays in the wheel that was moved, without a value. It does not fire any
-    /// more, and [`cancel`](Self::cancel) takes it out.
+    /// after the callback.
+    ///
+    /// The callback may also put another wheel in the place of this one (`mem::swap`). The poll then goes on with that
+    /// wheel, whose time it does not advance. A value that is lent comes back to its own wheel: from the end of the
+    /// callback on, that wheel has it in its polls, and gives it out by [`get_mut`](Self::get_mut), `cancel` and
+    /// [`drain`](Self::drain). [`get`](Self::get) has it only after one of these calls. If the timer or its wheel is gone
+    /// by then, the value is dropped: at the latest with the wheel.
     ///
     /// Timers that were due when they were added fire first; then exact timers fire before
     /// [coarse](super::Schedule::coarse) timers. Exact timers fire by deadline if their slots do not overlap. Those
@@ -125,6 +130,7 @@ impl<T> Wheel<T> {
     /// # Ok::<(), stillpoint::timer::Full<&str>>(())
     /// ```
     pub fn pop(&mut self) -> Option<Popped<T>> {
+        self.core.store.welcome();
         let fired = self.fire().or_else(|| {
             self.core.move_some(MOVES);
             self.fire()
@@ -191,13 +197,15 @@ fn serve<H, T>(
     limit: Limit,
     mut callback: impl FnMut(&mut H, Expired<'_, T>) -> bool,
 ) -> Progress {
-    wheel_of(host).core.go_on(now, limit.moves);
-    let (mut expired, mut left) = (0, limit.expiries);
+    let wheel = wheel_of(host);
+    wheel.core.store.welcome();
+    wheel.core.go_on(now, limit.moves);
+    let (mut expired, mut left, mut returns) = (0, limit.expiries, None);
     while left > 0 {
         let Some(fired) = wheel_of(host).fire() else { break };
         // Cancelled timers count, too, so that many of them do not make a poll long.
         left -= 1;
-        expired += usize::from(call(host, wheel_of, fired, &mut callback));
+        expired += usize::from(call(host, wheel_of, fired, &mut returns, &mut callback));
     }
     let wheel = wheel_of(host);
     wheel.core.look_ahead();
@@ -213,13 +221,21 @@ fn call<H, T>(
     host: &mut H,
     wheel_of: impl Fn(&mut H) -> &mut Wheel<T> + Copy,
     fired: Fired<T>,
+    returns: &mut Option<Arc<Returns>>,
     callback: &mut impl FnMut(&mut H, Expired<'_, T>) -> bool,
 ) -> bool {
     let Fired { key, deadline, missed, value } = fired;
     if let Some(value) = value {
-        callback(host, Expired { key, deadline, missed, value: Lent::Given(value) })
-    } else if let Some(value) = wheel_of(host).core.store.lend(key) {
-        let mut lending = Lending { host, wheel_of, key, value: Some(value) };
+        return callback(host, Expired { key, deadline, missed, value: Lent::Given(value) });
+    }
+    let store = &mut wheel_of(host).core.store;
+    // Usually that of the beat before: another reference to it would be two atomic read-modify-writes.
+    let returns = match returns.take().filter(|before| Arc::ptr_eq(before, &store.returns)) {
+        Some(before) => returns.insert(before),
+        None => returns.insert(Arc::clone(&store.returns)),
+    };
+    if let Some(value) = store.lend(key) {
+        let mut lending = Lending { host, wheel_of, key, returns, value: Some(value) };
         let Lending { host, value: Some(value), .. } = &mut lending else { return false };
         callback(host, Expired { key, deadline, missed, value: Lent::Lent(value) })
     } else {
@@ -227,19 +243,25 @@ fn call<H, T>(
     }
 }
 
-/// Gives the value of a periodic timer back after its callback, unless the timer is gone by then.
+/// Gives the value of a periodic timer back after its callback, even after a panic. The callback may have put another wheel
+/// in the place of the timer's own.
 struct Lending<'a, H, T, W: Fn(&mut H) -> &mut Wheel<T>> {
     host: &'a mut H,
     wheel_of: W,
     key: Key,
+    /// The stack of the timer's wheel.
+    returns: &'a Arc<Returns>,
     value: Option<T>,
 }
 
 impl<H, T, W: Fn(&mut H) -> &mut Wheel<T>> Drop for Lending<'_, H, T, W> {
     fn drop(&mut self) {
-        // By key, since the callback may even have replaced the wheel.
-        let value = self.value.take();
-        let rest = (self.wheel_of)(self.host).core.store.give_back(self.key, value);
-        drop(rest);
+        let Some(value) = self.value.take() else { return };
+        let store = &mut (self.wheel_of)(self.host).core.store;
+        if Arc::ptr_eq(&store.returns, self.returns) {
+            drop(store.give_back(self.key, value));
+        } else {
+            self.returns.bring(self.key, value);
+        }
     }
 }

@@ -13,6 +13,7 @@ use super::engine::Store;
 use super::key::Key;
 use super::level::SENTINELS;
 use super::lists::{Link, Lists};
+use super::returns::{Arc, Returns};
 use super::schedule::{Schedule, LENT};
 
 /// The end of the free list: the index of a list head.
@@ -52,6 +53,10 @@ pub(super) struct Slab<T> {
     /// The number of places whose generations are used up. They are replaced by others.
     worn: usize,
     limit: usize,
+    /// The number of values that are lent to callbacks, including those that have come back to `returns` only.
+    lent: usize,
+    /// Values that have come back to this wheel where it was not in its place any more.
+    pub(super) returns: Arc<Returns>,
 }
 
 /// Wheels made so far in this process.
@@ -77,6 +82,8 @@ impl<T> Slab<T> {
             len: 0,
             worn: 0,
             limit,
+            lent: 0,
+            returns: Arc::new(Returns::new()),
         };
         slab.extend(capacity);
         slab
@@ -203,11 +210,21 @@ impl<T> Slab<T> {
             return None;
         }
         let value = timer.value.take();
-        if value.is_some() || timer.flags & LENT != 0 {
-            self.lists.unlink(index);
-            self.retire(index);
+        if value.is_none() {
+            return self.remove_lent(key);
         }
+        self.lists.unlink(index);
+        self.retire(index);
         value
+    }
+
+    /// As `remove`, for a timer whose value is not there.
+    #[cold]
+    fn remove_lent(&mut self, key: Key) -> Option<T> {
+        self.welcome();
+        let index = self.find(key)?;
+        self.lists.unlink(index);
+        self.release(index)
     }
 
     #[inline]
@@ -249,17 +266,37 @@ impl<T> Slab<T> {
         let timer = self.timer_mut(index);
         let value = timer.value.take()?;
         timer.flags |= LENT;
+        self.lent += 1;
         Some(value)
     }
 
     /// Puts a lent value back into its timer. If the timer is gone, hands the value back to the caller.
-    pub(super) fn give_back(&mut self, key: Key, value: Option<T>) -> Option<T> {
+    pub(super) fn give_back(&mut self, key: Key, value: T) -> Option<T> {
+        self.lent -= 1;
         match self.find(key).map(|index| self.timer_mut(index)) {
             Some(timer) if timer.flags & LENT != 0 => {
                 timer.flags &= !LENT;
-                core::mem::replace(&mut timer.value, value)
+                timer.value.replace(value)
             }
-            _ => value,
+            _ => Some(value),
+        }
+    }
+
+    /// Puts back the values that have come back while this wheel was elsewhere, and drops those whose timers are gone.
+    #[inline]
+    pub(super) fn welcome(&mut self) {
+        if self.lent > 0 {
+            self.put_back_returns();
+        }
+    }
+
+    /// Takes one value at a time: if a drop panics, the others stay on the stack.
+    #[cold]
+    fn put_back_returns(&mut self) {
+        // SAFETY: the stack was made by this wheel, whose polls have lent the values. `self` is borrowed exclusively, and
+        // whoever had it before has handed it over.
+        while let Some((key, value)) = unsafe { self.returns.take::<T>() } {
+            drop(self.give_back(key, value));
         }
     }
 

@@ -82,9 +82,23 @@ impl<T: Default> Registry<T> {
     }
 
     /// Claims a slot, as its last holder left it. Lock-free; allocates if all slots are claimed.
+    ///
+    /// Nearly always, the word of the hint has a free slot. Only this case is inlined into callers, so that the claim stays in
+    /// registers.
+    #[inline]
     pub(crate) fn claim(&self) -> Claim<T> {
         // Relaxed: a hint.
         let hint = self.hint.load(Ordering::Relaxed);
+        let chunk = self.chunks().find(|chunk| hint < chunk.end());
+        match chunk.and_then(|chunk| chunk.try_claim(hint - chunk.begin)) {
+            Some(claim) => claim,
+            None => self.claim_elsewhere(hint),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn claim_elsewhere(&self, hint: usize) -> Claim<T> {
         loop {
             // The hint may be too high.
             let claim = self.try_claim(hint, usize::MAX).or_else(|| self.try_claim(0, hint));
@@ -100,7 +114,6 @@ impl<T: Default> Registry<T> {
         for chunk in self.chunks() {
             let last = chunk.words.len().min(end.saturating_sub(chunk.begin));
             for word in begin.saturating_sub(chunk.begin)..last {
-                work::step();
                 if let Some(claim) = chunk.try_claim(word) {
                     let number = chunk.begin + word;
                     if number != begin {
@@ -316,7 +329,9 @@ impl<T: Default> Chunk<T> {
     }
 
     /// Claims a slot of this word, the lowest one that is free.
+    #[inline]
     fn try_claim(&self, number: usize) -> Option<Claim<T>> {
+        work::step();
         let word = &self.words[number];
         let len = self.block_len();
         // Relaxed: only a hint where to try first.
@@ -325,9 +340,10 @@ impl<T: Default> Chunk<T> {
         if is_full(claimed) {
             return None;
         }
-        if self.block(number).is_none() {
-            self.make_block(word);
-        }
+        let block = match self.block(number) {
+            Some(block) => block,
+            None => self.make_block(number),
+        };
         let group = self.groups.get(number / GROUP);
         if let Some(count) = group {
             // Relaxed: before the holder's fence, as the bit. A walk that skips the group sees a later change.
@@ -341,7 +357,10 @@ impl<T: Default> Chunk<T> {
                 orders::claim(),
                 Ordering::Relaxed,
             ) {
-                Ok(_) => return Some(Claim::new(self, number * BITS + index)),
+                Ok(_) => {
+                    let (chunk, slot) = (NonNull::from(self), NonNull::from(&*block[index]));
+                    return Some(Claim { chunk, index: number * BITS + index, slot });
+                }
                 Err(now) => claimed = now,
             }
         }
@@ -354,16 +373,21 @@ impl<T: Default> Chunk<T> {
 
     /// Makes the slots of a word, or another thread does.
     #[cold]
-    fn make_block(&self, word: &Word<T>) {
+    fn make_block(&self, number: usize) -> &[CachePadded<T>] {
         let block: Box<[CachePadded<T>]> = (0..self.block_len()).map(|_| CachePadded::default()).collect();
         let block = Box::into_raw(block);
-        // Release: publishes the block, for the acquire in `block`. Acquire on failure: the caller goes on with the other block.
-        let answer =
-            word.block.compare_exchange(ptr::null_mut(), block.cast(), Ordering::Release, Ordering::Acquire);
+        // Release: publishes the block, for the acquire in `block`. Relaxed on failure: the load below acquires.
+        let answer = self.words[number].block.compare_exchange(
+            ptr::null_mut(),
+            block.cast(),
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
         if answer.is_err() {
             // SAFETY: `block` came from `Box::into_raw` above and was not published.
             drop(unsafe { Box::from_raw(block) });
         }
+        self.block(number).expect("it was made just now")
     }
 }
 
