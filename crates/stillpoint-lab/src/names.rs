@@ -201,6 +201,10 @@ const WORDS: &[(&str, &str)] = &[
     ("pace/50us", "at least 50 µs between two heavy fences for less than a batch: the default"),
     ("pace/200us", "at least 200 µs between two heavy fences for less than a batch"),
     ("pace/1000us", "at least 1,000 µs between two heavy fences for less than a batch"),
+    (
+        "pace/busy",
+        "as pace/50us, with a writer that retires without a pause, and polls after each 64 objects",
+    ),
     // Timers.
     ("stillpoint/wheel", "our wheel; the time is told as an integer"),
     ("stillpoint/wheel+instant", "our wheel; the time is told as an Instant and a Duration"),

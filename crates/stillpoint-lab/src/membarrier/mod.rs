@@ -55,6 +55,7 @@ pub(crate) const CONTENDERS: &[&str] = &[
     "pace/50us",
     "pace/200us",
     "pace/1000us",
+    "pace/busy",
 ];
 
 /// What is varied: the number of threads, the number of initiators, how often a writer synchronizes, and its pace of fences.

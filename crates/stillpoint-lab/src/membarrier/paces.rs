@@ -1,5 +1,5 @@
 //! What a pace of heavy fences costs readers, and how late objects are freed. The writer retires objects at a set
-//! rate, and polls all the time. Another row has only the fence, at the same rate.
+//! rate, and polls all the time. In one row it retires without a pause; another one has only the fence, at the rate of the others.
 
 use std::cell::RefCell;
 use std::hint::spin_loop;
@@ -19,18 +19,32 @@ use super::readers::{WINDOW, Windows, put_loss, slice};
 
 /// Objects retired a second, or fences.
 const PER_SECOND: u32 = 10_000;
+/// Of the objects that are retired without a pause, one in this number is timed.
+const TIMED: usize = 64;
 
-/// `Some(None)` for the fence itself, or the interval between two fences of a reclaimer.
-fn interval_of(name: &str) -> Option<Option<Duration>> {
-    match contender(name) {
-        "pace/fence" => Some(None),
-        "pace/0us" => Some(Some(Duration::ZERO)),
-        "pace/50us" => Some(Some(Duration::from_micros(50))),
-        "pace/200us" => Some(Some(Duration::from_micros(200))),
-        "pace/1000us" => Some(Some(Duration::from_millis(1))),
-        _ => None,
-    }
+#[derive(Clone, Copy)]
+enum Pace {
+    /// Only fences.
+    Fence,
+    /// Retirements by a reclaimer with this time between two fences.
+    Interval(Duration),
+    /// The same, with the default interval, and without a pause between two retirements.
+    Busy,
 }
+
+fn pace_of(name: &str) -> Option<Pace> {
+    Some(match contender(name) {
+        "pace/fence" => Pace::Fence,
+        "pace/0us" => Pace::Interval(Duration::ZERO),
+        "pace/50us" => Pace::Interval(DEFAULT),
+        "pace/200us" => Pace::Interval(Duration::from_micros(200)),
+        "pace/1000us" => Pace::Interval(Duration::from_millis(1)),
+        "pace/busy" => Pace::Busy,
+        _ => return None,
+    })
+}
+
+const DEFAULT: Duration = Duration::from_micros(50);
 
 thread_local! {
     /// The writer's measurements, in nanoseconds: each from unlink to free, or the length of a fence.
@@ -63,14 +77,15 @@ impl Drop for Object {
 type Slice = (Windows, Vec<u64>);
 
 pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>, String> {
-    let names = plan.contenders.iter().filter(|name| interval_of(name).is_some());
+    let names = plan.contenders.iter().filter(|name| pace_of(name).is_some());
     let names = with_control(names.cloned().collect());
     let measure = |name: &String, (): &()| {
-        let interval = interval_of(name).ok_or("not a pace")?;
+        let pace = pace_of(name).ok_or("not a pace")?;
         TIMES.take(); // a round that failed may have left some
-        let windows = slice(Mode::Asymmetric, plan, |domain, begin| match interval {
-            Some(interval) => retire(domain, interval, begin),
-            None => fences(begin),
+        let windows = slice(Mode::Asymmetric, plan, |domain, begin| match pace {
+            Pace::Interval(interval) => retire(domain, interval, begin),
+            Pace::Busy => retire_busily(domain, begin),
+            Pace::Fence => fences(begin),
         })?;
         Ok::<_, String>((windows, TIMES.take()))
     };
@@ -80,10 +95,11 @@ pub(super) fn measure(plan: &Plan) -> Result<Vec<Row>, String> {
             windows.extend(more);
             times.extend(delays);
         }
-        let mut row = Row::new("membarrier", "paces", name.as_str())
-            .with("retired_per_s", PER_SECOND)
-            .with("rounds", plan.rounds)
-            .with("windows", windows.kept.len());
+        let mut row = Row::new("membarrier", "paces", name.as_str());
+        if !matches!(pace_of(name), Some(Pace::Busy)) {
+            row = row.with("retired_per_s", PER_SECOND);
+        }
+        let mut row = row.with("rounds", plan.rounds).with("windows", windows.kept.len());
         if let Some(times) = Distribution::of(&times) {
             row.put("delay_us_p50", times.p50, 3);
             row.put("delay_us_p99", times.p99, 3);
@@ -136,6 +152,27 @@ fn retire(domain: &Domain, interval: Duration, begin: Instant) -> Result<u64, St
     )?;
     let fences = domain.stats().heavy_fences - before;
     reclaimer.borrow_mut().flush().map_err(|error| error.to_string())?;
+    Ok(fences)
+}
+
+/// As [`retire`], without a pause.
+fn retire_busily(domain: &Domain, begin: Instant) -> Result<u64, String> {
+    let before = domain.stats().heavy_fences;
+    let cell = domain.cell(Object::default());
+    let mut reclaimer = domain.reclaimer_builder().fence_interval(DEFAULT).build();
+    while begin.elapsed() < WINDOW {
+        for number in 0..TIMED {
+            let old = cell.replace(Object::default()).ok_or("the cell is never empty")?;
+            if number == 0 {
+                // Relaxed: read by the same thread.
+                old.unlinked.store(now(), Ordering::Relaxed);
+            }
+            reclaimer.retire(old).map_err(|error| error.to_string())?;
+        }
+        reclaimer.poll();
+    }
+    let fences = domain.stats().heavy_fences - before;
+    reclaimer.flush().map_err(|error| error.to_string())?;
     Ok(fences)
 }
 
