@@ -89,6 +89,7 @@ impl Protocol {
 
     /// Protects what `source` points to, by a record that is bound to no thread. The object is not freed until the record is
     /// [released](Protocol::release_owned). `None` if `source` holds null.
+    #[inline]
     pub(crate) fn protect_owned<T>(&self, source: &AtomicPtr<T>) -> Option<(NonNull<T>, Claim<Record>)> {
         // Relaxed: this address is not followed.
         let candidate = NonNull::new(source.load(Ordering::Relaxed))?;
