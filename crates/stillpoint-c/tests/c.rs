@@ -136,10 +136,10 @@ const BROKEN: &[(&str, &str, &str)] = &[
         "stress",
     ),
     ("        __atomic_store_n(slot, held.object, __ATOMIC_RELEASE);\n", "", "readers"),
-    ("        __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);\n        still_fence_(head);\n", "        (void)token;\n", "readers"),
+    ("        __atomic_store_n(state, token, __ATOMIC_RELEASE);\n        still_fence_(head);\n", "        (void)token;\n", "readers"),
     // Without the fence of a region, which x86 needs as well. `the_fences_are_there` also looks for the fence of protected loads: the litmus
     // finds that fence missing only if a retire and a flush together are faster than the reader's store buffer drains.
-    ("        __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);\n        still_fence_(head);\n", "        __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);\n", "litmus"),
+    ("        __atomic_store_n(state, token, __ATOMIC_RELEASE);\n        still_fence_(head);\n", "        __atomic_store_n(state, token, __ATOMIC_RELEASE);\n", "litmus"),
     ("        head->nested++;\n", "", "readers"),
     ("        head->nested--;\n", "", "readers"),
     ("    if (__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != token) {\n", "    if (0) {\n", "readers"),
@@ -167,7 +167,7 @@ fn broken_headers_are_found_out() {
 fn the_fences_are_there() {
     const FENCE: &str = "        still_fence_(head);\n";
     const PLACES: [(&str, &str); 3] = [
-        ("pin", "        __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);\n"),
+        ("pin", "        __atomic_store_n(state, token, __ATOMIC_RELEASE);\n"),
         (
             "pin",
             "        /* This may be a signal handler that has interrupted a still_pin before its fence. */\n",
