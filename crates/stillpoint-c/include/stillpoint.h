@@ -171,7 +171,7 @@ extern "C" {
 
 /* The version of the layout that the inline functions rely on. A program passes it when it makes a reader. A library with another
  * layout refuses to make one (EPROTO). */
-#define STILL_LAYOUT 1u
+#define STILL_LAYOUT 2u
 
 /* As the limit of a call: no limit. */
 #define STILL_ALL SIZE_MAX
@@ -361,6 +361,10 @@ struct still_head_ {
 #define STILL_STATE_ 0
 #define STILL_ATTENTION_ 8
 #define STILL_HAZARD_ 56
+/* In a state outside regions: the rest is the token for which the reader vouches. A state without this bit is that of a region. */
+#define STILL_IDLE_ 0x8000000000000000u
+/* The state of a reader that loads nothing before it has come back. */
+#define STILL_AWAY_ 0xffffffffffffffffu
 #define STILL_FULL_FENCE_ 1u
 #define STILL_MARK_READER_ 0x5d0a0002u
 #define STILL_MARK_QSBR_ 0x5d0a0003u
@@ -376,12 +380,20 @@ struct still_qsbr {
     struct still_head_ head_;
 };
 
+/* An object that a protected load holds, and the slot that protects it. */
+struct still_protected {
+    void *object; /* NULL: the link was NULL; there is nothing to release */
+    void *slot_;
+};
+
 struct still_reader *still_reader_new_(const struct still_domain *domain, uint32_t layout) STILL_NOEXCEPT;
 struct still_qsbr *still_qsbr_new_(const struct still_domain *domain, uint32_t layout) STILL_NOEXCEPT;
 void still_answer_(struct still_head_ *head) STILL_NOEXCEPT;
 int still_is_mine_(const struct still_head_ *head) STILL_NOEXCEPT;
+void still_enter_(struct still_head_ *head) STILL_NOEXCEPT;
 void *still_slot_(struct still_reader *reader) STILL_NOEXCEPT;
 void still_slot_release_(void *slot) STILL_NOEXCEPT;
+struct still_protected still_protect_back_(struct still_reader *reader, const void *link) STILL_NOEXCEPT;
 
 /* Makes a reader for the calling thread. Keep it as long as the thread lives: making one costs a full fence and sometimes an
  * allocation. A thread may have several. errno: EPROTO: the program was compiled against another layout: recompile it; EAGAIN: the
@@ -435,6 +447,20 @@ static inline uint64_t *still_state_(const struct still_head_ *head)
     return (uint64_t *)(void *)((char *)head->record + STILL_STATE_);
 }
 
+/* Whether the state is that of a region, or of a QSBR reader that is online. */
+static inline int still_is_open_(uint64_t state)
+{
+    return (int64_t)state > 0;
+}
+
+/* Whether the reader may load, or begin a region, at once: it is in no region, not away, and, if this is a signal handler, has not
+ * interrupted a return. One comparison: the states of regions are positive, STILL_AWAY_ is -1, and a reader that comes back has
+ * the least number. */
+static inline int still_is_here_(uint64_t state)
+{
+    return (int64_t)(state - 1) < -2;
+}
+
 /* Wakes the threads that wait for a change of the state. */
 static inline void still_tell_(struct still_head_ *head)
 {
@@ -470,7 +496,7 @@ static inline void still_quiescent(struct still_qsbr *qsbr)
 {
     struct still_head_ *head = &qsbr->head_;
     STILL_TEST_(head, STILL_MARK_QSBR_);
-    STILL_MUST_(__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != 0, "the reader is offline: use still_online");
+    STILL_MUST_(still_is_open_(__atomic_load_n(still_state_(head), __ATOMIC_RELAXED)), "the reader is offline: use still_online");
     STILL_MUST_(head->in_use == 0, "a call further up the stack is using the reader");
     /* Acquire: pairs with the read-modify-write of start. */
     uint64_t token = __atomic_load_n(head->token, __ATOMIC_ACQUIRE);
@@ -497,16 +523,21 @@ static inline void still_pin(struct still_reader *reader)
 {
     struct still_head_ *head = &reader->head_;
     STILL_TEST_(head, STILL_MARK_READER_);
-    if (__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) == 0) {
+    uint64_t *state = still_state_(head);
+    uint64_t old = __atomic_load_n(state, __ATOMIC_RELAXED);
+    if (__builtin_expect(still_is_here_(old), 1)) {
         /* Acquire: pairs with the read-modify-write of start. */
         uint64_t token = __atomic_load_n(head->token, __ATOMIC_ACQUIRE);
         /* Release: pairs with the acquire load of check. The fence below orders this store before the loads of the region. */
-        __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);
+        __atomic_store_n(state, token, __ATOMIC_RELEASE);
         still_fence_(head);
-    } else {
+    } else if (still_is_open_(old)) {
         head->nested++;
         /* This may be a signal handler that has interrupted a still_pin before its fence. */
         still_fence_(head);
+    } else {
+        /* The reader was away: it comes back first. */
+        still_enter_(head);
     }
 }
 
@@ -515,11 +546,13 @@ static inline void still_unpin(struct still_reader *reader)
 {
     struct still_head_ *head = &reader->head_;
     STILL_TEST_(head, STILL_MARK_READER_);
-    STILL_MUST_(__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != 0, "without a still_pin");
+    STILL_MUST_(still_is_open_(__atomic_load_n(still_state_(head), __ATOMIC_RELAXED)), "without a still_pin");
     STILL_MUST_(head->nested != 0 || head->in_use == 0, "this would end the region of a call further up the stack");
     if (head->nested == 0) {
+        /* Acquire: pairs with the read-modify-write of start. What the thread loads from now on is newer than what was unlinked before. */
+        uint64_t token = __atomic_load_n(head->token, __ATOMIC_ACQUIRE);
         /* Release: pairs with the acquire load of check. The accesses of the region come before the free. */
-        __atomic_store_n(still_state_(head), (uint64_t)0, __ATOMIC_RELEASE);
+        __atomic_store_n(still_state_(head), token | STILL_IDLE_, __ATOMIC_RELEASE);
         still_tell_(head);
     } else {
         head->nested--;
@@ -530,8 +563,15 @@ static inline void still_unpin(struct still_reader *reader)
 STILL_NODISCARD static inline int still_is_pinned(const struct still_reader *reader)
 {
     STILL_TEST_(&reader->head_, STILL_MARK_READER_);
-    return __atomic_load_n(still_state_(&reader->head_), __ATOMIC_RELAXED) != 0;
+    return still_is_open_(__atomic_load_n(still_state_(&reader->head_), __ATOMIC_RELAXED));
 }
+
+/* [owner] Takes a reader offline, before its thread sleeps: 1; or 0, and nothing has changed, in a region, or if the reader is offline
+ * already, as a new reader is. The next still_pin, still_protect or lookup brings it back, with a full fence. What it protects stays
+ * protected. A reader that has loaded something, and then sleeps, holds nothing up; but writers cannot know that it sleeps, and interrupt
+ * the processors that run this process, again and again. For a reader that is offline they do not. Not in signal handlers. A still_pin in a
+ * handler brings the reader back, too. */
+int still_reader_offline(struct still_reader *reader) STILL_NOEXCEPT;
 
 /* The calls that take a `link` are macros in C and templates in C++, over the functions below whose names end with an underscore.
  * `link` is the address of a pointer: a T **. A T * does not compile. The calls return a T *, and take a T * to be stored or compared;
@@ -567,12 +607,6 @@ STILL_NODISCARD static inline int still_compare_exchange_(void *link, const void
         ? 1 : 0;
 }
 
-/* An object that a protected load holds, and the slot that protects it. */
-struct still_protected {
-    void *object; /* NULL: the link was NULL; there is nothing to release */
-    void *slot_;
-};
-
 /* [owner] Releases a protected object. Does nothing if the object is NULL. */
 static inline void still_release(struct still_protected held)
 {
@@ -594,10 +628,22 @@ STILL_NODISCARD static inline struct still_protected still_protect_(struct still
 {
     struct still_head_ *head = &reader->head_;
     STILL_TEST_(head, STILL_MARK_READER_);
+    uint64_t *state = still_state_(head);
+    /* Vouches for the token of this moment, unless the reader is in a region: whatever the thread loads from now on is newer than what was
+     * unlinked before that token was started, so writers need no fence for this reader. Acquire: pairs with the read-modify-write of
+     * start. */
+    uint64_t vouched = __atomic_load_n(head->token, __ATOMIC_ACQUIRE) | STILL_IDLE_;
+    uint64_t old = __atomic_load_n(state, __ATOMIC_RELAXED);
+    if (__builtin_expect(old != vouched, 0) && !still_is_open_(old)) {
+        if (!still_is_here_(old))
+            return still_protect_back_(reader, link);
+        /* Release: pairs with the acquire load of check. The slots that were set, and what was done in regions, come before. */
+        __atomic_store_n(state, vouched, __ATOMIC_RELEASE);
+    }
     struct still_protected held = { __atomic_load_n((still_any_ const *)link, __ATOMIC_RELAXED), NULL };
     if (held.object == NULL)
         return held;
-    void **slot = (void **)(void *)((char *)head->record + STILL_HAZARD_);
+    void **slot = (void **)(void *)((char *)state + (STILL_HAZARD_ - STILL_STATE_));
     if (__builtin_expect(__atomic_load_n(slot, __ATOMIC_RELAXED) != NULL, 0))
         slot = (void **)still_slot_(reader);
     held.slot_ = slot;

@@ -18,17 +18,20 @@ use stillpoint_sys::tsan;
 use crate::border::{call, Uncancelled};
 use crate::domain::still_domain;
 use crate::handle::{self, Parts};
-use crate::reader::{STILL_ATTENTION_, STILL_STATE_};
+use crate::reader::{enter, STILL_ATTENTION_, STILL_HAZARD_, STILL_IDLE_, STILL_STATE_};
 use crate::report::report;
 use crate::start::at_ease;
 use crate::thread::Blocked;
 
-pub const STILL_RECLAMATION_LAYOUT_: u32 = 1;
+pub const STILL_RECLAMATION_LAYOUT_: u32 = 2;
 pub const STILL_RCU_STATE_: usize = 0;
 pub const STILL_RCU_ATTENTION_: usize = 8;
 pub const STILL_RCU_FULL_FENCE_: u32 = 1;
+pub const STILL_RCU_IDLE_: u64 = 0x8000_0000_0000_0000;
+pub const STILL_RCU_HAZARD_: usize = 56;
 
 const _: () = assert!(STILL_RCU_STATE_ == STILL_STATE_ && STILL_RCU_ATTENTION_ == STILL_ATTENTION_);
+const _: () = assert!(STILL_RCU_IDLE_ == STILL_IDLE_ && STILL_RCU_HAZARD_ == STILL_HAZARD_ - STILL_STATE_);
 
 /// The calling thread as a reader, to C++: `still_rcu_self_`. Rust code reaches it only by the address that C++ passes.
 #[repr(C)]
@@ -59,7 +62,8 @@ std::arch::global_asm!(
 #[repr(C)]
 pub struct still_hazard_ {
     slot: *mut *mut c_void,
-    full_fence: usize,
+    /// The address of the domain's token, and [`STILL_RCU_FULL_FENCE_`].
+    token: usize,
 }
 
 pub type still_reclaim_fn_ = unsafe extern "C" fn(*mut c_void);
@@ -290,6 +294,17 @@ static END: ThreadEnd = {
     ThreadEnd::new(end)
 };
 
+/// Begins a region of a reader that was away.
+#[no_mangle]
+pub unsafe extern "C" fn still_rcu_enter_(this: *mut still_rcu_thread_) {
+    let _ignored = tsan::ignore();
+    // Relaxed: only this thread uses the field.
+    // SAFETY: the caller passes its own thread's variable, which has a reader.
+    let reader = unsafe { &*(*this).reader.load(Ordering::Relaxed).cast_const().cast::<Reader>() };
+    // SAFETY: this is the reader's thread.
+    unsafe { enter(reader) };
+}
+
 #[no_mangle]
 pub unsafe extern "C" fn still_rcu_answer_(this: *mut still_rcu_thread_) {
     // Relaxed: only this thread uses the field.
@@ -341,7 +356,8 @@ pub extern "C" fn still_hazard_make_(layout: u32) -> still_hazard_ {
     let _ignored = tsan::ignore();
     let domain = &hazard().domain;
     let slot = Slot::of_nobody(domain).into_raw().as_ptr().cast();
-    still_hazard_ { slot, full_fence: usize::from(Slot::needs_full_fence(domain)) }
+    let fence = if Slot::needs_full_fence(domain) { STILL_RCU_FULL_FENCE_ } else { 0 };
+    still_hazard_ { slot, token: Slot::token(domain).as_ptr().expose_provenance() + fence as usize }
 }
 
 #[no_mangle]

@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use stillpoint::rcu::raw::{self, offsets, Slot};
+use stillpoint::rcu::raw::{self, offsets, states, Slot};
 use stillpoint::rcu::{Domain, Guard, OwnedProtected, QsbrReader, Reader};
 use stillpoint_sys::tsan;
 
@@ -16,16 +16,20 @@ use crate::handle::{self, find, mark_of, peek, still_head_, Kind, Parts, Within,
 use crate::reserve;
 use crate::thread_end::{adopt, disown};
 
-pub const STILL_LAYOUT: u32 = 1;
+pub const STILL_LAYOUT: u32 = 2;
 pub const STILL_STATE_: usize = 0;
 pub const STILL_ATTENTION_: usize = 8;
 pub const STILL_HAZARD_: usize = 56;
+pub const STILL_IDLE_: u64 = 0x8000_0000_0000_0000;
+pub const STILL_AWAY_: u64 = 0xffff_ffff_ffff_ffff;
 pub const STILL_MARK_READER_: u32 = 0x5d0a_0002;
 pub const STILL_MARK_QSBR_: u32 = 0x5d0a_0003;
 
 const _: () = {
     assert!(STILL_STATE_ == offsets::STATE && STILL_ATTENTION_ == offsets::ATTENTION);
     assert!(STILL_HAZARD_ == offsets::HAZARD);
+    // Inline code compares states as signed numbers with -2, which is `AWAY - 1`.
+    assert!(STILL_IDLE_ == states::IDLE && STILL_AWAY_ == states::AWAY);
 };
 
 /// A reader, to C.
@@ -280,6 +284,53 @@ pub unsafe extern "C" fn still_is_mine_(head: *const still_head_) -> c_int {
     c_int::from(unsafe { parts_of(head) }.is_some_and(raw::Parts::is_mine))
 }
 
+/// Begins a region of a reader that is in none, and may be away. A signal handler may do this, too.
+///
+/// # Safety
+/// The calling thread is the reader's.
+pub(crate) unsafe fn enter(reader: &Reader) {
+    // SAFETY: the calling thread is the reader's, by the caller's promise.
+    unsafe { raw::Parts::of(reader).come_back() };
+    std::mem::forget(reader.pin());
+}
+
+/// The slow path of inline code: begins a region of a reader that was away. Reaches no cancellation point.
+#[no_mangle]
+pub unsafe extern "C" fn still_enter_(head: *mut still_head_) {
+    let _ignored = tsan::ignore();
+    // SAFETY: inline code has the head of a reader, on its thread.
+    if let Ok(found) = unsafe { find::<Guards>(head.cast()) } {
+        // SAFETY: inline code has the head of a reader, on its thread.
+        unsafe { enter(&found.value().reader) };
+    }
+}
+
+/// A protected load, to C.
+#[repr(C)]
+pub struct still_protected {
+    object: *mut c_void,
+    slot_: *mut c_void,
+}
+
+/// The slow path of inline code: a protected load by a reader that was away. Reaches no cancellation point.
+#[no_mangle]
+pub unsafe extern "C" fn still_protect_back_(
+    reader: *mut still_reader,
+    link: *const c_void,
+) -> still_protected {
+    let _ignored = tsan::ignore();
+    // SAFETY: inline code has a reader, on its thread, and the address of a pointer, which threads access only atomically.
+    let (found, link) = unsafe { (find::<Guards>(reader), &*link.cast::<AtomicPtr<c_void>>()) };
+    // SAFETY: inline code has a reader, on its thread.
+    let held = found.ok().and_then(|found| raw::protect(unsafe { &found.value().reader }, link));
+    // Tells ThreadSanitizer what the acquire load orders; in inline code, it sees the load itself.
+    tsan::acquire(link);
+    let (object, slot_) = held.map_or((ptr::null_mut(), ptr::null_mut()), |(object, slot)| {
+        (object.as_ptr(), slot.into_raw().as_ptr().cast())
+    });
+    still_protected { object, slot_ }
+}
+
 /// The slow path of inline code: claims a slot other than the first one. Reaches no cancellation point.
 #[no_mangle]
 pub unsafe extern "C" fn still_slot_(reader: *mut still_reader) -> *mut c_void {
@@ -298,6 +349,16 @@ pub unsafe extern "C" fn still_slot_release_(slot: *mut c_void) {
         // SAFETY: `still_slot_` returned the slot on this thread, and inline code passes it once.
         unsafe { Slot::from_raw(slot).release() };
     }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_reader_offline(reader: *mut still_reader) -> c_int {
+    call(|| {
+        // SAFETY: the caller passes a handle.
+        let reader = unsafe { &find::<Guards>(reader)?.value().reader };
+        is_mine(raw::Parts::of(reader))?;
+        Ok(c_int::from(reader.offline()))
+    })
 }
 
 /// Runs a call on a QSBR reader, on the reader's thread.

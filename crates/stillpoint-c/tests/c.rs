@@ -43,6 +43,11 @@ fn readers() {
 }
 
 #[test]
+fn offline() {
+    runs("offline");
+}
+
+#[test]
 fn writers() {
     runs("writers");
 }
@@ -136,10 +141,23 @@ const BROKEN: &[(&str, &str, &str)] = &[
         "stress",
     ),
     ("        __atomic_store_n(slot, held.object, __ATOMIC_RELEASE);\n", "", "readers"),
-    ("        __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);\n        still_fence_(head);\n", "        (void)token;\n", "readers"),
+    ("        __atomic_store_n(state, token, __ATOMIC_RELEASE);\n        still_fence_(head);\n", "        (void)token;\n", "readers"),
     // Without the fence of a region, which x86 needs as well. `the_fences_are_there` also looks for the fence of protected loads: the litmus
     // finds that fence missing only if a retire and a flush together are faster than the reader's store buffer drains.
-    ("        __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);\n        still_fence_(head);\n", "        __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);\n", "litmus"),
+    ("        __atomic_store_n(state, token, __ATOMIC_RELEASE);\n        still_fence_(head);\n", "        __atomic_store_n(state, token, __ATOMIC_RELEASE);\n", "litmus"),
+    // A reader that was away begins regions and protected loads at once.
+    ("    return (int64_t)(state - 1) < -2;\n", "    return (int64_t)state < 0;\n", "litmus"),
+    // The same in a handler that has interrupted a return.
+    ("    return (int64_t)(state - 1) < -2;\n", "    return (int64_t)state < -1;\n", "offline"),
+    // The end of a region reports nothing.
+    ("__atomic_store_n(still_state_(head), token | STILL_IDLE_, __ATOMIC_RELEASE);\n", "__atomic_store_n(still_state_(head), ((void)token, (uint64_t)0), __ATOMIC_RELEASE);\n", "offline"),
+    // A protected load reports nothing; and one within a region ends it.
+    ("        __atomic_store_n(state, vouched, __ATOMIC_RELEASE);\n", "        (void)vouched;\n", "offline"),
+    (
+        "    if (__builtin_expect(old != vouched, 0) && !still_is_open_(old)) {\n        if (!still_is_here_(old))\n            return still_protect_back_(reader, link);\n",
+        "    if (old != vouched) {\n",
+        "offline",
+    ),
     ("        head->nested++;\n", "", "readers"),
     ("        head->nested--;\n", "", "readers"),
     ("    if (__atomic_load_n(still_state_(head), __ATOMIC_RELAXED) != token) {\n", "    if (0) {\n", "readers"),
@@ -167,7 +185,7 @@ fn broken_headers_are_found_out() {
 fn the_fences_are_there() {
     const FENCE: &str = "        still_fence_(head);\n";
     const PLACES: [(&str, &str); 3] = [
-        ("pin", "        __atomic_store_n(still_state_(head), token, __ATOMIC_RELEASE);\n"),
+        ("pin", "        __atomic_store_n(state, token, __ATOMIC_RELEASE);\n"),
         (
             "pin",
             "        /* This may be a signal handler that has interrupted a still_pin before its fence. */\n",

@@ -140,6 +140,11 @@ fn rcu() {
 }
 
 #[test]
+fn vouches() {
+    runs("vouches");
+}
+
+#[test]
 fn refused_fences() {
     runs("fences");
 }
@@ -372,6 +377,10 @@ const BROKEN: &[(&str, &str, &str, &str)] = &[
         "stress",
     ),
     ("stillpoint/hazard_pointer.hpp", "        if (old == ptr)\n            return true;\n", "        return true;\n", "hazard"),
+    ("stillpoint/hazard_pointer.hpp", "        vouch();\n", "", "vouches"),
+    ("stillpoint/rcu.hpp", "token | STILL_RCU_IDLE_, __ATOMIC_RELEASE)", "token & 0, __ATOMIC_RELEASE)", "vouches"),
+    ("stillpoint/reclamation.h", "(state - 1) < -2;", "(state) < -1;", "vouches"),
+    ("stillpoint/reclamation.h", "(state - 1) < -2;", "(state) < 0;", "vouches"),
     ("stillpoint/hazard_pointer.hpp", "{ set(nullptr); }", "{}", "hazard"),
     ("stillpoint/hazard_pointer.hpp", " : hazard_(other.hazard_) { other.hazard_ = {}; }", " : hazard_(other.hazard_) {}", "hazard"),
     ("stillpoint/hazard_pointer.hpp", "        if (this != &other) {\n", "        {\n", "hazard"),

@@ -74,6 +74,11 @@ fn readers() {
 }
 
 #[test]
+fn vouches() {
+    runs("vouches");
+}
+
+#[test]
 fn callbacks() {
     runs("callbacks");
 }

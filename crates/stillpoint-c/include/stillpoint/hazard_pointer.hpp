@@ -39,7 +39,9 @@
 //     when the library's thread reached them, and all objects while there is no such thread.
 //   - In one point this is not what the standard requires: the number of objects that wait only for their deleters has no bound. It
 //     depends on how fast deleters run.
-//   - protect costs a store and two loads, and a full fence where the kernel has no membarrier(2).
+//   - protect costs a store and four loads, and a full fence where the kernel has no membarrier(2). A hazard_pointer that has protected
+//     something, and is then not used for a while, makes the thread that reclaims interrupt the processors that run the process: destroy
+//     it before a long pause.
 //   - make_hazard_pointer is lock-free, and costs some ten nanoseconds: keep a hazard_pointer rather than make one for each access. It
 //     allocates when there are more hazard pointers than ever before; if there is neither memory nor room in the library's reserve, the
 //     process ends. A hazard pointer takes 128 bytes.
@@ -157,11 +159,12 @@ public:
     {
         static_assert(detail::protectable<stillpoint::hazard_pointer_obj_base, T>::value,
                       "T must have one base hazard_pointer_obj_base<T, D>, which is public and not virtual, and no other");
+        vouch();
         if (ptr == nullptr)
             return reset_protection();
         set(const_cast<T *>(ptr));
         // Orders this store before the loads that follow. Pairs with the heavy fence of the thread that reclaims.
-        detail::reader_fence(hazard_.full_fence != 0);
+        detail::reader_fence((hazard_.token & STILL_RCU_FULL_FENCE_) != 0);
     }
 
     /// Ends the protection.
@@ -177,7 +180,21 @@ public:
 private:
     explicit hazard_pointer(still_hazard_ hazard) noexcept : hazard_(hazard) {}
 
-    void set(void *object) noexcept
+    // What is loaded from now on is newer than what was unlinked before the token of this moment was started: no fence is needed for this
+    // hazard pointer. It is in no region, and not away, from when it is made.
+    void vouch() noexcept
+    {
+        must_own();
+        const uint64_t *const address = reinterpret_cast<const uint64_t *>(hazard_.token & ~uintptr_t{STILL_RCU_FULL_FENCE_});
+        uint64_t *const state = reinterpret_cast<uint64_t *>(reinterpret_cast<unsigned char *>(hazard_.slot) - STILL_RCU_HAZARD_);
+        // Acquire: pairs with the read-modify-write of start.
+        const uint64_t word = __atomic_load_n(address, __ATOMIC_ACQUIRE) | STILL_RCU_IDLE_;
+        // Release: pairs with the acquire load of check. What the slot has protected comes before.
+        if (__builtin_expect(__atomic_load_n(state, __ATOMIC_RELAXED) != word, 0))
+            __atomic_store_n(state, word, __ATOMIC_RELEASE);
+    }
+
+    void must_own() const noexcept
     {
 #ifdef STILL_CHECKED
         if (empty()) {
@@ -185,6 +202,11 @@ private:
             std::abort();
         }
 #endif
+    }
+
+    void set(void *object) noexcept
+    {
+        must_own();
         // Release: pairs with the acquire load of a scan. The accesses to the object come before its deleter.
         __atomic_store_n(hazard_.slot, object, __ATOMIC_RELEASE);
     }

@@ -87,13 +87,16 @@ public:
         if (__builtin_expect(self.record == nullptr, 0))
             still_rcu_begin_(&self, STILL_RECLAMATION_LAYOUT_);
         uint64_t *const state = state_of(self);
-        if (__atomic_load_n(state, __ATOMIC_RELAXED) == 0) {
+        const uint64_t old = __atomic_load_n(state, __ATOMIC_RELAXED);
+        if (__builtin_expect(detail::is_here(old), 1)) {
             // Acquire: pairs with the read-modify-write of start. Release: pairs with the acquire load of check.
             __atomic_store_n(state, __atomic_load_n(self.token, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
             // Orders this store before the loads of the region. Pairs with the heavy fence of a thread that waits.
             detail::reader_fence((self.flags & STILL_RCU_FULL_FENCE_) != 0);
-        } else {
+        } else if (static_cast<int64_t>(old) > 0) {
             ++self.nested;
+        } else {
+            still_rcu_enter_(&self);
         }
     }
 
@@ -112,8 +115,10 @@ public:
             --self.nested;
             return;
         }
+        // Acquire: pairs with the read-modify-write of start. What the thread loads from now on is newer than what was unlinked before.
+        const uint64_t token = __atomic_load_n(self.token, __ATOMIC_ACQUIRE);
         // Release: pairs with the acquire load of check. The accesses of the region come before the deleters.
-        __atomic_store_n(state_of(self), uint64_t{0}, __ATOMIC_RELEASE);
+        __atomic_store_n(state_of(self), token | STILL_RCU_IDLE_, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (__builtin_expect(__atomic_load_n(attention_of(self), __ATOMIC_RELAXED) != 0, 0))
             still_rcu_answer_(&self);

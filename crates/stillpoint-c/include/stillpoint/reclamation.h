@@ -20,10 +20,14 @@ extern "C" {
 
 /* The version of the layout that the inline functions rely on. The library ends a program that passes another number; recompile such a
  * program. */
-#define STILL_RECLAMATION_LAYOUT_ 1u
+#define STILL_RECLAMATION_LAYOUT_ 2u
 #define STILL_RCU_STATE_ 0
 #define STILL_RCU_ATTENTION_ 8
 #define STILL_RCU_FULL_FENCE_ 1u
+/* In a state outside regions: the rest is the token for which the reader vouches. */
+#define STILL_RCU_IDLE_ 0x8000000000000000u
+/* The bytes from the state of a record to its hazard slot. */
+#define STILL_RCU_HAZARD_ 56
 
 /* The calling thread as a reader of the rcu domain. */
 struct still_rcu_thread_ {
@@ -40,6 +44,8 @@ struct still_domain;
 
 /* Makes the calling thread a reader until the thread ends. */
 void still_rcu_begin_(struct still_rcu_thread_ *self, uint32_t layout) STILL_RECLAMATION_NOEXCEPT_;
+/* Begins a region of a reader that was away. */
+void still_rcu_enter_(struct still_rcu_thread_ *self) STILL_RECLAMATION_NOEXCEPT_;
 void still_rcu_answer_(struct still_rcu_thread_ *self) STILL_RECLAMATION_NOEXCEPT_;
 void still_rcu_synchronize_(void) STILL_RECLAMATION_NOEXCEPT_;
 void still_rcu_barrier_(void) STILL_RECLAMATION_NOEXCEPT_;
@@ -47,10 +53,10 @@ void still_rcu_barrier_(void) STILL_RECLAMATION_NOEXCEPT_;
 void still_rcu_retire_(void *node, void (*function)(void *) STILL_RECLAMATION_NOEXCEPT_) STILL_RECLAMATION_NOEXCEPT_;
 struct still_domain *still_rcu_domain_(void) STILL_RECLAMATION_NOEXCEPT_;
 
-/* A hazard slot, and whether its user has to issue full fences. */
+/* A hazard slot, and the address of the domain's token; plus 1 if its user has to issue full fences. */
 struct still_hazard_ {
     void **slot;
-    uintptr_t full_fence;
+    uintptr_t token;
 };
 
 struct still_hazard_ still_hazard_make_(uint32_t layout) STILL_RECLAMATION_NOEXCEPT_;
@@ -93,6 +99,13 @@ inline void reader_fence(bool is_full) noexcept
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__) && __GNUC__ >= 11
 #pragma GCC diagnostic pop
 #endif
+
+/* Whether a region may begin at once: none is open, and the reader is not away, and not on its way back. The states of regions are positive,
+ * that of a reader that is away is -1, and one that comes back has the least number. */
+inline bool is_here(uint64_t state) noexcept
+{
+    return static_cast<int64_t>(state - 1) < -2;
+}
 
 #ifdef STILL_CHECKED
 /* Words for a queue, which are not copied. The second word, a function, is not NULL while the words are in the queue. */

@@ -64,8 +64,8 @@ struct still_urcu_reader_ {
     void *ring;
 };
 
-/* The record of threads that are not registered. Nothing writes to it. Its state is not 0, so a section finds out that the thread is not
- * registered. The state is also read as the token, so a quiescent state finds no new token. */
+/* The record of threads that are not registered. Nothing writes to it. Its state is that of a section, so a section finds out that the thread is
+ * not registered. The state is also read as the token, so a quiescent state finds no new token. */
 struct still_urcu_nobody_ {
     uint64_t state;
     uint32_t attention;
@@ -101,8 +101,11 @@ void still_urcu_online_(void);
 void still_urcu_prepare_(uint32_t flavour);
 void still_urcu_thread_ends_(void *key);
 
-/* Registers the calling thread, and begins a section. Implemented in C. */
+/* Registers the calling thread, or brings its reader back, and begins a section. Implemented in C. */
 void still_urcu_enter_(uint32_t flavour);
+
+/* In a state outside sections: the rest is the token for which the reader vouches. */
+#define STILL_URCU_IDLE_ 0x8000000000000000u
 
 /* Begins a read-side section. Each acquire load of the token pairs with the read-modify-write of start, and each release store of the state
  * with the acquire load of check. The fences order that store before the loads of the section, and pair with the writer's heavy fence. */
@@ -110,7 +113,9 @@ static inline void still_urcu_lock_(struct still_urcu_reader_ *reader, uint32_t 
 {
     char *record = __atomic_load_n(&reader->record, __ATOMIC_RELAXED);
     uint64_t *state = (uint64_t *)(void *)record;
-    if (__builtin_expect(__atomic_load_n(state, __ATOMIC_RELAXED) == 0, 1)) {
+    uint64_t old = __atomic_load_n(state, __ATOMIC_RELAXED);
+    /* In no section, not away (-1), and, in a signal handler, not on the way back (the least number). Sections are positive. */
+    if (__builtin_expect((int64_t)(old - 1) < -2, 1)) {
         uintptr_t token = reader->token;
         if (__builtin_expect((token & STILL_URCU_FULL_FENCE_) == 0, 1)) {
             __atomic_store_n(state, __atomic_load_n((const uint64_t *)token, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
@@ -120,7 +125,7 @@ static inline void still_urcu_lock_(struct still_urcu_reader_ *reader, uint32_t 
             __atomic_store_n(state, __atomic_load_n(address, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
             __atomic_thread_fence(__ATOMIC_SEQ_CST);
         }
-    } else if (__builtin_expect(record != (const char *)&still_urcu_nobody_, 1)) {
+    } else if (__builtin_expect((int64_t)old > 0 && record != (const char *)&still_urcu_nobody_, 1)) {
         uint32_t nested = __atomic_load_n(&reader->nested, __ATOMIC_RELAXED);
         __atomic_store_n(&reader->nested, nested + 1, __ATOMIC_RELAXED);
         /* This may be a signal handler that has interrupted the outermost lock before its fence. */
@@ -129,18 +134,20 @@ static inline void still_urcu_lock_(struct still_urcu_reader_ *reader, uint32_t 
         else
             __atomic_thread_fence(__ATOMIC_SEQ_CST);
     } else {
-        /* The thread is not registered. */
+        /* The thread is not registered, or has begun no section since it was. */
         still_urcu_enter_(flavour);
     }
 }
 
-/* Ends a read-side section. The release store pairs with the acquire load of check: the accesses of the section come before the free. */
+/* Ends a read-side section. The release store pairs with the acquire load of check: the accesses of the section come before the free. The
+ * acquire load of the token is as in still_urcu_lock_: what the thread loads from now on is newer than what was unlinked before. */
 static inline void still_urcu_unlock_(struct still_urcu_reader_ *reader, uint32_t flavour)
 {
     uint32_t nested = __atomic_load_n(&reader->nested, __ATOMIC_RELAXED);
     if (__builtin_expect(nested == 0, 1)) {
         char *record = __atomic_load_n(&reader->record, __ATOMIC_RELAXED);
-        __atomic_store_n((uint64_t *)(void *)record, (uint64_t)0, __ATOMIC_RELEASE);
+        const uint64_t *token = (const uint64_t *)(reader->token & ~(uintptr_t)STILL_URCU_FULL_FENCE_);
+        __atomic_store_n((uint64_t *)(void *)record, __atomic_load_n(token, __ATOMIC_ACQUIRE) | STILL_URCU_IDLE_, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (__builtin_expect(
                 __atomic_load_n((uint32_t *)(void *)(record + STILL_URCU_ATTENTION_), __ATOMIC_RELAXED) != 0, 0))
@@ -154,7 +161,7 @@ static inline void still_urcu_unlock_(struct still_urcu_reader_ *reader, uint32_
 static inline int still_urcu_ongoing_(const struct still_urcu_reader_ *reader)
 {
     const char *record = __atomic_load_n(&reader->record, __ATOMIC_RELAXED);
-    return __atomic_load_n((const uint64_t *)(const void *)record, __ATOMIC_RELAXED) != 0 &&
+    return (int64_t)__atomic_load_n((const uint64_t *)(const void *)record, __ATOMIC_RELAXED) > 0 &&
            record != (const char *)&still_urcu_nobody_;
 }
 

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stillpoint::rcu::raw::{self, offsets, Spare};
+use stillpoint::rcu::raw::{self, offsets, states, Spare};
 use stillpoint::rcu::{QsbrReader, Reader, SynchronizeError};
 
 use super::defer;
@@ -16,7 +16,10 @@ use crate::report::report;
 pub const STILL_URCU_FULL_FENCE_: u32 = STILL_FULL_FENCE_;
 pub const STILL_URCU_UNREGISTERED_: u32 = 0x8000_0000;
 pub const STILL_URCU_ATTENTION_: usize = 8;
+pub const STILL_URCU_IDLE_: u64 = 0x8000_0000_0000_0000;
 const _: () = assert!(offsets::STATE == 0 && offsets::ATTENTION == STILL_URCU_ATTENTION_);
+// Inline code compares states as signed numbers with -2, which is `AWAY - 1`.
+const _: () = assert!(STILL_URCU_IDLE_ == states::IDLE && states::AWAY == u64::MAX);
 
 /// A thread's reader of a flavour, to C. Only that thread uses it.
 #[repr(C)]
@@ -116,7 +119,7 @@ impl Flavour {
             } else {
                 parts.offline();
             }
-            (*self.mine()).seen = state(parts);
+            (*self.mine()).seen = if online { state(parts) } else { 0 };
         }
     }
 
@@ -299,11 +302,16 @@ pub(super) fn frame(begins: bool) {
     }
 }
 
-/// Registers a thread whose first read-side section is about to begin.
+/// Registers a thread whose first read-side section is about to begin, if it is not registered, and makes it a reader that writers look
+/// at. In flavours with sections.
 #[no_mangle]
 pub extern "C" fn still_urcu_register_by_the_way_(flavour: u32) {
     call(|| {
         of(flavour).register(true);
+        if let Some(parts) = of(flavour).parts() {
+            // SAFETY: the reader is the calling thread's, and has sections.
+            unsafe { parts.come_back() };
+        }
         Ok(())
     });
 }

@@ -16,6 +16,21 @@ static void *fences(void *unused)
     return unused;
 }
 
+/* A reader of another thread that relies on the writers' fences, and has loaded something. Without one, no fence is needed. */
+static pthread_barrier_t there, done;
+
+static void *sleeps(void *unused)
+{
+    struct still_reader *reader = still_reader_new(domain);
+    CHECK(reader != NULL);
+    still_pin(reader);
+    still_unpin(reader);
+    pthread_barrier_wait(&there);
+    pthread_barrier_wait(&done);
+    CHECK(still_reader_free(reader) == 0);
+    return unused;
+}
+
 #define NOT_OVER(call) REFUSED(call, -EOPNOTSUPP, "no grace period can complete: membarrier was refused (Operation not permitted")
 
 int main(void)
@@ -27,10 +42,12 @@ int main(void)
         printf("skipped: %s\n", still_error());
         return 0;
     }
-    /* A reader that relies on the writers' fences. Without one, no fence is needed. */
-    struct still_reader *reader = still_reader_new(domain);
+    pthread_t reader;
+    CHECK(pthread_barrier_init(&there, NULL, 2) == 0 && pthread_barrier_init(&done, NULL, 2) == 0);
+    CHECK(pthread_create(&reader, NULL, sleeps, NULL) == 0);
+    pthread_barrier_wait(&there);
     struct still_qsbr *qsbr = still_qsbr_new(domain);
-    CHECK(reader != NULL && qsbr != NULL && still_offline(qsbr) == 0);
+    CHECK(qsbr != NULL && still_offline(qsbr) == 0);
     struct still_reclaimer *reclaimer = still_reclaimer_new(domain, NULL);
     struct still_queue *queue = still_queue_new(domain);
     CHECK(reclaimer != NULL && queue != NULL);
@@ -68,7 +85,8 @@ int main(void)
     CHECK(still_check(domain, token) == 1 && still_wait(domain, token, STILL_FOREVER) == 0);
 
     CHECK(still_queue_free(queue) == 0 && still_reclaimer_free(reclaimer) == 0 && still_qsbr_free(qsbr) == 0);
-    CHECK(still_reader_free(reader) == 0 && still_domain_free(domain) == 0);
+    pthread_barrier_wait(&done);
+    CHECK(pthread_join(reader, NULL) == 0 && still_domain_free(domain) == 0);
     CHECK(destroyed() == 3);
     return 0;
 }

@@ -81,6 +81,22 @@ static void *by_pin(void *unused)
     return unused;
 }
 
+/* The reader comes back for each region. */
+static void *by_return(void *unused)
+{
+    struct still_reader *reader = still_reader_new(domain);
+    CHECK(reader != NULL);
+    for (int round = 0; !__atomic_load_n(&last.value, __ATOMIC_ACQUIRE); round++) {
+        CHECK(still_reader_offline(reader) == (round != 0));
+        fill_the_store_buffer();
+        still_pin(reader);
+        hold((struct object *)still_load(&place.link), round % 37 * 20);
+        still_unpin(reader);
+    }
+    CHECK(still_reader_free(reader) == 0);
+    return unused;
+}
+
 static void *by_protect(void *unused)
 {
     struct still_reader *reader = still_reader_new(domain);
@@ -206,6 +222,8 @@ int main(void)
         meetings("pin, synchronize", by_pin, synchronize);
         (void)retire(NULL);
         meetings("pin, retire", by_pin, retire);
+        meetings("return, check", by_return, check);
+        meetings("return, retire", by_return, retire);
         meetings("protect, retire", by_protect, retire);
         meetings("load, store", by_load, store);
     }

@@ -34,9 +34,15 @@ int main()
     }
     CHECK(still_domain_free(asymmetric) == 0);
     still_on_report(noted, nullptr);
-    // This thread is a reader that relies on the writers' fences. Without one, no fence is needed.
-    sp::rcu_default_domain().lock();
-    sp::rcu_default_domain().unlock();
+    // A reader of another thread that relies on the writers' fences, and has loaded something. Without one, no fence is needed.
+    Gate there, done;
+    std::thread reader([&] {
+        sp::rcu_default_domain().lock();
+        sp::rcu_default_domain().unlock();
+        there.open();
+        done.pass();
+    });
+    there.pass();
 
     std::thread waits([] {
         refuse_membarrier();
@@ -63,4 +69,6 @@ int main()
         sp::rcu_synchronize();
     waits_for_deleters.join();
     CHECK(reports == 1);
+    done.open();
+    reader.join();
 }

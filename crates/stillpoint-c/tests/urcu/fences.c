@@ -2,7 +2,7 @@
 #include "../c/filter.h"
 #include "flavour.h"
 
-static int reports, is_done, called;
+static int reports, is_done, called, is_there, leaves;
 static char last[512];
 
 static void noted(const char *report, void *context) STILL_NOEXCEPT
@@ -45,6 +45,18 @@ static void *waits_for_callbacks(void *argument)
     return argument;
 }
 
+/* A reader of another thread that relies on the writers' fences, and has loaded something. Without one, no fence is needed. */
+static void *sleeps(void *argument)
+{
+    rcu_register_thread();
+    rcu_read_lock();
+    rcu_read_unlock();
+    STORE(is_there, 1);
+    AWAIT(LOAD(leaves));
+    rcu_unregister_thread();
+    return argument;
+}
+
 int main(void)
 {
     struct still_domain_options options = STILL_DOMAIN_OPTIONS_INIT;
@@ -56,10 +68,8 @@ int main(void)
     }
     CHECK(answer == 0);
     still_on_report(noted, &reports);
-    /* A reader that relies on the writers' fences. Without one, no fence is needed. */
-    rcu_register_thread();
-    rcu_read_lock();
-    rcu_read_unlock();
+    pthread_t reader = started(sleeps, NULL);
+    AWAIT(LOAD(is_there));
 
     pthread_t thread = started(synchronizes, NULL);
     AWAIT(LOAD(reports) > 0);
@@ -76,6 +86,7 @@ int main(void)
     while (LOAD(is_done) == 0)
         synchronize_rcu();
     CHECK(pthread_join(thread, NULL) == 0 && LOAD(reports) == 2);
-    rcu_unregister_thread();
+    STORE(leaves, 1);
+    CHECK(pthread_join(reader, NULL) == 0);
     return 0;
 }

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | loads of pointers that the caller keeps | [`protect`], [`Slot`] |
 //! | objects that were not made by `Box` | [`Object`], [`Reclaimer::retire_raw`](super::Reclaimer::retire_raw), [`RetireHandle::retire_raw`](super::RetireHandle::retire_raw), [`leave`] |
-//! | code of readers in another language | [`Parts`], [`offsets`] |
+//! | code of readers in another language | [`Parts`], [`offsets`], [`states`] |
 //! | readers made where nothing may be allocated | [`Spare`] |
 //! | objects that no particular thread holds | [`protect_owned`], [`Slot::of_nobody`] |
 //! | callbacks in the user's own objects | [`Callback`], [`ObjectCallback`], [`CallbackQueue`] |
@@ -64,7 +64,7 @@ pub(super) use object::retire;
 pub use object::{leave, Object, Refused};
 pub use parts::{
     fence_error, guard_of, held_up_by_caller, is_within_destructor, is_within_foreign_code, let_wait,
-    offsets, Parts,
+    offsets, states, Parts,
 };
 pub use slot::{protect, protect_owned, Slot};
 pub use spare::Spare;

@@ -14,12 +14,24 @@ use crate::rcu::region::sealed::Sealed;
 
 /// Offsets of the fields of a reader's record, in bytes from [`Parts::record`].
 pub mod offsets {
-    /// The state: a `u64`, 0 outside regions.
+    /// The state: a `u64`. See [`states`](super::states).
     pub const STATE: usize = 0;
     /// Requests to the reader: a `u32`, 0 for none.
     pub const ATTENTION: usize = 8;
     /// The first hazard slot: a pointer, null while it is free.
     pub const HAZARD: usize = 56;
+}
+
+/// The states of a reader, apart from that of an open region or of an online reader with quiescent states, which is a token. As signed
+/// numbers, only those are positive.
+pub mod states {
+    use crate::rcu::engine::core::record;
+
+    /// No region is open. The other bits are the token for which the reader *vouches*: whatever it loads from now on is newer than
+    /// what was unlinked before that token was started. Without other bits, the reader is coming back, and vouches for nothing.
+    pub const IDLE: u64 = record::IDLE;
+    /// The reader loads nothing before it has [come back](super::Parts::come_back): writers ignore it. New readers begin with it.
+    pub const AWAY: u64 = record::AWAY;
 }
 
 const _: () = {
@@ -37,17 +49,24 @@ const _: () = {
 /// | | |
 /// |---|---|
 /// | quiescent state | *t* = token, acquire; if state ≠ *t*: state ← *t*, release; compiler barrier, and, if attention ≠ 0, [`answer`](Parts::answer) |
-/// | a region begins, if state = 0 | *t* = token, acquire; state ← *t*, release; barrier |
-/// | it ends | state ← 0, release; compiler barrier; if attention ≠ 0, [`answer`](Parts::answer) |
-/// | protected load | *q* = source; *slot* = the first one, if that is null, or [`slot`](Parts::slot); then: *slot* ← *q*, release; barrier; *c* = source, acquire; if *c* ≠ *q*, again with *c* |
+/// | a region begins, if the reader is here | *t* = token, acquire; state ← *t*, release; barrier |
+/// | it ends | *t* = token, acquire; state ← *t* \| [`IDLE`](states::IDLE), release; compiler barrier; if attention ≠ 0, [`answer`](Parts::answer) |
+/// | protected load | outside regions, *t* = token, acquire; if state ≠ *t* \| `IDLE`: state ← it, release. Then *q* = source; *slot* = the first one, if that is null, or [`slot`](Parts::slot); then: *slot* ← *q*, release; barrier; *c* = source, acquire; if *c* ≠ *q*, again with *c* |
 /// | its release | *slot* ← null, release, if it is the first one; [`Slot::release`] otherwise |
+///
+/// As signed numbers, states above 0 are those of regions. A reader is *here* if its state is between `IDLE` and [`AWAY`](states::AWAY),
+/// without these two: `state - 1 < -2`, wrapping. Otherwise, outside regions, [`come_back`](Parts::come_back) comes first. A new reader is
+/// away, and so is one after [`Reader::offline`]. A signal handler may find `IDLE`, if it has interrupted a return.
+///
+/// The end of a region may also store 0. Such a reader vouches for nothing, so writers issue fences for it, and it comes back before its
+/// next load.
 ///
 /// A nested guard only counts the nesting, and does not touch the state. If it may be that of a signal handler, it has a barrier of its
 /// own: the handler may have interrupted the outermost guard before its barrier.
 ///
 /// ```
 /// use std::sync::atomic::{fence, compiler_fence, AtomicU32, AtomicU64, Ordering::*};
-/// use stillpoint::rcu::raw::{offsets, Parts};
+/// use stillpoint::rcu::raw::{offsets, states, Parts};
 ///
 /// # let domain = stillpoint::rcu::Domain::new();
 /// let reader = domain.reader();
@@ -61,11 +80,17 @@ const _: () = {
 ///         record.add(offsets::ATTENTION).cast::<AtomicU32>().as_ref(),
 ///     )
 /// };
+/// let is_here = || (state.load(Relaxed).wrapping_sub(1) as i64) < -2;
+/// if !is_here() {
+///     // SAFETY: this is the reader's thread, outside regions.
+///     unsafe { parts.come_back() };
+/// }
+/// assert!(is_here());
 /// state.store(token.load(Acquire), Release); // a region begins
 /// if parts.needs_full_fence() { fence(SeqCst) } else { compiler_fence(SeqCst) }
 /// let later = domain.start();
 /// assert!(!domain.check(later));
-/// state.store(0, Release); // it ends
+/// state.store(token.load(Acquire) | states::IDLE, Release); // it ends
 /// compiler_fence(SeqCst);
 /// if attention.load(Relaxed) != 0 {
 ///     // SAFETY: this is the reader's thread.
@@ -110,6 +135,18 @@ impl<'r> Parts<'r> {
     #[inline]
     pub fn needs_full_fence(self) -> bool {
         self.fence != ReaderFence::Light
+    }
+
+    /// Makes the reader one that writers look at again, before its next load or region: it stores `IDLE`, issues a full fence, and then
+    /// vouches. A signal handler that has interrupted it does all three again. Does nothing in a region.
+    ///
+    /// # Safety
+    /// The calling thread is the reader's, and these parts were made by [`Parts::of`].
+    pub unsafe fn come_back(self) {
+        if !self.is_online() {
+            self.core.protocol.come_back(self.record);
+            self.core.protocol.vouch(self.record);
+        }
     }
 
     /// Must be called by a reader that has ended a region or changed its state, and then finds that its attention is not 0.

@@ -4,9 +4,12 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::fence::ReaderFence;
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::core::read;
-use crate::rcu::engine::core::record;
+use crate::rcu::engine::core::record::{self, Record};
 use crate::rcu::owned::OwnedProtected;
 use crate::rcu::reader::Reader;
+
+/// Where a record has its first slot.
+const FIRST: usize = Record::OFFSETS[2];
 
 /// A hazard slot, of a reader or of no thread: while it holds an address, the object there is not freed.
 ///
@@ -55,14 +58,15 @@ impl Slot {
 
     /// A slot that belongs to no thread. It is set again and again, and may be handed from thread to thread, even while it
     /// holds an object. It has its own record of 128 bytes, which each scan of the domain looks at. It counts in
-    /// [`Stats::owned`](crate::rcu::Stats::owned), and, as a reader does, makes writers issue heavy fences. Children of a
-    /// `fork` keep it.
+    /// [`Stats::owned`](crate::rcu::Stats::owned). Each load vouches, as a reader's does; writers issue heavy fences for a slot that was
+    /// not loaded lately. Children of a `fork` keep it.
     ///
     /// Lock-free, with a full fence. Allocates if the domain has more readers and such slots than ever before.
     ///
     /// Code in another language holds an object by the accesses of a protected load (see [`Parts`](super::Parts)), and releases
-    /// it as a reader does with its first slot. *Barrier* is a full fence if
-    /// [`needs_full_fence`](Slot::needs_full_fence) returns true.
+    /// it as a reader does with its first slot. The slot is at [`offsets::HAZARD`](super::offsets::HAZARD) of its record, and is here from
+    /// the start. *Barrier* is a full fence if [`needs_full_fence`](Slot::needs_full_fence) returns true. The token is at
+    /// [`token`](Slot::token).
     ///
     /// ```
     /// use std::ptr;
@@ -84,8 +88,15 @@ impl Slot {
     /// ```
     pub fn of_nobody(domain: &Domain) -> Self {
         // SAFETY: the domain is borrowed, and such slots are not used after its last handle is dropped.
-        let record: &record::Record = unsafe { domain.core().protocol.claim_slot().slot() };
-        Self::new(record.first_hazard())
+        let record: &Record = unsafe { domain.core().protocol.claim_slot().slot() };
+        // SAFETY: the slot is in the record. Its address is made from that of the record, to which `load` returns.
+        Self { address: unsafe { NonNull::from(record).byte_add(FIRST) }.cast() }
+    }
+
+    /// The token of a domain, a `u64`, for code in another language that loads by slots. Its address does not change as long as the
+    /// domain exists.
+    pub fn token(domain: &Domain) -> NonNull<u64> {
+        domain.core().protocol.token_address()
     }
 
     /// Whether slots that belong to no thread need full fences in this domain. It never changes.
@@ -108,14 +119,18 @@ impl Slot {
     /// The slot came from [`of_nobody`](Slot::of_nobody) of this domain, and was not given back. No other thread uses it
     /// meanwhile: a thread that handed it over synchronized with this one. What the slot holds is not used any more.
     pub unsafe fn load<T>(self, domain: &Domain, source: &AtomicPtr<T>) -> Option<NonNull<T>> {
-        // SAFETY: the slot's record is alive, and no other thread uses it, by the caller's promise.
-        let slot = unsafe { record::Slot::from_raw(self.address) };
+        let protocol = &domain.core().protocol;
+        // SAFETY: the slot came from `of_nobody`, by the caller's promise, so it is in a record, from whose address its own was made. The
+        // record is alive, and no other thread uses it.
+        let record: &Record = unsafe { self.address.byte_sub(FIRST).cast().as_ref() };
+        protocol.vouch(record);
+        let slot = record.first_hazard();
         // Relaxed: this address is not followed.
         let Some(candidate) = NonNull::new(source.load(Ordering::Relaxed)) else {
             record::clear_hazard(&slot);
             return None;
         };
-        read::protect_from(domain.core().protocol.slot_fence(), source, candidate, &slot)
+        read::protect_from(protocol.slot_fence(), source, candidate, &slot)
     }
 
     /// Releases what a slot that belongs to no thread holds, and gives the slot back. Takes time in proportion to the number of

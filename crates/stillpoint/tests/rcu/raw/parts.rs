@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::atomic::{compiler_fence, fence, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use stillpoint::rcu::raw::{self, offsets, Parts, Slot};
+use stillpoint::rcu::raw::{self, offsets, states, Parts, Slot};
 use stillpoint::rcu::Domain;
 
 use super::object;
@@ -44,13 +44,17 @@ fn barrier(parts: Parts<'_>) {
 
 fn pin(parts: Parts<'_>) {
     let fields = Fields::of(parts);
+    if fields.state.load(Ordering::Relaxed).wrapping_sub(1) as i64 >= -2 {
+        // SAFETY: tests call it on the reader's thread.
+        unsafe { parts.come_back() };
+    }
     fields.state.store(fields.token.load(Ordering::Acquire), Ordering::Release);
     barrier(parts);
 }
 
 fn unpin(parts: Parts<'_>) {
     let fields = Fields::of(parts);
-    fields.state.store(0, Ordering::Release);
+    fields.state.store(fields.token.load(Ordering::Acquire) | states::IDLE, Ordering::Release);
     compiler_fence(Ordering::SeqCst);
     if fields.attention.load(Ordering::Relaxed) != 0 {
         // SAFETY: tests call it on the reader's thread.
@@ -128,6 +132,60 @@ fn quiescent_states_by_offsets_let_go() {
     assert!(!domain.check(token));
     let is_theirs = std::thread::scope(|scope| scope.spawn(|| parts.is_mine()).join());
     assert!(!is_theirs.expect("it does not panic"));
+}
+
+#[test]
+fn a_reader_comes_back_once_and_not_in_a_region() {
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let parts = Parts::of(&reader);
+    let state = Fields::of(parts).state;
+    let newest = || Fields::of(parts).token.load(Ordering::Relaxed) | states::IDLE;
+    // What a reader finds: a new one, one that has interrupted a return, one of code that ends regions with 0, and one that has vouched.
+    for found in [states::AWAY, states::IDLE, 0, states::IDLE | 1] {
+        state.store(found, Ordering::Release);
+        assert!(!parts.is_online());
+        // SAFETY: this is the reader's thread.
+        unsafe { parts.come_back() };
+        assert_eq!(state.load(Ordering::Relaxed), newest(), "{found:#x}");
+    }
+    let guard = reader.pin();
+    let before = state.load(Ordering::Relaxed);
+    // SAFETY: this is the reader's thread.
+    unsafe { parts.come_back() };
+    assert_eq!(state.load(Ordering::Relaxed), before);
+    assert!(!reader.offline());
+    drop(guard);
+    assert_eq!(state.load(Ordering::Relaxed), newest());
+    assert!(reader.offline());
+    assert_eq!(state.load(Ordering::Relaxed), states::AWAY);
+}
+
+/// A slot's word is at a fixed offset from the slot. It is here from the first to the last, and each load reports in it.
+#[test]
+fn a_slot_of_nobody_vouches_in_its_own_record() {
+    let domain = Domain::new();
+    let slot = Slot::of_nobody(&domain);
+    // SAFETY: the slot is in a record, from whose address its own was made, and which is there as long as the domain.
+    let state: &AtomicU64 =
+        unsafe { slot.into_raw().byte_sub(offsets::HAZARD - offsets::STATE).cast().as_ref() };
+    // SAFETY: the token is there as long as the domain.
+    let token: &AtomicU64 = unsafe { Slot::token(&domain).cast().as_ref() };
+    let vouches = || state.load(Ordering::Relaxed) == token.load(Ordering::Relaxed) | states::IDLE;
+    assert!(vouches());
+    let mut object = 7_u64;
+    let link = AtomicPtr::new(&raw mut object);
+    for address in [&raw mut object, ptr::null_mut()] {
+        link.store(address, Ordering::Release);
+        assert!(domain.check(domain.start()), "it holds no grace period up");
+        assert!(!vouches());
+        // SAFETY: this thread has the slot.
+        assert_eq!(unsafe { slot.load(&domain, &link) }.is_none(), address.is_null());
+        assert!(vouches());
+    }
+    // SAFETY: this thread has the slot, and does not use it any more.
+    unsafe { slot.give_back(&domain) };
+    assert_eq!(state.load(Ordering::Relaxed), states::AWAY);
 }
 
 #[test]

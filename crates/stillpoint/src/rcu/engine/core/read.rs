@@ -125,7 +125,9 @@ impl Protocol {
         if is_light && busted::is(Variant::SlotUncounted) {
             return claim;
         }
-        self.count_in(record, || ());
+        // Comes back with the fence that it needs anyway: a slot is claimed to be set. The three steps are those of `come_back`.
+        self.count_in(record, || record.publish(IDLE, orders::vouch()));
+        self.vouch(record);
         claim
     }
 
