@@ -47,6 +47,9 @@ stillpoint_sys::orders! {
     /// The store by which a reader vouches: the slots that it has set, and what it did in regions, come before what a writer does that
     /// sees it.
     vouch: Release, [observe], "50", [VouchRelaxed];
+    /// A scan's load of what the holder of a record relies on: if it is another holder than the one whose word was read, what that one
+    /// did comes before.
+    light: Acquire, ["the release in `Record::adopt`"], "9", [KindRelaxed];
 
     // Registration.
 

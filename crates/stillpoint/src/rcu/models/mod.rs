@@ -31,16 +31,18 @@ mod regions;
 mod registration;
 mod stalls;
 mod tokens;
+mod vouching;
 
 use std::cell::Cell;
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
+use loom::sync::mpsc;
 use loom::thread;
 
 use stillpoint_sys::quarantine::Quarantine;
 
-use super::{Domain, RcuCell};
+use super::{Domain, RcuCell, Reader};
 use crate::fence::Mode;
 
 /// Broken variants read freed objects.
@@ -145,4 +147,21 @@ fn spawn<const CELLS: usize>(
 ) -> thread::JoinHandle<()> {
     let shared = Arc::clone(shared);
     thread::spawn(move || function(&shared))
+}
+
+/// As [`spawn`], with a reader that has had a region: when this returns, the reader vouches for the newest token. So what `function`
+/// does first comes after no fence, neither that of a registration nor that of a return.
+fn spawn_reader<const CELLS: usize>(
+    shared: &Arc<Shared<CELLS>>,
+    function: impl FnOnce(&Shared<CELLS>, Reader) + 'static,
+) -> thread::JoinHandle<()> {
+    let (is_here, wait) = mpsc::channel();
+    let thread = spawn(shared, move |shared| {
+        let reader = shared.domain.reader();
+        drop(reader.pin());
+        is_here.send(()).expect("it waits");
+        function(shared, reader);
+    });
+    wait.recv().expect("it is sent");
+    thread
 }

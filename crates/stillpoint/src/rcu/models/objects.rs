@@ -113,7 +113,9 @@ fn a_slot_of_nobody_changes_hands() {
 fn read_by<const CELLS: usize>(shared: &Shared<CELLS>, claim: &Claim<Record>, cell: usize) {
     // SAFETY: the domain is alive.
     let record: &Record = unsafe { claim.slot() };
-    let fence = shared.domain.core().protocol.slot_fence();
+    let protocol = &shared.domain.core().protocol;
+    protocol.vouch(record);
+    let fence = protocol.slot_fence();
     let held = shared.cells[cell].link().protect_by(fence, &record.first_hazard()).expect("never empty");
     // SAFETY: the slot holds the object.
     unsafe { held.as_ref() }.read();

@@ -38,8 +38,8 @@ fn a_fence_does_not_serve_a_token_started_meanwhile() {
             };
         });
         let other = spawn(&shared, |shared| {
-            let core = shared.domain.core();
-            core.protocol.ensure_fenced(core.protocol.start()).unwrap();
+            let token = shared.domain.start();
+            shared.domain.check(token);
         });
         drop(shared.cells[0].take().unwrap().try_free());
         reader.join().unwrap();
