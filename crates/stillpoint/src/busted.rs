@@ -48,6 +48,7 @@ stillpoint_sys::variants! {
     GroupCleared = "group-cleared": "A holder that finds no claimed slot in its group stores that there is none.",
     CountRelaxed = "count-relaxed": "The writer loads the number of light readers relaxed, not acquire.",
     StartRelaxed = "start-relaxed": "A token is started by a relaxed read-modify-write.",
+    OrderedRelaxed = "ordered-relaxed": "The token that a fence of a writer has ordered is published and read relaxed.",
     FencedRelaxed = "fenced-relaxed": "The fenced token is published and read relaxed.",
     WriterNoFence = "writer-no-fence": "The writer leaves its sequentially consistent fence out.",
     StopAfterCheck = "stop-after-check": "The background reclaimer loads the phase again before it sleeps, and so misses a stop.",

@@ -155,13 +155,36 @@ fn spawn_reader<const CELLS: usize>(
     shared: &Arc<Shared<CELLS>>,
     function: impl FnOnce(&Shared<CELLS>, Reader) + 'static,
 ) -> thread::JoinHandle<()> {
-    let (is_here, wait) = mpsc::channel();
+    spawn_after(shared, |reader| drop(reader.pin()), function)
+}
+
+/// As [`spawn_reader`], with a reader that is away.
+fn spawn_away<const CELLS: usize>(
+    shared: &Arc<Shared<CELLS>>,
+    function: impl FnOnce(&Shared<CELLS>, Reader) + 'static,
+) -> thread::JoinHandle<()> {
+    let goes_away = |reader: &Reader| {
+        drop(reader.pin());
+        assert!(reader.offline());
+    };
+    spawn_after(shared, goes_away, function)
+}
+
+fn spawn_after<const CELLS: usize>(
+    shared: &Arc<Shared<CELLS>>,
+    first: impl FnOnce(&Reader) + 'static,
+    function: impl FnOnce(&Shared<CELLS>, Reader) + 'static,
+) -> thread::JoinHandle<()> {
+    // Two channels: a thread that goes on here would have to be preempted.
+    let ((is_ready, wait), (go, begin)) = (mpsc::channel(), mpsc::channel());
     let thread = spawn(shared, move |shared| {
         let reader = shared.domain.reader();
-        drop(reader.pin());
-        is_here.send(()).expect("it waits");
+        first(&reader);
+        is_ready.send(()).expect("it waits");
+        begin.recv().expect("it is sent");
         function(shared, reader);
     });
     wait.recv().expect("it is sent");
+    go.send(()).expect("it waits");
     thread
 }

@@ -2,7 +2,7 @@
 
 use loom::thread;
 
-use super::{explore, spawn, Shared, EVERY};
+use super::{explore, spawn, spawn_reader, Shared, EVERY};
 use crate::rcu::engine::core::record::{set_hazard, Record};
 use crate::rcu::engine::core::registry::Claim;
 
@@ -164,10 +164,9 @@ fn a_block_is_chained() {
 /// An object that was reached under a guard is protected before the guard ends, as in the crate's own data structures.
 #[test]
 fn a_guard_is_exchanged_for_a_slot() {
-    explore(5, || {
+    explore(4, || {
         let shared = Shared::<1>::new();
-        let reader = spawn(&shared, |shared| {
-            let reader = shared.domain.reader();
+        let reader = spawn_reader(&shared, |shared, reader| {
             let guard = reader.pin();
             if let Some(object) = shared.cells[0].load(&guard) {
                 let object = std::ptr::from_ref(object);

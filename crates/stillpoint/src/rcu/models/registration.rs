@@ -60,7 +60,7 @@ fn a_record_goes_from_qsbr_to_guards() {
 /// which would order it.
 #[test]
 fn a_record_goes_from_guards_to_qsbr() {
-    explore(4, || {
+    explore(3, || {
         let shared = Shared::<0>::new();
         let link = Arc::new(AtomicPtr::new(Box::into_raw(Box::new(Object::new()))));
         let source = Arc::clone(&link);
@@ -92,7 +92,7 @@ fn a_record_goes_from_guards_to_qsbr() {
 /// A reader registers while a writer looks, whose own reader relies on light fences as well.
 #[test]
 fn a_reader_registers_while_there_is_another_one() {
-    explore(4, || {
+    explore(3, || {
         let shared = Shared::<1>::new();
         let _own = shared.domain.reader();
         let reader = spawn(&shared, |shared| {
