@@ -47,6 +47,9 @@ stillpoint_sys::orders! {
     /// The store by which a reader vouches: the slots that it has set, and what it did in regions, come before what a writer does that
     /// sees it.
     vouch: Release, [observe], "50", [VouchRelaxed];
+    /// A scan's load of what the holder of a record relies on: if it is another holder than the one whose word was read, what that one
+    /// did comes before.
+    light: Acquire, ["the release in `Record::adopt`"], "9", [KindRelaxed];
 
     // Registration.
 
@@ -75,9 +78,9 @@ stillpoint_sys::orders! {
     /// a later token has also seen what was unlinked before this one. Acquire for the same reason, for this thread's own checks.
     start: AcqRel, [enter_token, report_token, vouch_token], "2", [StartRelaxed];
     /// The load of the ordered token: the walk that follows comes after the fence.
-    ordered: Acquire, [raise_ordered], "1", [FencedRelaxed];
+    ordered: Acquire, [raise_ordered], "1", [OrderedRelaxed];
     /// Raises the ordered token, after the fence.
-    raise_ordered: AcqRel, [ordered], "1", [FencedRelaxed];
+    raise_ordered: AcqRel, [ordered], "1", [OrderedRelaxed];
     /// The load of the fenced token: the scan that follows comes after the fence.
     fenced: Acquire, [raise_fenced], "1", [FencedRelaxed];
     /// Raises the fenced token, after the fence.

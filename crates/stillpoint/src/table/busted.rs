@@ -17,5 +17,6 @@ stillpoint_sys::variants! {
     EntryStoreRelaxed = "entry-store-relaxed": "An entry is linked by a relaxed store.",
     StopAtHole = "stop-at-hole": "The search for the index of an entry stops at a chunk that the thread does not see.",
     IterTakesAll = "iter-takes-all": "An iteration through a smaller array takes entries of other chains, too.",
+    VouchedOnce = "vouched-once": "A protected lookup does not vouch again after `Eq`, which may have taken the reader away.",
     CompareFirst = "compare-first": "An entry is compared with the key before the load is confirmed.",
 }

@@ -323,6 +323,67 @@ fn insert_against_insert() {
     explore(2, 0, |shared| insert(shared, 0, 100), |shared| insert(shared, 0, 200));
 }
 
+/// A key that takes the reader away when it is looked up, and compared.
+struct Leaving {
+    number: u64,
+    leave: Option<Box<dyn Fn()>>,
+}
+
+// SAFETY: only the keys in the table are shared, and these have no function.
+unsafe impl Send for Leaving {}
+// SAFETY: as above.
+unsafe impl Sync for Leaving {}
+
+impl PartialEq for Leaving {
+    fn eq(&self, looked_up: &Self) -> bool {
+        if let Some(leave) = &looked_up.leave {
+            leave();
+        }
+        self.number == looked_up.number
+    }
+}
+
+impl Eq for Leaving {}
+
+impl Hash for Leaving {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.number);
+    }
+}
+
+/// `Eq` may take the reader away, or vouch for a later token: the lookup goes on as if it had just begun. The first key of the chain is
+/// another one.
+#[test]
+fn a_comparison_takes_the_reader_away() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.max_branches = 50_000;
+    builder.check(|| {
+        let domain = Domain::new();
+        let table = Table::builder_in(&domain).hasher(Chains::Same).unmixed().build().expect("a small table");
+        let key = |number| Leaving { number, leave: None };
+        drop(table.insert(key(0), Object::new(100)).expect("there is memory"));
+        table.reserve(1).expect("there is memory");
+        drop(table.insert(key(1), Object::new(101)).expect("there is memory"));
+        let table = Arc::new((domain, table));
+        let reading = Arc::clone(&table);
+        let thread = loom::thread::spawn(move || {
+            let mut reader = reading.0.reader();
+            let (core, record) = (std::ptr::from_ref(reader.core()), std::ptr::from_ref(reader.record()));
+            // SAFETY: the reader lives longer than the key.
+            let leave = move || assert!(unsafe { (*core).protocol.go_away(&*record) });
+            let key = Leaving { number: 1, leave: Some(Box::new(leave)) };
+            let mut lookup = reading.1.reader(&mut reader);
+            let found = lookup.get(&key).map(|entry| entry.value().read());
+            assert!(matches!(found, None | Some(101)));
+        });
+        drop(table.1.remove(&key(1)));
+        table.1.poll();
+        thread.join().unwrap();
+    });
+    stillpoint_sys::busted::assert_reached();
+}
+
 /// The model that catches each variant.
 #[cfg(stillpoint_busted)]
 const CAUGHT: &[(Variant, &str)] = &[
@@ -337,6 +398,7 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::TagLoadRelaxed, "get_guarded_against_move"),
     (Variant::EntryLoadRelaxed, "get_guarded_against_replace"),
     (Variant::EntryStoreRelaxed, "get_guarded_against_replace"),
+    (Variant::VouchedOnce, "a_comparison_takes_the_reader_away"),
     (Variant::CompareFirst, "get_against_remove"),
     (Variant::IterTakesAll, "iterate_against_shrink"),
     (Variant::StopAtHole, "an_index_is_found_whoever_made_the_chunks_before"),

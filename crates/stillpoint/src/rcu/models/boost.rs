@@ -22,7 +22,7 @@ fn domain() -> Domain {
 fn boost(domain: &Domain) -> Booster {
     let core = domain.core();
     let token = core.protocol.start();
-    let _ = core.protocol.ensure_fenced(token);
+    let _ = core.protocol.check(token);
     let mut booster = Booster::new();
     booster.boost(core, token, Duration::ZERO);
     booster

@@ -31,18 +31,20 @@ mod regions;
 mod registration;
 mod stalls;
 mod tokens;
+mod vouching;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
+use loom::sync::mpsc;
 use loom::thread;
 
 use stillpoint_sys::quarantine::Quarantine;
 use stillpoint_sys::stacks;
 
-use super::{Domain, RcuCell};
+use super::{Domain, RcuCell, Reader};
 use crate::fence::Mode;
 
 /// Broken variants read freed objects.
@@ -166,4 +168,44 @@ fn a_thread_has_the_stack_of_an_earlier_execution() {
     });
     assert!(EXECUTIONS.load(Relaxed) > 1);
     assert_eq!(stacks::mapped() - before, 2, "one for each thread of an execution");
+}
+
+/// As [`spawn`], with a reader that has had a region: when this returns, the reader vouches for the newest token. So what `function`
+/// does first comes after no fence, neither that of a registration nor that of a return.
+fn spawn_reader<const CELLS: usize>(
+    shared: &Arc<Shared<CELLS>>,
+    function: impl FnOnce(&Shared<CELLS>, Reader) + 'static,
+) -> thread::JoinHandle<()> {
+    spawn_after(shared, |reader| drop(reader.pin()), function)
+}
+
+/// As [`spawn_reader`], with a reader that is away.
+fn spawn_away<const CELLS: usize>(
+    shared: &Arc<Shared<CELLS>>,
+    function: impl FnOnce(&Shared<CELLS>, Reader) + 'static,
+) -> thread::JoinHandle<()> {
+    let goes_away = |reader: &Reader| {
+        drop(reader.pin());
+        assert!(reader.offline());
+    };
+    spawn_after(shared, goes_away, function)
+}
+
+fn spawn_after<const CELLS: usize>(
+    shared: &Arc<Shared<CELLS>>,
+    first: impl FnOnce(&Reader) + 'static,
+    function: impl FnOnce(&Shared<CELLS>, Reader) + 'static,
+) -> thread::JoinHandle<()> {
+    // Two channels: a thread that goes on here would have to be preempted.
+    let ((is_ready, wait), (go, begin)) = (mpsc::channel(), mpsc::channel());
+    let thread = spawn(shared, move |shared| {
+        let reader = shared.domain.reader();
+        first(&reader);
+        is_ready.send(()).expect("it waits");
+        begin.recv().expect("it is sent");
+        function(shared, reader);
+    });
+    wait.recv().expect("it is sent");
+    go.send(()).expect("it waits");
+    thread
 }

@@ -2,7 +2,7 @@
 
 use loom::thread;
 
-use super::{explore, spawn, Shared, EVERY};
+use super::{explore, spawn, spawn_reader, Shared, EVERY};
 use crate::rcu::engine::core::record::{set_hazard, Record};
 use crate::rcu::engine::core::registry::Claim;
 
@@ -113,7 +113,9 @@ fn a_slot_of_nobody_changes_hands() {
 fn read_by<const CELLS: usize>(shared: &Shared<CELLS>, claim: &Claim<Record>, cell: usize) {
     // SAFETY: the domain is alive.
     let record: &Record = unsafe { claim.slot() };
-    let fence = shared.domain.core().protocol.slot_fence();
+    let protocol = &shared.domain.core().protocol;
+    protocol.vouch(record);
+    let fence = protocol.slot_fence();
     let held = shared.cells[cell].link().protect_by(fence, &record.first_hazard()).expect("never empty");
     // SAFETY: the slot holds the object.
     unsafe { held.as_ref() }.read();
@@ -162,10 +164,9 @@ fn a_block_is_chained() {
 /// An object that was reached under a guard is protected before the guard ends, as in the crate's own data structures.
 #[test]
 fn a_guard_is_exchanged_for_a_slot() {
-    explore(5, || {
+    explore(4, || {
         let shared = Shared::<1>::new();
-        let reader = spawn(&shared, |shared| {
-            let reader = shared.domain.reader();
+        let reader = spawn_reader(&shared, |shared, reader| {
             let guard = reader.pin();
             if let Some(object) = shared.cells[0].load(&guard) {
                 let object = std::ptr::from_ref(object);

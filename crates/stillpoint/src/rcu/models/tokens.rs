@@ -1,49 +1,60 @@
 //! Tokens, and the results of checks that are kept.
 
-use super::{explore, spawn, Object, Shared, EVERY};
+use std::sync::Arc;
 
-/// Each writer's fence and scan serve the other writer's token, or must not.
-#[test]
-fn two_writers_share_what_they_found_out() {
-    explore(2, || {
-        let shared = Shared::<2>::new();
-        let reader = spawn(&shared, |shared| {
-            let reader = shared.domain.reader();
-            if let Some(object) = shared.cells[1].load(&reader.pin()) {
-                object.read();
-            };
-        });
-        let other = spawn(&shared, |shared| {
-            let token = shared.domain.start();
-            shared.domain.check(token);
-        });
-        let mut reclaimer = shared.domain.reclaimer();
-        reclaimer.retire(shared.cells[1].take().unwrap()).unwrap();
-        reclaimer.poll();
-        reclaimer.poll();
+use loom::thread::JoinHandle;
+
+use super::{explore, spawn, spawn_away, spawn_reader, Object, Shared, EVERY};
+use crate::rcu::{Reader, Token};
+
+/// One writer checks a token, which `begin` starts, while another one unlinks an object, starts the next token, and checks that one.
+/// `begin` also spawns a reader.
+fn two_writers(begin: impl Fn(&Arc<Shared<1>>) -> (Token, JoinHandle<()>) + Send + Sync + 'static) {
+    explore(2, move || {
+        let shared = Shared::<1>::new();
+        let (token, reader) = begin(&shared);
+        let other = spawn(&shared, |shared| drop(shared.cells[0].take().expect("never empty").try_free()));
+        shared.domain.check(token);
         reader.join().unwrap();
         other.join().unwrap();
     });
 }
 
-/// A token is started, and its object unlinked, while another writer issues a fence for an earlier token.
+fn pin_and_read(shared: &Shared<1>, reader: Reader) {
+    if let Some(object) = shared.cells[0].load(&reader.pin()) {
+        object.read();
+    };
+}
+
+/// Each writer's fence and scan serve the other writer's token, or must not. The reader is silent.
+#[test]
+fn two_writers_share_what_they_found_out() {
+    two_writers(|shared| {
+        let reader = spawn_reader(shared, pin_and_read);
+        (shared.domain.start(), reader)
+    });
+}
+
+/// The reader was away. It comes back after a fence that serves no token that was started after it.
 #[test]
 fn a_fence_does_not_serve_a_token_started_meanwhile() {
-    explore(3, || {
-        let shared = Shared::<1>::new();
-        let reader = spawn(&shared, |shared| {
-            let reader = shared.domain.reader();
-            if let Some(object) = shared.cells[0].load(&reader.pin()) {
+    two_writers(|shared| {
+        let reader = spawn_away(shared, pin_and_read);
+        (shared.domain.start(), reader)
+    });
+}
+
+/// The reader vouches for the first token, and for no later one.
+#[test]
+fn a_check_serves_no_token_for_which_a_reader_does_not_vouch() {
+    two_writers(|shared| {
+        let token = shared.domain.start();
+        let protect_and_read = |shared: &Shared<1>, reader: Reader| {
+            if let Some(object) = shared.cells[0].protect(&reader) {
                 object.read();
             };
-        });
-        let other = spawn(&shared, |shared| {
-            let core = shared.domain.core();
-            core.protocol.ensure_fenced(core.protocol.start()).unwrap();
-        });
-        drop(shared.cells[0].take().unwrap().try_free());
-        reader.join().unwrap();
-        other.join().unwrap();
+        };
+        (token, spawn_reader(shared, protect_and_read))
     });
 }
 

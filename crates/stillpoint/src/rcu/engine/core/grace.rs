@@ -334,7 +334,7 @@ impl Protocol {
             } else if !is_fenced && word != AWAY {
                 if record.is_silent(word, token) {
                     silent = Some((record, word));
-                } else if vouched(word) >= token {
+                } else if vouched(word) >= token && !busted::is(Variant::CompletedPastVouched) {
                     over = over.min(vouched(word));
                 }
             }
@@ -384,11 +384,13 @@ impl Protocol {
     }
 
     /// Whether a small batch may start a token at this age of the domain, for a caller that has last started one at another age. If so,
-    /// the next one waits for a while. A caller whose last start is long ago need not wait for the others' pace.
+    /// the next one waits for a while. A caller whose last start is long ago need not wait for the others' pace. Always, in models, which
+    /// know no time.
     pub(crate) fn may_start(&self, now: Duration, last: Option<Duration>) -> bool {
         // Relaxed, both: a pace.
         let next = &self.progress.next_start;
-        let is_time = now.as_nanos() as u64 >= next.load(Ordering::Relaxed)
+        let is_time = cfg!(stillpoint_loom)
+            || now.as_nanos() as u64 >= next.load(Ordering::Relaxed)
             || last.is_none_or(|last| now.saturating_sub(last) >= LONGEST_BETWEEN_STARTS);
         if is_time {
             next.store((now + BETWEEN_STARTS).as_nanos() as u64, Ordering::Relaxed);

@@ -215,19 +215,26 @@ impl Protocol {
         if busted::is(Variant::BackAtOnce) {
             return;
         }
-        // Vouches for nothing. A word with a token must not come before the fence: a signal handler that finds it there would load
-        // without a fence.
-        record.publish(IDLE, orders::vouch());
+        self.begin_return(record);
         // SeqCst: pairs with the fence in `Protocol::order`, as in `count_in`. Either that writer sees that the reader is back, or
         // everything that the reader loads from now on is newer than what the writer unlinked.
         atomic_fence(Ordering::SeqCst);
+    }
+
+    /// The first step of [`come_back`](Protocol::come_back): stores a word that vouches for nothing. A word with a token must not come
+    /// before the fence: a signal handler that finds it there would load without a fence.
+    #[inline(always)]
+    pub(crate) fn begin_return(&self, record: &Record) {
+        let is_early = busted::is(Variant::TokenBeforeFence);
+        let token = if is_early { self.token.load(orders::vouch_token()) } else { 0 };
+        record.publish(token | IDLE, orders::vouch());
     }
 
     /// Lets writers ignore the reader until its next load or region. What it protects stays protected. Returns false, and does nothing,
     /// in a region, or if the reader is away already.
     pub(crate) fn go_away(&self, record: &Record) -> bool {
         let word = record.state();
-        if is_open(word) || word == AWAY {
+        if word == AWAY || (is_open(word) && !busted::is(Variant::OfflineInRegion)) {
             return false;
         }
         record.publish(AWAY, orders::offline());

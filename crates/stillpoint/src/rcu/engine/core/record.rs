@@ -323,8 +323,10 @@ impl Record {
         let light = if fence == ReaderFence::Light { LIGHT } else { 0 };
         // Release: as in `adopt`.
         self.kind.store(ReaderKind::ProtectedLoad as u32 | light, Ordering::Release);
-        // Clears the mark of a spare, which would not count as a light reader. Relaxed: see `adopt`.
-        self.thread.store(0, Ordering::Relaxed);
+        // Clears the mark of a spare, which would not count as a light reader, and the last holder's handle: a writer on that thread would
+        // take the slot for its own. Relaxed: see `adopt`.
+        let is_own = busted::is(Variant::SlotOfThread);
+        self.thread.store(if is_own { stillpoint_sys::os::thread_handle() } else { 0 }, Ordering::Relaxed);
         light != 0
     }
 
@@ -337,8 +339,7 @@ impl Record {
 
     /// Whether the holder announces itself by light fences, so that writers must issue heavy ones.
     pub(crate) fn is_light(&self) -> bool {
-        // Acquire: pairs with the release in `adopt`, as in `kind`.
-        self.kind.load(Ordering::Acquire) & LIGHT != 0
+        self.kind.load(orders::light()) & LIGHT != 0
     }
 
     /// Removes the holder. Returns what its thread kept for boosters, which the record no longer holds.
