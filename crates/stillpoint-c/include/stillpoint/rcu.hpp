@@ -83,9 +83,10 @@ public:
     /// Opens a region of the calling thread.
     void lock() const noexcept
     {
-        still_rcu_thread_ &self = still_rcu_self_;
-        if (__builtin_expect(self.record == nullptr, 0))
-            still_rcu_begin_(&self, STILL_RECLAMATION_LAYOUT_);
+        still_rcu_thread_ *own = &still_thread_->rcu;
+        if (__builtin_expect(own->record == nullptr, 0))
+            own = still_rcu_begin_(STILL_RECLAMATION_LAYOUT_);
+        still_rcu_thread_ &self = *own;
         uint64_t *const state = state_of(self);
         if (__atomic_load_n(state, __ATOMIC_RELAXED) == 0) {
             // Acquire: pairs with the read-modify-write of start. Release: pairs with the acquire load of check.
@@ -107,7 +108,7 @@ public:
     /// Closes the region that the calling thread opened last.
     void unlock() const noexcept
     {
-        still_rcu_thread_ &self = still_rcu_self_;
+        still_rcu_thread_ &self = still_thread_->rcu;
         if (self.nested != 0) {
             --self.nested;
             return;

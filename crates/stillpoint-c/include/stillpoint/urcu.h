@@ -13,6 +13,8 @@
 
 #include <stdint.h>
 
+#include "thread.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -49,21 +51,6 @@ struct still_domain *still_urcu_domain(uint32_t flavour);
 
 /* ---------------------------------------------------------------- readers */
 
-/* A thread's reader of a flavour. While the thread is not registered, the record is still_urcu_nobody_. */
-struct still_urcu_reader_ {
-    char *record;
-    /* The address of the domain's token; plus 1 if a section begins with a full fence. */
-    uintptr_t token;
-    /* In qsbr: the state that was reported last; 0 while the thread is offline. */
-    uint64_t seen;
-    /* Read-side sections beyond the first; bit 31: not registered. */
-    uint32_t nested;
-    uint32_t frame;
-    void *seat;
-    void *worker;
-    void *ring;
-};
-
 /* The record of threads that are not registered. Nothing writes to it. Its state is not 0, so a section finds out that the thread is not
  * registered. The state is also read as the token, so a quiescent state finds no new token. */
 struct still_urcu_nobody_ {
@@ -82,12 +69,6 @@ extern const struct still_urcu_nobody_ still_urcu_nobody_;
 #endif
 #endif
 
-#define STILL_URCU_TLS_ __attribute__((tls_model("initial-exec")))
-extern __thread struct still_urcu_reader_ still_urcu_memb_reader_ STILL_URCU_TLS_;
-extern __thread struct still_urcu_reader_ still_urcu_mb_reader_ STILL_URCU_TLS_;
-extern __thread struct still_urcu_reader_ still_urcu_qsbr_reader_ STILL_URCU_TLS_;
-extern __thread struct still_urcu_reader_ still_urcu_bp_reader_ STILL_URCU_TLS_;
-
 #define STILL_URCU_ATTENTION_ 8
 #define STILL_URCU_FULL_FENCE_ 1u
 #define STILL_URCU_UNREGISTERED_ 0x80000000u
@@ -99,7 +80,6 @@ void still_urcu_unregister_(uint32_t flavour);
 void still_urcu_offline_(void);
 void still_urcu_online_(void);
 void still_urcu_prepare_(uint32_t flavour);
-void still_urcu_thread_ends_(void *key);
 
 /* Registers the calling thread, and begins a section. Implemented in C. */
 void still_urcu_enter_(uint32_t flavour);
@@ -211,8 +191,6 @@ void still_urcu_defer_unregister_(uint32_t flavour);
 void still_urcu_defer_barrier_(uint32_t flavour);
 
 /* These are written in C, because stable Rust has neither thread-local variables with C linkage nor weak references. */
-struct still_urcu_reader_ *still_urcu_reader_of_(uint32_t flavour);
-void still_urcu_thread_begins_(void);
 void still_urcu_acquires_(void);
 void still_urcu_releases_(void);
 void still_urcu_bp_prepare_(void) __attribute__((weak));
