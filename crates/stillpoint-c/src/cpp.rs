@@ -13,7 +13,8 @@ use stillpoint::rcu::{Domain, Reader, SynchronizeError};
 use stillpoint_sys::sync::Lasting;
 use stillpoint_sys::tsan;
 
-use crate::border::{call, Uncancelled};
+use crate::border::{call, refuse, Uncancelled};
+use crate::copies;
 use crate::domain::still_domain;
 use crate::handle::{self, Parts};
 use crate::own::{self, own, Own};
@@ -84,17 +85,18 @@ static HAZARD: Lasting<Reclamation> = Lasting::new();
 
 #[inline]
 fn rcu() -> &'static Reclamation {
-    RCU.get_or_make(|| make("rcu_default_domain"))
+    RCU.get_or_make(|| make("rcu_default_domain", copies::Default::Rcu))
 }
 
 #[inline]
 fn hazard() -> &'static Reclamation {
-    HAZARD.get_or_make(|| make("hazard_pointer"))
+    HAZARD.get_or_make(|| make("hazard_pointer", copies::Default::Hazard))
 }
 
-/// Makes a domain with its queue.
-fn make(name: &str) -> Reclamation {
+/// Makes a domain with its queue. If another copy of the library has such a domain, that is reported.
+fn make(name: &str, default: copies::Default) -> Reclamation {
     let _ignored = tsan::ignore();
+    copies::have(default).unwrap_or_else(|refusal| refuse(&refusal));
     // No provider of fences: a hazard pointer is bound to no thread, so a provider would not know which thread to reach.
     let mode = if Mode::best() == Mode::Asymmetric { Mode::Asymmetric } else { Mode::Symmetric };
     let made = |mode| Domain::builder().name(name).fence(mode).build();

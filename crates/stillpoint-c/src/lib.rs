@@ -15,6 +15,7 @@
 
 mod background;
 mod border;
+mod copies;
 mod cpp;
 mod domain;
 mod handle;

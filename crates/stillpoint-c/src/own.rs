@@ -90,7 +90,7 @@ fn value() -> *mut Own {
         // SAFETY: this loads the variable, in the two instructions that the linker knows for the model initial-exec.
         unsafe {
             std::arch::asm!(
-                "mov {value}, qword ptr [rip + still_thread_@GOTTPOFF]",
+                "mov {value}, qword ptr [rip + still_thread_here_@GOTTPOFF]",
                 "mov {value}, qword ptr fs:[{value}]",
                 value = out(reg) value,
                 options(nostack, preserves_flags, readonly)

@@ -51,15 +51,6 @@ struct still_domain *still_urcu_domain(uint32_t flavour);
 
 /* ---------------------------------------------------------------- readers */
 
-/* The record of threads that are not registered. Nothing writes to it. Its state is not 0, so a section finds out that the thread is not
- * registered. The state is also read as the token, so a quiescent state finds no new token. */
-struct still_urcu_nobody_ {
-    uint64_t state;
-    uint32_t attention;
-    uint32_t reserved;
-};
-extern const struct still_urcu_nobody_ still_urcu_nobody_;
-
 /* Under ThreadSanitizer, readers call functions, which tell ThreadSanitizer what they order. */
 #if defined(__SANITIZE_THREAD__)
 #define STILL_URCU_TSAN_
@@ -100,8 +91,10 @@ static inline void still_urcu_lock_(struct still_urcu_reader_ *reader, uint32_t 
             __atomic_store_n(state, __atomic_load_n(address, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
             __atomic_thread_fence(__ATOMIC_SEQ_CST);
         }
-    } else if (__builtin_expect(record != (const char *)&still_urcu_nobody_, 1)) {
-        uint32_t nested = __atomic_load_n(&reader->nested, __ATOMIC_RELAXED);
+        return;
+    }
+    uint32_t nested = __atomic_load_n(&reader->nested, __ATOMIC_RELAXED);
+    if (__builtin_expect((nested & STILL_URCU_UNREGISTERED_) == 0, 1)) {
         __atomic_store_n(&reader->nested, nested + 1, __ATOMIC_RELAXED);
         /* This may be a signal handler that has interrupted the outermost lock before its fence. */
         if (__builtin_expect((reader->token & STILL_URCU_FULL_FENCE_) == 0, 1))
@@ -109,7 +102,6 @@ static inline void still_urcu_lock_(struct still_urcu_reader_ *reader, uint32_t 
         else
             __atomic_thread_fence(__ATOMIC_SEQ_CST);
     } else {
-        /* The thread is not registered. */
         still_urcu_enter_(flavour);
     }
 }
@@ -135,7 +127,7 @@ static inline int still_urcu_ongoing_(const struct still_urcu_reader_ *reader)
 {
     const char *record = __atomic_load_n(&reader->record, __ATOMIC_RELAXED);
     return __atomic_load_n((const uint64_t *)(const void *)record, __ATOMIC_RELAXED) != 0 &&
-           record != (const char *)&still_urcu_nobody_;
+           (__atomic_load_n(&reader->nested, __ATOMIC_RELAXED) & STILL_URCU_UNREGISTERED_) == 0;
 }
 
 /* Reports a quiescent state. Brings the thread online if it is offline. The acquire load pairs with the read-modify-write of start, and the

@@ -12,7 +12,8 @@ use stillpoint::rcu::{Domain, Stall};
 
 use super::reader::Seat;
 use super::worker::{Shared, Worker, Workers};
-use crate::border::{call, Refusal};
+use crate::border::{call, refuse, Refusal};
+use crate::copies;
 use crate::domain::{builder, still_domain, still_domain_options, Hook};
 use crate::handle::{self, sized, Parts};
 use crate::own;
@@ -95,6 +96,7 @@ impl Flavour {
         // Relaxed, both: a program configures a flavour before it uses it.
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
+            self.must_be_alone();
         }
         self.peek().unwrap_or_else(|| self.make())
     }
@@ -104,6 +106,13 @@ impl Flavour {
     pub(super) fn peek(&'static self) -> Option<&'static Group> {
         // Acquire: pairs with the release in `publish`. SAFETY: groups are never freed.
         unsafe { self.group.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Reports if another copy of the library has the flavour.
+    #[cold]
+    fn must_be_alone(&self) {
+        let default = copies::Default::FLAVOURS[self.number as usize];
+        copies::have(default).unwrap_or_else(|refusal| refuse(&refusal));
     }
 
     #[cold]
@@ -358,6 +367,9 @@ pub extern "C" fn still_urcu_domain(flavour: u32) -> *mut still_domain {
 pub extern "C" fn still_urcu_prepare_(flavour: u32) {
     call(|| {
         let flavour = of(flavour);
+        // A handler that is the first to use the flavour need not look at other copies then. If one of them has it, the first use reports
+        // that: the program has set its hook by then.
+        let _ = copies::have(copies::Default::FLAVOURS[flavour.number as usize]);
         // This does not count as a use: the program may still configure the flavour.
         flavour.peek().unwrap_or_else(|| flavour.make()).fill_reserve();
         Ok(())

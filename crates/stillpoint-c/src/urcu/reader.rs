@@ -49,9 +49,9 @@ const STAYS: u32 = 0;
 const GOES_OFFLINE: u32 = 1;
 const ENDS: u32 = 2;
 
-/// The record of threads that are not registered, to C.
+/// The record of threads that are not registered, in `shim.c`.
 #[repr(C)]
-pub struct still_urcu_nobody_ {
+struct still_urcu_nobody_ {
     state: u64,
     attention: u32,
     reserved: u32,

@@ -21,28 +21,38 @@ AT(frame, 28);
 AT(seat, 32);
 AT(worker, 40);
 AT(ring, 48);
-_Static_assert(sizeof(struct still_urcu_reader_) == 56 && sizeof(struct still_urcu_nobody_) == 16, "sizes");
+_Static_assert(sizeof(struct still_urcu_reader_) == 56, "size");
 
 #define WEAK __attribute__((weak))
+/* For the library itself. If another copy of the library is in the process, the loader may take its variables for all exported ones. */
+#define HERE __attribute__((visibility("hidden")))
 
-/* The initial values, for a thread that is not registered. */
-const struct still_urcu_nobody_ still_urcu_nobody_ = {1, 0, 0};
+/* The initial values, for a thread that is not registered. Nothing writes to them. */
+struct still_urcu_nobody_ {
+    uint64_t state;
+    uint32_t attention;
+    uint32_t reserved;
+};
+HERE const struct still_urcu_nobody_ still_urcu_nobody_ = {1, 0, 0};
 #define NOBODY                                                                                             \
     {(char *)(uintptr_t)&still_urcu_nobody_, (uintptr_t)&still_urcu_nobody_.state, 1, STILL_URCU_UNREGISTERED_, 0, NULL, NULL, NULL}
 
 /* A thread that the library does not know. */
-__attribute__((visibility("hidden"))) const struct still_thread_ still_thread_of_nobody_ = {
+HERE const struct still_thread_ still_thread_of_nobody_ = {
     {NOBODY, NOBODY, NOBODY, NOBODY},
     {NULL, NULL, 0, 0, NULL},
 };
 
 __thread struct still_thread_ *still_thread_ = (struct still_thread_ *)(uintptr_t)&still_thread_of_nobody_;
 
+extern __thread struct still_thread_ *still_thread_here_ HERE __attribute__((alias("still_thread_"), tls_model("initial-exec")));
+#define still_thread_ still_thread_here_
+
 /* Rust cannot name a thread-local variable that is defined here. */
-__attribute__((visibility("hidden"))) struct still_thread_ **still_thread_place_(void);
+HERE struct still_thread_ **still_thread_place_(void);
 struct still_thread_ **still_thread_place_(void)
 {
-    return &still_thread_;
+    return &still_thread_here_;
 }
 
 /* ThreadSanitizer does not see code that is compiled without it: Rust, and this file. These calls tell it that a reader's accesses come
