@@ -309,75 +309,93 @@ fn own_name(file: &mut File) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Barrier;
-
     use super::*;
 
     const PROCESS: u64 = 84;
 
-    /// Copies with these states, in the order of their addresses.
-    fn claims(states: &[AtomicU64], own: usize) -> bool {
+    /// A claim by copy `own`, among copies that are in the order of their addresses. `before` runs before each look, with its number.
+    fn claims(states: &[AtomicU64], own: usize, before: impl Fn(usize)) -> bool {
+        let mut looks = 0;
         claim(&states[own], PROCESS, |each| {
-            let others = states.iter().enumerate().filter(|(other, _)| *other != own);
-            let _ = others
-                .map(|(other, state)| each(state.load(Ordering::SeqCst), other < own))
-                .all(|goes_on| goes_on);
+            before(looks);
+            looks += 1;
+            let mut others = states.iter().enumerate().filter(|(other, _)| *other != own);
+            let _ = others.all(|(other, state)| each(state.load(Ordering::SeqCst), other < own));
         })
     }
 
+    fn states<const N: usize>(states: [u64; N]) -> [AtomicU64; N] {
+        states.map(AtomicU64::new)
+    }
+
+    fn read<const N: usize>(states: &[AtomicU64; N]) -> [u64; N] {
+        states.each_ref().map(|state| state.load(Ordering::Relaxed))
+    }
+
+    fn once(looks: usize) {
+        assert_eq!(looks, 0, "it waits");
+    }
+
     #[test]
-    fn one_copy_gets_the_default_whoever_comes_first() {
+    fn the_copy_that_comes_first_has_the_default_wherever_it_is() {
         for (first, second) in [(0, 1), (1, 0)] {
-            let states = [const { AtomicU64::new(NONE) }; 2];
-            assert!(claims(&states, first) && !claims(&states, second) && claims(&states, first));
-            assert_eq!([first, second].map(|copy| states[copy].load(Ordering::Relaxed)), [MADE, NONE]);
+            let states = states([NONE; 2]);
+            assert!(claims(&states, first, once));
+            for _ in 0..2 {
+                assert!(!claims(&states, second, once));
+            }
+            assert!(claims(&states, first, |_| panic!("it has the default")));
+            assert_eq!((read(&states)[first], read(&states)[second]), (MADE, NONE));
         }
     }
 
+    /// Each copy claims in the middle of the claim of each other one. A claim that waits for the outer one would wait for ever.
     #[test]
-    fn exactly_one_of_copies_that_claim_at_the_same_time_gets_it() {
-        const ROUNDS: usize = 3000;
-        let rounds: Vec<[AtomicU64; 3]> = (0..ROUNDS).map(|_| [const { AtomicU64::new(NONE) }; 3]).collect();
-        let barrier = Barrier::new(3);
-        let winners = std::thread::scope(|scope| {
-            let claim = |own: usize| {
-                let (rounds, barrier) = (&rounds, &barrier);
-                scope.spawn(move || {
-                    let claim = |states: &[AtomicU64; 3]| {
-                        barrier.wait();
-                        usize::from(claims(states, own))
-                    };
-                    rounds.iter().map(claim).collect::<Vec<_>>()
-                })
+    fn a_claim_gives_way_to_one_at_a_lower_address() {
+        let states = states([NONE; 2]);
+        let won = claims(&states, 0, |_| assert!(!claims(&states, 1, once)));
+        assert!(won && read(&states) == [MADE, NONE]);
+    }
+
+    #[test]
+    fn a_claim_waits_for_one_at_a_higher_address() {
+        // The other one had looked before this copy claimed, or it gives way.
+        for (outcome, won) in [(MADE, false), (NONE, true)] {
+            let states = states([NONE, PROCESS]);
+            let decide = |looks| {
+                if looks == 3 {
+                    states[1].store(outcome, Ordering::SeqCst);
+                }
             };
-            [0, 1, 2].map(claim).map(|thread| thread.join().unwrap())
-        });
-        for round in 0..ROUNDS {
-            assert_eq!(winners.iter().map(|won| won[round]).sum::<usize>(), 1, "in round {round}");
+            assert_eq!(claims(&states, 0, decide), won);
+            assert_eq!(read(&states), [if won { MADE } else { NONE }, outcome]);
         }
     }
 
     #[test]
-    fn threads_of_one_copy_share_what_it_has() {
-        for _ in 0..1000 {
-            let states = [const { AtomicU64::new(NONE) }; 2];
-            let won = std::thread::scope(|scope| {
-                let states = &states;
-                let threads = [0, 0, 1].map(|own| scope.spawn(move || claims(states, own)));
-                threads.map(|thread| thread.join().unwrap())
+    fn a_thread_waits_for_a_claim_of_its_own_copy() {
+        for outcome in [MADE, NONE] {
+            let states = states([PROCESS, NONE]);
+            let is_decided = AtomicU64::new(0);
+            let look = |_| assert!(outcome == NONE && is_decided.load(Ordering::SeqCst) == 1);
+            std::thread::scope(|scope| {
+                let thread = scope.spawn(|| claims(&states, 0, look));
+                for _ in 0..1000 {
+                    std::thread::yield_now();
+                }
+                is_decided.store(1, Ordering::SeqCst);
+                states[0].store(outcome, Ordering::SeqCst);
+                assert!(thread.join().unwrap());
             });
-            let end = states.each_ref().map(|state| state.load(Ordering::Relaxed));
-            assert!(won[2] != (won[0] || won[1]), "{won:?}");
-            assert_eq!(end, if won[2] { [NONE, MADE] } else { [MADE, NONE] }, "{won:?}");
+            assert_eq!(read(&states), [MADE, NONE]);
         }
     }
 
     #[test]
     fn a_child_does_not_wait_for_a_claim_of_its_parent() {
-        let states = [AtomicU64::new(NONE), AtomicU64::new(PROCESS + 2)];
-        assert!(claims(&states, 0));
-        let own = [AtomicU64::new(PROCESS + 2)];
-        assert!(claims(&own, 0));
+        assert!(claims(&states([NONE, PROCESS + 2]), 0, once));
+        assert!(claims(&states([PROCESS + 2, NONE]), 1, once));
+        assert!(claims(&states([PROCESS + 2]), 0, once));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use stillpoint_sys::marks::MARKS;
 use stillpoint_sys::os::ThreadEnd;
 
 use crate::border::call;
@@ -67,11 +68,8 @@ static SPARES: Spares<Own> = Spares::new();
 
 /// The round of key destructors in which a thread loses its block. The program's destructors may use what is in it in the first two
 /// rounds.
-const ROUND: usize = 3;
-/// POSIX promises as many.
-const ROUNDS: usize = 4;
+const ROUND: u8 = 3;
 
-/// The value is the number of the next round.
 static END: ThreadEnd = ThreadEnd::new(end);
 
 /// The thread-local variable. It is null in no thread.
@@ -205,8 +203,8 @@ fn adopt<'t>(made: *mut Own) -> Option<&'t Own> {
 
 /// Whether the thread's end will free the block and what is in it. False if the process has used up its keys.
 pub(crate) fn awaits_end() -> bool {
-    // SAFETY: `end` accepts the number of a round.
-    !END.value().is_null() || unsafe { END.call_with(ptr::without_provenance_mut(1)) }
+    // SAFETY: `end` accepts any value.
+    unsafe { END.call_with(ptr::without_provenance_mut(1)) }
 }
 
 /// Takes a key before the program has used up all of them. Its number is low then: each thread has room for the first 32 keys of glibc, so
@@ -215,18 +213,18 @@ pub(crate) fn prepare_process() {
     END.reserve();
 }
 
-unsafe extern "C" fn end(round: *mut c_void) {
-    let round = round.addr();
-    if round < ROUNDS {
-        // In the last round, for what later destructors of this round make.
-        // SAFETY: `end` accepts the number of a round.
-        unsafe { END.call_with(ptr::without_provenance_mut(round + 1)) };
-    }
+unsafe extern "C" fn end(_: *mut c_void) {
+    let round = MARKS.with(|marks| {
+        marks.rounds.set(marks.rounds.get().saturating_add(1));
+        marks.rounds.get()
+    });
     call(|| {
         if let Some(own) = find() {
             cpp::end(own);
         }
-        if round >= ROUND {
+        // What later destructors of the third round make is freed in the fourth. Otherwise there is nothing to do in that round, in which
+        // ThreadSanitizer does not know the thread any more.
+        if round >= ROUND || !awaits_end() {
             urcu::thread_ends();
             if let Some(own) = find() {
                 own.handles.free();

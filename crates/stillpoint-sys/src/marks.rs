@@ -13,11 +13,21 @@ pub struct Marks {
     pub within: Cell<u8>,
     /// For fences: whether no provider reaches the thread any more.
     pub has_ended: Cell<bool>,
+    /// For boosting: whether the thread has given up its boost state, because it ends.
+    pub is_closed: Cell<bool>,
+    /// For the C interface: how many rounds of destructors have begun.
+    pub rounds: Cell<u8>,
 }
 
 std::thread_local! {
     /// It has no destructor, so it can be used until the end of the thread.
     pub static MARKS: Marks = const {
-        Marks { ignored: Cell::new(0), within: Cell::new(0), has_ended: Cell::new(false) }
+        Marks {
+            ignored: Cell::new(0),
+            within: Cell::new(0),
+            has_ended: Cell::new(false),
+            is_closed: Cell::new(false),
+            rounds: Cell::new(0),
+        }
     };
 }

@@ -56,6 +56,8 @@
 //   - fork waits for a deleter that is running. There is one exception: if the deleter is within rcu_synchronize or itself forks, and the
 //     thread that forks is within a region or a deleter, fork does not wait, and the child loses everything that was scheduled. fork must
 //     not be called in a signal handler.
+//   - If two copies of the library are in a process, each has its own domain. The second one that is used reports that, with the names of
+//     both files: see PLUGINS in stillpoint.h.
 #ifndef STILLPOINT_RCU_HPP
 #define STILLPOINT_RCU_HPP
 

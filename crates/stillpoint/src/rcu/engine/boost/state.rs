@@ -40,6 +40,8 @@ use crate::rcu::engine::core::registry::Registry;
 use crate::rcu::orders;
 use stillpoint_sys::linux::sched::{Before, Finding, Subject, Way};
 #[cfg(not(stillpoint_loom))]
+use stillpoint_sys::marks::MARKS;
+#[cfg(not(stillpoint_loom))]
 use stillpoint_sys::os::ThreadEnd;
 use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
 use stillpoint_sys::sync::{Lasting, UnsafeCell};
@@ -398,11 +400,7 @@ pub(crate) fn own() -> Option<&'static BoostState> {
     // contains `AT_START`.
     #[cfg(not(miri))]
     std::hint::black_box(&AT_START);
-    match OWN_STATE.value().cast::<BoostState>() {
-        ENDED => None,
-        // SAFETY: null, or what `take_one` has put there for this thread: the registry lives for ever.
-        own => unsafe { own.as_ref() }.or_else(take_one),
-    }
+    present().or_else(|| MARKS.with(|marks| !marks.is_closed.get()).then(take_one).flatten())
 }
 
 /// In a model, each thread has one reader.
@@ -413,12 +411,9 @@ pub(crate) fn own() -> Option<&'static BoostState> {
     Some(boost_state)
 }
 
-/// The boost state of each thread that has one: a key, not a thread-local variable, of which a library gets few. [`ENDED`] if it is gone.
+/// The boost state of each thread that has one: a key, not a thread-local variable, of which a library gets few.
 #[cfg(not(stillpoint_loom))]
 static OWN_STATE: ThreadEnd = ThreadEnd::new(end);
-
-#[cfg(not(stillpoint_loom))]
-const ENDED: *mut BoostState = std::ptr::without_provenance_mut(1);
 
 /// The boost states of all threads. It has no lock, which the child of a fork might find held.
 #[cfg(not(stillpoint_loom))]
@@ -443,31 +438,26 @@ fn take_one() -> Option<&'static BoostState> {
     Some(boost_state)
 }
 
-/// Runs when a thread ends, in each round from then on, so that a reader that is made in a later round is not boosted.
+/// Runs when a thread ends. A reader that is made in a later destructor is not boosted.
 ///
 /// # Safety
-/// `own` is [`ENDED`], or the address of the calling thread's boost state.
+/// `own` is the address of the calling thread's boost state.
 #[cfg(not(stillpoint_loom))]
 unsafe extern "C" fn end(own: *mut c_void) {
-    // SAFETY: this function accepts the value.
-    unsafe { OWN_STATE.call_with(ENDED.cast()) };
-    let own = own.cast::<BoostState>();
-    if own != ENDED {
-        // SAFETY: the boost state of this thread, by the caller's promise: the registry lives for ever.
-        let boost_state = unsafe { &*own };
-        boost_state.close();
-        boost_state.forget_subject();
-        // Readers that outlive this call hold the boost state, which stays closed.
-        boost_state.remove_holder();
-    }
+    MARKS.with(|marks| marks.is_closed.set(true));
+    // SAFETY: the boost state of this thread, by the caller's promise: the registry lives for ever.
+    let boost_state = unsafe { &*own.cast::<BoostState>() };
+    boost_state.close();
+    boost_state.forget_subject();
+    // Readers that outlive this call hold the boost state, which stays closed.
+    boost_state.remove_holder();
 }
 
 /// The boost state of the calling thread, if it has one.
 #[cfg(not(stillpoint_loom))]
 fn present() -> Option<&'static BoostState> {
-    let own = OWN_STATE.value().cast::<BoostState>();
     // SAFETY: null, or what `take_one` has put there for this thread: the registry lives for ever.
-    (own != ENDED).then(|| unsafe { own.as_ref() }).flatten()
+    unsafe { OWN_STATE.value().cast::<BoostState>().as_ref() }
 }
 
 /// Runs before `main`, or when the library is loaded: handlers that are registered later would miss a fork that is under way.
