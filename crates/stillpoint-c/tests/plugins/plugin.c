@@ -4,7 +4,8 @@
 #include "stillpoint.h"
 
 #ifdef FLAVOUR_MB
-#include <urcu/urcu-mb.h>
+#define RCU_MB
+#include <urcu.h>
 #elif defined(FLAVOUR_QSBR)
 #include <urcu-qsbr.h>
 #elif defined(FLAVOUR_BP)
