@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "thread.h"
+
 #if UINTPTR_MAX != UINT64_MAX || !defined(__linux__)
 #error "stillpoint is for 64-bit Linux"
 #endif
@@ -20,26 +22,15 @@ extern "C" {
 
 /* The version of the layout that the inline functions rely on. The library ends a program that passes another number; recompile such a
  * program. */
-#define STILL_RECLAMATION_LAYOUT_ 1u
+#define STILL_RECLAMATION_LAYOUT_ 2u
 #define STILL_RCU_STATE_ 0
 #define STILL_RCU_ATTENTION_ 8
 #define STILL_RCU_FULL_FENCE_ 1u
 
-/* The calling thread as a reader of the rcu domain. */
-struct still_rcu_thread_ {
-    unsigned char *record; /* NULL before the first use, and after the thread's destructors have run */
-    const uint64_t *token;
-    uint32_t flags;
-    uint32_t nested; /* regions beyond the outermost one */
-    void *reader;
-};
-
-extern __thread struct still_rcu_thread_ still_rcu_self_ __attribute__((__tls_model__("initial-exec")));
-
 struct still_domain;
 
-/* Makes the calling thread a reader until the thread ends. */
-void still_rcu_begin_(struct still_rcu_thread_ *self, uint32_t layout) STILL_RECLAMATION_NOEXCEPT_;
+/* Makes the calling thread a reader until the thread ends. Returns what it has from now on. */
+struct still_rcu_thread_ *still_rcu_begin_(uint32_t layout) STILL_RECLAMATION_NOEXCEPT_;
 void still_rcu_answer_(struct still_rcu_thread_ *self) STILL_RECLAMATION_NOEXCEPT_;
 void still_rcu_synchronize_(void) STILL_RECLAMATION_NOEXCEPT_;
 void still_rcu_barrier_(void) STILL_RECLAMATION_NOEXCEPT_;
