@@ -2,6 +2,7 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=src");
+    println!("cargo::rerun-if-changed=include/stillpoint/thread.h");
     println!("cargo::rerun-if-changed=include/stillpoint/urcu.h");
     println!("cargo::rerun-if-changed=include/stillpoint/liburcu/urcu/flavor.h");
     cc::Build::new()

@@ -71,7 +71,8 @@
  *   Functions that return int or ssize_t return 0 or more, or a negative errno (<errno.h>). Functions that return a pointer return NULL
  *   on failure, and set errno. still_error() gives the reason in words. Every function that takes a handle returns
  *     -EINVAL  for NULL, for a handle of another kind, and for a struct whose size is not set;
- *     -EBADF   for a handle that was freed; later the same address may be a new handle, and the mistake goes unnoticed;
+ *     -EBADF   for a handle that was freed; later the same address may be a new handle, and the mistake goes unnoticed. Also for
+ *              a handle of another copy of the library: see PLUGINS;
  *     -EBUSY   for a one-thread handle that a function further up the stack is using, for example when a destructor polls the
  *              reclaimer that runs it;
  *     -EPERM   for a reader of another thread, where the thread matters;
@@ -116,8 +117,7 @@
  *   reserve has no room for such a request. These requests may be too large for it: those of still_reclaimer_free, and of
  *   still_background_free with a timeout, while several hundred objects are pending (poll or flush first); of polls and barriers that
  *   take over objects that were left to the domain into a list of more than a thousand; and of still_local_new if the pool's cache has
- *   more than 5,000 objects. glibc itself ends the process if it has no memory for the thread-locals of a library that was loaded by
- *   dlopen.
+ *   more than 5,000 objects. What the library keeps for a thread, some 500 bytes from its first call on, comes from the reserve, too.
  *
  * STRUCTS THAT GROW
  *   Structs that begin with `size` may get more fields in later versions. If the program's struct is shorter than the library's,
@@ -128,6 +128,20 @@
  *   The thread that frees calls them: within still_poll, still_flush, still_synchronize, still_barrier, or still_retire on a full
  *   reclaimer, or on a thread of the library. They may call any function of this header; but those that may wait return
  *   -EDEADLK (still_wait says why). They must return: no exception, no longjmp, no pthread_exit.
+ *
+ * PLUGINS
+ *   The library may be loaded by dlopen, alone or with a plugin. It takes 120 bytes of the memory that glibc keeps for the
+ *   thread-local variables of such libraries (static TLS); a plugin with the static library takes some 260.
+ *   The library must stay loaded after dlclose, since it runs code when a thread ends. The shared library does. A plugin with the
+ *   static library must be linked with -Wl,-z,nodelete; with -Wl,--exclude-libs,ALL its copy is for itself, even if the program
+ *   exports another copy (-rdynamic).
+ *   Link all parts of a process with the shared library. Then they have one copy of it. If the static library is in the program
+ *   and in a plugin, or in two plugins, each has a copy of its own, and readers of one copy do not hold up the writers of another.
+ *   So only one copy has the default domain (still_domain_default), the first that asks for it; another one gets EEXIST, with the
+ *   names of both files in still_error(). For the domains behind the C++ headers and of liburcu's flavours, whose functions return
+ *   no errors, the second copy calls the hook of still_on_report, and goes on with its own domain. Domains that a program makes,
+ *   and everything in them, work in each copy; a handle of one copy is refused by the others.
+ *   A namespace of dlmopen is apart: copies in different namespaces do not see each other, and each may have a default domain.
  *
  * ORDERING
  *   What a thread does before it links an object (still_store, still_exchange) happens before what a reader that finds the object
@@ -275,7 +289,8 @@ struct still_domain_options {
 STILL_NODISCARD struct still_domain *still_domain_new(const struct still_domain_options *options) STILL_NOEXCEPT;
 
 /* A new handle of the process's default domain, which all parts of a process may share. It is also the default domain of Rust
- * code. */
+ * code in the same copy of the library.
+ * errno: EEXIST: another copy of the library in the process has made its default domain; see PLUGINS. */
 STILL_NODISCARD struct still_domain *still_domain_default(void) STILL_NOEXCEPT;
 
 /* Frees the handle. The domain ends when its last handle is freed; its readers, reclaimers, queues, tables and holds count as

@@ -194,8 +194,9 @@ const DEFECT: Refusal = Refusal::new(
     c"a defect of stillpoint, please report it: the message of a panic is on standard error",
 );
 
+/// Answers with a refusal. Functions that return nothing report it.
 #[cold]
-fn refuse<A: Answer>(refusal: &Refusal) -> A {
+pub(crate) fn refuse<A: Answer>(refusal: &Refusal) -> A {
     say(refusal.reason);
     A::failed(refusal.errno)
 }

@@ -1,7 +1,6 @@
 //! The implementation of `stillpoint/rcu.hpp` and `stillpoint/hazard_pointer.hpp`: two domains, each with a queue of retired objects
 //! and a thread that serves it.
 
-use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
@@ -11,13 +10,14 @@ use std::time::Duration;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::raw::{self, CallbackQueue, Function, Paused, Slot};
 use stillpoint::rcu::{Domain, Reader, SynchronizeError};
-use stillpoint_sys::os::ThreadEnd;
 use stillpoint_sys::sync::Lasting;
 use stillpoint_sys::tsan;
 
-use crate::border::{call, Uncancelled};
+use crate::border::{call, refuse, Uncancelled};
+use crate::copies;
 use crate::domain::still_domain;
 use crate::handle::{self, Parts};
+use crate::own::{self, own, Own};
 use crate::reader::{enter, STILL_ATTENTION_, STILL_HAZARD_, STILL_IDLE_, STILL_STATE_};
 use crate::report::report;
 use crate::start::at_ease;
@@ -33,7 +33,7 @@ pub const STILL_RCU_HAZARD_: usize = 56;
 const _: () = assert!(STILL_RCU_STATE_ == STILL_STATE_ && STILL_RCU_ATTENTION_ == STILL_ATTENTION_);
 const _: () = assert!(STILL_RCU_IDLE_ == STILL_IDLE_ && STILL_RCU_HAZARD_ == STILL_HAZARD_ - STILL_STATE_);
 
-/// The calling thread as a reader, to C++: `still_rcu_self_`. Rust code reaches it only by the address that C++ passes.
+/// A thread as a reader, to C++.
 #[repr(C)]
 pub struct still_rcu_thread_ {
     record: AtomicPtr<u8>,
@@ -44,19 +44,17 @@ pub struct still_rcu_thread_ {
     reader: AtomicPtr<u8>,
 }
 
-// Defines an exported thread-local variable, for which stable Rust has no other way.
-std::arch::global_asm!(
-    ".pushsection .tbss.still_rcu_self_,\"awT\",%nobits",
-    ".globl still_rcu_self_",
-    ".type still_rcu_self_, %object",
-    ".size still_rcu_self_, {size}",
-    ".balign {align}",
-    "still_rcu_self_:",
-    ".zero {size}",
-    ".popsection",
-    size = const size_of::<still_rcu_thread_>(),
-    align = const align_of::<still_rcu_thread_>(),
-);
+impl still_rcu_thread_ {
+    pub(crate) const fn new() -> Self {
+        Self {
+            record: AtomicPtr::new(ptr::null_mut()),
+            token: AtomicPtr::new(ptr::null_mut()),
+            flags: AtomicU32::new(0),
+            nested: AtomicU32::new(0),
+            reader: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+}
 
 /// A hazard slot, to C++.
 #[repr(C)]
@@ -91,17 +89,18 @@ static HAZARD: Lasting<Reclamation> = Lasting::new();
 
 #[inline]
 fn rcu() -> &'static Reclamation {
-    RCU.get_or_make(|| make("rcu_default_domain"))
+    RCU.get_or_make(|| make("rcu_default_domain", copies::Default::Rcu))
 }
 
 #[inline]
 fn hazard() -> &'static Reclamation {
-    HAZARD.get_or_make(|| make("hazard_pointer"))
+    HAZARD.get_or_make(|| make("hazard_pointer", copies::Default::Hazard))
 }
 
-/// Makes a domain with its queue.
-fn make(name: &str) -> Reclamation {
+/// Makes a domain with its queue. If another copy of the library has such a domain, that is reported.
+fn make(name: &str, default: copies::Default) -> Reclamation {
     let _ignored = tsan::ignore();
+    copies::have(default).unwrap_or_else(|refusal| refuse(&refusal));
     // No provider of fences: a hazard pointer is bound to no thread, so a provider would not know which thread to reach.
     let mode = if Mode::best() == Mode::Asymmetric { Mode::Asymmetric } else { Mode::Symmetric };
     let made = |mode| Domain::builder().name(name).fence(mode).build();
@@ -180,7 +179,7 @@ impl Reclamation {
         extern "C" fn run(this: *mut c_void) -> *mut c_void {
             // SAFETY: `this` is leaked.
             let this = unsafe { &*this.cast_const().cast::<Reclamation>() };
-            WORKER.set(true);
+            own().is_worker.set(true);
             // Here, so that no deleter runs with what this thread has inherited. The starting thread makes the same call below, because
             // with an inherited priority this thread may never get to run.
             // SAFETY: the calling thread is alive.
@@ -252,11 +251,12 @@ unsafe fn function(function: still_reclaim_fn_) -> Function {
 ///
 /// This function and those below cannot return an error. They do not unwind: a panic ends the process, as in every `extern "C"` function.
 #[no_mangle]
-pub unsafe extern "C" fn still_rcu_begin_(this: *mut still_rcu_thread_, layout: u32) {
+pub extern "C" fn still_rcu_begin_(layout: u32) -> *mut still_rcu_thread_ {
     check_layout(layout);
     let _whole = Uncancelled::new();
     let _ignored = tsan::ignore();
-    // SAFETY: the caller passes its own thread's variable.
+    let this = own().rcu();
+    // SAFETY: the part of the thread's block, which C++ accesses only in between.
     let thread = unsafe { &*this };
     let reader = Box::new(rcu().domain.reader());
     let parts = raw::Parts::of(&reader);
@@ -267,32 +267,27 @@ pub unsafe extern "C" fn still_rcu_begin_(this: *mut still_rcu_thread_, layout: 
     thread.nested.store(0, Ordering::Relaxed);
     thread.record.store(parts.record().as_ptr(), Ordering::Relaxed);
     thread.reader.store(Box::into_raw(reader).cast(), Ordering::Relaxed);
-    // SAFETY: `end` accepts this value. If no key is left, the record stays.
-    unsafe { END.call_with(this.cast()) };
+    this
 }
 
 /// Ends the reader of a thread after the destructors of its thread-locals.
 ///
 /// If the process had used up its keys when it loaded the library by `dlopen`, the record stays after the thread's end, and a region
 /// that was left open is never closed.
-static END: ThreadEnd = {
-    unsafe extern "C" fn end(thread: *mut c_void) {
-        // If a signal handler took an rcu lock here, it would lose its region, or keep a record that another thread gets.
-        let _blocked = Blocked::all();
-        // SAFETY: `still_rcu_begin_` passed it on this thread, whose thread-local memory is still valid.
-        let thread = unsafe { &*thread.cast_const().cast::<still_rcu_thread_>() };
-        // Relaxed, all: only this thread uses the fields. A destructor in a later round registers the thread again.
-        thread.record.store(ptr::null_mut(), Ordering::Relaxed);
-        thread.nested.store(0, Ordering::Relaxed);
-        let reader = thread.reader.swap(ptr::null_mut(), Ordering::Relaxed).cast::<Reader>();
-        if !reader.is_null() {
-            // SAFETY: `reader` came from `Box::into_raw`, and the swap took it out. The drop ends a region that is open.
-            drop(unsafe { Box::from_raw(reader) });
-        }
+pub(crate) fn end(own: &Own) {
+    // If a signal handler took an rcu lock here, it would lose its region, or keep a record that another thread gets.
+    let _blocked = Blocked::all();
+    // SAFETY: the part of the thread's block, which C++ does not access meanwhile.
+    let thread = unsafe { &*own.rcu() };
+    // Relaxed, all: only this thread uses the fields. A destructor in a later round registers the thread again.
+    thread.record.store(ptr::null_mut(), Ordering::Relaxed);
+    thread.nested.store(0, Ordering::Relaxed);
+    let reader = thread.reader.swap(ptr::null_mut(), Ordering::Relaxed).cast::<Reader>();
+    if !reader.is_null() {
+        // SAFETY: `reader` came from `Box::into_raw`, and the swap took it out. The drop ends a region that is open.
+        drop(unsafe { Box::from_raw(reader) });
     }
-
-    ThreadEnd::new(end)
-};
+}
 
 /// Begins a region of a reader that was away.
 #[no_mangle]
@@ -393,14 +388,8 @@ pub extern "C" fn still_hazard_domain_() -> *mut still_domain {
 
 // What happens around a `fork`.
 
-thread_local! {
-    /// Whether this thread was started to serve a queue.
-    static WORKER: Cell<bool> = const { Cell::new(false) };
-    /// The `fork` that this thread is in, from `Box::into_raw`.
-    static FORKING: Cell<*mut Forking> = const { Cell::new(ptr::null_mut()) };
-}
-
-struct Forking {
+/// What a thread holds while it forks.
+pub(crate) struct Forking {
     _pauses: [Option<Paused>; 2],
     _waiting: Waiting,
 }
@@ -435,8 +424,8 @@ impl Drop for Waiting {
     }
 }
 
-/// Registers our handlers of `fork`, and reserves a key. This comes before the program's own code: the program's handlers, which may use
-/// the domains, then run before ours at the start of a `fork` and after ours at its end, and the program may use up all other keys.
+/// Registers our handlers of `fork`. This comes before the program's own code: the program's handlers, which may use the domains, then run
+/// before ours at the start of a `fork` and after ours at its end.
 pub(crate) fn prepare_process() {
     extern "C" {
         fn pthread_atfork(
@@ -447,7 +436,6 @@ pub(crate) fn prepare_process() {
     }
     // SAFETY: the functions may be called at any time. If there is no memory, no thread serves the queues in a child.
     unsafe { pthread_atfork(Some(prepare), Some(after_in_parent), Some(after_in_child)) };
-    END.reserve();
 }
 
 /// Pauses the deleters while the process forks, except a deleter that forks, and one that waits for the forking thread.
@@ -467,11 +455,12 @@ unsafe extern "C" fn prepare() {
             found.queue.pause_to_fork(|| found.waits.load(Ordering::Relaxed) && may_be_waited_for())
         })
     });
-    FORKING.set(Box::into_raw(Box::new(Forking { _pauses: pauses, _waiting: waiting })));
+    own().forking.set(Box::into_raw(Box::new(Forking { _pauses: pauses, _waiting: waiting })));
 }
 
 unsafe extern "C" fn after_in_parent() {
-    let forking = FORKING.replace(ptr::null_mut());
+    let Some(own) = own::find() else { return };
+    let forking = own.forking.replace(ptr::null_mut());
     if !forking.is_null() {
         // SAFETY: `prepare` made the value, on this thread.
         drop(unsafe { Box::from_raw(forking) });
@@ -486,7 +475,7 @@ unsafe extern "C" fn after_in_child() {
         unsafe { found.queue.reset_after_fork() };
         // Relaxed, both: there is no other thread.
         found.waits.store(false, Ordering::Relaxed);
-        if !(WORKER.get() && found.queue.is_served_here()) {
+        if !(own::find().is_some_and(|own| own.is_worker.get()) && found.queue.is_served_here()) {
             // The next retirement starts a thread.
             found.worker.store(0, Ordering::Relaxed);
         }

@@ -10,6 +10,7 @@ use stillpoint::rcu::{
 use stillpoint_sys::tsan;
 
 use crate::border::{briefly, call, nanoseconds, time, Refusal};
+use crate::copies;
 use crate::handle::{self, find, sized, Kind, Parts, Place, Versioned};
 
 /// A domain, to C.
@@ -237,7 +238,10 @@ impl From<&Stall> for still_stall {
 
 #[no_mangle]
 pub extern "C" fn still_domain_default() -> *mut still_domain {
-    call(|| handle::make(|| Ok((rcu::default_domain().clone(), Parts::default()))))
+    call(|| {
+        copies::have(copies::Default::Domain)?;
+        handle::make(|| Ok((rcu::default_domain().clone(), Parts::default())))
+    })
 }
 
 #[no_mangle]

@@ -10,6 +10,7 @@ use stillpoint_sys::sync::Lasting;
 use stillpoint_sys::tsan;
 
 use crate::border::Refusal;
+use crate::copies;
 use crate::reason::Word;
 use crate::reserve;
 
@@ -22,6 +23,7 @@ const CHUNK: usize = 64;
 pub struct still_head_ {
     record: AtomicPtr<u8>,
     token: AtomicPtr<u64>,
+    /// [`STILL_FULL_FENCE_`], and the tag of the copy of the library.
     flags: AtomicU32,
     /// Pins beyond the first, by inline code and by the library.
     pub(crate) nested: AtomicU32,
@@ -97,7 +99,7 @@ pub(crate) fn make<K: Kind>(
     // Relaxed, all: the release below publishes the fields.
     head.record.store(parts.record, Ordering::Relaxed);
     head.token.store(parts.token, Ordering::Relaxed);
-    head.flags.store(parts.flags, Ordering::Relaxed);
+    head.flags.store(parts.flags | copies::tag(), Ordering::Relaxed);
     head.nested.store(0, Ordering::Relaxed);
     head.in_use.store(0, Ordering::Relaxed);
     handle.payload.store(Box::into_raw(value).cast(), Ordering::Relaxed);
@@ -177,7 +179,15 @@ pub(crate) unsafe fn peek<K: Kind>(pointer: *const K::C) -> Option<Found<K>> {
     // SAFETY: handles are never unmapped.
     let handle = unsafe { &*pointer };
     // Acquire: pairs with the release in `make`.
-    (handle.head.mark.load(Ordering::Acquire) == K::MARK).then_some(Found { handle, kind: PhantomData })
+    let is_one = handle.head.mark.load(Ordering::Acquire) == K::MARK && is_own(&handle.head);
+    is_one.then_some(Found { handle, kind: PhantomData })
+}
+
+/// Whether this copy of the library has made the handle.
+#[inline]
+fn is_own(head: &still_head_) -> bool {
+    // Relaxed: the mark was loaded before.
+    head.flags.load(Ordering::Relaxed) & !STILL_FULL_FENCE_ == copies::tag()
 }
 
 /// The reason why a handle is refused.
@@ -195,6 +205,11 @@ unsafe fn refusal<K: Kind>(pointer: *const K::C) -> Refusal {
     // SAFETY: the pointer is neither null nor misaligned, so it has been a handle, by the caller's promise.
     match unsafe { mark_of(pointer.cast()) } {
         FREE | CLAIMED => Refusal::new(libc::EBADF, c"{} was used after it was freed").with(&K::NAME),
+        // SAFETY: as above.
+        _ if !unsafe { is_own(&*pointer.cast()) } => {
+            let text = c"a handle of another copy of the library in the process was passed for {}: each copy has its own";
+            Refusal::new(libc::EBADF, text).with(&K::NAME)
+        }
         _ => Refusal::invalid(c"a handle of another kind was passed for {}").with(&K::NAME),
     }
 }

@@ -15,9 +15,11 @@
 
 mod background;
 mod border;
+mod copies;
 mod cpp;
 mod domain;
 mod handle;
+mod own;
 mod pool;
 mod queue;
 mod reader;
@@ -26,6 +28,7 @@ mod reclaimer;
 mod report;
 mod reserve;
 mod rte;
+mod spares;
 mod start;
 mod table;
 mod thread;
@@ -38,6 +41,7 @@ pub use border::still_version;
 pub use cpp::*;
 pub use domain::*;
 pub use handle::{still_head_, STILL_FULL_FENCE_};
+pub use own::still_thread_;
 pub use pool::*;
 pub use queue::*;
 pub use reader::*;

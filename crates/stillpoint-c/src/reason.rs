@@ -5,7 +5,7 @@ use std::ffi::{c_char, CStr};
 use std::fmt::{self, Display, Write};
 use std::ptr;
 
-use crate::thread_end;
+use crate::own;
 
 /// What stands for a `{}` of a text.
 #[derive(Debug, Clone, Copy)]
@@ -73,10 +73,10 @@ impl Reason {
 
     /// A text that has more in it than two words. It is written now; if the thread has no memory for texts, `otherwise` replaces it.
     pub(crate) fn written(text: fmt::Arguments<'_>, otherwise: &'static CStr) -> Self {
-        LAST.with(|last| match last.write(text) {
+        match own::try_own().and_then(|own| own.last.write(text)) {
             Some(_) => Self::Written,
             None => Self::fixed(otherwise),
-        })
+        }
     }
 }
 
@@ -122,22 +122,21 @@ impl Write for Text {
     }
 }
 
-/// The reason of a thread's last failure. It has no destructor, so it is valid until the thread's end.
-struct Last {
+/// The reason of a thread's last failure.
+pub(crate) struct Last {
     reason: Cell<Reason>,
-    /// From `calloc`, or null. The end of the thread frees it: see [`forget_text`].
+    /// From `calloc`, or null. The end of the thread frees it: see [`forget_text`](Last::forget_text).
     text: Cell<*mut Text>,
 }
 
-thread_local! {
-    static LAST: Last =
-        const { Last { reason: Cell::new(Reason::fixed(c"")), text: Cell::new(ptr::null_mut()) } };
-}
-
 impl Last {
+    pub(crate) const fn new() -> Self {
+        Self { reason: Cell::new(Reason::fixed(c"")), text: Cell::new(ptr::null_mut()) }
+    }
+
     /// Writes to the thread's memory for texts, and returns its start. `None` if the thread has no such memory, and gets none.
     fn write(&self, text: fmt::Arguments<'_>) -> Option<*const c_char> {
-        if self.text.get().is_null() && thread_end::await_end() {
+        if self.text.get().is_null() && own::awaits_end() {
             // SAFETY: the function has no preconditions. Zeros are a valid text.
             self.text.set(unsafe { libc::calloc(1, size_of::<Text>()) }.cast());
         }
@@ -146,6 +145,15 @@ impl Last {
         let own = unsafe { self.text.get().as_mut() }?;
         own.set(text);
         Some(own.start())
+    }
+
+    /// Frees the memory for texts, when the thread ends.
+    pub(crate) fn forget_text(&self) {
+        if let Reason::Written = self.reason.get() {
+            self.reason.set(Reason::fixed(c""));
+        }
+        // SAFETY: null, or from `calloc`.
+        unsafe { libc::free(self.text.replace(ptr::null_mut()).cast()) };
     }
 
     fn start(&self) -> *const c_char {
@@ -163,7 +171,8 @@ pub(crate) struct LastReason;
 
 impl Display for LastReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match LAST.with(|last| last.reason.get()) {
+        let Some(own) = own::find() else { return Ok(()) };
+        match own.last.reason.get() {
             Reason::Fixed(text, words) => {
                 let parts = text.to_str().unwrap_or_default().split("{}");
                 let words = std::iter::once(Word::Nothing).chain(words);
@@ -171,7 +180,7 @@ impl Display for LastReason {
             }
             Reason::Written => {
                 // SAFETY: the start of a text that ends with a zero, and that nothing writes meanwhile.
-                let text = unsafe { CStr::from_ptr(LAST.with(Last::start)) };
+                let text = unsafe { CStr::from_ptr(own.last.start()) };
                 f.write_str(text.to_str().unwrap_or_default())
             }
         }
@@ -179,24 +188,17 @@ impl Display for LastReason {
 }
 
 /// Sets the reason that [`still_error`] returns on the calling thread.
+///
+/// Without memory for the thread's first block, not even in the reserve, there is no reason.
 pub(crate) fn say(reason: Reason) {
-    LAST.with(|last| last.reason.set(reason));
-}
-
-/// Frees the calling thread's memory for texts, when the thread ends.
-pub(crate) fn forget_text() {
-    LAST.with(|last| {
-        if let Reason::Written = last.reason.get() {
-            last.reason.set(Reason::fixed(c""));
-        }
-        // SAFETY: null, or from `calloc`.
-        unsafe { libc::free(last.text.replace(ptr::null_mut()).cast()) };
-    });
+    if let Some(own) = own::try_own() {
+        own.last.reason.set(reason);
+    }
 }
 
 #[no_mangle]
 pub extern "C" fn still_error() -> *const c_char {
-    LAST.with(Last::start)
+    own::find().map_or(c"".as_ptr(), |own| own.last.start())
 }
 
 #[cfg(test)]

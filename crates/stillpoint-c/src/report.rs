@@ -1,6 +1,5 @@
 //! Reports of calls that cannot return an error, to the program's hook. Reports are never printed.
 
-use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt;
 use std::ptr;
@@ -9,6 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use stillpoint_sys::tsan;
 
 use crate::border::{call, Answer, Uncancelled};
+use crate::own::own;
 use crate::reason::{say, LastReason, Reason, Text};
 
 pub type still_report_fn = Option<unsafe extern "C-unwind" fn(report: *const c_char, context: *mut c_void)>;
@@ -23,18 +23,15 @@ struct Hook {
 /// Null, or a hook from a box. Hooks are never freed: another thread may be about to call one.
 static HOOK: AtomicPtr<Hook> = AtomicPtr::new(ptr::null_mut());
 
-thread_local! {
-    /// Whether the thread is in the hook. A report from within the hook does not call the hook again, since that could recur without end.
-    static IS_TELLING: Cell<bool> = const { Cell::new(false) };
-}
-
 /// Calls the hook with a text.
 #[cold]
 fn tell(text: &Text) {
     // Acquire: pairs with the release in `still_on_report`. SAFETY: the address is null, or that of a hook, which is never freed.
     let Some(hook) = (unsafe { HOOK.load(Ordering::Acquire).as_ref() }) else { return };
     let Some(function) = hook.function else { return };
-    if IS_TELLING.replace(true) {
+    // A report from within the hook does not call the hook again, since that could recur without end.
+    let own = own();
+    if own.is_telling.replace(true) {
         return;
     }
     // The hook may reach cancellation points, and some of the callers have no `Uncancelled`.
@@ -42,7 +39,7 @@ fn tell(text: &Text) {
     let _heeded = tsan::heed();
     // SAFETY: the caller of `still_on_report` promises that the function may be called with a report and this context.
     unsafe { function(text.start(), hook.context) };
-    IS_TELLING.set(false);
+    own.is_telling.set(false);
 }
 
 /// Reports what holds up a call that keeps waiting.

@@ -11,6 +11,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::border::Refusal;
+use crate::own;
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
@@ -25,11 +26,18 @@ static SMALL: Shelf<64, 8> = Shelf::new();
 /// For chunks of readers and of handles, and for the parts of a table or pool that do not grow with it.
 static LARGE: Shelf<1024, 4> = Shelf::new();
 
-thread_local! {
-    /// Whether the calling thread has taken memory from the reserve since [`kept`] began.
-    static HAS_TAKEN: Cell<bool> = const { Cell::new(false) };
-    /// Whether the calling thread's requests may be refused: see [`closed`].
-    static IS_CLOSED: Cell<bool> = const { Cell::new(false) };
+/// Notes of a thread. A thread that has no block yet allocates it: that may take from the reserve, and stays.
+pub(crate) struct Notes {
+    /// Whether the thread has taken memory from the reserve since [`kept`] began.
+    has_taken: Cell<bool>,
+    /// Whether the thread's requests may be refused: see [`closed`].
+    is_closed: Cell<bool>,
+}
+
+impl Notes {
+    pub(crate) const fn new() -> Self {
+        Self { has_taken: Cell::new(false), is_closed: Cell::new(false) }
+    }
 }
 
 /// `ROWS` rows of 64 units of `UNIT` bytes. A request gets units of one row, side by side.
@@ -90,13 +98,16 @@ impl<const UNIT: usize, const ROWS: usize> Shelf<UNIT, ROWS> {
 
 #[cold]
 fn take(layout: Layout) -> *mut u8 {
-    if IS_CLOSED.get() {
+    let own = own::find();
+    if own.is_some_and(|own| own.notes.is_closed.get()) {
         return ptr::null_mut();
     }
     let Some(taken) = SMALL.take(layout).or_else(|| LARGE.take(layout)) else { return ptr::null_mut() };
     // Relaxed: a hint.
     TAKEN.fetch_add(1, Ordering::Relaxed);
-    HAS_TAKEN.set(true);
+    if let Some(own) = own {
+        own.notes.has_taken.set(true);
+    }
     taken
 }
 
@@ -114,7 +125,7 @@ fn give_back(address: *mut u8, size: usize) -> bool {
 }
 
 // SAFETY: memory is that of the system's allocator, or units of a shelf, which nobody else has until they are given back. No function
-// unwinds. The thread-local variables have no destructors, and need no initialisation.
+// unwinds. A thread's notes are only looked for.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -166,9 +177,10 @@ const NOTHING: Refusal = Refusal::no_memory(c"there is no memory for this");
 
 /// Makes something that stays in use. If it took memory from the reserve, drops it again, and fails.
 pub(crate) fn kept<T>(make: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
-    let before = HAS_TAKEN.replace(false);
+    let Notes { has_taken, .. } = &own::try_own().ok_or(NOTHING)?.notes;
+    let before = has_taken.replace(false);
     let made = make();
-    match HAS_TAKEN.replace(before) {
+    match has_taken.replace(before) {
         false => made,
         true => {
             drop(made?);
@@ -194,11 +206,12 @@ fn probe() -> Result<(), Refusal> {
     closed(|| memory.try_reserve_exact(16)).map_err(|_| NOTHING)
 }
 
-/// Runs `request` without the reserve. All its requests may be refused.
+/// Runs `request` without the reserve, unless not even the thread's block has room in the reserve. All its requests may be refused.
 pub(crate) fn closed<A>(request: impl FnOnce() -> A) -> A {
-    let before = IS_CLOSED.replace(true);
+    let Some(Notes { is_closed, .. }) = own::try_own().map(|own| &own.notes) else { return request() };
+    let before = is_closed.replace(true);
     let answer = request();
-    IS_CLOSED.set(before);
+    is_closed.set(before);
     answer
 }
 

@@ -4,9 +4,9 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::OnceLock;
 
-use crate::cpp;
+use crate::{cpp, own};
 
-/// The constructor. It is called before constructors without a priority, such as the program's. The linker keeps it because [`at_ease`]
+/// The constructor. It is called before constructors without a priority, such as the program's. The linker keeps it because [`keep`]
 /// refers to it.
 #[used]
 #[link_section = ".init_array.00101"]
@@ -24,7 +24,14 @@ extern "C" fn start() {
             CPUS.get_or_init(|| cpus.assume_init());
         }
     }
+    own::prepare_process();
     cpp::prepare_process();
+}
+
+/// Makes the linker keep the constructor.
+pub(crate) fn keep() {
+    // SAFETY: a static is always valid.
+    unsafe { ptr::read_volatile(&raw const START) };
 }
 
 /// Gives a thread that the library has started by itself the policy `SCHED_OTHER`, and the CPUs on which the process could run when it
@@ -33,8 +40,7 @@ extern "C" fn start() {
 /// # Safety
 /// The thread is alive, or has not been joined yet.
 pub(crate) unsafe fn at_ease(thread: libc::pthread_t) {
-    // Makes the linker keep the constructor. SAFETY: a static is always valid.
-    unsafe { ptr::read_volatile(&raw const START) };
+    keep();
     // SAFETY: zeros are a valid priority of `SCHED_OTHER`, and the caller promises that the thread exists. If a call fails, the thread keeps
     // what it inherited.
     unsafe {

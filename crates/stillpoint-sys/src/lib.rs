@@ -6,6 +6,7 @@
 //! - [`work`]: counts the steps of calls that promise a bound.
 //! - [`panics`]: panics of the user's functions, kept until the work that was begun is done.
 //! - [`tsan`]: hand-overs reported to ThreadSanitizer, for programs in C.
+//! - [`marks`]: the small marks of a thread.
 //! - [`bits`]: the bits of a word.
 
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -20,6 +21,8 @@ pub mod bits;
 pub mod busted;
 #[cfg(all(feature = "std", target_os = "linux"))]
 pub mod linux;
+#[cfg(feature = "std")]
+pub mod marks;
 #[cfg(feature = "std")]
 pub mod os;
 #[cfg(feature = "std")]

@@ -18,8 +18,9 @@
     not(any(stillpoint_loom, miri))
 ))]
 mod runtime {
-    use std::cell::Cell;
     use std::ffi::c_void;
+
+    use crate::marks::MARKS;
 
     #[repr(C)]
     struct Runtime {
@@ -49,11 +50,6 @@ mod runtime {
     extern "C" {
         #[link_name = "stillpoint_tsan_runtime"]
         static RUNTIME: Runtime;
-    }
-
-    std::thread_local! {
-        /// How often the thread has asked to be ignored.
-        static DEPTH: Cell<u32> = const { Cell::new(0) };
     }
 
     #[inline(always)]
@@ -108,13 +104,13 @@ mod runtime {
     /// Restores the earlier depth of `ignore` on drop.
     #[must_use]
     #[derive(Debug)]
-    pub struct Heeded(u32);
+    pub struct Heeded(u8);
 
     #[inline(always)]
     pub(super) fn heed() -> Heeded {
         let mut depth = 0;
         if is_there() {
-            depth = DEPTH.get();
+            depth = MARKS.with(|marks| marks.ignored.get());
             (0..depth).for_each(|_| change(-1));
         }
         Heeded(depth)
@@ -128,11 +124,12 @@ mod runtime {
     }
 
     #[cold]
-    fn change(by: i32) {
-        DEPTH.set(DEPTH.get().wrapping_add_signed(by));
+    fn change(by: i8) {
+        // How often the thread has asked to be ignored: once in each call of the library that it is in.
+        MARKS.with(|marks| marks.ignored.set(marks.ignored.get().wrapping_add_signed(by)));
         let function = if by > 0 { runtime().ignore_begin } else { runtime().ignore_end };
         if let Some(function) = function {
-            // SAFETY: begins and ends are balanced: see `DEPTH`.
+            // SAFETY: begins and ends are balanced: the mark counts them.
             unsafe { function() };
         }
     }

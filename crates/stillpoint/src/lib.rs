@@ -128,6 +128,8 @@ pub mod busted;
 #[cfg(feature = "std")]
 pub mod fence;
 #[cfg(feature = "std")]
+mod frames;
+#[cfg(feature = "std")]
 mod own_writes;
 #[cfg(all(feature = "pool", target_os = "linux"))]
 pub mod pool;

@@ -7,14 +7,13 @@
 use std::cell::Cell;
 use std::ptr;
 
-std::thread_local! {
-    /// The watch of the innermost function that runs on this thread.
-    static INNERMOST: Cell<*const Watch> = const { Cell::new(ptr::null()) };
-}
+use crate::frames::{self, Frame, Kind};
 
 /// What a function is to decide about, and what it has done to it. Entries and objects have numbers: their indices or
 /// addresses, which are not used again while a reader protects them.
+#[repr(C)]
 pub(crate) struct Watch {
+    frame: Frame,
     /// The address of the table or the cell.
     place: *const (),
     found: Found,
@@ -24,7 +23,6 @@ pub(crate) struct Watch {
     linked: Cell<Option<usize>>,
     /// Whether the function has unlinked what was found.
     has_unlinked: Cell<bool>,
-    outer: Cell<*const Watch>,
 }
 
 /// What was found before the function runs.
@@ -54,24 +52,24 @@ impl Watch {
 
     fn new(place: *const (), found: Found) -> Self {
         Self {
+            frame: Frame::new(Kind::Watch),
             place,
             found,
             announced: Cell::new(false),
             linked: Cell::new(None),
             has_unlinked: Cell::new(false),
-            outer: Cell::new(ptr::null()),
         }
     }
 
     /// Runs the function.
     #[inline(always)]
     pub(crate) fn run<R>(&self, function: impl FnOnce() -> R) -> R {
-        struct End<'w>(&'w Watch);
+        struct End<'w>(&'w Frame);
 
         impl Drop for End<'_> {
             #[inline(always)]
             fn drop(&mut self) {
-                INNERMOST.set(self.0.outer.get());
+                self.0.leave();
             }
         }
 
@@ -79,8 +77,8 @@ impl Watch {
         if cfg!(stillpoint_loom) {
             return function();
         }
-        self.outer.set(INNERMOST.replace(self));
-        let _end = End(self);
+        self.frame.enter(self);
+        let _end = End(&self.frame);
         function()
     }
 
@@ -117,18 +115,17 @@ impl OwnRuns {
 /// Whether a function is watched on this thread.
 #[inline(always)]
 pub(crate) fn is_watched() -> bool {
-    !INNERMOST.get().is_null()
+    !cfg!(stillpoint_loom) && !frames::is_empty() && frames::of(Kind::Watch).next().is_some()
 }
 
 /// Calls `each` with every watch of the place on this thread.
 fn for_each(place: *const (), mut each: impl FnMut(&Watch)) {
-    let mut next = INNERMOST.get();
-    // SAFETY: null, or a watch on the stack of this thread: `run` borrows it, and takes it out before it returns.
-    while let Some(watch) = unsafe { next.as_ref() } {
+    for found in frames::of(Kind::Watch) {
+        // SAFETY: a frame of this kind begins a watch on the stack of this thread: `run` borrows it, and takes it out before it returns.
+        let watch = unsafe { &*found.cast::<Watch>() };
         if ptr::eq(watch.place, place) {
             each(watch);
         }
-        next = watch.outer.get();
     }
 }
 

@@ -56,6 +56,8 @@
 //   - fork waits for a deleter that is running. There is one exception: if the deleter is within rcu_synchronize or itself forks, and the
 //     thread that forks is within a region or a deleter, fork does not wait, and the child loses everything that was scheduled. fork must
 //     not be called in a signal handler.
+//   - If two copies of the library are in a process, each has its own domain. The second one that is used reports that, with the names of
+//     both files: see PLUGINS in stillpoint.h.
 #ifndef STILLPOINT_RCU_HPP
 #define STILLPOINT_RCU_HPP
 
@@ -83,9 +85,10 @@ public:
     /// Opens a region of the calling thread.
     void lock() const noexcept
     {
-        still_rcu_thread_ &self = still_rcu_self_;
-        if (__builtin_expect(self.record == nullptr, 0))
-            still_rcu_begin_(&self, STILL_RECLAMATION_LAYOUT_);
+        still_rcu_thread_ *own = &still_thread_->rcu;
+        if (__builtin_expect(own->record == nullptr, 0))
+            own = still_rcu_begin_(STILL_RECLAMATION_LAYOUT_);
+        still_rcu_thread_ &self = *own;
         uint64_t *const state = state_of(self);
         const uint64_t old = __atomic_load_n(state, __ATOMIC_RELAXED);
         if (__builtin_expect(detail::is_here(old), 1)) {
@@ -110,7 +113,7 @@ public:
     /// Closes the region that the calling thread opened last.
     void unlock() const noexcept
     {
-        still_rcu_thread_ &self = still_rcu_self_;
+        still_rcu_thread_ &self = still_thread_->rcu;
         if (self.nested != 0) {
             --self.nested;
             return;

@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "thread.h"
+
 #if UINTPTR_MAX != UINT64_MAX || !defined(__linux__)
 #error "stillpoint is for 64-bit Linux"
 #endif
@@ -29,21 +31,10 @@ extern "C" {
 /* The bytes from the state of a record to its hazard slot. */
 #define STILL_RCU_HAZARD_ 56
 
-/* The calling thread as a reader of the rcu domain. */
-struct still_rcu_thread_ {
-    unsigned char *record; /* NULL before the first use, and after the thread's destructors have run */
-    const uint64_t *token;
-    uint32_t flags;
-    uint32_t nested; /* regions beyond the outermost one */
-    void *reader;
-};
-
-extern __thread struct still_rcu_thread_ still_rcu_self_ __attribute__((__tls_model__("initial-exec")));
-
 struct still_domain;
 
-/* Makes the calling thread a reader until the thread ends. */
-void still_rcu_begin_(struct still_rcu_thread_ *self, uint32_t layout) STILL_RECLAMATION_NOEXCEPT_;
+/* Makes the calling thread a reader until the thread ends. Returns what it has from now on. */
+struct still_rcu_thread_ *still_rcu_begin_(uint32_t layout) STILL_RECLAMATION_NOEXCEPT_;
 /* Begins a region of a reader that was away. */
 void still_rcu_enter_(struct still_rcu_thread_ *self) STILL_RECLAMATION_NOEXCEPT_;
 void still_rcu_answer_(struct still_rcu_thread_ *self) STILL_RECLAMATION_NOEXCEPT_;

@@ -13,6 +13,8 @@
 
 #include <stdint.h>
 
+#include "thread.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -49,30 +51,6 @@ struct still_domain *still_urcu_domain(uint32_t flavour);
 
 /* ---------------------------------------------------------------- readers */
 
-/* A thread's reader of a flavour. While the thread is not registered, the record is still_urcu_nobody_. */
-struct still_urcu_reader_ {
-    char *record;
-    /* The address of the domain's token; plus 1 if a section begins with a full fence. */
-    uintptr_t token;
-    /* In qsbr: the state that was reported last; 0 while the thread is offline. */
-    uint64_t seen;
-    /* Read-side sections beyond the first; bit 31: not registered. */
-    uint32_t nested;
-    uint32_t frame;
-    void *seat;
-    void *worker;
-    void *ring;
-};
-
-/* The record of threads that are not registered. Nothing writes to it. Its state is that of a section, so a section finds out that the thread is
- * not registered. The state is also read as the token, so a quiescent state finds no new token. */
-struct still_urcu_nobody_ {
-    uint64_t state;
-    uint32_t attention;
-    uint32_t reserved;
-};
-extern const struct still_urcu_nobody_ still_urcu_nobody_;
-
 /* Under ThreadSanitizer, readers call functions, which tell ThreadSanitizer what they order. */
 #if defined(__SANITIZE_THREAD__)
 #define STILL_URCU_TSAN_
@@ -81,12 +59,6 @@ extern const struct still_urcu_nobody_ still_urcu_nobody_;
 #define STILL_URCU_TSAN_
 #endif
 #endif
-
-#define STILL_URCU_TLS_ __attribute__((tls_model("initial-exec")))
-extern __thread struct still_urcu_reader_ still_urcu_memb_reader_ STILL_URCU_TLS_;
-extern __thread struct still_urcu_reader_ still_urcu_mb_reader_ STILL_URCU_TLS_;
-extern __thread struct still_urcu_reader_ still_urcu_qsbr_reader_ STILL_URCU_TLS_;
-extern __thread struct still_urcu_reader_ still_urcu_bp_reader_ STILL_URCU_TLS_;
 
 #define STILL_URCU_ATTENTION_ 8
 #define STILL_URCU_FULL_FENCE_ 1u
@@ -99,7 +71,6 @@ void still_urcu_unregister_(uint32_t flavour);
 void still_urcu_offline_(void);
 void still_urcu_online_(void);
 void still_urcu_prepare_(uint32_t flavour);
-void still_urcu_thread_ends_(void *key);
 
 /* Registers the calling thread, or brings its reader back, and begins a section. Implemented in C. */
 void still_urcu_enter_(uint32_t flavour);
@@ -125,8 +96,10 @@ static inline void still_urcu_lock_(struct still_urcu_reader_ *reader, uint32_t 
             __atomic_store_n(state, __atomic_load_n(address, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
             __atomic_thread_fence(__ATOMIC_SEQ_CST);
         }
-    } else if (__builtin_expect((int64_t)old > 0 && record != (const char *)&still_urcu_nobody_, 1)) {
-        uint32_t nested = __atomic_load_n(&reader->nested, __ATOMIC_RELAXED);
+        return;
+    }
+    uint32_t nested = __atomic_load_n(&reader->nested, __ATOMIC_RELAXED);
+    if (__builtin_expect((int64_t)old > 0 && (nested & STILL_URCU_UNREGISTERED_) == 0, 1)) {
         __atomic_store_n(&reader->nested, nested + 1, __ATOMIC_RELAXED);
         /* This may be a signal handler that has interrupted the outermost lock before its fence. */
         if (__builtin_expect((reader->token & STILL_URCU_FULL_FENCE_) == 0, 1))
@@ -162,7 +135,7 @@ static inline int still_urcu_ongoing_(const struct still_urcu_reader_ *reader)
 {
     const char *record = __atomic_load_n(&reader->record, __ATOMIC_RELAXED);
     return (int64_t)__atomic_load_n((const uint64_t *)(const void *)record, __ATOMIC_RELAXED) > 0 &&
-           record != (const char *)&still_urcu_nobody_;
+           (__atomic_load_n(&reader->nested, __ATOMIC_RELAXED) & STILL_URCU_UNREGISTERED_) == 0;
 }
 
 /* Reports a quiescent state. Brings the thread online if it is offline. The acquire load pairs with the read-modify-write of start, and the
@@ -218,8 +191,6 @@ void still_urcu_defer_unregister_(uint32_t flavour);
 void still_urcu_defer_barrier_(uint32_t flavour);
 
 /* These are written in C, because stable Rust has neither thread-local variables with C linkage nor weak references. */
-struct still_urcu_reader_ *still_urcu_reader_of_(uint32_t flavour);
-void still_urcu_thread_begins_(void);
 void still_urcu_acquires_(void);
 void still_urcu_releases_(void);
 void still_urcu_bp_prepare_(void) __attribute__((weak));

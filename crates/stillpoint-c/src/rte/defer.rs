@@ -1,6 +1,5 @@
 //! Defer queues, which hold copies of elements, each with its token.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use std::ptr;
@@ -9,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::answered;
 use super::qsbr::{rte_rcu_qsbr, Variable};
 use crate::border::{Refusal, Uncancelled};
+use crate::own::{self, own};
 use crate::reserve;
 
 pub type rte_rcu_qsbr_free_resource_t =
@@ -33,7 +33,7 @@ pub struct rte_rcu_qsbr_dq {
     _private: [u8; 0],
 }
 
-struct Queue {
+pub(crate) struct Queue {
     /// For each element, its token and the words of its copy. The memory never grows.
     words: Mutex<VecDeque<u64>>,
     /// The name, for messages.
@@ -113,7 +113,9 @@ impl Queue {
         let token = self.variable.start();
         let mut words = self.lock();
         // If the program's free function enqueues here, a reclaim of this queue is running already.
-        if words.len() > self.trigger && FREEING.get() != ptr::from_ref(self) {
+        if words.len() > self.trigger
+            && own::find().is_none_or(|own| own.reclaiming.get() != ptr::from_ref(self))
+        {
             drop(words);
             self.reclaim(self.most);
             words = self.lock();
@@ -167,20 +169,16 @@ impl Queue {
             }
         };
         let mut freed = 0;
-        let outer = FREEING.replace(ptr::from_ref(self));
+        let own = own();
+        let outer = own.reclaiming.replace(ptr::from_ref(self));
         while freed < most && self.take(copy) {
             // SAFETY: the program's function is called with its context and a copy of the element, and no lock is held.
             unsafe { (self.free)(self.context, copy.as_mut_ptr().cast(), 1) };
             freed += 1;
         }
-        FREEING.set(outer);
+        own.reclaiming.set(outer);
         freed
     }
-}
-
-thread_local! {
-    /// The queue that the calling thread is reclaiming.
-    static FREEING: Cell<*const Queue> = const { Cell::new(ptr::null()) };
 }
 
 /// # Safety

@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::own;
+
 /// The number of lcores: `RTE_MAX_LCORE` of `still_rte.h`.
 const LCORES: u32 = 128;
 /// The number of a thread that has no lcore: `LCORE_ID_ANY`.
@@ -12,9 +14,19 @@ pub(super) const ANY: u32 = u32::MAX;
 /// A bit for each lcore that a thread has. Relaxed: the bits order nothing.
 static TAKEN: [AtomicU64; LCORES as usize / 64] = [const { AtomicU64::new(0) }; LCORES as usize / 64];
 
-struct Number(Cell<u32>);
+/// The lcore of a thread.
+pub(crate) struct Number(Cell<u32>);
 
 impl Number {
+    pub(crate) const fn new() -> Self {
+        Self(Cell::new(ANY))
+    }
+
+    /// When the thread ends.
+    pub(crate) fn give_up(&self) {
+        self.set(ANY);
+    }
+
     fn set(&self, lcore: u32) {
         for (lcore, taken) in [(self.0.replace(lcore), false), (lcore, true)] {
             let Some(word) = TAKEN.get(lcore as usize / 64) else { continue };
@@ -27,19 +39,9 @@ impl Number {
     }
 }
 
-impl Drop for Number {
-    fn drop(&mut self) {
-        self.set(ANY);
-    }
-}
-
-thread_local! {
-    static NUMBER: Number = const { Number(Cell::new(ANY)) };
-}
-
 #[no_mangle]
 pub extern "C" fn still_rte_lcore_id() -> c_uint {
-    NUMBER.try_with(|number| number.0.get()).unwrap_or(ANY)
+    own::find().map_or(ANY, |own| own.lcore.0.get())
 }
 
 #[no_mangle]
@@ -47,7 +49,10 @@ pub extern "C" fn still_rte_lcore_set(lcore: c_uint) -> c_int {
     if lcore >= LCORES && lcore != ANY {
         return -libc::EINVAL;
     }
-    NUMBER.try_with(|number| number.set(lcore)).map_or(-libc::EINVAL, |()| 0)
+    own::try_own().map_or(-libc::ENOMEM, |own| {
+        own.lcore.set(lcore);
+        0
+    })
 }
 
 #[no_mangle]

@@ -16,6 +16,10 @@ pub use lcore::*;
 pub use qsbr::*;
 pub use timer::*;
 
+pub(crate) use defer::Queue;
+pub(crate) use lcore::Number;
+pub(crate) use timer::Call;
+
 /// What a function of DPDK returns when it fails.
 trait Failure {
     const FAILED: Self;

@@ -1,6 +1,5 @@
 //! `rte_rcu_qsbr` in DPDK's layout. `docs/design/capi.md` has the argument, whose steps are named here.
 
-use std::cell::Cell;
 use std::ffi::{c_int, c_uint};
 use std::fmt::{self, Display};
 use std::mem::offset_of;
@@ -13,6 +12,7 @@ use stillpoint_sys::tsan;
 
 use super::{answered, print};
 use crate::border::{briefly, call, time, Refusal};
+use crate::own::{self, own};
 
 /// A variable, to C.
 #[repr(C)]
@@ -256,27 +256,25 @@ fn futex_wake(word: &AtomicU32) {
 
 /// The calling thread's id (`gettid`).
 fn tid() -> u32 {
-    thread_local! {
-        static TID: Cell<u32> = const { Cell::new(0) };
-    }
     extern "C" fn in_child() {
-        TID.with(|tid| tid.set(0));
+        if let Some(own) = own::find() {
+            own.tid.set(0);
+        }
     }
     // This is not a `Once`: a child that is forked while another thread runs the `Once` would wait for ever.
     static FORKS: AtomicBool = AtomicBool::new(false);
 
-    TID.with(|tid| {
-        if tid.get() == 0 {
-            if !FORKS.swap(true, Ordering::Relaxed) {
-                // SAFETY: the function touches only the state of the calling thread, which is the child's only one. If there is no memory
-                // to register it, a child's reports name its parent's thread.
-                unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-            }
-            // SAFETY: the function has no preconditions.
-            tid.set(unsafe { libc::gettid() } as u32);
+    let tid = &own().tid;
+    if tid.get() == 0 {
+        if !FORKS.swap(true, Ordering::Relaxed) {
+            // SAFETY: the function touches only the state of the calling thread, which is the child's only one. If there is no memory
+            // to register it, a child's reports name its parent's thread.
+            unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         }
-        tid.get()
-    })
+        // SAFETY: the function has no preconditions.
+        tid.set(unsafe { libc::gettid() } as u32);
+    }
+    tid.get()
 }
 
 fn no_ids() -> Refusal {

@@ -14,6 +14,7 @@ use stillpoint_sys::tsan;
 
 use super::print;
 use crate::border::{briefly, call, Refusal};
+use crate::own::{self, own, Own};
 use crate::reserve;
 
 /// A timer, to C.
@@ -262,39 +263,35 @@ impl Lcore {
 }
 
 /// A call that manages a list, and the timer whose function it is calling.
-struct Call {
+pub(crate) struct Call {
     /// The timer; null once its function has stopped or reset it. The address is only compared, never followed.
     timer: Cell<*mut Timer>,
     /// The call in whose function this one is nested.
     outer: *const Call,
 }
 
-thread_local! {
-    /// The innermost call of the thread, of any instance.
-    static CALL: Cell<*const Call> = const { Cell::new(ptr::null()) };
-}
-
 impl Call {
     /// Runs a function with a new call, which is the thread's innermost call meanwhile.
     fn with<T>(function: impl FnOnce(&Self) -> T) -> T {
-        struct Ends(*const Call);
+        struct Ends<'t>(*const Call, &'t Own);
 
-        impl Drop for Ends {
+        impl Drop for Ends<'_> {
             fn drop(&mut self) {
-                CALL.set(self.0);
+                self.1.managing.set(self.0);
             }
         }
 
-        let call = Self { timer: Cell::new(ptr::null_mut()), outer: CALL.get() };
-        let _ends = Ends(call.outer);
-        CALL.set(&call);
+        let own = own();
+        let call = Self { timer: Cell::new(ptr::null_mut()), outer: own.managing.get() };
+        let _ends = Ends(call.outer, own);
+        own.managing.set(&call);
         function(&call)
     }
 
     /// The field `timer` of the call that is calling the function of this timer, if the calling thread is in that function.
     #[inline]
     fn of<'c>(timer: Handle) -> Option<&'c Cell<*mut Timer>> {
-        let mut call = CALL.get();
+        let mut call = own::find().map_or(ptr::null(), |own| own.managing.get());
         // SAFETY: only the thread of a call reaches the call, and only until the call ends.
         while let Some(Self { timer: place, outer }) = unsafe { call.as_ref() } {
             if place.get() == timer.0.as_ptr() {

@@ -9,8 +9,8 @@ use stillpoint::rcu::raw::Callback;
 
 use super::barrier::Pushed;
 use super::flavour::{of, Flavour};
-use super::reader::thread_begins;
 use crate::border::{call, Refusal};
+use crate::own::{self, own};
 use crate::reserve;
 
 /// How many calls of a thread may wait, as in liburcu.
@@ -80,13 +80,12 @@ unsafe extern "C-unwind" fn run(node: NonNull<Callback>) {
 impl Flavour {
     /// The calling thread's ring. Makes it if there is none. Null if there is no memory for it.
     fn ring(&'static self) -> *mut Ring {
-        // SAFETY: `mine` is a thread-local variable of the calling thread.
+        // Also arranges that the thread's end leaves the ring.
+        own();
+        // SAFETY: the thread has its block.
         let place = unsafe { &mut (*self.mine()).ring };
         if place.is_null() {
             *place = Ring::make().cast();
-            if !place.is_null() {
-                thread_begins();
-            }
         }
         place.cast()
     }
@@ -136,7 +135,10 @@ impl Flavour {
 
 /// Detaches the ring from the calling thread. The calls that wait in it still run.
 pub(super) fn leave(flavour: &'static Flavour) {
-    // SAFETY: `mine` is a thread-local variable of the calling thread.
+    if own::find().is_none() {
+        return;
+    }
+    // SAFETY: the thread has its block.
     let place = unsafe { &mut (*flavour.mine()).ring };
     let ring = std::mem::replace(place, ptr::null_mut()).cast::<Ring>();
     if !ring.is_null() {

@@ -12,18 +12,18 @@ use stillpoint::rcu::{Domain, Stall};
 
 use super::reader::Seat;
 use super::worker::{Shared, Worker, Workers};
-use crate::border::{call, Refusal};
+use crate::border::{call, refuse, Refusal};
+use crate::copies;
 use crate::domain::{builder, still_domain, still_domain_options, Hook};
 use crate::handle::{self, sized, Parts};
+use crate::own;
 use crate::reserve;
+use crate::spares::Spares;
 
 pub const STILL_URCU_MEMB: u32 = 0;
 pub const STILL_URCU_MB: u32 = 1;
 pub const STILL_URCU_QSBR: u32 = 2;
 pub const STILL_URCU_BP: u32 = 3;
-
-/// The number of readers in reserve, for flavour bp, whose threads may register in signal handlers.
-const RESERVE: usize = 32;
 
 pub(crate) struct Flavour {
     number: u32,
@@ -40,7 +40,8 @@ pub(crate) struct Flavour {
 pub(super) struct Group {
     pub(super) domain: Domain,
     pub(super) hook: Option<Hook>,
-    reserve: [AtomicPtr<Seat>; RESERVE],
+    /// For flavour bp, whose threads may register in signal handlers.
+    reserve: Spares<Seat>,
     /// The group that this one replaced, if any. It is kept, in case a program used it against the rules.
     _before: *mut Group,
 }
@@ -95,6 +96,7 @@ impl Flavour {
         // Relaxed, both: a program configures a flavour before it uses it.
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
+            self.must_be_alone();
         }
         self.peek().unwrap_or_else(|| self.make())
     }
@@ -104,6 +106,13 @@ impl Flavour {
     pub(super) fn peek(&'static self) -> Option<&'static Group> {
         // Acquire: pairs with the release in `publish`. SAFETY: groups are never freed.
         unsafe { self.group.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Reports if another copy of the library has the flavour.
+    #[cold]
+    fn must_be_alone(&self) {
+        let default = copies::Default::FLAVOURS[self.number as usize];
+        copies::have(default).unwrap_or_else(|refusal| refuse(&refusal));
     }
 
     #[cold]
@@ -127,8 +136,8 @@ impl Flavour {
         hook: Option<Hook>,
         before: *mut Group,
     ) -> Option<&'static Group> {
-        let reserve = [const { AtomicPtr::new(ptr::null_mut()) }; RESERVE];
-        let group = Box::into_raw(Box::new(Group { domain, hook, reserve, _before: before }));
+        let group = Group { domain, hook, reserve: Spares::new(), _before: before };
+        let group = Box::into_raw(Box::new(group));
         // Release: pairs with the acquire in `peek`. Relaxed on failure: `peek` looks again.
         let answer = self.group.compare_exchange(before, group, Ordering::Release, Ordering::Relaxed);
         if answer.is_err() {
@@ -172,34 +181,20 @@ impl Flavour {
 impl Group {
     /// Takes a reader from the reserve; null if it is empty. Neither allocates nor waits.
     pub(super) fn take_seat(&self) -> *mut Seat {
-        // Relaxed load: a hint. Acquire: pairs with the release in `give_seat`.
-        let taken = |place: &AtomicPtr<Seat>| {
-            (!place.load(Ordering::Relaxed).is_null()).then(|| place.swap(ptr::null_mut(), Ordering::Acquire))
-        };
-        self.reserve.iter().filter_map(taken).find(|seat| !seat.is_null()).unwrap_or(ptr::null_mut())
+        self.reserve.take()
     }
 
     /// Puts a seat with a spare into the reserve, if there is room.
     pub(super) fn give_seat(&self, seat: *mut Seat) -> bool {
-        // Release: pairs with the acquire in `take_seat`. Relaxed on failure: another place is tried.
-        self.reserve.iter().any(|place| {
-            place.compare_exchange(ptr::null_mut(), seat, Ordering::Release, Ordering::Relaxed).is_ok()
-        })
+        self.reserve.give(seat)
     }
 
-    /// Allocates the readers that are missing in the reserve.
+    /// Allocates the readers that are missing in the reserve, and blocks for their threads.
     pub(super) fn fill_reserve(&self) {
-        // Relaxed: a hint.
-        let missing = self.reserve.iter().filter(|place| place.load(Ordering::Relaxed).is_null()).count();
-        for _ in 0..missing {
-            // If memory is short, threads that register need the library's own reserve more.
-            let make = || Ok(Box::new(Seat::Spare(Spare::new(&self.domain))));
-            let Ok(seat) = reserve::kept(make).map(Box::into_raw) else { return };
-            if !self.give_seat(seat) {
-                // SAFETY: `seat` came from a box, and is in no reserve.
-                drop(unsafe { Box::from_raw(seat) });
-            }
-        }
+        own::fill_spares();
+        // If memory is short, threads that register need the library's own reserve more.
+        let make = || reserve::kept(|| Ok(Box::new(Seat::Spare(Spare::new(&self.domain)))));
+        self.reserve.fill(|| make().map_or(ptr::null_mut(), Box::into_raw));
     }
 
     /// Calls the stall hook, if a reader holds up a grace period.
@@ -372,6 +367,9 @@ pub extern "C" fn still_urcu_domain(flavour: u32) -> *mut still_domain {
 pub extern "C" fn still_urcu_prepare_(flavour: u32) {
     call(|| {
         let flavour = of(flavour);
+        // A handler that is the first to use the flavour need not look at other copies then. If one of them has it, the first use reports
+        // that: the program has set its hook by then.
+        let _ = copies::have(copies::Default::FLAVOURS[flavour.number as usize]);
         // This does not count as a use: the program may still configure the flavour.
         flavour.peek().unwrap_or_else(|| flavour.make()).fill_reserve();
         Ok(())

@@ -15,3 +15,5 @@ pub use flavour::*;
 pub use fork::*;
 pub use reader::*;
 pub use worker::*;
+
+pub(crate) use reader::thread_ends;

@@ -11,6 +11,7 @@ use super::defer;
 use super::flavour::{all, of, Flavour, Quiet, STILL_URCU_BP, STILL_URCU_QSBR};
 use crate::border::{briefly, call};
 use crate::handle::STILL_FULL_FENCE_;
+use crate::own::{self, own, own_in_handler};
 use crate::report::report;
 
 pub const STILL_URCU_FULL_FENCE_: u32 = STILL_FULL_FENCE_;
@@ -26,7 +27,7 @@ const _: () = assert!(STILL_URCU_IDLE_ == states::IDLE && states::AWAY == u64::M
 pub struct still_urcu_reader_ {
     record: *mut u8,
     /// The address of the domain's token, and [`STILL_URCU_FULL_FENCE_`].
-    token: usize,
+    token: *const u8,
     /// In qsbr: the state that inline code or [`Flavour::go`] reported last.
     seen: u64,
     nested: u32,
@@ -51,9 +52,9 @@ const STAYS: u32 = 0;
 const GOES_OFFLINE: u32 = 1;
 const ENDS: u32 = 2;
 
-/// The record of threads that are not registered, to C.
+/// The record of threads that are not registered, in `shim.c`.
 #[repr(C)]
-pub struct still_urcu_nobody_ {
+struct still_urcu_nobody_ {
     state: u64,
     attention: u32,
     reserved: u32,
@@ -62,10 +63,25 @@ pub struct still_urcu_nobody_ {
 extern "C" {
     #[link_name = "still_urcu_nobody_"]
     static NOBODY: still_urcu_nobody_;
-    fn still_urcu_reader_of_(flavour: u32) -> *mut still_urcu_reader_;
-    fn still_urcu_thread_begins_();
     fn still_urcu_acquires_();
     fn still_urcu_releases_();
+}
+
+impl still_urcu_reader_ {
+    /// For a thread that is not registered.
+    pub(crate) const fn of_nobody() -> Self {
+        Self {
+            record: (&raw const NOBODY).cast_mut().cast(),
+            // Its state, which is also read as the token.
+            token: (&raw const NOBODY).cast(),
+            seen: 1,
+            nested: STILL_URCU_UNREGISTERED_,
+            frame: STAYS,
+            seat: ptr::null_mut(),
+            worker: ptr::null_mut(),
+            ring: ptr::null_mut(),
+        }
+    }
 }
 
 /// The state that a reader has published.
@@ -96,11 +112,11 @@ impl Seat {
 }
 
 impl Flavour {
-    /// The calling thread's variable. It does not move until the thread's end.
+    /// The calling thread's reader. Nothing may be written to it before [`own`] has made the thread's block, in which it does not move
+    /// until the thread's end.
     #[inline]
     pub(super) fn mine(&self) -> *mut still_urcu_reader_ {
-        // SAFETY: the function has no preconditions.
-        unsafe { still_urcu_reader_of_(self.number()) }
+        own::urcu_reader(self.number())
     }
 
     /// The parts of the calling thread's reader, if it is registered.
@@ -142,6 +158,12 @@ impl Flavour {
             self.refill();
         }
         let _quiet = Quiet::new();
+        // Also arranges that the thread's end unregisters it.
+        if by_the_way {
+            own_in_handler();
+        } else {
+            own();
+        }
         let mine = self.mine();
         // SAFETY: `mine` is a thread-local variable of the calling thread.
         if !unsafe { (*mine).seat }.is_null() {
@@ -168,12 +190,10 @@ impl Flavour {
         unsafe {
             (*mine).record = parts.record().as_ptr();
             let fence = if parts.needs_full_fence() { STILL_URCU_FULL_FENCE_ } else { 0 };
-            (*mine).token = parts.token().as_ptr().expose_provenance() + fence as usize;
+            (*mine).token = parts.token().as_ptr().cast::<u8>().wrapping_add(fence as usize);
             (*mine).seen = state(parts);
             (*mine).nested = 0;
             (*mine).seat = seat.cast();
-            // Makes the thread's end unregister it.
-            still_urcu_thread_begins_();
         }
     }
 
@@ -183,17 +203,18 @@ impl Flavour {
         let _quiet = Quiet::new();
         let mine = self.mine();
         // SAFETY: `mine` is a thread-local variable of the calling thread; signal handlers do not run.
-        let seat = unsafe {
-            let seat = (*mine).seat.cast::<Seat>();
-            (*mine).record = (&raw const NOBODY).cast_mut().cast();
-            (*mine).token = (&raw const NOBODY.state).expose_provenance();
-            (*mine).seen = NOBODY.state;
-            (*mine).nested = STILL_URCU_UNREGISTERED_;
-            (*mine).seat = ptr::null_mut();
-            seat
-        };
+        let seat = unsafe { (*mine).seat.cast::<Seat>() };
         if seat.is_null() {
             return;
+        }
+        // SAFETY: as above. The thread was registered, so it has its block.
+        unsafe {
+            let nobody = still_urcu_reader_::of_nobody();
+            (*mine).record = nobody.record;
+            (*mine).token = nobody.token;
+            (*mine).seen = nobody.seen;
+            (*mine).nested = nobody.nested;
+            (*mine).seat = nobody.seat;
         }
         // SAFETY: `seat` came from a box, and no other thread has it.
         let place = unsafe { &mut *seat };
@@ -281,7 +302,6 @@ pub(super) fn plain_frame(begins: bool) {
 pub(super) fn frame(begins: bool) {
     plain_frame(begins);
     let flavour = of(STILL_URCU_QSBR);
-    let mine = flavour.mine();
     let parts = flavour.parts();
     if begins {
         let after = match parts {
@@ -289,13 +309,14 @@ pub(super) fn frame(begins: bool) {
             Some(parts) if parts.is_online() => STAYS,
             Some(_) => GOES_OFFLINE,
         };
-        // SAFETY: `mine` is a thread-local variable of the calling thread.
-        unsafe { (*mine).frame = after };
+        own();
+        // SAFETY: the thread has its block.
+        unsafe { (*flavour.mine()).frame = after };
         flavour.register(false);
         return;
     }
     // SAFETY: `mine` is a thread-local variable of the calling thread.
-    match (unsafe { (*mine).frame }, parts) {
+    match (unsafe { (*flavour.mine()).frame }, parts) {
         (ENDS, _) => flavour.unregister(),
         (GOES_OFFLINE, Some(parts)) => flavour.go(parts, false),
         _ => {}
@@ -390,20 +411,10 @@ pub extern "C" fn still_urcu_check_(flavour: u32, number: u64) -> c_int {
     })
 }
 
-/// Called by the key's destructor, at the end of a thread that was registered or has deferred calls.
-#[no_mangle]
-pub extern "C" fn still_urcu_thread_ends_(_key: *mut c_void) {
-    call(|| {
-        for flavour in all() {
-            defer::leave(flavour);
-            flavour.unregister();
-        }
-        Ok(())
-    });
-}
-
-/// Sets the key, so that its destructor runs for the calling thread.
-pub(super) fn thread_begins() {
-    // SAFETY: the function has no preconditions.
-    unsafe { still_urcu_thread_begins_() };
+/// Ends what the calling thread has in the flavours, when the thread ends.
+pub(crate) fn thread_ends() {
+    for flavour in all() {
+        defer::leave(flavour);
+        flavour.unregister();
+    }
 }

@@ -21,32 +21,38 @@ AT(frame, 28);
 AT(seat, 32);
 AT(worker, 40);
 AT(ring, 48);
-_Static_assert(sizeof(struct still_urcu_reader_) == 56 && sizeof(struct still_urcu_nobody_) == 16, "sizes");
+_Static_assert(sizeof(struct still_urcu_reader_) == 56, "size");
 
 #define WEAK __attribute__((weak))
+/* For the library itself. If another copy of the library is in the process, the loader may take its variables for all exported ones. */
+#define HERE __attribute__((visibility("hidden")))
 
-/* The initial values, for a thread that is not registered. */
-const struct still_urcu_nobody_ still_urcu_nobody_ = {1, 0, 0};
+/* The initial values, for a thread that is not registered. Nothing writes to them. */
+struct still_urcu_nobody_ {
+    uint64_t state;
+    uint32_t attention;
+    uint32_t reserved;
+};
+HERE const struct still_urcu_nobody_ still_urcu_nobody_ = {1, 0, 0};
 #define NOBODY                                                                                             \
     {(char *)(uintptr_t)&still_urcu_nobody_, (uintptr_t)&still_urcu_nobody_.state, 1, STILL_URCU_UNREGISTERED_, 0, NULL, NULL, NULL}
 
-__thread struct still_urcu_reader_ still_urcu_memb_reader_ = NOBODY;
-__thread struct still_urcu_reader_ still_urcu_mb_reader_ = NOBODY;
-__thread struct still_urcu_reader_ still_urcu_qsbr_reader_ = NOBODY;
-__thread struct still_urcu_reader_ still_urcu_bp_reader_ = NOBODY;
+/* A thread that the library does not know. */
+HERE const struct still_thread_ still_thread_of_nobody_ = {
+    {NOBODY, NOBODY, NOBODY, NOBODY},
+    {NULL, NULL, 0, 0, NULL},
+};
 
-struct still_urcu_reader_ *still_urcu_reader_of_(uint32_t flavour)
+__thread struct still_thread_ *still_thread_ = (struct still_thread_ *)(uintptr_t)&still_thread_of_nobody_;
+
+extern __thread struct still_thread_ *still_thread_here_ HERE __attribute__((alias("still_thread_"), tls_model("initial-exec")));
+#define still_thread_ still_thread_here_
+
+/* Rust cannot name a thread-local variable that is defined here. */
+HERE struct still_thread_ **still_thread_place_(void);
+struct still_thread_ **still_thread_place_(void)
 {
-    switch (flavour) {
-    case STILL_URCU_MEMB:
-        return &still_urcu_memb_reader_;
-    case STILL_URCU_MB:
-        return &still_urcu_mb_reader_;
-    case STILL_URCU_QSBR:
-        return &still_urcu_qsbr_reader_;
-    default:
-        return &still_urcu_bp_reader_;
-    }
+    return &still_thread_here_;
 }
 
 /* ThreadSanitizer does not see code that is compiled without it: Rust, and this file. These calls tell it that a reader's accesses come
@@ -69,7 +75,7 @@ void still_urcu_releases_(void)
     /* When a grace period is over, also within a turn of callbacks, the engine tells ThreadSanitizer that it acquires each record. The call
      * below is the release for that. */
     for (uint32_t flavour = STILL_URCU_MEMB; flavour <= STILL_URCU_BP; flavour++) {
-        char *record = still_urcu_reader_of_(flavour)->record;
+        char *record = still_thread_->urcu[flavour].record;
         if (record != (const char *)&still_urcu_nobody_)
             __tsan_release(record);
     }
@@ -78,36 +84,7 @@ void still_urcu_releases_(void)
 void still_urcu_enter_(uint32_t flavour)
 {
     still_urcu_register_by_the_way_(flavour);
-    still_urcu_lock_(still_urcu_reader_of_(flavour), flavour);
-}
-
-/* The key whose destructor unregisters threads, in the third round. In the first two rounds, key destructors of the program may still
- * read. If one of them registers the thread again in the third round, the next round unregisters it. The key is made before anything else
- * runs, so that its number is low: each thread has room for the first 32 keys of glibc, so a signal handler may set them. */
-static pthread_key_t key;
-static bool has_key;
-static __thread unsigned rounds __attribute__((tls_model("initial-exec")));
-
-static void thread_ends(void *value)
-{
-    if (++rounds < 3 && pthread_setspecific(key, value) == 0)
-        return;
-    still_urcu_thread_ends_(value);
-}
-
-static void __attribute__((constructor(101))) make_key(void)
-{
-    if (!has_key)
-        has_key = pthread_key_create(&key, thread_ends) == 0;
-}
-
-void still_urcu_thread_begins_(void)
-{
-    /* The key is missing if a constructor that runs before ours has called this. */
-    if (!has_key)
-        make_key();
-    if (has_key)
-        (void)pthread_setspecific(key, &still_urcu_nobody_);
+    still_urcu_lock_(&still_thread_->urcu[flavour], flavour);
 }
 
 void still_urcu_bp_prepare_(void)
@@ -122,7 +99,7 @@ _Static_assert(sizeof(pthread_t) == sizeof(uint64_t), "Rust holds a thread as a 
 #define FLAVOUR(f, F)                                                                                      \
     WEAK int still_urcu_##f##_read_ongoing(void)                                                           \
     {                                                                                                      \
-        return still_urcu_ongoing_(&still_urcu_##f##_reader_);                                             \
+        return still_urcu_ongoing_(&still_thread_->urcu[F]);                                             \
     }                                                                                                      \
     WEAK void still_urcu_##f##_register_thread(void)                                                       \
     {                                                                                                      \
@@ -269,13 +246,13 @@ _Static_assert(sizeof(pthread_t) == sizeof(uint64_t), "Rust holds a thread as a 
 #define SECTIONS(f, F)                                                                                     \
     WEAK void still_urcu_##f##_read_lock(void)                                                             \
     {                                                                                                      \
-        still_urcu_lock_(&still_urcu_##f##_reader_, F);                                                    \
+        still_urcu_lock_(&still_thread_->urcu[F], F);                                                    \
     }                                                                                                      \
     WEAK void still_urcu_##f##_read_unlock(void)                                                           \
     {                                                                                                      \
         if (__builtin_expect(__tsan_release != NULL, 0))                                                   \
             still_urcu_releases_();                                                                        \
-        still_urcu_unlock_(&still_urcu_##f##_reader_, F);                                                  \
+        still_urcu_unlock_(&still_thread_->urcu[F], F);                                                  \
     }                                                                                                      \
     WEAK void still_urcu_##f##_quiescent_state(void)                                                       \
     {                                                                                                      \
@@ -301,7 +278,7 @@ WEAK void still_urcu_qsbr_quiescent_state(void)
 {
     if (__builtin_expect(__tsan_release != NULL, 0))
         still_urcu_releases_();
-    still_urcu_quiescent_(&still_urcu_qsbr_reader_);
+    still_urcu_quiescent_(&still_thread_->urcu[STILL_URCU_QSBR]);
 }
 WEAK void still_urcu_qsbr_thread_offline(void)
 {

@@ -23,6 +23,7 @@ use self::cpus::possible_cpus;
 use super::flavour::{Flavour, Locked};
 use super::reader::{acquires, frame, plain_frame, releases, AGAIN};
 use crate::border::Refusal;
+use crate::own;
 use crate::report::report;
 use crate::thread::{Thread, Threading};
 
@@ -514,8 +515,10 @@ impl Flavour {
         if let Some(places) = self.shared.of_cpus.get() {
             places.iter().for_each(|place| place.store(ptr::null_mut(), Ordering::Relaxed));
         }
-        // SAFETY: `mine` is a thread-local variable of the calling thread.
-        unsafe { (*self.mine()).worker = ptr::null_mut() };
+        if own::find().is_some() {
+            // SAFETY: the thread has its block.
+            unsafe { (*self.mine()).worker = ptr::null_mut() };
+        }
         for worker in lock.live.clone().into_iter().chain(self.deferring()) {
             // SAFETY: `lock` is held, and by the caller's promise no queue is being served. The thread belongs to the parent.
             unsafe {

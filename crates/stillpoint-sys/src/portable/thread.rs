@@ -21,6 +21,7 @@ pub fn thread_handle() -> usize {
 
 /// A number that no other thread of the process has or ever had: unlike a thread's id and its handle, it is not reused
 /// after the thread has ended. It costs no system call, and survives `fork`.
+#[inline]
 pub fn thread_number() -> u64 {
     #[cfg(stillpoint_loom)]
     return thread_handle() as u64;
@@ -36,11 +37,16 @@ pub fn thread_number() -> u64 {
             // number.)
             static OWN: Cell<u64> = const { Cell::new(0) };
         }
-        if OWN.get() == 0 {
+        #[cold]
+        fn first() -> u64 {
             // Relaxed: numbers only have to differ.
             OWN.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+            OWN.get()
         }
-        OWN.get()
+        match OWN.get() {
+            0 => first(),
+            number => number,
+        }
     };
 }
 

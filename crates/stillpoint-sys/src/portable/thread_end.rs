@@ -37,6 +37,11 @@ impl ThreadEnd {
         self.key.get(self.function).is_some()
     }
 
+    /// The value with which the function is to be called at the end of the calling thread; null if it is not to be called.
+    pub fn value(&self) -> *mut c_void {
+        self.key.value(self.function)
+    }
+
     /// Arranges that the function is called with `value`, which is not null, at the end of the calling thread. Returns false if that
     /// is impossible. A process has 1,024 keys. Without POSIX threads no keys are needed, and there are five rounds.
     ///
@@ -80,6 +85,15 @@ mod keys {
                     unsafe { libc::pthread_key_delete(key) };
                     Some((first - 1) as libc::pthread_key_t)
                 }
+            }
+        }
+
+        pub(super) fn value(&self, _: unsafe extern "C" fn(*mut c_void)) -> *mut c_void {
+            // Relaxed: as in `get`.
+            match self.0.load(Ordering::Relaxed).checked_sub(1) {
+                // SAFETY: the key was made, and is never deleted.
+                Some(key) => unsafe { libc::pthread_getspecific(key as libc::pthread_key_t) },
+                None => std::ptr::null_mut(),
             }
         }
 
@@ -136,6 +150,16 @@ mod locals {
             Self
         }
 
+        pub(super) fn value(&self, function: unsafe extern "C" fn(*mut c_void)) -> *mut c_void {
+            let last = |calls: &Calls| {
+                let calls = calls.0.borrow();
+                let last = calls.iter().rev().find(|(of, _)| std::ptr::fn_addr_eq(*of, function));
+                last.map(|(_, value)| *value)
+            };
+            let found = ROUNDS.iter().find_map(|round| round.try_with(last).ok().flatten());
+            found.unwrap_or(std::ptr::null_mut())
+        }
+
         /// # Safety
         /// The function may be called with `value` whenever the thread ends.
         pub(super) unsafe fn call_with(
@@ -183,7 +207,8 @@ mod tests {
         }
         let thread = std::thread::spawn(|| {
             // SAFETY: the function takes any number.
-            assert!(unsafe { END.call_with(std::ptr::without_provenance_mut(2)) });
+            assert!(END.value().is_null() && unsafe { END.call_with(std::ptr::without_provenance_mut(2)) });
+            assert_eq!(END.value().addr(), 2);
             LOCAL.replace(Some(Local));
         });
         thread.join().unwrap();

@@ -1,10 +1,11 @@
 //! Heavy fences from outside the library.
 
-use std::cell::Cell;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::panic::RefUnwindSafe;
 use std::sync::atomic::AtomicU32;
+
+use stillpoint_sys::marks::MARKS;
 
 /// Issues the heavy fences of domains by means that this library does not have, to threads that are registered with it.
 ///
@@ -146,11 +147,6 @@ impl fmt::Debug for Provider {
     }
 }
 
-std::thread_local! {
-    /// Has no destructor, so it can be read until the end of the thread.
-    static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
-}
-
 /// Declares that the calling thread ends, and that no provider reaches it from now on: its readers fence themselves. Only a
 /// provider calls this.
 ///
@@ -164,11 +160,11 @@ std::thread_local! {
 /// assert!(!fence::light_fences_have_ended()); // other threads are not affected
 /// ```
 pub fn end_light_fences() {
-    HAS_ENDED.set(true);
+    MARKS.with(|marks| marks.has_ended.set(true));
 }
 
 /// Whether no provider reaches this thread any more: see [`end_light_fences`].
 #[inline(always)]
 pub fn light_fences_have_ended() -> bool {
-    HAS_ENDED.get()
+    MARKS.with(|marks| marks.has_ended.get())
 }

@@ -9,6 +9,7 @@ use stillpoint::rcu::raw::Callback;
 use super::super::flavour::of;
 use super::{call_rcu_data, rcu_head, Worker};
 use crate::border::{briefly, call, Refusal};
+use crate::own::own;
 
 #[no_mangle]
 pub unsafe extern "C" fn still_urcu_call_(
@@ -88,7 +89,8 @@ pub extern "C" fn still_urcu_worker_(flavour: u32) -> *mut call_rcu_data {
 #[no_mangle]
 pub extern "C" fn still_urcu_set_worker_of_thread_(flavour: u32, worker: *mut call_rcu_data) {
     briefly(|| {
-        // SAFETY: `mine` is a thread-local variable of the calling thread.
+        own();
+        // SAFETY: the thread has its block.
         unsafe { (*of(flavour).mine()).worker = worker.cast::<c_void>() };
         Ok(())
     });

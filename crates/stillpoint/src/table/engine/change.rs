@@ -11,7 +11,6 @@ use std::borrow::Borrow;
 use super::arena::{Lens, Pair};
 use super::array::View;
 use super::bucket::NO_ENTRY;
-use super::hint::watched;
 use super::search::{search, Held, Pins, Place};
 use super::write::{Only, Put, Refused};
 use super::{Inner, Owned};
@@ -256,7 +255,7 @@ where
         while let Some(kept) = finder.find(self, hash, key) {
             let old = kept.pair();
             let watch = self.watch(kept.entry());
-            let new = watched(&watch, || (old.key.clone(), value(&old.value)));
+            let new = watch.run(|| (old.key.clone(), value(&old.value)));
             // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
             match unsafe { self.put_in_place(hash, kept.entry(), kept.found(), new, None) } {
                 Ok((_, old)) => return Ok(Some(old)),
@@ -285,7 +284,7 @@ where
             let kept = finder.find(self, hash, key)?;
             let pair = kept.pair();
             let watch = self.watch(kept.entry());
-            if !watched(&watch, || condition(&pair.key, &pair.value)) {
+            if !watch.run(|| condition(&pair.key, &pair.value)) {
                 return None;
             }
             // SAFETY: the entry is pinned until the end of this iteration, and the array until the next search.
@@ -324,7 +323,7 @@ where
                 // SAFETY: the key is of this table, and is not moved before `decide` returns.
                 None => unsafe { Watch::of_absent(self.place(), &raw const key) },
             };
-            let operation = watched(&watch, || decide(present.as_ref().map(Kept::pair), unused.take()));
+            let operation = watch.run(|| decide(present.as_ref().map(Kept::pair), unused.take()));
             let (late, now) = match (operation, present) {
                 (Operation::Abort(with), _) => return Ok(Computed::Aborted(with)),
                 (Operation::Keep, present) => return Ok(Computed::Kept(present)),

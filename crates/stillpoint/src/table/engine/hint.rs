@@ -1,49 +1,25 @@
-//! A number that spreads threads over shards and lists. Every write asks for it, so it also says whether the thread is in
-//! a function whose own writes are [noticed](crate::own_writes): this costs other writes nothing.
-
-use std::cell::Cell;
+//! A number that spreads threads over shards and lists. Every write asks for it. Those that link or unlink also ask whether the
+//! thread is in a function whose own writes are [noticed](crate::own_writes).
 
 use super::bucket::NO_ENTRY;
 use super::{Inner, Owned};
-use crate::own_writes::{self, Watch};
-
-std::thread_local! {
-    /// 0 before the thread's first write, and while one of its functions is watched.
-    static NUMBER: Cell<usize> = const { Cell::new(0) };
-}
+use crate::{frames, own_writes};
 
 /// The number of the thread: threads made one after the other get different ones. Any value is correct.
 #[inline(always)]
 pub(crate) fn hint() -> usize {
-    match NUMBER.get() {
-        0 => first(),
-        number => number,
+    // In a model, all threads write to the same shards.
+    if cfg!(stillpoint_loom) {
+        1
+    } else {
+        stillpoint_sys::os::thread_number() as usize
     }
 }
 
-#[cold]
-fn first() -> usize {
-    let number = stillpoint_sys::os::thread_number() as usize;
-    if !own_writes::is_watched() {
-        NUMBER.set(number);
-    }
-    number
-}
-
-/// Runs a function of the user, and watches what it writes.
+/// Whether a function of the calling thread may be watched.
 #[inline(always)]
-pub(super) fn watched<R>(watch: &Watch, function: impl FnOnce() -> R) -> R {
-    struct Restore(usize);
-
-    impl Drop for Restore {
-        #[inline(always)]
-        fn drop(&mut self) {
-            NUMBER.set(self.0);
-        }
-    }
-
-    let _restore = Restore(NUMBER.replace(0));
-    watch.run(function)
+fn may_be_watched() -> bool {
+    !cfg!(stillpoint_loom) && !frames::is_empty()
 }
 
 impl<K, V, S> Inner<K, V, S> {
@@ -58,20 +34,19 @@ impl<K, V, S> Inner<K, V, S> {
     where
         K: Eq,
     {
-        match NUMBER.get() {
-            0 => self.announce(key),
-            number => number,
+        if may_be_watched() {
+            self.announce(key);
         }
+        hint()
     }
 
     #[cold]
     #[inline(never)]
-    fn announce(&self, key: &K) -> usize
+    fn announce(&self, key: &K)
     where
         K: Eq,
     {
         own_writes::announce(self.place(), key);
-        first()
     }
 
     /// An entry that the caller has just unlinked, and `linked` in its place, unless that is [`NO_ENTRY`].
@@ -83,17 +58,16 @@ impl<K, V, S> Inner<K, V, S> {
     /// The [`hint`], for a writer that has just linked and unlinked these entries; [`NO_ENTRY`] if there is none.
     #[inline(always)]
     pub(super) fn hint_after(&self, linked: u32, unlinked: u32) -> usize {
-        match NUMBER.get() {
-            0 => self.note(linked, unlinked),
-            number => number,
+        if may_be_watched() {
+            self.note(linked, unlinked);
         }
+        hint()
     }
 
     #[cold]
     #[inline(never)]
-    fn note(&self, linked: u32, unlinked: u32) -> usize {
+    fn note(&self, linked: u32, unlinked: u32) {
         let number = |entry| (entry != NO_ENTRY).then_some(entry as usize);
         own_writes::note(self.place(), number(linked), number(unlinked));
-        first()
     }
 }

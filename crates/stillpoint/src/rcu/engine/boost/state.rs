@@ -23,9 +23,11 @@
 //!
 //! Boost states are slots of a registry that lives for ever, so that boosters may read one at any time. A boost state is held by
 //! its thread and by each record of the thread. The last of these to go gives it back, for another thread. So it does not
-//! matter whether a thread's last reader or its `OwnState` is destroyed first.
+//! matter whether a thread's last reader is dropped first, or the thread gives up its boost state.
 
 use std::cell::Cell;
+#[cfg(not(stillpoint_loom))]
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32 as PlainU32, AtomicU64 as PlainU64, AtomicUsize as PlainUsize};
 #[cfg(not(stillpoint_loom))]
 use std::time::Duration;
@@ -37,6 +39,10 @@ use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::core::registry::Registry;
 use crate::rcu::orders;
 use stillpoint_sys::linux::sched::{Before, Finding, Subject, Way};
+#[cfg(not(stillpoint_loom))]
+use stillpoint_sys::marks::MARKS;
+#[cfg(not(stillpoint_loom))]
+use stillpoint_sys::os::ThreadEnd;
 use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
 use stillpoint_sys::sync::{Lasting, UnsafeCell};
 
@@ -352,7 +358,7 @@ impl BoostState {
         }
     }
 
-    /// Adds a holder: a record of the thread, or its `OwnState`.
+    /// Adds a holder: the thread, or a record of it.
     pub(crate) fn add_holder(&self) {
         self.holders.set(self.holders.get() + 1);
     }
@@ -394,7 +400,7 @@ pub(crate) fn own() -> Option<&'static BoostState> {
     // contains `AT_START`.
     #[cfg(not(miri))]
     std::hint::black_box(&AT_START);
-    OWN_STATE.try_with(|own| own.0.get().unwrap_or_else(|| own.take_one())).ok()
+    present().or_else(|| MARKS.with(|marks| !marks.is_closed.get()).then(take_one).flatten())
 }
 
 /// In a model, each thread has one reader.
@@ -405,47 +411,53 @@ pub(crate) fn own() -> Option<&'static BoostState> {
     Some(boost_state)
 }
 
+/// The boost state of each thread that has one: a key, not a thread-local variable, of which a library gets few.
 #[cfg(not(stillpoint_loom))]
-std::thread_local! {
-    static OWN_STATE: OwnState = const { OwnState(Cell::new(None)) };
-}
+static OWN_STATE: ThreadEnd = ThreadEnd::new(end);
 
 /// The boost states of all threads. It has no lock, which the child of a fork might find held.
 #[cfg(not(stillpoint_loom))]
 static STATES: Registry<BoostState> = Registry::new();
 
+/// `None` if the process has used up its keys.
 #[cfg(not(stillpoint_loom))]
-struct OwnState(Cell<Option<&'static BoostState>>);
-
-#[cfg(not(stillpoint_loom))]
-impl OwnState {
-    fn take_one(&self) -> &'static BoostState {
-        let claim = STATES.claim();
-        // SAFETY: the registry lives for ever.
-        let boost_state: &'static BoostState = unsafe { claim.slot() };
-        boost_state.claim.set(Some(claim));
-        boost_state.add_holder();
-        boost_state.open();
-        self.0.set(Some(boost_state));
-        boost_state
-    }
-}
-
-#[cfg(not(stillpoint_loom))]
-impl Drop for OwnState {
-    fn drop(&mut self) {
-        let Some(boost_state) = self.0.get() else { return };
-        boost_state.close();
-        boost_state.forget_subject();
-        // Readers that outlive this value hold the boost state, which stays closed.
+#[cold]
+fn take_one() -> Option<&'static BoostState> {
+    let claim = STATES.claim();
+    // SAFETY: the registry lives for ever.
+    let boost_state: &'static BoostState = unsafe { claim.slot() };
+    boost_state.claim.set(Some(claim));
+    boost_state.add_holder();
+    // SAFETY: `end` accepts the address of a boost state of the calling thread.
+    if !unsafe { OWN_STATE.call_with(std::ptr::from_ref(boost_state).cast_mut().cast()) } {
+        // Nobody would close it when the thread ends.
         boost_state.remove_holder();
+        return None;
     }
+    boost_state.open();
+    Some(boost_state)
 }
 
-/// Calls `function` with the boost state of the calling thread, if it has one.
+/// Runs when a thread ends. A reader that is made in a later destructor is not boosted.
+///
+/// # Safety
+/// `own` is the address of the calling thread's boost state.
 #[cfg(not(stillpoint_loom))]
-fn with_own(function: impl FnOnce(&BoostState)) {
-    let _ = OWN_STATE.try_with(|own| own.0.get().map(function));
+unsafe extern "C" fn end(own: *mut c_void) {
+    MARKS.with(|marks| marks.is_closed.set(true));
+    // SAFETY: the boost state of this thread, by the caller's promise: the registry lives for ever.
+    let boost_state = unsafe { &*own.cast::<BoostState>() };
+    boost_state.close();
+    boost_state.forget_subject();
+    // Readers that outlive this call hold the boost state, which stays closed.
+    boost_state.remove_holder();
+}
+
+/// The boost state of the calling thread, if it has one.
+#[cfg(not(stillpoint_loom))]
+fn present() -> Option<&'static BoostState> {
+    // SAFETY: null, or what `take_one` has put there for this thread: the registry lives for ever.
+    unsafe { OWN_STATE.value().cast::<BoostState>().as_ref() }
 }
 
 /// Runs before `main`, or when the library is loaded: handlers that are registered later would miss a fork that is under way.
@@ -464,13 +476,17 @@ extern "C" fn handle_forks() {
 
 #[cfg(not(stillpoint_loom))]
 extern "C" fn before_fork() {
-    with_own(BoostState::close);
+    if let Some(boost_state) = present() {
+        boost_state.close();
+    }
 }
 
 #[cfg(not(stillpoint_loom))]
 extern "C" fn after_fork() {
     // Release: as in `open`.
-    with_own(|boost_state| boost_state.word.store(IDLE, Ordering::Release));
+    if let Some(boost_state) = present() {
+        boost_state.word.store(IDLE, Ordering::Release);
+    }
 }
 
 /// The other boosted threads and the boosters do not exist in the child. The subject of this thread is still the parent's thread.
@@ -478,7 +494,7 @@ extern "C" fn after_fork() {
 extern "C" fn after_fork_in_child() {
     GIVEN.store(0, RELAXED);
     UNDER_WAY.store(0, RELAXED);
-    let own = OWN_STATE.try_with(|own| own.0.get()).unwrap_or(None);
+    let own = present();
     for (boost_state, claim) in STATES.claims() {
         if own.is_some_and(|own| std::ptr::eq(own, boost_state)) {
             boost_state.open();

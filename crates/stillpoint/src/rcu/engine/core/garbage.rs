@@ -2,23 +2,43 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::mem::{self, ManuallyDrop};
+use std::mem;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
 
 use stillpoint_sys::panics::{keep_first, resume, Panic};
 use stillpoint_sys::tsan;
 
+use crate::frames::{self, Frame, Kind};
+
 /// Contents of cells are dropped recursively up to this depth, as in any other tree of owners. Deeper ones are dropped one
 /// after the other.
 const DEEPEST: u32 = 32;
 
-thread_local! {
-    /// Objects that are freed after the one that this thread is freeing. The call that puts the queue here takes it
-    /// out. So it needs no destructor, and also works in the destructors of other thread-locals.
-    static LEFT: RefCell<Option<ManuallyDrop<VecDeque<Garbage>>>> = const { RefCell::new(None) };
+std::thread_local! {
     /// Depth of the nested contents of cells that this thread is dropping.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A call of [`free_left`] on this thread, which is not within another one.
+#[repr(C)]
+struct Outermost {
+    frame: Frame,
+    /// Objects that are freed after the one that the call is freeing.
+    left: RefCell<VecDeque<Garbage>>,
+}
+
+impl Outermost {
+    fn here<'f>() -> Option<&'f Self> {
+        // SAFETY: a frame of this kind begins such a struct on the stack of this thread, which takes itself out before it is gone.
+        frames::of(Kind::Freeing).next().map(|found| unsafe { &*found.cast::<Self>() })
+    }
+}
+
+impl Drop for Outermost {
+    fn drop(&mut self) {
+        self.frame.leave();
+    }
 }
 
 /// Drops the content of a cell. A long chain of objects, each of which owns the cell of the next one, does not recurse.
@@ -56,23 +76,20 @@ pub(crate) fn drop_content<T: Send + Sync + 'static>(object: Box<T>) {
 /// # Safety
 /// No reader can hold the object any more, nor what its destructor retires to domains that are gone.
 pub(crate) unsafe fn free_left(garbage: Garbage) -> Option<Panic> {
+    if let Some(outermost) = Outermost::here() {
+        outermost.left.borrow_mut().push_back(garbage);
+        return None;
+    }
+    let own = Outermost { frame: Frame::new(Kind::Freeing), left: RefCell::new(VecDeque::new()) };
+    own.frame.enter(&own);
     let mut next = Some(garbage);
-    LEFT.with_borrow_mut(|left| match left {
-        Some(queue) => queue.extend(next.take()),
-        none => *none = Some(ManuallyDrop::new(VecDeque::new())),
-    });
-    let is_outermost = next.is_some();
     let mut first = None;
     while let Some(garbage) = next {
         // SAFETY: no reader can hold the object, by the caller's promise.
         if let Err(panic) = unsafe { garbage.free() } {
             keep_first(&mut first, panic);
         }
-        next = LEFT.with_borrow_mut(|left| left.as_mut()?.pop_front());
-    }
-    if is_outermost {
-        // The queue is empty here.
-        drop(LEFT.take().map(ManuallyDrop::into_inner));
+        next = own.left.borrow_mut().pop_front();
     }
     first
 }

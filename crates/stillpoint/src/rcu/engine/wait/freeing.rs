@@ -5,34 +5,51 @@
 //! another thread. So nothing waits in the library on its behalf: two threads that do would wait for each other, without a
 //! reader that a report could name. Calls that may wait are refused at once, whether or not they would have to wait this time.
 
-use std::cell::Cell;
+use stillpoint_sys::marks::MARKS;
 
 /// What a thread runs, with the outermost first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
 enum Within {
     /// Its own code.
-    Own,
+    Own = 0,
     /// A callback of a queue. What it retires may be freed within it: destructors do not retire callbacks, so this does not nest
     /// without end.
-    Callback,
+    Callback = 1,
     /// A destructor or a stall hook: what it retires waits for a later poll.
-    Destructor,
+    Destructor = 2,
 }
 
-std::thread_local! {
-    static WITHIN: Cell<Within> = const { Cell::new(Within::Own) };
+impl Within {
+    fn get() -> Self {
+        match MARKS.with(|marks| marks.within.get()) {
+            0 => Self::Own,
+            1 => Self::Callback,
+            _ => Self::Destructor,
+        }
+    }
+
+    fn set(self) {
+        MARKS.with(|marks| marks.within.set(self as u8));
+    }
+
+    fn replace(self) -> Self {
+        let before = Self::get();
+        self.set();
+        before
+    }
 }
 
 /// Whether this call comes from a destructor that a list of any domain runs, or from a stall hook: then a list
 /// cannot go on before the call returns.
 pub(crate) fn is_freeing() -> bool {
-    WITHIN.get() == Within::Destructor
+    Within::get() == Within::Destructor
 }
 
 /// Whether this call comes from any foreign code that the library runs, in any domain: then it must not wait.
 pub(crate) fn is_foreign() -> bool {
     // The threads of a model share their thread-locals, so one would be refused because of another one's destructor.
-    !cfg!(stillpoint_loom) && WITHIN.get() != Within::Own
+    !cfg!(stillpoint_loom) && Within::get() != Within::Own
 }
 
 /// Marks the thread as running such code, as long as this value exists.
@@ -44,24 +61,24 @@ pub(crate) struct Freeing {
 impl Freeing {
     /// For a destructor or a stall hook.
     pub(crate) fn begin() -> Self {
-        Self { outer: WITHIN.replace(Within::Destructor) }
+        Self { outer: Within::Destructor.replace() }
     }
 
     /// For callbacks of a queue.
     pub(crate) fn begin_callback() -> Self {
-        Self { outer: WITHIN.replace(WITHIN.get().max(Within::Callback)) }
+        Self { outer: Within::get().max(Within::Callback).replace() }
     }
 
     /// For code that may wait although foreign code calls it: see [`raw::let_wait`](crate::rcu::raw::let_wait).
     #[cfg(not(stillpoint_loom))]
     pub(crate) fn lift() -> Self {
-        Self { outer: WITHIN.replace(Within::Own) }
+        Self { outer: Within::Own.replace() }
     }
 }
 
 impl Drop for Freeing {
     fn drop(&mut self) {
-        WITHIN.set(self.outer);
+        self.outer.set();
     }
 }
 

@@ -16,15 +16,15 @@
 //! A waker may poll its future in place, which comes here again. That call wakes nobody: it leaves the next share to the
 //! outer call, so that the stack does not grow with the number of futures.
 
-use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
 // Not modelled: only one thread uses these, and its signal handlers.
-use std::sync::atomic::{compiler_fence, AtomicBool as OwnBool};
+use std::sync::atomic::AtomicBool as OwnBool;
 use std::task::Waker;
 use std::time::Duration;
 
 use crate::busted::{self, Variant};
+use crate::frames::{self, Frame, Kind};
 use crate::rcu::orders;
 use stillpoint_sys::panics;
 use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
@@ -350,53 +350,34 @@ impl Share {
         if self.number == 0 {
             return false;
         }
-        let waking = Waking { wakers, owes: OwnBool::new(false), outer: WAKING.with(Cell::get) };
-        // A signal handler finds a complete frame.
-        compiler_fence(Ordering::SeqCst);
-        WAKING.with(|innermost| innermost.set(&raw const waking));
+        let waking = Waking { frame: Frame::new(Kind::Waking), wakers, owes: OwnBool::new(false) };
+        waking.frame.enter(&waking);
         for waker in self.wakers.into_iter().flatten() {
             catch_unwind(AssertUnwindSafe(|| waker.wake())).unwrap_or_else(panics::discard);
         }
-        WAKING.with(|innermost| innermost.set(waking.outer));
-        // From here on, a signal handler wakes itself: what it has left before this is seen.
-        compiler_fence(Ordering::SeqCst);
+        // From here on, a signal handler wakes itself.
+        waking.frame.leave();
         // Relaxed: as in `serve_within`.
         waking.owes.load(Ordering::Relaxed)
     }
 }
 
 /// A call further up the stack of this thread that wakes a share.
+#[repr(C)]
 struct Waking {
+    frame: Frame,
     /// Only compared.
     wakers: *const Wakers,
     /// Whether a call within it has left a share to it.
     owes: OwnBool,
-    /// The next one further up, of other domains.
-    outer: *const Waking,
-}
-
-#[cfg(not(stillpoint_loom))]
-std::thread_local! {
-    /// The innermost one. It has no destructor, so it can be used until the thread has ended.
-    static WAKING: Cell<*const Waking> = const { Cell::new(ptr::null()) };
-}
-#[cfg(stillpoint_loom)]
-loom::thread_local! {
-    static WAKING: Cell<*const Waking> = Cell::new(ptr::null());
 }
 
 impl Waking {
     /// The call of this thread that wakes futures of `wakers`, if there is one. It is valid until it returns.
     fn of_caller<'w>(wakers: *const Wakers) -> Option<&'w Self> {
-        let mut next = WAKING.with(Cell::get);
-        // SAFETY: null, or a frame further up the stack, which withdraws itself before it returns.
-        while let Some(waking) = unsafe { next.as_ref() } {
-            if ptr::eq(waking.wakers, wakers) {
-                return Some(waking);
-            }
-            next = waking.outer;
-        }
-        None
+        // SAFETY: a frame of this kind begins a `Waking` further up the stack, which takes itself out before it returns.
+        let mut waking = frames::of(Kind::Waking).map(|found| unsafe { &*found.cast::<Self>() });
+        waking.find(|waking| ptr::eq(waking.wakers, wakers))
     }
 }
 

@@ -11,17 +11,17 @@ extern "C" {
 
 static inline void _urcu_bp_read_lock(void)
 {
-    still_urcu_lock_(&still_urcu_bp_reader_, STILL_URCU_BP);
+    still_urcu_lock_(&still_thread_->urcu[STILL_URCU_BP], STILL_URCU_BP);
 }
 
 static inline void _urcu_bp_read_unlock(void)
 {
-    still_urcu_unlock_(&still_urcu_bp_reader_, STILL_URCU_BP);
+    still_urcu_unlock_(&still_thread_->urcu[STILL_URCU_BP], STILL_URCU_BP);
 }
 
 static inline int _urcu_bp_read_ongoing(void)
 {
-    return still_urcu_ongoing_(&still_urcu_bp_reader_);
+    return still_urcu_ongoing_(&still_thread_->urcu[STILL_URCU_BP]);
 }
 
 #ifdef __cplusplus

@@ -11,17 +11,17 @@ extern "C" {
 
 static inline void _urcu_mb_read_lock(void)
 {
-    still_urcu_lock_(&still_urcu_mb_reader_, STILL_URCU_MB);
+    still_urcu_lock_(&still_thread_->urcu[STILL_URCU_MB], STILL_URCU_MB);
 }
 
 static inline void _urcu_mb_read_unlock(void)
 {
-    still_urcu_unlock_(&still_urcu_mb_reader_, STILL_URCU_MB);
+    still_urcu_unlock_(&still_thread_->urcu[STILL_URCU_MB], STILL_URCU_MB);
 }
 
 static inline int _urcu_mb_read_ongoing(void)
 {
-    return still_urcu_ongoing_(&still_urcu_mb_reader_);
+    return still_urcu_ongoing_(&still_thread_->urcu[STILL_URCU_MB]);
 }
 
 #ifdef __cplusplus

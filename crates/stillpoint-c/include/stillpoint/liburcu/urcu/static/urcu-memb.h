@@ -11,17 +11,17 @@ extern "C" {
 
 static inline void _urcu_memb_read_lock(void)
 {
-    still_urcu_lock_(&still_urcu_memb_reader_, STILL_URCU_MEMB);
+    still_urcu_lock_(&still_thread_->urcu[STILL_URCU_MEMB], STILL_URCU_MEMB);
 }
 
 static inline void _urcu_memb_read_unlock(void)
 {
-    still_urcu_unlock_(&still_urcu_memb_reader_, STILL_URCU_MEMB);
+    still_urcu_unlock_(&still_thread_->urcu[STILL_URCU_MEMB], STILL_URCU_MEMB);
 }
 
 static inline int _urcu_memb_read_ongoing(void)
 {
-    return still_urcu_ongoing_(&still_urcu_memb_reader_);
+    return still_urcu_ongoing_(&still_thread_->urcu[STILL_URCU_MEMB]);
 }
 
 #ifdef __cplusplus

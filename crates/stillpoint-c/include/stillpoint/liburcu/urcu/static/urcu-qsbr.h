@@ -13,7 +13,7 @@ extern "C" {
 static inline void _urcu_qsbr_read_lock(void)
 {
 #ifdef DEBUG_RCU
-    if (!still_urcu_ongoing_(&still_urcu_qsbr_reader_))
+    if (!still_urcu_ongoing_(&still_thread_->urcu[STILL_URCU_QSBR]))
         abort();
 #endif
 }
@@ -21,14 +21,14 @@ static inline void _urcu_qsbr_read_lock(void)
 static inline void _urcu_qsbr_read_unlock(void)
 {
 #ifdef DEBUG_RCU
-    if (!still_urcu_ongoing_(&still_urcu_qsbr_reader_))
+    if (!still_urcu_ongoing_(&still_thread_->urcu[STILL_URCU_QSBR]))
         abort();
 #endif
 }
 
 static inline void _urcu_qsbr_quiescent_state(void)
 {
-    still_urcu_quiescent_(&still_urcu_qsbr_reader_);
+    still_urcu_quiescent_(&still_thread_->urcu[STILL_URCU_QSBR]);
 }
 
 static inline void _urcu_qsbr_thread_offline(void)
@@ -43,7 +43,7 @@ static inline void _urcu_qsbr_thread_online(void)
 
 static inline int _urcu_qsbr_read_ongoing(void)
 {
-    return still_urcu_ongoing_(&still_urcu_qsbr_reader_);
+    return still_urcu_ongoing_(&still_thread_->urcu[STILL_URCU_QSBR]);
 }
 
 #ifdef __cplusplus
