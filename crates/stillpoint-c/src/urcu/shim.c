@@ -46,14 +46,14 @@ HERE const struct still_thread_ still_thread_of_nobody_ = {
 __thread struct still_thread_ *still_thread_ = (struct still_thread_ *)(uintptr_t)&still_thread_of_nobody_;
 
 extern __thread struct still_thread_ *still_thread_here_ HERE __attribute__((alias("still_thread_"), tls_model("initial-exec")));
-#define still_thread_ still_thread_here_
-
 /* Rust cannot name a thread-local variable that is defined here. */
 HERE struct still_thread_ **still_thread_place_(void);
 struct still_thread_ **still_thread_place_(void)
 {
     return &still_thread_here_;
 }
+
+#define still_thread_ still_thread_here_
 
 /* ThreadSanitizer does not see code that is compiled without it: Rust, and this file. These calls tell it that a reader's accesses come
  * before the end of a wait for it, and that a push comes before its callback. */
