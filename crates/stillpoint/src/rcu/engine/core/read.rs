@@ -124,7 +124,12 @@ impl Protocol {
         if is_light && busted::is(Variant::SlotUncounted) {
             return claim;
         }
-        self.count_in(record, || ());
+        // It does not vouch, unless its holder does that in another language: from now on writers fence for it.
+        self.count_in(record, || {
+            if is_light {
+                record.publish(IDLE, orders::vouch())
+            }
+        });
         claim
     }
 
@@ -364,7 +369,8 @@ mod tests {
 
     use super::*;
     use crate::fence::{end_light_fences, FenceProvider, Provider};
-    use crate::rcu::{Domain, Reader, SynchronizeError};
+    use crate::rcu::other::silent;
+    use crate::rcu::{Domain, SynchronizeError};
 
     /// Records which readers are bound.
     #[derive(Default)]
@@ -495,13 +501,6 @@ mod tests {
         };
         assert_eq!(error.raw_os_error(), libc::EPERM);
         assert_eq!(error.to_string(), format!("the tests refuse with {}", libc::EPERM));
-    }
-
-    /// A reader that has loaded something, and does not vouch for what is retired afterwards.
-    fn silent(domain: &Domain) -> Reader {
-        let reader = domain.reader();
-        drop(reader.pin());
-        reader
     }
 
     /// Threads that wait for a refused fence look again less and less often, as they do without a pace.
