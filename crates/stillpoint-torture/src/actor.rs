@@ -120,7 +120,7 @@ impl<'s> Actor<'s> {
         register()
     }
 
-    fn sleep(&mut self, longest: Duration) {
+    pub(crate) fn sleep(&mut self, longest: Duration) {
         self.tally.count(Count::Slept);
         thread::sleep(longest.mul_f64(self.rng.f64()));
     }

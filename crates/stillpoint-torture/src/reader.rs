@@ -1,5 +1,7 @@
 //! Readers of every kind: long and short, nested and overlapping, ended in any order.
 
+use std::time::Duration;
+
 use stillpoint::rcu::{Protected, Reader, ReaderKind, SynchronizeError};
 
 use super::actor::Actor;
@@ -45,7 +47,8 @@ fn visit_as_reader(actor: &mut Actor<'_>, world: &World, may_wait: bool) {
         if actor.is_stopped() {
             break;
         }
-        match actor.rng.u32(0..8) {
+        match actor.rng.u32(0..9) {
+            8 => doze(actor, world, &reader),
             0..3 => protect_many(actor, world, &reader),
             3..5 => guard(actor, world, &reader),
             5 => nest(actor, world, &reader),
@@ -112,6 +115,9 @@ fn guard(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     actor.pause();
     if actor.once_in(32) {
         expect_refusal(actor, world);
+        if reader.offline() {
+            world.context.findings.add(|| "a reader went offline under a guard".to_owned());
+        }
     }
     held.into_iter().for_each(|met| meet_again(actor, world, Kind::Guard, met));
     actor.end(&world.sections, since);
@@ -188,6 +194,22 @@ fn overlap(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
     }
     actor.end(&world.sections, since);
     drop(guard);
+}
+
+/// A sleep after a load. Writers issue heavy fences for the reader meanwhile, unless it goes offline. What it protects stays.
+fn doze(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
+    let hold = world.hold(Kind::Protected);
+    let Some(object) = world.cell(&mut actor.rng).protect(reader) else { return };
+    let identity = world.context.meet(&object, hold, &mut actor.tally.looks);
+    let is_away = actor.rng.bool();
+    if is_away && !reader.offline() {
+        world.context.findings.add(|| "a reader without a guard did not go offline".to_owned());
+    }
+    actor.tally.count(if is_away { Count::Away } else { Count::Silent });
+    actor.sleep(Duration::from_millis(1));
+    if let Some(identity) = identity {
+        world.context.meet_again(&object, identity, hold, &mut actor.tally.looks);
+    }
 }
 
 /// A protected load that is made within a section and kept after it.

@@ -24,6 +24,8 @@ events! {
         Guards = "guards", 50;
         Nested = "nested guards", 20;
         Overlapping = "overlapping guards", 50;
+        Silent = "sleeps of a reader after a load", 20;
+        Away = "sleeps of a reader that went offline", 20;
         Forgotten = "guards and protected loads forgotten", 1;
         Both = "sections in two domains at once", 1;
         Quiescent = "quiescent states", 100;

@@ -9,6 +9,8 @@
 mod census;
 #[path = "support/child.rs"]
 mod child;
+#[path = "support/other.rs"]
+mod other;
 #[path = "support/skip.rs"]
 mod skip;
 
@@ -23,6 +25,7 @@ use stillpoint_multicast::{signals, Strategy};
 
 use census::{Census, Object};
 use child::in_child;
+use other::{silent, Other};
 
 /// A limit for waits that are expected to end at once. It is long enough for a busy machine.
 const LONG: Duration = Duration::from_secs(20);
@@ -140,7 +143,7 @@ fn a_domain_that_is_refused_later_frees_nothing_and_says_why() {
         let domain = asymmetric();
         let census = Census::default();
         let cell = domain.cell(census.object());
-        let reader = domain.reader();
+        let (reader, silent) = (domain.reader(), silent(&domain));
         let mut reclaimer = eager(&domain);
         let before = domain.start();
         assert!(domain.check(before));
@@ -182,7 +185,7 @@ fn a_domain_that_is_refused_later_frees_nothing_and_says_why() {
         // Readers go on, and retired objects are not lost.
         cell.protect(&reader).expect("never empty").verify();
         cell.load(&reader.pin()).expect("never empty").verify();
-        drop((reader, reclaimer, domain));
+        drop((silent, reader, reclaimer, domain));
         assert_eq!((census.freed(), census.alive()), (2, 1));
     });
 }
@@ -201,7 +204,7 @@ fn a_domain_that_is_made_after_the_refusal_works_on_the_fallback() {
         assert_eq!((domain.fence_mode(), Mode::best()), (Mode::Symmetric, Mode::Symmetric));
         let error = Domain::builder().fence(Mode::Asymmetric).build().expect_err("membarrier is refused");
         assert!(matches!(error, BuildError::Asymmetric(cause) if cause.raw_os_error() == libc::EPERM));
-        let _readers = (early.reader(), domain.reader());
+        let _silent = (silent(&early), silent(&domain));
         let mut reclaimer = eager(&domain);
         reclaimer.retire(domain.cell(census.object()).take().expect("it was full")).expect("there is room");
         assert_eq!(reclaimer.poll(), 1);
@@ -219,7 +222,7 @@ fn a_refused_fence_is_the_answer_for_later_domains() {
     }
     in_child("a_refused_fence_is_the_answer_for_later_domains", || {
         let early = asymmetric();
-        let _reader = early.reader();
+        let _silent = silent(&early);
         refuse_if(libc::SYS_membarrier, Some(PRIVATE_EXPEDITED), libc::EPERM);
         assert_eq!(Mode::best(), Mode::Asymmetric, "nothing was refused yet");
         assert_eq!(fence_error(early.synchronize()).raw_os_error(), libc::EPERM);
@@ -244,16 +247,20 @@ fn what_is_refused_for_long_is_reported_until_a_thread_fences() {
             .build_default()
             .expect("nothing has used it");
         let census = Census::default();
-        let cell = rcu::RcuCell::new(census.object());
+        let cell = &rcu::RcuCell::new(census.object());
         let (ask, asked) = std::sync::mpsc::channel::<()>();
         let (answer, answered) = std::sync::mpsc::channel();
         thread::scope(|scope| {
             scope.spawn(move || {
+                // Each thread is silent to the other one.
+                cell.get().expect("never empty").verify();
+                answer.send(Ok(())).expect("the test receives");
                 for () in asked {
                     answer.send(domain.synchronize()).expect("the test receives");
                 }
             });
             cell.get().expect("never empty").verify();
+            assert_eq!(answered.recv().expect("the thread answers"), Ok(()));
             refuse_membarrier(libc::EPERM);
             for _ in 0..2 {
                 // No call says that it is refused.
@@ -301,16 +308,45 @@ fn a_domain_that_is_refused_later_goes_on_without_its_light_readers() {
         let domain = asymmetric();
         let census = Census::default();
         let cell = domain.cell(census.object());
-        let (reader, mut qsbr) = (domain.reader(), domain.qsbr_reader());
+        let (silent, mut qsbr) = (silent(&domain), domain.qsbr_reader());
         let mut reclaimer = eager(&domain);
         refuse_membarrier(libc::EPERM);
         reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
         qsbr.quiescent();
         assert_eq!(reclaimer.poll(), 0);
-        drop(reader);
+        drop(silent);
         qsbr.quiescent();
         assert_eq!(reclaimer.poll(), 1);
         qsbr.synchronize().expect("no heavy fence is needed");
+    });
+}
+
+/// Readers that load need no fence of the writer.
+#[test]
+fn a_domain_that_is_refused_later_frees_what_its_readers_vouch_for() {
+    if !has_membarrier() {
+        return;
+    }
+    in_child("a_domain_that_is_refused_later_frees_what_its_readers_vouch_for", || {
+        let domain = asymmetric();
+        let own = domain.clone();
+        let running = Other::start(move |turns| {
+            let reader = own.reader();
+            turns.for_each(|()| drop(reader.pin()));
+        });
+        running.turn();
+        let (mut patient, mut eager) = (domain.reclaimer(), eager(&domain));
+        refuse_membarrier(libc::EPERM);
+        for reclaimer in [&mut patient, &mut eager] {
+            for _ in 0..10 {
+                reclaimer.retire(domain.cell(1).take().expect("it was full")).expect("there is room");
+                assert!((0..100).all(|_| reclaimer.poll() == 0));
+                while reclaimer.poll() == 0 {
+                    running.turn();
+                }
+            }
+        }
+        assert_eq!(domain.stats().heavy_fences, 0);
     });
 }
 
@@ -322,7 +358,7 @@ fn a_full_reclaimer_that_is_refused_hands_objects_back() {
     in_child("a_full_reclaimer_that_is_refused_hands_objects_back", || {
         let domain = asymmetric();
         let census = Census::default();
-        let _reader = domain.reader();
+        let _silent = silent(&domain);
         let mut reclaimer = domain.reclaimer_builder().max_pending(2).build();
         refuse_membarrier(libc::EPERM);
         let retired = || -> Retired<Object> { domain.cell(census.object()).take().expect("it was full") };
@@ -345,7 +381,7 @@ fn a_background_reclaimer_that_is_refused_can_be_abandoned() {
     in_child("a_background_reclaimer_that_is_refused_can_be_abandoned", || {
         let domain = asymmetric();
         let census = Census::default();
-        let reader = domain.reader();
+        let silent = silent(&domain);
         let mut background = domain.background();
         let handle = background.retire_handle();
         refuse_membarrier(libc::EPERM); // before the thread is started, which inherits the filter
@@ -362,7 +398,7 @@ fn a_background_reclaimer_that_is_refused_can_be_abandoned() {
             run.join().expect("nothing panics");
         });
         assert_eq!(census.freed(), 0);
-        drop((background, handle, reader, domain));
+        drop((background, handle, silent, domain));
         assert_eq!((census.freed(), census.alive()), (1, 0));
     });
 }
@@ -504,7 +540,7 @@ fn a_future_of_an_asymmetric_domain_says_why_it_cannot_end() {
     }
     in_child("a_future_of_an_asymmetric_domain_says_why_it_cannot_end", || {
         let domain = asymmetric();
-        let _reader = domain.reader();
+        let _silent = silent(&domain);
         refuse_membarrier(libc::EPERM);
         let mut over = std::pin::pin!(domain.grace_period(domain.start()));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -568,9 +604,9 @@ fn a_reader_on_a_thread_that_blocks_the_signal_works() {
         let census = Census::default();
         let cell = domain.cell(census.object());
         let mut reclaimer = eager(&domain);
-        let bound = domain.reader();
+        let silent = silent(&domain);
         assert_eq!((domain.synchronize(), domain.stats().heavy_fences), (Ok(()), 1));
-        drop(bound);
+        drop(silent);
         block_signals();
         let (reader, qsbr) = (domain.reader(), domain.qsbr_reader());
         assert_eq!(signals::members(), 0);
@@ -597,7 +633,8 @@ fn a_reader_that_blocks_the_signal_later_is_found_out() {
         let cell = domain.cell(census.object());
         thread::scope(|scope| {
             scope.spawn(|| {
-                let _reader = domain.reader();
+                let reader = domain.reader();
+                drop(reader.pin());
                 block_signals();
                 barrier.wait();
                 barrier.wait();

@@ -50,6 +50,8 @@ pub(super) enum Announce {
     BoundProtect,
     Online,
     BoundOnline,
+    BackByPin,
+    BackByProtect,
     Register,
 }
 
@@ -69,6 +71,8 @@ impl Announce {
             Announce::BoundProtect => "bound protect",
             Announce::Online => "online",
             Announce::BoundOnline => "bound online",
+            Announce::BackByPin => "offline, pin",
+            Announce::BackByProtect => "offline, protect",
             Announce::Register => "register",
         }
     }
@@ -198,6 +202,27 @@ impl Opponents {
                     bound.offline(|| stores.fill(fill));
                     if let Some(object) = bound.load(cell) {
                         watch.look(object);
+                    }
+                })
+            }
+            Announce::BackByPin => {
+                let reader = domain.reader();
+                self.repeat(&mut rng, Kind::Guard, |watch, fill, cell| {
+                    reader.offline();
+                    stores.fill(fill);
+                    let guard = reader.pin();
+                    if let Some(object) = cells.load(cell, &guard) {
+                        watch.look(object);
+                    }
+                })
+            }
+            Announce::BackByProtect => {
+                let reader = domain.reader();
+                self.repeat(&mut rng, Kind::Protected, |watch, fill, cell| {
+                    reader.offline();
+                    stores.fill(fill);
+                    if let Some(object) = cells.protect(cell, &reader) {
+                        watch.look(&object);
                     }
                 })
             }

@@ -136,6 +136,8 @@ const ALL: &[Race] = &[
     Race::Boost(Boost::Migrate),
     Race::Await(Mode::Asymmetric),
     litmus(Mode::Asymmetric, Announce::Register, Free::Try),
+    litmus(Mode::Asymmetric, Announce::BackByPin, Free::Poll),
+    litmus(Mode::Asymmetric, Announce::BackByProtect, Free::Try),
     litmus(Mode::Provided(signals::PROVIDER), Announce::Pin, Free::Try),
     litmus(Mode::Provided(signals::PROVIDER), Announce::BoundProtect, Free::Poll),
     Race::Await(Mode::Provided(signals::PROVIDER)),

@@ -74,6 +74,9 @@ mod links;
 mod models;
 mod offline;
 pub(crate) mod orders;
+#[cfg(all(test, not(stillpoint_loom)))]
+#[path = "../../tests/support/other.rs"]
+mod other;
 mod owned;
 mod qsbr;
 #[cfg(not(stillpoint_loom))]

@@ -19,6 +19,8 @@ mod census;
 mod child;
 #[path = "../support/modes.rs"]
 mod modes;
+#[path = "../support/other.rs"]
+mod other;
 #[path = "../support/parked.rs"]
 mod parked;
 #[path = "../support/random.rs"]

@@ -11,6 +11,7 @@ mod registration;
 mod stalls;
 mod statistics;
 mod tokens;
+mod vouching;
 mod waking;
 
 use std::sync::mpsc::{self, Receiver};

@@ -10,6 +10,7 @@ use stillpoint::rcu::{BackgroundReclaimer, Domain, RetireErrorKind, Retired};
 
 use super::until;
 use crate::census::{Census, Object};
+use crate::other::silent;
 use crate::then::Then;
 use crate::{LONG, SHORT};
 
@@ -364,7 +365,7 @@ fn a_handle_that_waits_for_room_is_told_that_the_reclaimer_is_gone() {
 #[test]
 fn a_stop_does_not_wait_for_the_fence_interval() {
     let (domain, census) = (Domain::new(), Census::default());
-    let _reader = domain.reader();
+    let _silent = silent(&domain);
     let slow = domain.background_builder().batch(usize::MAX).fence_interval(Duration::from_secs(1000));
     let mut background = slow.build();
     for round in 1..=3 {
@@ -384,7 +385,7 @@ fn a_stop_does_not_wait_for_the_fence_interval() {
 #[test]
 fn a_reclaimer_that_has_waited_for_a_batch_is_woken_for_one_object_again() {
     let (domain, census) = (Domain::new(), Census::default());
-    let _reader = domain.reader();
+    let _silent = silent(&domain);
     let builder = domain.background_builder().batch(1000).fence_interval(Duration::from_millis(2));
     let background = builder.build();
     let handle = background.retire_handle();

@@ -268,7 +268,7 @@ impl Protocol {
         }
         let fenced = self.progress.fenced.load(orders::fenced());
         let mut is_fenced = fenced >= token;
-        let bound = if is_fenced { fenced } else { self.order(token) };
+        let mut bound = if is_fenced { fenced } else { self.order(token) };
         // If no reader relies on light fences, the fence in `order` is enough: a reader that registers now comes after it, and
         // sees what was unlinked.
         if !is_fenced
@@ -291,7 +291,7 @@ impl Protocol {
                 if let Some(due) = put_off(vouched(word)) {
                     return Ok(Outlook::Silent(due));
                 }
-                self.heavy(bound)?;
+                bound = self.heavy()?;
                 is_fenced = true;
             }
         }
@@ -304,7 +304,7 @@ impl Protocol {
                 return Ok(Outlook::Silent(due));
             }
             // No region is in the way: a reader whose older region ends later vouches at that end.
-            self.heavy(bound)?;
+            bound = self.heavy()?;
             is_fenced = true;
         }
     }
@@ -480,8 +480,11 @@ impl Protocol {
         addresses.sort_unstable();
     }
 
-    /// The fence between unlink and scan, for readers that do not vouch for themselves. Tokens up to `bound` have been ordered.
-    fn heavy(&self, bound: u64) -> Result<(), FenceError> {
+    /// The fence between unlink and scan, for readers that do not vouch for themselves. It serves all tokens that have been started:
+    /// returns the newest one.
+    fn heavy(&self) -> Result<u64, FenceError> {
+        // Relaxed: `order` may have returned an older one. It comes before the fence.
+        let bound = self.order(self.token.load(Ordering::Relaxed));
         let begun = self.age();
         let answer = self.mode.heavy();
         let ended = self.age();
@@ -503,7 +506,7 @@ impl Protocol {
             // Relaxed, both: for reports. Fails if an earlier one was refused.
             let _ = progress.refused.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         }
-        answer
+        answer.map(|()| bound)
     }
 
     /// Notes that a fence has succeeded, or that none is needed.

@@ -374,7 +374,8 @@ mod tests {
 
     use super::*;
     use crate::fence::{end_light_fences, FenceProvider, Provider};
-    use crate::rcu::{Domain, Reader, SynchronizeError};
+    use crate::rcu::other::silent;
+    use crate::rcu::{Domain, SynchronizeError};
 
     /// Records which readers are bound.
     #[derive(Default)]
@@ -505,13 +506,6 @@ mod tests {
         };
         assert_eq!(error.raw_os_error(), libc::EPERM);
         assert_eq!(error.to_string(), format!("the tests refuse with {}", libc::EPERM));
-    }
-
-    /// A reader that has loaded something, and does not vouch for what is retired afterwards.
-    fn silent(domain: &Domain) -> Reader {
-        let reader = domain.reader();
-        drop(reader.pin());
-        reader
     }
 
     /// Threads that wait for a refused fence look again less and less often, as they do without a pace.

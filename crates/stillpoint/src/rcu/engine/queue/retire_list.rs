@@ -100,7 +100,7 @@ pub(crate) struct RetireList {
     batches: VecDeque<Batch>,
     /// Objects at the back of the queue that have no token yet.
     open: usize,
-    /// Whether the queue was [closed](RetireList::close) since the last look: then full batches do not gather.
+    /// Whether the next look ignores the pace: the queue was [closed](RetireList::close) since the last one, or the caller does.
     hurries: bool,
     /// Why the last fence was refused, and the age of the domain at which polls ask for it again. Each list keeps its own:
     /// filters are per thread, so another thread's fence may succeed.
@@ -504,6 +504,7 @@ impl RetireList {
     /// # Panics
     /// As [`advance`](RetireList::advance).
     pub(crate) fn free_some(&mut self, limit: usize) -> usize {
+        self.hurries = true;
         self.go_on(usize::MAX, limit, false)
     }
 
@@ -512,6 +513,7 @@ impl RetireList {
     /// # Panics
     /// Also with a panic of the stall hook.
     pub(crate) fn advance(&mut self, limit: usize) -> usize {
+        self.hurries = true;
         self.go_on(limit, usize::MAX, false)
     }
 
@@ -574,13 +576,16 @@ impl RetireList {
         self.queue.len() < GATHERED.saturating_mul(self.pace.batch)
     }
 
-    /// Until when the fence for the batch at the front is put off; `None` if polls fence at once.
+    /// Until when the fence for the batch at the front is put off; `None` if the next call fences at once.
     fn terms(&self, batch: &Batch) -> Option<Terms> {
-        let is_patient = !self.hurries && !self.pace.interval.is_zero();
+        let is_refused_lately = self.refused.is_some_and(|(_, again)| again > self.core.age());
+        let is_patient = (!self.hurries && !self.pace.interval.is_zero()) || is_refused_lately;
+        // All that waits counts: the batch at the front may be a small one, which one fence frees together with those behind it.
+        let is_full = self.queue.len() >= self.pace.batch;
         is_patient.then(|| Terms {
             begun: batch.started,
-            interval: self.pace.interval,
-            gathers: batch.objects >= self.pace.batch && self.is_short(),
+            interval: if is_full { Duration::ZERO } else { self.pace.interval },
+            gathers: is_full && self.is_short(),
             earliest: self.refused.map_or(Duration::ZERO, |(_, again)| again),
         })
     }
@@ -615,6 +620,10 @@ impl RetireList {
         }
         let token = self.core.protocol.start();
         self.started = Some(started);
+        if self.queue.len() >= self.pace.batch {
+            // The fence may be due sooner than at the last look.
+            self.looks = Looks::default();
+        }
         self.batches.push_back(Batch { token, objects: self.open, started });
         self.open = 0;
     }
@@ -834,8 +843,9 @@ impl RetireList {
     pub(crate) fn obstacle(&self) -> Result<Obstacle<'_>, FenceError> {
         let at = |age| self.core.protocol.made().checked_add(age);
         if let Some(batch) = self.batches.front() {
+            let put_off = |due| self.refused.map_or(Ok(Obstacle::Pace(at(due))), |(error, _)| Err(error));
             if let Some(next) = self.look_later(self.core.age()) {
-                return Ok(Obstacle::Pace(at(next)));
+                return put_off(next);
             }
             let outlook = match self.terms(batch) {
                 Some(terms) => self.core.protocol.look(batch.token, terms)?,
@@ -844,7 +854,7 @@ impl RetireList {
             return Ok(match outlook {
                 Outlook::Known(Grace::HeldUp(record)) => Obstacle::Reader(record),
                 Outlook::Known(Grace::Over) => Obstacle::Nothing,
-                Outlook::Silent(due) => Obstacle::Pace(at(due)),
+                Outlook::Silent(due) => put_off(due)?,
             });
         }
         Ok(if !self.held.is_empty() {
