@@ -34,7 +34,8 @@ fn whatever_a_thread_loads_it_vouches() {
     if domain.fence_mode() == Mode::Symmetric {
         return; // writers need no heavy fence
     }
-    let bodies: [(&str, fn(Turns)); 7] = [
+    type Body = fn(Turns);
+    let bodies: [(&str, Body); 7] = [
         ("a cell", |turns| {
             let cell = RcuCell::new(1);
             turns.for_each(|()| drop(cell.get().expect("it is full")));
