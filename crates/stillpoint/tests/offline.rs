@@ -27,6 +27,9 @@ fn own() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What a thread does in its turns.
+type Body = fn(Turns);
+
 #[test]
 fn whatever_a_thread_loads_it_vouches() {
     let _own = own();
@@ -34,7 +37,6 @@ fn whatever_a_thread_loads_it_vouches() {
     if domain.fence_mode() == Mode::Symmetric {
         return; // writers need no heavy fence
     }
-    type Body = fn(Turns);
     let bodies: [(&str, Body); 7] = [
         ("a cell", |turns| {
             let cell = RcuCell::new(1);
