@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{compiler_fence, fence, AtomicU32, AtomicU64, Ordering};
 
-use stillpoint::rcu::raw::{self, offsets, Object, Parts};
+use stillpoint::rcu::raw::{self, offsets, states, Object, Parts};
 use stillpoint::rcu::Reader;
 use stillpoint_sys::panics::{self, Panic};
 
@@ -124,10 +124,11 @@ impl Local {
     /// Ends the region. Returns whether a request has to be [answered](Local::answer).
     #[inline]
     fn leave(&self) -> bool {
-        // SAFETY: the word is valid as long as the domain, which the reader keeps alive.
-        let state = unsafe { self.state.as_ref() };
-        // Release: everything in the region comes before this store. Pairs with the acquire load of a scan.
-        state.store(0, Ordering::Release);
+        // SAFETY: both words are valid as long as the domain, which the reader keeps alive.
+        let (token, state) = unsafe { (self.token.as_ref(), self.state.as_ref()) };
+        // Acquire: as in `enter`; the thread vouches for this token. Release: everything in the region comes before this store. Pairs
+        // with the acquire load of a scan.
+        state.store(token.load(Ordering::Acquire) | states::IDLE, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
         self.is_wanted()
     }
