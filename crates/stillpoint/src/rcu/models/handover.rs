@@ -201,7 +201,7 @@ impl Drop for Told {
 /// A barrier also waits for what another thread has adopted, or is about to put in line.
 #[test]
 fn a_barrier_finds_what_others_move() {
-    explore(3, || {
+    explore(2, || {
         let domain =
             Domain::builder().fence(super::MODE.get()).build().expect("no fence mode is refused in a model");
         let is_freed = LoomArc::new(LoomAtomicBool::new(false));

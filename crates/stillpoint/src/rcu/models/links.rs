@@ -77,7 +77,7 @@ fn against_removal(nodes: usize, removed: usize, walk: impl Fn(&List) + Copy + '
 /// A reader on an unlinked node goes on to the next node, which is removed as well.
 #[test]
 fn a_guard_goes_on_from_what_is_unlinked() {
-    explore(3, || {
+    explore(2, || {
         against_removal(2, 2, |list| {
             let reader = list.domain.reader();
             let guard = reader.pin();
@@ -109,7 +109,7 @@ fn walk_hand_over_hand(list: &List) {
 
 #[test]
 fn a_walk_hand_over_hand_ends_at_a_mark() {
-    explore(3, || against_removal(2, 2, walk_hand_over_hand));
+    explore(2, || against_removal(2, 2, walk_hand_over_hand));
 }
 
 /// The tag stays in the link; the slot holds the address without it.

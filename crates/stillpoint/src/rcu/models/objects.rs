@@ -2,13 +2,13 @@
 
 use loom::thread;
 
-use super::{explore, spawn, spawn_reader, Shared, EVERY};
+use super::{explore, spawn, spawn_reader, Shared};
 use crate::rcu::engine::core::record::{set_hazard, Record};
 use crate::rcu::engine::core::registry::Claim;
 
 #[test]
 fn protect_against_retire() {
-    explore(EVERY, || {
+    explore(4, || {
         let shared = Shared::<1>::new();
         let reader = spawn(&shared, |shared| {
             let reader = shared.domain.reader();
@@ -22,7 +22,7 @@ fn protect_against_retire() {
 /// The slot goes from one object to the next. The scan may read the second address, and must still come after the first.
 #[test]
 fn a_slot_is_set_again() {
-    explore(5, || {
+    explore(3, || {
         let shared = Shared::<2>::new();
         let reader = spawn(&shared, |shared| {
             let reader = shared.domain.reader();

@@ -1,6 +1,6 @@
 //! Guards and QSBR readers against retirement.
 
-use super::{explore, spawn, Object, Shared, EVERY};
+use super::{explore, spawn, spawn_reader, Object, Shared, EVERY};
 
 #[test]
 fn pin_against_retire() {
@@ -38,10 +38,9 @@ fn a_section_follows_another() {
 /// A handler begins a region after the entry that it interrupts has stored its token, and before that has fenced.
 #[test]
 fn a_handler_interrupts_an_entry() {
-    explore(5, || {
+    explore(4, || {
         let shared = Shared::<1>::new();
-        let reader = spawn(&shared, |shared| {
-            let reader = shared.domain.reader();
+        let reader = spawn_reader(&shared, |shared, reader| {
             reader.core().protocol.announce(reader.record());
             shared.cells[0].load(&reader.pin_in_handler()).expect("never empty").read();
             reader.fence().issue();
