@@ -39,6 +39,7 @@ const CAUGHT_BY_TORTURE: &[Broken] = &[
     Broken::Rcu(Rcu::RoomBeforeFree),
     Broken::Rcu(Rcu::WakerAfterCheck),
     Broken::Rcu(Rcu::BoostNoSecondRestore),
+    Broken::Rcu(Rcu::OfflineInRegion),
     Broken::Table(Table::NoReload),
     Broken::Table(Table::NoLight),
     Broken::Table(Table::OldWordKept),
@@ -58,6 +59,8 @@ const KEPT: &str =
 const NARROW: &str = "its window of some nanoseconds is not met often enough";
 
 const LINKS: &str = "torture has no data structures made of links";
+const NO_SLOTS: &str = "torture has no slots without a thread";
+const NO_HANDLERS: &str = "no handler of torture interrupts a return";
 const NO_QUEUES: &str = "torture has no queues of callbacks; tests of the library have";
 
 /// The variants that only the models in `loom` catch, and why.
@@ -72,7 +75,19 @@ const CAUGHT_ONLY_BY_LOOM: &[(Broken, &str)] = &[
         Broken::Rcu(Rcu::OwnedLight),
         "on x86-64 the read-modify-write that claims the record comes before the slot is set, and its window is narrow",
     ),
-    (Broken::Rcu(Rcu::SlotUncounted), "torture has no slots without a thread"),
+    (Broken::Rcu(Rcu::SlotUncounted), NO_SLOTS),
+    (Broken::Rcu(Rcu::SlotOfThread), NO_SLOTS),
+    (Broken::Rcu(Rcu::VouchTokenRelaxed), KEPT),
+    (Broken::Rcu(Rcu::VouchRelaxed), KEPT),
+    (Broken::Rcu(Rcu::OrderedRelaxed), KEPT),
+    (Broken::Rcu(Rcu::KindRelaxed), KEPT),
+    (Broken::Rcu(Rcu::VouchInRegion), "torture protects nothing within a region"),
+    (Broken::Rcu(Rcu::FencedWhenHeldUp), NARROW),
+    (Broken::Rcu(Rcu::CompletedPastVouched), NARROW),
+    (Broken::Rcu(Rcu::SilentOwn), "no writer of torture polls within its own region"),
+    (Broken::Rcu(Rcu::BackAtOnce), NARROW),
+    (Broken::Rcu(Rcu::TokenBeforeFence), NO_HANDLERS),
+    (Broken::Rcu(Rcu::HandlerNotBack), NO_HANDLERS),
     (Broken::Rcu(Rcu::MovedRelaxed), KEPT),
     (Broken::Rcu(Rcu::CollectRelaxed), KEPT),
     (Broken::Rcu(Rcu::CollectorUnseen), "torture calls no barrier"),
@@ -162,6 +177,7 @@ const CAUGHT_ONLY_BY_LOOM: &[(Broken, &str)] = &[
     (Broken::Table(Table::EntryLoadRelaxed), KEPT),
     (Broken::Table(Table::EntryStoreRelaxed), KEPT),
     (Broken::Table(Table::StopAtHole), KEPT),
+    (Broken::Table(Table::VouchedOnce), "no comparison in torture takes its reader offline"),
     (Broken::Table(Table::IterTakesAll), "torture shrinks no table; tests of the library do"),
 ];
 

@@ -95,6 +95,18 @@ impl Slot {
 
     /// The token of a domain, a `u64`, for code in another language that loads by slots. Its address does not change as long as the
     /// domain exists.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use stillpoint::rcu::{raw::Slot, Domain};
+    ///
+    /// let domain = Domain::new();
+    /// // SAFETY: it is valid as long as the domain.
+    /// let token = unsafe { Slot::token(&domain).cast::<AtomicU64>().as_ref() };
+    /// let before = token.load(Ordering::Acquire);
+    /// domain.start();
+    /// assert_eq!(token.load(Ordering::Acquire), before + 1);
+    /// ```
     pub fn token(domain: &Domain) -> NonNull<u64> {
         domain.core().protocol.token_address()
     }

@@ -37,7 +37,7 @@ pub(crate) struct Protocol {
     records: Registry<Record>,
 }
 
-/// The token before the first one that is started. It differs from [`record::PASSIVE`].
+/// The token before the first one that is started. It is not 0, which is no token.
 const FIRST_TOKEN: u64 = 1;
 
 impl Protocol {
