@@ -137,7 +137,7 @@ impl Reader {
     pub(super) fn pin_in_handler(&self) -> Guard<'_> {
         let word = self.record().state();
         let is_nested = is_open(word);
-        if word == IDLE && !busted::is(Variant::HandlerNotBack) {
+        if !busted::is(Variant::HandlerNotBack) && word == IDLE {
             // It has interrupted a return, before that has fenced.
             self.core.protocol.come_back(self.record());
         }
