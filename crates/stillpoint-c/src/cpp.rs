@@ -265,8 +265,11 @@ pub extern "C" fn still_rcu_begin_(layout: u32) -> *mut still_rcu_thread_ {
     thread.token.store(parts.token().as_ptr(), Ordering::Relaxed);
     thread.flags.store(flags, Ordering::Relaxed);
     thread.nested.store(0, Ordering::Relaxed);
-    thread.record.store(parts.record().as_ptr(), Ordering::Relaxed);
+    let record = parts.record().as_ptr();
     thread.reader.store(Box::into_raw(reader).cast(), Ordering::Relaxed);
+    // Last: a signal handler that finds the record finds all of it.
+    compiler_fence(Ordering::SeqCst);
+    thread.record.store(record, Ordering::Relaxed);
     this
 }
 

@@ -98,6 +98,8 @@ public:
             detail::reader_fence((self.flags & STILL_RCU_FULL_FENCE_) != 0);
         } else if (static_cast<int64_t>(old) > 0) {
             ++self.nested;
+            // This may be a signal handler that has interrupted a lock before its fence.
+            detail::reader_fence((self.flags & STILL_RCU_FULL_FENCE_) != 0);
         } else {
             still_rcu_enter_(&self);
         }
