@@ -238,6 +238,8 @@ impl BackgroundReclaimer {
             Ok(Obstacle::Reader(record)) => {
                 patience.wait(event, Next::Passage(record), self.list.stall_is_due(), || has_work(1))
             }
+            // A silent reader has vouched since the last look: the next poll goes on.
+            Ok(Obstacle::Nothing) if self.list.len() > 0 => {}
             Ok(Obstacle::Hazard | Obstacle::Nothing) | Err(_) => {
                 patience.wait(event, Next::News, None, || has_work(1))
             }

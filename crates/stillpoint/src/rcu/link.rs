@@ -34,7 +34,7 @@ impl<T: Send + Sync + 'static> Link<T> {
         domain.verify(reader.core());
         reader.vouch();
         // SAFETY: the reader is of the link's domain, and no other load uses a free slot.
-        unsafe { self.protect_in(reader.fence(), || reader.record().free_hazard()) }
+        unsafe { self.protect_in(reader.fence(), || reader.free_hazard()) }
     }
 
     /// # Safety

@@ -208,6 +208,20 @@ impl Reader {
         unsafe { self.record.as_ref() }
     }
 
+    /// A slot that is not in use, the first one if possible. The reader has vouched, and has done so again if an allocator ran, which may
+    /// call other code.
+    #[inline(always)]
+    pub(crate) fn free_hazard(&self) -> Slot<'_> {
+        self.record().free_first_hazard().unwrap_or_else(|| self.further_hazard())
+    }
+
+    #[cold]
+    fn further_hazard(&self) -> Slot<'_> {
+        let slot = self.record().next_free_hazard();
+        self.vouch();
+        slot
+    }
+
     /// Comes before each protected load: see [`Protocol::vouch`](super::engine::core::Protocol::vouch).
     #[inline(always)]
     pub(crate) fn vouch(&self) {

@@ -109,7 +109,7 @@ impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
         // Relaxed: this address is not followed.
         self.word = link.word().load(Ordering::Relaxed);
         if !untagged::<T>(self.word).is_null() {
-            let slot = *self.slot.get_or_insert_with(|| self.reader.record().free_hazard());
+            let slot = *self.slot.get_or_insert_with(|| self.reader.free_hazard());
             let (fence, source) = (self.reader.fence(), link.word());
             self.word = read::protect_word(fence, source, self.word, &slot, untagged::<T>);
         }

@@ -174,7 +174,10 @@ impl<'r> Parts<'r> {
     /// # Safety
     /// The calling thread is the reader's, and these parts were made by [`Parts::of`].
     pub unsafe fn slot(self) -> Slot {
-        Slot::new(self.record.next_free_hazard())
+        let slot = Slot::new(self.record.next_free_hazard());
+        // An allocator may have run, which may have taken the reader away.
+        self.core.protocol.vouch(self.record);
+        slot
     }
 
     /// Whether the reader is in a region: it holds a guard, or, if it reports quiescent states, it is online. For the reader's

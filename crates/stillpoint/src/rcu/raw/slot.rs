@@ -193,7 +193,7 @@ impl Slot {
 pub fn protect<T>(reader: &Reader, source: &AtomicPtr<T>) -> Option<(NonNull<T>, Slot)> {
     reader.vouch();
     // SAFETY: the reader is borrowed on its thread, and the slot is a free one.
-    let (object, slot) = unsafe { read::protect(reader.fence(), source, || reader.record().free_hazard()) }?;
+    let (object, slot) = unsafe { read::protect(reader.fence(), source, || reader.free_hazard()) }?;
     Some((object, Slot::new(slot)))
 }
 

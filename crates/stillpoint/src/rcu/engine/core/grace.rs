@@ -334,7 +334,9 @@ impl Protocol {
             } else if !is_fenced && word != AWAY {
                 if record.is_silent(word, token) {
                     silent = Some((record, word));
-                } else if vouched(word) >= token && !busted::is(Variant::CompletedPastVouched) {
+                } else if !busted::is(Variant::CompletedPastVouched) && record.is_light() && !record.is_mine()
+                {
+                    // It vouches for `token`, and for later ones only up to this.
                     over = over.min(vouched(word));
                 }
             }
@@ -350,8 +352,12 @@ impl Protocol {
         }
         raise(&self.progress.completed, over, orders::raise_completed());
         if !is_fenced {
-            // Relaxed: for statistics.
+            // Relaxed, all: for statistics. Without a fence, memory is freed as well: a refusal before this is over.
             self.progress.vouched.fetch_add(1, Ordering::Relaxed);
+            if self.progress.errno.load(Ordering::Relaxed) != 0 {
+                self.progress.errno.store(0, Ordering::Relaxed);
+            }
+            self.end_refusal();
         }
         Err(Grace::Over)
     }
@@ -372,7 +378,8 @@ impl Protocol {
         if !last.is_zero() {
             due = due.max(last.saturating_add(terms.interval));
         }
-        if terms.gathers {
+        // After a refusal, `next_heavy` is not that of a fence.
+        if terms.gathers && progress.errno.load(Ordering::Relaxed) == 0 {
             due = due.max(age(&progress.next_heavy));
         }
         // One that has not run since the last heavy fence does not run, or does not read. Another one is likely to vouch soon.
@@ -380,7 +387,21 @@ impl Protocol {
             let shortest = progress.times.iter().map(age).min().unwrap_or_default();
             due = due.max(terms.begun.saturating_add(shortest.min(LONGEST_PATIENCE)));
         }
-        (self.age() < due).then_some(due)
+        let now = self.age();
+        if now < due {
+            return Some(due);
+        }
+        // Of several callers that find the fence due, one issues it.
+        let is_claimed = progress
+            .last_heavy
+            .compare_exchange(
+                last.as_nanos() as u64,
+                now.as_nanos() as u64,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            )
+            .is_ok();
+        (!is_claimed).then(|| now + Duration::from_micros(1))
     }
 
     /// Whether a small batch may start a token at this age of the domain, for a caller that has last started one at another age. If so,

@@ -437,15 +437,17 @@ impl Record {
     }
 
     /// A hazard slot that is not in use, the first one if possible. Constant time; allocates a block if all are in use.
-    #[inline(always)]
+    #[cfg(test)]
     pub(crate) fn free_hazard(&self) -> Slot<'_> {
+        self.free_first_hazard().unwrap_or_else(|| self.next_free_hazard())
+    }
+
+    /// The first slot, if it is free.
+    #[inline(always)]
+    pub(crate) fn free_first_hazard(&self) -> Option<Slot<'_>> {
         // Relaxed: the owner reads its own stores. The branch is predicted, so neither the search
         // for a slot nor its release forms a chain of dependent loads and stores.
-        if self.first.load(Ordering::Relaxed).is_null() {
-            Slot::single(&self.first)
-        } else {
-            self.next_free_hazard()
-        }
+        self.first.load(Ordering::Relaxed).is_null().then(|| Slot::single(&self.first))
     }
 
     /// The first hazard slot, of a record that belongs to no thread.

@@ -215,7 +215,8 @@ impl Core {
                     // Nobody is asked: a reader that is silent holds nothing up. The fence is due soon.
                     looks.put_off(self.age(), due);
                     while looks.later(self.age()).is_some() {
-                        std::hint::spin_loop();
+                        // The silent reader may need this processor.
+                        stillpoint_sys::os::yield_cpu();
                     }
                     continue;
                 }

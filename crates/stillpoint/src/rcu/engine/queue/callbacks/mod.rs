@@ -283,13 +283,16 @@ impl Callbacks {
             }
             let answer = self.look(&mut state.booster, token, started);
             state.refused = answer.err();
+            if !matches!(answer, Ok(Outlook::Silent(_))) {
+                state.looks = Looks::default();
+            }
             match answer {
                 Ok(Outlook::Silent(due)) => {
                     state.looks.put_off(self.core.age(), due);
                     return Hindrance::Other;
                 }
                 Ok(Outlook::Known(Grace::HeldUp(record))) => return Hindrance::Reader(record, started),
-                Ok(Outlook::Known(Grace::Over)) => state.looks = Looks::default(),
+                Ok(Outlook::Known(Grace::Over)) => {}
                 Err(_) => return Hindrance::Other,
             }
             let segment = state.segments.oldest().expect("it is under way");
