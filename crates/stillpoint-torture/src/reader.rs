@@ -48,7 +48,7 @@ fn visit_as_reader(actor: &mut Actor<'_>, world: &World, may_wait: bool) {
             break;
         }
         match actor.rng.u32(0..9) {
-            8 => doze(actor, world, &reader),
+            8 if actor.once_in(2) => doze(actor, world, &reader),
             0..3 => protect_many(actor, world, &reader),
             3..5 => guard(actor, world, &reader),
             5 => nest(actor, world, &reader),

@@ -9,7 +9,7 @@ events! {
     Count {
         Blocked = "moments in which the signal of fences was blocked", 3;
         Unbound = "readers registered in such a moment", 3;
-        Registered = "readers registered", 30;
+        Registered = "readers registered", 50;
         Threads = "threads started and joined", 5;
         Bursts = "bursts of the hog", 2;
         Preempted = "preemptions", 20;

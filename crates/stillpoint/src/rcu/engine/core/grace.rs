@@ -230,13 +230,13 @@ impl Protocol {
         }
     }
 
-    /// As [`check`](Protocol::check), for a caller that looks again: puts the heavy fence off on these terms.
+    /// As [`check`](Protocol::check), for a caller that looks again: puts the heavy fence off on these terms, if there are any.
     #[inline]
-    pub(crate) fn look(&self, token: u64, terms: Terms) -> Result<Outlook<'_>, FenceError> {
+    pub(crate) fn look(&self, token: u64, terms: Option<Terms>) -> Result<Outlook<'_>, FenceError> {
         if self.is_over(token) {
             return Ok(Outlook::Known(Grace::Over));
         }
-        self.scan(token, |vouched| self.put_off(vouched, terms))
+        self.scan(token, |vouched| self.put_off(vouched, terms?))
     }
 
     /// The region reader that is in the way of `token`, if there is one.

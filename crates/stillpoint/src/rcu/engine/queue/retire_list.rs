@@ -636,14 +636,10 @@ impl RetireList {
         let mut ready = 0;
         for batch in &self.batches {
             let (protocol, terms) = (&self.core.protocol, self.terms(batch));
-            let look = || match terms {
-                Some(terms) => protocol.look(batch.token, terms),
-                None => protocol.check(batch.token).map(Outlook::Known),
-            };
-            let mut answer = look();
+            let mut answer = protocol.look(batch.token, terms);
             let is_held_up = matches!(answer, Ok(Outlook::Known(Grace::HeldUp(_))));
             if is_held_up && self.booster.boost(&self.core, batch.token, batch.started) {
-                answer = look();
+                answer = protocol.look(batch.token, terms);
             }
             let over = match answer {
                 Ok(Outlook::Known(Grace::Over)) => true,
@@ -847,11 +843,7 @@ impl RetireList {
             if let Some(next) = self.look_later(self.core.age()) {
                 return put_off(next);
             }
-            let outlook = match self.terms(batch) {
-                Some(terms) => self.core.protocol.look(batch.token, terms)?,
-                None => Outlook::Known(self.core.protocol.check(batch.token)?),
-            };
-            return Ok(match outlook {
+            return Ok(match self.core.protocol.look(batch.token, self.terms(batch))? {
                 Outlook::Known(Grace::HeldUp(record)) => Obstacle::Reader(record),
                 Outlook::Known(Grace::Over) => Obstacle::Nothing,
                 Outlook::Silent(due) => put_off(due)?,

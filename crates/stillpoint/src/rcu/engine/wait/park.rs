@@ -203,11 +203,8 @@ impl Core {
         let mut looks = Looks::default();
         let terms = Terms { begun, interval: Duration::ZERO, gathers: false, earliest: Duration::ZERO };
         loop {
-            let look = if cfg!(stillpoint_loom) {
-                self.protocol.check(token).map(Outlook::Known)
-            } else {
-                self.protocol.look(token, terms)
-            };
+            // In models, which know no time, it fences at once.
+            let look = self.protocol.look(token, (!cfg!(stillpoint_loom)).then_some(terms));
             let laggard = match look.map_err(Interrupted::Fence)? {
                 Outlook::Known(Grace::Over) => return Ok(()),
                 Outlook::Known(Grace::HeldUp(laggard)) => laggard,

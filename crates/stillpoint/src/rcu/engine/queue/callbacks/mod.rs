@@ -361,14 +361,11 @@ impl Callbacks {
     fn look(&self, booster: &mut Booster, token: u64, started: Duration) -> Result<Outlook<'_>, FenceError> {
         let interval = Pace::DEFAULT.interval;
         let terms = Terms { begun: started, interval, gathers: false, earliest: Duration::ZERO };
-        let look = || match interval.is_zero() {
-            true => self.core.protocol.check(token).map(Outlook::Known),
-            false => self.core.protocol.look(token, terms),
-        };
-        let answer = look()?;
+        let terms = (!interval.is_zero()).then_some(terms);
+        let answer = self.core.protocol.look(token, terms)?;
         let is_held_up = matches!(answer, Outlook::Known(Grace::HeldUp(_)));
         if is_held_up && booster.boost(&self.core, token, started) {
-            return look();
+            return self.core.protocol.look(token, terms);
         }
         Ok(answer)
     }
