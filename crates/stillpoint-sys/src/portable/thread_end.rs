@@ -112,7 +112,7 @@ mod keys {
 
 #[cfg(any(not(unix), stillpoint_portable))]
 mod locals {
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
     use std::ffi::c_void;
     use std::thread::LocalKey;
 
@@ -142,6 +142,12 @@ mod locals {
     // A call that is requested in one round comes in the next.
     rounds!(FIRST, SECOND, THIRD, FOURTH, FIFTH);
 
+    std::thread_local! {
+        /// How many of them were used. A look at one that was not would arrange its end, which would come before the end of those
+        /// that were used before.
+        static USED: Cell<usize> = const { Cell::new(0) };
+    }
+
     #[derive(Debug)]
     pub(super) struct Key;
 
@@ -153,10 +159,10 @@ mod locals {
         pub(super) fn value(&self, function: unsafe extern "C" fn(*mut c_void)) -> *mut c_void {
             let last = |calls: &Calls| {
                 let calls = calls.0.borrow();
-                let last = calls.iter().rev().find(|(of, _)| std::ptr::fn_addr_eq(*of, function));
+                let last = calls.iter().find(|(of, _)| std::ptr::fn_addr_eq(*of, function));
                 last.map(|(_, value)| *value)
             };
-            let found = ROUNDS.iter().find_map(|round| round.try_with(last).ok().flatten());
+            let found = ROUNDS[..USED.get()].iter().find_map(|round| round.try_with(last).ok().flatten());
             found.unwrap_or(std::ptr::null_mut())
         }
 
@@ -167,8 +173,18 @@ mod locals {
             function: unsafe extern "C" fn(*mut c_void),
             value: *mut c_void,
         ) -> bool {
-            let put = |calls: &Calls| calls.0.borrow_mut().push((function, value));
-            ROUNDS.iter().any(|round| round.try_with(put).is_ok())
+            let put = |calls: &Calls| {
+                let mut calls = calls.0.borrow_mut();
+                match calls.iter_mut().find(|(of, _)| std::ptr::fn_addr_eq(*of, function)) {
+                    Some((_, old)) => *old = value,
+                    None => calls.push((function, value)),
+                }
+            };
+            let Some(round) = ROUNDS.iter().position(|round| round.try_with(put).is_ok()) else {
+                return false;
+            };
+            USED.set(USED.get().max(round + 1));
+            true
         }
     }
 }
@@ -209,6 +225,8 @@ mod tests {
             // SAFETY: the function takes any number.
             assert!(END.value().is_null() && unsafe { END.call_with(std::ptr::without_provenance_mut(2)) });
             assert_eq!(END.value().addr(), 2);
+            // SAFETY: as above. The value takes the place of the first.
+            assert!(unsafe { END.call_with(std::ptr::without_provenance_mut(2)) });
             LOCAL.replace(Some(Local));
         });
         thread.join().unwrap();
