@@ -21,6 +21,8 @@ use super::readers::{WINDOW, Windows, put_loss, slice};
 const PER_SECOND: u32 = 10_000;
 /// Of the objects that are retired without a pause, one in this number is timed.
 const TIMED: usize = 64;
+/// How long a writer without a pause waits for room at most. While a reader is preempted, it fills any queue.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy)]
 enum Pace {
@@ -167,7 +169,7 @@ fn retire_busily(domain: &Domain, begin: Instant) -> Result<u64, String> {
                 // Relaxed: read by the same thread.
                 old.unlinked.store(now(), Ordering::Relaxed);
             }
-            reclaimer.retire(old).map_err(|error| error.to_string())?;
+            reclaimer.retire_timeout(old, LONGEST_WAIT).map_err(|error| error.to_string())?;
         }
         reclaimer.poll();
     }

@@ -110,11 +110,11 @@ impl Looks {
     /// Time between the first two looks.
     const FIRST_DISTANCE: Duration = Duration::from_nanos(200);
 
-    /// Notes that the reader is silent at this age of the domain, and that the fence is due at another.
-    pub(crate) fn put_off(&mut self, now: Duration, due: Duration) {
+    /// Notes that the reader is silent at this age of the domain, and that the fence is due at another. Returns when to look again.
+    pub(crate) fn put_off(&mut self, now: Duration, due: Duration) -> Duration {
         let distance = Self::FIRST_DISTANCE.saturating_mul(1 << self.number.min(16));
         self.number += 1;
-        self.next = Some(due.min(now + distance));
+        *self.next.insert(due.min(now + distance))
     }
 
     /// When to look again, if that is later than now.

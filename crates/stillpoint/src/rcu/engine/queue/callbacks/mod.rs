@@ -129,8 +129,9 @@ pub(crate) enum Hindrance<'c> {
     Reader(&'c Record, Duration),
     /// Protected loads hold everything that is left.
     Hazards,
-    /// A push that is not complete; a token that must not be started yet; a refused fence; the turn of another thread; or
-    /// a pause.
+    /// It is too early, for a token or for a fence, until this age of the domain.
+    Pace(Duration),
+    /// A push that is not complete; a refused fence; the turn of another thread; or a pause.
     Other,
 }
 
@@ -227,13 +228,15 @@ impl Callbacks {
     fn serve(&self, state: &mut State, limit: usize) -> Outcome<'_> {
         self.core.tend_boost();
         self.mend_after_fork(state);
-        let is_paced = self.take_in(state);
+        let early = self.take_in(state);
         let mut called = Called::new(self);
         self.call_held(state, limit, &mut called);
         let mut next = self.call_ready(state, limit, &mut called);
         if matches!(next, Hindrance::Empty) {
             state.booster.end(&self.core);
-            if is_paced || self.lanes.iter().any(|lane| !lane.is_empty()) {
+            if let Some(due) = early {
+                next = Hindrance::Pace(due);
+            } else if self.lanes.iter().any(|lane| !lane.is_empty()) {
                 next = Hindrance::Other;
             } else if state.held.is_some() {
                 next = Hindrance::Hazards;
@@ -248,13 +251,14 @@ impl Callbacks {
         Outcome { called: called.number, next, panic: called.panic.take() }
     }
 
-    /// Takes what was pushed, and starts a token for it. Returns whether it is too early for a token.
-    fn take_in(&self, state: &mut State) -> bool {
+    /// Takes what was pushed, and starts a token for it. If it is too early for a token, returns when it is not.
+    fn take_in(&self, state: &mut State) -> Option<Duration> {
         if self.lanes.iter().all(|lane| lane.is_empty()) {
-            return false;
+            return None;
         }
-        if self.core.protocol.needs_heavy() && !self.core.protocol.may_start(self.core.age(), state.started) {
-            return true;
+        let protocol = &self.core.protocol;
+        if protocol.needs_heavy() && !protocol.may_start(self.core.age(), state.started) {
+            return Some(protocol.next_start());
         }
         if state.segments.under_way().is_none() {
             // Comes before the token: see `Protocol::region_of_caller`.
@@ -268,7 +272,7 @@ impl Callbacks {
             state.started = Some(started);
             state.segments.push(Segment { token, started, chains });
         }
-        false
+        None
     }
 
     /// Calls what is past its grace period, unless a hazard slot holds it. Returns what is in the way of more.
@@ -278,8 +282,10 @@ impl Callbacks {
             if called.looked >= limit {
                 return Hindrance::Limit;
             }
-            if state.looks.are_put_off() && state.looks.later(self.core.age()).is_some() {
-                return Hindrance::Other;
+            if state.looks.are_put_off() {
+                if let Some(due) = state.looks.later(self.core.age()) {
+                    return Hindrance::Pace(due);
+                }
             }
             let answer = self.look(&mut state.booster, token, started);
             state.refused = answer.err();
@@ -287,10 +293,7 @@ impl Callbacks {
                 state.looks = Looks::default();
             }
             match answer {
-                Ok(Outlook::Silent(due)) => {
-                    state.looks.put_off(self.core.age(), due);
-                    return Hindrance::Other;
-                }
+                Ok(Outlook::Silent(due)) => return Hindrance::Pace(state.looks.put_off(self.core.age(), due)),
                 Ok(Outlook::Known(Grace::HeldUp(record))) => return Hindrance::Reader(record, started),
                 Ok(Outlook::Known(Grace::Over)) => {}
                 Err(_) => return Hindrance::Other,

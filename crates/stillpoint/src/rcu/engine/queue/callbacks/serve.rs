@@ -103,6 +103,7 @@ impl Callbacks {
                 (Next::Passage(record), self.core.stall_is_due(Some(started)))
             }
             Hindrance::Hazards => (Next::Release, None),
+            Hindrance::Pace(due) => (Next::News, self.core.protocol.made().checked_add(due)),
             _ => (Next::News, None),
         };
         patience.wait(event, next, earliest(due, deadline), changed);
