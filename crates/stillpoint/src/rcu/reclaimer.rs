@@ -508,8 +508,8 @@ impl<R> ReclaimerBuilder<R> {
         self
     }
 
-    /// Number of retired objects for which a grace period starts at once; 128 by default, at least 1. For fewer objects, one starts in
-    /// 5 µs in the whole domain, if its readers rely on heavy fences. While a reader is silent (it has loaded nothing since the grace
+    /// Number of retired objects that fill a batch; 128 by default, at least 1. If readers rely on heavy fences, at most one grace period
+    /// starts in 20 µs in the whole domain, but for 8 batches one starts at once. While a reader is silent (it has loaded nothing since the grace
     /// period was started, and is not [offline](super::Reader::offline)), full batches gather for one fence: up to 32 batches, for 32
     /// times as long as the last fence took, at most 1 ms. So fences take some 3 % of a busy writer's time. With a `fence_interval` of
     /// zero, batches do not gather.

@@ -36,10 +36,13 @@ pub(crate) const SHARE: usize = 64;
 /// Most full batches that gather for one heavy fence, if [fences](super::super::core::grace) would otherwise come too often.
 pub(crate) const GATHERED: usize = 32;
 
+/// The number of batches for which a token is started whatever the domain's pace.
+const LONG: usize = 8;
+
 /// When a poll starts a token for the open objects.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
-    /// At once if this many objects are open.
+    /// So many objects fill a batch: at the domain's pace, unless [`LONG`] batches are open.
     pub(crate) batch: usize,
     /// Least time between two heavy fences for batches that are not full. If zero, nothing is put off: polls start and fence at once.
     pub(crate) interval: Duration,
@@ -596,7 +599,7 @@ impl RetireList {
     }
 
     fn is_time(&self, now: Duration) -> bool {
-        self.open >= self.pace.batch
+        self.open >= LONG.saturating_mul(self.pace.batch)
             || self.pace.interval.is_zero()
             || !self.core.protocol.needs_heavy()
             || self.core.protocol.may_start(now, self.started)

@@ -80,20 +80,21 @@ fn full_batches_gather_for_one_heavy_fence_and_not_without_end() {
     let domain = Domain::new();
     let _silent = silent(&domain);
     let (batch, fences) = (10, || domain.stats().heavy_fences);
+    let lot = LONG * batch;
     let mut list = RetireList::new(Arc::clone(domain.core()), Pace { batch, ..Pace::DEFAULT }, Limits::NONE);
     let retire = |list: &mut RetireList| {
-        (0..batch).for_each(|_| list.retire(old(&domain).into_parts().into_garbage()));
+        (0..lot).for_each(|_| list.retire(old(&domain).into_parts().into_garbage()));
         list.poll(usize::MAX)
     };
-    assert_eq!(retire(&mut list), batch, "the first one has no other before it");
+    assert_eq!(retire(&mut list), lot, "the first one has no other before it");
     if domain.fence_mode() == Mode::Symmetric {
         return; // it needs none
     }
     assert_eq!(fences(), 1);
     domain.core().protocol.put_off_heavy();
     let before = fences();
-    for gathered in 1..GATHERED {
-        assert_eq!((retire(&mut list), list.len()), (0, gathered * batch));
+    for gathered in 1..GATHERED / LONG {
+        assert_eq!((retire(&mut list), list.len()), (0, gathered * lot));
         assert!(matches!(list.obstacle(), Ok(Obstacle::Pace(_))));
     }
     assert_eq!(fences(), before);
@@ -103,7 +104,7 @@ fn full_batches_gather_for_one_heavy_fence_and_not_without_end() {
     assert_eq!(retire(&mut list), 0);
     assert_eq!(
         (list.advance(usize::MAX), fences()),
-        (batch, before + 2),
+        (lot, before + 2),
         "a retirement without room does not wait for more batches"
     );
     domain.core().protocol.put_off_heavy();
@@ -111,13 +112,13 @@ fn full_batches_gather_for_one_heavy_fence_and_not_without_end() {
     list.close();
     assert_eq!(
         (list.poll(usize::MAX), fences()),
-        (batch, before + 3),
+        (lot, before + 3),
         "a closed list does not wait for more batches"
     );
     domain.core().protocol.put_off_heavy();
     assert_eq!(retire(&mut list), 0);
     domain.synchronize().expect("no reader is in the way");
-    assert_eq!(list.poll(usize::MAX), batch, "the fence of another wait serves");
+    assert_eq!(list.poll(usize::MAX), lot, "the fence of another wait serves");
 }
 
 /// A list that has handed everything on waits for nothing, and holds nothing.
