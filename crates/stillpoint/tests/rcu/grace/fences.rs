@@ -5,23 +5,16 @@ use std::time::{Duration, Instant};
 
 use stillpoint::fence::{asymmetric_supported, Mode};
 use stillpoint::rcu::Domain;
-#[cfg(not(miri))]
-use stillpoint_multicast::signals;
 
 use super::retire_one;
 use crate::census::Census;
 use crate::eager;
+use crate::modes::modes;
 use crate::other::silent;
 
-/// Calls the test with a domain that issues heavy fences, in each mode that has any. Fences by signals are available
-/// everywhere except in Miri, so no test has to be skipped.
+/// Calls the test with a domain that issues heavy fences, in each mode that has any.
 pub(super) fn with_heavy_fences(test: impl Fn(Domain)) {
-    let asymmetric = asymmetric_supported().is_ok().then_some(Mode::Asymmetric);
-    #[cfg(not(miri))]
-    let signals = Some(Mode::Provided(signals::PROVIDER));
-    #[cfg(miri)]
-    let signals = None;
-    for mode in asymmetric.into_iter().chain(signals) {
+    for mode in modes().filter(|&mode| mode != Mode::Symmetric) {
         test(Domain::builder().fence(mode).build().expect("the mode was probed"));
     }
 }
