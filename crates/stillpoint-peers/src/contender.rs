@@ -59,6 +59,12 @@ pub trait Contender: Send + Sync {
     /// If the contender has a writer already, and its scheme allows only one.
     fn writer(&self) -> Box<dyn Writer + '_>;
 
+    /// How many heavy fences its writers have issued so far, which interrupt readers. `None` in schemes that have none, or do not count
+    /// them.
+    fn heavy_fences(&self) -> Option<u64> {
+        None
+    }
+
     /// Runs the contender's background reclaimer on the calling thread until `stop`, or returns at once
     /// if it has none. The contender's own hidden threads (such as `call_rcu` workers) do not count.
     fn background(&self, _stop: &AtomicBool) {}

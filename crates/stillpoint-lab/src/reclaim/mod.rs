@@ -15,17 +15,21 @@ mod show;
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Instant;
 
+use stillpoint::fence;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::control::named_with_control;
 use stillpoint_harness::experiment::rounds::{in_parts, in_turns};
+use stillpoint_harness::experiment::threads::as_writer;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::machine::huge_pages::HugePages;
 use stillpoint_harness::output::json::{Row, number};
 use stillpoint_harness::output::progress::Progress;
-use stillpoint_harness::stats::Distribution;
+use stillpoint_harness::stats::{Distribution, median};
 use stillpoint_peers::table::make_reclaiming;
 use stillpoint_peers::{Contender, Delays, Slots, catalogue};
 
@@ -56,9 +60,41 @@ pub(crate) fn run(plan: &Plan, silent: bool) -> Result<Vec<Row>, Stop> {
     });
     drop(progress);
     if !silent && !rows.is_empty() {
-        show::notes(plan, &rows, huge_pages.is_some());
+        show::notes(plan, &rows, huge_pages.is_some(), fence_beside_a_thread());
     }
     Ok(rows)
+}
+
+/// The median time of a heavy fence in nanoseconds, beside a thread that runs on another CPU. `None` if there is no such CPU, or no fence.
+fn fence_beside_a_thread() -> Option<f64> {
+    const FENCES: usize = 200;
+    let [beside, .., writer] = cpus::allowed()[..] else { return None };
+    fence::asymmetric_supported().ok()?;
+    let is_over = &AtomicBool::new(false);
+    let measured = thread::scope(|scope| {
+        let (began, beginning) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            let pinned = cpus::pin(beside);
+            // The receiver is there until the end of the measurement.
+            let _ = began.send(pinned);
+            // Relaxed: nothing is published with it.
+            while !is_over.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let measured = as_writer(writer, move || {
+            beginning.recv().map_err(|error| error.to_string())??;
+            let fence = |_| {
+                let begin = Instant::now();
+                fence::heavy().map_err(|error| error.to_string())?;
+                Ok(begin.elapsed().as_nanos() as f64)
+            };
+            (0..FENCES).map(fence).collect::<Result<Vec<_>, String>>()
+        });
+        is_over.store(true, Ordering::Relaxed);
+        measured
+    });
+    measured.ok().map(median)
 }
 
 /// Initialises DPDK's memory for rte_hash, in huge pages if they are available. The memory stays until the process
@@ -197,6 +233,10 @@ fn figures(row: &mut Row, rounds: &[Outcome]) {
     put("cpu_s", 4, &|o| o.used.own.as_secs_f64());
     put("cpus", 3, &|o| o.used.cpus);
     put("foreign_cpus", 3, &|o| o.used.foreign_cpus);
+    let fences: Option<Vec<f64>> = rounds.iter().map(|outcome| outcome.fences_per_s).collect();
+    if let Some(fences) = fences {
+        row.put("fences_per_s", median(fences), 1);
+    }
 }
 
 #[cfg(test)]
@@ -214,6 +254,7 @@ mod tests {
             freed: deletes,
             lookups_per_s: 1e6,
             peak_pending: 1,
+            fences_per_s: (delay == 90_000).then_some(7.0),
             used: Used { own: Duration::from_millis(500), cpus: 0.5, foreign_cpus: 0.0 },
         }
     }
@@ -226,5 +267,8 @@ mod tests {
         assert_eq!(row.metric("delay_us_mean_least"), Some(10.0));
         assert_eq!(row.metric("delay_us_mean_most"), Some(90.0));
         assert_eq!(row.metrics["deletes"].to_string(), "100");
+        assert_eq!(row.metric("fences_per_s"), None, "not all rounds have it");
+        figures(&mut row, &[outcome(90_000, 97)]);
+        assert_eq!(row.metric("fences_per_s"), Some(7.0));
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Outcome {
     pub(crate) freed: usize,
     pub(crate) lookups_per_s: f64,
     pub(crate) peak_pending: usize,
+    /// Heavy fences of the contender that counts them, a second.
+    pub(crate) fences_per_s: Option<f64>,
     /// What the whole process and everything else used while the writer wrote.
     pub(crate) used: Used,
 }
@@ -72,13 +74,17 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
         let read = |job: &ReadJob<'_>, ready: &dyn Fn()| Ok(contender.read(job, ready));
         let (work, outcomes) = beside_readers(reader_cpus, round.seed, read, |go| {
             let mut writer = contender.writer();
+            let fences = contender.heavy_fences();
             let (account, begin) = (Account::open(reader_cpus, *writer_cpu), Instant::now());
             let written = if go() { write(writer.as_mut(), round, begin) } else { Written::default() };
             let used = account.close();
+            let written_s = begin.elapsed().as_secs_f64();
+            let more = |(after, before): (u64, u64)| (after - before) as f64 / written_s;
+            let fences = contender.heavy_fences().zip(fences).map(more);
             finish_delays(writer.as_mut(), round, written.deletes);
-            (writer, written, used, begin.elapsed().as_secs_f64())
+            (writer, written, used, fences, begin.elapsed().as_secs_f64())
         });
-        let (mut writer, Written { deletes, peak_pending }, used, elapsed) = work;
+        let (mut writer, Written { deletes, peak_pending }, used, fences_per_s, elapsed) = work;
         writer.drain();
         // Relaxed: nothing is published with it.
         stop_background.store(true, Ordering::Relaxed);
@@ -95,6 +101,7 @@ fn write_and_read(contender: &dyn Contender, round: &Round<'_>) -> Result<Outcom
             freed,
             lookups_per_s: outcomes.iter().map(|outcome| outcome.lookups).sum::<u64>() as f64 / elapsed,
             peak_pending,
+            fences_per_s,
             used,
         })
     })

@@ -29,6 +29,7 @@ const COLUMNS: &[Column<'_>] = &[
     ("max", &|row| row.shown("delay_us_max", micros)),
     ("lookups", &|row| row.shown("lookups_per_s", rate)),
     ("peak pending", &|row| row.shown("peak_pending", |pending| pending.to_string())),
+    ("fences", &|row| row.shown("fences_per_s", rate)),
     ("CPUs", &|row| row.shown("cpus", |cpus| format!("{cpus:.2}"))),
 ];
 
@@ -71,8 +72,8 @@ pub(crate) fn part(setting: &Setting, structure: Structure, rows: &[Row]) {
     say(chart::logarithmic(&bars, micros));
 }
 
-/// Prints the notes of the experiment.
-pub(crate) fn notes(plan: &Plan, rows: &[Row], huge_pages: bool) {
+/// Prints the notes of the experiment. `fence`: how long a heavy fence takes beside a running thread, in nanoseconds.
+pub(crate) fn notes(plan: &Plan, rows: &[Row], huge_pages: bool, fence: Option<f64>) {
     let resident = proc::resident_bytes()
         .map_or_else(String::new, |all| format!("; the process has {}", bytes(all as u64)));
     say(format!(
@@ -89,7 +90,12 @@ pub(crate) fn notes(plan: &Plan, rows: &[Row], huge_pages: bool) {
         true => format!("of liburcu's: the mean delay in multiples of that of {BASELINE}. "),
         false => String::new(),
     };
-    say(beside_baseline + "CPUs: CPU time over wall time.");
+    let fence = fence.map_or_else(String::new, |fence| {
+        format!(" One takes {} beside a thread that runs (median).", micros(fence / 1000.0))
+    });
+    say(beside_baseline
+        + "CPUs: CPU time over wall time. fences: heavy fences of our writers, which interrupt readers."
+        + &fence);
 }
 
 /// The hash tables of the groups that have rows, and where their memory is from. `huge_pages`: whether DPDK has reserved ones.

@@ -79,6 +79,10 @@ impl<F: Field> Contender for Polled<F> {
         self.field.read_sections(self.reading, job, work, ready)
     }
 
+    fn heavy_fences(&self) -> Option<u64> {
+        Some(self.field.domain().stats().heavy_fences)
+    }
+
     fn writer(&self) -> Box<dyn Writer + '_> {
         self.field.polling()
     }
@@ -110,6 +114,10 @@ impl<F: Field> Contender for Background<F> {
 
     fn read_sections(&self, job: &ReadJob<'_>, work: &Work, ready: &dyn Fn()) -> ReadOutcome {
         self.field.read_sections(Reading::Qsbr, job, work, ready)
+    }
+
+    fn heavy_fences(&self) -> Option<u64> {
+        Some(self.field.domain().stats().heavy_fences)
     }
 
     fn writer(&self) -> Box<dyn Writer + '_> {

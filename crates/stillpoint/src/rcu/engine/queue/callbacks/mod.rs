@@ -293,7 +293,9 @@ impl Callbacks {
                 state.looks = Looks::default();
             }
             match answer {
-                Ok(Outlook::Silent(due)) => return Hindrance::Pace(state.looks.put_off(self.core.age(), due)),
+                Ok(Outlook::Silent(due)) => {
+                    return Hindrance::Pace(state.looks.put_off(self.core.age(), due))
+                }
                 Ok(Outlook::Known(Grace::HeldUp(record))) => return Hindrance::Reader(record, started),
                 Ok(Outlook::Known(Grace::Over)) => {}
                 Err(_) => return Hindrance::Other,
