@@ -88,6 +88,12 @@
  *   The inline functions check nothing, unless STILL_CHECKED is defined before this header is included. Then they abort with a
  *   message on a wrong handle, a handle of another thread (except in still_release), an unpin without a pin, a second release, and
  *   a report by a reader that is offline or that a call further up the stack is using.
+ *   With STILL_CHECKED, still_retire, still_domain_retire, still_submit, still_call and still_call_object also return
+ *     -EALREADY for an object or a callback that was given to any of these calls before, and waits to be destroyed or called. Nothing
+ *              has changed: it is destroyed or called once. Without STILL_CHECKED, it would be destroyed twice, or the queue damaged.
+ *   Addresses are compared. Both calls must be in files that define STILL_CHECKED, and in one copy of the library. The calls then
+ *   take a lock, and allocate: 40 bytes until the object is destroyed, and 512 KiB once. Without that memory they succeed
+ *   nevertheless, and do not find that the object is given again.
  *
  * THREADS
  *   A domain, a background reclaimer, a queue of callbacks, a table and a pool may be used by any number of threads at once.
@@ -111,7 +117,8 @@
  *   If there is no memory, a call that makes a handle returns NULL, with errno ENOMEM, and nothing has changed. still_retire,
  *   still_submit, still_domain_retire, still_queue_pause and insertions return -ENOMEM: an object or a value stays the caller's. No
  *   call needs memory to fail: without it, still_error() has the text of the reason, with {} in place of its numbers and names. Pools
- *   return -ENOMEM when they cannot grow. Other calls on pools and wheels, still_call and lookups allocate nothing.
+ *   return -ENOMEM when they cannot grow. Other calls on pools and wheels, still_call without STILL_CHECKED and lookups allocate
+ *   nothing.
  *   What cannot be refused, such as a further protected load while one is held, or the list of a barrier, gets memory from a reserve:
  *   512 pieces of 64 bytes and 256 of 1 KiB, which lie side by side for requests of up to 64 pieces. The process ends only if the
  *   reserve has no room for such a request. These requests may be too large for it: those of still_reclaimer_free, and of
@@ -896,14 +903,32 @@ int still_queue_start(struct still_queue *queue, const struct still_thread_optio
 
 /* Pushes a callback: function(callback) is called after a grace period, in the order of the pushes. The grace period waits for regions,
  * not for protected loads. Nothing is called unless a thread serves the queue: start one with still_queue_start, or poll. The callback
- * must not be pushed again before the function is called: that would lose callbacks, and is not detected. Wait-free: an exchange and a
- * store, and a system call if the thread that serves the queue sleeps. */
+ * must not be pushed again before the function is called: that would lose callbacks, and only STILL_CHECKED detects it (ERRORS).
+ * Wait-free without STILL_CHECKED: an exchange and a store, and a system call if the thread that serves the queue sleeps. */
 int still_call(struct still_queue *queue, struct still_callback *callback, still_callback_fn *function) STILL_NOEXCEPT;
 
 /* As still_call, for an object that protected loads may hold. `object` is the address that they protect. The order of such
  * callbacks is not defined. */
 int still_call_object(struct still_queue *queue, struct still_object_callback *callback, void *object,
                       still_callback_fn *function) STILL_NOEXCEPT;
+
+/* The functions that take an object or a callback, where STILL_CHECKED is defined. Programs use the names without `_once_`. */
+STILL_NODISCARD int still_retire_once_(struct still_reclaimer *reclaimer, void *object, size_t bytes, still_destroy_fn *destroy,
+                                       void *context) STILL_NOEXCEPT;
+STILL_NODISCARD int still_domain_retire_once_(const struct still_domain *domain, void *object, size_t bytes, still_destroy_fn *destroy,
+                                              void *context) STILL_NOEXCEPT;
+STILL_NODISCARD int still_submit_once_(struct still_background *background, void *object, size_t bytes, still_destroy_fn *destroy,
+                                       void *context) STILL_NOEXCEPT;
+int still_call_once_(struct still_queue *queue, struct still_callback *callback, still_callback_fn *function) STILL_NOEXCEPT;
+int still_call_object_once_(struct still_queue *queue, struct still_object_callback *callback, void *object,
+                            still_callback_fn *function) STILL_NOEXCEPT;
+#ifdef STILL_CHECKED
+#define still_retire still_retire_once_
+#define still_domain_retire still_domain_retire_once_
+#define still_submit still_submit_once_
+#define still_call still_call_once_
+#define still_call_object still_call_object_once_
+#endif
 
 /* Calls at most `limit` callbacks whose grace period is over, and returns how many it called. Never waits. 0 also while
  * another thread serves the queue. */

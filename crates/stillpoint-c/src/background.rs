@@ -8,8 +8,8 @@ use crate::border::{call, time, Refusal};
 use crate::domain::{domain_of, still_domain};
 use crate::handle::{self, find, Kind, Parts};
 use crate::reclaimer::{configure, object, still_destroy_fn, still_reclaimer_options};
-use crate::reserve;
 use crate::thread::Worker;
+use crate::{once, reserve};
 
 /// A background reclaimer, to C.
 #[repr(C)]
@@ -57,6 +57,33 @@ pub unsafe extern "C" fn still_submit(
     destroy: still_destroy_fn,
     context: *mut c_void,
 ) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { submit::<false>(background, address, bytes, destroy, context) }
+}
+
+/// `still_submit`, where `STILL_CHECKED` is defined.
+#[no_mangle]
+pub unsafe extern "C" fn still_submit_once_(
+    background: *mut still_background,
+    address: *mut c_void,
+    bytes: usize,
+    destroy: still_destroy_fn,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { submit::<true>(background, address, bytes, destroy, context) }
+}
+
+/// # Safety
+/// As the header requires.
+#[inline]
+unsafe fn submit<const IS_CHECKED: bool>(
+    background: *mut still_background,
+    address: *mut c_void,
+    bytes: usize,
+    destroy: still_destroy_fn,
+    context: *mut c_void,
+) -> c_int {
     call(|| {
         // SAFETY: the caller passes a handle.
         let background = unsafe { find::<Background>(background)?.value() };
@@ -68,17 +95,18 @@ pub unsafe extern "C" fn still_submit(
                 c"the thread of the background reclaimer is in the parent of this process",
             ));
         }
-        if raw::is_within_destructor() {
+        once::object::<IS_CHECKED>(object, |object| {
             reserve::spare()?;
-            // Such code never waits, and has no place for an object that is handed back.
+            if raw::is_within_destructor() {
+                // Such code never waits, and has no place for an object that is handed back.
+                // SAFETY: the caller promises that the object may be retired.
+                unsafe { raw::leave(&background.domain, object) };
+                return Ok(0);
+            }
             // SAFETY: the caller promises that the object may be retired.
-            unsafe { raw::leave(&background.domain, object) };
-            return Ok(0);
-        }
-        reserve::spare()?;
-        // SAFETY: the caller promises that the object may be retired.
-        unsafe { background.handle.retire_raw(object) }?;
-        Ok(0)
+            unsafe { background.handle.retire_raw(object) }?;
+            Ok(0)
+        })
     })
 }
 

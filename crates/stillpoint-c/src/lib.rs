@@ -19,6 +19,7 @@ mod copies;
 mod cpp;
 mod domain;
 mod handle;
+mod once;
 mod own;
 mod pool;
 mod queue;

@@ -1,7 +1,7 @@
 //! Queues of callbacks in the program's own objects.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,8 +11,8 @@ use stillpoint::rcu::Domain;
 use crate::border::{briefly, call, time, Refusal};
 use crate::domain::{domain_of, still_domain};
 use crate::handle::{self, find, Kind, Parts};
-use crate::reserve;
 use crate::thread::{still_thread_options, Threading, Worker};
+use crate::{once, reserve};
 
 /// A queue of callbacks, to C.
 #[repr(C)]
@@ -190,18 +190,67 @@ pub unsafe extern "C" fn still_call(
     callback: *mut still_callback,
     called: still_callback_fn,
 ) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { push::<false>(handle, callback, called) }
+}
+
+/// `still_call`, where `STILL_CHECKED` is defined.
+#[no_mangle]
+pub unsafe extern "C" fn still_call_once_(
+    handle: *mut still_queue,
+    callback: *mut still_callback,
+    called: still_callback_fn,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { push::<true>(handle, callback, called) }
+}
+
+/// # Safety
+/// As the header requires.
+#[inline]
+unsafe fn push<const IS_CHECKED: bool>(
+    handle: *mut still_queue,
+    callback: *mut still_callback,
+    called: still_callback_fn,
+) -> c_int {
     briefly(|| {
         // SAFETY: the caller passes a handle.
         let queue = unsafe { queue(handle) }?;
-        let (callback, called) = (node(callback)?, function(called)?);
-        // SAFETY: the caller gives the node to the queue, and promises that the function may be called with it.
-        unsafe { queue.queue.push(callback.cast(), called) };
-        Ok(0)
+        let (callback, called) = (node(callback)?.cast(), function(called)?);
+        once::callback::<IS_CHECKED>(callback, ptr::null(), called, |called| {
+            // SAFETY: the caller gives the node to the queue, and promises that the function may be called with it.
+            unsafe { queue.queue.push(callback, called) };
+        })
     })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn still_call_object(
+    handle: *mut still_queue,
+    callback: *mut still_object_callback,
+    object: *mut c_void,
+    called: still_callback_fn,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { push_object::<false>(handle, callback, object, called) }
+}
+
+/// `still_call_object`, where `STILL_CHECKED` is defined.
+#[no_mangle]
+pub unsafe extern "C" fn still_call_object_once_(
+    handle: *mut still_queue,
+    callback: *mut still_object_callback,
+    object: *mut c_void,
+    called: still_callback_fn,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { push_object::<true>(handle, callback, object, called) }
+}
+
+/// # Safety
+/// As the header requires.
+#[inline]
+unsafe fn push_object<const IS_CHECKED: bool>(
     handle: *mut still_queue,
     callback: *mut still_object_callback,
     object: *mut c_void,
@@ -214,9 +263,11 @@ pub unsafe extern "C" fn still_call_object(
         if object.is_null() {
             return Err(Refusal::invalid(c"NULL was passed for the object of a callback"));
         }
-        // SAFETY: the caller gives the node to the queue, and promises that the function may be called with it.
-        unsafe { queue.queue.push_object(callback.cast(), object.cast_const().cast(), called) };
-        Ok(0)
+        let object = object.cast_const().cast();
+        once::callback::<IS_CHECKED>(callback.cast(), object, called, |called| {
+            // SAFETY: the caller gives the node to the queue, and promises that the function may be called with it.
+            unsafe { queue.queue.push_object(callback.cast(), object, called) };
+        })
     })
 }
 

@@ -11,8 +11,8 @@ use stillpoint::rcu::{Domain, Reclaimer, ReclaimerBuilder, WhenFull};
 use crate::border::{call, time, Refusal};
 use crate::domain::{domain_of, still_domain};
 use crate::handle::{self, find, sized, Kind, Parts, Versioned};
-use crate::reserve;
 use crate::thread::Threading;
+use crate::{once, reserve};
 
 /// A reclaimer, to C.
 #[repr(C)]
@@ -176,28 +176,57 @@ pub unsafe extern "C" fn still_retire(
     destroy: still_destroy_fn,
     context: *mut c_void,
 ) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { retire::<false>(reclaimer, address, bytes, destroy, context) }
+}
+
+/// `still_retire`, where `STILL_CHECKED` is defined.
+#[no_mangle]
+pub unsafe extern "C" fn still_retire_once_(
+    reclaimer: *mut still_reclaimer,
+    address: *mut c_void,
+    bytes: usize,
+    destroy: still_destroy_fn,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { retire::<true>(reclaimer, address, bytes, destroy, context) }
+}
+
+/// # Safety
+/// As the header requires.
+#[inline]
+unsafe fn retire<const IS_CHECKED: bool>(
+    reclaimer: *mut still_reclaimer,
+    address: *mut c_void,
+    bytes: usize,
+    destroy: still_destroy_fn,
+    context: *mut c_void,
+) -> c_int {
     call(|| {
         // SAFETY: the caller passes a handle.
         let found = unsafe { find::<Polled>(reclaimer) }?;
         // SAFETY: the caller promises that the object may be retired.
         let object = unsafe { object(address, bytes, destroy, context) }?;
-        let Ok(_within) = found.enter() else {
-            // A destructor that this reclaimer runs has made the call.
-            reserve::spare()?;
+        once::object::<IS_CHECKED>(object, |object| {
+            let Ok(_within) = found.enter() else {
+                // A destructor that this reclaimer runs has made the call.
+                reserve::spare()?;
+                // SAFETY: the caller promises that the object may be retired.
+                unsafe { raw::leave(&found.value().domain, object) };
+                return Ok(0);
+            };
+            // SAFETY: one thread at a time uses the reclaimer, and no other call is using it.
+            let reclaimer = unsafe { &mut *found.value().reclaimer.get() };
+            reserve::closed(|| reclaimer.try_reserve(1)).map_err(|_| {
+                Refusal::no_memory(
+                    c"there is no memory to note another retired object: poll, and retire it later",
+                )
+            })?;
             // SAFETY: the caller promises that the object may be retired.
-            unsafe { raw::leave(&found.value().domain, object) };
-            return Ok(0);
-        };
-        // SAFETY: one thread at a time uses the reclaimer, and no other call is using it.
-        let reclaimer = unsafe { &mut *found.value().reclaimer.get() };
-        reserve::closed(|| reclaimer.try_reserve(1)).map_err(|_| {
-            Refusal::no_memory(
-                c"there is no memory to note another retired object: poll, and retire it later",
-            )
-        })?;
-        // SAFETY: the caller promises that the object may be retired.
-        unsafe { reclaimer.retire_raw(object) }?;
-        Ok(0)
+            unsafe { reclaimer.retire_raw(object) }?;
+            Ok(0)
+        })
     })
 }
 
@@ -234,12 +263,41 @@ pub unsafe extern "C" fn still_domain_retire(
     destroy: still_destroy_fn,
     context: *mut c_void,
 ) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { leave::<false>(domain, address, bytes, destroy, context) }
+}
+
+/// `still_domain_retire`, where `STILL_CHECKED` is defined.
+#[no_mangle]
+pub unsafe extern "C" fn still_domain_retire_once_(
+    domain: *const still_domain,
+    address: *mut c_void,
+    bytes: usize,
+    destroy: still_destroy_fn,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { leave::<true>(domain, address, bytes, destroy, context) }
+}
+
+/// # Safety
+/// As the header requires.
+#[inline]
+unsafe fn leave<const IS_CHECKED: bool>(
+    domain: *const still_domain,
+    address: *mut c_void,
+    bytes: usize,
+    destroy: still_destroy_fn,
+    context: *mut c_void,
+) -> c_int {
     call(|| {
         // SAFETY: the caller passes a handle, and promises that the object may be retired.
         let (domain, object) = unsafe { (domain_of(domain)?, object(address, bytes, destroy, context)?) };
-        reserve::spare()?;
-        // SAFETY: the caller promises that the object may be retired.
-        unsafe { raw::leave(domain, object) };
-        Ok(0)
+        once::object::<IS_CHECKED>(object, |object| {
+            reserve::spare()?;
+            // SAFETY: the caller promises that the object may be retired.
+            unsafe { raw::leave(domain, object) };
+            Ok(0)
+        })
     })
 }

@@ -68,6 +68,11 @@ fn checked() {
 }
 
 #[test]
+fn twice() {
+    runs("twice");
+}
+
+#[test]
 fn fences() {
     runs("fences");
 }
@@ -119,7 +124,11 @@ fn pool() {
 #[test]
 fn no_call_needs_memory() {
     let source = root().join("tests/c/memory.c");
-    println!("{}", compiled_and_run(CC, &source, &["-O2", "-g"], "memory"));
+    for (flags, program) in
+        [(&["-O2", "-g"][..], "memory"), (&["-O2", "-g", "-DSTILL_CHECKED"], "memory-checked")]
+    {
+        println!("{}", compiled_and_run(CC, &source, flags, program));
+    }
 }
 
 #[test]

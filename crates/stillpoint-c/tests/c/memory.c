@@ -565,6 +565,46 @@ static void misuse(void)
     CHECK(still_domain_free(of) == 0);
 }
 
+#ifdef STILL_CHECKED
+/* What is given twice is refused without a request for memory. */
+static void twice(void)
+{
+    struct still_domain *of = domain();
+    struct still_reclaimer *reclaimer = still_reclaimer_new(of, NULL);
+    struct still_background *background = still_background_new(of, NULL);
+    struct still_queue *queue = still_queue_new(of);
+    struct still_reader *own = reader(of);
+    struct object *one = make(1), *two = make(2);
+    still_pin(own);
+    CHECK(still_retire(reclaimer, one, sizeof *one, destroy, NULL) == 0);
+    CHECK(still_call_object(queue, &two->callback, two, called) == 0);
+    /* The thread gets its memory for texts. */
+    REFUSED(still_retire(reclaimer, one, sizeof *one, destroy, NULL), -EALREADY, "waits already");
+    NO_REQUEST(still_retire(reclaimer, one, sizeof *one, destroy, NULL), -EALREADY);
+    NO_REQUEST(still_domain_retire(of, two, sizeof *two, destroy, NULL), -EALREADY);
+    NO_REQUEST(still_submit(background, one, sizeof *one, destroy, NULL), -EALREADY);
+    NO_REQUEST(still_call(queue, &one->callback.callback, called), -EALREADY);
+    NO_REQUEST(still_call_object(queue, &two->callback, two, called), -EALREADY);
+    still_unpin(own);
+    DOES(still_flush(reclaimer, STILL_FOREVER));
+    DOES(still_queue_barrier(queue, STILL_FOREVER));
+    CHECK(destroyed() == 2);
+    /* Without memory, nothing is noted. What is noted leaves the reserve to others, such as the barrier. */
+    enum { MANY = 1000 };
+    struct object *many[MANY];
+    for (int i = 0; i < MANY; i++)
+        many[i] = make(i);
+    refuse_from(0, 1);
+    for (int i = 0; i < MANY; i++)
+        CHECK(still_call(queue, &many[i]->callback.callback, called) == 0);
+    CHECK(still_queue_barrier(queue, STILL_FOREVER) == 0);
+    refuse_nothing();
+    CHECK(destroyed() == 2 + MANY);
+    CHECK(still_background_free(background, STILL_FOREVER) == 0 && still_queue_free(queue) == 0);
+    CHECK(still_reclaimer_free(reclaimer) == 0 && still_reader_free(own) == 0 && still_domain_free(of) == 0);
+}
+#endif
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -585,6 +625,9 @@ static const struct {
     {"again and again", again_and_again},
     {"hooks", hooks},
     {"misuse", misuse},
+#ifdef STILL_CHECKED
+    {"twice", twice},
+#endif
 };
 
 int main(void)
