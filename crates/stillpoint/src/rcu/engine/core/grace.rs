@@ -315,10 +315,11 @@ impl Protocol {
         let hint = self.progress.laggard.load(Ordering::Relaxed);
         let skipped = busted::is(Variant::CursorForAll) && !hint.is_null();
         let mut over = bound;
-        let mut silent = None;
+        let (mut silent, mut is_here) = (None, false);
         // The hint may be for another token, so this covers all records.
         for record in self.records.iter().skip_while(|&record| skipped && !ptr::eq(record, hint)) {
             let word = record.observe();
+            is_here = is_here || (word != AWAY && !record.is_mine());
             if is_open(word) {
                 if busted::is(Variant::SilentOwn) && record.is_mine() {
                     continue;
@@ -351,6 +352,10 @@ impl Protocol {
             tsan::release(&self.progress.completed);
         }
         raise(&self.progress.completed, over, orders::raise_completed());
+        if !is_here {
+            // Relaxed: a pace. No other thread has paid for this start, so the next one may come at once.
+            self.progress.next_start.store(0, Ordering::Relaxed);
+        }
         if !is_fenced {
             // Relaxed, all: for statistics. Without a fence, memory is freed as well: a refusal before this is over.
             self.progress.vouched.fetch_add(1, Ordering::Relaxed);
