@@ -15,7 +15,7 @@ use crate::other::silent;
 
 /// Calls the test with a domain that issues heavy fences, in each mode that has any. Fences by signals are available
 /// everywhere except in Miri, so no test has to be skipped.
-pub(super) fn with_heavy_fences(test: impl Fn(Domain)) {
+pub(crate) fn with_heavy_fences(test: impl Fn(Domain)) {
     let asymmetric = asymmetric_supported().is_ok().then_some(Mode::Asymmetric);
     #[cfg(not(miri))]
     let signals = Some(Mode::Provided(signals::PROVIDER));
