@@ -300,7 +300,7 @@ int still_domain_free(struct still_domain *domain) STILL_NOEXCEPT;
 struct still_stats {
     size_t size;            /* set by the caller: sizeof(struct still_stats) */
     uint64_t grace_periods; /* started */
-    uint64_t heavy_fences;  /* each interrupts the cores that run the process */
+    uint64_t heavy_fences;  /* issued; each interrupts the cores that run the process */
     uint64_t retired;       /* objects and callbacks */
     uint64_t freed;
     uint64_t pending;
@@ -317,6 +317,11 @@ struct still_stats {
     int32_t fence_error;    /* the errno of the last heavy fence if it failed: nothing is freed until one succeeds; 0: it succeeded */
     int32_t reserved;
     uint64_t ready;         /* pending objects that nobody holds: the next poll may free them */
+    uint64_t vouched;       /* grace periods that ended without a heavy fence, since every reader had vouched for them, was in a
+                             * region, or was offline; 0 in symmetric domains */
+    uint64_t silent;        /* readers of other threads that have loaded nothing since the newest grace period started, and are not
+                             * offline: while one of them sleeps, each grace period needs a heavy fence. Call still_reader_offline
+                             * before a thread sleeps */
 };
 
 /* Sums the counters of all threads, and looks at what readers hold: exact when the domain is idle, slightly out of date otherwise.

@@ -90,6 +90,8 @@ pub struct still_stats {
     fence_error: i32,
     reserved: i32,
     ready: u64,
+    vouched: u64,
+    silent: u64,
 }
 
 // SAFETY: numbers, and pointers that may be null.
@@ -279,6 +281,8 @@ pub unsafe extern "C" fn still_domain_stats(domain: *const still_domain, stats: 
             fence_error: found.fence_error.map_or(0, |error| error.raw_os_error()),
             reserved: 0,
             ready: found.ready,
+            vouched: found.vouched,
+            silent: found.silent as u64,
         };
         place.write(answer);
         Ok(0)
