@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static struct still_domain *domain;
 static struct still_reclaimer *reclaimer;
@@ -14,8 +16,11 @@ static struct still_protected held, more;
 static pthread_barrier_t begins, ends;
 static void (*step)(void);
 
+static uint32_t other_thread;
+
 static void *acts(void *unused)
 {
+    other_thread = (uint32_t)syscall(SYS_gettid);
     reader = still_reader_new(domain);
     CHECK(reader != NULL);
     for (;;) {
@@ -199,7 +204,16 @@ static void steps(int is_asymmetric)
     REFUSED(still_reader_offline(NULL), -EINVAL, "NULL");
 }
 
-/* What still_domain_stats says about the readers of other threads. In a symmetric domain, no reader needs a fence. */
+static struct still_stall named;
+
+static void note(const struct still_stall *stall, void *context) STILL_NOEXCEPT
+{
+    CHECK(still_check(domain, still_start(domain)) == 1); /* it may use the domain */
+    named = *stall;
+    ++*(int *)context;
+}
+
+/* What still_domain_stats and still_domain_silent say about the readers of other threads. In a symmetric domain, no reader needs a fence. */
 static void counts(int is_asymmetric)
 {
     uint64_t one = is_asymmetric ? 1 : 0, vouched = stats().vouched;
@@ -209,10 +223,19 @@ static void counts(int is_asymmetric)
     CHECK(stats().vouched == vouched + one && stats().silent == 0);
     CHECK(still_start(domain) > 0);
     CHECK(stats().silent == one);
+    uint64_t missed = 0;
+    do {
+        int calls = 0;
+        CHECK(still_domain_silent(domain, note, &calls) == (int)one && calls == (int)one);
+        missed++; /* `note` starts another one */
+        CHECK(!is_asymmetric || (named.thread == other_thread && named.kind == STILL_KIND_GUARD && named.missed == missed));
+    } while (is_asymmetric && named.activity != STILL_ACTIVITY_SLEEPING);
+    REFUSED(still_domain_silent(domain, NULL, NULL), -EINVAL, "NULL");
     CHECK(fences_after(rests) == one);
     CHECK(stats().vouched == vouched + one && stats().silent == one);
     there(goes);
-    CHECK(stats().silent == 0);
+    int calls = 0;
+    CHECK(stats().silent == 0 && still_domain_silent(domain, note, &calls) == 0 && calls == 0);
     CHECK(fences_after(rests) == 0);
     CHECK(stats().vouched == vouched + 2 * one);
 
