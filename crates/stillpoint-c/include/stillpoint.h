@@ -251,7 +251,8 @@ enum still_activity {
 };
 
 /* A reader whose region holds up a grace period. In a call of on_stall, also a thread to which the kernel refuses the domain's fence,
- * without which nothing is freed. */
+ * without which nothing is freed. From still_domain_silent, a reader that holds nothing up, and needs heavy fences; `waited`, `others`,
+ * `objects` and `bytes` are 0 then. */
 struct still_stall {
     size_t size;       /* set by the caller of still_domain_stall: sizeof(struct still_stall) */
     uint32_t thread;   /* the thread's id, as gettid(2) returns it; 0 if it is not known */
@@ -264,6 +265,7 @@ struct still_stall {
     char name[16];     /* the thread's name, as in /proc; "" if it is not known */
     int32_t fence_error; /* the errno of the refused fence; 0: a reader is in the way */
     int32_t reserved;
+    uint64_t missed;   /* how many grace periods have started since the reader's last load; only in calls by still_domain_silent */
 };
 
 /* Called when a reader has held up a grace period for `stall_after`: once for each region of the reader, by the thread that notices.
@@ -307,7 +309,7 @@ int still_domain_free(struct still_domain *domain) STILL_NOEXCEPT;
 struct still_stats {
     size_t size;            /* set by the caller: sizeof(struct still_stats) */
     uint64_t grace_periods; /* started */
-    uint64_t heavy_fences;  /* each interrupts the cores that run the process */
+    uint64_t heavy_fences;  /* issued; each interrupts the cores that run the process */
     uint64_t retired;       /* objects and callbacks */
     uint64_t freed;
     uint64_t pending;
@@ -324,6 +326,11 @@ struct still_stats {
     int32_t fence_error;    /* the errno of the last heavy fence if it failed: nothing is freed until one succeeds; 0: it succeeded */
     int32_t reserved;
     uint64_t ready;         /* pending objects that nobody holds: the next poll may free them */
+    uint64_t vouched;       /* grace periods that ended without a heavy fence, since every reader had vouched for them, was in a
+                             * region, or was offline; 0 in symmetric domains */
+    uint64_t silent;        /* readers of other threads that have loaded nothing since the newest grace period started, and are not
+                             * offline: while one of them sleeps, each grace period needs a heavy fence. still_domain_silent names
+                             * their threads; 0 in symmetric domains */
 };
 
 /* Sums the counters of all threads, and looks at what readers hold: exact when the domain is idle, slightly out of date otherwise.
@@ -333,6 +340,13 @@ int still_domain_stats(const struct still_domain *domain, struct still_stats *st
 /* Finds a reader whose region holds up the oldest grace period. Returns 1 and fills `stall`, or returns 0 if there is none. Linear in
  * the readers; reads /proc. */
 int still_domain_stall(const struct still_domain *domain, struct still_stall *stall) STILL_NOEXCEPT;
+
+/* Calls `function` with each reader that `silent` in struct still_stats counts, and with `context`. A thread that sleeps
+ * (STILL_ACTIVITY_SLEEPING) should have called still_reader_offline before. Returns how many readers there were. Linear in the readers;
+ * reads /proc for each silent one, which takes some 20 us. The struct is valid until the function returns. The function may call any
+ * function of this header.
+ * -EINVAL: `function` is NULL. */
+int still_domain_silent(const struct still_domain *domain, still_stall_fn *function, void *context) STILL_NOEXCEPT;
 
 /* Starts a grace period, and returns its number. The grace period is over when every reader that is in a region now has left that
  * region. Later grace periods have greater numbers. Returns 0 on an error, and sets errno. */

@@ -66,6 +66,7 @@ pub struct still_stall {
     name: [c_char; 16],
     fence_error: i32,
     reserved: i32,
+    missed: u64,
 }
 
 #[repr(C)]
@@ -90,6 +91,8 @@ pub struct still_stats {
     fence_error: i32,
     reserved: i32,
     ready: u64,
+    vouched: u64,
+    silent: u64,
 }
 
 // SAFETY: numbers, and pointers that may be null.
@@ -204,7 +207,8 @@ impl Hook {
     pub(crate) fn call(&self, stall: &Stall) {
         let stall = still_stall::from(stall);
         let _heeded = tsan::heed();
-        // SAFETY: the caller of `still_domain_new` promises that the function may be called with a stall and this context.
+        // SAFETY: the caller of `still_domain_new` or `still_domain_silent` promises that the function may be called with a stall and this
+        // context.
         unsafe { (self.function)(&stall, self.context) };
     }
 }
@@ -232,6 +236,7 @@ impl From<&Stall> for still_stall {
             name,
             fence_error: stall.fence_error.map_or(0, |error| error.raw_os_error()),
             reserved: 0,
+            missed: stall.missed.unwrap_or(0),
         }
     }
 }
@@ -279,6 +284,8 @@ pub unsafe extern "C" fn still_domain_stats(domain: *const still_domain, stats: 
             fence_error: found.fence_error.map_or(0, |error| error.raw_os_error()),
             reserved: 0,
             ready: found.ready,
+            vouched: found.vouched,
+            silent: found.silent as u64,
         };
         place.write(answer);
         Ok(0)
@@ -293,6 +300,27 @@ pub unsafe extern "C" fn still_domain_stall(domain: *const still_domain, stall: 
         let Some(found) = domain.stall() else { return Ok(0) };
         place.write(still_stall::from(&found));
         Ok(1)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn still_domain_silent(
+    domain: *const still_domain,
+    function: still_stall_fn,
+    context: *mut c_void,
+) -> c_int {
+    call(|| {
+        // A clone, because the function may free the caller's handle.
+        // SAFETY: the caller passes a handle.
+        let domain = unsafe { domain_of(domain) }?.clone();
+        let function = function.ok_or_else(|| Refusal::invalid(c"NULL was passed for a function"))?;
+        let hook = Hook { function, context };
+        let mut silent = 0;
+        for reader in domain.silent() {
+            hook.call(&reader);
+            silent += 1;
+        }
+        Ok(silent)
     })
 }
 

@@ -243,7 +243,7 @@ fn the_header_opens_with_a_program() {
 
 #[test]
 fn the_examples_run() {
-    for name in ["configuration", "flows", "packets", "events"] {
+    for name in ["configuration", "flows", "packets", "events", "sleeper"] {
         let source = root().join("examples").join(name).with_extension("c");
         println!("{}", compiled_and_run(CC, &source, &["-O2"], name));
     }
@@ -391,6 +391,7 @@ fn the_header_declares_what_the_library_has() {
         .collect();
     for sure in [
         "offsetof(struct still_stats, pinned)",
+        "offsetof(struct still_stats, silent)",
         "int still_retire(",
         "STILL_HAZARD_ ==",
         "rust_still_stall_fn",

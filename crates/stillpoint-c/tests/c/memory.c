@@ -89,6 +89,12 @@ static struct still_reader *reader(struct still_domain *of)
     return made;
 }
 
+static void ignores(const struct still_stall *stall, void *context) STILL_NOEXCEPT
+{
+    (void)stall;
+    (void)context;
+}
+
 static void domains(void)
 {
     struct still_domain *made;
@@ -367,6 +373,8 @@ static void *reads(void *of)
     pthread_barrier_wait(&meeting);
     pthread_barrier_wait(&meeting);
     still_unpin(own);
+    pthread_barrier_wait(&meeting);
+    pthread_barrier_wait(&meeting);
     return NULL;
 }
 
@@ -390,6 +398,14 @@ static void waits(void)
     stall.size = sizeof stall;
     DOES(still_domain_stall(of, &stall));
     CHECK(answer == 1);
+    pthread_barrier_wait(&meeting);
+    pthread_barrier_wait(&meeting);
+    CHECK(still_start(of) > 0);
+    struct still_stats stats;
+    stats.size = sizeof stats;
+    CHECK(still_domain_stats(of, &stats) == 0);
+    DOES(still_domain_silent(of, ignores, NULL)); /* the thread has left its region, and waits */
+    CHECK(answer == (long long)stats.silent || answer < 0);
     pthread_barrier_wait(&meeting);
     CHECK(pthread_join(thread, NULL) == 0 && still_domain_free(of) == 0);
 }
@@ -504,6 +520,7 @@ static void misuse(void)
     NO_REQUEST(still_domain_free(NULL), -EINVAL);
     NO_REQUEST(still_domain_stats(of, NULL), -EINVAL);
     NO_REQUEST(still_domain_stall(of, NULL), -EINVAL);
+    NO_REQUEST(still_domain_silent(of, NULL, NULL), -EINVAL);
     NO_REQUEST(still_check(of, 1000), -EINVAL);
     NO_REQUEST(still_wait(of, 1000, 0), -EINVAL);
     NO_REQUEST(still_wait(of, still_start(of), -7), -EINVAL);

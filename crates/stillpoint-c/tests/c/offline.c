@@ -4,6 +4,9 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static struct still_domain *domain;
 static struct still_reclaimer *reclaimer;
@@ -13,8 +16,11 @@ static struct still_protected held, more;
 static pthread_barrier_t begins, ends;
 static void (*step)(void);
 
+static uint32_t other_thread;
+
 static void *acts(void *unused)
 {
+    other_thread = (uint32_t)syscall(SYS_gettid);
     reader = still_reader_new(domain);
     CHECK(reader != NULL);
     for (;;) {
@@ -37,12 +43,17 @@ static void there(void (*next)(void))
         pthread_barrier_wait(&ends);
 }
 
+static struct still_stats stats(void)
+{
+    struct still_stats found;
+    found.size = sizeof found;
+    CHECK(still_domain_stats(domain, &found) == 0);
+    return found;
+}
+
 static uint64_t heavy_fences(void)
 {
-    struct still_stats stats;
-    stats.size = sizeof stats;
-    CHECK(still_domain_stats(domain, &stats) == 0);
-    return stats.heavy_fences;
+    return stats().heavy_fences;
 }
 
 /* Starts a grace period, runs the step, and returns how many fences end the grace period. */
@@ -193,6 +204,49 @@ static void steps(int is_asymmetric)
     REFUSED(still_reader_offline(NULL), -EINVAL, "NULL");
 }
 
+static struct still_stall named;
+
+static void note(const struct still_stall *stall, void *context) STILL_NOEXCEPT
+{
+    CHECK(still_check(domain, still_start(domain)) == 1); /* it may use the domain */
+    named = *stall;
+    ++*(int *)context;
+}
+
+/* What still_domain_stats and still_domain_silent say about the readers of other threads. In a symmetric domain, no reader needs a fence. */
+static void counts(int is_asymmetric)
+{
+    uint64_t one = is_asymmetric ? 1 : 0, vouched = stats().vouched;
+    there(visits);
+    CHECK(stats().silent == 0);
+    CHECK(fences_after(visits) == 0); /* it has vouched */
+    CHECK(stats().vouched == vouched + one && stats().silent == 0);
+    CHECK(still_start(domain) > 0);
+    CHECK(stats().silent == one);
+    uint64_t missed = 0;
+    do {
+        int calls = 0;
+        CHECK(still_domain_silent(domain, note, &calls) == (int)one && calls == (int)one);
+        missed++; /* `note` starts another one */
+        CHECK(!is_asymmetric || (named.thread == other_thread && named.kind == STILL_KIND_GUARD && named.missed == missed));
+    } while (is_asymmetric && named.activity != STILL_ACTIVITY_SLEEPING);
+    REFUSED(still_domain_silent(domain, NULL, NULL), -EINVAL, "NULL");
+    CHECK(fences_after(rests) == one);
+    CHECK(stats().vouched == vouched + one && stats().silent == one);
+    there(goes);
+    int calls = 0;
+    CHECK(stats().silent == 0 && still_domain_silent(domain, note, &calls) == 0 && calls == 0);
+    CHECK(fences_after(rests) == 0);
+    CHECK(stats().vouched == vouched + 2 * one);
+
+    /* To a program that was compiled with an earlier header, nothing is written beyond its struct. */
+    struct still_stats early;
+    memset(&early, 0xee, sizeof early);
+    early.size = offsetof(struct still_stats, vouched);
+    CHECK(still_domain_stats(domain, &early) == 0);
+    CHECK(early.ready == 0 && early.vouched == UINT64_C(0xeeeeeeeeeeeeeeee) && early.silent == early.vouched);
+}
+
 /* Which states need a return, also where no test can stop a thread: in a signal handler that has interrupted one. */
 static void states(void)
 {
@@ -287,6 +341,7 @@ int main(void)
         CHECK(pthread_create(&thread, NULL, acts, NULL) == 0);
         there(rests);
         steps(options.mode == STILL_MODE_ASYMMETRIC);
+        counts(options.mode == STILL_MODE_ASYMMETRIC);
         there(NULL);
         CHECK(pthread_join(thread, NULL) == 0);
         handlers();

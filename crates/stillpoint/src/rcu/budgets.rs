@@ -146,6 +146,26 @@ fn a_report_wakes_a_share_and_those_that_are_woken_wake_the_others() {
     assert_eq!(seen, 100_000);
 }
 
+#[test]
+fn a_report_of_silent_readers_looks_at_each_reader_once() {
+    const READERS: usize = 64;
+    let domain = Domain::new();
+    let of_thread = domain.clone();
+    let other = Other::start(move |turns| {
+        let readers = [(); READERS].map(|()| of_thread.reader());
+        turns.for_each(|()| readers.iter().for_each(|reader| drop(reader.pin())));
+    });
+    other.turn();
+    domain.start();
+    let (steps, silent) = steps_of(|| domain.silent().count());
+    assert!(
+        silent == domain.stats().silent && steps <= READERS + ONE_READER,
+        "{silent} silent, {steps} steps"
+    );
+    let (steps, first) = steps_of(|| domain.silent().next());
+    assert!(first.is_some() == (silent > 0) && (first.is_none() || steps <= 2 * ONE_READER), "{steps} steps");
+}
+
 /// One future of each share is polled or dropped, the others never. All are woken nevertheless.
 #[test]
 fn one_future_of_each_share_is_enough() {

@@ -396,6 +396,31 @@ impl Domain {
         self.core.stall()
     }
 
+    /// The readers of other threads that have loaded nothing since the newest grace period started, and are not
+    /// [offline](Reader::offline): those that [`Stats::silent`] counts. They hold nothing up. But while the thread of one sleeps, each
+    /// grace period needs a heavy fence, which interrupts the threads that run. So a thread should go offline before it sleeps.
+    /// [`Stall::activity`] tells who sleeps nevertheless. None in domains that need no such fences.
+    ///
+    /// A reader that is silent only for the moment is included, for example one that runs, and loads something soon. The
+    /// thread of one that is named again and again, asleep, and has [missed](Stall::missed) more and more grace periods, sleeps
+    /// for long.
+    ///
+    /// Looks at a reader when the iterator comes to it, and if it is silent, at its thread in `/proc`, which takes some 20 µs. So it suits
+    /// reports, not loops. Issues no fence and takes no lock.
+    ///
+    /// ```
+    /// use stillpoint::rcu::{Activity, Domain};
+    ///
+    /// let domain = Domain::new();
+    /// for report in domain.silent().filter(|report| report.activity == Activity::Sleeping) {
+    ///     eprintln!("{report}");
+    /// }
+    /// # assert_eq!(domain.silent().count(), 0);
+    /// ```
+    pub fn silent(&self) -> impl Iterator<Item = Stall> + '_ {
+        self.core.protocol.silent().map(|(record, missed)| Stall::of_silence(&self.core, record, missed))
+    }
+
     /// What the domain has done so far, and what readers hold now.
     ///
     /// Looks at every reader, at its protected loads, and at as many reclaimers as there ever were at the same time. Frees nothing.

@@ -63,7 +63,8 @@ impl fmt::Display for Activity {
 }
 
 /// A region reader that holds up a grace period, as found at one moment: see [`Domain::stall`](super::Domain::stall). To the hook,
-/// also a fence that the kernel refuses: see [`fence_error`](Stall::fence_error).
+/// also a fence that the kernel refuses: see [`fence_error`](Stall::fence_error). From [`Domain::silent`](super::Domain::silent), a
+/// reader that is in the way of nothing, and needs heavy fences: see [`missed`](Stall::missed).
 ///
 /// It is also part of the error of a timed wait, and the argument of the [stall hook](super::DomainBuilder::stall_hook).
 /// Protected loads are not stalls, however long they last: they hold up only the objects that they protect.
@@ -79,7 +80,12 @@ pub struct Stall {
     /// the one that was refused, [`waited`](Stall::waited) is the time since the first refusal after the last fence that
     /// succeeded, and `others` is 0. Only in reports to the hook. `None` if a reader is in the way.
     pub fence_error: Option<FenceError>,
-    /// The kernel's id of the reader's thread; on systems other than Linux, a number that the library has given it.
+    /// Number of grace periods that have started since the reader last loaded something. Only in reports by
+    /// [`Domain::silent`](super::Domain::silent), in which `waited`, `others`, `pending` and `pending_bytes` are 0. `None` if a reader is
+    /// in the way.
+    pub missed: Option<u64>,
+    /// The kernel's id of the reader's thread; on systems other than Linux, a number that the library has given it. 0 if the
+    /// reader is a [slot that belongs to no thread](super::raw::Slot::of_nobody).
     pub thread_id: u32,
     /// The name of the reader's thread, as far as the kernel keeps it (15 bytes). `None` if the thread has ended, and on systems
     /// other than Linux.
@@ -111,6 +117,7 @@ impl Stall {
             domain: core.name().to_owned(),
             reader,
             fence_error: None,
+            missed: None,
             thread_id,
             thread_name: sighting.name,
             activity: sighting.doing.into(),
@@ -130,6 +137,7 @@ impl Stall {
             domain: core.name().to_owned(),
             reader: ReaderKind::Guard,
             fence_error: Some(error),
+            missed: None,
             thread_id,
             thread_name: sighting.name,
             activity: sighting.doing.into(),
@@ -140,18 +148,45 @@ impl Stall {
             pending_bytes: behind.bytes,
         }
     }
+
+    /// The reader is silent, and does not vouch for this number of tokens. Inspects its thread.
+    pub(super) fn of_silence(core: &Core, record: &Record, missed: u64) -> Self {
+        // 0 for a slot: the record has had no thread since its last reader left.
+        let thread_id = record.tid();
+        // Nobody knows when the reader registered, so any thread with this id may be its own.
+        let look = |tid| stillpoint_sys::os::look_at_thread(tid, Duration::ZERO);
+        let sighting = (thread_id != 0).then(|| look(thread_id));
+        Self {
+            domain: core.name().to_owned(),
+            reader: record.kind(),
+            fence_error: None,
+            missed: Some(missed),
+            thread_id,
+            activity: sighting.as_ref().map_or(Activity::Unknown, |sighting| sighting.doing.into()),
+            cpu: sighting.as_ref().and_then(|sighting| sighting.cpu),
+            thread_name: sighting.and_then(|sighting| sighting.name),
+            waited: Duration::ZERO,
+            others: 0,
+            pending: 0,
+            pending_bytes: 0,
+        }
+    }
 }
 
 impl fmt::Display for Stall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.reader {
             _ if self.fence_error.is_some() => "was refused the fence",
+            _ if self.missed.is_some() => "is silent",
             ReaderKind::Guard => "has a region open",
             ReaderKind::Qsbr => "has not reported a quiescent state",
             ReaderKind::ProtectedLoad => "holds a protected load",
         };
-        let Self { domain, thread_id, activity, waited, others, pending, pending_bytes, .. } = self;
+        let Self { domain, reader, thread_id, activity, waited, others, pending, pending_bytes, .. } = self;
         match &self.thread_name {
+            _ if *reader == ReaderKind::ProtectedLoad => {
+                write!(f, "a slot that belongs to no thread {what}")?
+            }
             Some(name) => write!(f, "thread {thread_id} (`{name}`) {what}")?,
             None if *activity == Activity::Ended => write!(f, "thread {thread_id}, which has ended, {what}")?,
             None => write!(f, "thread {thread_id} {what}")?,
@@ -159,8 +194,14 @@ impl fmt::Display for Stall {
         write!(f, " in domain `{domain}`")?;
         match self.cpu {
             Some(cpu) => write!(f, " ({activity}, last on CPU {cpu})")?,
-            None if *activity == Activity::Ended => {}
+            None if *activity == Activity::Ended || *reader == ReaderKind::ProtectedLoad => {}
             None => write!(f, " ({activity})")?,
+        }
+        if let Some(missed) = self.missed {
+            let (noun, verb) = if missed == 1 { ("period", "has") } else { ("periods", "have") };
+            write!(f, ": {missed} grace {noun} {verb} started since its last load")?;
+            let is_asleep = matches!(activity, Activity::Sleeping | Activity::Uninterruptible);
+            return f.write_str(if is_asleep { "; call offline() before it sleeps" } else { "" });
         }
         match others {
             0 => {}

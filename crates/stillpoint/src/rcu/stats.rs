@@ -17,7 +17,8 @@ pub struct Stats {
     /// [offline](super::Reader::offline). 0 in domains that need no such fences.
     pub vouched: u64,
     /// Readers of other threads that have loaded nothing since the newest token was started, and are not
-    /// [offline](super::Reader::offline). While there is one that sleeps, each grace period needs a heavy fence.
+    /// [offline](super::Reader::offline). While there is one that sleeps, each grace period needs a heavy fence, and
+    /// [`Domain::silent`](super::Domain::silent) names its thread. 0 in domains that need no such fences.
     pub silent: usize,
     /// Objects and callbacks handed to reclaimers or to the domain.
     pub retired: u64,
@@ -82,7 +83,7 @@ impl Stats {
             grace_periods: core.protocol.started(),
             heavy_fences: core.protocol.heavy_fences(),
             vouched: core.protocol.vouched(),
-            silent: core.protocol.silent(),
+            silent: core.protocol.silent().count(),
             retired: sum.retired,
             freed: sum.freed,
             pending: exact(objects, sum.pending),

@@ -13,7 +13,7 @@ use crate::modes::modes;
 use crate::other::silent;
 
 /// Calls the test with a domain that issues heavy fences, in each mode that has any.
-pub(super) fn with_heavy_fences(test: impl Fn(Domain)) {
+pub(crate) fn with_heavy_fences(test: impl Fn(Domain)) {
     for mode in modes().filter(|&mode| mode != Mode::Symmetric) {
         test(Domain::builder().fence(mode).build().expect("the mode was probed"));
     }

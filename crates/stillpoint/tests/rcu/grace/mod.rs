@@ -1,7 +1,7 @@
 //! When objects are freed: not before their readers have released them, and then at once.
 
 mod bound;
-mod fences;
+pub(crate) mod fences;
 mod holding;
 mod leaving;
 mod objects;

@@ -36,7 +36,7 @@ fn while_holding(domain: &Domain, hold: impl FnOnce() + Send, test: impl FnOnce(
     });
 }
 
-fn own_id() -> u32 {
+pub(super) fn own_id() -> u32 {
     // SAFETY: no preconditions.
     unsafe { libc::gettid() }.unsigned_abs()
 }

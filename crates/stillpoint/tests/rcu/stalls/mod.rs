@@ -5,6 +5,7 @@ mod looking;
 mod misbehaving;
 mod noticing;
 mod once;
+mod silent;
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};

@@ -596,11 +596,16 @@ impl Protocol {
         self.progress.vouched.load(Ordering::Relaxed)
     }
 
-    /// Number of readers of other threads that do not vouch for the newest token.
-    pub(crate) fn silent(&self) -> usize {
-        // Relaxed: for statistics.
+    /// The readers of other threads that do not vouch for the newest token, each with the number of tokens that it does not vouch for.
+    /// None in a symmetric domain, where no reader needs a heavy fence.
+    pub(crate) fn silent(&self) -> impl Iterator<Item = (&Record, u64)> {
+        // Relaxed: for statistics and reports.
         let newest = self.token.load(Ordering::Relaxed);
-        self.records.iter().filter(|record| record.is_silent(record.observe(), newest)).count()
+        let records = (self.mode != Mode::Symmetric).then(|| self.records.iter()).into_iter().flatten();
+        records.filter_map(move |record| {
+            let word = record.observe();
+            record.is_silent(word, newest).then(|| (record, newest - vouched(word).max(FIRST_TOKEN)))
+        })
     }
 
     pub(crate) fn fence_error(&self) -> Option<FenceError> {

@@ -76,8 +76,8 @@ pub enum ReaderKind {
     Guard = 0,
     /// A [`QsbrReader`](crate::rcu::QsbrReader) that has not reported a quiescent state.
     Qsbr = 1,
-    /// A [`Protected`](crate::rcu::Protected) or an [`OwnedProtected`](crate::rcu::OwnedProtected), which holds up one object. Never
-    /// in a [`Stall`](crate::rcu::Stall).
+    /// A [`Protected`](crate::rcu::Protected) or an [`OwnedProtected`](crate::rcu::OwnedProtected), which holds up one object. In a
+    /// [`Stall`](crate::rcu::Stall) only if it is [silent](crate::rcu::Stall::missed), and a slot that belongs to no thread.
     ProtectedLoad = 4,
 }
 
