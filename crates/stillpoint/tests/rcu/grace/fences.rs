@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::fence::{asymmetric_supported, Mode};
+use stillpoint::fence::Mode;
 use stillpoint::rcu::Domain;
 
 use super::retire_one;
