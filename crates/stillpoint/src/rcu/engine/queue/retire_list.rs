@@ -599,7 +599,11 @@ impl RetireList {
     }
 
     fn is_time(&self, now: Duration) -> bool {
-        self.open >= LONG.saturating_mul(self.pace.batch)
+        // The fence for a silent reader comes when the list is full, and serves what has a token by then: so all of the batch has one.
+        let (waiting, batch) = (self.queue.len(), self.pace.batch);
+        let becomes_full = waiting >= batch && waiting - self.open < batch;
+        (becomes_full && self.looks.are_put_off())
+            || self.open >= LONG.saturating_mul(batch)
             || self.pace.interval.is_zero()
             || !self.core.protocol.needs_heavy()
             || self.core.protocol.may_start(now, self.started)

@@ -121,6 +121,32 @@ fn full_batches_gather_for_one_heavy_fence_and_not_without_end() {
     assert_eq!(list.poll(usize::MAX), lot, "the fence of another wait serves");
 }
 
+/// The fence comes when the list is full. It must not leave objects behind that have come too soon after the last start.
+#[test]
+fn one_fence_serves_all_of_a_batch_of_which_a_part_has_a_token() {
+    let domain = Domain::new();
+    let _silent = silent(&domain);
+    let pace = Pace { batch: 10, interval: Duration::MAX };
+    let mut list = RetireList::new(Arc::clone(domain.core()), pace, Limits::NONE);
+    let retire = |list: &mut RetireList, objects: usize| {
+        (0..objects).for_each(|_| list.retire(old(&domain).into_parts().into_garbage()));
+    };
+    retire(&mut list, 1);
+    assert_eq!(list.poll(usize::MAX), 1, "the first one has no other before it");
+    if domain.fence_mode() == Mode::Symmetric {
+        return; // it needs none
+    }
+    retire(&mut list, 5);
+    while list.open > 0 {
+        assert_eq!(list.poll(usize::MAX), 0, "the batch is not full");
+    }
+    retire(&mut list, 5);
+    list.poll(usize::MAX);
+    assert_eq!(list.open, 0);
+    while list.poll(usize::MAX) == 0 {}
+    assert_eq!((list.len(), domain.stats().heavy_fences), (0, 2));
+}
+
 /// A list that has handed everything on waits for nothing, and holds nothing.
 #[test]
 fn what_is_taken_over_is_told_of_by_the_one_who_has_it() {
