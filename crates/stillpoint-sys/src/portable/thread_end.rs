@@ -157,12 +157,12 @@ mod locals {
         }
 
         pub(super) fn value(&self, function: unsafe extern "C" fn(*mut c_void)) -> *mut c_void {
-            let last = |calls: &Calls| {
+            let value = |calls: &Calls| {
                 let calls = calls.0.borrow();
-                let last = calls.iter().find(|(of, _)| std::ptr::fn_addr_eq(*of, function));
-                last.map(|(_, value)| *value)
+                let call = calls.iter().find(|(of, _)| std::ptr::fn_addr_eq(*of, function));
+                call.map(|(_, value)| *value)
             };
-            let found = ROUNDS[..USED.get()].iter().find_map(|round| round.try_with(last).ok().flatten());
+            let found = ROUNDS[..USED.get()].iter().find_map(|round| round.try_with(value).ok().flatten());
             found.unwrap_or(std::ptr::null_mut())
         }
 
