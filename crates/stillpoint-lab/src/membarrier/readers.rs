@@ -65,6 +65,8 @@ pub(super) struct Windows {
 struct Counts {
     sections: u64,
     synchronizations: u64,
+    /// Heavy fences of the domain: where readers report for themselves, fewer than synchronizations.
+    fences: u64,
     /// The module's counters, where it is the back end; they include all its users.
     module: Info,
 }
@@ -73,6 +75,7 @@ impl Counts {
     fn add(&mut self, more: &Self) {
         self.sections += more.sections;
         self.synchronizations += more.synchronizations;
+        self.fences += more.fences;
         let (sum, more) = (&mut self.module, &more.module);
         sum.operations += more.operations;
         sum.interrupts += more.interrupts;
@@ -83,6 +86,7 @@ impl Counts {
     fn put(&self, row: &mut Row) {
         row.put("sections", self.sections as f64, 0);
         row.put("synchronizations", self.synchronizations as f64, 0);
+        row.put("heavy_fences", self.fences as f64, 0);
         let module = &self.module;
         if module.operations > 0 {
             row.put("module_barriers", module.operations as f64, 0);
@@ -223,7 +227,10 @@ pub(super) fn slice(
         // Relaxed: see above.
         let count = || sections.iter().map(|own| own.0.load(Ordering::Relaxed)).sum::<u64>();
         let answer = if is_whole {
-            windows(plan.slice * LONGER, count, |begin| work(&domain, begin))
+            windows(plan.slice * LONGER, count, |begin| work(&domain, begin)).map(|mut windows| {
+                windows.counts.fences = domain.stats().heavy_fences;
+                windows
+            })
         } else {
             Err("cannot pin a thread to its CPU".to_owned())
         };

@@ -39,7 +39,7 @@ fn line(rows: &[Value], way: Way, others: u32) -> Result<String, String> {
         rows.iter().filter(is_of)
     };
     let metric = |row: &Value, metric: &str| row["metrics"][metric].as_f64().unwrap_or(0.0);
-    let (mut sections, mut synchronizations, mut barriers) = (0.0, 0.0, 0.0);
+    let (mut sections, mut synchronizations, mut fences, mut barriers) = (0.0, 0.0, 0.0, 0.0);
     let (mut interrupts, mut depths) = (0.0, 0.0);
     let mut count = 0;
     for row in of("readers", format!("mode/module-{name}")) {
@@ -50,6 +50,7 @@ fn line(rows: &[Value], way: Way, others: u32) -> Result<String, String> {
         let own = metric(row, "module_barriers");
         sections += read;
         synchronizations += done;
+        fences += metric(row, "heavy_fences");
         barriers += own;
         interrupts += own * metric(row, "interrupts_per_barrier");
         depths += own * metric(row, "barrier_depth");
@@ -62,11 +63,11 @@ fn line(rows: &[Value], way: Way, others: u32) -> Result<String, String> {
     };
     let (receivers, initiators) = (timed("receivers"), timed("initiators"));
     let line = format!(
-        "{name}: {sections} sections of readers beside {synchronizations} synchronizations in {count} rows, by \
-         {barriers} barriers of {interrupts:.2} interrupts and a depth of {depth:.2}; module/{name} in {receivers} rows of \
+        "{name}: {sections} sections of readers beside {synchronizations} synchronizations in {count} rows, \
+         {fences} heavy fences by {barriers} barriers of {interrupts:.2} interrupts and a depth of {depth:.2}; module/{name} in {receivers} rows of \
          receivers, {initiators} of initiators"
     );
-    let is_whole = count > 0 && synchronizations > 0.0 && barriers >= synchronizations;
+    let is_whole = count > 0 && synchronizations > 0.0 && fences > 0.0 && barriers >= fences;
     let is_plausible = (0.0..=f64::from(others)).contains(&interrupts) && (0.0..=deepest).contains(&depth);
     // Of three receivers, one is reached through another.
     let is_deep = way != Way::Tree || others < 3 || depth > 1.0;
@@ -97,6 +98,7 @@ mod tests {
                 "metrics": { "sections": sections, "synchronizations": done },
             });
             if done > 0 {
+                row["metrics"]["heavy_fences"] = json!(done / 2);
                 row["metrics"]["module_barriers"] = json!(done);
                 row["metrics"]["interrupts_per_barrier"] = json!(7.0);
                 row["metrics"]["barrier_depth"] = json!(depth);
@@ -118,8 +120,8 @@ mod tests {
     fn the_rows_of_a_way_are_summed_up() {
         assert_eq!(
             line(&rows(), Way::Tree, 7).unwrap(),
-            "tree: 6000 sections of readers beside 40 synchronizations in 3 rows, by 40 barriers of 7.00 interrupts \
-             and a depth of 2.25; module/tree in 1 rows of receivers, 1 of initiators"
+            "tree: 6000 sections of readers beside 40 synchronizations in 3 rows, 20 heavy fences by 40 barriers of 7.00 \
+             interrupts and a depth of 2.25; module/tree in 1 rows of receivers, 1 of initiators"
         );
     }
 
@@ -136,7 +138,11 @@ mod tests {
         refused(&|rows| rows[1]["metrics"]["sections"] = 0.into(), "0 sections");
         refused(&|rows| rows[1]["metrics"]["synchronizations"] = 0.into(), "0 synchronizations");
         refused(&|rows| rows[0]["metrics"]["synchronizations"] = 1.into(), "1 synchronizations");
-        refused(&|rows| rows[2]["metrics"]["module_barriers"] = 29.into(), "39 barriers");
+        refused(&|rows| rows[2]["metrics"]["module_barriers"] = 9.into(), "20 heavy fences by 19 barriers");
+        refused(
+            &|rows| rows[1..3].iter_mut().for_each(|row| row["metrics"]["heavy_fences"] = 0.into()),
+            "0 heavy fences",
+        );
         refused(&|rows| rows[2]["metrics"]["interrupts_per_barrier"] = 17.into(), "interrupts");
         refused(&|rows| rows[2]["metrics"]["barrier_depth"] = 4.into(), "depth of 3.75");
         let flat = |row: &mut Value| row["metrics"]["barrier_depth"] = 1.into();
