@@ -170,18 +170,14 @@ pub(crate) fn call<A: Answer>(body: impl FnOnce() -> Result<A, Refusal>) -> A {
 #[inline]
 pub(crate) fn briefly<A: Answer>(body: impl FnOnce() -> Result<A, Refusal>) -> A {
     let _ignored = tsan::ignore();
-    // Unwind safety: a panic is a defect of the library, and each part of the library keeps its own state consistent.
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(refusal)) => refuse(&refusal),
-        Err(_) => refuse(&DEFECT),
-    }
+    // The refusal stays within: what passes through `catch_unwind` goes over the stack, and the answer is one word.
+    caught(|| body().unwrap_or_else(|refusal| refuse(&refusal)))
 }
 
 /// As [`briefly`], for a body that cannot fail.
 #[inline]
 pub(crate) fn caught<A: Answer>(body: impl FnOnce() -> A) -> A {
-    // Unwind safety: as in `briefly`.
+    // Unwind safety: a panic is a defect of the library, and each part of the library keeps its own state consistent.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(answer) => answer,
         Err(_) => refuse(&DEFECT),

@@ -9,6 +9,7 @@ use crate::rcu::domain::{Domain, Token};
 /// let token = domain.start();
 /// assert_eq!(raw::token_of(&domain, raw::number_of(token)), Some(token));
 /// ```
+#[inline]
 pub fn number_of(token: Token) -> u64 {
     token.value()
 }
@@ -23,6 +24,7 @@ pub fn number_of(token: Token) -> u64 {
 /// assert!(raw::token_of(&domain, number + 1).is_none());
 /// assert!(raw::token_of(&domain, 0).is_none());
 /// ```
+#[inline]
 pub fn token_of(domain: &Domain, number: u64) -> Option<Token> {
     domain.core().protocol.was_started(number).then(|| Token::new(domain.core(), number))
 }

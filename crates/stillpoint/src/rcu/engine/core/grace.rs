@@ -181,6 +181,7 @@ impl Protocol {
     }
 
     /// Whether this number is that of a token.
+    #[inline]
     pub(crate) fn was_started(&self, number: u64) -> bool {
         // The second load is a read-modify-write, which reads the newest number no matter what the first one reads. Relaxed,
         // both: the check of the token orders the unlinks.
