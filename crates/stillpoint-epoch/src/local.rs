@@ -19,7 +19,7 @@ use crate::lists::List;
 const DUE: u32 = 128;
 /// What a deferred function adds to the count; a region adds 1.
 const FUNCTION: u32 = 2;
-/// A local keeps fewer functions than this after a region, even where no round runs any.
+/// A local keeps fewer functions than this after a region. It keeps those, since this thread's allocator has their memory.
 const FEW: usize = (DUE / FUNCTION) as usize;
 /// A `flush` sets this bit of the count.
 const FLUSHED: u32 = 1 << 30;
@@ -34,6 +34,9 @@ pub(crate) struct Local {
     due: Cell<u32>,
     /// What is left of the counts of rounds that have run their whole shares. While it is not 0, each region has a round.
     owed: Cell<usize>,
+    /// The fewest functions that are handed on after the next round: [`FEW`], or 1 after a flush, and after the first region, since there
+    /// may be no other.
+    least: Cell<usize>,
     token: NonNull<AtomicU64>,
     state: NonNull<AtomicU64>,
     attention: NonNull<AtomicU32>,
@@ -79,6 +82,7 @@ impl Local {
             // A round is due at the end of the first region, since there may be no other.
             due: Cell::new(DUE - 1),
             owed: Cell::new(0),
+            least: Cell::new(1),
             list: Cell::new(None),
             cells: Cells::new(),
             token: parts.token().cast(),
@@ -197,7 +201,7 @@ impl Local {
         if local.due.get() >= DUE {
             let mut panic = local.round();
             // Where rounds run nothing, each further region would hand on a list of few functions.
-            local.hand_on(if runs_nothing() { FEW } else { 1 }, &mut panic);
+            local.hand_on(if runs_nothing() { FEW } else { local.least.replace(FEW) }, &mut panic);
             panics::resume(panic);
         }
     }
@@ -265,6 +269,9 @@ impl Local {
         // SAFETY: the caller owns the object, which no later reader can reach, and any thread may destroy it, by the
         // caller's promise.
         let answer = unsafe { list.reclaimer.retire_raw(object) };
+        if list.reclaimer.pending() >= FEW {
+            self.due.set(self.due.get().max(DUE));
+        }
         let mut panic = None;
         self.keep(list, &mut panic);
         if let Err(refused) = answer {
@@ -292,6 +299,7 @@ impl Local {
     pub(crate) fn flush(&self) {
         let due = self.due.get() | FLUSHED;
         self.due.set(due);
+        self.least.set(1);
         if runs_nothing() {
             return;
         }

@@ -247,6 +247,23 @@ fn an_idle_thread_keeps_fewer_than_64_functions() {
     }
 }
 
+/// A few functions stay with the thread that has deferred them, whose allocator has their memory.
+#[test]
+fn a_thread_runs_its_own_few_functions() {
+    let collector = Collector::new();
+    let (handle, other, count) = (collector.register(), collector.register(), Count::default());
+    drop((handle.pin(), other.pin())); // so that no round is due at the end of the next region
+    let pinned = other.pin();
+    (0..60).for_each(|_| defer_destroy(&handle, &count));
+    drop(pinned);
+    other.pin().flush();
+    assert_eq!(count.get(), 0);
+    for _ in 0..128 {
+        drop(handle.pin());
+    }
+    assert_eq!(count.get(), 60);
+}
+
 /// This also holds for functions that were deferred by functions which the thread has run itself, in the same collector
 /// or in another.
 #[test]
