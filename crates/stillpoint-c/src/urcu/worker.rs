@@ -282,10 +282,15 @@ impl Worker {
 
 impl Flavour {
     pub(super) fn default_worker(&'static self) -> &'static Worker {
-        worker_at(&self.shared.default).unwrap_or_else(|| self.make_default(&mut self.lock()))
+        worker_at(&self.shared.default).unwrap_or_else(|| self.first_default())
     }
 
+    // With its lock out of the way, `push` is small enough to be inlined.
     #[cold]
+    fn first_default(&'static self) -> &'static Worker {
+        self.make_default(&mut self.lock())
+    }
+
     fn make_default(&'static self, lock: &mut Locked<'_, Workers>) -> &'static Worker {
         if let Some(worker) = worker_at(&self.shared.default) {
             return worker;
