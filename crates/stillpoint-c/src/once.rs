@@ -9,7 +9,6 @@ use std::ffi::c_int;
 use std::hint;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::time::Duration;
 
 use stillpoint::rcu::raw::{Callback, Object};
 use stillpoint_sys::{os, tsan};
@@ -50,11 +49,14 @@ const CHAIN_BITS: u32 = 16;
 /// Null before something is given. Never freed.
 static CHAINS: AtomicPtr<Chains> = AtomicPtr::new(ptr::null_mut());
 
-/// The process whose thread has the lock of the chains; 0 if it is free.
+/// The process whose thread has the lock of the chains, and [`IS_AWAITED`]; 0 if it is free.
 ///
 /// A thread that the child of a `fork` does not have may have had it. So a process takes the lock from other processes. It finds the
 /// chains whole: each change is one store.
 static HOLDER: AtomicU32 = AtomicU32::new(0);
+
+/// Set while a thread may sleep for the lock. No process has such a number.
+const IS_AWAITED: u32 = 1 << 31;
 
 /// While this value lives, no other thread changes the chains.
 struct Locked;
@@ -63,25 +65,27 @@ impl Locked {
     fn new() -> Self {
         /// A holder that runs has finished by then.
         const SPINS: u32 = 128;
-        /// A holder does not wake others, so that it need not know of them.
-        const PAUSE: Duration = Duration::from_micros(50);
         // SAFETY: the function has no preconditions.
         let process = unsafe { libc::getpid() } as u32;
-        let mut turns = 0;
+        let (mut turns, mut mark) = (0, 0);
         loop {
             // Relaxed: a hint.
             let holder = HOLDER.load(Ordering::Relaxed);
-            // Acquire: pairs with the release in `drop`. What a thread of the parent did before the `fork`, the child has. Relaxed on
-            // failure: it tries again.
-            if holder != process
-                && HOLDER.compare_exchange(holder, process, Ordering::Acquire, Ordering::Relaxed).is_ok()
-            {
-                return Self;
-            }
-            turns += 1;
-            match turns {
-                ..=SPINS => hint::spin_loop(),
-                _ => os::wait(&HOLDER, process, Some(PAUSE)),
+            // Acquire: pairs with the release in `drop`. What a thread of the parent did before the `fork`, the child has. Relaxed, the
+            // others: it tries again.
+            let becomes =
+                |next| HOLDER.compare_exchange(holder, next, Ordering::Acquire, Ordering::Relaxed).is_ok();
+            if holder & !IS_AWAITED != process {
+                if becomes(process | mark) {
+                    return Self;
+                }
+            } else if turns < SPINS {
+                turns += 1;
+                hint::spin_loop();
+            } else if holder & IS_AWAITED != 0 || becomes(holder | IS_AWAITED) {
+                os::wait(&HOLDER, process | IS_AWAITED, None);
+                // Others may sleep still, whom this thread then wakes.
+                mark = IS_AWAITED;
             }
         }
     }
@@ -90,7 +94,9 @@ impl Locked {
 impl Drop for Locked {
     fn drop(&mut self) {
         // Release: pairs with the acquire in `new`.
-        HOLDER.store(0, Ordering::Release);
+        if HOLDER.swap(0, Ordering::Release) & IS_AWAITED != 0 {
+            os::wake(&HOLDER, 1);
+        }
     }
 }
 
