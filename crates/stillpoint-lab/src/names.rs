@@ -189,7 +189,6 @@ const WORDS: &[(&str, &str)] = &[
     ("module/split", "the kernel module: a tree whose children get less than half of what is left"),
     ("module/hybrid", "the kernel module: flat up to some number of CPUs, along the tree beyond"),
     ("mode/asymmetric", "readers without fences, and the system call"),
-    ("mode/signals", "readers without fences, and signals"),
     ("mode/symmetric", "readers with full fences"),
     ("mode/module-smp-call", "readers without fences, and module/smp-call"),
     ("mode/module-flat", "readers without fences, and module/flat"),

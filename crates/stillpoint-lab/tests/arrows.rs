@@ -15,10 +15,10 @@ const CRATES: [(&str, &[&str]); 11] = [
     ("stillpoint-structures", &["stillpoint-sys", "stillpoint"]),
     ("stillpoint-epoch", &["stillpoint-sys", "stillpoint"]),
     ("stillpoint-c", &["stillpoint", "stillpoint-sys"]),
-    ("stillpoint-multicast", &["stillpoint-sys", "stillpoint"]),
+    ("stillpoint-multicast", &["stillpoint-sys"]),
     ("stillpoint-peers", &["stillpoint-c"]),
     ("stillpoint-harness", &["stillpoint"]),
-    ("stillpoint-torture", &["stillpoint", "stillpoint-multicast", "stillpoint-harness"]),
+    ("stillpoint-torture", &["stillpoint", "stillpoint-harness"]),
     ("stillpoint-multicast-lab", &["stillpoint", "stillpoint-multicast", "stillpoint-harness"]),
     (
         "stillpoint-lab",

@@ -50,11 +50,6 @@
 //!
 //! `docs/design/multicast.md` argues why this is correct.
 //!
-//! # As fences of `stillpoint`
-//!
-//! A domain of `stillpoint::rcu` that is built with [`Mode::Provided`](stillpoint::fence::Mode::Provided) of
-//! [`signals::PROVIDER`] fences its readers by signals.
-//!
 //! # Features
 //!
 //! `lab`, off by default, is only for measurements: acknowledgements to one counter, multicasts without help, and the shape
@@ -68,8 +63,6 @@ compile_error!("stillpoint-multicast is written for Linux: it needs signals for 
 
 mod busted;
 mod engine;
-#[cfg(not(any(stillpoint_loom, miri)))]
-mod fences;
 mod group;
 #[cfg(not(any(stillpoint_loom, miri)))]
 mod looks;

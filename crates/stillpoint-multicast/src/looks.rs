@@ -200,9 +200,9 @@ mod tests {
         assert!(unknown().is_hopeless(&[], LONGEST_LOOK));
     }
 
-    /// The error number and the text name the same cause, also if there are several.
+    /// The text names the cause that is to be cured first, if there are several.
     #[test]
-    fn the_error_number_and_the_text_agree() {
+    fn the_text_names_the_first_cause() {
         let all =
             || Late { is_replaced: true, refused: libc::EPERM, blocked: vec![7], ended: vec![8], ..late() };
         let mut errors = [all(), all(), all(), all(), late_without_a_reason()];
@@ -213,15 +213,14 @@ mod tests {
             error.ended.truncate(usize::from(number < 4));
         }
         let expected = [
-            (libc::EBUSY, "another handler was installed"),
-            (libc::EPERM, "could not be sent"),
-            (libc::EDEADLK, "thread 7 blocks signal"),
-            (libc::ESRCH, "thread 8 has ended without leaving"),
-            (libc::ETIMEDOUT, "thread 7 was not given a processor"),
+            "another handler was installed",
+            "could not be sent",
+            "thread 7 blocks signal",
+            "thread 8 has ended without leaving",
+            "thread 7 was not given a processor",
         ];
-        for (error, (errno, cause)) in errors.iter().zip(expected) {
+        for (error, cause) in errors.iter().zip(expected) {
             let text = error.to_string();
-            assert_eq!(error.raw_os_error(), errno, "{text}");
             assert!(text.contains(cause) && text.contains(" of 3 threads"), "{text}");
         }
     }

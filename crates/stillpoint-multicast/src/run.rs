@@ -282,20 +282,6 @@ impl Late {
     }
 }
 
-impl Late {
-    /// The error number of a fence that failed, as in `errno.h`.
-    #[cfg(not(any(stillpoint_loom, miri)))]
-    pub(crate) fn raw_os_error(&self) -> i32 {
-        match self {
-            _ if self.is_replaced => libc::EBUSY,
-            _ if self.refused != 0 => self.refused,
-            _ if !self.blocked.is_empty() => libc::EDEADLK,
-            _ if !self.ended.is_empty() => libc::ESRCH,
-            _ => libc::ETIMEDOUT,
-        }
-    }
-}
-
 impl fmt::Display for Late {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (late, all) = (self.threads.len(), self.receivers);

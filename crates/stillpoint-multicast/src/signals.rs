@@ -17,7 +17,7 @@
 //! process share one registry and one signal.
 //!
 //! A [fence](SignalMulticast::fence) makes every registered thread execute a full memory barrier. It replaces `membarrier(2)`
-//! where that system call is refused. [`PROVIDER`] gives these fences to domains.
+//! where that system call is refused.
 //!
 //! # The signal
 //!
@@ -40,13 +40,11 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{fence as atomic_fence, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{fence as atomic_fence, AtomicPtr, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use super::fences::PROVIDER;
-
-use super::engine::leaving::{self, Registration};
+use super::engine::leaving::Registration;
 use super::engine::operation::Call;
 use super::engine::{Core, Missing, Options};
 use super::looks::{Looks, FIRST_LOOK, LONGEST_LOOK};
@@ -221,34 +219,12 @@ pub fn members() -> usize {
 /// [`Blocked`](SignalError::Blocked) if the thread blocks the signal; [`Ending`](SignalError::Ending) in the destructor of a
 /// thread-local value, if the thread has left for good; and the errors of [`choose`].
 pub fn join() -> Result<SignalMember, SignalError> {
-    let registration = Registration::new(unblocked()?).ok_or(SignalError::Ending)?;
-    Ok(SignalMember { registration })
-}
-
-/// The group, for a thread that does not block the signal.
-fn unblocked() -> Result<&'static Arc<Core<Signals>>, SignalError> {
     let service = start(None)?;
     if signal::is_blocked(service.signal) {
         return Err(SignalError::Blocked { signal: service.signal });
     }
-    Ok(&service.core)
-}
-
-/// Registers the calling thread until [`unbind`]. Returns whether it could. If the thread leaves first, these bits are set in the
-/// word.
-///
-/// # Safety
-/// The word is alive until it is unbound, on this thread, or for ever.
-pub(crate) unsafe fn bind(word: &AtomicU32, bits: u32) -> bool {
-    // SAFETY: the word is alive until it is unbound, on this thread, or for ever, by the caller's promise.
-    unblocked().is_ok_and(|core| unsafe { leaving::bind(core, word, bits) })
-}
-
-/// Undoes [`bind`].
-pub(crate) fn unbind(word: &AtomicU32) {
-    if let Some(service) = started() {
-        leaving::unbind(&service.core, word);
-    }
+    let registration = Registration::new(&service.core).ok_or(SignalError::Ending)?;
+    Ok(SignalMember { registration })
 }
 
 /// The registration of a thread: see [`join`]. It stays on its thread.

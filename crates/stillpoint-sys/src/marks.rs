@@ -11,8 +11,6 @@ pub struct Marks {
     pub ignored: Cell<u8>,
     /// For the engine of rcu: the foreign code that the thread runs.
     pub within: Cell<u8>,
-    /// For fences: whether no provider reaches the thread any more.
-    pub has_ended: Cell<bool>,
     /// For boosting: whether the thread has given up its boost state, because it ends.
     pub is_closed: Cell<bool>,
     /// For the C interface: how many rounds of destructors have begun.
@@ -25,7 +23,6 @@ std::thread_local! {
         Marks {
             ignored: Cell::new(0),
             within: Cell::new(0),
-            has_ended: Cell::new(false),
             is_closed: Cell::new(false),
             rounds: Cell::new(0),
         }

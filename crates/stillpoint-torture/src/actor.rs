@@ -8,7 +8,6 @@ use fastrand::Rng;
 use rustix::io;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use stillpoint_harness::interrupt;
-use stillpoint_multicast::signals;
 
 use super::arena::{Context, Maker};
 use super::roll::{Present, Roll};
@@ -92,32 +91,10 @@ impl<'s> Actor<'s> {
                 (0..turns).for_each(|_| std::hint::spin_loop());
             }
             850..966 => thread::yield_now(),
-            966..970 => self.block_fences(),
-            970..980 => self.move_away(),
+            966..980 => self.move_away(),
             980..998 => self.sleep(Duration::from_micros(200)),
             _ => self.sleep(Duration::from_millis(4)),
         }
-    }
-
-    /// Blocks the signal of fences for a moment: fences by signals wait for this thread meanwhile.
-    fn block_fences(&mut self) {
-        self.tally.count(Count::Blocked);
-        let _blocked = Blocked::new();
-        if self.rng.bool() {
-            let turns = self.rng.u32(0..1 << 12);
-            (0..turns).for_each(|_| std::hint::spin_loop());
-        } else {
-            self.sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// Registers by `register`, sometimes while the signal of fences is blocked: then the reader issues full fences.
-    pub(crate) fn register<R>(&mut self, register: impl FnOnce() -> R) -> R {
-        let _blocked = self.once_in(8).then(|| {
-            self.tally.count(Count::Unbound);
-            Blocked::new()
-        });
-        register()
     }
 
     pub(crate) fn sleep(&mut self, longest: Duration) {
@@ -135,30 +112,6 @@ impl<'s> Actor<'s> {
         if moved.is_ok() {
             self.tally.count(Count::Moved);
         }
-    }
-}
-
-/// While this value lives, the calling thread blocks the signal of fences.
-struct Blocked(libc::sigset_t);
-
-impl Blocked {
-    fn new() -> Self {
-        let signal = signals::signal().unwrap_or(signals::DEFAULT_SIGNAL);
-        // SAFETY: all zeroes are a valid set; the sets are alive for the calls, and the signal is valid.
-        unsafe {
-            let (mut set, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-            libc::sigemptyset(&raw mut set);
-            libc::sigaddset(&raw mut set, signal);
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
-            Self(before)
-        }
-    }
-}
-
-impl Drop for Blocked {
-    fn drop(&mut self) {
-        // SAFETY: the set came from the call above.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
     }
 }
 

@@ -5,10 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use stillpoint::fence::{self, Backend, Mode};
+use stillpoint::fence::{self, Mode};
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::machine::cpus;
-use stillpoint_multicast::signals;
 
 use super::actor::{is_over, join};
 use super::arena::Context;
@@ -66,9 +65,6 @@ impl Plan {
         let mut modes = vec![Mode::Symmetric];
         if fence::asymmetric_supported().is_ok() {
             modes.push(Mode::Asymmetric);
-        }
-        if Backend::Provided(signals::PROVIDER).probe().is_ok() {
-            modes.push(Mode::Provided(signals::PROVIDER));
         }
         let threads = options.threads.map_or_else(|| (4 * cpus.len()).clamp(6, 64), usize::from);
         Self { duration: Duration::from_secs(options.seconds), seed: options.seed, threads, cpus, modes }

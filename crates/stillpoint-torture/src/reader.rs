@@ -23,7 +23,7 @@ pub(crate) fn visit(actor: &mut Actor<'_>, world: &World, other: Option<&World>)
             _ => visit_as_reader(actor, world, true),
         };
     };
-    let reader = actor.register(|| other.domain.reader());
+    let reader = other.domain.reader();
     let guard = reader.pin();
     let since = actor.begin(&other.sections);
     actor.tally.count(Count::Both);
@@ -41,7 +41,7 @@ pub(crate) fn visit(actor: &mut Actor<'_>, world: &World, other: Option<&World>)
 
 /// `may_wait`: the thread has no other open section.
 fn visit_as_reader(actor: &mut Actor<'_>, world: &World, may_wait: bool) {
-    let reader = actor.register(|| world.domain.reader());
+    let reader = world.domain.reader();
     actor.tally.count(Count::Registered);
     for _ in 0..actor.rng.u32(1..=64) {
         if actor.is_stopped() {
@@ -236,7 +236,7 @@ fn protect_under_guard(actor: &mut Actor<'_>, world: &World, reader: &Reader) {
 
 /// Sections between quiescent states. `may_wait`: the thread has no other open section.
 fn visit_quiescent(actor: &mut Actor<'_>, world: &World, may_wait: bool) {
-    let mut reader = actor.register(|| world.domain.qsbr_reader());
+    let mut reader = world.domain.qsbr_reader();
     actor.tally.count(Count::Registered);
     for _ in 0..actor.rng.u32(1..=64) {
         if actor.is_stopped() {

@@ -7,8 +7,6 @@ use super::times::{self, Times};
 events! {
     /// The events of the mixed part.
     Count {
-        Blocked = "moments in which the signal of fences was blocked", 3;
-        Unbound = "readers registered in such a moment", 3;
         Registered = "readers registered", 50;
         Threads = "threads started and joined", 5;
         Bursts = "bursts of the hog", 2;

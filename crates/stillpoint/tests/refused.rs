@@ -551,115 +551,9 @@ fn a_future_of_an_asymmetric_domain_says_why_it_cannot_end() {
     });
 }
 
-/// Readers that pay nothing, without membarrier: everything that a domain does.
 #[test]
-fn a_process_that_is_refused_can_fence_by_signals() {
-    in_child("a_process_that_is_refused_can_fence_by_signals", || {
-        refuse_membarrier(libc::EPERM);
-        assert_eq!(fence::choose(Backend::Provided(signals::PROVIDER)), Ok(()));
-        assert_eq!(
-            (fence::backend(), Mode::best()),
-            (Backend::Provided(signals::PROVIDER), Mode::Provided(signals::PROVIDER))
-        );
-        let (domain, census) = (Domain::new(), Census::default());
-        assert_eq!(domain.fence_mode(), Mode::Provided(signals::PROVIDER));
-        assert!(fence::heavy().is_err(), "signals do not reach every thread");
-
-        let cell = domain.cell(census.object());
-        let (held, done) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let reader = domain.reader();
-                assert_eq!(signals::members(), 1);
-                let object = cell.protect(&reader).expect("never empty");
-                held.wait();
-                done.wait();
-                object.verify();
-            });
-            held.wait();
-            let mut reclaimer = eager(&domain);
-            reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
-            assert_eq!(reclaimer.poll(), 0, "it is held");
-            assert!(domain.stats().heavy_fences > 0);
-            assert_eq!(domain.synchronize(), Ok(()), "no region is in the way");
-            done.wait();
-            while reclaimer.poll() == 0 {
-                thread::yield_now();
-            }
-        });
-        assert_eq!((census.freed(), signals::members()), (1, 0));
-        assert!(a_future_ends(&domain) >= 1, "the reader wakes it");
-    });
-}
-
-/// Such a thread pays the fence itself, and nothing waits for it.
-#[test]
-fn a_reader_on_a_thread_that_blocks_the_signal_works() {
-    in_child("a_reader_on_a_thread_that_blocks_the_signal_works", || {
-        refuse_membarrier(libc::EPERM);
-        let domain = Domain::builder()
-            .fence(Mode::Provided(signals::PROVIDER))
-            .build()
-            .expect("the signal has no handler");
-        let census = Census::default();
-        let cell = domain.cell(census.object());
-        let mut reclaimer = eager(&domain);
-        let silent = silent(&domain);
-        assert_eq!((domain.synchronize(), domain.stats().heavy_fences), (Ok(()), 1));
-        drop(silent);
-        block_signals();
-        let (reader, qsbr) = (domain.reader(), domain.qsbr_reader());
-        assert_eq!(signals::members(), 0);
-        let object = cell.protect(&reader).expect("never empty");
-        reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
-        drop(qsbr);
-        assert_eq!((domain.synchronize(), reclaimer.poll()), (Ok(()), 0));
-        object.verify();
-        drop(object);
-        assert_eq!(reclaimer.poll(), 1);
-        assert_eq!(domain.stats().heavy_fences, 1, "no reader relies on light fences");
-    });
-}
-
-#[test]
-fn a_reader_that_blocks_the_signal_later_is_found_out() {
-    in_child("a_reader_that_blocks_the_signal_later_is_found_out", || {
-        refuse_membarrier(libc::EPERM);
-        let domain = Domain::builder()
-            .fence(Mode::Provided(signals::PROVIDER))
-            .build()
-            .expect("the signal has no handler");
-        let (census, barrier) = (Census::default(), std::sync::Barrier::new(2));
-        let cell = domain.cell(census.object());
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let reader = domain.reader();
-                drop(reader.pin());
-                block_signals();
-                barrier.wait();
-                barrier.wait();
-            });
-            barrier.wait();
-            let mut reclaimer = eager(&domain);
-            reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
-            let error = fence_error(domain.synchronize());
-            assert_eq!(
-                (error.backend(), error.raw_os_error()),
-                (Backend::Provided(signals::PROVIDER), libc::EDEADLK)
-            );
-            assert!(error.to_string().contains("blocks the signal"), "{error}");
-            assert_eq!((reclaimer.poll(), census.freed()), (0, 0));
-            barrier.wait();
-            while reclaimer.poll() == 0 {
-                thread::yield_now();
-            }
-        });
-    });
-}
-
-#[test]
-fn a_back_end_that_is_not_to_be_had_or_comes_too_late_is_refused() {
-    in_child("a_back_end_that_is_not_to_be_had_or_comes_too_late_is_refused", || {
+fn a_back_end_that_is_not_to_be_had_is_refused() {
+    in_child("a_back_end_that_is_not_to_be_had_is_refused", || {
         refuse_membarrier(libc::EPERM);
         let Err(ChooseError::Refused(error)) = fence::choose(Backend::Membarrier) else {
             panic!("it is refused")
@@ -675,9 +569,6 @@ fn a_back_end_that_is_not_to_be_had_or_comes_too_late_is_refused() {
             }
         };
         assert_eq!(fence::backend(), next);
-        let late = fence::choose(Backend::Provided(signals::PROVIDER)).expect_err("it comes too late");
-        assert_eq!(late, ChooseError::InUse(next));
-        assert!(late.to_string().contains(&next.to_string()) && std::error::Error::source(&late).is_none());
         assert_eq!(fence::choose(next), Ok(()));
         let refused = fence::choose(Backend::Membarrier).expect_err("it is still refused");
         let source = std::error::Error::source(&refused).expect("it has a cause").to_string();
@@ -686,56 +577,36 @@ fn a_back_end_that_is_not_to_be_had_or_comes_too_late_is_refused() {
 }
 
 #[test]
-fn signals_that_the_program_handles_are_refused() {
-    extern "C" fn own(_: libc::c_int) {}
-    in_child("signals_that_the_program_handles_are_refused", || {
-        // SAFETY: the handler does nothing.
-        unsafe { libc::signal(libc::SIGURG, own as *const () as libc::sighandler_t) };
-        let error = Domain::builder()
-            .fence(Mode::Provided(signals::PROVIDER))
-            .build()
-            .expect_err("the program handles it");
-        assert!(matches!(&error, BuildError::Asymmetric(cause) if cause.raw_os_error() == libc::EBUSY));
-        assert!(error.to_string().contains("signals::choose"), "{error}");
-        signals::choose(libc::SIGUSR1).expect("it has no handler");
-        Domain::builder().fence(Mode::Provided(signals::PROVIDER)).build().expect("another one is used");
+fn a_back_end_that_comes_too_late_is_refused() {
+    in_child("a_back_end_that_comes_too_late_is_refused", || {
+        let used = fence::backend();
+        if used != Backend::Plain {
+            let late = fence::choose(Backend::Plain).expect_err("it comes too late");
+            assert_eq!(late, ChooseError::InUse(used));
+            assert!(
+                late.to_string().contains(&used.to_string()) && std::error::Error::source(&late).is_none()
+            );
+        }
+        assert_eq!(fence::choose(used), Ok(()));
     });
 }
 
-/// The kernel forbids the writer to send signals after a reader has registered.
+/// The kernel forbids the initiator to send signals after a member has joined.
 #[test]
 fn a_signal_that_cannot_be_sent_makes_the_fence_fail() {
     in_child("a_signal_that_cannot_be_sent_makes_the_fence_fail", || {
-        let domain = Domain::builder()
-            .fence(Mode::Provided(signals::PROVIDER))
-            .build()
-            .expect("the signal has no handler");
-        let (census, barrier) = (Census::default(), std::sync::Barrier::new(2));
-        let cell = domain.cell(census.object());
+        let barrier = std::sync::Barrier::new(2);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let reader = domain.reader();
-                let object = cell.protect(&reader).expect("never empty");
+                let _member = signals::join().expect("the signal has no handler");
                 barrier.wait();
                 barrier.wait();
-                object.verify();
             });
             barrier.wait();
             refuse(libc::SYS_tgkill, libc::EPERM);
             let late = signals::multicast().expect("it was started").fence().expect_err("it is refused");
             assert!(late.to_string().contains("allow tgkill"), "{late}");
-            let mut reclaimer = eager(&domain);
-            reclaimer.retire(cell.replace(census.object()).expect("never empty")).expect("there is room");
-            let error = fence_error(domain.synchronize());
-            assert_eq!(
-                (error.backend(), error.raw_os_error()),
-                (Backend::Provided(signals::PROVIDER), libc::EPERM)
-            );
-            assert_eq!((reclaimer.poll(), census.freed()), (0, 0));
             barrier.wait();
-            while reclaimer.poll() == 0 {
-                thread::yield_now();
-            }
         });
     });
 }
@@ -766,13 +637,4 @@ fn an_initiator_makes_up_for_signals_that_its_receivers_may_not_send() {
             joined.wait();
         });
     });
-}
-
-fn block_signals() {
-    // SAFETY: the set is writable.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigfillset(&raw mut set);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-    }
 }

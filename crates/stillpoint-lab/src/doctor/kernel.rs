@@ -6,12 +6,11 @@ use rustix::process::{Resource, getrlimit};
 use rustix::thread::{MembarrierCommand, membarrier_query};
 use stillpoint::fence::{self, Backend};
 use stillpoint_harness::machine::proc;
-use stillpoint_multicast::signals::PROVIDER;
 
 use crate::doctor::Finding;
 
 pub(crate) fn findings() -> Vec<Finding> {
-    vec![membarrier(), asymmetric(), module(), signals(), rseq(), realtime()]
+    vec![membarrier(), asymmetric(), module(), rseq(), realtime()]
 }
 
 /// How to get cheap fences.
@@ -64,23 +63,8 @@ fn module() -> Finding {
         Err(error) => Finding::absent(
             "fences by module",
             error.to_string(),
-            "barriers cannot go along a tree of interrupts, which pays off with many CPUs; where membarrier is refused, only signals replace it",
+            "barriers cannot go along a tree of interrupts, which pays off with many CPUs; where membarrier is refused, readers have to pay full fences",
             "nothing on few CPUs with membarrier; else build and load the module, as docs/guide/kernel.md says",
-        ),
-    }
-}
-
-fn signals() -> Finding {
-    match Backend::Provided(PROVIDER).probe() {
-        Ok(()) => Finding::present(
-            "fences by signals",
-            "possible, for domains that ask for stillpoint_multicast::signals; they interrupt system calls",
-        ),
-        Err(error) => Finding::absent(
-            "fences by signals",
-            error.to_string(),
-            "where membarrier is refused, readers have to pay full fences",
-            "nothing where fences are asymmetric; else do what the reason above asks for",
         ),
     }
 }

@@ -43,7 +43,6 @@ pub(crate) const CONTENDERS: &[&str] = &[
     "module/split",
     "module/hybrid",
     "mode/asymmetric",
-    "mode/signals",
     "mode/symmetric",
     "mode/module-smp-call",
     "mode/module-flat",

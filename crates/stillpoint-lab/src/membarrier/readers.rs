@@ -20,7 +20,6 @@ use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::stats::median;
-use stillpoint_multicast::signals;
 
 use super::Plan;
 use super::barriers::way_of;
@@ -41,7 +40,6 @@ fn mode_of(name: &str) -> Option<Mode> {
     match contender(name) {
         name if way_of(name, ON_MODULE).is_some() => Some(Mode::Asymmetric),
         "mode/asymmetric" => Some(Mode::Asymmetric),
-        "mode/signals" => Some(Mode::Provided(signals::PROVIDER)),
         "mode/symmetric" => Some(Mode::Symmetric),
         _ => None,
     }

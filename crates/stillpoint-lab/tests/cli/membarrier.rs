@@ -66,7 +66,7 @@ fn readers_are_compared_with_those_of_a_writer_that_does_nothing() {
     let arguments = [&["bench", "membarrier", "--scenarios", "readers", "--json"][..], &length].concat();
     let result = json(&run(&arguments));
     let rows = result["rows"].as_array().unwrap();
-    for name in ["mode/signals", "mode/symmetric", "mode/asymmetric (again)"] {
+    for name in ["mode/symmetric", "mode/asymmetric (again)"] {
         for wanted in [Value::from(0), 1000.into(), "most".into()] {
             let row = rows
                 .iter()

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::slots::Slot;
 use super::Core;
 use crate::transport::Transport;
-use stillpoint_sys::sync::atomic::{AtomicU32, Ordering};
 
 /// A thread's registration in a group, counted.
 #[derive(Debug)]
@@ -61,15 +60,6 @@ impl<T: Transport> Leave for Core<T> {
 struct Registered {
     /// The thread's places, and their groups.
     places: RefCell<Sorted<NonNull<Slot>, Arc<dyn Leave>>>,
-    /// The words in which bits are set.
-    words: RefCell<Sorted<NonNull<AtomicU32>, Bound>>,
-}
-
-/// A binding of the thread to a word.
-#[cfg_attr(any(stillpoint_loom, miri), allow(dead_code, reason = "for fences by signals"))]
-struct Bound {
-    bits: u32,
-    slot: NonNull<Slot>,
 }
 
 /// A map in a sorted vector, for the one or two entries of most threads. Its memory is kept when an entry is removed.
@@ -96,13 +86,6 @@ impl<K: Ord, V> Sorted<K, V> {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // Both come before leaving: from then on no multicast reaches the thread.
-        stillpoint::fence::end_light_fences();
-        for (word, Bound { bits, .. }) in std::mem::take(&mut self.words.get_mut().0) {
-            // SAFETY: the word is alive by the promise to `bind`, since it was not unbound.
-            // Relaxed: for the calling thread.
-            unsafe { word.as_ref() }.fetch_or(bits, Ordering::Relaxed);
-        }
         let places = std::mem::take(&mut self.places.get_mut().0);
         for (slot, core) in places {
             core.leave_for_good(slot);
@@ -110,38 +93,8 @@ impl Drop for Registered {
     }
 }
 
-/// Registers the calling thread, as [`Registration::new`] does, until [`unbind`]. Returns whether it could. If the thread leaves
-/// for good first, these bits are set in the word.
-///
-/// # Safety
-/// The word is alive until it is unbound, on this thread, or for ever.
-#[cfg(not(any(stillpoint_loom, miri)))]
-pub(crate) unsafe fn bind<T: Transport>(core: &Arc<Core<T>>, word: &AtomicU32, bits: u32) -> bool {
-    register(core).is_some_and(|slot| {
-        let insert = |registered: &Registered| {
-            registered.words.borrow_mut().insert(NonNull::from(word), || Bound { bits, slot })
-        };
-        let is_bound = REGISTERED.try_with(insert).unwrap_or(false);
-        if !is_bound {
-            drop(Registration { core: Arc::clone(core), slot });
-        }
-        is_bound
-    })
-}
-
-/// Undoes [`bind`].
-#[cfg(not(any(stillpoint_loom, miri)))]
-pub(crate) fn unbind<T: Transport>(core: &Arc<Core<T>>, word: &AtomicU32) {
-    let bound = REGISTERED.try_with(|registered| registered.words.borrow_mut().remove(&NonNull::from(word)));
-    if let Ok(Some(Bound { slot, .. })) = bound {
-        drop(Registration { core: Arc::clone(core), slot });
-    }
-}
-
 std::thread_local! {
-    static REGISTERED: Registered = const {
-        Registered { places: RefCell::new(Sorted(Vec::new())), words: RefCell::new(Sorted(Vec::new())) }
-    };
+    static REGISTERED: Registered = const { Registered { places: RefCell::new(Sorted(Vec::new())) } };
 }
 
 /// Registers the calling thread; `None` as [`Registration::new`].
@@ -200,59 +153,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    /// Bits are set in the words that are still bound, before the thread leaves.
-    #[test]
-    #[cfg(not(miri))]
-    fn words_are_told_of_the_end_of_their_thread() {
-        static WORDS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
-
-        /// Checks at the end of the thread, after the drop of its registrations.
-        struct Late(Arc<Core<Polled>>);
-
-        impl Drop for Late {
-            fn drop(&mut self) {
-                let values = || WORDS.each_ref().map(|word| word.load(Ordering::Relaxed));
-                assert_eq!(values(), [8, 0, 2]);
-                assert!(stillpoint::fence::light_fences_have_ended());
-                // SAFETY: the word is alive for ever.
-                assert!(!unsafe { bind(&self.0, &WORDS[1], 4) }, "bound after the thread had left");
-                WORDS.iter().for_each(|word| unbind(&self.0, word));
-                assert_eq!((self.0.members(), values()), (0, [8, 0, 2]));
-            }
-        }
-
-        std::thread_local! {
-            static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
-        }
-        let thread = std::thread::spawn(|| {
-            let core = Core::new(Polled);
-            // Used first, so dropped last.
-            LATE.with(|late| *late.borrow_mut() = Some(Late(Arc::clone(&core))));
-            for (word, bits) in WORDS.iter().zip([8, 4, 2]) {
-                // SAFETY: the words are alive for ever.
-                assert!(unsafe { bind(&core, word, bits) });
-            }
-            unbind(&core, &WORDS[1]);
-            assert_eq!(core.members(), 1);
-            assert!(!stillpoint::fence::light_fences_have_ended());
-        });
-        thread.join().expect("it does not panic");
-    }
-
-    #[test]
-    #[cfg(not(miri))]
-    fn a_thread_leaves_when_its_last_word_is_unbound() {
-        let (core, words) = (Core::new(Polled), [const { AtomicU32::new(0) }; 2]);
-        // SAFETY: the words are alive until they are unbound.
-        assert!(words.iter().all(|word| unsafe { bind(&core, word, 1) }));
-        // SAFETY: the words are alive until they are unbound.
-        assert!(!unsafe { bind(&core, &words[1], 1) }, "a word was bound twice");
-        unbind(&core, &words[0]);
-        unbind(&core, &words[0]);
-        assert_eq!(core.members(), 1);
-        unbind(&core, &words[1]);
-        assert_eq!(core.members(), 0);
     }
 }

@@ -6,12 +6,10 @@
 //! finds a fence that returns early, or that does not wait for a thread. Other tests count that each thread executes a barrier.
 
 use std::sync::atomic::{compiler_fence, fence, AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, OnceLock};
+use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::fence::Mode;
-use stillpoint::rcu::Domain;
 use stillpoint_multicast::{signals, Acknowledgement, Strategy};
 
 use crate::child::{in_child, note};
@@ -238,111 +236,5 @@ fn a_fence_by_signals_orders_those_who_do_not_fence() {
             note(&format!("litmus: {entries} entries by {strategy:?}, {MEMBERS} receivers: {halves:?}"));
             assert!(halves.iter().all(|half| half.violations == 0) && entries >= wanted, "{strategy:?}");
         }
-    });
-}
-
-/// The object in a cell. Its place outlives it, and tells whether it is alive.
-struct Object(Arc<Places>, usize);
-
-struct Places(Vec<AtomicUsize>);
-
-const PLACES: usize = 4096;
-
-impl Drop for Object {
-    fn drop(&mut self) {
-        // Relaxed, as all accesses to places: the test is that no reader sees this.
-        self.0 .0[self.1].fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// Readers of a domain, which issue no fences and are interrupted only by fences by signals, look at objects that a writer unlinks
-/// and destroys as soon as it can. Returns how many objects were destroyed, and how many looks found a destroyed object.
-fn reclaim(wanted: u32, is_protected: bool) -> (u32, usize) {
-    let domain =
-        Domain::builder().fence(Mode::Provided(signals::PROVIDER)).build().expect("the signal is free");
-    // An even number: alive.
-    let places = Arc::new(Places((0..PLACES).map(|_| AtomicUsize::new(1)).collect()));
-    let make = |number: u32| {
-        let place = number as usize % PLACES;
-        places.0[place].fetch_add(1, Ordering::Relaxed);
-        Object(Arc::clone(&places), place)
-    };
-    let (cell, flag, missed) = (domain.cell(make(0)), AtomicBool::new(false), AtomicUsize::new(0));
-    let (there, cold) = (Barrier::new(MEMBERS + 1), Cold::new());
-    thread::scope(|scope| {
-        for number in 0..MEMBERS {
-            let (domain, cell, places, missed, cold) = (&domain, &cell, &places, &missed, &cold);
-            let (there, end) = (&there, End(&flag));
-            scope.spawn(move || {
-                let reader = domain.reader();
-                place(number == 0);
-                there.wait();
-                let look = |object: &Object| {
-                    // Without a place: the memory was used again.
-                    let is_alive = places.0.get(object.1).is_some_and(|place| {
-                        let before = place.load(Ordering::Relaxed);
-                        // Waits as long as the writer takes to unlink, scan and destroy.
-                        before % 2 == 0 && (0..400).all(|_| place.load(Ordering::Relaxed) == before)
-                    });
-                    missed.fetch_add(usize::from(!is_alive), Ordering::Relaxed);
-                };
-                for turn in 0u32.. {
-                    if end.has_come() {
-                        break;
-                    }
-                    if number != 0 {
-                        thread::sleep(Duration::from_millis(20));
-                        continue;
-                    }
-                    cold.fill(turn);
-                    if is_protected {
-                        _ = cell.protect(&reader).map(|object| look(&object));
-                    } else {
-                        _ = cell.load(&reader.pin()).map(look);
-                    }
-                }
-            });
-        }
-        there.wait();
-        let _ending = Ending(&flag);
-        pin(0);
-        let mut destroyed = 0;
-        for number in 1u32.. {
-            // A varying delay, to hit any moment of the reader's turn.
-            idle(number.wrapping_mul(0x9e37_79b9) >> 22);
-            let Some(mut old) = cell.swap(Some(Box::new(make(number)))) else { continue };
-            while let Err(again) = old.try_free() {
-                old = again;
-            }
-            destroyed += 1;
-            if destroyed >= wanted || missed.load(Ordering::Relaxed) > 0 {
-                break;
-            }
-        }
-        (destroyed, missed.load(Ordering::Relaxed))
-    })
-}
-
-#[test]
-fn a_domain_that_fences_by_signals_destroys_nothing_that_is_read() {
-    in_child("litmus::a_domain_that_fences_by_signals_destroys_nothing_that_is_read", || {
-        for is_protected in [false, true] {
-            let (destroyed, missed) = reclaim(entries(), is_protected);
-            let kind = if is_protected { "protected loads" } else { "guards" };
-            note(&format!("litmus: {missed} violations in {destroyed} objects destroyed beside {kind}"));
-            assert_eq!(missed, 0);
-        }
-    });
-}
-
-/// The control: only the fence is left out.
-#[cfg(stillpoint_busted)]
-#[test]
-fn a_domain_that_does_not_fence_is_caught() {
-    in_child("litmus::a_domain_that_does_not_fence_is_caught", || {
-        assert!(stillpoint::busted::select(stillpoint::busted::Variant::NoHeavy));
-        let (destroyed, missed) = reclaim(100 * MANY, false);
-        note(&format!("litmus control: {missed} violations in {destroyed} objects, without the fence"));
-        assert!(missed > 0, "none in {destroyed}");
     });
 }

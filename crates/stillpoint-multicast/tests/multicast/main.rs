@@ -9,9 +9,6 @@ mod allocated;
 #[path = "../../../stillpoint/tests/support/asleep.rs"]
 mod asleep;
 #[cfg(not(miri))]
-#[path = "../../../stillpoint/tests/support/census.rs"]
-mod census;
-#[cfg(not(miri))]
 #[path = "../../../stillpoint/tests/support/child.rs"]
 mod child;
 #[cfg(not(miri))]
@@ -26,8 +23,6 @@ mod inherited;
 mod litmus;
 #[cfg(not(miri))]
 mod memory;
-#[cfg(not(miri))]
-mod outliving;
 mod polled;
 #[cfg(not(miri))]
 mod signals;

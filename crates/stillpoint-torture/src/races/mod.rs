@@ -14,7 +14,6 @@ use fastrand::Rng;
 use stillpoint::fence::Mode;
 use stillpoint::rcu::Boost;
 use stillpoint_harness::output::say;
-use stillpoint_multicast::signals;
 
 use self::litmus::{Announce, Free, Litmus};
 use crate::actor::is_over;
@@ -138,9 +137,6 @@ const ALL: &[Race] = &[
     litmus(Mode::Asymmetric, Announce::Register, Free::Try),
     litmus(Mode::Asymmetric, Announce::BackByPin, Free::Poll),
     litmus(Mode::Asymmetric, Announce::BackByProtect, Free::Try),
-    litmus(Mode::Provided(signals::PROVIDER), Announce::Pin, Free::Try),
-    litmus(Mode::Provided(signals::PROVIDER), Announce::BoundProtect, Free::Poll),
-    Race::Await(Mode::Provided(signals::PROVIDER)),
 ];
 
 const fn litmus(mode: Mode, announce: Announce, free: Free) -> Race {

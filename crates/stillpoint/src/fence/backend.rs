@@ -5,7 +5,7 @@ use std::fmt;
 #[cfg(not(any(stillpoint_loom, miri)))]
 use stillpoint_sys::sync::Lasting;
 
-use super::{FenceError, Mode, Provider};
+use super::{FenceError, Mode};
 
 /// How a writer's fence reaches the readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -15,19 +15,16 @@ pub enum Backend {
     Membarrier,
     /// The kernel module `stillpoint_membarrier`, which sends along a tree. Reaches every thread of the process.
     Module,
-    /// A provider from outside the library. Reaches threads that are registered: a domain registers the threads of its readers
-    /// itself.
-    Provided(Provider),
     /// No heavy fence: readers issue full fences themselves.
     Plain,
 }
 
 impl Backend {
-    /// Every back end that needs no provider, in order of preference.
+    /// Every back end, in order of preference.
     pub const ALL: [Backend; 3] = [Backend::Membarrier, Backend::Module, Backend::Plain];
 
     /// Whether this process may use the back end. For membarrier, the first probe of the process issues a fence, and later probes
-    /// return the same answer, until a thread is refused for good. A provider [answers itself](super::FenceProvider::probe).
+    /// return the same answer, until a thread is refused for good.
     ///
     /// # Errors
     /// Why the process may not use it.
@@ -44,7 +41,6 @@ impl Backend {
             Backend::Module => super::module::open().map(drop),
             #[cfg(any(stillpoint_loom, miri))]
             Backend::Membarrier | Backend::Module => Ok(()),
-            Backend::Provided(provider) => provider.probe().map_err(|errno| FenceError::new(self, errno)),
             Backend::Plain => Ok(()),
         }
     }
@@ -53,7 +49,6 @@ impl Backend {
     pub(super) fn mode(self) -> Mode {
         match self {
             Backend::Membarrier | Backend::Module => Mode::Asymmetric,
-            Backend::Provided(provider) => Mode::Provided(provider),
             Backend::Plain => Mode::Symmetric,
         }
     }
@@ -64,7 +59,6 @@ impl fmt::Display for Backend {
         f.write_str(match self {
             Backend::Membarrier => "membarrier",
             Backend::Module => "the module stillpoint_membarrier",
-            Backend::Provided(provider) => return provider.fmt(f),
             Backend::Plain => "fences of the readers",
         })
     }
@@ -77,8 +71,6 @@ static USED: Lasting<Backend> = Lasting::new();
 /// The back end of this process: the one that was [chosen](choose); otherwise membarrier; otherwise the module; otherwise
 /// `Plain`. The first call of this function, or of any other that depends on it, decides. Later calls return the same, also if
 /// the kernel refuses that back end by then; [`Mode::best`] does not.
-///
-/// A provider is used only if the program has chosen it.
 ///
 /// ```
 /// use stillpoint::fence;

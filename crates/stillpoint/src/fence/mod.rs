@@ -67,15 +67,9 @@
 //!
 //! # Other means
 //!
-//! If membarrier is refused, or waits too long, the writer's side can be provided by other means ([`Backend`]). [`choose`]
-//! selects one:
-//!
-//! - the kernel module of this project sends the same interrupts along a tree, to the processors that run the process;
-//! - a [provider](FenceProvider) fences from outside. The crate `stillpoint-multicast` does so by signals, which interrupt
-//!   threads instead of processors. The handler executes the barrier at some point in the instruction stream of the thread,
-//!   before the thread goes on, so the argument is the same. It holds only for registered threads, so [`heavy`] never uses a
-//!   provider. A domain that is built with [`Mode::Provided`] registers the thread of each of its readers for as long as the
-//!   reader lives, and fences those threads.
+//! If membarrier is refused, or waits too long, the kernel module of this project sends the same interrupts along a tree, to the
+//! processors that run the process: see [`Backend`] and [`choose`]. Where both are refused, readers fence themselves
+//! ([`Mode::Symmetric`]).
 //!
 //! # Costs
 //!
@@ -89,6 +83,8 @@
 #[cfg(all(any(not(target_os = "linux"), stillpoint_portable), not(any(stillpoint_loom, miri))))]
 mod absent;
 mod backend;
+#[cfg(all(test, not(stillpoint_loom)))]
+pub(crate) mod fault;
 #[cfg(all(target_os = "linux", not(stillpoint_portable)))]
 mod membarrier;
 #[cfg(stillpoint_loom)]
@@ -96,16 +92,14 @@ pub(crate) mod model;
 #[cfg(all(target_os = "linux", not(any(stillpoint_loom, miri, stillpoint_portable))))]
 #[doc(hidden)]
 pub mod module;
-mod provider;
 
 #[cfg(all(any(not(target_os = "linux"), stillpoint_portable), not(any(stillpoint_loom, miri))))]
 use absent::{membarrier, module};
 pub use backend::{backend, choose, Backend, ChooseError};
-pub use provider::{end_light_fences, light_fences_have_ended, FenceProvider, Provider};
 
 use std::fmt;
 
-use stillpoint_sys::sync::atomic::{fence, AtomicU32, Ordering};
+use stillpoint_sys::sync::atomic::{fence, Ordering};
 
 /// Which side pays for the order between readers and writers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -116,16 +110,6 @@ pub enum Mode {
     /// Both sides use a sequentially consistent fence. For processes that are refused membarrier, for systems other than Linux,
     /// and for guests whose virtual processors the host preempts.
     Symmetric,
-    /// Readers use [`light`], and a [provider](FenceProvider) fences their threads. For processes that are refused
-    /// membarrier, and whose readers must not pay a fence.
-    ///
-    /// A thread that the provider cannot register when it becomes a reader pays a full fence itself.
-    ///
-    /// If the provider fences by signals, a fence waits until each of these threads has run its handler. So in this mode, calls
-    /// that otherwise never wait for a reader (polls, checks, futures) wait until each reader's thread has had a processor. The
-    /// more threads share a processor, the longer this takes. A thread that blocks the signal makes fences fail after some
-    /// tenths of a second, with an error that says so. Nothing is freed until a fence succeeds.
-    Provided(Provider),
 }
 
 impl Mode {
@@ -147,7 +131,6 @@ impl Mode {
             #[cfg(not(any(stillpoint_loom, miri)))]
             Mode::Asymmetric if backend() != Backend::Module => membarrier::confirm(),
             Mode::Asymmetric => asymmetric_supported(),
-            Mode::Provided(provider) => Backend::Provided(provider).probe(),
             Mode::Symmetric => Ok(()),
         }
     }
@@ -162,46 +145,15 @@ impl Mode {
                 fence(Ordering::SeqCst);
                 Ok(())
             }
-            Mode::Provided(provider) => {
-                provider.heavy().map_err(|errno| FenceError::new(Backend::Provided(provider), errno))
-            }
         }
     }
 
-    /// Lets the fences of this mode reach the calling thread until it is [unbound](Mode::unbind). Returns how a reader on the
-    /// thread must fence. If the thread ends before that, `bits` are set in `word`.
-    ///
-    /// # Safety
-    /// The word is alive until the thread is unbound, or for ever.
-    pub(crate) unsafe fn bind(self, word: &AtomicU32, bits: u32) -> ReaderFence {
+    /// How the readers of a domain in this mode fence.
+    #[inline(always)]
+    pub(crate) fn of_readers(self) -> ReaderFence {
         match self {
             Mode::Asymmetric => ReaderFence::Light,
             Mode::Symmetric => ReaderFence::Full,
-            #[cfg(not(stillpoint_loom))]
-            // SAFETY: the word is alive until the thread is unbound, or for ever, by the caller's promise.
-            Mode::Provided(provider) if unsafe { provider.bind(word, bits) } => ReaderFence::Bound,
-            Mode::Provided(_) => {
-                let _ = (word, bits);
-                ReaderFence::Full
-            }
-        }
-    }
-
-    /// Reverts [`bind`](Mode::bind), on the same thread.
-    pub(crate) fn unbind(self, word: &AtomicU32) {
-        #[cfg(not(stillpoint_loom))]
-        if let Mode::Provided(provider) = self {
-            provider.unbind(word);
-        }
-        let _ = word;
-    }
-
-    /// How every reader of a domain in this mode may fence, bound or not.
-    #[inline(always)]
-    pub(crate) fn of_any_reader(self) -> ReaderFence {
-        match self {
-            Mode::Asymmetric => ReaderFence::Light,
-            Mode::Symmetric | Mode::Provided(_) => ReaderFence::Full,
         }
     }
 
@@ -210,7 +162,6 @@ impl Mode {
         match self {
             Mode::Asymmetric if backend() == Backend::Module => Backend::Module,
             Mode::Asymmetric => Backend::Membarrier,
-            Mode::Provided(provider) => Backend::Provided(provider),
             Mode::Symmetric => Backend::Plain,
         }
     }
@@ -223,9 +174,6 @@ pub(crate) enum ReaderFence {
     Light,
     /// By a full fence.
     Full,
-    /// By [`light`], until its thread ends and the provider no longer reaches it.
-    #[cfg_attr(stillpoint_loom, expect(dead_code, reason = "no thread is bound in a model"))]
-    Bound,
 }
 
 impl ReaderFence {
@@ -235,19 +183,16 @@ impl ReaderFence {
         if self == Self::Light {
             light();
         } else {
-            self.issue_more();
+            Self::issue_full();
         }
     }
 
     /// Not inlined: readers that need only [`light`] do not carry this code.
     #[inline(never)]
-    fn issue_more(self) {
+    fn issue_full() {
         light();
-        // SeqCst: pairs with the fence in `Protocol::fence`. A bound reader in thread-local storage may outlive the registration
-        // of its thread: then the thread fences itself.
-        if self == Self::Full || light_fences_have_ended() {
-            fence(Ordering::SeqCst);
-        }
+        // SeqCst: pairs with the fence in `Protocol::fence`.
+        fence(Ordering::SeqCst);
     }
 }
 
@@ -256,7 +201,6 @@ impl fmt::Display for Mode {
         f.write_str(match self {
             Mode::Asymmetric => "asymmetric",
             Mode::Symmetric => "symmetric",
-            Mode::Provided(provider) => return provider.fmt(f),
         })
     }
 }
@@ -295,6 +239,8 @@ pub fn light() {
 pub fn heavy() -> Result<(), FenceError> {
     // SeqCst: pairs with `light` under Miri, and makes this call a full fence of the calling thread.
     fence(Ordering::SeqCst);
+    #[cfg(all(test, not(stillpoint_loom)))]
+    fault::meet()?;
     #[cfg(not(any(stillpoint_loom, miri)))]
     match backend() {
         Backend::Module => module::barrier()?,
@@ -364,7 +310,7 @@ impl FenceError {
         self.backend
     }
 
-    /// The error number of the system call, as in `errno.h`; or the number from the provider.
+    /// The error number of the system call, as in `errno.h`.
     pub fn raw_os_error(self) -> i32 {
         self.errno
     }
@@ -385,7 +331,6 @@ impl fmt::Display for FenceError {
             (Backend::Module, _) => {
                 write!(f, "the kernel module refused ({cause}); the process needs permission to open /dev/stillpoint_membarrier")
             }
-            (Backend::Provided(provider), errno) => f.write_str(&provider.explain(errno)),
             _ => write!(
                 f,
                 "membarrier was refused ({cause}); allow the system call in the seccomp filter, or build the domain \

@@ -692,8 +692,7 @@ impl DomainBuilder {
     /// threads.
     ///
     /// # Errors
-    /// If the process may not use the fence mode that was asked for (asymmetric, or by a provider), or may boost readers
-    /// neither in the way that was asked for nor by the fallback.
+    /// If the process may not use the asymmetric fence mode, which was asked for, or may boost readers neither in the way that was asked for nor by the fallback.
     pub fn build(self) -> Result<Domain, BuildError> {
         let mode = self.mode.unwrap_or_else(Mode::best);
         // `best` has probed the asymmetric mode. If another thread is refused meanwhile, the domain notices as if it were later.

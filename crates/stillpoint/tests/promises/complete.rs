@@ -103,7 +103,7 @@ fn each_public_type_and_parameter_has_a_row() {
 }
 
 /// Public traits and aliases.
-const OTHERS: &[&str] = &["FenceProvider", "Linkable", "Pointee", "Region", "Replaced", "Scope", "InArc"];
+const OTHERS: &[&str] = &["Linkable", "Pointee", "Region", "Replaced", "Scope", "InArc"];
 
 /// The nouns of a section of the glossary.
 fn nouns(glossary: &str, section: &str) -> BTreeSet<String> {

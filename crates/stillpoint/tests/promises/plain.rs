@@ -23,7 +23,6 @@ pub(crate) fn table() -> Vec<Row> {
         "fence::Backend" = fence::Backend;                                     true, true, true, true;
         "fence::FenceError" = fence::FenceError;                               true, true, true, true;
         "fence::Mode" = fence::Mode;                                           true, true, true, true;
-        "fence::Provider" = fence::Provider;                                   true, true, true, true;
         "fence::Way" = fence::module::Way;                                     true, true, true, true;
         "fence::Request" = fence::module::Request;                             true, true, true, true;
         "fence::Info" = fence::module::Info;                                   true, true, true, true;

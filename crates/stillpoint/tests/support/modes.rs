@@ -3,8 +3,6 @@
 
 use stillpoint::fence::{asymmetric_supported, Mode};
 use stillpoint::rcu::Domain;
-#[cfg(not(miri))]
-use stillpoint_multicast::signals;
 
 use crate::skip::skipped;
 
@@ -25,15 +23,5 @@ pub(crate) fn modes() -> impl Iterator<Item = Mode> {
             None
         }
     };
-    #[cfg(miri)]
-    let signals = None; // there are none
-    #[cfg(not(miri))]
-    let signals = match std::env::var_os("STILLPOINT_TEST_WITHOUT_SIGNALS") {
-        None => Some(Mode::Provided(signals::PROVIDER)),
-        Some(reason) => {
-            skipped(&format!("in fence mode signals: {}", reason.to_string_lossy()));
-            None
-        }
-    };
-    asymmetric.into_iter().chain([Mode::Symmetric]).chain(signals)
+    asymmetric.into_iter().chain([Mode::Symmetric])
 }

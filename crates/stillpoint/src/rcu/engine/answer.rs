@@ -116,8 +116,7 @@ impl Core {
     #[cold]
     pub(crate) fn answer(&self, record: &Record) {
         if record.fences() {
-            // SeqCst: pairs with the fence in `end_missed_boost` of a symmetric domain, and with the fence in `fence_request` for
-            // a reader that no provider reaches.
+            // SeqCst: pairs with the fence in `end_missed_boost` of a symmetric domain.
             fence(Ordering::SeqCst);
         }
         if record.take_request() {

@@ -129,9 +129,7 @@ impl<'r> Parts<'r> {
         self.core.protocol.token_address()
     }
 
-    /// Whether the barriers of regions and protected loads are full fences. It never changes. It is also true if a provider
-    /// fences the thread ([`Mode::Provided`](crate::fence::Mode::Provided)): near the thread's end the provider may no longer reach
-    /// it, and code in another language does not check for that.
+    /// Whether the barriers of regions and protected loads are full fences. It never changes.
     #[inline]
     pub fn needs_full_fence(self) -> bool {
         self.fence != ReaderFence::Light

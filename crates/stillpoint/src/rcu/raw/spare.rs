@@ -9,8 +9,7 @@ use crate::rcu::qsbr::QsbrReader;
 use crate::rcu::reader::Reader;
 
 /// A reader's record that was claimed in advance. Making a reader from it needs no allocation, no lock, and no system call except
-/// for the thread's id. There are two exceptions: in a domain in [`Mode::Provided`](crate::fence::Mode::Provided), the provider
-/// registers the thread; and the drop of the last handle of a domain frees what is left.
+/// for the thread's id. There is one exception: the drop of the last handle of a domain frees what is left.
 ///
 /// For threads that become readers in a signal handler, or in other code that must not allocate. Any thread may make a spare, and
 /// send it to another thread; the reader belongs to the thread that makes it from the spare. A reader that is made from a spare

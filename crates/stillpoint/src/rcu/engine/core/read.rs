@@ -29,18 +29,15 @@ impl Protocol {
         (claim, fence, wants_attention)
     }
 
-    /// As [`register`](Protocol::register), in a record that the caller has claimed. Allocates nothing and takes no lock, unless
-    /// a provider of fences does.
+    /// As [`register`](Protocol::register), in a record that the caller has claimed. Allocates nothing and takes no lock.
     pub(crate) fn register_in(
         &self,
         record: &Record,
         kind: ReaderKind,
         boost_state: Option<&'static BoostState>,
     ) -> (ReaderFence, bool) {
-        // SAFETY: `unregister` unbinds it, on the same thread. A reader that is forgotten keeps the registry alive for ever.
-        let fence = unsafe { record.bind(self.mode) };
-        let is_unreached = matches!(self.mode, Mode::Provided(_)) && fence == ReaderFence::Full;
-        record.adopt(kind, fence, boost_state, is_unreached);
+        let fence = self.mode.of_readers();
+        record.adopt(kind, fence, boost_state);
         let wants_attention = self.count_in(record, || kind == ReaderKind::Qsbr && self.report(record));
         (fence, wants_attention)
     }
@@ -131,10 +128,10 @@ impl Protocol {
         claim
     }
 
-    /// How the holder of a slot that belongs to no thread fences. A provider does not reach it.
+    /// How the holder of a slot that belongs to no thread fences.
     #[inline(always)]
     pub(crate) fn slot_fence(&self) -> ReaderFence {
-        self.mode.of_any_reader()
+        self.mode.of_readers()
     }
 
     /// The claim of the record that contains this address.
@@ -145,7 +142,6 @@ impl Protocol {
 
     /// As [`unregister`](Protocol::unregister), except that the caller keeps the record.
     pub(crate) fn vacate(&self, record: &Record) -> Option<&'static BoostState> {
-        record.unbind(self.mode);
         record.abandon()
     }
 
@@ -278,9 +274,8 @@ impl Protocol {
     /// Whether the record wants attention, after its state was published.
     #[inline(always)]
     fn wants_attention(&self, record: &Record) -> bool {
-        // Pairs with the heavy fences in `end_missed_boost` and in `fence_request`, including those by a provider. A reader that
-        // these do not reach, or no longer reach, has `FENCES` set, and fences itself before it answers. Models execute the fence
-        // only where it is needed.
+        // Pairs with the heavy fences in `end_missed_boost` and in `fence_request`. In a symmetric domain, a reader that can be
+        // boosted has `FENCES` set, and fences itself before it answers. Models execute the fence only where it is needed.
         let is_needed = fence::has_requests() || (self.boosts && self.mode != Mode::Symmetric);
         if is_needed && !busted::is(Variant::ExitNoLight) {
             fence::light();
@@ -367,151 +362,34 @@ pub(crate) fn protect_word<T>(
 
 #[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
-    use std::ptr;
-    use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
-    use std::sync::Mutex;
     use std::time::{Duration, Instant};
 
-    use super::*;
-    use crate::fence::{end_light_fences, FenceProvider, Provider};
+    use crate::fence::{fault, Mode};
     use crate::rcu::other::silent;
     use crate::rcu::{Domain, SynchronizeError};
 
-    /// Records which readers are bound.
-    #[derive(Default)]
-    struct Notes {
-        /// Addresses of the bound words, and their bits.
-        bound: Mutex<Vec<(usize, u32)>>,
-        refuses: AtomicBool,
-        /// How long a fence takes, in microseconds.
-        takes: AtomicU64,
-        fences: AtomicUsize,
-    }
-
-    // SAFETY: nothing that the tests read is freed before its readers have gone.
-    unsafe impl FenceProvider for Notes {
-        fn name(&self) -> &'static str {
-            "notes"
-        }
-
-        fn probe(&self) -> Result<(), i32> {
-            Ok(())
-        }
-
-        fn heavy(&self) -> Result<(), i32> {
-            self.fences.fetch_add(1, Ordering::Relaxed);
-            let (begun, takes) = (Instant::now(), self.takes.load(Ordering::Relaxed));
-            while begun.elapsed() < Duration::from_micros(takes) {
-                std::hint::spin_loop();
-            }
-            if self.refuses.load(Ordering::Relaxed) {
-                Err(libc::EPERM)
-            } else {
-                Ok(())
-            }
-        }
-
-        unsafe fn bind(&self, word: &AtomicU32, bits: u32) -> bool {
-            if self.refuses.load(Ordering::Relaxed) {
-                return false;
-            }
-            self.bound.lock().unwrap().push((ptr::from_ref(word).expose_provenance(), bits));
-            true
-        }
-
-        fn unbind(&self, word: &AtomicU32) {
-            self.bound.lock().unwrap().retain(|&(one, _)| one != ptr::from_ref(word).addr());
-        }
-
-        fn explain(&self, errno: i32) -> String {
-            format!("the tests refuse with {errno}")
-        }
-    }
-
-    impl Notes {
-        fn bound(&self) -> usize {
-            self.bound.lock().unwrap().len()
-        }
-    }
-
-    fn provided() -> (&'static Notes, Domain) {
-        /// Keeps the notes reachable, so that they do not count as leaked.
-        static KEPT: Mutex<Vec<&Notes>> = Mutex::new(Vec::new());
-
-        let notes: &Notes = Box::leak(Box::default());
-        KEPT.lock().unwrap().push(notes);
-        let mode = Mode::Provided(Provider::new(notes));
-        (notes, Domain::builder().fence(mode).build().expect("no fence mode is refused here"))
+    fn asymmetric() -> Domain {
+        Domain::builder().fence(Mode::Asymmetric).build().expect("tests have membarrier")
     }
 
     #[test]
-    fn the_thread_of_a_reader_is_bound_as_long_as_the_reader_lives() {
-        let (notes, domain) = provided();
-        let (first, second, qsbr) = (domain.reader(), domain.reader(), domain.qsbr_reader());
-        assert_eq!(notes.bound(), 3);
-        assert!(!first.record().fences() && first.record().is_light());
-        drop(first);
-        drop(qsbr);
-        assert_eq!(notes.bound(), 1);
-        drop(second);
-        assert_eq!(notes.bound(), 0);
-    }
-
-    #[test]
-    fn a_reader_that_cannot_be_bound_fences_itself() {
-        let (notes, domain) = provided();
-        notes.refuses.store(true, Ordering::Relaxed);
-        let reader = domain.reader();
-        assert_eq!(reader.fence(), ReaderFence::Full);
-        assert!(reader.record().fences() && !reader.record().is_light(), "no other thread does it");
-        assert_eq!(domain.synchronize(), Ok(()), "no reader needs the provider");
-        assert_eq!(notes.fences.load(Ordering::Relaxed), 0);
-        drop(reader);
-        notes.refuses.store(false, Ordering::Relaxed);
-        let readers = [(); 20].map(|()| domain.reader());
-        assert!(readers.iter().all(|reader| !reader.record().fences()), "one of them has the same record");
-    }
-
-    /// At the end of its thread, a reader must fence before it looks at requests: the provider no longer reaches it.
-    #[test]
-    fn a_reader_fences_itself_from_the_moment_on_at_which_its_bits_are_set() {
-        std::thread::spawn(|| {
-            let (notes, domain) = provided();
-            let (gone, reader) = (domain.reader(), domain.reader());
-            let record = ptr::from_ref(gone.record());
-            drop(gone);
-            end_light_fences();
-            for &(word, bits) in &*notes.bound.lock().unwrap() {
-                // SAFETY: bound words are alive.
-                unsafe { &*ptr::with_exposed_provenance::<AtomicU32>(word) }
-                    .fetch_or(bits, Ordering::Relaxed);
-            }
-            assert!(reader.record().fences(), "no other thread does it");
-            // SAFETY: records live as long as the domain.
-            assert!(!unsafe { &*record }.fences(), "it may be another thread's");
-        })
-        .join()
-        .expect("it does not panic");
-    }
-
-    #[test]
-    fn an_error_of_the_provider_is_explained_by_it() {
-        let (notes, domain) = provided();
+    fn a_refused_fence_is_an_error_of_whoever_waits_for_a_silent_reader() {
+        let domain = asymmetric();
         let _reader = silent(&domain);
+        let before = fault::fences();
         assert_eq!(domain.synchronize(), Ok(()));
-        assert_eq!(notes.fences.load(Ordering::Relaxed), 1);
-        notes.refuses.store(true, Ordering::Relaxed);
+        assert_eq!(fault::fences(), before + 1);
+        fault::refuse(true);
         let Err(SynchronizeError::Fence(error)) = domain.synchronize() else {
             panic!("the fence is refused")
         };
         assert_eq!(error.raw_os_error(), libc::EPERM);
-        assert_eq!(error.to_string(), format!("the tests refuse with {}", libc::EPERM));
     }
 
     /// Threads that wait for a refused fence look again less and less often, as they do without a pace.
     #[test]
     fn nothing_gathers_for_a_fence_that_is_refused() {
-        let (notes, domain) = provided();
+        let domain = asymmetric();
         let _reader = silent(&domain);
         let mut reclaimer = domain.reclaimer_builder().batch(1).build();
         let mut retire = || {
@@ -521,10 +399,10 @@ mod tests {
         assert_eq!(retire(), 1);
         domain.core().protocol.put_off_heavy();
         assert_eq!(retire(), 0, "it gathers");
-        notes.refuses.store(true, Ordering::Relaxed);
+        fault::refuse(true);
         assert!(domain.synchronize().is_err());
         assert_eq!(retire(), 0);
-        notes.refuses.store(false, Ordering::Relaxed);
+        fault::refuse(false);
         let mut freed = retire();
         while freed < 3 {
             freed += reclaimer.poll();
@@ -535,14 +413,14 @@ mod tests {
     /// Otherwise each write of a thread that was refused would make system calls.
     #[test]
     fn polls_ask_for_a_refused_fence_at_a_pace() {
-        let (notes, domain) = provided();
+        let domain = asymmetric();
         let _reader = silent(&domain);
         let mut reclaimer = domain.reclaimer();
-        notes.refuses.store(true, Ordering::Relaxed);
-        notes.takes.store(1_000, Ordering::Relaxed);
+        fault::refuse(true);
+        fault::slow_down(Duration::from_millis(1));
         reclaimer.retire(domain.cell(1).take().expect("it is full")).expect("there is room");
         let begun = Instant::now();
-        while notes.fences.load(Ordering::Relaxed) < 3 {
+        while fault::fences() < 3 {
             reclaimer.poll();
         }
         let (polls, least) = (1_000, begun.elapsed());
@@ -550,13 +428,13 @@ mod tests {
             least >= Duration::from_millis(3 + 2),
             "{least:?}: three that take a millisecond, and the pauses between"
         );
-        let (begun, before) = (Instant::now(), notes.fences.load(Ordering::Relaxed));
+        let (begun, before) = (Instant::now(), fault::fences());
         (0..polls).for_each(|_| assert_eq!(reclaimer.poll(), 0));
-        let asked = notes.fences.load(Ordering::Relaxed) - before;
+        let asked = fault::fences() - before;
         assert!(asked < 2 + begun.elapsed().as_millis() as usize / 2, "{asked} in {:?}", begun.elapsed());
-        let (before, flushed) = (notes.fences.load(Ordering::Relaxed), reclaimer.flush());
-        assert!(flushed.is_err() && notes.fences.load(Ordering::Relaxed) > before, "a flush asks at once");
-        notes.refuses.store(false, Ordering::Relaxed);
+        let (before, flushed) = (fault::fences(), reclaimer.flush());
+        assert!(flushed.is_err() && fault::fences() > before, "a flush asks at once");
+        fault::refuse(false);
         assert_eq!(reclaimer.flush(), Ok(()));
     }
 }

@@ -9,7 +9,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr as OwnPtr, AtomicUsize as OwnUsize};
 
 use crate::busted::{self, Variant};
-use crate::fence::{Mode, ReaderFence};
+use crate::fence::ReaderFence;
 use crate::rcu::engine::boost::BoostState;
 use crate::rcu::orders;
 use stillpoint_sys::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -271,26 +271,25 @@ impl Default for Record {
 
 /// The owner's side: called only by the reader's thread.
 impl Record {
-    /// Records the new holder, what its thread keeps for boosters, and whether the heavy fences of the domain do not reach
-    /// it.
+    /// Records the new holder, and what its thread keeps for boosters.
     pub(crate) fn adopt(
         &self,
         kind: ReaderKind,
         fence: ReaderFence,
         boost_state: Option<&'static BoostState>,
-        is_unreached: bool,
     ) {
         // Release: pairs with the acquire load in `kind`: a scan that sees the new holder's kind comes after
         // everything the old holder did.
-        let light = if kind == ReaderKind::Guard && !is_unreached { LIGHT } else { 0 };
+        let light = if kind == ReaderKind::Guard { LIGHT } else { 0 };
         self.kind.store(kind as u32 | light, Ordering::Release);
         // Relaxed: for reports.
         self.tid.store(stillpoint_sys::os::thread_id(), Ordering::Relaxed);
         self.thread.store(stillpoint_sys::os::thread_handle(), Ordering::Relaxed);
         // Relaxed: at worst, the last holder's report is taken for one of a new section with the same token.
         self.reported.store(0, Ordering::Relaxed);
-        let attention =
-            if is_unreached || (boost_state.is_some() && fence == ReaderFence::Full) { FENCES } else { 0 };
+        let attention = if boost_state.is_some() && fence == ReaderFence::Full { FENCES } else { 0 };
+        // Clears the last holder's bit. Relaxed: the bit is the holder's own.
+        self.attention.fetch_and(!FENCES, Ordering::Relaxed);
         if busted::is(Variant::AdoptByStore) {
             self.attention.store(attention, Ordering::Relaxed);
         } else {
@@ -412,23 +411,6 @@ impl Record {
     pub(crate) fn take_told(&self) -> bool {
         // Acquire: pairs with the release in `tell_boosted`. The boost state's word is at least as new.
         self.has(BOOSTED) && self.attention.fetch_and(!BOOSTED, Ordering::Acquire) & BOOSTED != 0
-    }
-
-    /// Lets the fences of this mode reach the calling thread, the holder, until [`unbind`](Record::unbind). Returns how
-    /// it must fence. If the thread ends before that, it has to fence itself before it looks at requests.
-    ///
-    /// # Safety
-    /// The record is alive until `unbind`, or for ever.
-    pub(crate) unsafe fn bind(&self, mode: Mode) -> ReaderFence {
-        // Clears the last holder's bit. Relaxed: as in `adopt`. Comes before the provider may set the bit again.
-        self.attention.fetch_and(!FENCES, Ordering::Relaxed);
-        // SAFETY: the record is alive until `unbind`, by the caller's promise.
-        unsafe { mode.bind(&self.attention, FENCES) }
-    }
-
-    /// Reverts [`bind`](Record::bind), at the end of the holder.
-    pub(crate) fn unbind(&self, mode: Mode) {
-        mode.unbind(&self.attention);
     }
 
     /// Whether a full fence must come before the look at requests.

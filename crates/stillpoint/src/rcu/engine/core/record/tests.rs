@@ -22,7 +22,7 @@ fn there_is_always_a_free_hazard() {
 #[test]
 fn what_is_given_back_is_handed_out_again() {
     let record = Record::default();
-    record.adopt(ReaderKind::Guard, ReaderFence::Light, None, false);
+    record.adopt(ReaderKind::Guard, ReaderFence::Light, None);
     let mut object = 0u64;
     let mut taken = Vec::new();
     for turn in 0..1000 {
@@ -41,7 +41,7 @@ fn what_is_given_back_is_handed_out_again() {
 
     // The next holder has all slots.
     record.leave();
-    record.adopt(ReaderKind::Guard, ReaderFence::Light, None, false);
+    record.adopt(ReaderKind::Guard, ReaderFence::Light, None);
     let slots = record.hazards().count();
     for _ in EXCLUSIVE_HAZARDS..slots {
         set_hazard(&record.free_hazard(), (&raw mut object).cast());
@@ -49,18 +49,19 @@ fn what_is_given_back_is_handed_out_again() {
     assert_eq!(record.hazards().count(), slots);
 }
 
-/// If no provider reaches the reader's thread, none reaches it in the child of a `fork`, either.
+/// A reader that can be boosted in a symmetric domain fences before it looks at requests, in the child of a `fork`, too.
 #[test]
 fn a_reset_forgets_requests_and_not_that_the_reader_fences_itself() {
-    for is_unreached in [false, true] {
+    for boost_state in [None, crate::rcu::engine::boost::own()] {
+        let fences = boost_state.is_some();
         let record = Record::default();
-        record.adopt(ReaderKind::Guard, ReaderFence::Full, None, is_unreached);
+        record.adopt(ReaderKind::Guard, ReaderFence::Full, boost_state);
         record.ask_for_attention();
         record.request();
         record.tell_boosted();
         // SAFETY: no other thread uses the record.
         unsafe { record.reset_after_fork() };
-        assert_eq!((record.fences(), record.wants_attention()), (is_unreached, is_unreached));
+        assert_eq!((record.fences(), record.wants_attention()), (fences, fences));
         assert!(!record.take_request() && !record.take_told());
     }
 }
@@ -69,7 +70,7 @@ fn a_reset_forgets_requests_and_not_that_the_reader_fences_itself() {
 #[test]
 fn a_record_without_a_holder_is_nobodys() {
     let record = Record::default();
-    record.adopt(ReaderKind::Guard, ReaderFence::Light, None, false);
+    record.adopt(ReaderKind::Guard, ReaderFence::Light, None);
     assert!(record.is_mine());
     record.abandon();
     assert!(!record.is_mine() && record.tid() == 0);
@@ -79,7 +80,7 @@ fn a_record_without_a_holder_is_nobodys() {
 #[test]
 fn exclusive_hazards_are_neither_free_nor_unseen() {
     let record = Record::default();
-    record.adopt(ReaderKind::Guard, ReaderFence::Light, None, false);
+    record.adopt(ReaderKind::Guard, ReaderFence::Light, None);
     let exclusive = record.exclusive_hazards().map(ptr::from_ref);
     let mut object = 0u64;
     for _ in 0..20 {
@@ -110,7 +111,7 @@ fn blocks_are_given_back() {
         (0..MANY).map(slot).collect::<Vec<_>>()
     };
     let least = 1 + EXCLUSIVE_HAZARDS + INLINE_HAZARDS + BLOCK_HAZARDS;
-    let adopt = || work::steps_of(|| record.adopt(ReaderKind::Guard, ReaderFence::Light, None, false)).0;
+    let adopt = || work::steps_of(|| record.adopt(ReaderKind::Guard, ReaderFence::Light, None)).0;
     adopt();
     for is_reversed in [false, true] {
         let mut slots = crowd();
