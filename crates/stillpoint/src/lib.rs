@@ -110,6 +110,7 @@ mod book {
     pages! {
         "boosting" as boosting,
         "guest" as guest,
+        "kernel" as kernel,
         "limits" as limits,
         "multicast" as multicast,
         "patterns" as patterns,

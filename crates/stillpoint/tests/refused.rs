@@ -15,11 +15,11 @@ mod other;
 mod skip;
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::fence::{self, asymmetric_supported, Backend, ChooseError, FenceError, Mode};
+use stillpoint::fence::{self, asymmetric_supported, FenceError, Mode, SetHeavyError};
 use stillpoint::rcu::{self, BuildError, Domain, Reclaimer, Retired, SynchronizeError};
 use stillpoint_multicast::{signals, Strategy};
 
@@ -273,7 +273,7 @@ fn what_is_refused_for_long_is_reported_until_a_thread_fences() {
                     }
                 };
                 let error = report.fence_error.expect("no reader is in the way");
-                assert_eq!((error.backend(), error.raw_os_error()), (Backend::Membarrier, libc::EPERM));
+                assert_eq!(error.raw_os_error(), libc::EPERM);
                 // SAFETY: no pointers are passed.
                 assert_eq!(i64::from(report.thread_id), unsafe { libc::syscall(libc::SYS_gettid) });
                 assert!(report.waited >= Duration::from_millis(2) && report.pending > 0, "{report:?}");
@@ -551,43 +551,56 @@ fn a_future_of_an_asymmetric_domain_says_why_it_cannot_end() {
     });
 }
 
+static FENCES: AtomicUsize = AtomicUsize::new(0);
+static REFUSES: AtomicBool = AtomicBool::new(false);
+
+/// Fences as the library does, and counts.
+fn counted() -> Result<(), i32> {
+    FENCES.fetch_add(1, Ordering::SeqCst);
+    // SAFETY: no pointers are passed.
+    match unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) } {
+        0 if !REFUSES.load(Ordering::SeqCst) => Ok(()),
+        _ => Err(libc::EPROTO),
+    }
+}
+
+/// All fences go to a function that was set in time: those of `heavy`, and those of domains.
 #[test]
-fn a_back_end_that_is_not_to_be_had_is_refused() {
-    in_child("a_back_end_that_is_not_to_be_had_is_refused", || {
-        refuse_membarrier(libc::EPERM);
-        let Err(ChooseError::Refused(error)) = fence::choose(Backend::Membarrier) else {
-            panic!("it is refused")
-        };
-        assert_eq!((error.backend(), error.raw_os_error()), (Backend::Membarrier, libc::EPERM));
-        // In the rare case that the module is loaded, it comes next.
-        let next = match Backend::Module.probe() {
-            Ok(()) => Backend::Module,
-            Err(error) => {
-                assert!(error.to_string().contains("stillpoint_membarrier"), "{error}");
-                assert_eq!(fence::choose(Backend::Module), Err(ChooseError::Refused(error)));
-                Backend::Plain
-            }
-        };
-        assert_eq!(fence::backend(), next);
-        assert_eq!(fence::choose(next), Ok(()));
-        let refused = fence::choose(Backend::Membarrier).expect_err("it is still refused");
-        let source = std::error::Error::source(&refused).expect("it has a cause").to_string();
-        assert!(refused.to_string().contains(&source) && source.contains("seccomp"), "{refused}");
+fn a_process_fences_by_the_function_that_it_has_set() {
+    in_child("a_process_fences_by_the_function_that_it_has_set", || {
+        const REGISTER: u32 = PRIVATE_EXPEDITED << 1;
+        // Not by the library, which would keep to membarrier then. SAFETY: no pointers are passed.
+        if unsafe { libc::syscall(libc::SYS_membarrier, REGISTER, 0, 0) } != 0 {
+            return skip::skipped(&format!("membarrier: {}", io::Error::last_os_error()));
+        }
+        // SAFETY: the system call reaches every thread of the process.
+        assert_eq!(unsafe { fence::set_heavy(counted) }, Ok(()));
+        // SAFETY: as above.
+        let late: SetHeavyError = unsafe { fence::set_heavy(counted) }.expect_err("it was set before");
+        assert!(late.to_string().contains("before the first domain"), "{late}");
+        let before = FENCES.load(Ordering::SeqCst);
+        assert_eq!((fence::heavy(), FENCES.load(Ordering::SeqCst)), (Ok(()), before + 1));
+        assert_eq!(Mode::best(), Mode::Asymmetric);
+        let domain = Domain::new();
+        let _silent = silent(&domain);
+        let before = FENCES.load(Ordering::SeqCst);
+        assert_eq!((domain.synchronize(), FENCES.load(Ordering::SeqCst)), (Ok(()), before + 1));
+        REFUSES.store(true, Ordering::SeqCst);
+        let error = fence_error(domain.synchronize());
+        assert_eq!(error.raw_os_error(), libc::EPROTO);
+        assert!(error.to_string().contains("that the program has set failed (Protocol error"), "{error}");
+        assert_eq!(Mode::best(), Mode::Symmetric);
     });
 }
 
 #[test]
-fn a_back_end_that_comes_too_late_is_refused() {
-    in_child("a_back_end_that_comes_too_late_is_refused", || {
-        let used = fence::backend();
-        if used != Backend::Plain {
-            let late = fence::choose(Backend::Plain).expect_err("it comes too late");
-            assert_eq!(late, ChooseError::InUse(used));
-            assert!(
-                late.to_string().contains(&used.to_string()) && std::error::Error::source(&late).is_none()
-            );
-        }
-        assert_eq!(fence::choose(used), Ok(()));
+fn a_function_that_is_set_after_the_first_fence_is_refused() {
+    in_child("a_function_that_is_set_after_the_first_fence_is_refused", || {
+        let _ = asymmetric_supported();
+        // SAFETY: the system call reaches every thread of the process.
+        assert!(unsafe { fence::set_heavy(counted) }.is_err());
+        let _ = fence::heavy();
+        assert_eq!(FENCES.load(Ordering::SeqCst), 0);
     });
 }
 

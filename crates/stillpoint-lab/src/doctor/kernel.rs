@@ -4,8 +4,9 @@ use std::io;
 
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{MembarrierCommand, membarrier_query};
-use stillpoint::fence::{self, Backend};
+use stillpoint::fence;
 use stillpoint_harness::machine::proc;
+use stillpoint_multicast_lab::device::{Device, Way};
 
 use crate::doctor::Finding;
 
@@ -43,9 +44,8 @@ fn membarrier() -> Finding {
 }
 
 fn asymmetric() -> Finding {
-    let used = fence::backend();
     match fence::asymmetric_supported() {
-        Ok(()) => Finding::present("fences", format!("asymmetric: {used} works, and is used")),
+        Ok(()) => Finding::present("fences", "asymmetric: membarrier works, and is used"),
         Err(error) => Finding::absent(
             "fences",
             format!("symmetric: {error}"),
@@ -56,8 +56,8 @@ fn asymmetric() -> Finding {
 }
 
 fn module() -> Finding {
-    match Backend::Module.probe() {
-        Ok(()) => {
+    match Device::open().and_then(|device| device.barrier(Way::Hybrid)) {
+        Ok(_) => {
             Finding::present("fences by module", "stillpoint_membarrier is loaded, and open to this process")
         }
         Err(error) => Finding::absent(

@@ -5,9 +5,9 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{MembarrierCommand, membarrier};
-use stillpoint::fence::module::{Device, Way};
 use stillpoint_harness::experiment::control::contender;
 use stillpoint_multicast::{Strategy, signals};
+use stillpoint_multicast_lab::device::{Device, Way};
 
 /// One barrier, as measured by its initiator.
 #[derive(Debug, Clone, Copy)]

@@ -5,7 +5,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::thread::CpuSet;
-use stillpoint::fence::{self, Backend};
 use stillpoint_harness::experiment::control::with_control;
 use stillpoint_harness::experiment::rounds::in_turns;
 use stillpoint_harness::interrupt;
@@ -13,6 +12,7 @@ use stillpoint_harness::output::format::number_of;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::output::progress::Progress;
 use stillpoint_harness::stats::{Distribution, median};
+use stillpoint_multicast_lab::device;
 
 use super::barriers::{Barrier, Timed};
 use super::{Plan, Setting, State, crowd, has_module_behind, paces, readers};
@@ -26,7 +26,7 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     rustix::thread::sched_setaffinity(None, &cpus)
         .map_err(|error| format!("cannot run on the chosen CPUs: {error}"))?;
     if plan.contenders.iter().any(|name| has_module_behind(name)) {
-        fence::choose(Backend::Module).map_err(|error| error.to_string())?;
+        device::take_over()?;
     }
     let progress = Progress::new(plan.settings.len());
     let mut rows = Vec::new();

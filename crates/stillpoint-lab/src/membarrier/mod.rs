@@ -19,12 +19,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use stillpoint::fence::module;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::experiment::child;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::output::figures::Figure;
 use stillpoint_harness::output::json::Row;
+use stillpoint_multicast_lab::device;
 
 use crate::experiment::{self, BenchArgs, Experiment, in_scenario};
 use crate::peers::group;
@@ -108,11 +108,11 @@ const SLICE: Duration = Duration::from_millis(60);
 
 /// How to get a contender that needs the kernel module.
 fn missing(contender: &str) -> Option<String> {
-    let device = module::DEVICE;
+    let place = device::DEVICE;
     let needs_it = group(contender) == "module" || has_module_behind(contender);
-    (needs_it && !Path::new(device).exists()).then(|| {
+    (needs_it && !Path::new(place).exists()).then(|| {
         format!(
-            "module/* and mode/module-* left out ({device} is not there): load the module as docs/guide/kernel.md says"
+            "module/* and mode/module-* left out ({place} is not there): load the module as docs/guide/kernel.md says"
         )
     })
 }
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(rest.settings.len(), 2);
         assert!(rest.contenders.iter().any(|name| name == "module/split"));
         assert_eq!(on_module.settings, [Setting::Readers { per_second: 0 }]);
-        assert_eq!(on_module.contenders.len(), module::Way::ALL.len());
+        assert_eq!(on_module.contenders.len(), device::Way::ALL.len());
         assert_eq!(rest.contenders.len() + on_module.contenders.len(), CONTENDERS.len());
         assert_eq!(plan(&["mode/module-tree"]).parts().len(), 1);
         assert_eq!(plan(&["mode/asymmetric"]).parts().len(), 1);

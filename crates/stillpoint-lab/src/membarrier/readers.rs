@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use stillpoint::fence::Mode;
-use stillpoint::fence::module::{self, Device, Info};
 use stillpoint::rcu::Domain;
 use stillpoint_harness::experiment::control::{contender, with_control};
 use stillpoint_harness::experiment::rounds::in_turns;
@@ -20,6 +19,7 @@ use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::output::json::Row;
 use stillpoint_harness::stats::median;
+use stillpoint_multicast_lab::device::{self, Device, Info};
 
 use super::Plan;
 use super::barriers::way_of;
@@ -113,7 +113,7 @@ pub(super) fn measure(plan: &Plan, per_second: u32) -> Result<Vec<Row>, String> 
     let work = |domain: &Domain, begin| synchronize(domain, per_second, begin);
     let slice = |&(name, mode): &(&String, Mode), _: &()| {
         let Some(way) = way_of(name, ON_MODULE) else { return slice(mode, plan, work) };
-        module::prefer(way);
+        device::prefer(way);
         let told = || Device::open().and_then(|device| device.info()).map_err(|error| error.to_string());
         let before = told()?;
         let mut windows = slice(mode, plan, work)?;

@@ -10,12 +10,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use stillpoint::fence::module::{self, Way};
-use stillpoint::fence::{self, Backend, Mode};
+use stillpoint::fence::{self, Mode};
 use stillpoint::rcu::Domain;
 use stillpoint_harness::error::Stop;
 use stillpoint_harness::machine::cpus;
 use stillpoint_harness::output::say;
+
+use crate::device::{self, Way};
 
 /// Turns of a loop that the slow side stays inside.
 const STAY: u32 = 200;
@@ -47,11 +48,11 @@ fn parse_way(text: &str) -> Result<Way, String> {
 pub fn run(inside: &Inside) -> Result<(), Stop> {
     let failed =
         |reason: String| Stop::Failed(format!("the test of the library on the module failed: {reason}"));
-    fence::choose(Backend::Module).map_err(|error| failed(error.to_string()))?;
+    device::take_over().map_err(failed)?;
     let Some(way) = inside.way else {
         return readers::bench().map(|lines| lines.into_iter().for_each(say)).map_err(failed);
     };
-    module::prefer(way);
+    device::prefer(way);
     let length = Duration::from_secs_f64(inside.seconds);
     let (entries, violations) = entrance(length).map_err(failed)?;
     let (freed, fences) = reclaim(length).map_err(failed)?;
@@ -70,18 +71,18 @@ pub fn run(inside: &Inside) -> Result<(), Stop> {
 fn reopen() -> Result<(), String> {
     let mut closed = 0;
     for entry in fs::read_dir("/proc/self/fd").map_err(|error| error.to_string())?.flatten() {
-        let is_device = fs::read_link(entry.path()).is_ok_and(|file| file == Path::new(module::DEVICE));
+        let is_device = fs::read_link(entry.path()).is_ok_and(|file| file == Path::new(device::DEVICE));
         let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
         if let Some(number) = number.filter(|_| is_device) {
-            // SAFETY: only the library has this file, in a value that is never dropped.
+            // SAFETY: only the fences have this file, in a value that is never dropped.
             unsafe { rustix::io::close(number) };
             closed += 1;
         }
     }
     if closed != 1 {
-        return Err(format!("the library has {closed} open files of the device, not one"));
+        return Err(format!("the fences have {closed} open files of the device, not one"));
     }
-    fence::heavy().map_err(|error| format!("after the library's file of the device was closed: {error}"))
+    fence::heavy().map_err(|error| format!("after the file of the device was closed: {error}"))
 }
 
 /// Flags on separate cache lines.
@@ -156,12 +157,8 @@ impl Drop for Object {
 /// Frees objects beside readers on every CPU but the first. Returns the number of objects, and of fences.
 fn reclaim(length: Duration) -> Result<(u64, u64), String> {
     let domain = Domain::new();
-    if (domain.fence_mode(), fence::backend()) != (Mode::Asymmetric, Backend::Module) {
-        return Err(format!(
-            "a domain does not fence by the module, but by {}, {}",
-            domain.fence_mode(),
-            fence::backend()
-        ));
+    if domain.fence_mode() != Mode::Asymmetric {
+        return Err(format!("a domain is {}", domain.fence_mode()));
     }
     let make = || Object(AtomicU32::new(ALIVE));
     let (cell, done, dead) = (domain.cell(make()), AtomicBool::new(false), AtomicU32::new(0));

@@ -132,7 +132,7 @@ mod tests {
     use std::path::Path;
     use std::{env, fs};
 
-    use stillpoint::fence::module;
+    use crate::device;
     use stillpoint_harness::output::table::markdown;
 
     use super::super::inputs::{self as sources, Confidence, Origin};
@@ -183,7 +183,7 @@ mod tests {
     /// A number that was withdrawn must not stay in an example.
     #[test]
     fn the_examples_of_the_module_have_the_threshold_of_the_library() {
-        let threshold = module::THRESHOLD;
+        let threshold = device::THRESHOLD;
         let has = |file: &str, part: String| {
             let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
             assert!(
@@ -210,7 +210,7 @@ mod tests {
         let (least, most) = analysis.crossovers();
         let thresholds_found = analysis.thresholds();
         let least_worst = thresholds_found.iter().map(|of| of.worst).fold(f64::INFINITY, f64::min);
-        let library = thresholds_found.iter().find(|of| of.threshold == module::THRESHOLD);
+        let library = thresholds_found.iter().find(|of| of.threshold == device::THRESHOLD);
         let library = library.expect("the library's threshold is among those that are compared");
         assert!(
             library.worst < least_worst + 0.005,

@@ -6,10 +6,10 @@ pub(super) const WHY: &str =
                               symmetric mode, the default here";
 
 pub(super) mod membarrier {
-    use crate::fence::{Backend, FenceError};
+    use crate::fence::FenceError;
 
     pub(in crate::fence) fn register() -> Result<(), FenceError> {
-        Err(FenceError::new(Backend::Membarrier, libc::ENOSYS))
+        Err(FenceError::new(libc::ENOSYS))
     }
 
     pub(in crate::fence) fn confirm() -> Result<(), FenceError> {
@@ -18,17 +18,5 @@ pub(super) mod membarrier {
 
     pub(in crate::fence) fn private_expedited() -> Result<(), FenceError> {
         register()
-    }
-}
-
-pub(super) mod module {
-    use crate::fence::{Backend, FenceError};
-
-    pub(in crate::fence) fn open() -> Result<(), FenceError> {
-        Err(FenceError::new(Backend::Module, libc::ENOSYS))
-    }
-
-    pub(in crate::fence) fn barrier() -> Result<(), FenceError> {
-        open()
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use super::{Backend, FenceError};
+use super::FenceError;
 
 thread_local! {
     static REFUSES: Cell<bool> = const { Cell::new(false) };
@@ -34,7 +34,7 @@ pub(super) fn meet() -> Result<(), FenceError> {
         std::hint::spin_loop();
     }
     match REFUSES.get() {
-        true => Err(FenceError::new(Backend::Membarrier, libc::EPERM)),
+        true => Err(FenceError::new(libc::EPERM)),
         false => Ok(()),
     }
 }

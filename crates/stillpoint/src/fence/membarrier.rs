@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use rustix::io::Errno;
 use rustix::thread::{membarrier, MembarrierCommand};
 
-use super::{Backend, FenceError};
+use super::FenceError;
 
 impl From<Errno> for FenceError {
     fn from(errno: Errno) -> Self {
-        Self::new(Backend::Membarrier, errno.raw_os_error())
+        Self::new(errno.raw_os_error())
     }
 }
 
@@ -34,7 +34,7 @@ pub(super) fn register() -> Result<(), FenceError> {
             Ok(answer?)
         }
         0 => Ok(()),
-        errno => Err(FenceError::new(Backend::Membarrier, errno)),
+        errno => Err(FenceError::new(errno)),
     }
 }
 

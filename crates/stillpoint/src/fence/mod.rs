@@ -67,9 +67,8 @@
 //!
 //! # Other means
 //!
-//! If membarrier is refused, or waits too long, the kernel module of this project sends the same interrupts along a tree, to the
-//! processors that run the process: see [`Backend`] and [`choose`]. Where both are refused, readers fence themselves
-//! ([`Mode::Symmetric`]).
+//! Where membarrier is refused, readers fence themselves ([`Mode::Symmetric`]). A program that can reach all its threads in another
+//! way says so by [`set_heavy`]: the kernel module of this project sends the same interrupts along a tree.
 //!
 //! # Costs
 //!
@@ -82,26 +81,32 @@
 
 #[cfg(all(any(not(target_os = "linux"), stillpoint_portable), not(any(stillpoint_loom, miri))))]
 mod absent;
-mod backend;
 #[cfg(all(test, not(stillpoint_loom)))]
 pub(crate) mod fault;
 #[cfg(all(target_os = "linux", not(stillpoint_portable)))]
 mod membarrier;
 #[cfg(stillpoint_loom)]
 pub(crate) mod model;
-#[cfg(all(target_os = "linux", not(any(stillpoint_loom, miri, stillpoint_portable))))]
-#[doc(hidden)]
-pub mod module;
+mod set;
 
 #[cfg(all(any(not(target_os = "linux"), stillpoint_portable), not(any(stillpoint_loom, miri))))]
-use absent::{membarrier, module};
-pub use backend::{backend, choose, Backend, ChooseError};
+use absent::membarrier;
+pub use set::{set_heavy, SetHeavyError};
 
 use std::fmt;
 
 use stillpoint_sys::sync::atomic::{fence, Ordering};
 
 /// Which side pays for the order between readers and writers.
+///
+/// ```
+/// use stillpoint::fence::Mode;
+/// use stillpoint::rcu::Domain;
+///
+/// let domain = Domain::builder().fence(Mode::best()).build()?; // as without the call
+/// println!("{}", domain.fence_mode());
+/// # Ok::<(), stillpoint::rcu::BuildError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
@@ -113,15 +118,14 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The mode of the process's [back end](backend). Unless another one was [chosen](choose), this is `Asymmetric` if the process
-    /// may use membarrier or the kernel module, and `Symmetric` otherwise.
+    /// `Asymmetric` if the process may use membarrier, or has [set another heavy fence](set_heavy); otherwise `Symmetric`.
     ///
     /// The first call of the process probes. Later calls only ask whether a seccomp filter was installed meanwhile. Once a thread
     /// was refused for good, this is `Symmetric`, on every thread.
     pub fn best() -> Self {
-        match backend().mode() {
-            Mode::Asymmetric if Mode::Asymmetric.probe().is_err() => Mode::Symmetric,
-            mode => mode,
+        match Mode::Asymmetric.probe() {
+            Ok(()) => Mode::Asymmetric,
+            Err(_) => Mode::Symmetric,
         }
     }
 
@@ -129,7 +133,7 @@ impl Mode {
     pub(crate) fn probe(self) -> Result<(), FenceError> {
         match self {
             #[cfg(not(any(stillpoint_loom, miri)))]
-            Mode::Asymmetric if backend() != Backend::Module => membarrier::confirm(),
+            Mode::Asymmetric if set::own_heavy().is_none() => membarrier::confirm(),
             Mode::Asymmetric => asymmetric_supported(),
             Mode::Symmetric => Ok(()),
         }
@@ -154,15 +158,6 @@ impl Mode {
         match self {
             Mode::Asymmetric => ReaderFence::Light,
             Mode::Symmetric => ReaderFence::Full,
-        }
-    }
-
-    /// The back end by which the writers of this mode fence.
-    pub(crate) fn backend(self) -> Backend {
-        match self {
-            Mode::Asymmetric if backend() == Backend::Module => Backend::Module,
-            Mode::Asymmetric => Backend::Membarrier,
-            Mode::Symmetric => Backend::Plain,
         }
     }
 }
@@ -224,11 +219,11 @@ pub fn light() {
 /// start and the return of this call.
 ///
 /// It is also a sequentially consistent fence for the calling thread. It interrupts every core that runs the
-/// process, so batch the work that needs it. It uses membarrier, or the module if that is the [back end](backend) of the process.
+/// process, so batch the work that needs it. It uses membarrier, or the function that was [set](set_heavy).
 ///
 /// # Errors
 /// If the kernel refuses: it has no membarrier (Linux before 4.14, and every other system), or a seccomp filter forbids it.
-/// Then nothing is ordered.
+/// Then nothing is ordered. Also if the function that was set says so.
 ///
 /// ```
 /// # if stillpoint::fence::asymmetric_supported().is_ok() {
@@ -241,10 +236,13 @@ pub fn heavy() -> Result<(), FenceError> {
     fence(Ordering::SeqCst);
     #[cfg(all(test, not(stillpoint_loom)))]
     fault::meet()?;
-    #[cfg(not(any(stillpoint_loom, miri)))]
-    match backend() {
-        Backend::Module => module::barrier()?,
-        _ => membarrier::private_expedited()?,
+    #[cfg(not(stillpoint_loom))]
+    match set::own_heavy() {
+        Some(function) => set::fence_by(function)?,
+        #[cfg(not(miri))]
+        None => membarrier::private_expedited()?,
+        #[cfg(miri)]
+        None => (),
     }
     #[cfg(stillpoint_loom)]
     model::meet();
@@ -275,68 +273,54 @@ pub(crate) fn has_requests() -> bool {
 /// }
 /// ```
 pub fn asymmetric_supported() -> Result<(), FenceError> {
-    #[cfg(not(any(stillpoint_loom, miri)))]
-    return match backend() {
-        Backend::Module => module::open().map(drop),
-        _ => membarrier::register(),
+    #[cfg(not(stillpoint_loom))]
+    return match set::own_heavy() {
+        Some(function) => set::fence_by(function),
+        #[cfg(not(miri))]
+        None => membarrier::register(),
+        #[cfg(miri)]
+        None => Ok(()),
     };
-    #[cfg(any(stillpoint_loom, miri))]
+    #[cfg(stillpoint_loom)]
     Ok(())
 }
 
 /// Why a heavy fence was refused.
 ///
 /// ```
-/// use stillpoint::fence::Backend;
-///
-/// if let Err(error) = Backend::Module.probe() {
-///     assert_eq!(error.backend(), Backend::Module);
+/// if let Err(error) = stillpoint::fence::heavy() {
 ///     println!("{error} (error number {})", error.raw_os_error());
 /// }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FenceError {
-    backend: Backend,
-    errno: i32,
-}
+pub struct FenceError(i32);
 
 impl FenceError {
-    pub(crate) fn new(backend: Backend, errno: i32) -> Self {
-        Self { backend, errno }
+    pub(crate) fn new(errno: i32) -> Self {
+        Self(errno)
     }
 
-    /// The back end that was tried.
-    pub fn backend(self) -> Backend {
-        self.backend
-    }
-
-    /// The error number of the system call, as in `errno.h`.
+    /// The error number of the system call, or of the function that was [set](set_heavy), as in `errno.h`.
     pub fn raw_os_error(self) -> i32 {
-        self.errno
+        self.0
     }
 }
 
 impl fmt::Display for FenceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cause = std::io::Error::from_raw_os_error(self.errno);
-        match (self.backend, self.errno) {
-            #[cfg(all(any(not(target_os = "linux"), stillpoint_portable), not(any(stillpoint_loom, miri))))]
-            (Backend::Membarrier | Backend::Module, libc::ENOSYS) => f.write_str(absent::WHY),
-            (Backend::Module, libc::ENOENT | libc::ENODEV | libc::ENXIO) => {
-                f.write_str("the kernel module stillpoint_membarrier is not loaded; see `kernel/` on how to load it")
-            }
-            (Backend::Module, libc::EPROTONOSUPPORT) => {
-                f.write_str("the kernel module stillpoint_membarrier is of another version; build and load the one of this version")
-            }
-            (Backend::Module, _) => {
-                write!(f, "the kernel module refused ({cause}); the process needs permission to open /dev/stillpoint_membarrier")
-            }
-            _ => write!(
-                f,
-                "membarrier was refused ({cause}); allow the system call in the seccomp filter, or build the domain \
-                 in symmetric mode"
-            ),
+        let cause = std::io::Error::from_raw_os_error(self.0);
+        if set::is_own() {
+            return write!(f, "the heavy fence that the program has set failed ({cause})");
         }
+        #[cfg(all(any(not(target_os = "linux"), stillpoint_portable), not(any(stillpoint_loom, miri))))]
+        if self.0 == libc::ENOSYS {
+            return f.write_str(absent::WHY);
+        }
+        write!(
+            f,
+            "membarrier was refused ({cause}); allow the system call in the seccomp filter, or build the domain in \
+             symmetric mode"
+        )
     }
 }
 
@@ -358,14 +342,10 @@ mod tests {
 
     #[test]
     fn the_error_says_what_to_do() {
-        let text = |backend, errno| FenceError::new(backend, errno).to_string();
-        let refused = text(Backend::Membarrier, libc::EPERM);
+        let refused = FenceError::new(libc::EPERM).to_string();
         assert!(
             refused.contains("Operation not permitted") && refused.contains("symmetric mode"),
             "{refused}"
         );
-        assert!(text(Backend::Module, libc::ENOENT).contains("not loaded"));
-        assert!(text(Backend::Module, libc::EPROTONOSUPPORT).contains("another version"));
-        assert!(text(Backend::Module, libc::EACCES).contains("Permission denied"));
     }
 }

@@ -19,14 +19,9 @@ macro_rules! rows {
 pub(crate) fn table() -> Vec<Row> {
     rows! {
         // type; Send, Sync, UnwindSafe, RefUnwindSafe
-        "fence::ChooseError" = fence::ChooseError;                             true, true, true, true;
-        "fence::Backend" = fence::Backend;                                     true, true, true, true;
+        "fence::SetHeavyError" = fence::SetHeavyError;                         true, true, true, true;
         "fence::FenceError" = fence::FenceError;                               true, true, true, true;
         "fence::Mode" = fence::Mode;                                           true, true, true, true;
-        "fence::Way" = fence::module::Way;                                     true, true, true, true;
-        "fence::Request" = fence::module::Request;                             true, true, true, true;
-        "fence::Info" = fence::module::Info;                                   true, true, true, true;
-        "fence::Device" = fence::module::Device;                               true, true, true, true;
 
         "multicast::Group" = multicast::Group;                                 true, true, false, false;
         "multicast::Member" = multicast::Member;                               false, false, false, false;

@@ -4,10 +4,11 @@
 use std::process::Command;
 
 use serde_json::Value;
-use stillpoint::fence::module::{PERCENT, THRESHOLD, Way};
 use stillpoint_harness::experiment::control::contender;
 use stillpoint_harness::machine::cpus;
 use stillpoint_multicast::{Share, Strategy};
+
+use crate::device::{PERCENT, THRESHOLD, Way};
 
 /// Few settings, and short ones; each setting has some windows, however slow the machine is.
 const ARGUMENTS: &str = "bench membarrier --scenarios readers,receivers,initiators --readers 4 --initiators 2 --quick \

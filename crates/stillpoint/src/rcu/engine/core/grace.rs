@@ -612,7 +612,7 @@ impl Protocol {
     pub(crate) fn fence_error(&self) -> Option<FenceError> {
         // Relaxed: for statistics.
         let errno = self.progress.errno.load(Ordering::Relaxed);
-        (errno != 0).then(|| FenceError::new(self.mode.backend(), errno))
+        (errno != 0).then(|| FenceError::new(errno))
     }
 
     /// Numbers of registered readers, and of protected loads that belong to no reader.

@@ -1,16 +1,14 @@
 //! `int ioctl(int fd, unsigned long request, ...)` on `/dev/stillpoint_membarrier`, which exists if the kernel module of this
-//! project is loaded. Its interface is `kernel/include/stillpoint_membarrier.h`.
-//!
-//! Public for the project's own programs, which choose strategies; its interface may change.
+//! project is loaded, and the library's heavy fences by the module. Its interface is `kernel/include/stillpoint_membarrier.h`.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use stillpoint_sys::sync::Lasting;
-
-use super::{Backend, FenceError};
+use stillpoint::fence;
 
 pub const DEVICE: &str = "/dev/stillpoint_membarrier";
 /// The version of the interface.
@@ -47,7 +45,7 @@ impl Way {
     /// The name, as used in all programs.
     ///
     /// ```
-    /// use stillpoint::fence::module::Way;
+    /// use stillpoint_multicast_lab::device::Way;
     ///
     /// assert_eq!(Way::ALL.map(Way::name), ["smp-call", "flat", "tree", "split", "hybrid"]);
     /// ```
@@ -97,7 +95,7 @@ const _: () = assert!(size_of::<Info>() == 56, "the size is part of the number o
 /// The open device.
 ///
 /// ```
-/// use stillpoint::fence::module::{Device, Info, Way, prefer};
+/// use stillpoint_multicast_lab::device::{Device, Info, Refused, Way, prefer};
 ///
 /// prefer(Way::Tree); // also for the library's own barriers
 /// match Device::open() {
@@ -108,7 +106,7 @@ const _: () = assert!(size_of::<Info>() == 56, "the size is part of the number o
 ///     }
 ///     Err(reason) => println!("{reason}"), // the module is not loaded, or the process may not open it
 /// }
-/// # Ok::<(), stillpoint::fence::FenceError>(())
+/// # Ok::<(), Refused>(())
 /// ```
 #[derive(Debug)]
 pub struct Device(File);
@@ -116,15 +114,15 @@ pub struct Device(File);
 impl Device {
     /// # Errors
     /// If the module is not loaded, or this process may not open it.
-    pub fn open() -> Result<Self, FenceError> {
-        OpenOptions::new().read(true).write(true).open(DEVICE).map(Self).map_err(refused)
+    pub fn open() -> Result<Self, Refused> {
+        OpenOptions::new().read(true).write(true).open(DEVICE).map(Self).map_err(Refused::from)
     }
 
     /// Issues a full barrier on every processor that runs a thread of the process, and returns the module's report of it.
     ///
     /// # Errors
     /// If the module is of another version; otherwise the errors of its interface.
-    pub fn barrier(&self, way: Way) -> Result<Request, FenceError> {
+    pub fn barrier(&self, way: Way) -> Result<Request, Refused> {
         let threshold = if way == Way::Hybrid { THRESHOLD } else { 0 };
         let percent = if way == Way::Split { PERCENT } else { 0 };
         let mut request =
@@ -138,7 +136,7 @@ impl Device {
     ///
     /// # Errors
     /// If the device refuses the request.
-    pub fn info(&self) -> Result<Info, FenceError> {
+    pub fn info(&self) -> Result<Info, Refused> {
         let mut info = Info::default();
         // SAFETY: the kernel writes the information, whose size is in the number.
         unsafe { self.ask(INFO, &mut info) }?;
@@ -147,10 +145,10 @@ impl Device {
 
     /// # Safety
     /// The request is for a structure of this type.
-    unsafe fn ask<T>(&self, request: libc::c_ulong, structure: &mut T) -> Result<(), FenceError> {
+    unsafe fn ask<T>(&self, request: libc::c_ulong, structure: &mut T) -> Result<(), Refused> {
         // SAFETY: the request is for a structure of this type, by the caller's promise, and the structure is borrowed meanwhile.
         match unsafe { libc::ioctl(self.0.as_raw_fd(), request, std::ptr::from_mut(structure)) } {
-            -1 => Err(refused(io::Error::last_os_error())),
+            -1 => Err(io::Error::last_os_error().into()),
             _ => Ok(()),
         }
     }
@@ -159,35 +157,88 @@ impl Device {
 /// The index in `Way::ALL` of the way that the library's own barriers use.
 static PREFERRED: AtomicUsize = AtomicUsize::new(Way::Hybrid as usize);
 
-/// Lets the barriers of [`Backend::Module`] use this way from now on, for programs that compare ways.
+/// Lets the library's barriers use this way from now on, for programs that compare ways.
 pub fn prefer(way: Way) {
     // Relaxed: each way is a barrier, so it does not matter which one a concurrent caller uses.
     PREFERRED.store(way as usize, Ordering::Relaxed);
 }
 
-/// Opens the device, tries one barrier, and keeps the answer. Threads that do so at the same time get the same answer. No thread
-/// waits for another, so the child of a `fork` during this call does not wait for ever.
-pub(super) fn open() -> Result<&'static Device, FenceError> {
-    static ANSWER: Lasting<Result<Device, FenceError>> = Lasting::new();
-
-    let find = || Device::open().and_then(|device| device.barrier(Way::Hybrid).map(|_| device));
-    ANSWER.get_or_make(find).as_ref().map_err(|error| *error)
+/// Lets the library fence by the module, in the whole process. Tries one barrier first.
+///
+/// # Errors
+/// If the module refuses it, or the library fences by other means already.
+pub fn take_over() -> Result<(), String> {
+    let device = Device::open().map_err(|error| error.to_string())?;
+    device.barrier(Way::Hybrid).map_err(|error| error.to_string())?;
+    if DEVICE_OF_FENCES.set(device).is_err() {
+        return Err("the module has taken over before".to_owned());
+    }
+    // SAFETY: a barrier of the module is a full barrier on every processor that runs a thread of the process, and `barrier` is a
+    // sequentially consistent fence of its caller: the module executes one for it.
+    unsafe { fence::set_heavy(barrier) }.map_err(|error| error.to_string())
 }
 
+static DEVICE_OF_FENCES: OnceLock<Device> = OnceLock::new();
+
 /// A full barrier on every processor that runs a thread of the process.
-pub(super) fn barrier() -> Result<(), FenceError> {
+fn barrier() -> Result<(), i32> {
     // Relaxed: see `prefer`.
     let way = Way::ALL[PREFERRED.load(Ordering::Relaxed)];
-    let device = open()?;
+    let device = DEVICE_OF_FENCES.get().ok_or(libc::ENODEV)?;
     let answer = device.barrier(way).or_else(|error| match error.raw_os_error() {
-        // The process has the device's number, but not its file. `fork` copies files before memory: if another thread was in
-        // `open` during the `fork`, the child may have got the number only. Other programs close every file in a child.
+        // The process has the device's number, but not its file. Some programs close every file in the child of a `fork`.
         libc::EBADF | libc::ENOTTY => Device::open()?.barrier(way),
         _ => Err(error),
     });
-    answer.map(drop)
+    answer.map(drop).map_err(|error| error.raw_os_error())
 }
 
-fn refused(error: io::Error) -> FenceError {
-    FenceError::new(Backend::Module, error.raw_os_error().unwrap_or(libc::EIO))
+/// Why the module has not done what it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused(i32);
+
+impl Refused {
+    /// The error number of the system call, as in `errno.h`.
+    pub fn raw_os_error(self) -> i32 {
+        self.0
+    }
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Self(error.raw_os_error().unwrap_or(libc::EIO))
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            libc::ENOENT | libc::ENODEV | libc::ENXIO => f.write_str(
+                "the kernel module stillpoint_membarrier is not loaded; see `kernel/` on how to load it",
+            ),
+            libc::EPROTONOSUPPORT => f.write_str(
+                "the kernel module stillpoint_membarrier is of another version; build and load the one of this version",
+            ),
+            number => write!(
+                f,
+                "the kernel module refused ({}); the process needs permission to open {DEVICE}",
+                io::Error::from_raw_os_error(number)
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_to_do() {
+        let text = |number| Refused(number).to_string();
+        assert!(text(libc::ENOENT).contains("not loaded"));
+        assert!(text(libc::EPROTONOSUPPORT).contains("another version"));
+        assert!(text(libc::EACCES).contains("Permission denied") && text(libc::EACCES).contains(DEVICE));
+    }
 }
