@@ -81,7 +81,7 @@
 
 #[cfg(all(any(not(target_os = "linux"), stillpoint_portable), not(any(stillpoint_loom, miri))))]
 mod absent;
-#[cfg(all(test, not(stillpoint_loom)))]
+#[cfg(all(test, target_os = "linux", not(any(stillpoint_loom, stillpoint_portable))))]
 pub(crate) mod fault;
 #[cfg(all(target_os = "linux", not(stillpoint_portable)))]
 mod membarrier;
@@ -234,7 +234,7 @@ pub fn light() {
 pub fn heavy() -> Result<(), FenceError> {
     // SeqCst: pairs with `light` under Miri, and makes this call a full fence of the calling thread.
     fence(Ordering::SeqCst);
-    #[cfg(all(test, not(stillpoint_loom)))]
+    #[cfg(all(test, target_os = "linux", not(any(stillpoint_loom, stillpoint_portable))))]
     fault::meet()?;
     #[cfg(not(stillpoint_loom))]
     match set::own_heavy() {

@@ -360,7 +360,7 @@ pub(crate) fn protect_word<T>(
     }
 }
 
-#[cfg(all(test, not(stillpoint_loom)))]
+#[cfg(all(test, target_os = "linux", not(any(stillpoint_loom, stillpoint_portable))))]
 mod tests {
     use std::time::{Duration, Instant};
 
