@@ -77,6 +77,7 @@ fn on_threads<R: Send>(
 fn a_stack_gives_each_value_once() {
     let (domain, alive) = (Domain::new(), Arc::default());
     let stack = Stack::new_in(&domain);
+    assert!(stack.is_empty());
     let popped = on_threads(&domain, |thread, reader, reclaimer| {
         let mut popped = Vec::new();
         for round in 0..ROUNDS {
@@ -92,6 +93,7 @@ fn a_stack_gives_each_value_once() {
     let rest = std::iter::from_fn(|| stack.pop(&reader, &mut reclaimer)).take(ROUNDS / 2);
     let mut all: Vec<usize> = popped.into_iter().flatten().chain(rest.map(|value| value.read())).collect();
     let left = alive.load(Ordering::Relaxed);
+    assert_eq!(stack.is_empty(), left == 0);
     drop(stack);
     assert_eq!(all.len() + left, THREADS * ROUNDS);
     all.sort_unstable();

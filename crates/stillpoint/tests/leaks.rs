@@ -141,6 +141,25 @@ fn threads_that_use_everything_leave_no_memory_behind() {
     });
 }
 
+/// What is unlinked names its domain, also after the domain's end, and does not keep the memory of the domain.
+#[test]
+fn domains_that_come_and_go_leave_no_memory_behind() {
+    in_child("domains_that_come_and_go_leave_no_memory_behind", || {
+        const DOMAINS: usize = 200;
+        let domain_comes_and_goes = || {
+            let domain = Domain::new();
+            let (unlinked, reader) = (domain.cell(1).take(), domain.reader());
+            drop((domain, reader));
+            drop(unlinked);
+        };
+        (0..10).for_each(|_| domain_comes_and_goes());
+        let before = allocated();
+        (0..DOMAINS).for_each(|_| domain_comes_and_goes());
+        let leaked = allocated() - before;
+        assert!(leaked < 10 * DOMAINS as isize, "{DOMAINS} domains left {leaked} bytes behind");
+    });
+}
+
 /// Mailboxes of a service that stays, and timers of services that are dropped. Some of these services have not taken all
 /// their messages.
 #[test]

@@ -540,3 +540,24 @@ impl fmt::Debug for RetireHandle {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(stillpoint_loom)))]
+mod tests {
+    use super::*;
+    use crate::rcu::Domain;
+
+    /// Nothing wakes the thread for it any more. If it is missed, the test does not end.
+    #[test]
+    fn what_comes_between_the_look_and_the_sleep_is_not_missed() {
+        let domain = Domain::new();
+        let background = domain.background();
+        let handle = background.retire_handle();
+        let pause = || background.pause(RUNNING, &mut Patience::new());
+        let left = domain.cell(1).take();
+        drop(left); // to the domain
+        pause();
+        domain.reclaimer().flush().expect("no reader is in the way");
+        handle.stop();
+        pause();
+    }
+}

@@ -154,6 +154,7 @@ fn a_chain_without_memory_for_its_move_stays_where_it_is() {
         // The arena and the chain have room for these entries.
         for lean in [3, 1] {
             limit_address_space(address_space());
+            assert!(table.reserve(1).is_err() && table.stats().growing, "the chain cannot move");
             LEAN_TIMES.set(lean);
             while LEAN_TIMES.get() > 0 {
                 table.insert(Ending(next), next).unwrap();

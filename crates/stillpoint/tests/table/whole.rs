@@ -89,6 +89,18 @@ fn tables_are_copied_and_compared() {
 }
 
 #[test]
+fn a_copy_hands_its_entries_to_the_same_reclaimer() {
+    let domain = Domain::new();
+    let background = domain.background();
+    let handle = background.retire_handle();
+    let table = Table::builder_in(&domain).attach(handle.clone()).build().unwrap();
+    table.insert(1, 1).unwrap();
+    let copy = table.clone();
+    drop(copy.remove(&1));
+    assert_eq!((handle.pending(), copy.pending()), (1, 0));
+}
+
+#[test]
 fn entries_that_find_no_room_are_no_secret() {
     let mut table = Table::builder_in(&Domain::new()).max_len(2).build().unwrap();
     let extended = catch_unwind(AssertUnwindSafe(|| table.extend([(1, 1), (2, 2), (3, 3)])));

@@ -175,13 +175,8 @@ impl<'c> Hold<'c> {
             }
             row = place.row;
             // Neighbours, the most frequent case, are found without computing their places.
-            let up = objects.get(given + 1).is_none_or(|next| next.addr() > first.addr());
-            let (step, most) = match up {
-                true => (stride, self.core.geometry.in_row(row) - place.bit),
-                false => (stride.wrapping_neg(), place.bit + 1),
-            };
-            let run = neighbours(&objects[given..], step, most as usize) as u32;
-            let lowest = if up { place.bit } else { place.bit + 1 - run };
+            let in_row = self.core.geometry.in_row(row);
+            let (lowest, run) = run_from(place.bit, in_row, &objects[given..], stride);
             let bits = (u64::MAX >> (u64::BITS - run)) << lowest;
             given += run as usize;
             let entry = &mut open[row as usize % OPEN];
@@ -346,6 +341,19 @@ impl<'c> Hold<'c> {
     }
 }
 
+/// The longest run of neighbours at the beginning, up or down, within a row of `in_row` objects in which the first one has this bit: its
+/// lowest bit, and its length.
+#[inline(always)]
+fn run_from(bit: u32, in_row: u32, objects: &[*mut u8], stride: usize) -> (u32, u32) {
+    let up = match objects {
+        [first, next, ..] => next.addr() > first.addr(),
+        _ => true,
+    };
+    let (step, most) = if up { (stride, in_row - bit) } else { (stride.wrapping_neg(), bit + 1) };
+    let run = neighbours(objects, step, most as usize) as u32;
+    (if up { bit } else { bit + 1 - run }, run)
+}
+
 /// The length of the longest run at the beginning, within the first `most` objects, in which each object is `step`
 /// bytes after the one before.
 #[inline(always)]
@@ -377,7 +385,20 @@ fn neighbours(objects: &[*mut u8], step: usize, most: usize) -> usize {
 
 #[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
-    use super::neighbours;
+    use super::{neighbours, run_from};
+
+    /// Otherwise, the place of each object would be computed.
+    #[test]
+    fn a_run_is_found_in_either_direction_and_ends_with_the_row() {
+        let up: Vec<_> = (1..100).map(|number| std::ptr::without_provenance_mut::<u8>(number * 24)).collect();
+        let down: Vec<_> = up.iter().rev().copied().collect();
+        for bit in 0..40 {
+            assert_eq!(run_from(bit, 40, &up, 24), (bit, 40 - bit));
+            assert_eq!(run_from(bit, 40, &down, 24), (0, bit + 1));
+            assert_eq!(run_from(bit, 40, &up[..1], 24), (bit, 1));
+            assert_eq!(run_from(bit, 40, &[down[0], up[0]], 24), (bit, 1), "they are no neighbours");
+        }
+    }
 
     #[test]
     fn neighbours_are_counted_up_and_down_as_far_as_they_go() {

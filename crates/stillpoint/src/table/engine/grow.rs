@@ -60,7 +60,10 @@ where
         while held.cursor() < array.len() && moved.chains < share {
             let index = held.cursor() + number;
             if !is_moved(array.bucket(index)) {
-                let Some(buckets) = self.move_chain(array, index, next) else { return moved };
+                let Some(buckets) = self.move_chain(array, index, next) else {
+                    moved.lacks_memory = true;
+                    return moved;
+                };
                 moved.count(buckets);
             }
             held.set_cursor(held.cursor() + STRIPES);
@@ -234,8 +237,8 @@ where
             loop {
                 let mut held = stripe.lock();
                 let moved = self.advance(&mut held, number, PIECE);
+                complete &= !moved.lacks_memory;
                 if moved.chains < PIECE {
-                    complete &= held.array().next().is_none() || held.cursor() == 0;
                     break;
                 }
             }
@@ -250,6 +253,8 @@ struct Moved {
     chains: usize,
     /// Buckets of these chains.
     buckets: usize,
+    /// Whether the next chain stays where it is, for want of memory.
+    lacks_memory: bool,
 }
 
 impl Moved {

@@ -434,3 +434,30 @@ impl<T> Record<T> {
         phase(self.state.load(Ordering::Relaxed)) == ARMED
     }
 }
+
+#[cfg(all(test, not(stillpoint_loom)))]
+mod tests {
+    use super::*;
+
+    /// However an arming ends: what is said of its generation afterwards is not taken for another arming.
+    #[test]
+    fn no_arming_has_the_generation_of_an_earlier_one() {
+        let record = Record::new(Arc::new(Home::new()));
+        let ends: [&dyn Fn(u64) -> bool; 6] = [
+            &|_| record.cancel() == Outcome::Cancelled(7),
+            &|_| record.revoke() == Outcome::Cancelled(()) && record.take_revoked().is_some(),
+            &|of| record.begin(of).inspect(|_| record.finish(of)) == Some(7),
+            &|of| record.take_back(of) == Some(7),
+            &|_| record.abandon() == Some(7),
+            &|_| record.revoke() == Outcome::Cancelled(()) && record.abandon() == Some(7),
+        ];
+        let schedule = Schedule { deadline: 1, period: None, flags: 0 };
+        let mut last = 0;
+        for (number, end) in ends.into_iter().chain(ends).enumerate() {
+            let generation = record.arm(schedule, 7, false).expect("it is at rest");
+            assert!(generation > last, "{generation} after {last}, number {number}");
+            assert!(end(generation), "number {number}");
+            last = generation;
+        }
+    }
+}

@@ -118,6 +118,26 @@ fn what_is_held_is_passed_over() {
     assert_eq!((items.census.alive(), domain.stats().pinned), (0, 0));
 }
 
+/// A turn of a barrier looks at a few callbacks that are held.
+#[test]
+fn a_barrier_calls_all_that_is_released_before() {
+    const MANY: usize = if cfg!(miri) { 500 } else { 10_000 };
+    let (domain, object) = (Domain::new(), Box::new(7));
+    let (items, queue, reader) = (Items::default(), CallbackQueue::new(&domain), domain.reader());
+    let link = AtomicPtr::new(std::ptr::from_ref(&*object).cast_mut());
+    let (object, slot) = raw::protect(&reader, &link).expect("it is not null");
+    for _ in 0..MANY {
+        // SAFETY: the item is new, and its callback frees it, and not the object.
+        unsafe { queue.push_object(items.make().cast(), object.as_ptr().cast(), free) };
+    }
+    queue.barrier().expect("it does not wait for what is held");
+    assert_eq!(queue.pending(), MANY as u64);
+    // SAFETY: this is the reader's thread.
+    unsafe { slot.release() };
+    queue.barrier().expect("nothing is in the way");
+    assert_eq!((queue.pending(), items.told().len()), (0, MANY));
+}
+
 #[test]
 fn a_callback_that_panics_keeps_nobody_back() {
     #[repr(C)]

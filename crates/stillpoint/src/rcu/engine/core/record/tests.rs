@@ -66,6 +66,21 @@ fn a_reset_forgets_requests_and_not_that_the_reader_fences_itself() {
     }
 }
 
+/// The next request counts as the first one again, so that its caller issues a fence.
+#[test]
+fn what_is_withdrawn_is_the_request_of_futures_alone() {
+    let record = Record::default();
+    record.adopt(ReaderKind::Guard, ReaderFence::Full, None, true);
+    assert!(record.request() && !record.request());
+    record.tell_boosted();
+    record.withdraw_request();
+    assert!(!record.take_request() && record.take_told() && record.fences());
+    record.ask_for_attention();
+    assert!(record.request());
+    record.withdraw_request();
+    assert!(record.take_request(), "a thread waits, too");
+}
+
 /// In the child of a `fork`, a record that is claimed and not adopted yet is not attributed to its last thread.
 #[test]
 fn a_record_without_a_holder_is_nobodys() {

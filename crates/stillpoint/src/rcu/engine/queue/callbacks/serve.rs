@@ -99,6 +99,8 @@ impl Callbacks {
     ) {
         let event = self.core.event();
         let (next, due) = match next {
+            // Nothing is in the way.
+            Hindrance::Limit => return,
             Hindrance::Reader(record, started) => {
                 (Next::Passage(record), self.core.stall_is_due(Some(started)))
             }

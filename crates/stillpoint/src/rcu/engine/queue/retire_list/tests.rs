@@ -59,6 +59,29 @@ fn a_retirement_adopts_as_much_as_there_is_room_for() {
     domain.core().give_room_back(8);
 }
 
+/// Only a list that reserves room keeps some. What others have reserved goes back when it is freed, although the list is not empty.
+#[test]
+fn a_list_keeps_room_if_it_reserves_room() {
+    for reserves in [false, true] {
+        let domain = Domain::builder().max_pending(10_000).build().expect("a limit is no reason to fail");
+        let (reader, cells) = (domain.reader(), [1, 2].map(|value| domain.cell(value)));
+        let _held = cells[0].protect(&reader);
+        let mut list = eager(&domain, Limits::NONE);
+        for cell in &cells {
+            let garbage = cell.take().expect("it is not empty").into_parts().into_garbage();
+            if reserves {
+                list.reserve(garbage.bytes()).expect("there is room");
+                list.retire_reserved(garbage);
+            } else {
+                list.retire(garbage);
+            }
+        }
+        assert_eq!((list.poll(usize::MAX), list.len()), (1, 1));
+        let taken = domain.core().quota().and_then(|quota| quota.objects().taken());
+        assert_eq!(taken > Some(1), reserves, "{taken:?}");
+    }
+}
+
 /// A background reclaimer sleeps until the missing objects have come.
 #[test]
 fn the_open_batch_lacks_what_is_not_there() {

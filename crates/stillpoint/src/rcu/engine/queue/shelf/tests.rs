@@ -91,6 +91,17 @@ fn a_list_shrinks_beside_pinned_objects_and_takes_in_no_more_than_it_frees() {
     drop(protected);
 }
 
+/// The other writes append to the list, and do nothing else.
+#[test]
+fn while_many_objects_wait_one_write_of_many_polls() {
+    let mut scene = Scene::new();
+    let reader = scene.domain.reader();
+    let _guard = reader.pin();
+    (0..2 * EAGER).for_each(|_| scene.write());
+    let has_polled = |_: &usize| stillpoint_sys::work::steps_of(|| scene.write()).0 > 0;
+    assert_eq!((0..10 * EAGER).filter(has_polled).count(), 10);
+}
+
 /// The end takes no longer if more waits. The next thread goes on with the list.
 #[test]
 fn the_end_of_a_thread_takes_as_long_as_ever() {
