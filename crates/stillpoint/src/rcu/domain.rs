@@ -8,15 +8,16 @@ use super::boost::Boost;
 use super::cell::RcuCell;
 use super::engine::core::grace::Grace;
 use super::engine::queue::retire_list::{Limits, RetireList};
+use super::engine::wait::error::SynchronizeError;
 use super::engine::wait::park::Interrupted;
+use super::engine::wait::report::Stall;
 use super::engine::wait::stall::{StallHook, Watch};
 use super::engine::{Core, Settings};
-use super::error::{BuildError, SynchronizeError};
+use super::error::BuildError;
 use super::future::GracePeriod;
 use super::qsbr::QsbrReader;
 use super::reader::Reader;
 use super::reclaimer::{Reclaimer, ReclaimerBuilder};
-use super::stall::Stall;
 use super::stats::Stats;
 use crate::fence::Mode;
 

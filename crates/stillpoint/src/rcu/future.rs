@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::engine::wait::error::SynchronizeError;
+use super::engine::wait::report::Behind;
 use super::engine::wait::tasks::Awaited;
 use super::engine::wait::wakers::Place;
 use super::engine::Core;
-use super::error::SynchronizeError;
-use super::stall::Behind;
 
 /// How long a reader may miss a request that no fence follows. The store buffer of a processor empties in less time, and
 /// that of a preempted thread is empty.

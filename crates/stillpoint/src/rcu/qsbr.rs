@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::engine::core::record::{ReaderKind, Record};
 use super::engine::core::registry::Claim;
+use super::engine::wait::error::SynchronizeError;
 use super::engine::Core;
-use super::error::SynchronizeError;
 use super::offline::OfflineReader;
 use super::region::{sealed::Sealed, Region};
 

@@ -10,10 +10,11 @@ use super::domain::Domain;
 use super::engine::core::garbage::Garbage;
 use super::engine::core::record::ReaderKind;
 use super::engine::queue::retire_list::{Full, Limits, Obstacle, Pace, RetireList};
+use super::engine::wait::error::SynchronizeError;
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{earliest, Next, Patience};
 use super::engine::Core;
-use super::error::{RetireError, SynchronizeError};
+use super::error::RetireError;
 use super::limits::WhenFull;
 #[cfg(not(stillpoint_loom))]
 use super::raw;

@@ -9,9 +9,10 @@ use super::engine::core::garbage::{self, Garbage};
 use super::engine::core::grace::Grace;
 use super::engine::core::record::ReaderKind;
 use super::engine::directory::Name;
+use super::engine::wait::error::SynchronizeError;
 use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
-use super::error::{RetireError, SynchronizeError};
+use super::error::RetireError;
 use stillpoint_sys::panics;
 
 /// An object that was unlinked from its [`RcuCell`](super::RcuCell) and that readers may still hold.

@@ -25,8 +25,8 @@ use crate::rcu::engine::queue::quota::Credit;
 use crate::rcu::engine::wait::counters::Counters;
 use crate::rcu::engine::wait::freeing::Freeing;
 use crate::rcu::engine::wait::own_holds::Pinned;
+use crate::rcu::engine::wait::report::Behind;
 use crate::rcu::engine::Core;
-use crate::rcu::stall::Behind;
 use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::{tsan, work};
 
