@@ -2,9 +2,10 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
-use super::compute::{Compute, Operation, TryInsertError};
+use super::compute::{Compute, TryInsertError};
 use super::engine::arena::{Lens, Pair};
 use super::engine::array::View;
+use super::engine::change::Operation;
 use super::engine::change::{Deciding, Found, InRegion, Seen};
 use super::engine::search::{search, search_many};
 use super::engine::Inner;

@@ -4,8 +4,9 @@ use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use super::compute::{Compute, Operation, TryInsertError};
+use super::compute::{Compute, TryInsertError};
 use super::engine::arena::{Lens, Pair};
+use super::engine::change::Operation;
 use super::engine::change::{Deciding, Found, Protecting};
 use super::engine::search::{Held, Home, Pins};
 use super::engine::Inner;

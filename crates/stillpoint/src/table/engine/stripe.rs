@@ -8,10 +8,8 @@
 // Not modelled: statistics.
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::array::Array;
+use super::array::{Array, STRIPES};
 use stillpoint_sys::sync::{Locked, TryLock};
-
-pub(crate) const STRIPES: usize = if cfg!(stillpoint_loom) { 1 } else { 256 };
 
 #[derive(Debug)]
 #[repr(align(32))]

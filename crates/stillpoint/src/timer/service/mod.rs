@@ -18,7 +18,8 @@ pub use alarm::{Alarm, Sleep};
 pub use arm_error::{ArmError, ArmErrorKind};
 pub use event::{Cause, Event};
 pub use mailbox::{Burst, Mailbox, Remote};
-pub use shared::{Outcome, SharedTimer};
+pub use record::Outcome;
+pub use shared::SharedTimer;
 
 use super::busted::{self, Variant};
 use super::wheel::{Full, Key, Schedule, Wheel, WheelStats, RELATIVE};
