@@ -8,7 +8,7 @@
 // Not modelled: statistics.
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::array::{Array, STRIPES};
+use super::array::Array;
 use stillpoint_sys::sync::{Locked, TryLock};
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Stripe {
 #[derive(Debug)]
 struct Progress {
     array: *const Array,
-    /// All buckets of this stripe before this index have moved. A multiple of [`STRIPES`].
+    /// All buckets of this stripe before this index have moved. A multiple of [`STRIPES`](super::array::STRIPES).
     cursor: usize,
 }
 
