@@ -74,7 +74,7 @@ pub mod signals;
 mod transport;
 
 pub use group::{Group, Member};
-pub use plan::{rotation, Cut, Shape, Share, Strategy};
 #[cfg(feature = "lab")]
-pub use run::Acknowledgement;
+pub use plan::Acknowledgement;
+pub use plan::{rotation, Cut, Shape, Share, Strategy};
 pub use run::{Late, Multicast, Report};

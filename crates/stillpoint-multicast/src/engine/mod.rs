@@ -32,8 +32,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::busted::{self, Variant};
+use super::plan::Acknowledgement;
 use super::plan::{Shape, Strategy};
-use super::run::Acknowledgement;
 use super::transport::Transport;
 use operation::{Call, Order};
 use operations::Operations;
