@@ -61,6 +61,8 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("stillpoint-multicast is written for Linux: it needs signals for single threads, and futexes");
 
+#[cfg(not(any(stillpoint_loom, miri)))]
+mod bell;
 mod busted;
 mod engine;
 mod group;
