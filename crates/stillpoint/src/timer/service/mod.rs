@@ -1,5 +1,7 @@
 //! The wheel of a thread, with mailboxes for other threads.
 
+// A circle of files: `home`, `record` and `ring`. A record keeps its home, whose hints are records, and whose rings carry them.
+
 mod alarm;
 mod arm_error;
 mod event;
