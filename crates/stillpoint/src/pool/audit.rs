@@ -11,12 +11,12 @@ pub enum Hardening {
     /// No additional checks.
     #[default]
     None,
-    /// Double frees are refused at once. Free objects of a [`RawPool`] hold a pattern, and a write to a free object is
-    /// reported. Objects of a [`Pool`] are validated when they come back ([`Objects::validate`]). There is no cache:
-    /// each object goes to its bucket.
+    /// Double frees are refused at once. Free objects of a [`RawPool`](super::RawPool) hold a pattern, and a write to a
+    /// free object is reported. Objects of a [`Pool`](super::Pool) are validated when they come back
+    /// ([`Objects::validate`](super::Objects::validate)). There is no cache: each object goes to its bucket.
     Verify,
     /// As `Verify`. Also, a thread allocates from its whole buckets first, and the objects of a bucket in turn (in a
-    /// [small](PoolBuilder::cache) pool, all objects in turn), so that a freed object is not used again soon. The tag of
+    /// [small](super::PoolBuilder::cache) pool, all objects in turn), so that a freed object is not used again soon. The tag of
     /// the thread that allocated an object ([`Local::set_tag`](super::Local::set_tag)) is recorded for the list of leaks.
     Trace,
 }

@@ -14,7 +14,8 @@ use super::memory::{refused, Pages};
 type Reset<T> = Box<dyn Fn(&mut T) + Send + Sync>;
 type Validate<T> = Box<dyn Fn(&T) -> bool + Send + Sync>;
 
-/// Makes a pool of type `P`: a [`Pool`] or a [`RawPool`]. Made by [`Pool::builder`] and [`RawPool::builder`].
+/// Makes a pool of type `P`: a [`Pool`](super::Pool) or a [`RawPool`](super::RawPool). Made by
+/// [`Pool::builder`](super::Pool::builder) and [`RawPool::builder`](super::RawPool::builder).
 ///
 /// ```
 /// use stillpoint::pool::{Pages, RawPool};
@@ -72,7 +73,7 @@ pub struct PoolBuilder<P> {
     pool: PhantomData<fn() -> P>,
 }
 
-/// How the objects of a [`Pool`] are made, reset and validated.
+/// How the objects of a [`Pool`](super::Pool) are made, reset and validated.
 ///
 /// An object is made once, with its memory, and dropped once, with the pool. From one user to the next, it keeps its
 /// state, except for what [`reset`](Objects::reset) changes. A function that makes an object can be converted into an

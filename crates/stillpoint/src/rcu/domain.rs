@@ -307,7 +307,7 @@ impl Domain {
     }
 
     /// The readers of other threads that have loaded nothing since the newest grace period started, and are not
-    /// [offline](Reader::offline): those that [`Stats::silent`] counts. They hold nothing up. But while the thread of one sleeps, each
+    /// [offline](super::Reader::offline): those that [`Stats::silent`] counts. They hold nothing up. But while the thread of one sleeps, each
     /// grace period needs a heavy fence, which interrupts the threads that run. So a thread should go offline before it sleeps.
     /// [`Stall::activity`] tells who sleeps nevertheless. None in domains that need no such fences.
     ///

@@ -224,7 +224,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     /// Sets these bits of the tag, and returns what the link held before. Lock-free.
     ///
     /// It uses exchanges that compare addresses. So the caller must keep the object that the link holds protected meanwhile, in a
-    /// region or by a [`ProtectedLink`], or have exclusive use of the structure. Otherwise another object may be at the address
+    /// region or by a [`ProtectedLink`](super::ProtectedLink), or have exclusive use of the structure. Otherwise another object may be at the address
     /// by then, and the link would be set to a pointer that was made from the freed object.
     ///
     /// ```
