@@ -8,6 +8,11 @@
 //! cargo run --release -p stillpoint-c --bin install -- --prefix /usr/local
 //! ```
 
+// A circle of files: `border`, `copies`, `cpp`, `domain`, `handle`, `own`, `reader`, `reason`, `report`, `reserve`, `start`, `thread`,
+// `thread_end`, `urcu/barrier`, `urcu/defer`, `urcu/flavour`, `urcu/fork`, `urcu/reader` and `urcu/worker`. A thread's block, in `own`,
+// holds what each of them keeps for the thread; when the thread ends, `own` calls those that have something to end; and each of them asks
+// `own` for the block.
+
 // The names are those of C.
 #![allow(non_camel_case_types)]
 // The header has the contract of each function.

@@ -12,8 +12,8 @@ use stillpoint::table::{RandomState, Table};
 use stillpoint_sys::tsan;
 
 use self::hashing::Users;
-use self::keys::{Key, Long, Place, Short};
-use self::typed::{Any, Lack, Typed, Word};
+use self::keys::{Key, Long, Place, Short, Word};
+use self::typed::{Any, Lack, Typed};
 use crate::border::{briefly, call, caught, Refusal, Uncancelled};
 use crate::domain::{domain_of, still_domain};
 use crate::handle::{self, find, peek, sized, Kind, Parts, Versioned};

@@ -6,9 +6,9 @@ use std::ptr::{self, NonNull};
 use stillpoint::rcu::{BuildError, DomainBuilder};
 use stillpoint_sys::sync::Lasting;
 
-use crate::collector::{Collector, LocalHandle};
-use crate::domain;
+use crate::collector::{builder, Collector};
 use crate::guard::Guard;
+use crate::handle::LocalHandle;
 use crate::local::Local;
 use crate::rounds::Shared;
 
@@ -108,7 +108,7 @@ pub fn is_pinned() -> bool {
 /// ```
 pub fn default_collector() -> &'static Collector {
     DEFAULT.get_or_make(|| {
-        let builder = domain::builder().name("crossbeam-epoch");
+        let builder = builder().name("crossbeam-epoch");
         Collector::of(Shared::new(builder.build().expect("nothing was chosen that may be refused")))
     })
 }

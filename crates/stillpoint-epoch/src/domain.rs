@@ -18,9 +18,9 @@
 //!
 //! `docs/guide/epoch.md` of the repository says what the numbers mean for guards and deferred functions.
 
-use stillpoint::fence::Mode;
 pub use stillpoint::rcu::{Activity, Boost, BuildError, Domain, DomainBuilder, Stall, Stats};
 
+pub use crate::collector::builder;
 use crate::collector::Collector;
 use crate::default;
 use crate::rounds::Shared;
@@ -34,20 +34,6 @@ use crate::rounds::Shared;
 /// ```
 pub fn of(collector: &Collector) -> &Domain {
     collector.shared().domain()
-}
-
-/// A builder for the domain of a collector. The domain's readers fence, since [`pin`](crate::pin) is a fence anyway. So
-/// no writer interrupts them.
-///
-/// ```
-/// use stillpoint_epoch::domain::{self, Boost};
-///
-/// let domain = domain::builder().name("routes").boost(Boost::Migrate).build()?;
-/// let collector = domain::collector(domain);
-/// # Ok::<(), domain::BuildError>(())
-/// ```
-pub fn builder() -> DomainBuilder {
-    Domain::builder().fence(Mode::Symmetric)
 }
 
 /// Makes a collector over a domain. The domain may also have cells, readers and reclaimers. Each call makes another

@@ -6,9 +6,6 @@ use stillpoint::rcu::raw::Object;
 use crate::cells::{self, Cells};
 use crate::collector::Collector;
 use crate::local::Local;
-use crate::pointable::{Pointable, Pointer};
-use crate::shared::Shared;
-use crate::word;
 
 /// Keeps its thread pinned: an object that the thread may have reached under the guard is not destroyed.
 ///
@@ -55,7 +52,7 @@ impl Guard {
     }
 
     #[inline]
-    fn local(&self) -> Option<&Local> {
+    pub(crate) fn local(&self) -> Option<&Local> {
         // SAFETY: a local is alive as long as it has guards.
         self.local.map(|local| unsafe { local.as_ref() })
     }
@@ -96,7 +93,7 @@ impl Guard {
     }
 
     /// As [`defer`](Guard::defer), for a function that is not `Send` or not `'static`, for example because it has a
-    /// [`Shared`].
+    /// [`Shared`](crate::Shared).
     ///
     /// ```
     /// use std::sync::atomic::Ordering::AcqRel;
@@ -149,53 +146,6 @@ impl Guard {
         };
         // SAFETY: the function is called once. By the caller's promise, what it uses is alive then.
         unsafe { local.defer(object) };
-    }
-
-    /// Destroys the object when every guard that exists now has been dropped. If this guard is [`unprotected`],
-    /// destroys it at once. Allocates only when the thread's list of deferred functions begins or grows.
-    ///
-    /// ```
-    /// use std::sync::atomic::Ordering::AcqRel;
-    /// use stillpoint_epoch::{self as epoch, Atomic, Shared};
-    ///
-    /// let link = Atomic::new(7);
-    /// let guard = &epoch::pin();
-    /// let old = link.swap(Shared::null(), AcqRel, guard);
-    /// // SAFETY: this thread has just unlinked the object.
-    /// unsafe { guard.defer_destroy(old) };
-    /// ```
-    ///
-    /// # Panics
-    /// As [`defer`](Guard::defer). With debug assertions, if the pointer is null.
-    ///
-    /// # Safety
-    /// - The pointer is not null. The object is alive, and the caller owns it.
-    /// - No thread that pins itself from now on can reach the object.
-    /// - Any thread may drop the object.
-    #[cfg_attr(debug_assertions, track_caller)]
-    pub unsafe fn defer_destroy<T: ?Sized + Pointable>(&self, ptr: Shared<'_, T>) {
-        /// # Safety
-        /// The address is that of an object of this type, which is destroyed once.
-        unsafe extern "C-unwind" fn destroy<T: ?Sized + Pointable>(object: NonNull<()>, _: *const ()) {
-            // SAFETY: the address is that of an object of this type, which is destroyed once, by the caller's promise.
-            unsafe { T::drop(object.as_ptr().expose_provenance()) };
-        }
-
-        let Some(local) = self.local() else {
-            // SAFETY: the pointer is not null, and the caller owns its object, by the caller's promise. Under an
-            // unprotected guard, no other thread uses the object.
-            drop(unsafe { ptr.into_owned() });
-            return;
-        };
-        let address = word::address::<T>(ptr.into_usize());
-        debug_assert!(address != 0, "a null pointer has no object that could be destroyed");
-        if let Some(object) = NonNull::new(ptr::with_exposed_provenance_mut(address)) {
-            let bytes = T::STILLPOINT_BYTES;
-            let object = Object { address: object, bytes, context: ptr::null(), destroy: destroy::<T> };
-            // SAFETY: the caller owns the object, no thread that pins itself from now on can reach it, and any thread
-            // may drop it, by the caller's promise.
-            unsafe { local.defer(object) };
-        }
     }
 
     /// Runs functions that are ready: first those that this thread has deferred, then those of other threads. Does the

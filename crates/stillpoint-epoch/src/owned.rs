@@ -4,9 +4,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
-use crate::guard::Guard;
 use crate::pointable::{Pointable, Pointer};
-use crate::shared::Shared;
 use crate::word;
 
 /// An object on the heap that is not linked: a `Box` whose pointer has a tag.
@@ -102,22 +100,6 @@ impl<T: ?Sized + Pointable> Owned<T> {
     pub fn init(init: T::Init) -> Owned<T> {
         // SAFETY: only the returned value owns the object.
         unsafe { Self::from_usize(T::init(init)) }
-    }
-
-    /// Gives the object up, to be linked. The object is leaked, unless it is owned again or destroyed later.
-    ///
-    /// ```
-    /// use stillpoint_epoch::{self as epoch, Owned};
-    ///
-    /// let guard = &epoch::pin();
-    /// let shared = Owned::new(7).with_tag(1).into_shared(guard);
-    /// assert_eq!(shared.tag(), 1);
-    /// // SAFETY: the object was not linked.
-    /// drop(unsafe { shared.into_owned() });
-    /// ```
-    pub fn into_shared<'g>(self, _: &'g Guard) -> Shared<'g, T> {
-        // SAFETY: the word is that of a pointer to this type.
-        unsafe { Shared::from_usize(self.into_usize()) }
     }
 
     /// The tag.

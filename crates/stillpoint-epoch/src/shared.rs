@@ -1,7 +1,11 @@
 use std::cmp;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
 
+use stillpoint::rcu::raw::Object;
+
+use crate::guard::Guard;
 use crate::owned::Owned;
 use crate::pointable::{Pointable, Pointer};
 use crate::word;
@@ -225,6 +229,73 @@ impl<'g, T: ?Sized + Pointable> Shared<'g, T> {
     /// ```
     pub fn with_tag(&self, tag: usize) -> Shared<'g, T> {
         Shared { word: word::with_tag::<T>(self.word, tag), _object: PhantomData }
+    }
+}
+
+impl<T: ?Sized + Pointable> Owned<T> {
+    /// Gives the object up, to be linked. The object is leaked, unless it is owned again or destroyed later.
+    ///
+    /// ```
+    /// use stillpoint_epoch::{self as epoch, Owned};
+    ///
+    /// let guard = &epoch::pin();
+    /// let shared = Owned::new(7).with_tag(1).into_shared(guard);
+    /// assert_eq!(shared.tag(), 1);
+    /// // SAFETY: the object was not linked.
+    /// drop(unsafe { shared.into_owned() });
+    /// ```
+    pub fn into_shared<'g>(self, _: &'g Guard) -> Shared<'g, T> {
+        // SAFETY: the word is that of a pointer to this type.
+        unsafe { Shared::from_usize(self.into_usize()) }
+    }
+}
+
+impl Guard {
+    /// Destroys the object when every guard that exists now has been dropped. If this guard is [`unprotected`](crate::unprotected),
+    /// destroys it at once. Allocates only when the thread's list of deferred functions begins or grows.
+    ///
+    /// ```
+    /// use std::sync::atomic::Ordering::AcqRel;
+    /// use stillpoint_epoch::{self as epoch, Atomic, Shared};
+    ///
+    /// let link = Atomic::new(7);
+    /// let guard = &epoch::pin();
+    /// let old = link.swap(Shared::null(), AcqRel, guard);
+    /// // SAFETY: this thread has just unlinked the object.
+    /// unsafe { guard.defer_destroy(old) };
+    /// ```
+    ///
+    /// # Panics
+    /// As [`defer`](Guard::defer). With debug assertions, if the pointer is null.
+    ///
+    /// # Safety
+    /// - The pointer is not null. The object is alive, and the caller owns it.
+    /// - No thread that pins itself from now on can reach the object.
+    /// - Any thread may drop the object.
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub unsafe fn defer_destroy<T: ?Sized + Pointable>(&self, ptr: Shared<'_, T>) {
+        /// # Safety
+        /// The address is that of an object of this type, which is destroyed once.
+        unsafe extern "C-unwind" fn destroy<T: ?Sized + Pointable>(object: NonNull<()>, _: *const ()) {
+            // SAFETY: the address is that of an object of this type, which is destroyed once, by the caller's promise.
+            unsafe { T::drop(object.as_ptr().expose_provenance()) };
+        }
+
+        let Some(local) = self.local() else {
+            // SAFETY: the pointer is not null, and the caller owns its object, by the caller's promise. Under an
+            // unprotected guard, no other thread uses the object.
+            drop(unsafe { ptr.into_owned() });
+            return;
+        };
+        let address = word::address::<T>(ptr.into_usize());
+        debug_assert!(address != 0, "a null pointer has no object that could be destroyed");
+        if let Some(object) = NonNull::new(ptr::with_exposed_provenance_mut(address)) {
+            let bytes = T::STILLPOINT_BYTES;
+            let object = Object { address: object, bytes, context: ptr::null(), destroy: destroy::<T> };
+            // SAFETY: the caller owns the object, no thread that pins itself from now on can reach it, and any thread
+            // may drop it, by the caller's promise.
+            unsafe { local.defer(object) };
+        }
     }
 }
 

@@ -1,9 +1,14 @@
-//! Imports point down: from crate to crate as on the map of CONTRIBUTING.md, and without a circle among the top
-//! modules of each crate.
+//! Imports point down: from crate to crate as on the map of CONTRIBUTING.md, without a circle among the top modules of each crate, and
+//! in the crates that users build on without a circle among files.
+
+#[path = "arrows/files.rs"]
+mod files;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use files::{Files, Imports, circles};
 
 /// For each top module of a crate, the other modules that it imports; or the same for crates.
 type Arrows = BTreeMap<String, BTreeSet<String>>;
@@ -33,6 +38,22 @@ const CRATES: [(&str, &[&str]); 11] = [
         ],
     ),
 ];
+
+/// The crates that users build on.
+const FOR_USERS: [&str; 6] = [
+    "stillpoint",
+    "stillpoint-sys",
+    "stillpoint-structures",
+    "stillpoint-multicast",
+    "stillpoint-epoch",
+    "stillpoint-c",
+];
+
+/// In the crates that users build on, the circles of files that may be.
+const CIRCLES: usize = 3;
+
+/// What begins the comment that names a circle, in the `mod.rs` or `lib.rs` of the folder that has its files.
+const NAMES: &str = "// A circle of files: ";
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -164,18 +185,55 @@ fn the_library_has_no_circle() {
 /// So the core can be read by itself: it has everything that correctness needs.
 #[test]
 fn the_core_of_rcu_imports_nothing_beside_it() {
-    // The protocol stores a `BoostState` in each record, and does nothing else with it.
-    let exempt = ["use crate::rcu::engine::boost::BoostState;"];
-    let engine = crates().join("stillpoint/src/rcu/engine");
-    let arrows = arrows_within(&engine, "crate::rcu::engine::", &exempt);
-    assert!(arrows["core"].is_empty(), "{arrows:?}");
-    let below = |folder: &str, names: &[&str]| {
-        let above: Vec<_> = arrows[folder].iter().filter(|name| !names.contains(&name.as_str())).collect();
-        assert!(above.is_empty(), "{folder} imports {above:?}");
-    };
-    below("boost", &["core"]);
-    below("wait", &["core", "boost"]);
-    below("queue", &["core", "boost", "wait"]);
+    let imports = Files::of(&crates().join("stillpoint/src")).all_imports();
+    let engine = Path::new("rcu/engine");
+    let below = [
+        ("core", &[][..]),
+        ("boost", &["core"]),
+        ("wait", &["core", "boost"]),
+        ("queue", &["core", "boost", "wait"]),
+    ];
+    let mut beside = String::new();
+    for (folder, below) in below {
+        let folder = engine.join(folder);
+        let may =
+            |to: &Path| to.starts_with(&folder) || below.iter().any(|name| to.starts_with(engine.join(name)));
+        // What `mod.rs` defines holds all the parts together.
+        let is_above = |to: &Path| to.starts_with(engine) && to != engine.join("mod.rs") && !may(to);
+        let all = lines(&imports, |from| from.starts_with(&folder), is_above);
+        // The protocol stores a `BoostState` in each record, and does nothing else with it.
+        beside
+            .extend(all.lines().filter(|line| !line.contains("uses crate::rcu::engine::boost::BoostState,")));
+    }
+    assert!(beside.is_empty(), "a folder of the engine imports what is not below it: {beside}");
+    assert!(
+        lines(
+            &imports,
+            |from| from.starts_with(engine.join("queue")),
+            |to| to.starts_with(engine.join("core"))
+        )
+        .lines()
+        .count()
+            > 9
+    );
+}
+
+/// So the engine can be read without what users see of it.
+#[test]
+fn the_engine_of_rcu_imports_nothing_above_it() {
+    let imports = Files::of(&crates().join("stillpoint/src")).all_imports();
+    let engine = Path::new("rcu/engine");
+    let is_above =
+        |to: &Path| to.starts_with("rcu") && !to.starts_with(engine) && to != Path::new("rcu/orders.rs");
+    let above = lines(&imports, |from| from.starts_with(engine), is_above);
+    assert!(
+        above.is_empty(),
+        "the engine imports what lies above it:\n{above}Move the type, or the part that the engine needs, below `engine/`, and re-export it \
+         at its public path."
+    );
+    assert!(
+        !lines(&imports, |from| from.starts_with(engine), |to| to == Path::new("rcu/orders.rs")).is_empty()
+    );
 }
 
 #[test]
@@ -199,6 +257,62 @@ fn what_the_program_stands_on_has_no_circle() {
     assert_eq!(circle(torture), Arrows::new());
     let multicast = of("stillpoint-multicast-lab");
     assert!(multicast["simulate"].is_empty() && multicast["module"].is_empty(), "{multicast:?}");
+}
+
+/// The circles that the files of a crate name. The comment goes on to the end of its lines, and names the files in backticks, relative to
+/// its folder, without their extensions.
+fn named_circles(sources_of: &Path) -> BTreeSet<BTreeSet<PathBuf>> {
+    let mut named = BTreeSet::new();
+    for file in sources(sources_of) {
+        let text = fs::read_to_string(&file).unwrap();
+        let folder = file.strip_prefix(sources_of).unwrap().parent().unwrap();
+        let mut lines = text.lines();
+        while let Some(first) = lines.find_map(|line| line.strip_prefix(NAMES)) {
+            let comment = lines.clone().map_while(|line| line.strip_prefix("// "));
+            let comment = [first].into_iter().chain(comment).collect::<Vec<_>>().join(" ");
+            let names = comment.split('`').skip(1).step_by(2);
+            named.insert(names.map(|name| folder.join(name).with_extension("rs")).collect());
+        }
+    }
+    named
+}
+
+/// The imports from some files to others, a line each.
+fn lines(imports: &Imports, from: impl Fn(&Path) -> bool, to: impl Fn(&Path) -> bool) -> String {
+    let mut lines = String::new();
+    for (file, all) in imports.iter().filter(|(file, _)| from(file)) {
+        for (other, all) in all.iter().filter(|(other, _)| to(other)) {
+            for import in all {
+                let (file, other) = (file.display(), other.display());
+                lines += &format!("  {file}:{} uses {}, which {other} defines\n", import.line, import.path);
+            }
+        }
+    }
+    lines
+}
+
+#[test]
+fn files_that_users_build_on_have_no_circle_but_the_named_ones() {
+    let mut count = 0;
+    for name in FOR_USERS {
+        let sources = crates().join(name).join("src");
+        let imports = Files::of(&sources).imports();
+        let (found, named) = (circles(&imports), named_circles(&sources));
+        if let Some(circle) = found.difference(&named).next() {
+            panic!(
+                "{name} has a circle of files:\n{}Move a name to the file where it belongs, and what makes a value to the file of that value. \
+                 If the circle is real, name it in the `mod.rs` of its folder: `{NAMES}` and the files.",
+                lines(&imports, |from| circle.contains(from), |to| circle.contains(to))
+            );
+        }
+        if let Some(circle) = named.difference(&found).next() {
+            panic!(
+                "{name} names a circle that is none, or has lost or gained a file: {circle:?}. Correct the comment `{NAMES}`."
+            );
+        }
+        count += found.len();
+    }
+    assert!(count <= CIRCLES, "there are {count} named circles, and {CIRCLES} may be: undo one");
 }
 
 #[test]
@@ -228,6 +342,28 @@ fn imports_are_found_however_they_are_written() {
     assert_eq!(names_behind(text, "crate::"), ["a", "b", "c", "d", "f"]);
     assert_eq!(names_behind(text, "super::super::"), ["h"]);
     assert_eq!(names_behind(text, "super::"), ["super"]);
+    let text = r##"
+        use super::a::{self, b::{c, d as e}, f};
+        use g::*; // use super::no;
+        pub(in crate::no) fn h() -> crate::i::J { "super::no"; r#"super::no"#; super::k::l::<'_'>(); $crate::no(); }
+        mod m { use super::super::n; use super::o; }
+        #[cfg(test)]
+        mod tests { use super::no; }
+    "##;
+    let paths = files::paths_in(&files::without_tests(&files::without_comments(text)));
+    let paths: BTreeSet<String> = paths.into_iter().map(|(_, path)| path.join("::")).collect();
+    let expected = [
+        "super::a",
+        "super::a::b::c",
+        "super::a::b::d",
+        "super::a::f",
+        "g::*",
+        "crate::i::J",
+        "super::k::l",
+        "super::n",
+        "self::o",
+    ];
+    assert_eq!(paths, expected.map(str::to_owned).into());
     let text = "use stillpoint_peers; use stillpoint::{a, b}; ::stillpoint_sys::c(); \"stillpoint\"; my_stillpoint::d;";
     let crates = ["stillpoint", "stillpoint-peers", "stillpoint-sys"];
     assert_eq!(crates_in(text), crates.map(str::to_owned).into());

@@ -61,6 +61,8 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("stillpoint-multicast is written for Linux: it needs signals for single threads, and futexes");
 
+#[cfg(not(any(stillpoint_loom, miri)))]
+mod bell;
 mod busted;
 mod engine;
 mod group;
@@ -74,7 +76,7 @@ pub mod signals;
 mod transport;
 
 pub use group::{Group, Member};
-pub use plan::{rotation, Cut, Shape, Share, Strategy};
 #[cfg(feature = "lab")]
-pub use run::Acknowledgement;
+pub use plan::Acknowledgement;
+pub use plan::{rotation, Cut, Shape, Share, Strategy};
 pub use run::{Late, Multicast, Report};

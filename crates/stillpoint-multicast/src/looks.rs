@@ -7,9 +7,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::bell::answer;
 use super::engine::Missing;
 use super::run::Late;
-use super::signals::answer;
 use stillpoint_sys::linux::signal::{self, Sight};
 
 /// The time after which a fence first looks which threads block the signal. The time doubles after each look.

@@ -14,6 +14,29 @@
 //! assert_eq!(Strategy::Tree.shape(31), Shape { sends: 5, depth: 5, path: 5 });
 //! ```
 
+/// How the initiator learns that every receiver has run the function: see [`Multicast::trace`](crate::Multicast::trace).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+#[cfg_attr(not(feature = "lab"), allow(unreachable_pub))]
+pub enum Acknowledgement {
+    /// Back along the tree: a receiver counts its children, and acknowledges to its sender when the last one has acknowledged
+    /// (software combining). Only the initiator's own children write to its cache line.
+    #[default]
+    Combining,
+    /// Every receiver decrements the same counter.
+    #[cfg(feature = "lab")]
+    SharedCounter,
+}
+
+#[cfg(test)]
+impl Acknowledgement {
+    pub(crate) const ALL: &'static [Self] = &[
+        Self::Combining,
+        #[cfg(feature = "lab")]
+        Self::SharedCounter,
+    ];
+}
+
 /// How large a part of its receivers a sender delegates with each message.
 ///
 /// [`shape`](Strategy::shape) computes the tree that a strategy makes of `n` receivers.

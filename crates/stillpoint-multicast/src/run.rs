@@ -3,31 +3,8 @@ use std::time::{Duration, Instant};
 
 use super::engine::operation::Call;
 use super::engine::{Core, Missing, Options, Outcome, Tally};
-use super::plan::Strategy;
+use super::plan::{Acknowledgement, Strategy};
 use super::transport::Polled;
-
-/// How the initiator learns that every receiver has run the function: see [`Multicast::trace`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-#[cfg_attr(not(feature = "lab"), allow(unreachable_pub))]
-pub enum Acknowledgement {
-    /// Back along the tree: a receiver counts its children, and acknowledges to its sender when the last one has acknowledged
-    /// (software combining). Only the initiator's own children write to its cache line.
-    #[default]
-    Combining,
-    /// Every receiver decrements the same counter.
-    #[cfg(feature = "lab")]
-    SharedCounter,
-}
-
-#[cfg(test)]
-impl Acknowledgement {
-    pub(crate) const ALL: &'static [Self] = &[
-        Self::Combining,
-        #[cfg(feature = "lab")]
-        Self::SharedCounter,
-    ];
-}
 
 /// With more receivers than this, the default is a tree.
 ///

@@ -40,17 +40,16 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{fence as atomic_fence, AtomicPtr, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::{fence as atomic_fence, Ordering};
 use std::time::{Duration, Instant};
 
+use super::bell::{answer, started, Service, Signals, SERVICE};
 use super::engine::leaving::Registration;
 use super::engine::operation::Call;
 use super::engine::{Core, Missing, Options};
 use super::looks::{Looks, FIRST_LOOK, LONGEST_LOOK};
 use super::plan::Strategy;
 use super::run::{finish, Late, Report};
-use super::transport::Transport;
 use stillpoint_sys::linux::signal;
 
 /// The signal that is used unless another one is chosen.
@@ -71,56 +70,6 @@ const UNSUITABLE: [i32; 9] = [
     libc::SIGSYS,
     libc::SIGABRT,
 ];
-
-/// The service of the process, started once.
-#[derive(Debug)]
-struct Service {
-    core: Arc<Core<Signals>>,
-    signal: i32,
-}
-
-/// Null before the first use. An atomic pointer and not a `Once`: the child of a `fork` must not find it half done.
-static SERVICE: AtomicPtr<Service> = AtomicPtr::new(std::ptr::null_mut());
-
-/// The service, if it was started.
-#[inline]
-fn started() -> Option<&'static Service> {
-    // Acquire: pairs with the exchange in `launch`.
-    // SAFETY: null, or from `Box::into_raw` there, never freed and never written again.
-    unsafe { SERVICE.load(Ordering::Acquire).as_ref() }
-}
-
-#[derive(Debug)]
-pub(crate) struct Signals {
-    signal: i32,
-}
-
-impl Transport for Signals {
-    const CATCHES: bool = false;
-
-    fn notify(&self, tid: u32) {
-        // The initiator detects a refusal when it sends the signal again.
-        let _ = signal::send(tid, self.signal);
-    }
-
-    fn alone<R>(&self, function: impl FnOnce() -> R) -> R {
-        let _blocked = signal::block(self.signal);
-        function()
-    }
-}
-
-/// The signal handler. The signal may also come from elsewhere.
-pub(super) extern "C" fn answer(_signal: libc::c_int) {
-    // SAFETY: the address belongs to the calling thread, and is valid.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: the address belongs to the calling thread, and is valid.
-    let before = unsafe { *errno };
-    if let Some(service) = started() {
-        service.core.serve_thread(stillpoint_sys::linux::thread_id());
-    }
-    // SAFETY: the address belongs to the calling thread, and is valid.
-    unsafe { *errno = before };
-}
 
 /// Starts the service with this signal, unless it is running already.
 fn start(signal: Option<i32>) -> Result<&'static Service, SignalError> {
@@ -496,6 +445,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::transport::Transport;
 
     /// The state in which another thread finds the process during `launch`, or a child that was forked then.
     #[test]

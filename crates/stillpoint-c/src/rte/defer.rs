@@ -114,7 +114,7 @@ impl Queue {
         let mut words = self.lock();
         // If the program's free function enqueues here, a reclaim of this queue is running already.
         if words.len() > self.trigger
-            && own::find().is_none_or(|own| own.reclaiming.get() != ptr::from_ref(self))
+            && own::find().is_none_or(|own| own.reclaiming.get() != ptr::from_ref(self).cast())
         {
             drop(words);
             self.reclaim(self.most);
@@ -170,7 +170,7 @@ impl Queue {
         };
         let mut freed = 0;
         let own = own();
-        let outer = own.reclaiming.replace(ptr::from_ref(self));
+        let outer = own.reclaiming.replace(ptr::from_ref(self).cast());
         while freed < most && self.take(copy) {
             // SAFETY: the program's function is called with its context and a copy of the element, and no lock is held.
             unsafe { (self.free)(self.context, copy.as_mut_ptr().cast(), 1) };

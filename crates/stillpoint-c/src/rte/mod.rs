@@ -1,5 +1,6 @@
 //! The drop-ins for DPDK: the functions of the headers in `stillpoint/dpdk`.
 
+mod block;
 mod defer;
 mod lcore;
 mod qsbr;
@@ -16,9 +17,7 @@ pub use lcore::*;
 pub use qsbr::*;
 pub use timer::*;
 
-pub(crate) use defer::Queue;
-pub(crate) use lcore::Number;
-pub(crate) use timer::Call;
+pub(crate) use block::{Call, Number};
 
 /// What a function of DPDK returns when it fails.
 trait Failure {

@@ -12,6 +12,7 @@ use stillpoint::timer::{Node, NodeWheel, Schedule};
 use stillpoint_sys::sync::TryLock;
 use stillpoint_sys::tsan;
 
+use super::block::Call;
 use super::print;
 use crate::border::{briefly, call, Refusal};
 use crate::own::{self, own, Own};
@@ -262,14 +263,6 @@ impl Lcore {
     }
 }
 
-/// A call that manages a list, and the timer whose function it is calling.
-pub(crate) struct Call {
-    /// The timer; null once its function has stopped or reset it. The address is only compared, never followed.
-    timer: Cell<*mut Timer>,
-    /// The call in whose function this one is nested.
-    outer: *const Call,
-}
-
 impl Call {
     /// Runs a function with a new call, which is the thread's innermost call meanwhile.
     fn with<T>(function: impl FnOnce(&Self) -> T) -> T {
@@ -282,7 +275,7 @@ impl Call {
         }
 
         let own = own();
-        let call = Self { timer: Cell::new(ptr::null_mut()), outer: own.managing.get() };
+        let call = Self { timer: Cell::new(ptr::null()), outer: own.managing.get() };
         let _ends = Ends(call.outer, own);
         own.managing.set(&call);
         function(&call)
@@ -290,11 +283,11 @@ impl Call {
 
     /// The field `timer` of the call that is calling the function of this timer, if the calling thread is in that function.
     #[inline]
-    fn of<'c>(timer: Handle) -> Option<&'c Cell<*mut Timer>> {
+    fn of<'c>(timer: Handle) -> Option<&'c Cell<*const c_void>> {
         let mut call = own::find().map_or(ptr::null(), |own| own.managing.get());
         // SAFETY: only the thread of a call reaches the call, and only until the call ends.
         while let Some(Self { timer: place, outer }) = unsafe { call.as_ref() } {
-            if place.get() == timer.0.as_ptr() {
+            if place.get() == timer.0.as_ptr().cast_const().cast() {
                 return Some(place);
             }
             call = *outer;
@@ -412,7 +405,7 @@ impl Data {
         }?;
         // Step 3: after the timer's function, `manage` does not touch the timer, which the function may even have initialised again.
         if let Some(call) = call {
-            call.set(ptr::null_mut());
+            call.set(ptr::null());
         }
         Some(before)
     }
@@ -455,9 +448,9 @@ impl Data {
         served.begin(now);
         Call::with(|call| {
             while let Some(timer) = served.pop(me) {
-                call.timer.set(timer.0.as_ptr());
+                call.timer.set(timer.0.as_ptr().cast_const().cast());
                 fire(timer);
-                if call.timer.replace(ptr::null_mut()).is_null() {
+                if call.timer.replace(ptr::null()).is_null() {
                     continue;
                 }
                 // SAFETY: the function has not stopped or reset the timer, so the timer is still RUNNING here. So it is valid, and no other

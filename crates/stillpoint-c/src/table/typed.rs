@@ -5,37 +5,9 @@ use std::hash::BuildHasher;
 
 use stillpoint::rcu::{QsbrReader, Region};
 use stillpoint::table::{Replaced, Table, TryInsertError};
-use stillpoint_sys::tsan;
 
-use super::keys::{Key, Place};
+use super::keys::{Key, Place, Word};
 use crate::reader;
-
-/// A value: a word of the program.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Word(pub(super) *mut c_void);
-
-// SAFETY: the library treats the pointer as a number, and never follows it.
-unsafe impl Send for Word {}
-// SAFETY: the library treats the pointer as a number, and never follows it.
-unsafe impl Sync for Word {}
-
-impl Word {
-    /// Tells ThreadSanitizer that what this thread has done so far happens before what a thread does after it finds the value.
-    #[inline]
-    pub(super) fn released(self) -> Self {
-        if tsan::is_there() {
-            tsan::release(tsan::place_of(self.0.addr()));
-        }
-        self
-    }
-
-    #[inline]
-    pub(super) fn acquire(self) {
-        if tsan::is_there() {
-            tsan::acquire(tsan::place_of(self.0.addr()));
-        }
-    }
-}
 
 /// What there is too little of for an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::operation::{Message, Node, Operation, Order, SLEEPING};
 use super::Core;
 use crate::busted::{self, Variant};
 use crate::orders;
-use crate::run::Acknowledgement;
+use crate::plan::Acknowledgement;
 use crate::transport::Transport;
 use stillpoint_sys::sync::atomic::Ordering;
 use stillpoint_sys::work::step;

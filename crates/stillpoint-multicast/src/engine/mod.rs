@@ -11,6 +11,9 @@
 //! | `leaving` | threads that end without leaving |
 //! | `forked` | the child of a `fork` |
 
+// A circle of files: `mailbox`, `operation` and `slots`. A slot has a mailbox, in which lie nodes of operations, which name the slot that
+// they are for.
+
 #[cfg(not(any(stillpoint_loom, miri)))]
 mod forked;
 mod forward;
@@ -32,8 +35,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::busted::{self, Variant};
+use super::plan::Acknowledgement;
 use super::plan::{Shape, Strategy};
-use super::run::Acknowledgement;
 use super::transport::Transport;
 use operation::{Call, Order};
 use operations::Operations;

@@ -18,8 +18,8 @@ use super::slots::Slot;
 use super::{Core, Options, Outcome};
 #[cfg(stillpoint_busted)]
 use crate::busted::{self, Variant};
+use crate::plan::Acknowledgement;
 use crate::plan::{Share, Strategy};
-use crate::run::Acknowledgement;
 use crate::transport::{Polled, Transport};
 
 stillpoint_sys::keep_stacks!();

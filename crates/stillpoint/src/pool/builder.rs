@@ -3,37 +3,19 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::audit::{AnyPool, Leaks};
+use super::any::{AnyPool, LeakHook};
+use super::audit::{Hardening, Leaks};
 use super::engine::common;
 use super::engine::geometry::{Geometry, Misfit};
 use super::engine::{Core, Given, Life, Plan, Refused};
 use super::error::BuildError;
 use super::memory::{refused, Pages};
-use super::pool::Pool;
-use super::raw::RawPool;
 
-/// Additional checks of a pool. Every pool refuses pointers to other memory, and detects a double free when the object
-/// comes back to its bucket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Hardening {
-    /// No additional checks.
-    #[default]
-    None,
-    /// Double frees are refused at once. Free objects of a [`RawPool`] hold a pattern, and a write to a free object is
-    /// reported. Objects of a [`Pool`] are validated when they come back ([`Objects::validate`]). There is no cache:
-    /// each object goes to its bucket.
-    Verify,
-    /// As `Verify`. Also, a thread allocates from its whole buckets first, and the objects of a bucket in turn (in a
-    /// [small](PoolBuilder::cache) pool, all objects in turn), so that a freed object is not used again soon. The tag of
-    /// the thread that allocated an object ([`Local::set_tag`](super::Local::set_tag)) is recorded for the list of leaks.
-    Trace,
-}
-
-pub(super) type LeakHook = Box<dyn FnOnce(&Leaks) + Send + Sync>;
 type Reset<T> = Box<dyn Fn(&mut T) + Send + Sync>;
 type Validate<T> = Box<dyn Fn(&T) -> bool + Send + Sync>;
 
-/// Makes a pool of type `P`: a [`Pool`] or a [`RawPool`]. Made by [`Pool::builder`] and [`RawPool::builder`].
+/// Makes a pool of type `P`: a [`Pool`](super::Pool) or a [`RawPool`](super::RawPool). Made by
+/// [`Pool::builder`](super::Pool::builder) and [`RawPool::builder`](super::RawPool::builder).
 ///
 /// ```
 /// use stillpoint::pool::{Pages, RawPool};
@@ -82,7 +64,7 @@ pub struct PoolBuilder<P> {
     max_locals: usize,
     pages: Pages,
     node: Option<u32>,
-    hardening: Hardening,
+    pub(super) hardening: Hardening,
     leak_hook: Option<LeakHook>,
     stride: Option<usize>,
     given: Option<Given>,
@@ -91,7 +73,7 @@ pub struct PoolBuilder<P> {
     pool: PhantomData<fn() -> P>,
 }
 
-/// How the objects of a [`Pool`] are made, reset and validated.
+/// How the objects of a [`Pool`](super::Pool) are made, reset and validated.
 ///
 /// An object is made once, with its memory, and dropped once, with the pool. From one user to the next, it keeps its
 /// state, except for what [`reset`](Objects::reset) changes. A function that makes an object can be converted into an
@@ -157,7 +139,7 @@ impl<T, F: Fn() -> T + Send + Sync + 'static> From<F> for Objects<T> {
 }
 
 impl<T: 'static> Objects<T> {
-    fn into_life(self) -> Life {
+    pub(super) fn into_life(self) -> Life {
         unsafe fn destroy<T>(object: *mut u8) {
             // SAFETY: the pool passes an object that nothing else uses any more.
             unsafe { object.cast::<T>().drop_in_place() };
@@ -200,7 +182,7 @@ impl<P> PoolBuilder<P> {
     /// By default, the most steps in which a pool grows to its limit.
     const STEPS: usize = 8;
 
-    fn new(capacity: usize, size: usize, align: usize, life: Life) -> Self {
+    pub(super) fn new(capacity: usize, size: usize, align: usize, life: Life) -> Self {
         Self {
             capacity,
             size,
@@ -388,7 +370,7 @@ impl<P> PoolBuilder<P> {
         self
     }
 
-    fn make(self, poison: bool) -> Result<AnyPool, BuildError> {
+    pub(super) fn make(self, poison: bool) -> Result<AnyPool, BuildError> {
         let (size, align) = (self.size, self.align);
         let geometry = Geometry::with_stride(size, align, self.stride, self.bucket_bytes, self.capacity)
             .map_err(|misfit| self.misfit(misfit, size, align))?;
@@ -456,56 +438,6 @@ impl<P> PoolBuilder<P> {
             Misfit::BucketSize | Misfit::BucketHuge => BuildError::BucketSize { bytes },
             Misfit::BucketSmall { least } => BuildError::BucketSmall { bytes, least },
         }
-    }
-}
-
-impl<T: Send + 'static> PoolBuilder<Pool<T>> {
-    pub(super) fn of(capacity: usize, objects: Objects<T>) -> Self {
-        Self::new(capacity, size_of::<T>(), align_of::<T>(), objects.into_life())
-    }
-
-    /// Makes the pool, and all its objects.
-    ///
-    /// # Errors
-    /// When the pool cannot be made as requested. The [`BuildError`] says why, and what to do.
-    ///
-    /// # Panics
-    /// With the panic of a function that makes an object. The objects made before are dropped.
-    ///
-    /// ```
-    /// use stillpoint::pool::Pool;
-    ///
-    /// let pool = Pool::builder(100, || Vec::<u8>::with_capacity(1500)).build()?;
-    /// let local = pool.local()?;
-    /// let mut buffer = local.alloc().expect("an object is free");
-    /// buffer.push(1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn build(self) -> Result<Pool<T>, BuildError> {
-        self.make(false).map(Pool::from_any)
-    }
-}
-
-impl PoolBuilder<RawPool> {
-    pub(super) fn raw(capacity: usize, size: usize, align: usize) -> Self {
-        Self::new(capacity, size, align, Life::default())
-    }
-
-    /// Makes the pool.
-    ///
-    /// # Errors
-    /// When the pool cannot be made as requested. The [`BuildError`] says why, and what to do.
-    ///
-    /// ```
-    /// use stillpoint::pool::RawPool;
-    ///
-    /// let pool = RawPool::builder(100, 2048, 64).build()?;
-    /// assert_eq!(pool.info().object_bytes, 2048);
-    /// # Ok::<(), stillpoint::pool::BuildError>(())
-    /// ```
-    pub fn build(self) -> Result<RawPool, BuildError> {
-        let poison = self.hardening >= Hardening::Verify;
-        self.make(poison).map(RawPool::from_any)
     }
 }
 

@@ -71,6 +71,7 @@
 //! DPDK, 2018. The magazines are after J. Bonwick and J. Adams, "Magazines and Vmem", USENIX 2001. The stack of whole
 //! buckets is after R. K. Treiber, "Systems Programming: Coping with Parallelism", IBM RJ 5118, 1986.
 
+mod any;
 mod audit;
 mod block;
 mod builder;
@@ -88,9 +89,12 @@ mod orders;
 mod pool;
 mod raw;
 
-pub use audit::{AnyPool, AuditError, CacheStats, Census, Info, Leak, Leaks, MemoryInfo, Misuse, PoolStats};
+pub use any::AnyPool;
+pub use audit::{
+    AuditError, CacheStats, Census, Hardening, Info, Leak, Leaks, MemoryInfo, Misuse, PoolStats,
+};
 pub use block::{Block, BlockObjects};
-pub use builder::{Hardening, Objects, PoolBuilder};
+pub use builder::{Objects, PoolBuilder};
 pub use bulk::Bulk;
 pub use error::{BuildError, Exhausted, FreeError, FreeErrorKind, TooManyLocals};
 pub use local::Local;

@@ -4,7 +4,8 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::audit::{AnyPool, Leaks};
+use super::any::AnyPool;
+use super::audit::Leaks;
 use super::engine::Core;
 use super::error::{BuildError, TooManyLocals};
 use super::local::Local;
@@ -212,6 +213,33 @@ unsafe extern "C-unwind" fn take_back(object: NonNull<()>, context: *const ()) {
     // SAFETY: the context came from `Arc::into_raw`, and this call gives it up, by the caller's promise.
     let core = unsafe { Arc::from_raw(context.cast::<Core>()) };
     core.free_without_shard(object.as_ptr().cast());
+}
+
+impl<T: Send + 'static> PoolBuilder<Pool<T>> {
+    pub(super) fn of(capacity: usize, objects: Objects<T>) -> Self {
+        Self::new(capacity, size_of::<T>(), align_of::<T>(), objects.into_life())
+    }
+
+    /// Makes the pool, and all its objects.
+    ///
+    /// # Errors
+    /// When the pool cannot be made as requested. The [`BuildError`] says why, and what to do.
+    ///
+    /// # Panics
+    /// With the panic of a function that makes an object. The objects made before are dropped.
+    ///
+    /// ```
+    /// use stillpoint::pool::Pool;
+    ///
+    /// let pool = Pool::builder(100, || Vec::<u8>::with_capacity(1500)).build()?;
+    /// let local = pool.local()?;
+    /// let mut buffer = local.alloc().expect("an object is free");
+    /// buffer.push(1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn build(self) -> Result<Pool<T>, BuildError> {
+        self.make(false).map(Pool::from_any)
+    }
 }
 
 impl<T: Send + 'static> fmt::Debug for Pool<T> {

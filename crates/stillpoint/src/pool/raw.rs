@@ -3,9 +3,10 @@ use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use super::audit::{AnyPool, Leaks};
-use super::engine::Handle;
-use super::error::{Exhausted, FreeError, TooManyLocals};
+use super::any::AnyPool;
+use super::audit::{Hardening, Leaks};
+use super::engine::{Handle, Life};
+use super::error::{BuildError, Exhausted, FreeError, TooManyLocals};
 use super::memory::Iova;
 use super::PoolBuilder;
 
@@ -92,6 +93,29 @@ impl Deref for RawPool {
 
     fn deref(&self) -> &AnyPool {
         &self.any
+    }
+}
+
+impl PoolBuilder<RawPool> {
+    pub(super) fn raw(capacity: usize, size: usize, align: usize) -> Self {
+        Self::new(capacity, size, align, Life::default())
+    }
+
+    /// Makes the pool.
+    ///
+    /// # Errors
+    /// When the pool cannot be made as requested. The [`BuildError`] says why, and what to do.
+    ///
+    /// ```
+    /// use stillpoint::pool::RawPool;
+    ///
+    /// let pool = RawPool::builder(100, 2048, 64).build()?;
+    /// assert_eq!(pool.info().object_bytes, 2048);
+    /// # Ok::<(), stillpoint::pool::BuildError>(())
+    /// ```
+    pub fn build(self) -> Result<RawPool, BuildError> {
+        let poison = self.hardening >= Hardening::Verify;
+        self.make(poison).map(RawPool::from_any)
     }
 }
 

@@ -1,18 +1,13 @@
 use std::fmt;
-use std::marker::PhantomData;
-use std::sync::Arc;
 
-use super::bound::{ArrayHandle, BoundArray};
 use super::default_domain;
 use super::domain::Domain;
 use super::error::{CompareExchangeError, FoundInRegion};
 use super::link::Link;
-use super::qsbr::QsbrReader;
 use super::reader::{Protected, Reader};
-use super::region::{sealed::Sealed, Region};
+use super::region::Region;
 use super::retired::Retired;
 use super::weak_domain::WeakDomain;
-use crate::fence::ReaderFence;
 
 /// A fixed number of [`RcuCell`](super::RcuCell)s that share their domain: one word each instead of two.
 ///
@@ -48,8 +43,8 @@ use crate::fence::ReaderFence;
 /// assert_eq!(routes.get(10).as_deref(), Some(&"eth2"));
 /// ```
 pub struct RcuArray<T: Send + Sync + 'static> {
-    links: Box<[Link<T>]>,
-    domain: WeakDomain,
+    pub(super) links: Box<[Link<T>]>,
+    pub(super) domain: WeakDomain,
 }
 
 /// In the [default domain](super::default_domain).
@@ -140,90 +135,6 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     #[track_caller]
     pub fn load<'g, R: Region>(&'g self, index: usize, region: &'g R) -> Option<&'g T> {
         self.links[index].load(&self.domain, region)
-    }
-
-    /// Binds a reader to the array. The domain is checked here, not at each load.
-    ///
-    /// # Panics
-    /// If `reader` belongs to another domain.
-    ///
-    /// ```
-    /// use stillpoint::rcu::{Domain, RcuArray};
-    ///
-    /// let domain = Domain::new();
-    /// let squares = RcuArray::new_in(&domain, 10, |index| Some(Box::new(index * index)));
-    /// let mut reader = domain.reader();
-    /// let mut squares = squares.bind(&mut reader);
-    /// assert_eq!(squares.protect(3).as_deref(), Some(&9));
-    /// let guard = squares.pin();
-    /// assert_eq!((guard.load(4), guard.load(5)), (Some(&16), Some(&25)));
-    /// ```
-    #[track_caller]
-    pub fn bind<'a>(&'a self, reader: &'a mut Reader) -> BoundArray<'a, T> {
-        self.domain.verify(reader.core());
-        reader.vouch();
-        BoundArray {
-            links: &self.links,
-            record: reader.record(),
-            core: reader.core(),
-            fence: reader.fence(),
-            reader: PhantomData,
-        }
-    }
-
-    /// As [`bind`](RcuArray::bind), for a QSBR reader.
-    ///
-    /// # Panics
-    /// If `reader` belongs to another domain.
-    ///
-    /// ```
-    /// use stillpoint::rcu::{Domain, RcuArray};
-    ///
-    /// let domain = Domain::new();
-    /// let squares = RcuArray::new_in(&domain, 10, |index| Some(Box::new(index * index)));
-    /// let mut reader = domain.qsbr_reader();
-    /// let mut squares = squares.bind_qsbr(&mut reader);
-    /// for index in 0..10 {
-    ///     assert_eq!(squares.load(index), Some(&(index * index)));
-    ///     squares.quiescent();
-    /// }
-    /// ```
-    #[track_caller]
-    pub fn bind_qsbr<'a>(&'a self, reader: &'a mut QsbrReader) -> BoundArray<'a, T, QsbrReader> {
-        self.domain.verify(reader.core());
-        BoundArray {
-            links: &self.links,
-            record: reader.record(),
-            core: reader.core(),
-            fence: ReaderFence::Light,
-            reader: PhantomData,
-        }
-    }
-
-    /// Combines the array and a reader of the calling thread in one value, which borrows nothing.
-    ///
-    /// # Panics
-    /// If the last handle of the domain is gone.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use stillpoint::rcu::RcuArray;
-    ///
-    /// let squares = Arc::new(RcuArray::new(10, |index| Some(Box::new(index * index))));
-    /// let mut squares = squares.handle();
-    /// assert_eq!(squares.bind().protect(3).as_deref(), Some(&9));
-    /// squares.set(3, None);
-    /// assert!(squares.bind().protect(3).is_none());
-    /// ```
-    #[track_caller]
-    pub fn handle(self: &Arc<Self>) -> ArrayHandle<T> {
-        let Some(core) = self.domain.core() else {
-            panic!(
-                "a handle of an array cannot be made after the last handle of domain `{}` was dropped",
-                self.domain
-            )
-        };
-        ArrayHandle::new(Arc::clone(self), Reader::new(core))
     }
 
     /// Links `new` at `index` and returns what was linked before.

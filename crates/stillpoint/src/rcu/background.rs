@@ -3,19 +3,21 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::domain::Domain;
 use super::engine::core::garbage::Garbage;
 use super::engine::queue::inbox::{Inbox, ABANDONED, CLOSED, RUNNING, STOPPING};
-use super::engine::queue::retire_list::{Full, Limits, Obstacle, Pace, RetireList};
+use super::engine::queue::quota::Limits;
+use super::engine::queue::retire_list::{Full, Obstacle, Pace, RetireList};
 use super::engine::wait::freeing::is_foreign;
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{Next, Patience, LONGEST_SLEEP};
 use super::engine::Core;
-use super::error::RetireError;
 use super::limits::WhenFull;
 #[cfg(not(stillpoint_loom))]
 use super::raw;
+use super::reclaimer::ReclaimerBuilder;
 use super::retire::{self, Queue};
-use super::retired::Retired;
+use super::retired::{RetireError, Retired};
 use crate::busted::{self, Variant};
 use stillpoint_sys::panics::{self, Panic};
 
@@ -257,6 +259,34 @@ impl Drop for Serving<'_> {
         // The list may hold adopted objects, which a barrier does not find in a list without a thread.
         self.0.list.pass_on();
         self.0.inbox.count_list(&self.0.list);
+    }
+}
+
+impl Domain {
+    /// A reclaimer for a separate thread to run, with the default limits. Any thread may hand it objects.
+    pub fn background(&self) -> BackgroundReclaimer {
+        self.background_builder().build()
+    }
+
+    /// A reclaimer for a separate thread to run, with limits and pace to be chosen.
+    ///
+    /// ```
+    /// use stillpoint::rcu::WhenFull;
+    ///
+    /// let domain = stillpoint::rcu::Domain::new();
+    /// let mut background = domain.background_builder().when_full(WhenFull::Reclaim).build();
+    /// background.run(); // there is no retire handle: it returns
+    /// ```
+    pub fn background_builder(&self) -> ReclaimerBuilder<BackgroundReclaimer> {
+        ReclaimerBuilder::new(Arc::clone(self.core()))
+    }
+}
+
+impl ReclaimerBuilder<BackgroundReclaimer> {
+    /// Makes a reclaimer for a separate thread. No setting makes this fail.
+    pub fn build(self) -> BackgroundReclaimer {
+        let limits = self.limits(BackgroundReclaimer::DEFAULT_MAX_PENDING);
+        BackgroundReclaimer::new(self.core, self.pace, limits, self.when_full)
     }
 }
 

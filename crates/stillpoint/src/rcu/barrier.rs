@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use super::engine::core::grace::Grace;
 use super::engine::core::record::ReaderKind;
-use super::engine::queue::retire_list::{Limits, Pace, RetireList};
+use super::engine::queue::quota::Limits;
+use super::engine::queue::retire_list::{Pace, RetireList};
 use super::engine::wait::counters::Served;
+use super::engine::wait::error::SynchronizeError;
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
-use super::error::SynchronizeError;
 use super::limits::WhenFull;
 use super::reclaimer::Reclaimer;
 use stillpoint_sys::tsan;

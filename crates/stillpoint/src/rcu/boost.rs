@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use super::engine::boost::Boosting;
-use super::error::BuildError;
 #[cfg(all(feature = "boost", target_os = "linux"))]
 use stillpoint_sys::linux::sched::{self, Way};
 
@@ -69,20 +68,20 @@ pub enum Boost {
 }
 
 impl Boost {
-    /// What the engine needs for this boost, if the process may use it.
+    /// What the engine needs for this boost, if the process may use it. Fails with the error number of the system call, as in
+    /// `errno.h`.
     #[cfg(all(feature = "boost", target_os = "linux"))]
-    pub(super) fn prepare(self, after: Duration) -> Result<Option<Boosting>, BuildError> {
+    pub(super) fn prepare(self, after: Duration) -> Result<Option<Boosting>, i32> {
         let way = match self {
             Boost::Off => return Ok(None),
             Boost::Migrate => Way::Migrate,
-            Boost::Realtime => sched::probe_realtime()
-                .map_err(|error| BuildError::Boost { boost: self, errno: error.raw_os_error() })?,
+            Boost::Realtime => sched::probe_realtime().map_err(|error| error.raw_os_error())?,
         };
         Ok(Some(Boosting::new(way, after)))
     }
 
     #[cfg(not(all(feature = "boost", target_os = "linux")))]
-    pub(super) fn prepare(self, _: Duration) -> Result<Option<Boosting>, BuildError> {
+    pub(super) fn prepare(self, _: Duration) -> Result<Option<Boosting>, i32> {
         Ok(None)
     }
 

@@ -27,6 +27,92 @@ pub struct BoundArray<'a, T: Send + Sync + 'static, R = Reader> {
     pub(super) reader: PhantomData<(&'a mut Reader, R)>,
 }
 
+impl<T: Send + Sync + 'static> RcuArray<T> {
+    /// Binds a reader to the array. The domain is checked here, not at each load.
+    ///
+    /// # Panics
+    /// If `reader` belongs to another domain.
+    ///
+    /// ```
+    /// use stillpoint::rcu::{Domain, RcuArray};
+    ///
+    /// let domain = Domain::new();
+    /// let squares = RcuArray::new_in(&domain, 10, |index| Some(Box::new(index * index)));
+    /// let mut reader = domain.reader();
+    /// let mut squares = squares.bind(&mut reader);
+    /// assert_eq!(squares.protect(3).as_deref(), Some(&9));
+    /// let guard = squares.pin();
+    /// assert_eq!((guard.load(4), guard.load(5)), (Some(&16), Some(&25)));
+    /// ```
+    #[track_caller]
+    pub fn bind<'a>(&'a self, reader: &'a mut Reader) -> BoundArray<'a, T> {
+        self.domain.verify(reader.core());
+        reader.vouch();
+        BoundArray {
+            links: &self.links,
+            record: reader.record(),
+            core: reader.core(),
+            fence: reader.fence(),
+            reader: PhantomData,
+        }
+    }
+
+    /// As [`bind`](RcuArray::bind), for a QSBR reader.
+    ///
+    /// # Panics
+    /// If `reader` belongs to another domain.
+    ///
+    /// ```
+    /// use stillpoint::rcu::{Domain, RcuArray};
+    ///
+    /// let domain = Domain::new();
+    /// let squares = RcuArray::new_in(&domain, 10, |index| Some(Box::new(index * index)));
+    /// let mut reader = domain.qsbr_reader();
+    /// let mut squares = squares.bind_qsbr(&mut reader);
+    /// for index in 0..10 {
+    ///     assert_eq!(squares.load(index), Some(&(index * index)));
+    ///     squares.quiescent();
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn bind_qsbr<'a>(&'a self, reader: &'a mut QsbrReader) -> BoundArray<'a, T, QsbrReader> {
+        self.domain.verify(reader.core());
+        BoundArray {
+            links: &self.links,
+            record: reader.record(),
+            core: reader.core(),
+            fence: ReaderFence::Light,
+            reader: PhantomData,
+        }
+    }
+
+    /// Combines the array and a reader of the calling thread in one value, which borrows nothing.
+    ///
+    /// # Panics
+    /// If the last handle of the domain is gone.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use stillpoint::rcu::RcuArray;
+    ///
+    /// let squares = Arc::new(RcuArray::new(10, |index| Some(Box::new(index * index))));
+    /// let mut squares = squares.handle();
+    /// assert_eq!(squares.bind().protect(3).as_deref(), Some(&9));
+    /// squares.set(3, None);
+    /// assert!(squares.bind().protect(3).is_none());
+    /// ```
+    #[track_caller]
+    pub fn handle(self: &Arc<Self>) -> ArrayHandle<T> {
+        let Some(core) = self.domain.core() else {
+            panic!(
+                "a handle of an array cannot be made after the last handle of domain `{}` was dropped",
+                self.domain
+            )
+        };
+        ArrayHandle::new(Arc::clone(self), Reader::new(core))
+    }
+}
+
 impl<T: Send + Sync + 'static> BoundArray<'_, T> {
     /// Loads and protects the object at `index`, as [`RcuCell::protect`](super::RcuCell::protect) does.
     ///

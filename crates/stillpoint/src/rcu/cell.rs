@@ -445,6 +445,13 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     }
 }
 
+impl Domain {
+    /// A cell that holds `value`.
+    pub fn cell<T: Send + Sync + 'static>(&self, value: T) -> RcuCell<T> {
+        RcuCell::new_in(self, value)
+    }
+}
+
 impl<T: Send + Sync + 'static> fmt::Debug for RcuCell<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RcuCell").field("domain", &format_args!("{}", self.domain)).finish_non_exhaustive()

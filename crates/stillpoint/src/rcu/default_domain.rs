@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use super::domain::{Domain, DomainBuilder};
 use super::engine::queue::shelf::OwnShelf;
+use super::engine::wait::error::SynchronizeError;
 use super::engine::Core;
-use super::error::{BuildError, SynchronizeError};
+use super::error::BuildError;
 use super::reader::{Guard, Reader};
 use super::retired::Retired;
 use super::weak_domain::WeakDomain;

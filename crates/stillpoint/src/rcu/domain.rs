@@ -3,20 +3,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::background::BackgroundReclaimer;
 use super::boost::Boost;
-use super::cell::RcuCell;
 use super::engine::core::grace::Grace;
-use super::engine::queue::retire_list::{Limits, RetireList};
+use super::engine::queue::quota::Limits;
+use super::engine::queue::retire_list::RetireList;
+use super::engine::wait::error::SynchronizeError;
 use super::engine::wait::park::Interrupted;
+use super::engine::wait::report::Stall;
 use super::engine::wait::stall::{StallHook, Watch};
 use super::engine::{Core, Settings};
-use super::error::{BuildError, SynchronizeError};
-use super::future::GracePeriod;
-use super::qsbr::QsbrReader;
-use super::reader::Reader;
-use super::reclaimer::{Reclaimer, ReclaimerBuilder};
-use super::stall::Stall;
+use super::error::BuildError;
 use super::stats::Stats;
 use crate::fence::Mode;
 
@@ -120,56 +116,6 @@ impl Domain {
         Boost::of(self.core.boosting())
     }
 
-    /// A cell that holds `value`.
-    pub fn cell<T: Send + Sync + 'static>(&self, value: T) -> RcuCell<T> {
-        RcuCell::new_in(self, value)
-    }
-
-    /// Registers the calling thread as a reader of objects and of regions. Lock-free; the number of readers has no limit.
-    pub fn reader(&self) -> Reader {
-        Reader::new(Arc::clone(&self.core))
-    }
-
-    /// Registers the calling thread as a reader that reports quiescent states. It is online at once.
-    /// Lock-free; the number of readers has no limit.
-    pub fn qsbr_reader(&self) -> QsbrReader {
-        QsbrReader::new(Arc::clone(&self.core))
-    }
-
-    /// A queue of retired objects for one writer, with the default limits.
-    pub fn reclaimer(&self) -> Reclaimer {
-        self.reclaimer_builder().build()
-    }
-
-    /// A queue of retired objects for one writer, with limits and pace to be chosen.
-    ///
-    /// ```
-    /// let domain = stillpoint::rcu::Domain::new();
-    /// let reclaimer = domain.reclaimer_builder().max_pending(10_000).batch(32).build();
-    /// assert_eq!(reclaimer.pending(), 0);
-    /// ```
-    pub fn reclaimer_builder(&self) -> ReclaimerBuilder<Reclaimer> {
-        ReclaimerBuilder::new(Arc::clone(&self.core))
-    }
-
-    /// A reclaimer for a separate thread to run, with the default limits. Any thread may hand it objects.
-    pub fn background(&self) -> BackgroundReclaimer {
-        self.background_builder().build()
-    }
-
-    /// A reclaimer for a separate thread to run, with limits and pace to be chosen.
-    ///
-    /// ```
-    /// use stillpoint::rcu::WhenFull;
-    ///
-    /// let domain = stillpoint::rcu::Domain::new();
-    /// let mut background = domain.background_builder().when_full(WhenFull::Reclaim).build();
-    /// background.run(); // there is no retire handle: it returns
-    /// ```
-    pub fn background_builder(&self) -> ReclaimerBuilder<BackgroundReclaimer> {
-        ReclaimerBuilder::new(Arc::clone(&self.core))
-    }
-
     /// Starts a grace period and returns at once. Costs one atomic addition.
     ///
     /// The grace period is over when every region reader has passed: no guard and no QSBR reader holds anything
@@ -194,7 +140,7 @@ impl Domain {
 
     /// Whether the grace period of `token` is over. Never waits for a reader.
     ///
-    /// The first check of a token issues the fence, heavy if the domain has a [`Reader`]. A later check first looks at
+    /// The first check of a token issues the fence, heavy if the domain has a [`Reader`](super::Reader). A later check first looks at
     /// the reader that held the token up last, then at all readers. A token that is known to be over costs one load.
     ///
     /// Returns false as long as the kernel refuses the fence; [`stats`](Domain::stats) and timed waits say why.
@@ -257,42 +203,6 @@ impl Domain {
         self.core.wait_for(self.value_of(token), Some(limit))
     }
 
-    /// The grace period of `token` as a future, for any executor.
-    ///
-    /// The reader in the way wakes the future when it leaves its region, reports, goes offline or ends. The waker runs on the
-    /// reader's thread. No further thread is needed. A poll that makes a request to a reader issues a heavy fence after it, in
-    /// every fence mode and for every kind of reader, so that the reader cannot miss the request. Where the kernel refuses
-    /// membarrier, the future asks its executor for further polls instead, for 100 µs after each request.
-    ///
-    /// **A reader of the task's own thread** that is inside a region is waited for like any other. Do not hold a guard
-    /// across the `.await`. Let threads with a [`QsbrReader`] report, or go offline when they park. Such a wait is not
-    /// reported as a deadlock, since another task on the thread may end it.
-    ///
-    /// # Errors
-    /// The future fails with [`Fence`](SynchronizeError::Fence) if the kernel refuses the fence that the domain was
-    /// built for.
-    ///
-    /// # Panics
-    /// If the token is of another domain. A poll panics with a panic of the [stall hook](DomainBuilder::stall_hook).
-    ///
-    /// ```
-    /// use std::future::Future;
-    /// use std::task::{Context, Poll, Waker};
-    ///
-    /// let domain = stillpoint::rcu::Domain::new();
-    /// let reader = domain.reader();
-    /// let guard = reader.pin();
-    /// let mut over = std::pin::pin!(domain.grace_period(domain.start()));
-    /// let mut context = Context::from_waker(Waker::noop());
-    /// assert!(over.as_mut().poll(&mut context).is_pending()); // an executor does this
-    /// drop(guard); // wakes the task
-    /// assert_eq!(over.as_mut().poll(&mut context), Poll::Ready(Ok(())));
-    /// ```
-    #[track_caller]
-    pub fn grace_period(&self, token: Token) -> GracePeriod {
-        GracePeriod::new(Arc::clone(&self.core), self.value_of(token))
-    }
-
     /// Waits for a grace period: no region reader holds anything that was unlinked before this call. Then frees
     /// what had been left to the domain (retired objects that were dropped, and what dropped reclaimers left), except for
     /// what protected loads hold.
@@ -332,9 +242,9 @@ impl Domain {
     }
 
     /// Frees everything that was left to the domain before this call, or waits for the threads that are freeing it. That is
-    /// what was replaced by [`set`](RcuCell::set), dropped as a [`Retired`](super::Retired), or left by a reclaimer that was
-    /// dropped. It includes what a running [background reclaimer](BackgroundReclaimer) has adopted. It does not include what
-    /// was handed to a reclaimer, or what a [`Reclaimer`] has adopted: only that reclaimer frees it, when its owner polls. Nor
+    /// what was replaced by [`set`](super::RcuCell::set), dropped as a [`Retired`](super::Retired), or left by a reclaimer that was
+    /// dropped. It includes what a running [background reclaimer](super::BackgroundReclaimer) has adopted. It does not include what
+    /// was handed to a reclaimer, or what a [`Reclaimer`](super::Reclaimer) has adopted: only that reclaimer frees it, when its owner polls. Nor
     /// does it include entries of tables, which the table frees.
     ///
     /// Call it at the end of a program or of a test, and before code that contains destructors is unloaded. It looks at every
@@ -397,7 +307,7 @@ impl Domain {
     }
 
     /// The readers of other threads that have loaded nothing since the newest grace period started, and are not
-    /// [offline](Reader::offline): those that [`Stats::silent`] counts. They hold nothing up. But while the thread of one sleeps, each
+    /// [offline](super::Reader::offline): those that [`Stats::silent`] counts. They hold nothing up. But while the thread of one sleeps, each
     /// grace period needs a heavy fence, which interrupts the threads that run. So a thread should go offline before it sleeps.
     /// [`Stall::activity`] tells who sleeps nevertheless. None in domains that need no such fences.
     ///
@@ -489,7 +399,7 @@ impl Domain {
 
     #[inline(always)]
     #[track_caller]
-    fn value_of(&self, token: Token) -> u64 {
+    pub(super) fn value_of(&self, token: Token) -> u64 {
         if token.domain != self.core.id() {
             self.reject(token);
         }
@@ -647,7 +557,7 @@ impl DomainBuilder {
     ///
     /// No thread watches for stalls. A call reports the reader in its way if its own grace period has been under way
     /// for the threshold. Such calls are [`synchronize`](Domain::synchronize) and the other waits,
-    /// the polls of reclaimers and of futures, and [`BackgroundReclaimer::run`]. Calls that wait report before
+    /// the polls of reclaimers and of futures, and [`BackgroundReclaimer::run`](super::BackgroundReclaimer::run). Calls that wait report before
     /// twice the threshold is over. Calls that poll report with the first poll after the threshold. Calls that check a token by
     /// hand ([`Domain::check`], [`Retired::try_free`](super::Retired::try_free)) report nothing. If several readers are in the
     /// way, one of them is reported, and the next one when the first has passed; [`Stall::others`] counts them all.
@@ -699,7 +609,9 @@ impl DomainBuilder {
         if self.mode.is_some() || mode != Mode::Asymmetric {
             mode.probe().map_err(BuildError::Asymmetric)?;
         }
-        let prepare = |boost: Boost| boost.prepare(self.boost_after);
+        let prepare = |boost: Boost| {
+            boost.prepare(self.boost_after).map_err(|errno| BuildError::Boost { boost, errno })
+        };
         let boost = match (prepare(self.boost), self.boost_fallback) {
             (Err(_), Some(fallback)) => prepare(fallback),
             (answer, _) => answer,

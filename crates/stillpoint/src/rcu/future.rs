@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::domain::{Domain, Token};
+use super::engine::wait::error::SynchronizeError;
+use super::engine::wait::report::Behind;
 use super::engine::wait::tasks::Awaited;
 use super::engine::wait::wakers::Place;
 use super::engine::Core;
-use super::error::SynchronizeError;
-use super::stall::Behind;
 
 /// How long a reader may miss a request that no fence follows. The store buffer of a processor empties in less time, and
 /// that of a preempted thread is empty.
@@ -74,6 +75,44 @@ impl Waiting {
                 true
             }
         }
+    }
+}
+
+impl Domain {
+    /// The grace period of `token` as a future, for any executor.
+    ///
+    /// The reader in the way wakes the future when it leaves its region, reports, goes offline or ends. The waker runs on the
+    /// reader's thread. No further thread is needed. A poll that makes a request to a reader issues a heavy fence after it, in
+    /// every fence mode and for every kind of reader, so that the reader cannot miss the request. Where the kernel refuses
+    /// membarrier, the future asks its executor for further polls instead, for 100 µs after each request.
+    ///
+    /// **A reader of the task's own thread** that is inside a region is waited for like any other. Do not hold a guard
+    /// across the `.await`. Let threads with a [`QsbrReader`](super::QsbrReader) report, or go offline when they park. Such a wait is not
+    /// reported as a deadlock, since another task on the thread may end it.
+    ///
+    /// # Errors
+    /// The future fails with [`Fence`](SynchronizeError::Fence) if the kernel refuses the fence that the domain was
+    /// built for.
+    ///
+    /// # Panics
+    /// If the token is of another domain. A poll panics with a panic of the [stall hook](super::DomainBuilder::stall_hook).
+    ///
+    /// ```
+    /// use std::future::Future;
+    /// use std::task::{Context, Poll, Waker};
+    ///
+    /// let domain = stillpoint::rcu::Domain::new();
+    /// let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// let mut over = std::pin::pin!(domain.grace_period(domain.start()));
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// assert!(over.as_mut().poll(&mut context).is_pending()); // an executor does this
+    /// drop(guard); // wakes the task
+    /// assert_eq!(over.as_mut().poll(&mut context), Poll::Ready(Ok(())));
+    /// ```
+    #[track_caller]
+    pub fn grace_period(&self, token: Token) -> GracePeriod {
+        GracePeriod::new(Arc::clone(self.core()), self.value_of(token))
     }
 }
 

@@ -72,7 +72,6 @@ mod link;
 mod links;
 #[cfg(all(test, stillpoint_loom))]
 mod models;
-mod offline;
 pub(crate) mod orders;
 #[cfg(all(test, not(stillpoint_loom)))]
 #[path = "../../tests/support/other.rs"]
@@ -86,7 +85,6 @@ mod reclaimer;
 pub(crate) mod region;
 mod retire;
 pub(crate) mod retired;
-mod stall;
 mod stats;
 #[cfg(all(test, not(stillpoint_loom)))]
 mod wakes;
@@ -102,16 +100,16 @@ pub use default_domain::reset_after_fork;
 pub use default_domain::{barrier, barrier_timeout, default_domain, offline, pin, try_pin};
 pub use domain::{Domain, DomainBuilder, Token};
 pub use engine::core::record::ReaderKind;
-pub use error::{BuildError, CompareExchangeError, RetireError, RetireErrorKind, SynchronizeError};
+pub use engine::wait::error::SynchronizeError;
+pub use engine::wait::report::{Activity, Stall};
+pub use error::{BuildError, CompareExchangeError, RetireErrorKind};
 pub use future::GracePeriod;
 pub use limits::WhenFull;
 pub use links::{Atomic, InArc, Linkable, Owned, Pointee, ProtectedLink, Scope, Shared, Unprotected};
-pub use offline::OfflineReader;
 pub use owned::OwnedProtected;
-pub use qsbr::QsbrReader;
+pub use qsbr::{OfflineReader, QsbrReader};
 pub use reader::{Guard, Protected, Reader};
 pub use reclaimer::{Reclaimer, ReclaimerBuilder};
 pub use region::Region;
-pub use retired::Retired;
-pub use stall::{Activity, Stall};
+pub use retired::{RetireError, Retired};
 pub use stats::Stats;

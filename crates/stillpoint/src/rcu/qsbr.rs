@@ -7,11 +7,11 @@ use std::ptr;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use super::domain::Domain;
 use super::engine::core::record::{ReaderKind, Record};
 use super::engine::core::registry::Claim;
+use super::engine::wait::error::SynchronizeError;
 use super::engine::Core;
-use super::error::SynchronizeError;
-use super::offline::OfflineReader;
 use super::region::{sealed::Sealed, Region};
 
 /// A reader whose loads cost nothing extra. From time to time it reports that it holds no reference: quiescent-state-based
@@ -105,7 +105,7 @@ impl QsbrReader {
     /// Begins an extended quiescent state that ends in another function: see [`OfflineReader`].
     pub fn go_offline(self) -> OfflineReader {
         self.core.offline(self.record());
-        OfflineReader::new(self)
+        OfflineReader { reader: self }
     }
 
     pub(super) fn come_online(&self) {
@@ -119,6 +119,14 @@ impl QsbrReader {
     pub fn synchronize(&mut self) -> Result<(), SynchronizeError> {
         let core = Arc::clone(&self.core);
         self.offline(|| Core::synchronize(&core, None))
+    }
+}
+
+impl Domain {
+    /// Registers the calling thread as a reader that reports quiescent states. It is online at once.
+    /// Lock-free; the number of readers has no limit.
+    pub fn qsbr_reader(&self) -> QsbrReader {
+        QsbrReader::new(Arc::clone(self.core()))
     }
 }
 
@@ -142,5 +150,53 @@ unsafe impl Sealed for QsbrReader {
 impl fmt::Debug for QsbrReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QsbrReader").field("domain", &self.core.name()).finish_non_exhaustive()
+    }
+}
+
+/// A [`QsbrReader`] in an extended quiescent state: grace periods do not wait for it, and nothing can be loaded with it.
+///
+/// For threads that go to sleep in one callback and wake up in another, as the workers of an executor do. If both
+/// are in one place, [`QsbrReader::offline`] is simpler.
+///
+/// ```
+/// use stillpoint::rcu::Domain;
+///
+/// let domain = Domain::new();
+/// let cell = domain.cell(1);
+/// let reader = domain.qsbr_reader();
+/// assert_eq!(cell.load(&reader), Some(&1));
+///
+/// let offline = reader.go_offline();
+/// domain.synchronize()?; // does not wait for the reader of this thread
+/// let reader = offline.go_online();
+/// assert_eq!(cell.load(&reader), Some(&1));
+/// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
+/// ```
+///
+/// No reference is kept while the reader is offline:
+///
+/// ```compile_fail,E0505
+/// # let domain = stillpoint::rcu::Domain::new();
+/// # let cell = domain.cell(1);
+/// let reader = domain.qsbr_reader();
+/// let object = cell.load(&reader);
+/// let offline = reader.go_offline();
+/// assert_eq!(object, Some(&1)); // kept across
+/// ```
+pub struct OfflineReader {
+    reader: QsbrReader,
+}
+
+impl OfflineReader {
+    /// Comes back online. Costs a full fence.
+    pub fn go_online(self) -> QsbrReader {
+        self.reader.come_online();
+        self.reader
+    }
+}
+
+impl fmt::Debug for OfflineReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OfflineReader").field(&self.reader).finish()
     }
 }

@@ -239,6 +239,13 @@ impl Reader {
     }
 }
 
+impl Domain {
+    /// Registers the calling thread as a reader of objects and of regions. Lock-free; the number of readers has no limit.
+    pub fn reader(&self) -> Reader {
+        Reader::new(Arc::clone(self.core()))
+    }
+}
+
 impl Drop for Reader {
     fn drop(&mut self) {
         self.core.unregister(&self.claim);

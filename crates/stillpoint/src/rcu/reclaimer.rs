@@ -5,20 +5,20 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::background::BackgroundReclaimer;
 use super::domain::Domain;
 use super::engine::core::garbage::Garbage;
 use super::engine::core::record::ReaderKind;
-use super::engine::queue::retire_list::{Full, Limits, Obstacle, Pace, RetireList};
+use super::engine::queue::quota::Limits;
+use super::engine::queue::retire_list::{Full, Obstacle, Pace, RetireList};
+use super::engine::wait::error::SynchronizeError;
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{earliest, Next, Patience};
 use super::engine::Core;
-use super::error::{RetireError, SynchronizeError};
 use super::limits::WhenFull;
 #[cfg(not(stillpoint_loom))]
 use super::raw;
 use super::retire::{self, Queue};
-use super::retired::Retired;
+use super::retired::{RetireError, Retired};
 
 /// The limit of polls that free everything that is ready.
 const NO_LIMIT: usize = usize::MAX;
@@ -455,7 +455,7 @@ impl fmt::Debug for Reclaimer {
     }
 }
 
-/// Makes a reclaimer of the type `R`: a [`Reclaimer`] or a [`BackgroundReclaimer`]. It comes from
+/// Makes a reclaimer of the type `R`: a [`Reclaimer`] or a [`BackgroundReclaimer`](super::BackgroundReclaimer). It comes from
 /// [`Domain::reclaimer_builder`](super::Domain::reclaimer_builder) and
 /// [`Domain::background_builder`](super::Domain::background_builder), and counts as a handle of the domain.
 ///
@@ -475,11 +475,11 @@ impl fmt::Debug for Reclaimer {
 /// # drop((one, another));
 /// ```
 pub struct ReclaimerBuilder<R> {
-    core: Arc<Core>,
+    pub(super) core: Arc<Core>,
     objects: Option<usize>,
     bytes: usize,
-    pace: Pace,
-    when_full: WhenFull,
+    pub(super) pace: Pace,
+    pub(super) when_full: WhenFull,
     reclaimer: PhantomData<fn() -> R>,
 }
 
@@ -533,8 +533,26 @@ impl<R> ReclaimerBuilder<R> {
         self
     }
 
-    fn limits(&self, default: usize) -> Limits {
+    pub(super) fn limits(&self, default: usize) -> Limits {
         Limits { objects: self.objects.unwrap_or(default), bytes: self.bytes }
+    }
+}
+
+impl Domain {
+    /// A queue of retired objects for one writer, with the default limits.
+    pub fn reclaimer(&self) -> Reclaimer {
+        self.reclaimer_builder().build()
+    }
+
+    /// A queue of retired objects for one writer, with limits and pace to be chosen.
+    ///
+    /// ```
+    /// let domain = stillpoint::rcu::Domain::new();
+    /// let reclaimer = domain.reclaimer_builder().max_pending(10_000).batch(32).build();
+    /// assert_eq!(reclaimer.pending(), 0);
+    /// ```
+    pub fn reclaimer_builder(&self) -> ReclaimerBuilder<Reclaimer> {
+        ReclaimerBuilder::new(Arc::clone(self.core()))
     }
 }
 
@@ -543,14 +561,6 @@ impl ReclaimerBuilder<Reclaimer> {
     pub fn build(self) -> Reclaimer {
         let limits = self.limits(Reclaimer::DEFAULT_MAX_PENDING);
         Reclaimer::of(RetireList::new(self.core, self.pace, limits), self.when_full)
-    }
-}
-
-impl ReclaimerBuilder<BackgroundReclaimer> {
-    /// Makes a reclaimer for a separate thread. No setting makes this fail.
-    pub fn build(self) -> BackgroundReclaimer {
-        let limits = self.limits(BackgroundReclaimer::DEFAULT_MAX_PENDING);
-        BackgroundReclaimer::new(self.core, self.pace, limits, self.when_full)
     }
 }
 

@@ -9,9 +9,9 @@ use super::engine::wait::freeing::is_foreign;
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::Patience;
 use super::engine::Core;
-use super::error::{RetireError, RetireErrorKind};
+use super::error::RetireErrorKind;
 use super::limits::WhenFull;
-use super::retired::{Parts, Retired};
+use super::retired::{Parts, RetireError, Retired};
 
 /// A place that takes retired objects in.
 pub(super) trait Queue {

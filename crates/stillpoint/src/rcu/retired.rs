@@ -1,3 +1,4 @@
+use std::error::Error;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -9,9 +10,10 @@ use super::engine::core::garbage::{self, Garbage};
 use super::engine::core::grace::Grace;
 use super::engine::core::record::ReaderKind;
 use super::engine::directory::Name;
+use super::engine::wait::error::SynchronizeError;
 use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
-use super::error::{RetireError, SynchronizeError};
+use super::error::RetireErrorKind;
 use stillpoint_sys::panics;
 
 /// An object that was unlinked from its [`RcuCell`](super::RcuCell) and that readers may still hold.
@@ -335,5 +337,139 @@ impl<T: Send + Sync + 'static> Drop for Retired<T> {
 impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Retired<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Retired").field(&**self).finish()
+    }
+}
+
+/// A reclaimer refused an object, or a wait by [`Retired::free`] or [`Retired::free_timeout`] ended before the readers released
+/// it. [`into_inner`](RetireError::into_inner) hands the object back.
+///
+/// An error that is dropped leaves the object to its domain, like a [`Retired`] that is dropped.
+///
+/// ```
+/// use stillpoint::rcu::{Domain, RetireErrorKind};
+///
+/// let (domain, other) = (Domain::new(), Domain::new());
+/// let old = domain.cell(1).take().unwrap();
+/// let error = other.reclaimer().retire(old).unwrap_err();
+/// assert_eq!(error.kind(), RetireErrorKind::ForeignDomain);
+/// domain.reclaimer().retire(error.into_inner())?;
+/// # Ok::<(), stillpoint::rcu::RetireError<i32>>(())
+/// ```
+pub struct RetireError<T: Send + Sync + 'static, C = RetireErrorKind> {
+    pub(super) retired: Retired<T>,
+    pub(super) cause: C,
+}
+
+impl<T: Send + Sync + 'static> RetireError<T> {
+    /// Why the reclaimer refused the object.
+    pub fn kind(&self) -> RetireErrorKind {
+        self.cause
+    }
+}
+
+impl<T: Send + Sync + 'static, C> RetireError<T, C> {
+    /// Why the reclaimer refused the object, or why the wait ended.
+    ///
+    /// ```
+    /// use stillpoint::rcu::{Domain, RetireError, SynchronizeError};
+    ///
+    /// let domain = Domain::new();
+    /// let cell = domain.cell(1);
+    /// let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// let error = cell.take().unwrap().free().unwrap_err();
+    /// assert!(matches!(error.cause(), SynchronizeError::WouldDeadlock { .. }));
+    /// drop(guard);
+    /// error.into_inner().free()?;
+    /// # Ok::<(), RetireError<i32, SynchronizeError>>(())
+    /// ```
+    pub fn cause(&self) -> &C {
+        &self.cause
+    }
+
+    /// The object.
+    #[must_use = "retire the object later, or free it; dropping it leaves it to its domain, beyond any limit"]
+    pub fn into_inner(self) -> Retired<T> {
+        self.retired
+    }
+
+    /// The object, and the cause.
+    ///
+    /// ```
+    /// use stillpoint::rcu::{Domain, SynchronizeError};
+    ///
+    /// fn free<T: Send + Sync + 'static>(domain: &Domain, value: T) -> Result<(), SynchronizeError> {
+    ///     domain.cell(value).take().unwrap().free().map_err(|error| {
+    ///         let (retired, cause) = error.into_parts();
+    ///         drop(retired); // left to the domain
+    ///         cause
+    ///     })
+    /// }
+    /// let domain = Domain::new();
+    /// let reader = domain.reader();
+    /// let guard = reader.pin();
+    /// assert!(matches!(free(&domain, 1), Err(SynchronizeError::WouldDeadlock { .. })));
+    /// # drop(guard);
+    /// ```
+    #[must_use = "retire the object later, or free it; dropping it leaves it to its domain, beyond any limit"]
+    pub fn into_parts(self) -> (Retired<T>, C) {
+        (self.retired, self.cause)
+    }
+}
+
+impl<T: Send + Sync + 'static> fmt::Display for RetireError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let domain = self.retired.parts().domain();
+        match self.cause {
+            RetireErrorKind::Full => f.write_str(
+                "the reclaimer is full of objects that readers hold up: retire the object later, or free it when its \
+                 readers have passed",
+            ),
+            RetireErrorKind::DomainFull => write!(
+                f,
+                "domain `{domain}` is full of objects that wait to be freed: poll its reclaimers, and retire the object \
+                 later"
+            ),
+            RetireErrorKind::TooLarge => write!(
+                f,
+                "the object has more bytes than may wait in the reclaimer or in domain `{domain}`: set a higher \
+                 `max_pending_bytes`, or call `free`, which waits for its readers"
+            ),
+            RetireErrorKind::ForeignDomain => write!(
+                f,
+                "the object belongs to domain `{domain}`, the reclaimer to another: retire it to a reclaimer of its own \
+                 domain"
+            ),
+            RetireErrorKind::WouldDeadlock => write!(
+                f,
+                "there is no room in the reclaimer or in domain `{domain}`, and this thread would wait for itself: drop its guards \
+                 and protected loads, or take its reader offline, and retire the object again; a destructor, a callback or a \
+                 stall hook must not wait for room"
+            ),
+            RetireErrorKind::Closed => write!(
+                f,
+                "the background reclaimer is gone: retire the object to another reclaimer of domain `{domain}`"
+            ),
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> fmt::Display for RetireError<T, SynchronizeError> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the object was not freed (free it later, or retire it): {}", self.cause)
+    }
+}
+
+impl<T: Send + Sync + 'static, C: fmt::Debug> fmt::Debug for RetireError<T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RetireError").field("cause", &self.cause).finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + Sync + 'static> Error for RetireError<T> {}
+
+impl<T: Send + Sync + 'static> Error for RetireError<T, SynchronizeError> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.cause)
     }
 }

@@ -34,6 +34,20 @@ pub struct TableBuilder<K, V, S = RandomState> {
     entries: PhantomData<fn(K, V)>,
 }
 
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
+    /// As [`new_in`](Table::new_in), with a choice of capacity, limit, hasher and background reclaimer.
+    ///
+    /// ```
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let table: Table<u32, String> = Table::builder_in(&Domain::new()).max_len(10_000).build()?;
+    /// # Ok::<(), stillpoint::table::OutOfMemory>(())
+    /// ```
+    pub fn builder_in(domain: &Domain) -> TableBuilder<K, V> {
+        TableBuilder::new(domain)
+    }
+}
+
 impl<K, V> TableBuilder<K, V> {
     pub(super) fn new(domain: &Domain) -> Self {
         Self {

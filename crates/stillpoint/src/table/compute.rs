@@ -4,19 +4,6 @@ use super::engine::change::{Computed, Found};
 use super::engine::Owned;
 use super::error::Full;
 
-/// Returned by the function passed to [`TableReader::compute`](super::TableReader::compute): what to do with the entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation<V, T = ()> {
-    /// Insert the value, or replace the present entry.
-    Insert(V),
-    /// Remove the entry, if there is one.
-    Remove,
-    /// Change nothing, and return the present entry, if there is one.
-    Keep,
-    /// Change nothing, and return this value to the caller.
-    Abort(T),
-}
-
 /// What [`TableReader::compute`](super::TableReader::compute) has done. `E` is an entry in the table: a
 /// [`Ref`](super::Ref), or key and value under a guard. `R` is a [`Removed`](super::Removed) entry.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,10 +20,10 @@ pub enum Compute<E, R, T = ()> {
     },
     /// The entry was removed.
     Removed(R),
-    /// Nothing was changed. Holds the entry, if the key is in the table. Also the result of [`Operation::Remove`] if
+    /// Nothing was changed. Holds the entry, if the key is in the table. Also the result of [`Operation::Remove`](super::Operation::Remove) if
     /// the key is not in the table.
     Kept(Option<E>),
-    /// Nothing was changed: the function returned [`Operation::Abort`] with this value.
+    /// Nothing was changed: the function returned [`Operation::Abort`](super::Operation::Abort) with this value.
     Aborted(T),
 }
 

@@ -2,19 +2,20 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
-use super::compute::{Compute, Operation, TryInsertError};
+use super::compute::{Compute, TryInsertError};
 use super::engine::arena::{Lens, Pair};
 use super::engine::array::View;
-use super::engine::change::{Deciding, Found, InRegion, Seen};
+use super::engine::change::{Deciding, Found, InRegion, Operation, Seen};
 use super::engine::search::{search, search_many};
 use super::engine::Inner;
 use super::error::Full;
 use super::iter::Iter;
 use super::removed::{Removed, Replaced};
+use super::table::Table;
 use super::RandomState;
 use crate::rcu::engine::Core;
 use crate::rcu::region::sealed::Sealed;
-use crate::rcu::{Guard, Region};
+use crate::rcu::{self, Guard, Region};
 
 /// Access to a table in a region. Plain references to entries are valid as long as the guard.
 /// [`TableReader::pin`](super::TableReader::pin) begins a region for it; [`Table::within`](super::Table::within) uses a
@@ -63,6 +64,54 @@ pub struct TableGuard<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S 
     lens: Lens<'g, K, V>,
     view: View<'g>,
     region: R,
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
+    /// Access to the table in a region of the caller: a guard, or a QSBR reader between two quiescent states. The
+    /// domain is checked here, not at each lookup.
+    ///
+    /// # Panics
+    /// If `region` belongs to another domain.
+    ///
+    /// ```
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let table: Table<String, u64> = Table::new_in(&domain);
+    /// table.insert("a".to_owned(), 1).unwrap();
+    /// let mut reader = domain.qsbr_reader();
+    /// assert_eq!(table.within(&reader).get("a"), Some(&1));
+    /// reader.quiescent();
+    /// ```
+    #[inline(always)]
+    #[track_caller]
+    pub fn within<'g, R: Region>(&'g self, region: &'g R) -> TableGuard<'g, K, V, S, &'g R> {
+        self.verify(region.core());
+        // SAFETY: the region is of the table's domain, and borrowed.
+        unsafe { TableGuard::new(self.inner(), region) }
+    }
+
+    /// Begins a region of the calling thread, and gives access to the table in that region: see
+    /// [`rcu::pin`](crate::rcu::pin). Only for tables of the [default domain](crate::rcu::default_domain).
+    ///
+    /// # Panics
+    /// If the table belongs to another domain.
+    ///
+    /// ```
+    /// use stillpoint::table::Table;
+    ///
+    /// let table: Table<u64, &str> = Table::new();
+    /// table.insert(1, "one").expect("there is room");
+    /// assert_eq!(table.pin().get(&1), Some(&"one"));
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn pin(&self) -> TableGuard<'_, K, V, S, Guard<'static>> {
+        let guard = rcu::pin();
+        self.verify(Sealed::core(&guard));
+        // SAFETY: the region is of the table's domain.
+        unsafe { TableGuard::new(self.inner(), guard) }
+    }
 }
 
 impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S, R: Region> TableGuard<'g, K, V, S, R> {

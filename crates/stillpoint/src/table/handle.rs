@@ -49,6 +49,31 @@ pub struct TableHandle<K: Send + Sync + 'static, V: Send + Sync + 'static, S = R
     table: Arc<Table<K, V, S>>,
 }
 
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
+    /// The table and a reader in one value, for the thread that calls this. It borrows nothing.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let table: Arc<Table<u64, u64>> = Arc::new(Table::new_in(&Domain::new()));
+    /// let threads = (0..2).map(|thread| {
+    ///     let table = Arc::clone(&table);
+    ///     std::thread::spawn(move || {
+    ///         let mut table = table.handle();
+    ///         table.insert(thread, 10 * thread).unwrap();
+    ///         let found = table.reader().copied(&thread);
+    ///         found
+    ///     })
+    /// });
+    /// let found: Vec<_> = threads.map(|thread| thread.join().unwrap()).collect();
+    /// assert_eq!(found, [Some(0), Some(10)]);
+    /// ```
+    pub fn handle(self: &Arc<Self>) -> TableHandle<K, V, S> {
+        TableHandle::new(Arc::clone(self))
+    }
+}
+
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableHandle<K, V, S> {
     pub(super) fn new(table: Arc<Table<K, V, S>>) -> Self {
         let reader = Reader::new(Arc::clone(table.inner().core()));

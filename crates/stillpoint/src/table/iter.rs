@@ -143,6 +143,60 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> IterMut<'a, K, V
     }
 }
 
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
+    /// Every entry, in arbitrary order, with a mutable reference to its value. No thread reads meanwhile: the table is
+    /// borrowed exclusively.
+    ///
+    /// ```
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let mut table: Table<u64, u64> = Table::new_in(&Domain::new());
+    /// table.extend([(1, 1), (2, 2)]);
+    /// for (key, value) in &mut table {
+    ///     *value += 10 * key;
+    /// }
+    /// let mut values: Vec<_> = table.values_mut().map(|value| *value).collect();
+    /// values.sort();
+    /// assert_eq!(values, [11, 22]);
+    /// ```
+    pub fn iter_mut(&mut self) -> IterMut<'_, K, V, S> {
+        IterMut::new(self)
+    }
+
+    /// Every value; see [`iter_mut`](Table::iter_mut).
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.iter_mut().map(|(_, value)| value)
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> IntoIterator for Table<K, V, S> {
+    type Item = (K, V);
+    type IntoIter = IntoIter<K, V, S>;
+
+    /// Takes the table apart. It allocates nothing. Entries that are not taken from the iterator are dropped with it.
+    ///
+    /// ```
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let table: Table<u64, String> = Table::new_in(&Domain::new());
+    /// table.insert(1, "one".to_owned()).unwrap();
+    /// let pairs: std::collections::HashMap<u64, String> = table.into_iter().collect();
+    /// assert_eq!(pairs[&1], "one");
+    /// ```
+    fn into_iter(self) -> IntoIter<K, V, S> {
+        IntoIter::new(self)
+    }
+}
+
+impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> IntoIterator for &'a mut Table<K, V, S> {
+    type Item = (&'a K, &'a mut V);
+    type IntoIter = IterMut<'a, K, V, S>;
+
+    fn into_iter(self) -> IterMut<'a, K, V, S> {
+        self.iter_mut()
+    }
+}
+
 impl<'a, K, V, S> Iterator for IterMut<'a, K, V, S> {
     type Item = (&'a K, &'a mut V);
 

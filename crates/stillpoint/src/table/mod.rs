@@ -130,7 +130,8 @@ mod table;
 mod whole;
 
 pub use builder::TableBuilder;
-pub use compute::{Compute, Operation, TryInsertError};
+pub use compute::{Compute, TryInsertError};
+pub use engine::change::Operation;
 pub use error::{Full, OutOfMemory};
 pub use guard::TableGuard;
 pub use handle::TableHandle;

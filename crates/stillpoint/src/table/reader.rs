@@ -4,14 +4,15 @@ use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use super::compute::{Compute, Operation, TryInsertError};
+use super::compute::{Compute, TryInsertError};
 use super::engine::arena::{Lens, Pair};
-use super::engine::change::{Deciding, Found, Protecting};
+use super::engine::change::{Deciding, Found, Operation, Protecting};
 use super::engine::search::{Held, Home, Pins};
 use super::engine::Inner;
 use super::error::Full;
 use super::guard::TableGuard;
 use super::removed::{Removed, Replaced};
+use super::table::Table;
 use super::RandomState;
 use crate::rcu::Reader;
 
@@ -27,6 +28,19 @@ pub struct TableReader<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S
     pins: Pins<'a>,
     reader: &'a Reader,
     exclusive: PhantomData<&'a mut Reader>,
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
+    /// Binds a reader to the table. The domain is checked here, not at each lookup.
+    ///
+    /// # Panics
+    /// If `reader` belongs to another domain.
+    #[inline(always)]
+    #[track_caller]
+    pub fn reader<'a>(&'a self, reader: &'a mut Reader) -> TableReader<'a, K, V, S> {
+        self.verify(reader.core());
+        TableReader::new(self.inner(), reader)
+    }
 }
 
 impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> TableReader<'a, K, V, S> {

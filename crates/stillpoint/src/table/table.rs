@@ -1,24 +1,17 @@
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 
-use super::builder::TableBuilder;
 use super::engine::search::search;
 use super::engine::store::Store;
 use super::engine::stripe::Stripe;
 use super::engine::write::{Only, Put};
 use super::engine::Inner;
 use super::error::{Full, OutOfMemory};
-use super::guard::TableGuard;
-use super::handle::TableHandle;
-use super::iter::{IntoIter, IterMut};
-use super::reader::TableReader;
 use super::removed::{Removed, Replaced};
 use super::RandomState;
 use crate::rcu::engine::Core;
-use crate::rcu::region::sealed::Sealed;
-use crate::rcu::{self, Domain, Guard, Reader, Region};
+use crate::rcu::{self, Domain};
 
 /// A hash table of a domain, shared by any number of readers and writers. See the [module](super) for an overview.
 ///
@@ -126,18 +119,6 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
     pub fn with_capacity_in(domain: &Domain, entries: usize) -> Self {
         Self::builder_in(domain).capacity(entries).build().unwrap_or_else(|error| panic!("{error}"))
     }
-
-    /// As [`new_in`](Table::new_in), with a choice of capacity, limit, hasher and background reclaimer.
-    ///
-    /// ```
-    /// use stillpoint::{rcu::Domain, table::Table};
-    ///
-    /// let table: Table<u32, String> = Table::builder_in(&Domain::new()).max_len(10_000).build()?;
-    /// # Ok::<(), stillpoint::table::OutOfMemory>(())
-    /// ```
-    pub fn builder_in(domain: &Domain) -> TableBuilder<K, V> {
-        TableBuilder::new(domain)
-    }
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
@@ -159,86 +140,6 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
         }
     }
 
-    /// Binds a reader to the table. The domain is checked here, not at each lookup.
-    ///
-    /// # Panics
-    /// If `reader` belongs to another domain.
-    #[inline(always)]
-    #[track_caller]
-    pub fn reader<'a>(&'a self, reader: &'a mut Reader) -> TableReader<'a, K, V, S> {
-        self.verify(reader.core());
-        TableReader::new(self.inner(), reader)
-    }
-
-    /// Access to the table in a region of the caller: a guard, or a QSBR reader between two quiescent states. The
-    /// domain is checked here, not at each lookup.
-    ///
-    /// # Panics
-    /// If `region` belongs to another domain.
-    ///
-    /// ```
-    /// use stillpoint::{rcu::Domain, table::Table};
-    ///
-    /// let domain = Domain::new();
-    /// let table: Table<String, u64> = Table::new_in(&domain);
-    /// table.insert("a".to_owned(), 1).unwrap();
-    /// let mut reader = domain.qsbr_reader();
-    /// assert_eq!(table.within(&reader).get("a"), Some(&1));
-    /// reader.quiescent();
-    /// ```
-    #[inline(always)]
-    #[track_caller]
-    pub fn within<'g, R: Region>(&'g self, region: &'g R) -> TableGuard<'g, K, V, S, &'g R> {
-        self.verify(region.core());
-        // SAFETY: the region is of the table's domain, and borrowed.
-        unsafe { TableGuard::new(self.inner(), region) }
-    }
-
-    /// Begins a region of the calling thread, and gives access to the table in that region: see
-    /// [`rcu::pin`](crate::rcu::pin). Only for tables of the [default domain](crate::rcu::default_domain).
-    ///
-    /// # Panics
-    /// If the table belongs to another domain.
-    ///
-    /// ```
-    /// use stillpoint::table::Table;
-    ///
-    /// let table: Table<u64, &str> = Table::new();
-    /// table.insert(1, "one").expect("there is room");
-    /// assert_eq!(table.pin().get(&1), Some(&"one"));
-    /// ```
-    #[inline]
-    #[track_caller]
-    pub fn pin(&self) -> TableGuard<'_, K, V, S, Guard<'static>> {
-        let guard = rcu::pin();
-        self.verify(Sealed::core(&guard));
-        // SAFETY: the region is of the table's domain.
-        unsafe { TableGuard::new(self.inner(), guard) }
-    }
-
-    /// The table and a reader in one value, for the thread that calls this. It borrows nothing.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use stillpoint::{rcu::Domain, table::Table};
-    ///
-    /// let table: Arc<Table<u64, u64>> = Arc::new(Table::new_in(&Domain::new()));
-    /// let threads = (0..2).map(|thread| {
-    ///     let table = Arc::clone(&table);
-    ///     std::thread::spawn(move || {
-    ///         let mut table = table.handle();
-    ///         table.insert(thread, 10 * thread).unwrap();
-    ///         let found = table.reader().copied(&thread);
-    ///         found
-    ///     })
-    /// });
-    /// let found: Vec<_> = threads.map(|thread| thread.join().unwrap()).collect();
-    /// assert_eq!(found, [Some(0), Some(10)]);
-    /// ```
-    pub fn handle(self: &Arc<Self>) -> TableHandle<K, V, S> {
-        TableHandle::new(Arc::clone(self))
-    }
-
     /// The hasher.
     ///
     /// ```
@@ -250,30 +151,6 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// ```
     pub fn hasher(&self) -> &S {
         self.inner().hasher()
-    }
-
-    /// Every entry, in arbitrary order, with a mutable reference to its value. No thread reads meanwhile: the table is
-    /// borrowed exclusively.
-    ///
-    /// ```
-    /// use stillpoint::{rcu::Domain, table::Table};
-    ///
-    /// let mut table: Table<u64, u64> = Table::new_in(&Domain::new());
-    /// table.extend([(1, 1), (2, 2)]);
-    /// for (key, value) in &mut table {
-    ///     *value += 10 * key;
-    /// }
-    /// let mut values: Vec<_> = table.values_mut().map(|value| *value).collect();
-    /// values.sort();
-    /// assert_eq!(values, [11, 22]);
-    /// ```
-    pub fn iter_mut(&mut self) -> IterMut<'_, K, V, S> {
-        IterMut::new(self)
-    }
-
-    /// Every value; see [`iter_mut`](Table::iter_mut).
-    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
-        self.iter_mut().map(|(_, value)| value)
     }
 
     /// Number of entries. Not a snapshot: writers go on during the count.
@@ -356,7 +233,7 @@ where
     ///
     /// # Errors
     /// When the table is full: the pair is handed back. A full table still replaces entries, unless too many replaced
-    /// ones wait for readers: see [`TableBuilder::max_len`].
+    /// ones wait for readers: see [`TableBuilder::max_len`](super::TableBuilder::max_len).
     ///
     /// # Panics
     /// With the panic of the destructor of an entry that was removed before. The insertion has then taken place, unless
@@ -500,34 +377,6 @@ where
             Put::Full { key, value } => Err(Full(key, value)),
             Put::Replaced { .. } => unreachable!("only a new key is inserted"),
         }
-    }
-}
-
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> IntoIterator for Table<K, V, S> {
-    type Item = (K, V);
-    type IntoIter = IntoIter<K, V, S>;
-
-    /// Takes the table apart. It allocates nothing. Entries that are not taken from the iterator are dropped with it.
-    ///
-    /// ```
-    /// use stillpoint::{rcu::Domain, table::Table};
-    ///
-    /// let table: Table<u64, String> = Table::new_in(&Domain::new());
-    /// table.insert(1, "one".to_owned()).unwrap();
-    /// let pairs: std::collections::HashMap<u64, String> = table.into_iter().collect();
-    /// assert_eq!(pairs[&1], "one");
-    /// ```
-    fn into_iter(self) -> IntoIter<K, V, S> {
-        IntoIter::new(self)
-    }
-}
-
-impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> IntoIterator for &'a mut Table<K, V, S> {
-    type Item = (&'a K, &'a mut V);
-    type IntoIter = IterMut<'a, K, V, S>;
-
-    fn into_iter(self) -> IterMut<'a, K, V, S> {
-        self.iter_mut()
     }
 }
 

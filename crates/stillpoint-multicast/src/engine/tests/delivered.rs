@@ -9,8 +9,8 @@ use super::super::operation::Call;
 use super::super::slots::Slot;
 use super::super::{Core, Missing, Options, Outcome};
 use super::{leave, members, serve, Scripted};
+use crate::plan::Acknowledgement;
 use crate::plan::Share;
-use crate::run::Acknowledgement;
 use crate::transport::{Polled, Transport};
 use crate::Strategy;
 

@@ -1,7 +1,6 @@
 //! The headers: one row for each 64 objects of a bucket, in a dense array outside the buckets.
 
 use super::own::{OwnU32, OwnU64};
-use super::store::Linked;
 use stillpoint_sys::sync::atomic::{AtomicU32, AtomicU64};
 
 /// No row, no shard.
@@ -69,13 +68,6 @@ pub(crate) struct Far {
     pub(crate) remote: AtomicU64,
     /// The next row of the owner's inbox.
     pub(crate) behind: AtomicU32,
-}
-
-impl Linked for Row {
-    #[inline(always)]
-    fn below(&self) -> &AtomicU32 {
-        &self.below
-    }
 }
 
 impl Row {

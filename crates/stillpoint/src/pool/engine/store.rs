@@ -5,7 +5,7 @@
 
 use crossbeam_utils::CachePadded;
 
-use super::row::NONE;
+use super::row::{Row, NONE};
 use crate::pool::busted::{is, Variant};
 use crate::pool::orders;
 use stillpoint_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -28,6 +28,13 @@ pub(crate) struct Chain {
     pub(crate) first: u32,
     pub(crate) last: u32,
     pub(crate) len: u32,
+}
+
+impl Linked for Row {
+    #[inline(always)]
+    fn below(&self) -> &AtomicU32 {
+        &self.below
+    }
 }
 
 impl Store {

@@ -25,6 +25,7 @@
 //! | `wait/tasks`, `wait/wakers` | how a future waits for a reader, and what wakes it |
 //! | `wait/freeing` | whether a thread is within foreign code, which must not wait |
 //! | `wait/own_holds` | what a thread that waits holds up itself |
+//! | `wait/report`, `wait/error` | the report of a stall, and why a wait ended early |
 //! | `wait/stall` | which stalls are reported, and when |
 //! | `wait/counters` | what is counted for statistics, and for waits |
 //! | `boost/policy` | which preempted readers are boosted, and until when |
@@ -50,8 +51,8 @@ use self::core::registry::Registry;
 use self::core::Protocol;
 use self::directory::Name;
 use self::queue::orphans::{Collection, Orphans};
+use self::queue::quota::Limits;
 use self::queue::quota::Quota;
-use self::queue::retire_list::Limits;
 use self::queue::shelf::Shelves;
 use self::wait::counters::Counters;
 use self::wait::freeing::Freeing;

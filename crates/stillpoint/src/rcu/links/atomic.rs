@@ -2,11 +2,9 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::owned::Owned;
-use super::pointee::Pointee;
-use super::protected::ProtectedLink;
-use super::shared::{tag_of, tagged, untagged, Linkable, Scope, Shared};
+use super::pointee::{tag_of, tagged, untagged, Pointee};
+use super::shared::{Linkable, Scope, Shared};
 use crate::rcu::error::CompareExchangeError;
-use crate::rcu::reader::Reader;
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
 /// A link to an object, with a tag in the bits below the object's alignment. One word.
@@ -115,31 +113,6 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     #[inline(always)]
     pub fn load<'g, S: Scope>(&self, order: Ordering, _scope: &'g S) -> Shared<'g, T> {
         Shared::new(self.word.load(order))
-    }
-
-    /// Loads the link and protects the object that it points to. If the object that contains this link was linked at that moment,
-    /// the protected object is not freed until the result is dropped or loads another link. The result includes the tag: if the
-    /// tag is a mark, the containing object was not linked. See the [contract](Atomic#the-contract), rule 5.
-    ///
-    /// Lock-free: repeats only if the link, or its tag, has changed meanwhile. No fence in the asymmetric mode.
-    ///
-    /// ```
-    /// use stillpoint::rcu::{Atomic, Domain};
-    ///
-    /// let domain = Domain::new();
-    /// let reader = domain.reader();
-    /// let link = Atomic::new(7);
-    /// let object = link.protect(&reader);
-    /// // SAFETY: the link is not part of an object, and nothing is retired.
-    /// assert_eq!(unsafe { object.as_ref() }, Some(&7));
-    /// # drop(object);
-    /// # drop(unsafe { link.into_owned() });
-    /// ```
-    #[inline(always)]
-    pub fn protect<'r>(&self, reader: &'r Reader) -> ProtectedLink<'r, T> {
-        let mut link = ProtectedLink::null(reader);
-        link.load(self);
-        link
     }
 
     /// Sets the link. The object that it held is neither returned nor freed.
@@ -251,7 +224,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     /// Sets these bits of the tag, and returns what the link held before. Lock-free.
     ///
     /// It uses exchanges that compare addresses. So the caller must keep the object that the link holds protected meanwhile, in a
-    /// region or by a [`ProtectedLink`], or have exclusive use of the structure. Otherwise another object may be at the address
+    /// region or by a [`ProtectedLink`](super::ProtectedLink), or have exclusive use of the structure. Otherwise another object may be at the address
     /// by then, and the link would be set to a pointer that was made from the freed object.
     ///
     /// ```

@@ -4,8 +4,7 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-use super::pointee::{InArc, Pointee};
-use super::shared::{tag_of, tagged, untagged, Shared};
+use super::pointee::{tag_of, tagged, untagged, InArc, Pointee};
 
 /// An object that is not linked yet, with a tag. Like a box, it has a single owner. It takes one word.
 ///
@@ -82,19 +81,6 @@ impl<T: Pointee + ?Sized> Owned<T> {
         let word = tagged::<T>(self.into_raw(), tag);
         // SAFETY: the object was owned by `self`, which no longer exists.
         unsafe { Self::from_raw(word) }
-    }
-
-    /// Gives up ownership of the object. The code that later retires or owns the object must free it.
-    ///
-    /// ```
-    /// use stillpoint::rcu::{Owned, Unprotected};
-    ///
-    /// let shared = Owned::new(7).into_shared(&Unprotected);
-    /// // SAFETY: no other code has the object.
-    /// assert_eq!(unsafe { shared.into_owned() }.as_deref(), Some(&7));
-    /// ```
-    pub fn into_shared<S: super::Scope>(self, _scope: &S) -> Shared<'_, T> {
-        Shared::new(self.into_raw())
     }
 }
 

@@ -213,3 +213,20 @@ pub(super) unsafe fn to_arc<T>(object: NonNull<()>) -> Arc<T> {
     let arc = ManuallyDrop::new(unsafe { Arc::from_raw(object.cast::<T>().as_ptr()) });
     Arc::clone(&arc)
 }
+
+/// The word without its tag.
+#[inline(always)]
+pub(super) fn untagged<T: Pointee + ?Sized>(word: *mut ()) -> *mut () {
+    word.map_addr(|word| word & !(T::ALIGN - 1))
+}
+
+#[inline(always)]
+pub(super) fn tag_of<T: Pointee + ?Sized>(word: *mut ()) -> usize {
+    word.addr() & (T::ALIGN - 1)
+}
+
+/// The word with this tag. Bits that do not fit below the alignment are ignored.
+#[inline(always)]
+pub(super) fn tagged<T: Pointee + ?Sized>(word: *mut (), tag: usize) -> *mut () {
+    untagged::<T>(word).map_addr(|word| word | (tag & (T::ALIGN - 1)))
+}

@@ -3,8 +3,8 @@ use std::marker::PhantomData;
 use std::ptr;
 
 use super::atomic::Atomic;
-use super::pointee::Pointee;
-use super::shared::{untagged, Shared};
+use super::pointee::{untagged, Pointee};
+use super::shared::Shared;
 use crate::rcu::engine::core::read;
 use crate::rcu::engine::core::record::Slot;
 use crate::rcu::reader::Reader;
@@ -79,6 +79,33 @@ pub struct ProtectedLink<'r, T: Pointee + ?Sized> {
     slot: Option<Slot<'r>>,
     reader: &'r Reader,
     _object: PhantomData<*const T>,
+}
+
+impl<T: Pointee + ?Sized> Atomic<T> {
+    /// Loads the link and protects the object that it points to. If the object that contains this link was linked at that moment,
+    /// the protected object is not freed until the result is dropped or loads another link. The result includes the tag: if the
+    /// tag is a mark, the containing object was not linked. See the [contract](Atomic#the-contract), rule 5.
+    ///
+    /// Lock-free: repeats only if the link, or its tag, has changed meanwhile. No fence in the asymmetric mode.
+    ///
+    /// ```
+    /// use stillpoint::rcu::{Atomic, Domain};
+    ///
+    /// let domain = Domain::new();
+    /// let reader = domain.reader();
+    /// let link = Atomic::new(7);
+    /// let object = link.protect(&reader);
+    /// // SAFETY: the link is not part of an object, and nothing is retired.
+    /// assert_eq!(unsafe { object.as_ref() }, Some(&7));
+    /// # drop(object);
+    /// # drop(unsafe { link.into_owned() });
+    /// ```
+    #[inline(always)]
+    pub fn protect<'r>(&self, reader: &'r Reader) -> ProtectedLink<'r, T> {
+        let mut link = ProtectedLink::null(reader);
+        link.load(self);
+        link
+    }
 }
 
 impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {

@@ -4,29 +4,12 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::owned::Owned;
-use super::pointee::{self, InArc, Pointee};
+use super::pointee::{self, tag_of, tagged, untagged, InArc, Pointee};
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::reclaimer::Reclaimer;
 use crate::rcu::region::Region;
 use crate::rcu::retired::Retired;
-
-/// The word without its tag.
-#[inline(always)]
-pub(super) fn untagged<T: Pointee + ?Sized>(word: *mut ()) -> *mut () {
-    word.map_addr(|word| word & !(T::ALIGN - 1))
-}
-
-#[inline(always)]
-pub(super) fn tag_of<T: Pointee + ?Sized>(word: *mut ()) -> usize {
-    word.addr() & (T::ALIGN - 1)
-}
-
-/// The word with this tag. Bits that do not fit below the alignment are ignored.
-#[inline(always)]
-pub(super) fn tagged<T: Pointee + ?Sized>(word: *mut (), tag: usize) -> *mut () {
-    untagged::<T>(word).map_addr(|word| word | (tag & (T::ALIGN - 1)))
-}
 
 /// The time for which a loaded link may be followed: a [`Region`], or [`Unprotected`].
 ///
@@ -237,6 +220,21 @@ impl<'g, T: Pointee + ?Sized> Shared<'g, T> {
         let bytes = unsafe { T::bytes(object) };
         // SAFETY: the caller has unlinked the object and owns it. Any thread may drop it, and there is no context.
         reclaimer.take_in(unsafe { Garbage::in_context(object, bytes, ptr::null(), destroy::<T>) });
+    }
+}
+
+impl<T: Pointee + ?Sized> Owned<T> {
+    /// Gives up ownership of the object. The code that later retires or owns the object must free it.
+    ///
+    /// ```
+    /// use stillpoint::rcu::{Owned, Unprotected};
+    ///
+    /// let shared = Owned::new(7).into_shared(&Unprotected);
+    /// // SAFETY: no other code has the object.
+    /// assert_eq!(unsafe { shared.into_owned() }.as_deref(), Some(&7));
+    /// ```
+    pub fn into_shared<S: Scope>(self, _scope: &S) -> Shared<'_, T> {
+        Shared::new(self.into_raw())
     }
 }
 

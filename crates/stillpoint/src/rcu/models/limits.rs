@@ -11,8 +11,9 @@ use loom::thread;
 use super::{explore, spawn, Object, Shared, EVERY, MODE, UNORDERED};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::queue::inbox::{Inbox, CLOSED};
+use crate::rcu::engine::queue::quota::Limits;
 use crate::rcu::engine::queue::quota::Quota;
-use crate::rcu::engine::queue::retire_list::{Full, Limits};
+use crate::rcu::engine::queue::retire_list::Full;
 use crate::rcu::{Domain, Retired, WhenFull};
 
 /// Memory for one object. The holder of the domain's only room uses it exclusively.

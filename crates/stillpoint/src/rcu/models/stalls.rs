@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{explore, EVERY, MODE};
 use crate::rcu::engine::core::grace::Grace;
-use crate::rcu::stall::Behind;
+use crate::rcu::engine::wait::report::Behind;
 use crate::rcu::Domain;
 
 /// Two threads find the same reader in their way: exactly one of them reports it.

@@ -7,8 +7,8 @@ use super::{Callback, Function, ObjectCallback};
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::queue::callbacks::serve::Server;
 use crate::rcu::engine::queue::callbacks::Callbacks;
+use crate::rcu::engine::wait::error::SynchronizeError;
 use crate::rcu::engine::wait::freeing::is_foreign;
-use crate::rcu::error::SynchronizeError;
 use stillpoint_sys::panics;
 
 /// A queue of callbacks whose nodes lie in the user's objects: a push allocates nothing, never fails, and never waits.

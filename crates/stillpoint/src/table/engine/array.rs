@@ -13,8 +13,9 @@ use std::sync::atomic::AtomicU32 as Unmodelled32;
 use super::bucket::{Bucket, BITS, END, MOVED};
 use super::chunks::Chunks;
 use super::slab::{Slab, Touch};
-use super::stripe::STRIPES;
 use stillpoint_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+pub(crate) const STRIPES: usize = if cfg!(stillpoint_loom) { 1 } else { 256 };
 
 /// Mean number of entries in a bucket at which an array has to grow. At five of eight, one bucket in fifteen overflows.
 const LOAD: usize = if cfg!(stillpoint_loom) { 1 } else { 5 };

@@ -16,7 +16,19 @@ use super::write::{Only, Put, Refused};
 use super::{Inner, Owned};
 use crate::own_writes::{OwnRuns, Watch};
 use crate::rcu::engine::core::record::Hazard;
-use crate::table::Operation;
+
+/// Returned by the function passed to [`TableReader::compute`](crate::table::TableReader::compute): what to do with the entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation<V, T = ()> {
+    /// Insert the value, or replace the present entry.
+    Insert(V),
+    /// Remove the entry, if there is one.
+    Remove,
+    /// Change nothing, and return the present entry, if there is one.
+    Keep,
+    /// Change nothing, and return this value to the caller.
+    Abort(T),
+}
 
 /// How a writer keeps an entry alive while it reads it.
 pub(crate) trait Finder<K, V, S> {

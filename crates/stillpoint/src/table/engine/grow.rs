@@ -7,11 +7,11 @@
 use std::hash::{BuildHasher, Hash};
 use std::ptr;
 
-use super::array::Array;
+use super::array::{Array, STRIPES};
 use super::bucket::{Bucket, END, MOVED};
 use super::search::prefetch;
 use super::slab::Touch;
-use super::stripe::{Held, STRIPES};
+use super::stripe::Held;
 use super::{hint, Inner};
 use crate::table::busted::{self, Variant};
 use stillpoint_sys::sync::atomic::Ordering;

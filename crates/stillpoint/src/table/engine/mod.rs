@@ -40,7 +40,7 @@ use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::Core;
 use crate::rcu::RetireHandle;
 use arena::{Arena, Pair};
-use array::Array;
+use array::{Array, STRIPES};
 use bin::Bin;
 use bucket::Bucket;
 use hint::hint;
@@ -51,7 +51,7 @@ use sole::Cursor;
 use stillpoint_sys::panics::{keep_first, resume};
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 use store::Store;
-use stripe::{Stripe, STRIPES};
+use stripe::Stripe;
 
 /// What a table consists of, behind its public interface.
 pub(crate) struct Inner<K, V, S> {

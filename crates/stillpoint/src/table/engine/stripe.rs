@@ -11,8 +11,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::array::Array;
 use stillpoint_sys::sync::{Locked, TryLock};
 
-pub(crate) const STRIPES: usize = if cfg!(stillpoint_loom) { 1 } else { 256 };
-
 #[derive(Debug)]
 #[repr(align(32))]
 pub(crate) struct Stripe {
@@ -25,7 +23,7 @@ pub(crate) struct Stripe {
 #[derive(Debug)]
 struct Progress {
     array: *const Array,
-    /// All buckets of this stripe before this index have moved. A multiple of [`STRIPES`].
+    /// All buckets of this stripe before this index have moved. A multiple of [`STRIPES`](super::array::STRIPES).
     cursor: usize,
 }
 

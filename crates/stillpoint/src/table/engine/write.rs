@@ -11,12 +11,12 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
 
 use super::arena::{Pair, SPARE};
-use super::array::Array;
+use super::array::{Array, STRIPES};
 use super::bin::FREED_PER_CALL;
 use super::bucket::{tag_of, Bucket, NO_ENTRY};
 use super::search::Place;
 use super::store::destroy;
-use super::stripe::{Held, STRIPES};
+use super::stripe::Held;
 use super::{hint, Inner, Owned};
 use crate::rcu::engine::core::record::{set_hazard, Hazard};
 use stillpoint_sys::panics::{keep_first, resume};

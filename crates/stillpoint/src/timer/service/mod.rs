@@ -1,5 +1,7 @@
 //! The wheel of a thread, with mailboxes for other threads.
 
+// A circle of files: `home`, `record` and `ring`. A record keeps its home, whose hints are records, and whose rings carry them.
+
 mod alarm;
 mod arm_error;
 mod event;
@@ -18,7 +20,8 @@ pub use alarm::{Alarm, Sleep};
 pub use arm_error::{ArmError, ArmErrorKind};
 pub use event::{Cause, Event};
 pub use mailbox::{Burst, Mailbox, Remote};
-pub use shared::{Outcome, SharedTimer};
+pub use record::Outcome;
+pub use shared::SharedTimer;
 
 use super::busted::{self, Variant};
 use super::wheel::{Full, Key, Schedule, Wheel, WheelStats, RELATIVE};

@@ -22,7 +22,6 @@ use core::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::home::Home;
-use super::shared::Outcome;
 use crate::timer::busted::{self, Variant};
 use crate::timer::orders;
 use crate::timer::wheel::{Schedule, PERIODIC, RELATIVE};
@@ -101,6 +100,47 @@ fn generation(state: u64) -> u64 {
 
 fn state(generation: u64, phase: u64) -> u64 {
     generation << GENERATION | phase
+}
+
+/// The answer to a cancellation.
+///
+/// ```
+/// use stillpoint::timer::{Outcome, TimerService};
+///
+/// let mut service = TimerService::new(0);
+/// let timer = service.remote().timer();
+/// service.arm(&timer, 10, "session 7").expect("it is at rest");
+/// assert_eq!(timer.cancel().into_value(), Some("session 7"));
+/// assert!(!timer.cancel().is_cancelled()); // only one call gets the value
+/// assert_eq!(timer.cancel(), Outcome::Gone);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "only this answer says whether the timer has fired"]
+pub enum Outcome<T> {
+    /// The timer has not fired, and will not. The caller gets the value.
+    Cancelled(T),
+    /// The timer's callback is running. It does not run again, unless the timer is armed again.
+    Running,
+    /// The timer's callback has run. The caller sees what the callback did.
+    Fired,
+    /// There was nothing to cancel. The timer was not armed, another thread was still arming it, it was cancelled
+    /// before, or its service is gone.
+    Gone,
+}
+
+impl<T> Outcome<T> {
+    /// Whether the timer was cancelled by this call.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, Self::Cancelled(_))
+    }
+
+    /// The value, if the timer was cancelled by this call.
+    pub fn into_value(self) -> Option<T> {
+        match self {
+            Self::Cancelled(value) => Some(value),
+            _ => None,
+        }
+    }
 }
 
 impl<T> Record<T> {

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::home::Home;
-use super::record::Record;
+use super::record::{Outcome, Record};
 
 /// A timer that any thread can cancel. The cancellation returns a definite answer at once.
 ///
@@ -32,47 +32,6 @@ use super::record::Record;
 /// assert!(progress.is_done());
 /// ```
 pub struct SharedTimer<T>(pub(super) Arc<Record<T>>);
-
-/// The answer to a cancellation.
-///
-/// ```
-/// use stillpoint::timer::{Outcome, TimerService};
-///
-/// let mut service = TimerService::new(0);
-/// let timer = service.remote().timer();
-/// service.arm(&timer, 10, "session 7").expect("it is at rest");
-/// assert_eq!(timer.cancel().into_value(), Some("session 7"));
-/// assert!(!timer.cancel().is_cancelled()); // only one call gets the value
-/// assert_eq!(timer.cancel(), Outcome::Gone);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "only this answer says whether the timer has fired"]
-pub enum Outcome<T> {
-    /// The timer has not fired, and will not. The caller gets the value.
-    Cancelled(T),
-    /// The timer's callback is running. It does not run again, unless the timer is armed again.
-    Running,
-    /// The timer's callback has run. The caller sees what the callback did.
-    Fired,
-    /// There was nothing to cancel. The timer was not armed, another thread was still arming it, it was cancelled
-    /// before, or its service is gone.
-    Gone,
-}
-
-impl<T> Outcome<T> {
-    /// Whether the timer was cancelled by this call.
-    pub fn is_cancelled(&self) -> bool {
-        matches!(self, Self::Cancelled(_))
-    }
-
-    /// The value, if the timer was cancelled by this call.
-    pub fn into_value(self) -> Option<T> {
-        match self {
-            Self::Cancelled(value) => Some(value),
-            _ => None,
-        }
-    }
-}
 
 impl<T> SharedTimer<T> {
     pub(super) fn new(home: &Arc<Home<T>>) -> Self {

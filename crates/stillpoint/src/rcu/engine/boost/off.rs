@@ -9,20 +9,6 @@ pub(crate) const LIMIT: Duration = Duration::MAX;
 
 /// Has no values.
 #[derive(Debug)]
-pub(crate) enum BoostState {}
-
-impl BoostState {
-    pub(crate) fn add_holder(&self) {}
-
-    pub(crate) fn remove_holder(&self) {}
-}
-
-pub(crate) fn own() -> Option<&'static BoostState> {
-    None
-}
-
-/// Has no values.
-#[derive(Debug)]
 pub(crate) enum Boosting {}
 
 impl Boosting {

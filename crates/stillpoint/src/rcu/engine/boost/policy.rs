@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::state::{self, BoostState, Given};
 use crate::busted::{self, Variant};
-use crate::rcu::engine::core::grace::blocks;
+use crate::rcu::engine::core::record::blocks;
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::Core;
 use stillpoint_sys::linux::sched::{Finding, Way};

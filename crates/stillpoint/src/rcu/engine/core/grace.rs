@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::atomic::AtomicU64 as PlainU64;
 use std::time::Duration;
 
-use super::record::{is_open, vouched, ReaderKind, Record, AWAY};
+use super::record::{blocks, is_open, vouched, ReaderKind, Record, AWAY};
 use super::{Protocol, FIRST_TOKEN};
 use crate::busted::{self, Variant};
 use crate::fence::{self, FenceError, Mode};
@@ -647,13 +647,4 @@ fn raise(number: &AtomicU64, value: u64, order: Ordering) {
     }
     // Relaxed on failure: a caller that finds a greater number relies on nothing.
     let _ = number.fetch_update(order, Ordering::Relaxed, |now| (now < value).then_some(value));
-}
-
-/// Whether a reader in this state may hold what was unlinked before `token`.
-#[inline]
-pub(crate) fn blocks(state: u64, token: u64) -> bool {
-    if busted::is(Variant::TokenTooEarly) {
-        return is_open(state) && state + 1 < token;
-    }
-    is_open(state) && state < token
 }

@@ -663,7 +663,7 @@ impl Record {
         // Acquire: pairs with the release of the exchange below.
         let reported = self.reported.load(Ordering::Acquire);
         let state = self.observe();
-        if !super::grace::blocks(state, token) || reported == state as u32 {
+        if !blocks(state, token) || reported == state as u32 {
             return false;
         }
         if busted::is(Variant::ReportByStore) {
@@ -736,6 +736,15 @@ impl Record {
         // Relaxed: ordered with the wake-ups by the lock of the wakers.
         self.attention.fetch_and(!FUTURE, Ordering::Relaxed);
     }
+}
+
+/// Whether a reader in this state may hold what was unlinked before `token`.
+#[inline]
+pub(crate) fn blocks(state: u64, token: u64) -> bool {
+    if busted::is(Variant::TokenTooEarly) {
+        return is_open(state) && state + 1 < token;
+    }
+    is_open(state) && state < token
 }
 
 impl Drop for Record {

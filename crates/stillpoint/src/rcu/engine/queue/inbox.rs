@@ -17,7 +17,8 @@
 
 use std::sync::Arc;
 
-use super::retire_list::{Full, Limits, Pace, RetireList, SHARE};
+use super::quota::Limits;
+use super::retire_list::{Full, Pace, RetireList, SHARE};
 use super::stack::Stack;
 use crate::busted::{self, Variant};
 use crate::rcu::engine::core::garbage::Garbage;

@@ -23,12 +23,33 @@ use stillpoint_sys::sync::atomic::{AtomicUsize, Ordering};
 // Not modelled: a statistic, and a hint.
 use std::sync::atomic::{AtomicU64, AtomicUsize as PlainUsize};
 
-use super::retire_list::Limits;
+use crate::rcu::engine::Core;
 
 /// Objects for which a retire list draws room at a time.
 const LOT: usize = 64;
 /// The limit is near if there is no room for this many lots.
 const NEAR: usize = 16;
+
+/// How much may wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) objects: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Limits {
+    pub(crate) const NONE: Self = Self { objects: usize::MAX, bytes: usize::MAX };
+
+    /// Whether there is no room for one more object of this size.
+    pub(crate) fn is_full_with(&self, objects: usize, taken: usize, bytes: usize) -> bool {
+        self.objects <= objects || self.bytes < taken.saturating_add(bytes)
+    }
+
+    /// The size of the largest object for which these limits and those of the domain can leave room.
+    pub(crate) fn largest(&self, core: &Core) -> usize {
+        self.bytes.min(core.quota().and_then(|quota| quota.bytes().limit()).unwrap_or(usize::MAX))
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Quota {

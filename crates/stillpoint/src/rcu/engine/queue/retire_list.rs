@@ -21,12 +21,12 @@ use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::{bit_of, Grace, Looks, Outlook, Terms};
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
-use crate::rcu::engine::queue::quota::Credit;
+use crate::rcu::engine::queue::quota::{Credit, Limits};
 use crate::rcu::engine::wait::counters::Counters;
+use crate::rcu::engine::wait::counters::Pinned;
 use crate::rcu::engine::wait::freeing::Freeing;
-use crate::rcu::engine::wait::own_holds::Pinned;
+use crate::rcu::engine::wait::report::Behind;
 use crate::rcu::engine::Core;
-use crate::rcu::stall::Behind;
 use stillpoint_sys::panics::{self, Panic};
 use stillpoint_sys::{tsan, work};
 
@@ -54,27 +54,6 @@ impl Pace {
         batch: 128,
         interval: if cfg!(stillpoint_loom) { Duration::ZERO } else { Duration::from_micros(50) },
     };
-}
-
-/// How much may wait.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    pub(crate) objects: usize,
-    pub(crate) bytes: usize,
-}
-
-impl Limits {
-    pub(crate) const NONE: Self = Self { objects: usize::MAX, bytes: usize::MAX };
-
-    /// Whether there is no room for one more object of this size.
-    pub(crate) fn is_full_with(&self, objects: usize, taken: usize, bytes: usize) -> bool {
-        self.objects <= objects || self.bytes < taken.saturating_add(bytes)
-    }
-
-    /// The size of the largest object for which these limits and those of the domain can leave room.
-    pub(crate) fn largest(&self, core: &Core) -> usize {
-        self.bytes.min(core.quota().and_then(|quota| quota.bytes().limit()).unwrap_or(usize::MAX))
-    }
 }
 
 /// The limit that is in the way of an object.

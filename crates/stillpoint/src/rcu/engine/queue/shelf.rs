@@ -14,7 +14,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::retire_list::{Limits, Pace, RetireList, SHARE};
+use super::quota::Limits;
+use super::retire_list::{Pace, RetireList, SHARE};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::registry::{Claim, Registry};
 use crate::rcu::engine::wait::counters::Round;

@@ -6,7 +6,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::own_holds::Pinned;
 use crate::rcu::engine::core::grace::Holders;
 use stillpoint_sys::sync::atomic::{AtomicBool as ModelledBool, AtomicU64 as ModelledU64};
 
@@ -80,6 +79,18 @@ pub(crate) struct Sum {
     pub(crate) handed_back: u64,
     pub(crate) waits: u64,
     pub(crate) assists: u64,
+}
+
+/// An object past its grace period that a protected load holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pinned {
+    pub(crate) bytes: usize,
+    /// The list in which it was found: the address of the list's counters.
+    pub(crate) list: usize,
+    /// What has the limits that the list counts for.
+    pub(crate) queue: usize,
+    /// As in its batch: an age of the domain.
+    pub(crate) started: Duration,
 }
 
 /// Counts of retirements that found no room. They use read-modify-writes even for the owner of a retire list: such retirements

@@ -12,12 +12,10 @@
 //!
 //! Only protections that are bound to the thread count: another thread may end the others.
 
-use std::time::Duration;
-
 // Not modelled: a hint. Who misses it is asked again with the next poll.
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::counters::Counters;
+use super::counters::{Counters, Pinned};
 use crate::rcu::engine::core::registry::{Claim, Registry};
 use crate::rcu::engine::Core;
 use stillpoint_sys::sync::TryLock;
@@ -35,18 +33,6 @@ pub(crate) struct Questions {
 struct Load {
     address: usize,
     answer: Option<Pinned>,
-}
-
-/// An object past its grace period that a protected load holds.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Pinned {
-    pub(crate) bytes: usize,
-    /// The list in which it was found: the address of the list's counters.
-    pub(crate) list: usize,
-    /// What has the limits that the list counts for.
-    pub(crate) queue: usize,
-    /// As in its batch: an age of the domain.
-    pub(crate) started: Duration,
 }
 
 impl Questions {

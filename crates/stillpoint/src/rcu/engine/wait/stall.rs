@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use super::counters::Counters;
 use super::freeing::Freeing;
+use super::report::{Behind, Stall};
 use crate::fence::FenceError;
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::Core;
-use crate::rcu::stall::{Behind, Stall};
 
 pub(crate) type StallHook = Arc<dyn Fn(&Stall) + Send + Sync>;
 

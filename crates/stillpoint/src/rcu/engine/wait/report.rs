@@ -1,9 +1,11 @@
+//! The report of a stall.
+
 use std::fmt;
 use std::time::Duration;
 
-use super::engine::core::record::{ReaderKind, Record};
-use super::engine::Core;
 use crate::fence::FenceError;
+use crate::rcu::engine::core::record::{ReaderKind, Record};
+use crate::rcu::engine::Core;
 use stillpoint_sys::os::Doing;
 
 /// What a thread was doing when a stall was inspected, as `/proc` reports it.
@@ -62,30 +64,30 @@ impl fmt::Display for Activity {
     }
 }
 
-/// A region reader that holds up a grace period, as found at one moment: see [`Domain::stall`](super::Domain::stall). To the hook,
-/// also a fence that the kernel refuses: see [`fence_error`](Stall::fence_error). From [`Domain::silent`](super::Domain::silent), a
+/// A region reader that holds up a grace period, as found at one moment: see [`Domain::stall`](crate::rcu::Domain::stall). To the hook,
+/// also a fence that the kernel refuses: see [`fence_error`](Stall::fence_error). From [`Domain::silent`](crate::rcu::Domain::silent), a
 /// reader that is in the way of nothing, and needs heavy fences: see [`missed`](Stall::missed).
 ///
-/// It is also part of the error of a timed wait, and the argument of the [stall hook](super::DomainBuilder::stall_hook).
+/// It is also part of the error of a timed wait, and the argument of the [stall hook](crate::rcu::DomainBuilder::stall_hook).
 /// Protected loads are not stalls, however long they last: they hold up only the objects that they protect.
-/// [`Stats::pinned`](super::Stats::pinned) counts those.
+/// [`Stats::pinned`](crate::rcu::Stats::pinned) counts those.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stall {
     /// Name of the domain.
     pub domain: String,
-    /// What kind of reader it is. If a fence is refused: `Guard`, since a [`Reader`](super::Reader) needs it.
+    /// What kind of reader it is. If a fence is refused: `Guard`, since a [`Reader`](crate::rcu::Reader) needs it.
     pub reader: ReaderKind,
     /// Why the kernel refuses the domain's fence, without which it is unknown whether readers are in the way. Then the thread is
     /// the one that was refused, [`waited`](Stall::waited) is the time since the first refusal after the last fence that
     /// succeeded, and `others` is 0. Only in reports to the hook. `None` if a reader is in the way.
     pub fence_error: Option<FenceError>,
     /// Number of grace periods that have started since the reader last loaded something. Only in reports by
-    /// [`Domain::silent`](super::Domain::silent), in which `waited`, `others`, `pending` and `pending_bytes` are 0. `None` if a reader is
+    /// [`Domain::silent`](crate::rcu::Domain::silent), in which `waited`, `others`, `pending` and `pending_bytes` are 0. `None` if a reader is
     /// in the way.
     pub missed: Option<u64>,
     /// The kernel's id of the reader's thread; on systems other than Linux, a number that the library has given it. 0 if the
-    /// reader is a [slot that belongs to no thread](super::raw::Slot::of_nobody).
+    /// reader is a [slot that belongs to no thread](crate::rcu::raw::Slot::of_nobody).
     pub thread_id: u32,
     /// The name of the reader's thread, as far as the kernel keeps it (15 bytes). `None` if the thread has ended, and on systems
     /// other than Linux.
@@ -109,7 +111,7 @@ pub struct Stall {
 
 impl Stall {
     /// Inspects the reader's thread, and counts the readers in the way.
-    pub(super) fn new(core: &Core, record: &Record, waited: Duration, behind: Behind) -> Self {
+    pub(crate) fn new(core: &Core, record: &Record, waited: Duration, behind: Behind) -> Self {
         let thread_id = record.tid();
         let reader = record.kind();
         let sighting = stillpoint_sys::os::look_at_thread(thread_id, waited);
@@ -130,7 +132,7 @@ impl Stall {
     }
 
     /// The kernel refuses the fence to the calling thread, and has refused it to all others, for the time `waited`.
-    pub(super) fn of_refusal(core: &Core, error: FenceError, waited: Duration, behind: Behind) -> Self {
+    pub(crate) fn of_refusal(core: &Core, error: FenceError, waited: Duration, behind: Behind) -> Self {
         let thread_id = stillpoint_sys::os::thread_id();
         let sighting = stillpoint_sys::os::look_at_thread(thread_id, waited);
         Self {
@@ -150,7 +152,7 @@ impl Stall {
     }
 
     /// The reader is silent, and does not vouch for this number of tokens. Inspects its thread.
-    pub(super) fn of_silence(core: &Core, record: &Record, missed: u64) -> Self {
+    pub(crate) fn of_silence(core: &Core, record: &Record, missed: u64) -> Self {
         // 0 for a slot: the record has had no thread since its last reader left.
         let thread_id = record.tid();
         // Nobody knows when the reader registered, so any thread with this id may be its own.

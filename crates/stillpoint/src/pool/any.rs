@@ -1,0 +1,173 @@
+use std::fmt;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::audit::{AuditError, CacheStats, Census, Info, Leaks, MemoryInfo, Misuse, PoolStats};
+use super::engine::{Core, Handle};
+use super::error::TooManyLocals;
+use super::memory::{self, Backing, Iova};
+
+pub(super) type LeakHook = Box<dyn FnOnce(&Leaks) + Send + Sync>;
+
+/// A pool of any objects. [`Pool`](super::Pool) and [`RawPool`](super::RawPool) dereference to it for their statistics
+/// and audits.
+///
+/// ```
+/// use stillpoint::pool::{AnyPool, Pool, RawPool};
+///
+/// fn show(name: &str, pool: &AnyPool) {
+///     println!("{name}: {} of {} objects are out", pool.stats().in_use, pool.stats().capacity);
+/// }
+/// let (names, packets) = (Pool::new(100, String::new)?, RawPool::builder(100, 2048, 64).build()?);
+/// show("names", &names);
+/// show("packets", &packets);
+/// # Ok::<(), stillpoint::pool::BuildError>(())
+/// ```
+// Users never get a mutable reference to this, not even by `DerefMut`: with two such references, they could swap pools
+// of different types.
+pub struct AnyPool {
+    core: Arc<Core>,
+    leak_hook: Option<LeakHook>,
+}
+
+impl AnyPool {
+    pub(super) fn new(core: Arc<Core>, leak_hook: Option<LeakHook>) -> Self {
+        Self { core, leak_hook }
+    }
+
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(super) fn handle(&self) -> Result<Handle<'_>, TooManyLocals> {
+        Handle::new(&self.core).ok_or_else(|| TooManyLocals { limit: self.core.info().max_locals })
+    }
+
+    /// The geometry and settings of the pool.
+    pub fn info(&self) -> Info {
+        self.core.info()
+    }
+
+    /// The number of objects, and of those in use. Takes time in proportion to the number of threads that have used the
+    /// pool.
+    ///
+    /// ```
+    /// use stillpoint::pool::Pool;
+    ///
+    /// let pool = Pool::new(100, || 0u64)?;
+    /// let local = pool.local()?;
+    /// let objects = [local.alloc(), local.alloc()];
+    /// let stats = pool.stats();
+    /// assert_eq!((stats.in_use, stats.available), (2, stats.capacity - 2));
+    /// # drop(objects);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn stats(&self) -> PoolStats {
+        let (capacity, in_use) = self.core.totals();
+        PoolStats { capacity, available: capacity - in_use, in_use }
+    }
+
+    /// Counts of each cache since the pool was made. A cache that a thread leaves goes to the next thread, so its
+    /// counts are those of all its owners. Only the current owner changes a count, by a plain store. Allocations and
+    /// frees that the cache serves are not counted one by one, because counting would make them a tenth slower. Only
+    /// their difference is known: allocations less frees are `drawn` less `given` and `cached`. Objects and blocks that
+    /// are freed without a local of the calling thread, or while its local is parked, are not counted. Takes time in
+    /// proportion to the number of threads that have used the pool.
+    ///
+    /// ```
+    /// use stillpoint::pool::Pool;
+    ///
+    /// let pool = Pool::new(100, || 0u64)?;
+    /// let local = pool.local()?;
+    /// drop((local.alloc(), local.alloc()));
+    /// let stats = pool.cache_stats()[0];
+    /// assert_eq!((stats.drawn - stats.given, stats.failures), (stats.cached, 0)); // no object is in use
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cache_stats(&self) -> Vec<CacheStats> {
+        self.core.cache_stats()
+    }
+
+    /// Checks the whole pool: that every bucket is in exactly one place, and that the counts add up. Takes time in
+    /// proportion to the number of buckets.
+    ///
+    /// # Errors
+    /// The first inconsistency. While other threads use the pool, inconsistencies are normal.
+    ///
+    /// ```
+    /// use stillpoint::pool::Pool;
+    ///
+    /// let pool = Pool::new(100, || 0u64)?;
+    /// assert_eq!(pool.audit()?.objects_out, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn audit(&self) -> Result<Census, AuditError> {
+        self.core.audit().map_err(AuditError)
+    }
+
+    /// The first 64 cases of misuse that were found after the faulty call had returned. See the
+    /// [example](super::Objects::validate).
+    pub fn misuses(&self) -> Vec<Misuse> {
+        self.core.ledger.first()
+    }
+
+    /// The number of all cases of misuse that were found after the faulty call had returned. See
+    /// [`misuses`](AnyPool::misuses).
+    pub fn misuse_count(&self) -> usize {
+        self.core.ledger.count()
+    }
+
+    /// The backing of the piece of the pool's memory that contains these addresses, if one does.
+    fn backing(&self, addresses: &Range<usize>) -> Option<Backing> {
+        let holds = |piece: &MemoryInfo| {
+            let end = piece.start + piece.bytes;
+            (piece.start..end).contains(&addresses.start) && addresses.end <= end
+        };
+        self.core.memory().into_iter().find(holds).map(|piece| piece.backing)
+    }
+
+    /// The device address of an object.
+    pub(super) fn iova(&self, object: NonNull<u8>) -> Option<Iova> {
+        let address = object.addr().get();
+        memory::iova(self.backing(&(address..address + 1))?, address)
+    }
+
+    /// Whether addresses of the pool are contiguous in physical memory.
+    pub(super) fn physically_contiguous(&self, addresses: Range<usize>) -> Option<bool> {
+        memory::contiguous(self.backing(&addresses)?, addresses)
+    }
+
+    /// The objects that were never given back.
+    pub(super) fn leaks(&mut self) -> Leaks {
+        // SAFETY: every local and every typed object borrows the pool, and the caller borrows it exclusively. Objects
+        // that wait in reclaimers come back without a shard.
+        Leaks(unsafe { self.core.out() })
+    }
+
+    /// The result of [`leaks`](AnyPool::leaks) as an error, for a pool that is being dropped. Its hook is not called
+    /// any more.
+    pub(super) fn close(&mut self) -> Result<(), Leaks> {
+        self.leak_hook = None;
+        match self.leaks() {
+            leaks if leaks.0.is_empty() => Ok(()),
+            leaks => Err(leaks),
+        }
+    }
+}
+
+impl Drop for AnyPool {
+    fn drop(&mut self) {
+        if let Some(hook) = self.leak_hook.take() {
+            if let Err(leaks) = self.close() {
+                hook(&leaks);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for AnyPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnyPool").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
