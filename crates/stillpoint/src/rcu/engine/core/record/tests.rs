@@ -70,11 +70,11 @@ fn a_reset_forgets_requests_and_not_that_the_reader_fences_itself() {
 #[test]
 fn what_is_withdrawn_is_the_request_of_futures_alone() {
     let record = Record::default();
-    record.adopt(ReaderKind::Guard, ReaderFence::Full, None, true);
+    record.adopt(ReaderKind::Guard, ReaderFence::Full, None);
     assert!(record.request() && !record.request());
     record.tell_boosted();
     record.withdraw_request();
-    assert!(!record.take_request() && record.take_told() && record.fences());
+    assert!(!record.take_request() && record.take_told());
     record.ask_for_attention();
     assert!(record.request());
     record.withdraw_request();
