@@ -58,7 +58,7 @@ mod orders;
 mod service;
 mod wheel;
 
-pub use bitset::{AtomicBitset, Bitset};
+pub use bitset::Bitset;
 #[cfg(feature = "std")]
 pub use clock::{Clock, MockTime};
 #[cfg(feature = "std")]

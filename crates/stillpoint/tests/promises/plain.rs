@@ -98,7 +98,6 @@ pub(crate) fn table() -> Vec<Row> {
         "table::OutOfMemory" = tables::OutOfMemory;                            true, true, true, true;
         "table::TableStats" = tables::TableStats;                              true, true, true, true;
 
-        "timer::AtomicBitset" = timer::AtomicBitset;                           true, true, true, true;
         "timer::Bitset" = timer::Bitset;                                       true, true, true, true;
         "timer::Clock" = timer::Clock;                                         true, true, true, true;
         "timer::Cause" = timer::Cause;                                         true, true, true, true;
