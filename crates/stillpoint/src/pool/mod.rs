@@ -92,7 +92,7 @@ pub use audit::{AnyPool, AuditError, CacheStats, Census, Info, Leak, Leaks, Memo
 pub use block::{Block, BlockObjects};
 pub use builder::{Hardening, Objects, PoolBuilder};
 pub use bulk::Bulk;
-pub use error::{BuildError, Exhausted, FreeError, FreeErrorKind, TooManyLocals};
+pub use error::{BuildError, Exhausted, FreeError, TooManyLocals};
 pub use local::Local;
 pub use memory::{Backing, Iova, Memory, Pages};
 pub use obj::Obj;

@@ -63,8 +63,7 @@ pub use bitset::Bitset;
 pub use clock::{Clock, MockTime};
 #[cfg(feature = "std")]
 pub use service::{
-    Alarm, ArmError, ArmErrorKind, Burst, Cause, Event, Mailbox, Outcome, Remote, SharedTimer, Sleep,
-    TimerService,
+    Alarm, ArmError, Burst, Cause, Event, Mailbox, Outcome, Remote, SharedTimer, Sleep, TimerService,
 };
 pub use wheel::{
     Drain, Expired, Full, Key, Limit, Node, NodeWheel, Popped, Progress, Schedule, Wheel, WheelStats,

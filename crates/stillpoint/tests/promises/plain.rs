@@ -47,7 +47,6 @@ pub(crate) fn table() -> Vec<Row> {
         "pool::TooManyLocals" = pool::TooManyLocals;                           true, true, true, true;
         "pool::Exhausted" = pool::Exhausted;                                   true, true, true, true;
         "pool::FreeError" = pool::FreeError;                                   true, true, true, true;
-        "pool::FreeErrorKind" = pool::FreeErrorKind;                           true, true, true, true;
         "pool::BuildError" = pool::BuildError;                                 true, true, false, false;
         "pool::Misuse" = pool::Misuse;                                         true, true, true, true;
         "pool::RawBlock" = pool::RawBlock;                                     true, true, true, true;
@@ -105,7 +104,6 @@ pub(crate) fn table() -> Vec<Row> {
         "timer::Node" = timer::Node;                                           true, false, true, false;
         "timer::Alarm" = timer::Alarm;                                         true, true, true, true;
         "timer::Sleep" = timer::Sleep;                                         true, true, true, true;
-        "timer::ArmErrorKind" = timer::ArmErrorKind;                           true, true, true, true;
         "timer::Progress" = timer::Progress;                                   true, true, true, true;
         "timer::Limit" = timer::Limit;                                         true, true, true, true;
         "timer::MockTime" = timer::MockTime;                                   true, true, true, true;

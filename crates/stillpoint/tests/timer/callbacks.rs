@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use stillpoint::timer::{
-    ArmErrorKind, Cause, Event, Expired, Key, Limit, Outcome, Progress, Schedule, SharedTimer, TimerService,
+    ArmError, Cause, Event, Expired, Key, Limit, Outcome, Progress, Schedule, SharedTimer, TimerService,
     Wheel,
 };
 
@@ -230,13 +230,13 @@ impl Shared {
                 let expected = match state {
                     State::Rest(_) => Ok(()),
                     State::Running { stopped: false } if !by_mail => Ok(()),
-                    State::Armed { .. } => Err(ArmErrorKind::Armed),
-                    State::Running { .. } | State::Revoked { .. } => Err(ArmErrorKind::Busy),
+                    State::Armed { .. } => Err(ArmError::Armed(value)),
+                    State::Running { .. } | State::Revoked { .. } => Err(ArmError::Busy(value)),
                 };
                 // A full mailbox is detected first.
-                let full = by_mail && matches!(&result, Err(refused) if refused.kind() == ArmErrorKind::Full);
+                let full = by_mail && matches!(result, Err(ArmError::Full(_)));
                 if !full {
-                    assert_eq!(result.map_err(|refused| refused.kind()), expected, "{state:?}");
+                    assert_eq!(result, expected, "{state:?}");
                     if expected.is_ok() {
                         self.states[which] = State::Armed { deadline, period, value, poll: self.poll };
                     }

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use stillpoint::timer::{ArmErrorKind, Cause, Full, Limit, Outcome, Progress, Schedule, TimerService};
+use stillpoint::timer::{ArmError, Cause, Full, Limit, Outcome, Progress, Schedule, TimerService};
 
 const NONE: Limit = Limit::NONE;
 
@@ -77,7 +77,7 @@ fn a_full_mailbox_hands_the_value_back_and_leaves_the_timer_as_it_was() {
         mailbox.add(timer, 10, "in").unwrap();
     }
     let refused = mailbox.add(&timers[4], 10, "out").unwrap_err();
-    assert_eq!((refused.kind(), refused.into_inner()), (ArmErrorKind::Full, "out"));
+    assert_eq!(refused, ArmError::Full("out"));
     assert!(refused.to_string().contains("is full"), "{refused}");
     assert!(!timers[4].is_armed() && timers[4].cancel() == Outcome::Gone);
     let _ = service.process(1, |_, _| {});
@@ -93,7 +93,7 @@ fn a_bounded_wheel_leaves_in_the_mailbox_what_it_has_no_room_for() {
     let key = service.add(50, "own").unwrap();
     assert_eq!(service.add(60, "more"), Err(Full("more")));
     let refused = service.arm(&first, 10, "first").unwrap_err();
-    assert_eq!((refused.kind(), refused.into_inner()), (ArmErrorKind::Full, "first"));
+    assert_eq!(refused, ArmError::Full("first"));
     mailbox.add(&first, 10, "first").unwrap();
     mailbox.add(&second, 20, "second").unwrap();
     assert_eq!(service.process(9, |_, _| {}), Progress::Done(0));
@@ -125,7 +125,7 @@ fn an_armed_timer_is_not_armed_again() {
     let mut mailbox = service.remote().mailbox(4);
     let timer = service.remote().timer();
     mailbox.add(&timer, 10, 1).unwrap();
-    assert_eq!(mailbox.add(&timer, 20, 2).unwrap_err().kind(), ArmErrorKind::Armed);
+    assert_eq!(mailbox.add(&timer, 20, 2), Err(ArmError::Armed(2)));
     assert_eq!(service.arm(&timer, 20, 3).unwrap_err().into_inner(), 3);
     assert_eq!(timer.cancel(), Outcome::Cancelled(1));
     service.arm(&timer, 20, 4).unwrap();
@@ -161,9 +161,9 @@ fn a_timer_of_another_service_is_refused() {
     let other = TimerService::new(0);
     let foreign = other.remote().timer();
     let refused = service.arm(&foreign, 10, 1).unwrap_err();
-    assert_eq!((refused.kind(), refused.into_inner()), (ArmErrorKind::Foreign, 1));
+    assert_eq!(refused, ArmError::Foreign(1));
     let refused = service.remote().mailbox(1).add(&foreign, 10, 2).unwrap_err();
-    assert_eq!((refused.kind(), refused.into_inner()), (ArmErrorKind::Foreign, 2));
+    assert_eq!(refused, ArmError::Foreign(2));
 }
 
 #[test]
@@ -177,9 +177,8 @@ fn a_service_that_is_gone() {
     assert_eq!(sent.cancel(), Outcome::Gone);
     assert_eq!(unused.cancel(), Outcome::Gone);
     let refused = mailbox.add(&unsent, 10, "unsent").unwrap_err();
-    assert_eq!((refused.kind(), refused.into_inner()), (ArmErrorKind::Gone, "unsent"));
-    let refused = remote.mailbox(4).add(&unsent, 10, "unsent").unwrap_err();
-    assert_eq!(refused.kind(), ArmErrorKind::Gone);
+    assert_eq!(refused, ArmError::Gone("unsent"));
+    assert_eq!(remote.mailbox(4).add(&unsent, 10, "unsent"), Err(ArmError::Gone("unsent")));
     assert_eq!(unsent.revoke(), Outcome::Gone);
 }
 
@@ -359,7 +358,7 @@ fn a_callback_arms_its_own_timer_again() {
         let progress = service.run(now, NONE, |service, event| {
             let own = event.timer().unwrap().clone();
             let value = event.into_value().unwrap();
-            assert_eq!(mailbox.add(&own, now + 10, 99).unwrap_err().kind(), ArmErrorKind::Busy);
+            assert_eq!(mailbox.add(&own, now + 10, 99), Err(ArmError::Busy(99)));
             service.arm(&own, now + 10, value + 1).unwrap();
         });
         assert_eq!(progress, Progress::Done(1));
@@ -374,7 +373,7 @@ fn a_timer_cancelled_in_its_callback_is_not_armed_there() {
     service.arm(&timer, 10, 0).unwrap();
     let progress = service.run(10, NONE, |service, _| {
         assert_eq!(timer.cancel(), Outcome::Running);
-        assert_eq!(service.arm(&timer, 20, 1).unwrap_err().kind(), ArmErrorKind::Busy);
+        assert_eq!(service.arm(&timer, 20, 1), Err(ArmError::Busy(1)));
     });
     assert_eq!((progress, timer.cancel()), (Progress::Done(1), Outcome::Fired));
     service.arm(&timer, 20, 2).unwrap();
@@ -400,7 +399,7 @@ fn a_revoked_timer_is_the_owner_s_to_end() {
     mailbox.add(&timer, 10, "session").unwrap();
     assert_eq!(timer.revoke(), Outcome::Cancelled(()));
     assert_eq!(timer.revoke(), Outcome::Gone);
-    assert_eq!(mailbox.add(&timer, 10, "new").unwrap_err().kind(), ArmErrorKind::Busy);
+    assert_eq!(mailbox.add(&timer, 10, "new"), Err(ArmError::Busy("new")));
     let mut seen = Vec::new();
     let _ = service.process(9, |_, event| seen.push((event.cause(), event.deadline(), event.into_value())));
     assert_eq!(seen, [(Cause::Revoked, 10, Some("session"))]);

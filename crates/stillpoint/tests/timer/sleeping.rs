@@ -7,9 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use stillpoint::timer::{
-    Alarm, ArmErrorKind, Key, Limit, Outcome, Schedule, SharedTimer, Sleep, TimerService,
-};
+use stillpoint::timer::{Alarm, ArmError, Key, Limit, Outcome, Schedule, SharedTimer, Sleep, TimerService};
 
 #[derive(Default)]
 struct Bell(AtomicUsize);
@@ -178,7 +176,7 @@ fn a_reset_moves_a_timer_earlier_and_later_and_keeps_its_value() {
     service.reset_shared(&timer, 95).unwrap();
     assert_eq!((fired(&mut service, 94), fired(&mut service, 95)), (vec![], vec![(95, 8)]));
     for error in [mailbox.reset(&timer, 99), service.reset_shared(&timer, 99)] {
-        assert_eq!(error.unwrap_err().kind(), ArmErrorKind::AtRest);
+        assert_eq!(error, Err(ArmError::AtRest(())));
     }
     mailbox.add(&timer, 200, 9).unwrap();
     mailbox.reset(&timer, 300).unwrap();
@@ -194,12 +192,12 @@ fn a_reset_keeps_the_period_and_is_refused_during_the_callback() {
     assert_eq!(fired(&mut service, 10), [(10, 1)]);
     mailbox.reset(&timer, 15).unwrap();
     assert_eq!((fired(&mut service, 20), fired(&mut service, 25)), (vec![(15, 1)], vec![(25, 1)]));
-    let mut kinds = Vec::new();
+    let mut answers = Vec::new();
     let progress = service.run(35, Limit::NONE, |service, event| {
-        kinds.extend(mailbox.reset(&timer, 99).map_err(|error| error.kind()).err());
-        kinds.extend(service.reset_shared(event.timer().unwrap(), 99).map_err(|error| error.kind()).err());
+        answers.push(mailbox.reset(&timer, 99));
+        answers.push(service.reset_shared(event.timer().unwrap(), 99));
     });
-    assert_eq!((progress.expired(), kinds), (1, vec![ArmErrorKind::Busy; 2]));
+    assert_eq!((progress.expired(), answers), (1, vec![Err(ArmError::Busy(())); 2]));
 }
 
 #[test]
@@ -208,12 +206,11 @@ fn a_reset_that_cannot_be_sent_changes_nothing() {
     let other = TimerService::<u64>::new(0);
     let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(1));
     mailbox.add(&timer, 10, 7).unwrap();
-    assert_eq!(mailbox.reset(&timer, 99).unwrap_err().kind(), ArmErrorKind::Full);
-    let foreign = other.remote().mailbox(1).reset(&timer, 99).unwrap_err();
-    assert_eq!(foreign.kind(), ArmErrorKind::Foreign);
+    assert_eq!(mailbox.reset(&timer, 99), Err(ArmError::Full(())));
+    assert_eq!(other.remote().mailbox(1).reset(&timer, 99), Err(ArmError::Foreign(())));
     assert_eq!(fired(&mut service, 10), [(10, 7)]);
     drop(service);
-    assert_eq!(mailbox.reset(&timer, 99).unwrap_err().kind(), ArmErrorKind::Gone);
+    assert_eq!(mailbox.reset(&timer, 99), Err(ArmError::Gone(())));
 }
 
 /// Four threads reset a timer, and finally cancel it. It never fires, and no entry is left.
@@ -231,7 +228,7 @@ fn threads_reset_a_timer_that_never_fires() {
             scope.spawn(move || {
                 for round in 0..rounds {
                     while let Err(error) = mailbox.reset(timer, (1 << 40) + number * 100 + round) {
-                        assert!(matches!(error.kind(), ArmErrorKind::Busy | ArmErrorKind::Full), "{error}");
+                        assert!(matches!(error, ArmError::Busy(()) | ArmError::Full(())), "{error}");
                         thread::yield_now();
                     }
                 }
@@ -379,7 +376,7 @@ fn only_what_is_earlier_wakes_the_owner() {
         burst.add(&timer, 500, 5).unwrap();
     }
     assert_eq!(bell.rung(), 5);
-    assert_eq!(burst.add(&timers[5], 500, 5).unwrap_err().kind(), ArmErrorKind::Full);
+    assert_eq!(burst.add(&timers[5], 500, 5), Err(ArmError::Full(5)));
     assert_eq!(bell.rung(), 6, "the owner has to make room");
     drop(burst);
     assert_eq!(service.stats().timers, 3);

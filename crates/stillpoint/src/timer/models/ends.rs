@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::{add, cancel, explore, run, turn, Object, Service, Watched, ENDS, PILED_UP};
-use crate::timer::{ArmErrorKind, Cause, Limit, Outcome, Schedule};
+use crate::timer::{ArmError, Cause, Limit, Outcome, Schedule};
 
 /// Closes the service. Returns how many values it passes on.
 fn closed(service: Service) -> usize {
@@ -145,7 +145,7 @@ fn a_timer_that_is_not_armed_twice_is_there_to_be_cancelled() {
         let thread = thread::spawn(move || add(&mut there, &source, 1));
         turn();
         if let Err(refused) = here.add(&timer, 1, Object::new(1)) {
-            if refused.kind() == ArmErrorKind::Armed {
+            if matches!(refused, ArmError::Armed(_)) {
                 assert_eq!(cancel(&timer), 1, "{ENDS}");
             }
         }

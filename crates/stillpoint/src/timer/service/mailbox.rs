@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::arm_error::{ArmError, ArmErrorKind};
+use super::arm_error::ArmError;
 use super::home::Home;
 use super::record::{Occupied, Record};
 use super::ring::Source;
@@ -70,7 +70,7 @@ impl<T> fmt::Debug for Remote<T> {
 /// A bounded ring through which one thread adds timers to the service of another. Neither thread waits.
 ///
 /// Dropping the mailbox does not affect timers that were added. A timer that is added while the service is being closed
-/// comes back with the error [`Gone`](ArmErrorKind::Gone), or its value goes where [`TimerService::close`] passes it. In a
+/// comes back with the error [`Gone`](ArmError::Gone), or its value goes where [`TimerService::close`] passes it. In a
 /// service that was not made to [sleep](super::TimerService::sleeping), this thread may also see too late that the service
 /// is gone: it then drops the value when it uses the mailbox again or drops it.
 ///
@@ -106,17 +106,17 @@ impl<T> Mailbox<T> {
     /// [`process`](super::TimerService::process).
     ///
     /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
+    /// [`ArmError`], with the value, when the timer is not armed.
     ///
     /// ```
-    /// use stillpoint::timer::{ArmErrorKind, TimerService};
+    /// use stillpoint::timer::{ArmError, TimerService};
     ///
     /// let service = TimerService::new(0);
     /// let mut mailbox = service.remote().mailbox(1);
     /// let (first, second) = (service.remote().timer(), service.remote().timer());
     /// mailbox.add(&first, 10, "first")?;
     /// let refused = mailbox.add(&second, 20, "second").unwrap_err();
-    /// assert_eq!((refused.kind(), refused.into_inner()), (ArmErrorKind::Full, "second"));
+    /// assert_eq!(refused, ArmError::Full("second"));
     /// # Ok::<(), stillpoint::timer::ArmError<&str>>(())
     /// ```
     #[inline]
@@ -128,7 +128,7 @@ impl<T> Mailbox<T> {
     /// has taken the message: see [`Schedule::after`]. This thread needs no clock.
     ///
     /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
+    /// [`ArmError`], with the value, when the timer is not armed.
     ///
     /// ```
     /// use stillpoint::timer::{Limit, TimerService};
@@ -149,7 +149,7 @@ impl<T> Mailbox<T> {
     /// Arms a timer that is periodic, or coarse, or both.
     ///
     /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
+    /// [`ArmError`], with the value, when the timer is not armed.
     #[inline]
     pub fn add_with(
         &mut self,
@@ -164,7 +164,7 @@ impl<T> Mailbox<T> {
             let value = timer.0.take_back(generation);
             self.leave();
             if let Some(value) = value {
-                return Err(ArmError::new(ArmErrorKind::Gone, value));
+                return Err(ArmError::Gone(value));
             }
         }
         Ok(())
@@ -175,12 +175,12 @@ impl<T> Mailbox<T> {
     /// Until the owner has seen the message, the timer does not fire.
     ///
     /// # Errors
-    /// [`ArmErrorKind::AtRest`] if the timer is not armed, or was cancelled meanwhile. `Busy` if its callback is
+    /// [`ArmError::AtRest`] if the timer is not armed, or was cancelled meanwhile. `Busy` if its callback is
     /// running, or another thread is arming, resetting or revoking it. `Full`, `Gone` and `Foreign` as for
     /// [`add`](Self::add). In each case, the timer is unchanged.
     ///
     /// ```
-    /// use stillpoint::timer::{ArmErrorKind, Limit, TimerService};
+    /// use stillpoint::timer::{ArmError, Limit, TimerService};
     ///
     /// let mut service = TimerService::new(0);
     /// let timer = service.remote().timer();
@@ -190,7 +190,7 @@ impl<T> Mailbox<T> {
     /// mailbox.reset(&timer, 25)?; // after traffic on the connection
     /// assert_eq!(service.run(24, Limit::NONE, |_, _| {}).expired(), 0);
     /// assert_eq!(service.run(25, Limit::NONE, |_, _| {}).expired(), 1);
-    /// assert_eq!(mailbox.reset(&timer, 40).unwrap_err().kind(), ArmErrorKind::AtRest);
+    /// assert_eq!(mailbox.reset(&timer, 40), Err(ArmError::AtRest(())));
     /// # Ok::<(), stillpoint::timer::ArmError<()>>(())
     /// ```
     pub fn reset(&mut self, timer: &SharedTimer<T>, deadline: u64) -> Result<(), ArmError<()>> {
@@ -288,11 +288,11 @@ impl<T> Mailbox<T> {
     ) -> Result<R, ArmError<V>> {
         let record = &timer.0;
         if !Arc::ptr_eq(record.home(), &self.home) {
-            return Err(ArmError::new(ArmErrorKind::Foreign, value));
+            return Err(ArmError::Foreign(value));
         }
         let Some(source) = self.source.as_mut().filter(|source| !source.is_closed()) else {
             self.leave();
-            return Err(ArmError::new(ArmErrorKind::Gone, value));
+            return Err(ArmError::Gone(value));
         };
         // Room is checked first, since an arming cannot be undone.
         if !source.has_room() {
@@ -300,9 +300,9 @@ impl<T> Mailbox<T> {
             self.earliest = 0;
             if self.publish() {
                 self.leave();
-                return Err(ArmError::new(ArmErrorKind::Gone, value));
+                return Err(ArmError::Gone(value));
             }
-            return Err(ArmError::new(ArmErrorKind::Full, value));
+            return Err(ArmError::Full(value));
         }
         let changed = change(record, value)?;
         source.push(Arc::clone(record));
@@ -331,7 +331,7 @@ impl<T> Burst<'_, T> {
     /// As [`Mailbox::add`].
     ///
     /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
+    /// [`ArmError`], with the value, when the timer is not armed.
     #[inline]
     pub fn add(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), ArmError<T>> {
         self.mailbox.push(timer, Schedule::at(deadline), value).map(drop)
@@ -340,7 +340,7 @@ impl<T> Burst<'_, T> {
     /// As [`Mailbox::add_with`].
     ///
     /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
+    /// [`ArmError`], with the value, when the timer is not armed.
     #[inline]
     pub fn add_with(
         &mut self,

@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use alarm::{Alarm, Sleep};
-pub use arm_error::{ArmError, ArmErrorKind};
+pub use arm_error::ArmError;
 pub use event::{Cause, Event};
 pub use mailbox::{Burst, Mailbox, Remote};
 pub use shared::{Outcome, SharedTimer};
@@ -290,7 +290,7 @@ impl<T> TimerService<T> {
     /// a cancellation has returned [`Running`](Outcome::Running) meanwhile.
     ///
     /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
+    /// [`ArmError`], with the value, when the timer is not armed.
     pub fn arm(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), ArmError<T>> {
         self.arm_with(timer, Schedule::at(deadline), value)
     }
@@ -298,7 +298,7 @@ impl<T> TimerService<T> {
     /// Arms a shared timer that is periodic, or coarse, or both, from the owner's thread.
     ///
     /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
+    /// [`ArmError`], with the value, when the timer is not armed.
     pub fn arm_with(
         &mut self,
         timer: &SharedTimer<T>,
@@ -307,11 +307,11 @@ impl<T> TimerService<T> {
     ) -> Result<(), ArmError<T>> {
         let record = &timer.0;
         if !Arc::ptr_eq(record.home(), &self.home) {
-            return Err(ArmError::new(ArmErrorKind::Foreign, value));
+            return Err(ArmError::Foreign(value));
         }
         // Room is checked first, since an arming cannot be undone.
         if !has_room_for(&mut self.wheel, record) {
-            return Err(ArmError::new(ArmErrorKind::Full, value));
+            return Err(ArmError::Full(value));
         }
         record.arm(schedule, value, true)?;
         take_in(&mut self.wheel, timer.clone());
@@ -339,11 +339,11 @@ impl<T> TimerService<T> {
     pub fn reset_shared(&mut self, timer: &SharedTimer<T>, deadline: u64) -> Result<(), ArmError<()>> {
         let record = &timer.0;
         if !Arc::ptr_eq(record.home(), &self.home) {
-            return Err(ArmError::new(ArmErrorKind::Foreign, ()));
+            return Err(ArmError::Foreign(()));
         }
         // Room is checked first, since a reset cannot be undone.
         if !has_room_for(&mut self.wheel, record) {
-            return Err(ArmError::new(ArmErrorKind::Full, ()));
+            return Err(ArmError::Full(()));
         }
         record.reset(Schedule::at(deadline)).map_err(|occupied| (occupied, ()))?;
         take_in(&mut self.wheel, timer.clone());
