@@ -10,7 +10,7 @@ use super::engine::wait::freeing::is_foreign;
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{Next, Patience, LONGEST_SLEEP};
 use super::engine::Core;
-use super::error::RetireError;
+use super::error::{RetireError, RetireErrorKind};
 use super::limits::WhenFull;
 #[cfg(not(stillpoint_loom))]
 use super::raw;
@@ -342,7 +342,7 @@ impl RetireHandle {
             inbox.submit(parts.into_garbage());
             return Ok(());
         }
-        retire::retire(&mut &*self, parts)
+        retire::retire(&mut &*self, parts, None)
     }
 
     /// As [`retire`](RetireHandle::retire), but waits for room for at most `limit`. With [`WhenFull::Reclaim`] it
@@ -358,7 +358,7 @@ impl RetireHandle {
         retired: Retired<T>,
         limit: Duration,
     ) -> Result<(), RetireError<T>> {
-        retire::retire_timeout(&mut &*self, retired, limit)
+        retire::retire(&mut &*self, retired.into_parts(), Some(limit))
     }
 
     /// As [`retire`](RetireHandle::retire), for an object that is not a [`Retired`].
@@ -480,19 +480,17 @@ impl Queue for &RetireHandle {
         self.inbox.core()
     }
 
-    fn is_closed(&self) -> bool {
-        self.inbox.phase() == CLOSED
-    }
-
-    fn largest(&self) -> usize {
-        self.inbox.largest()
-    }
-
-    fn reserve(&mut self, bytes: usize) -> Result<(), Full> {
-        match (self.inbox.reserve(bytes), self.when_full) {
+    fn reserve(&mut self, bytes: usize) -> Result<(), RetireErrorKind> {
+        if self.inbox.phase() == CLOSED {
+            return Err(RetireErrorKind::Closed);
+        } else if bytes > self.inbox.largest() {
+            // A wait for room would never end.
+            return Err(RetireErrorKind::TooLarge);
+        }
+        Ok(match (self.inbox.reserve(bytes), self.when_full) {
             (Err(full), WhenFull::Reclaim) => self.reclaim(full, bytes),
             (answer, _) => answer,
-        }
+        }?)
     }
 
     fn push(&mut self, garbage: Garbage) {
@@ -503,20 +501,8 @@ impl Queue for &RetireHandle {
         self.when_full
     }
 
-    fn pause(&self, patience: &mut Patience, deadline: Option<Instant>) {
-        patience.wait(self.inbox.core().event(), Next::News, deadline, || false);
-    }
-
     fn is_full_of_own(&self, own: &mut OwnHolds<'_>, bytes: usize) -> bool {
         self.inbox.is_full_of_own(own, bytes)
-    }
-
-    fn count_wait(&self) {
-        self.inbox.core().shared_counters().count_wait();
-    }
-
-    fn count_handed_back(&self) {
-        self.inbox.core().shared_counters().count_handed_back();
     }
 }
 

@@ -141,33 +141,20 @@ impl Domain {
         self.reclaimer_builder().build()
     }
 
-    /// A queue of retired objects for one writer, with limits and pace to be chosen.
+    /// Makes a queue of retired objects for one writer, or a reclaimer for a separate thread to run, with limits and pace to be chosen.
     ///
     /// ```
     /// let domain = stillpoint::rcu::Domain::new();
     /// let reclaimer = domain.reclaimer_builder().max_pending(10_000).batch(32).build();
     /// assert_eq!(reclaimer.pending(), 0);
     /// ```
-    pub fn reclaimer_builder(&self) -> ReclaimerBuilder<Reclaimer> {
+    pub fn reclaimer_builder(&self) -> ReclaimerBuilder {
         ReclaimerBuilder::new(Arc::clone(&self.core))
     }
 
     /// A reclaimer for a separate thread to run, with the default limits. Any thread may hand it objects.
     pub fn background(&self) -> BackgroundReclaimer {
-        self.background_builder().build()
-    }
-
-    /// A reclaimer for a separate thread to run, with limits and pace to be chosen.
-    ///
-    /// ```
-    /// use stillpoint::rcu::WhenFull;
-    ///
-    /// let domain = stillpoint::rcu::Domain::new();
-    /// let mut background = domain.background_builder().when_full(WhenFull::Reclaim).build();
-    /// background.run(); // there is no retire handle: it returns
-    /// ```
-    pub fn background_builder(&self) -> ReclaimerBuilder<BackgroundReclaimer> {
-        ReclaimerBuilder::new(Arc::clone(&self.core))
+        self.reclaimer_builder().build_background()
     }
 
     /// Starts a grace period and returns at once. Costs one atomic addition.

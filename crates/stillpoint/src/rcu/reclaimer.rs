@@ -1,7 +1,5 @@
 use std::collections::TryReserveError;
 use std::fmt;
-use std::marker::PhantomData;
-use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,15 +7,15 @@ use super::background::BackgroundReclaimer;
 use super::domain::Domain;
 use super::engine::core::garbage::Garbage;
 use super::engine::core::record::ReaderKind;
-use super::engine::queue::retire_list::{Full, Limits, Obstacle, Pace, RetireList};
+use super::engine::queue::retire_list::{Limits, Obstacle, Pace, RetireList};
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{earliest, Next, Patience};
 use super::engine::Core;
-use super::error::{RetireError, SynchronizeError};
+use super::error::{RetireError, RetireErrorKind, SynchronizeError};
 use super::limits::WhenFull;
 #[cfg(not(stillpoint_loom))]
 use super::raw;
-use super::retire::{self, Queue};
+use super::retire::{self, Kept, Queue};
 use super::retired::Retired;
 
 /// The limit of polls that free everything that is ready.
@@ -97,7 +95,7 @@ impl Reclaimer {
             self.list.retire_reserved(parts.into_garbage());
             return Ok(());
         }
-        retire::retire(self, parts)
+        retire::retire(self, parts, None)
     }
 
     /// As [`Reader::verify`](super::Reader::verify).
@@ -183,15 +181,10 @@ impl Reclaimer {
     #[cold]
     #[inline(never)]
     fn take_in_when_full(&mut self, garbage: Garbage) {
-        let core = Arc::clone(self.list.core());
-        // This may run destructors of other objects.
-        match catch_unwind(AssertUnwindSafe(|| self.list.make_room(garbage.bytes()))) {
-            Ok(Ok(())) => self.list.retire_reserved(garbage),
-            Ok(Err(_)) => core.leave_behind(garbage),
-            Err(panic) => {
-                core.leave_behind(garbage);
-                resume_unwind(panic);
-            }
+        let (bytes, kept) = (garbage.bytes(), Kept::new(garbage, self.list.core()));
+        // This may run destructors of other objects. A panic of one of them drops `kept`.
+        if self.list.make_room(bytes).is_ok() {
+            self.list.retire_reserved(kept.take());
         }
     }
 
@@ -211,7 +204,7 @@ impl Reclaimer {
         retired: Retired<T>,
         limit: Duration,
     ) -> Result<(), RetireError<T>> {
-        retire::retire_timeout(self, retired, limit)
+        retire::retire(self, retired.into_parts(), Some(limit))
     }
 
     /// Calls `function` after a grace period, in a later [`poll`](Reclaimer::poll): when every current region reader
@@ -403,16 +396,12 @@ impl Queue for Reclaimer {
         self.list.core()
     }
 
-    fn is_closed(&self) -> bool {
-        false
-    }
-
-    fn largest(&self) -> usize {
-        self.list.largest()
-    }
-
-    fn reserve(&mut self, bytes: usize) -> Result<(), Full> {
-        self.list.make_room(bytes)
+    fn reserve(&mut self, bytes: usize) -> Result<(), RetireErrorKind> {
+        if bytes > self.list.largest() {
+            // A wait for room would never end.
+            return Err(RetireErrorKind::TooLarge);
+        }
+        Ok(self.list.make_room(bytes)?)
     }
 
     fn push(&mut self, garbage: Garbage) {
@@ -436,14 +425,6 @@ impl Queue for Reclaimer {
     fn is_full_of_own(&self, own: &mut OwnHolds<'_>, bytes: usize) -> bool {
         self.list.is_full_of_own(own.region(), bytes)
     }
-
-    fn count_wait(&self) {
-        self.list.counters().count_wait();
-    }
-
-    fn count_handed_back(&self) {
-        self.list.counters().count_handed_back();
-    }
 }
 
 impl fmt::Debug for Reclaimer {
@@ -455,9 +436,8 @@ impl fmt::Debug for Reclaimer {
     }
 }
 
-/// Makes a reclaimer of the type `R`: a [`Reclaimer`] or a [`BackgroundReclaimer`]. It comes from
-/// [`Domain::reclaimer_builder`](super::Domain::reclaimer_builder) and
-/// [`Domain::background_builder`](super::Domain::background_builder), and counts as a handle of the domain.
+/// Makes a [`Reclaimer`] or a [`BackgroundReclaimer`]. It comes from
+/// [`Domain::reclaimer_builder`](super::Domain::reclaimer_builder), and counts as a handle of the domain.
 ///
 /// ```
 /// use std::time::Duration;
@@ -471,28 +451,21 @@ impl fmt::Debug for Reclaimer {
 ///     .when_full(WhenFull::Wait(Duration::from_millis(5)))
 ///     .batch(32)
 ///     .fence_interval(Duration::from_micros(100));
-/// let (one, another) = (builder.clone().build(), builder.build());
-/// # drop((one, another));
+/// let (polled, background) = (builder.clone().build(), builder.build_background());
+/// # drop((polled, background));
 /// ```
-pub struct ReclaimerBuilder<R> {
+#[derive(Clone)]
+pub struct ReclaimerBuilder {
     core: Arc<Core>,
     objects: Option<usize>,
     bytes: usize,
     pace: Pace,
     when_full: WhenFull,
-    reclaimer: PhantomData<fn() -> R>,
 }
 
-impl<R> ReclaimerBuilder<R> {
+impl ReclaimerBuilder {
     pub(super) fn new(core: Arc<Core>) -> Self {
-        Self {
-            core,
-            objects: None,
-            bytes: usize::MAX,
-            pace: Pace::DEFAULT,
-            when_full: WhenFull::default(),
-            reclaimer: PhantomData,
-        }
+        Self { core, objects: None, bytes: usize::MAX, pace: Pace::DEFAULT, when_full: WhenFull::default() }
     }
 
     /// Objects that may wait at a time, at least 1. By default 65,536; for a background reclaimer, 1,048,576.
@@ -536,38 +509,28 @@ impl<R> ReclaimerBuilder<R> {
     fn limits(&self, default: usize) -> Limits {
         Limits { objects: self.objects.unwrap_or(default), bytes: self.bytes }
     }
-}
 
-impl ReclaimerBuilder<Reclaimer> {
     /// Makes a reclaimer that its owner polls. No setting makes this fail.
     pub fn build(self) -> Reclaimer {
         let limits = self.limits(Reclaimer::DEFAULT_MAX_PENDING);
         Reclaimer::of(RetireList::new(self.core, self.pace, limits), self.when_full)
     }
-}
 
-impl ReclaimerBuilder<BackgroundReclaimer> {
     /// Makes a reclaimer for a separate thread. No setting makes this fail.
-    pub fn build(self) -> BackgroundReclaimer {
+    ///
+    /// ```
+    /// use stillpoint::rcu::{Domain, WhenFull};
+    ///
+    /// let mut background = Domain::new().reclaimer_builder().when_full(WhenFull::Reclaim).build_background();
+    /// background.run(); // there is no retire handle: it returns
+    /// ```
+    pub fn build_background(self) -> BackgroundReclaimer {
         let limits = self.limits(BackgroundReclaimer::DEFAULT_MAX_PENDING);
         BackgroundReclaimer::new(self.core, self.pace, limits, self.when_full)
     }
 }
 
-impl<R> Clone for ReclaimerBuilder<R> {
-    fn clone(&self) -> Self {
-        Self {
-            core: Arc::clone(&self.core),
-            objects: self.objects,
-            bytes: self.bytes,
-            pace: self.pace,
-            when_full: self.when_full,
-            reclaimer: PhantomData,
-        }
-    }
-}
-
-impl<R> fmt::Debug for ReclaimerBuilder<R> {
+impl fmt::Debug for ReclaimerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReclaimerBuilder")
             .field("domain", &self.core.name())

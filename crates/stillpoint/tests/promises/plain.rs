@@ -70,6 +70,7 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::Token" = rcu::Token;                                             true, true, true, true;
         "rcu::DomainBuilder" = rcu::DomainBuilder;                             true, true, false, false;
         "rcu::Domain" = rcu::Domain;                                           true, true, false, false;
+        "rcu::ReclaimerBuilder" = rcu::ReclaimerBuilder;                       true, true, false, false;
         "rcu::RetireErrorKind" = rcu::RetireErrorKind;                         true, true, true, true;
         "rcu::SynchronizeError" = rcu::SynchronizeError;                       true, true, true, true;
         "rcu::BuildError" = rcu::BuildError;                                   true, true, true, true;
