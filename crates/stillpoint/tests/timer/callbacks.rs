@@ -67,7 +67,7 @@ impl Model {
                 let period = if self.random.below(4) == 0 { 1 + self.random.delay() } else { 0 };
                 let schedule = Schedule::at(deadline);
                 let schedule = NonZeroU64::new(period).map_or(schedule, |period| schedule.every(period));
-                let key = wheel.add_with(schedule, self.numbers).unwrap();
+                let key = wheel.add(schedule, self.numbers).unwrap();
                 let poll = self.poll;
                 self.timers.insert(self.numbers, Armed { key, deadline, period, poll });
                 self.numbers += 1;
@@ -224,8 +224,8 @@ impl Shared {
                 self.values += self.timers.len() as u64;
                 let value = self.values + which as u64;
                 let result = match by_mail {
-                    true => self.mailbox.add_with(&timer, schedule, value),
-                    false => service.arm_with(&timer, schedule, value),
+                    true => self.mailbox.add(&timer, schedule, value),
+                    false => service.arm(&timer, schedule, value),
                 };
                 let expected = match state {
                     State::Rest(_) => Ok(()),

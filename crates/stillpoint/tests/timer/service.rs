@@ -17,8 +17,8 @@ fn run<T>(service: &mut TimerService<T>, now: u64) -> Vec<T> {
 fn its_own_timers_are_those_of_a_wheel() {
     let mut service = TimerService::with_capacity(0, 10);
     let key = service.add(10, 1).unwrap();
-    let other = service.add_after(20, 2).unwrap();
-    service.add_with(Schedule::at(30).coarse(), 3).unwrap();
+    let other = service.add(Schedule::after(20), 2).unwrap();
+    service.add(Schedule::at(30).coarse(), 3).unwrap();
     assert!(service.reset(key, 15));
     assert_eq!(service.cancel(other), Some(2));
     assert_eq!((service.cancel(other), service.stats().timers), (None, 2));
@@ -252,7 +252,7 @@ fn bursts_are_seen_when_they_end() {
     let timers: Vec<_> = (0..5).map(|_| service.remote().timer()).collect();
     let mut burst = mailbox.burst();
     for timer in &timers {
-        burst.add_with(timer, Schedule::at(10), 1).unwrap();
+        burst.add(timer, Schedule::at(10), 1).unwrap();
     }
     assert_eq!(service.process(9, |_, _| {}), Progress::Done(0));
     drop(burst);
@@ -265,7 +265,7 @@ fn a_periodic_shared_timer_beats_until_it_is_cancelled() {
     let mut mailbox = service.remote().mailbox(8);
     let timer = service.remote().timer();
     let ten = NonZeroU64::new(10).unwrap();
-    mailbox.add_with(&timer, Schedule::at(10).every(ten), vec![]).unwrap();
+    mailbox.add(&timer, Schedule::at(10).every(ten), vec![]).unwrap();
     for now in [10, 20, 45] {
         let progress = service.run(now, NONE, |_, mut event| {
             assert!(event.is_periodic());
@@ -285,7 +285,7 @@ fn a_periodic_shared_timer_that_its_callback_cancels_is_over() {
     let timer = service.remote().timer();
     let ten = NonZeroU64::new(10).unwrap();
     let value = std::rc::Rc::new(());
-    service.arm_with(&timer, Schedule::at(10).every(ten), value.clone()).unwrap();
+    service.arm(&timer, Schedule::at(10).every(ten), value.clone()).unwrap();
     let progress = service.run(10, NONE, |_, event| {
         let own = event.timer().unwrap();
         assert_eq!((own.cancel(), own.cancel()), (Outcome::Running, Outcome::Running));
@@ -301,7 +301,7 @@ fn a_periodic_shared_timer_that_its_callback_revokes_is_over() {
     let mut service = TimerService::new(0);
     let timer = service.remote().timer();
     let ten = NonZeroU64::new(10).unwrap();
-    service.arm_with(&timer, Schedule::at(10).every(ten), 1).unwrap();
+    service.arm(&timer, Schedule::at(10).every(ten), 1).unwrap();
     let progress = service.run(10, NONE, |_, _| assert_eq!(timer.revoke(), Outcome::Running));
     assert_eq!(progress, Progress::Done(1));
     assert_eq!((service.stats().timers, timer.revoke()), (0, Outcome::Fired));
@@ -312,8 +312,8 @@ fn a_coarse_shared_timer_is_never_moved() {
     let mut service = TimerService::new(0);
     let mut mailbox = service.remote().mailbox(1);
     let timers = [service.remote().timer(), service.remote().timer()];
-    service.arm_with(&timers[0], Schedule::at(1 << 30).coarse(), 1).unwrap();
-    mailbox.add_with(&timers[1], Schedule::at(1 << 30).coarse(), 2).unwrap();
+    service.arm(&timers[0], Schedule::at(1 << 30).coarse(), 1).unwrap();
+    mailbox.add(&timers[1], Schedule::at(1 << 30).coarse(), 2).unwrap();
     assert_eq!(service.process(usize::MAX, |_, _| {}), Progress::Done(1));
     assert_eq!((service.stats().timers, service.stats().levels), (2, 0));
     assert_eq!(run(&mut service, 1 << 30), [1, 2]);
@@ -323,7 +323,7 @@ fn a_coarse_shared_timer_is_never_moved() {
 fn a_periodic_timer_of_its_own_says_what_it_has_missed() {
     let mut service = TimerService::new(0);
     let ten = NonZeroU64::new(10).unwrap();
-    let key = service.add_with(Schedule::at(10).every(ten), 7).unwrap();
+    let key = service.add(Schedule::at(10).every(ten), 7).unwrap();
     let progress = service.manage(45, NONE, |_, event| {
         assert!(event.is_periodic());
         assert_eq!((event.key(), event.deadline(), event.missed()), (Some(key), 10, 3));
@@ -335,7 +335,7 @@ fn a_periodic_timer_of_its_own_says_what_it_has_missed() {
 fn a_timer_whose_last_beat_comes_while_its_callback_runs_is_over() {
     let mut service = TimerService::new(0);
     let timer = service.remote().timer();
-    service.arm_with(&timer, Schedule::at(1).every(NonZeroU64::MAX), "periodic").unwrap();
+    service.arm(&timer, Schedule::at(1).every(NonZeroU64::MAX), "periodic").unwrap();
     let progress = service.manage(1, NONE, |service, event| {
         assert!(event.is_periodic());
         let inner = service.manage(u64::MAX, NONE, |_, _| unreachable!("its value is lent"));
@@ -384,7 +384,7 @@ fn a_periodic_timer_that_its_callback_arms_anew_takes_the_new_schedule() {
     let mut service = TimerService::new(0);
     let timer = service.remote().timer();
     let ten = NonZeroU64::new(10).unwrap();
-    service.arm_with(&timer, Schedule::at(10).every(ten), "old").unwrap();
+    service.arm(&timer, Schedule::at(10).every(ten), "old").unwrap();
     let progress = service.run(10, NONE, |service, _| service.arm(&timer, 15, "new").unwrap());
     assert_eq!((progress, service.stats().timers), (Progress::Done(1), 1));
     assert_eq!(run(&mut service, 100), ["new"]);
@@ -413,7 +413,7 @@ fn a_panic_of_a_callback_leaves_the_service_whole() {
     let timers: Vec<_> = (0..3).map(|_| service.remote().timer()).collect();
     let ten = NonZeroU64::new(10).unwrap();
     service.arm(&timers[0], 10, 0).unwrap();
-    service.arm_with(&timers[1], Schedule::at(11).every(ten), 1).unwrap();
+    service.arm(&timers[1], Schedule::at(11).every(ten), 1).unwrap();
     service.arm(&timers[2], 12, 2).unwrap();
     let mut attempt = |now| {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

@@ -86,7 +86,7 @@ impl<T> fmt::Debug for Remote<T> {
 ///
 /// let probe = service.remote().timer();
 /// let period = NonZeroU64::new(10).expect("not zero");
-/// mailbox.add_with(&probe, Schedule::at(10).every(period), "probe")?;
+/// mailbox.add(&probe, Schedule::at(10).every(period), "probe")?;
 /// assert_eq!(service.run(10, Limit::NONE, |_, _| {}).expired(), 1);
 /// assert_eq!(service.run(20, Limit::NONE, |_, _| {}).expired(), 1);
 /// assert!(probe.cancel().is_cancelled());
@@ -102,62 +102,39 @@ pub struct Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Arms a timer of the mailbox's service, to fire at `deadline`. The owner takes it into its wheel in its next
-    /// [`process`](super::TimerService::process).
+    /// Arms a timer of the mailbox's service. A number is its deadline: see [`Schedule::at`]. The owner takes it into its wheel in
+    /// its next [`process`](super::TimerService::process).
+    ///
+    /// A [delay](Schedule::after) begins at the time of the first [`manage`](super::TimerService::manage) that the owner calls after
+    /// it has taken the message, so this thread needs no clock.
     ///
     /// # Errors
     /// [`ArmError`], with the value, when the timer is not armed.
     ///
     /// ```
-    /// use stillpoint::timer::{ArmError, TimerService};
-    ///
-    /// let service = TimerService::new(0);
-    /// let mut mailbox = service.remote().mailbox(1);
-    /// let (first, second) = (service.remote().timer(), service.remote().timer());
-    /// mailbox.add(&first, 10, "first")?;
-    /// let refused = mailbox.add(&second, 20, "second").unwrap_err();
-    /// assert_eq!(refused, ArmError::Full("second"));
-    /// # Ok::<(), stillpoint::timer::ArmError<&str>>(())
-    /// ```
-    #[inline]
-    pub fn add(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), ArmError<T>> {
-        self.add_with(timer, Schedule::at(deadline), value)
-    }
-
-    /// Arms a timer to fire `delay` after the time of the first [`manage`](super::TimerService::manage) that the owner calls after it
-    /// has taken the message: see [`Schedule::after`]. This thread needs no clock.
-    ///
-    /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed.
-    ///
-    /// ```
-    /// use stillpoint::timer::{Limit, TimerService};
+    /// use stillpoint::timer::{ArmError, Limit, Schedule, TimerService};
     ///
     /// let mut service = TimerService::new(0);
     /// let mut mailbox = service.remote().mailbox(1);
-    /// mailbox.add_after(&service.remote().timer(), 30, "idle")?;
-    /// assert_eq!(service.run(1_000, Limit::NONE, |_, _| {}).expired(), 0); // the delay begins here
-    /// assert_eq!(service.run(1_029, Limit::NONE, |_, _| {}).expired(), 0);
-    /// assert_eq!(service.run(1_030, Limit::NONE, |_, _| {}).expired(), 1);
-    /// # Ok::<(), stillpoint::timer::ArmError<&str>>(())
+    /// let (first, second) = (service.remote().timer(), service.remote().timer());
+    /// mailbox.add(&first, 10, "first")?;
+    /// assert_eq!(mailbox.add(&second, 20, "second"), Err(ArmError::Full("second")));
+    /// assert_eq!(service.run(1_000, Limit::NONE, |_, _| {}).expired(), 1);
+    ///
+    /// mailbox.add(&second, Schedule::after(30), "idle")?;
+    /// assert_eq!(service.run(1_001, Limit::NONE, |_, _| {}).expired(), 0); // the delay begins here
+    /// assert_eq!(service.run(1_030, Limit::NONE, |_, _| {}).expired(), 0);
+    /// assert_eq!(service.run(1_031, Limit::NONE, |_, _| {}).expired(), 1);
+    /// # Ok::<(), ArmError<&str>>(())
     /// ```
     #[inline]
-    pub fn add_after(&mut self, timer: &SharedTimer<T>, delay: u64, value: T) -> Result<(), ArmError<T>> {
-        self.add_with(timer, Schedule::after(delay), value)
-    }
-
-    /// Arms a timer that is periodic, or coarse, or both.
-    ///
-    /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed.
-    #[inline]
-    pub fn add_with(
+    pub fn add(
         &mut self,
         timer: &SharedTimer<T>,
-        schedule: Schedule,
+        schedule: impl Into<Schedule>,
         value: T,
     ) -> Result<(), ArmError<T>> {
-        let result = self.push(timer, schedule, value);
+        let result = self.push(timer, schedule.into(), value);
         let is_gone = self.publish();
         let generation = result?;
         if is_gone {
@@ -197,7 +174,7 @@ impl<T> Mailbox<T> {
         self.reset_to(timer, Schedule::at(deadline))
     }
 
-    /// Resets a timer to fire after `delay`, which counts as for [`add_after`](Self::add_after).
+    /// Resets a timer to fire after `delay`, which counts as for [`add`](Self::add).
     ///
     /// # Errors
     /// As [`reset`](Self::reset).
@@ -333,22 +310,13 @@ impl<T> Burst<'_, T> {
     /// # Errors
     /// [`ArmError`], with the value, when the timer is not armed.
     #[inline]
-    pub fn add(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), ArmError<T>> {
-        self.mailbox.push(timer, Schedule::at(deadline), value).map(drop)
-    }
-
-    /// As [`Mailbox::add_with`].
-    ///
-    /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed.
-    #[inline]
-    pub fn add_with(
+    pub fn add(
         &mut self,
         timer: &SharedTimer<T>,
-        schedule: Schedule,
+        schedule: impl Into<Schedule>,
         value: T,
     ) -> Result<(), ArmError<T>> {
-        self.mailbox.push(timer, schedule, value).map(drop)
+        self.mailbox.push(timer, schedule.into(), value).map(drop)
     }
 }
 

@@ -77,9 +77,9 @@ const DELAYED: u64 = 1 << 63;
 /// use stillpoint::timer::{Limit, Schedule, TimerService};
 ///
 /// let mut service = TimerService::with_max_len(0, 1_000);
-/// service.add_after(30, "keepalive")?;
+/// service.add(Schedule::after(30), "keepalive")?;
 /// let idle = service.remote().timer();
-/// service.arm_with(&idle, Schedule::at(20).coarse(), "idle").expect("it is at rest");
+/// service.arm(&idle, Schedule::at(20).coarse(), "idle").expect("it is at rest");
 ///
 /// let taken = service.process(64, |_, revoked| drop(revoked)); // takes at most 64 messages
 /// assert!(taken.is_done());
@@ -230,36 +230,15 @@ impl<T> TimerService<T> {
         self.sinks.shrink_to_fit();
     }
 
-    /// Adds a timer of this thread; see [`Wheel::add`].
+    /// Adds a timer of this thread; see [`Wheel::add`]. A delay begins at the time of the last [`manage`](Self::manage).
     ///
     /// # Errors
     /// [`Full`], with the value, when there is no room.
     #[inline]
-    pub fn add(&mut self, deadline: u64, value: T) -> Result<Key, Full<T>> {
-        let key = self.wheel.add(deadline, Entry::Local(value)).map_err(local)?;
-        self.rouse(deadline);
-        Ok(key)
-    }
-
-    /// Adds a timer of this thread, `delay` after the time of the last [`manage`](Self::manage); see
-    /// [`Wheel::add_after`].
-    ///
-    /// # Errors
-    /// [`Full`], with the value, when there is no room.
-    #[inline]
-    pub fn add_after(&mut self, delay: u64, value: T) -> Result<Key, Full<T>> {
-        let key = self.wheel.add_after(delay, Entry::Local(value)).map_err(local)?;
-        self.rouse(self.now().saturating_add(delay));
-        Ok(key)
-    }
-
-    /// Adds a timer of this thread; see [`Wheel::add_with`].
-    ///
-    /// # Errors
-    /// [`Full`], with the value, when there is no room.
-    pub fn add_with(&mut self, schedule: Schedule, value: T) -> Result<Key, Full<T>> {
-        let key = self.wheel.add_with(schedule, Entry::Local(value)).map_err(local)?;
-        self.rouse(schedule.resolved(self.now()).deadline);
+    pub fn add(&mut self, schedule: impl Into<Schedule>, value: T) -> Result<Key, Full<T>> {
+        let schedule = schedule.into().resolved(self.now());
+        let key = self.wheel.add(schedule, Entry::Local(value)).map_err(local)?;
+        self.rouse(schedule.deadline);
         Ok(key)
     }
 
@@ -291,20 +270,13 @@ impl<T> TimerService<T> {
     ///
     /// # Errors
     /// [`ArmError`], with the value, when the timer is not armed.
-    pub fn arm(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), ArmError<T>> {
-        self.arm_with(timer, Schedule::at(deadline), value)
-    }
-
-    /// Arms a shared timer that is periodic, or coarse, or both, from the owner's thread.
-    ///
-    /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed.
-    pub fn arm_with(
+    pub fn arm(
         &mut self,
         timer: &SharedTimer<T>,
-        schedule: Schedule,
+        schedule: impl Into<Schedule>,
         value: T,
     ) -> Result<(), ArmError<T>> {
+        let schedule = schedule.into();
         let record = &timer.0;
         if !Arc::ptr_eq(record.home(), &self.home) {
             return Err(ArmError::Foreign(value));
