@@ -38,9 +38,9 @@ pub unsafe extern "C" fn still_background_new(
         // SAFETY: the caller passes a handle.
         let domain = unsafe { domain_of(domain) }?.clone();
         // SAFETY: the caller passes options, or null.
-        let (builder, threading) = unsafe { configure(domain.background_builder(), options) }?;
+        let (builder, threading) = unsafe { configure(domain.reclaimer_builder(), options) }?;
         handle::make(|| {
-            let mut background = builder.build();
+            let mut background = builder.build_background();
             let handle = background.retire_handle();
             // If this is dropped for want of memory, the last handle goes, and the thread ends.
             let worker = Worker::start(threading, move || background.run())?;

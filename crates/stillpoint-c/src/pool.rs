@@ -5,9 +5,7 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use stillpoint::pool::{
-    BuildError, FreeError, FreeErrorKind, Hardening, Pages, PoolBuilder, RawBlock, RawLocal, RawPool,
-};
+use stillpoint::pool::{BuildError, FreeError, Hardening, Pages, PoolBuilder, RawBlock, RawLocal, RawPool};
 use stillpoint_sys::tsan;
 
 use crate::border::{briefly, call, Refusal};
@@ -254,11 +252,11 @@ fn refused(error: FreeError) -> Refusal {
 }
 
 fn reason(error: FreeError) -> (c_int, &'static &'static str) {
-    match error.kind() {
-        FreeErrorKind::AlreadyFree => {
+    match error {
+        FreeError::AlreadyFree(_) => {
             (libc::EALREADY, &"it is free already: find the call that put it back before")
         }
-        FreeErrorKind::NotAnObject => (libc::EINVAL, &"no object begins at its address"),
+        FreeError::NotAnObject(_) => (libc::EINVAL, &"no object begins at its address"),
         _ => (libc::EINVAL, &"its address is outside the pool: put it back to the pool that it came from"),
     }
 }

@@ -59,10 +59,10 @@ impl Kind for Polled {
 ///
 /// # Safety
 /// `options` is null, or points to memory whose first word is its size in bytes.
-pub(crate) unsafe fn configure<R>(
-    mut builder: ReclaimerBuilder<R>,
+pub(crate) unsafe fn configure(
+    mut builder: ReclaimerBuilder,
     options: *const still_reclaimer_options,
-) -> Result<(ReclaimerBuilder<R>, Threading), Refusal> {
+) -> Result<(ReclaimerBuilder, Threading), Refusal> {
     if options.is_null() {
         // SAFETY: the name is null.
         return Ok((builder, unsafe { Threading::new(0, ptr::null()) }?));

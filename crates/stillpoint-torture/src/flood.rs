@@ -106,8 +106,12 @@ fn run(stage: &Stage<'_>, duration: Duration, rng: &mut Rng) -> Result<Tally, St
     let readers = cpus.len().max(2);
     let (writing, reading) = (Shared::new(WRITERS, cpus), Shared::new(readers, cpus));
     let (limit, batch) = (1 << rng.u32(4..11), 1 << rng.u32(0..7));
-    let mut background =
-        domain.background_builder().max_pending(limit).batch(batch).when_full(when_full(rng)).build();
+    let mut background = domain
+        .reclaimer_builder()
+        .max_pending(limit)
+        .batch(batch)
+        .when_full(when_full(rng))
+        .build_background();
     let handle = background.retire_handle();
     Ok(thread::scope(|scope| {
         let runner = scope.spawn(move || background.run());

@@ -62,12 +62,12 @@ impl World {
         };
         let cells = std::iter::repeat_with(cell).take(CELLS).collect();
         let background = domain
-            .background_builder()
+            .reclaimer_builder()
             .max_pending(1 << rng.u32(6..16))
             .batch(1 << rng.u32(0..9))
             .when_full(when_full(rng))
             .fence_interval(Duration::from_micros(rng.u64(0..200)))
-            .build();
+            .build_background();
         let (sections, handle) = (Arc::new(Sections::new(slots)), background.retire_handle());
         Ok((Self { context, domain, cells, sections, handle, reports }, background))
     }

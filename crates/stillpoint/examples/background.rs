@@ -35,10 +35,10 @@ pub(crate) fn main() -> std::io::Result<()> {
     let table = RcuArray::new_in(&domain, SLOTS, |_| session(0));
 
     let mut background = domain
-        .background_builder()
+        .reclaimer_builder()
         .max_pending(512) // beyond that, `retire` hands objects back
         .fence_interval(Duration::from_micros(200)) // at most 5,000 heavy fences a second
-        .build();
+        .build_background();
     let handle = background.retire_handle();
     let reclaims = thread::Builder::new().name("reclaims".into()).spawn(move || background.run())?;
 

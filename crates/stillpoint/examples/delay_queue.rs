@@ -87,7 +87,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let other = thread::spawn(move || {
             thread::sleep(Duration::from_millis(5));
             let deadline = clock.now() + clock.ticks_of(Duration::from_millis(5));
-            remote.mailbox(4).add(&remote.timer(), deadline, "first").map_err(|error| error.kind())
+            remote.mailbox(4).add(&remote.timer(), deadline, "first")
         });
         let items = [queue.next().await, queue.next().await];
         println!("{items:?}");

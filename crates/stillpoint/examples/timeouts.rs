@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use stillpoint::timer::{ArmErrorKind, Clock, Limit, Outcome, Remote, TimerService};
+use stillpoint::timer::{ArmError, Clock, Limit, Outcome, Remote, TimerService};
 
 const SESSIONS: usize = 100_000;
 /// Out of eight sessions, those that are closed before their timeout.
@@ -35,7 +35,7 @@ fn serve(remote: &Remote<Session>, clock: &Clock) -> (usize, usize) {
         let mut session = Session { number };
         // The mailbox is bounded: if the other thread does not keep up, this one waits for it.
         while let Err(refused) = mailbox.add(&timer, clock.now() + idle, session) {
-            assert_eq!(refused.kind(), ArmErrorKind::Full, "{refused}");
+            assert!(matches!(refused, ArmError::Full(_)), "{refused}");
             session = refused.into_inner();
             thread::yield_now();
         }

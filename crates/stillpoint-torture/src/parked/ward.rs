@@ -97,7 +97,7 @@ impl Ward {
         let builder = shared.into_iter().fold(builder, DomainBuilder::max_pending);
         let domain = builder.build().map_err(|error| error.to_string())?;
         let cell = RcuCell::new_in(&domain, *maker.make().ok_or("too many objects are alive")?);
-        let background = domain.background_builder().max_pending(LIMIT).batch(16).build();
+        let background = domain.reclaimer_builder().max_pending(LIMIT).batch(16).build_background();
         let handle = background.retire_handle();
         let (thread, stop) = (AtomicU32::new(0), AtomicBool::new(false));
         Ok((Self { context, kind, domain, cell, handle, thread, stop, shared, reports }, background))

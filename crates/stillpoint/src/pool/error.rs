@@ -179,64 +179,50 @@ impl fmt::Display for Exhausted {
 
 impl std::error::Error for Exhausted {}
 
-/// An object was not freed. In a call for several objects, those before it were freed. Those after it were not, and
+/// Why an object was not freed. In a call for several objects, those before it were freed. Those after it were not, and
 /// still belong to the caller. In a call for a block, no object was freed.
 ///
-/// The error does not hand the object back: the caller has its address.
+/// The number is the position of the object in the call, or in the block that was to be freed; 0 in a call for one object. The
+/// error does not hand the object back: the caller has its address.
 ///
 /// ```
-/// use stillpoint::pool::{FreeErrorKind, RawPool};
+/// use stillpoint::pool::{FreeError, RawPool};
 ///
 /// let (pool, other) = (RawPool::builder(10, 64, 64).build()?, RawPool::builder(10, 64, 64).build()?);
 /// let (local, other) = (pool.local()?, other.local()?);
 /// let objects = [local.alloc().unwrap(), other.alloc().unwrap()];
 /// // SAFETY: nothing uses the objects any more.
 /// let error = unsafe { local.free_many(&objects) }.unwrap_err();
-/// assert_eq!((error.index(), error.kind()), (1, FreeErrorKind::Foreign));
+/// assert_eq!((error, error.index()), (FreeError::Foreign(1), 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FreeError {
-    pub(super) index: usize,
-    pub(super) kind: FreeErrorKind,
+#[non_exhaustive]
+pub enum FreeError {
+    /// The address is outside the pool.
+    Foreign(usize),
+    /// No object begins at the address.
+    NotAnObject(usize),
+    /// The object is free. Only hardened pools return this; others detect it when the object comes back to its bucket.
+    AlreadyFree(usize),
 }
 
 impl FreeError {
-    /// The position of the object in the call, or in the block that was to be freed; 0 in a call for one object.
+    /// The position of the object, whatever the reason.
     pub fn index(self) -> usize {
-        self.index
+        let (Self::Foreign(index) | Self::NotAnObject(index) | Self::AlreadyFree(index)) = self;
+        index
     }
-
-    /// Why the object was not freed.
-    pub fn kind(self) -> FreeErrorKind {
-        self.kind
-    }
-}
-
-/// Why an object was not freed: see [`FreeError::kind`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FreeErrorKind {
-    /// The address is outside the pool.
-    Foreign,
-    /// No object begins at the address.
-    NotAnObject,
-    /// The object is free. Only hardened pools return this; others detect it when the object comes back to its bucket.
-    AlreadyFree,
 }
 
 impl fmt::Display for FreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reason = match self.kind {
-            FreeErrorKind::Foreign => {
-                "its address is outside the pool: free it to the pool that it came from"
-            }
-            FreeErrorKind::NotAnObject => {
-                "no object begins at its address: free the address that was allocated"
-            }
-            FreeErrorKind::AlreadyFree => "it is free already: find the call that freed it before",
+        let reason = match self {
+            Self::Foreign(_) => "its address is outside the pool: free it to the pool that it came from",
+            Self::NotAnObject(_) => "no object begins at its address: free the address that was allocated",
+            Self::AlreadyFree(_) => "it is free already: find the call that freed it before",
         };
-        write!(f, "object {} of this call was not freed: {reason}", self.index)
+        write!(f, "object {} of this call was not freed: {reason}", self.index())
     }
 }
 

@@ -96,7 +96,7 @@ pub use audit::{
 pub use block::{Block, BlockObjects};
 pub use builder::{Objects, PoolBuilder};
 pub use bulk::Bulk;
-pub use error::{BuildError, Exhausted, FreeError, FreeErrorKind, TooManyLocals};
+pub use error::{BuildError, Exhausted, FreeError, TooManyLocals};
 pub use local::Local;
 pub use memory::{Backing, Iova, Memory, Pages};
 pub use obj::Obj;

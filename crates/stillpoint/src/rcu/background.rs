@@ -12,6 +12,7 @@ use super::engine::wait::freeing::is_foreign;
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{Next, Patience, LONGEST_SLEEP};
 use super::engine::Core;
+use super::error::RetireErrorKind;
 use super::limits::WhenFull;
 #[cfg(not(stillpoint_loom))]
 use super::raw;
@@ -265,26 +266,20 @@ impl Drop for Serving<'_> {
 impl Domain {
     /// A reclaimer for a separate thread to run, with the default limits. Any thread may hand it objects.
     pub fn background(&self) -> BackgroundReclaimer {
-        self.background_builder().build()
-    }
-
-    /// A reclaimer for a separate thread to run, with limits and pace to be chosen.
-    ///
-    /// ```
-    /// use stillpoint::rcu::WhenFull;
-    ///
-    /// let domain = stillpoint::rcu::Domain::new();
-    /// let mut background = domain.background_builder().when_full(WhenFull::Reclaim).build();
-    /// background.run(); // there is no retire handle: it returns
-    /// ```
-    pub fn background_builder(&self) -> ReclaimerBuilder<BackgroundReclaimer> {
-        ReclaimerBuilder::new(Arc::clone(self.core()))
+        self.reclaimer_builder().build_background()
     }
 }
 
-impl ReclaimerBuilder<BackgroundReclaimer> {
+impl ReclaimerBuilder {
     /// Makes a reclaimer for a separate thread. No setting makes this fail.
-    pub fn build(self) -> BackgroundReclaimer {
+    ///
+    /// ```
+    /// use stillpoint::rcu::{Domain, WhenFull};
+    ///
+    /// let mut background = Domain::new().reclaimer_builder().when_full(WhenFull::Reclaim).build_background();
+    /// background.run(); // there is no retire handle: it returns
+    /// ```
+    pub fn build_background(self) -> BackgroundReclaimer {
         let limits = self.limits(BackgroundReclaimer::DEFAULT_MAX_PENDING);
         BackgroundReclaimer::new(self.core, self.pace, limits, self.when_full)
     }
@@ -372,7 +367,7 @@ impl RetireHandle {
             inbox.submit(parts.into_garbage());
             return Ok(());
         }
-        retire::retire(&mut &*self, parts)
+        retire::retire(&mut &*self, parts, None)
     }
 
     /// As [`retire`](RetireHandle::retire), but waits for room for at most `limit`. With [`WhenFull::Reclaim`] it
@@ -388,7 +383,7 @@ impl RetireHandle {
         retired: Retired<T>,
         limit: Duration,
     ) -> Result<(), RetireError<T>> {
-        retire::retire_timeout(&mut &*self, retired, limit)
+        retire::retire(&mut &*self, retired.into_parts(), Some(limit))
     }
 
     /// As [`retire`](RetireHandle::retire), for an object that is not a [`Retired`].
@@ -510,19 +505,17 @@ impl Queue for &RetireHandle {
         self.inbox.core()
     }
 
-    fn is_closed(&self) -> bool {
-        self.inbox.phase() == CLOSED
-    }
-
-    fn largest(&self) -> usize {
-        self.inbox.largest()
-    }
-
-    fn reserve(&mut self, bytes: usize) -> Result<(), Full> {
-        match (self.inbox.reserve(bytes), self.when_full) {
+    fn reserve(&mut self, bytes: usize) -> Result<(), RetireErrorKind> {
+        if self.inbox.phase() == CLOSED {
+            return Err(RetireErrorKind::Closed);
+        } else if bytes > self.inbox.largest() {
+            // A wait for room would never end.
+            return Err(RetireErrorKind::TooLarge);
+        }
+        Ok(match (self.inbox.reserve(bytes), self.when_full) {
             (Err(full), WhenFull::Reclaim) => self.reclaim(full, bytes),
             (answer, _) => answer,
-        }
+        }?)
     }
 
     fn push(&mut self, garbage: Garbage) {
@@ -533,20 +526,8 @@ impl Queue for &RetireHandle {
         self.when_full
     }
 
-    fn pause(&self, patience: &mut Patience, deadline: Option<Instant>) {
-        patience.wait(self.inbox.core().event(), Next::News, deadline, || false);
-    }
-
     fn is_full_of_own(&self, own: &mut OwnHolds<'_>, bytes: usize) -> bool {
         self.inbox.is_full_of_own(own, bytes)
-    }
-
-    fn count_wait(&self) {
-        self.inbox.core().shared_counters().count_wait();
-    }
-
-    fn count_handed_back(&self) {
-        self.inbox.core().shared_counters().count_handed_back();
     }
 }
 

@@ -392,11 +392,6 @@ impl Domain {
         &self.core
     }
 
-    /// Another handle.
-    pub(crate) fn of(core: Arc<Core>) -> Self {
-        Self { core }
-    }
-
     #[inline(always)]
     #[track_caller]
     pub(super) fn value_of(&self, token: Token) -> u64 {

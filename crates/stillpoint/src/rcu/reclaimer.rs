@@ -1,7 +1,5 @@
 use std::collections::TryReserveError;
 use std::fmt;
-use std::marker::PhantomData;
-use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,15 +7,16 @@ use super::domain::Domain;
 use super::engine::core::garbage::Garbage;
 use super::engine::core::record::ReaderKind;
 use super::engine::queue::quota::Limits;
-use super::engine::queue::retire_list::{Full, Obstacle, Pace, RetireList};
+use super::engine::queue::retire_list::{Obstacle, Pace, RetireList};
 use super::engine::wait::error::SynchronizeError;
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{earliest, Next, Patience};
 use super::engine::Core;
+use super::error::RetireErrorKind;
 use super::limits::WhenFull;
 #[cfg(not(stillpoint_loom))]
 use super::raw;
-use super::retire::{self, Queue};
+use super::retire::{self, Kept, Queue};
 use super::retired::{RetireError, Retired};
 
 /// The limit of polls that free everything that is ready.
@@ -97,7 +96,7 @@ impl Reclaimer {
             self.list.retire_reserved(parts.into_garbage());
             return Ok(());
         }
-        retire::retire(self, parts)
+        retire::retire(self, parts, None)
     }
 
     /// As [`Reader::verify`](super::Reader::verify).
@@ -183,15 +182,10 @@ impl Reclaimer {
     #[cold]
     #[inline(never)]
     fn take_in_when_full(&mut self, garbage: Garbage) {
-        let core = Arc::clone(self.list.core());
-        // This may run destructors of other objects.
-        match catch_unwind(AssertUnwindSafe(|| self.list.make_room(garbage.bytes()))) {
-            Ok(Ok(())) => self.list.retire_reserved(garbage),
-            Ok(Err(_)) => core.leave_behind(garbage),
-            Err(panic) => {
-                core.leave_behind(garbage);
-                resume_unwind(panic);
-            }
+        let (bytes, kept) = (garbage.bytes(), Kept::new(garbage, self.list.core()));
+        // This may run destructors of other objects. A panic of one of them drops `kept`.
+        if self.list.make_room(bytes).is_ok() {
+            self.list.retire_reserved(kept.take());
         }
     }
 
@@ -211,7 +205,7 @@ impl Reclaimer {
         retired: Retired<T>,
         limit: Duration,
     ) -> Result<(), RetireError<T>> {
-        retire::retire_timeout(self, retired, limit)
+        retire::retire(self, retired.into_parts(), Some(limit))
     }
 
     /// Calls `function` after a grace period, in a later [`poll`](Reclaimer::poll): when every current region reader
@@ -403,16 +397,12 @@ impl Queue for Reclaimer {
         self.list.core()
     }
 
-    fn is_closed(&self) -> bool {
-        false
-    }
-
-    fn largest(&self) -> usize {
-        self.list.largest()
-    }
-
-    fn reserve(&mut self, bytes: usize) -> Result<(), Full> {
-        self.list.make_room(bytes)
+    fn reserve(&mut self, bytes: usize) -> Result<(), RetireErrorKind> {
+        if bytes > self.list.largest() {
+            // A wait for room would never end.
+            return Err(RetireErrorKind::TooLarge);
+        }
+        Ok(self.list.make_room(bytes)?)
     }
 
     fn push(&mut self, garbage: Garbage) {
@@ -436,14 +426,6 @@ impl Queue for Reclaimer {
     fn is_full_of_own(&self, own: &mut OwnHolds<'_>, bytes: usize) -> bool {
         self.list.is_full_of_own(own.region(), bytes)
     }
-
-    fn count_wait(&self) {
-        self.list.counters().count_wait();
-    }
-
-    fn count_handed_back(&self) {
-        self.list.counters().count_handed_back();
-    }
 }
 
 impl fmt::Debug for Reclaimer {
@@ -455,9 +437,8 @@ impl fmt::Debug for Reclaimer {
     }
 }
 
-/// Makes a reclaimer of the type `R`: a [`Reclaimer`] or a [`BackgroundReclaimer`](super::BackgroundReclaimer). It comes from
-/// [`Domain::reclaimer_builder`](super::Domain::reclaimer_builder) and
-/// [`Domain::background_builder`](super::Domain::background_builder), and counts as a handle of the domain.
+/// Makes a [`Reclaimer`] or a [`BackgroundReclaimer`](super::BackgroundReclaimer). It comes from
+/// [`Domain::reclaimer_builder`](super::Domain::reclaimer_builder), and counts as a handle of the domain.
 ///
 /// ```
 /// use std::time::Duration;
@@ -471,28 +452,21 @@ impl fmt::Debug for Reclaimer {
 ///     .when_full(WhenFull::Wait(Duration::from_millis(5)))
 ///     .batch(32)
 ///     .fence_interval(Duration::from_micros(100));
-/// let (one, another) = (builder.clone().build(), builder.build());
-/// # drop((one, another));
+/// let (polled, background) = (builder.clone().build(), builder.build_background());
+/// # drop((polled, background));
 /// ```
-pub struct ReclaimerBuilder<R> {
+#[derive(Clone)]
+pub struct ReclaimerBuilder {
     pub(super) core: Arc<Core>,
     objects: Option<usize>,
     bytes: usize,
     pub(super) pace: Pace,
     pub(super) when_full: WhenFull,
-    reclaimer: PhantomData<fn() -> R>,
 }
 
-impl<R> ReclaimerBuilder<R> {
+impl ReclaimerBuilder {
     pub(super) fn new(core: Arc<Core>) -> Self {
-        Self {
-            core,
-            objects: None,
-            bytes: usize::MAX,
-            pace: Pace::DEFAULT,
-            when_full: WhenFull::default(),
-            reclaimer: PhantomData,
-        }
+        Self { core, objects: None, bytes: usize::MAX, pace: Pace::DEFAULT, when_full: WhenFull::default() }
     }
 
     /// Objects that may wait at a time, at least 1. By default 65,536; for a background reclaimer, 1,048,576.
@@ -536,27 +510,7 @@ impl<R> ReclaimerBuilder<R> {
     pub(super) fn limits(&self, default: usize) -> Limits {
         Limits { objects: self.objects.unwrap_or(default), bytes: self.bytes }
     }
-}
 
-impl Domain {
-    /// A queue of retired objects for one writer, with the default limits.
-    pub fn reclaimer(&self) -> Reclaimer {
-        self.reclaimer_builder().build()
-    }
-
-    /// A queue of retired objects for one writer, with limits and pace to be chosen.
-    ///
-    /// ```
-    /// let domain = stillpoint::rcu::Domain::new();
-    /// let reclaimer = domain.reclaimer_builder().max_pending(10_000).batch(32).build();
-    /// assert_eq!(reclaimer.pending(), 0);
-    /// ```
-    pub fn reclaimer_builder(&self) -> ReclaimerBuilder<Reclaimer> {
-        ReclaimerBuilder::new(Arc::clone(self.core()))
-    }
-}
-
-impl ReclaimerBuilder<Reclaimer> {
     /// Makes a reclaimer that its owner polls. No setting makes this fail.
     pub fn build(self) -> Reclaimer {
         let limits = self.limits(Reclaimer::DEFAULT_MAX_PENDING);
@@ -564,20 +518,7 @@ impl ReclaimerBuilder<Reclaimer> {
     }
 }
 
-impl<R> Clone for ReclaimerBuilder<R> {
-    fn clone(&self) -> Self {
-        Self {
-            core: Arc::clone(&self.core),
-            objects: self.objects,
-            bytes: self.bytes,
-            pace: self.pace,
-            when_full: self.when_full,
-            reclaimer: PhantomData,
-        }
-    }
-}
-
-impl<R> fmt::Debug for ReclaimerBuilder<R> {
+impl fmt::Debug for ReclaimerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReclaimerBuilder")
             .field("domain", &self.core.name())
@@ -586,5 +527,23 @@ impl<R> fmt::Debug for ReclaimerBuilder<R> {
             .field("pace", &self.pace)
             .field("when_full", &self.when_full)
             .finish_non_exhaustive()
+    }
+}
+
+impl Domain {
+    /// A queue of retired objects for one writer, with the default limits.
+    pub fn reclaimer(&self) -> Reclaimer {
+        self.reclaimer_builder().build()
+    }
+
+    /// Makes a queue of retired objects for one writer, or a reclaimer for a separate thread to run, with limits and pace to be chosen.
+    ///
+    /// ```
+    /// let domain = stillpoint::rcu::Domain::new();
+    /// let reclaimer = domain.reclaimer_builder().max_pending(10_000).batch(32).build();
+    /// assert_eq!(reclaimer.pending(), 0);
+    /// ```
+    pub fn reclaimer_builder(&self) -> ReclaimerBuilder {
+        ReclaimerBuilder::new(Arc::clone(self.core()))
     }
 }

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::engine::core::garbage::Garbage;
-use super::engine::queue::retire_list::Full;
 use super::engine::wait::freeing::is_foreign;
 use super::engine::wait::own_holds::OwnHolds;
-use super::engine::wait::park::Patience;
+use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
 use super::error::RetireErrorKind;
 use super::limits::WhenFull;
@@ -17,17 +16,11 @@ use super::retired::{Parts, RetireError, Retired};
 pub(super) trait Queue {
     fn core(&self) -> &Arc<Core>;
 
-    /// Whether the reclaimer is gone, so that no thread would free what is handed in.
-    fn is_closed(&self) -> bool;
-
-    /// The size in bytes of the largest object for which there can be room, by the queue's own limit and the domain's.
-    fn largest(&self) -> usize;
-
-    /// Takes up room for one object. If there is none, first does what can make room at once.
+    /// Takes up room for one object of the queue's domain. If there is none, first does what can make room at once.
     ///
     /// # Panics
     /// With the panic of a destructor.
-    fn reserve(&mut self, bytes: usize) -> Result<(), Full>;
+    fn reserve(&mut self, bytes: usize) -> Result<(), RetireErrorKind>;
 
     /// Takes in an object for which there is room.
     fn push(&mut self, garbage: Garbage);
@@ -35,49 +28,56 @@ pub(super) trait Queue {
     fn when_full(&self) -> WhenFull;
 
     /// Waits a little for the obstacle to pass.
-    fn pause(&self, patience: &mut Patience, deadline: Option<Instant>);
-
-    fn count_wait(&self);
+    fn pause(&self, patience: &mut Patience, deadline: Option<Instant>) {
+        patience.wait(self.core().event(), Next::News, deadline, || false);
+    }
 
     /// Whether the queue's own limit leaves no room for an object of this size until the calling thread lets go of what it holds up
     /// itself.
     fn is_full_of_own(&self, own: &mut OwnHolds<'_>, bytes: usize) -> bool;
-
-    fn count_handed_back(&self);
 }
 
-/// Retires an object that was not taken in at once: waits for room as long as the queue's [`WhenFull`] says.
+/// Retires an object that was not taken in at once: waits for room for at most `limit`; without a limit, as long as the queue's
+/// [`WhenFull`] says.
 #[cold]
 #[inline(never)]
 pub(super) fn retire<T: Send + Sync + 'static>(
     queue: &mut impl Queue,
     parts: Parts<T>,
-) -> Result<(), RetireError<T>> {
-    retire_within(queue, Retired::from_parts(parts), None)
-}
-
-/// Retires an object, and waits for room for at most `limit`.
-pub(super) fn retire_timeout<T: Send + Sync + 'static>(
-    queue: &mut impl Queue,
-    retired: Retired<T>,
-    limit: Duration,
-) -> Result<(), RetireError<T>> {
-    retire_within(queue, retired, Some(limit))
-}
-
-fn retire_within<T: Send + Sync + 'static>(
-    queue: &mut impl Queue,
-    retired: Retired<T>,
     limit: Option<Duration>,
 ) -> Result<(), RetireError<T>> {
-    let is_own = retired.parts().is_of(queue.core());
+    let retired = Retired::from_parts(parts);
+    if !retired.parts().is_of(queue.core()) {
+        return Err(RetireError { retired, cause: RetireErrorKind::ForeignDomain });
+    }
     // A panic of a destructor drops `retired`, which leaves the object to its domain.
-    match room(queue, size_of::<T>(), is_own, limit) {
+    match room(queue, size_of::<T>(), limit) {
         Ok(()) => {
             queue.push(retired.into_parts().into_garbage());
             Ok(())
         }
         Err(cause) => Err(RetireError { retired, cause }),
+    }
+}
+
+/// An object that its drop leaves to the domain, unless it was taken out.
+pub(super) struct Kept(Option<Garbage>, Arc<Core>);
+
+impl Kept {
+    pub(super) fn new(garbage: Garbage, core: &Arc<Core>) -> Self {
+        Self(Some(garbage), Arc::clone(core))
+    }
+
+    pub(super) fn take(mut self) -> Garbage {
+        self.0.take().expect("only this call takes it")
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(garbage) = self.0.take() {
+            self.1.leave_behind(garbage);
+        }
     }
 }
 
@@ -88,34 +88,27 @@ fn retire_within<T: Send + Sync + 'static>(
 pub(super) fn room(
     queue: &mut impl Queue,
     bytes: usize,
-    is_own: bool,
     limit: Option<Duration>,
 ) -> Result<(), RetireErrorKind> {
     let begun = limit.map(|_| Instant::now());
-    let mut answer = attempt(queue, bytes, is_own);
-    if !answer.is_err_and(RetireErrorKind::is_full) {
-        if answer == Err(RetireErrorKind::TooLarge) {
-            queue.count_handed_back();
-        }
-        return answer;
-    }
+    let mut answer = queue.reserve(bytes);
     let limit = match (limit, queue.when_full()) {
         (None, WhenFull::Wait(limit)) => Some(limit),
         (limit, _) => limit,
     };
-    if let Some(limit) = limit {
+    if let Some(limit) = limit.filter(|_| answer.is_err_and(RetireErrorKind::is_full)) {
         // There is no deadline if the clock cannot represent it.
         let deadline = begun.unwrap_or_else(Instant::now).checked_add(limit);
+        let core = Arc::clone(queue.core());
         let is_early = || deadline.is_none_or(|deadline| Instant::now() < deadline);
         if is_early() {
             if is_foreign() {
                 // What gives room may wait for the end of the foreign code, or be the very object that is being destroyed.
-                queue.count_handed_back();
+                core.shared_counters().count_handed_back();
                 return Err(RetireErrorKind::WouldDeadlock);
             }
-            queue.count_wait();
+            core.shared_counters().count_wait();
         }
-        let core = Arc::clone(queue.core());
         let (mut patience, mut own) = (Patience::new(), None);
         // The limit for which the last look found that only the caller is in the way.
         let mut own_before = None;
@@ -131,39 +124,25 @@ pub(super) fn room(
                 // waits once more, and the attempt and the look after that must say the same.
                 let found = answer.err().filter(|_| is_own);
                 if found.is_some() && found == own_before {
-                    queue.count_handed_back();
+                    core.shared_counters().count_handed_back();
                     return Err(RetireErrorKind::WouldDeadlock);
                 }
                 own_before = found;
             }
             queue.pause(&mut patience, deadline);
-            answer = attempt(queue, bytes, is_own);
+            answer = queue.reserve(bytes);
         }
     }
-    if answer.is_err_and(RetireErrorKind::is_full) {
-        queue.count_handed_back();
+    if answer.is_err_and(|kind| kind.is_full() || kind == RetireErrorKind::TooLarge) {
+        queue.core().shared_counters().count_handed_back();
     }
     answer
-}
-
-fn attempt(queue: &mut impl Queue, bytes: usize, is_own: bool) -> Result<(), RetireErrorKind> {
-    if !is_own {
-        Err(RetireErrorKind::ForeignDomain)
-    } else if queue.is_closed() {
-        Err(RetireErrorKind::Closed)
-    } else if bytes > queue.largest() {
-        // A wait for room would never end.
-        Err(RetireErrorKind::TooLarge)
-    } else {
-        queue.reserve(bytes).map_err(RetireErrorKind::from)
-    }
 }
 
 #[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use std::cell::Cell;
 
-    use super::super::engine::wait::park::Next;
     use super::super::Domain;
     use super::*;
 
@@ -179,17 +158,9 @@ mod tests {
             self.domain.core()
         }
 
-        fn is_closed(&self) -> bool {
-            false
-        }
-
-        fn largest(&self) -> usize {
-            usize::MAX
-        }
-
-        fn reserve(&mut self, _: usize) -> Result<(), Full> {
+        fn reserve(&mut self, _: usize) -> Result<(), RetireErrorKind> {
             if self.looks.get() < self.enough {
-                Err(Full::Queue)
+                Err(RetireErrorKind::Full)
             } else {
                 Ok(())
             }
@@ -203,18 +174,10 @@ mod tests {
             WhenFull::Wait(Duration::MAX)
         }
 
-        fn pause(&self, patience: &mut Patience, deadline: Option<Instant>) {
-            patience.wait(self.core().event(), Next::News, deadline, || false);
-        }
-
-        fn count_wait(&self) {}
-
         fn is_full_of_own(&self, _: &mut OwnHolds<'_>, _: usize) -> bool {
             self.looks.set(self.looks.get() + 1);
             true
         }
-
-        fn count_handed_back(&self) {}
     }
 
     /// Others may make room between the attempt and the look, which then finds only what the caller holds up.
@@ -225,7 +188,7 @@ mod tests {
             let reader = domain.reader();
             let _guard = reader.pin();
             let mut queue = Late { domain: domain.clone(), looks: Cell::new(0), enough };
-            assert_eq!(room(&mut queue, 8, true, None), answer);
+            assert_eq!(room(&mut queue, 8, None), answer);
             assert!(queue.looks.get() <= 2, "{} looks", queue.looks.get());
         }
     }

@@ -145,7 +145,8 @@ fn what_a_handle_frees_wakes_those_who_wait_for_room() {
     assert_eq!(inbox.pending(), 0);
     assert!(!is_notified_by(&domain, || assert_eq!(inbox.assist(Full::Queue), 0)), "there is nothing");
 
-    let background = domain.background_builder().max_pending(1).when_full(WhenFull::Reclaim).build();
+    let background =
+        domain.reclaimer_builder().max_pending(1).when_full(WhenFull::Reclaim).build_background();
     let handle = background.retire_handle();
     handle.retire(retired(&domain)).expect("there is room");
     reader.quiescent();

@@ -63,25 +63,6 @@ impl<K, V> TableBuilder<K, V> {
 }
 
 impl<K, V, S> TableBuilder<K, V, S> {
-    /// For a table like `table`, with capacity for its entries.
-    pub(super) fn like(table: &Table<K, V, S>) -> Self
-    where
-        K: Send + Sync + 'static,
-        V: Send + Sync + 'static,
-        S: Clone,
-    {
-        let inner = table.inner();
-        Self {
-            domain: Domain::of(Arc::clone(inner.core())),
-            capacity: table.len(),
-            max_len: Some(inner.arena().max_len()),
-            hasher: table.hasher().clone(),
-            mixes: inner.mixes(),
-            handle: inner.handle().cloned(),
-            entries: PhantomData,
-        }
-    }
-
     /// Entries that the table takes without growing. Their memory is allocated by [`build`](TableBuilder::build), in
     /// huge pages where the system has some. Never more than [`max_len`](TableBuilder::max_len) needs is allocated.
     pub fn capacity(mut self, entries: usize) -> Self {

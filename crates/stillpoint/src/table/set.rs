@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use super::error::Full;
 use super::table::Table;
 use super::RandomState;
-use crate::rcu::{default_domain, Domain};
+use crate::rcu::Domain;
 
 /// A set: a [`Table`] whose values are empty and cost nothing. It is used like a table, except for its [`insert`](Set::insert).
 ///
@@ -24,7 +24,7 @@ use crate::rcu::{default_domain, Domain};
 /// # Ok::<(), stillpoint::table::Full<&str, ()>>(())
 /// ```
 ///
-/// To make a set with a limit, or with another hasher, convert a table:
+/// To make a set with a capacity, with a limit, or with another hasher, convert a table:
 ///
 /// ```
 /// use stillpoint::{rcu::Domain, table::{Set, Table}};
@@ -64,7 +64,10 @@ impl<K: Send + Sync + 'static> Default for Set<K> {
 /// In the [default domain](crate::rcu::default_domain).
 impl<K: Hash + Eq + Send + Sync + 'static> FromIterator<K> for Set<K> {
     fn from_iter<I: IntoIterator<Item = K>>(keys: I) -> Self {
-        Self::from_iter_in(default_domain(), keys)
+        let keys = keys.into_iter();
+        let mut set = Self::from(Table::with_capacity(keys.size_hint().0));
+        set.extend(keys);
+        set
     }
 }
 
@@ -75,33 +78,6 @@ impl<K: Send + Sync + 'static> Set<K> {
     /// As [`Table::new_in`].
     pub fn new_in(domain: &Domain) -> Self {
         Table::new_in(domain).into()
-    }
-
-    /// As [`Table::with_capacity_in`].
-    ///
-    /// # Panics
-    /// As [`Table::with_capacity_in`].
-    pub fn with_capacity_in(domain: &Domain, keys: usize) -> Self {
-        Table::with_capacity_in(domain, keys).into()
-    }
-}
-
-impl<K: Hash + Eq + Send + Sync + 'static> Set<K> {
-    /// A set of `domain` with these keys.
-    ///
-    /// # Panics
-    /// If there is no memory.
-    ///
-    /// ```
-    /// use stillpoint::{rcu::Domain, table::Set};
-    ///
-    /// assert_eq!(Set::from_iter_in(&Domain::new(), [1, 2, 1]).len(), 2);
-    /// ```
-    pub fn from_iter_in(domain: &Domain, keys: impl IntoIterator<Item = K>) -> Self {
-        let keys = keys.into_iter();
-        let mut set = Self::with_capacity_in(domain, keys.size_hint().0);
-        set.extend(keys);
-        set
     }
 }
 
@@ -157,35 +133,6 @@ where
     }
 }
 
-/// As a clone of a [`Table`].
-impl<K, S> Clone for Set<K, S>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    S: BuildHasher + Clone,
-{
-    fn clone(&self) -> Self {
-        self.table.clone().into()
-    }
-}
-
-impl<K, S, T> PartialEq<Set<K, T>> for Set<K, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    S: BuildHasher,
-    T: BuildHasher,
-{
-    fn eq(&self, other: &Set<K, T>) -> bool {
-        self.table == other.table
-    }
-}
-
-impl<K, S> Eq for Set<K, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    S: BuildHasher,
-{
-}
-
 /// The keys, in arbitrary order. Not a snapshot.
 impl<K, S> fmt::Debug for Set<K, S>
 where
@@ -206,9 +153,9 @@ impl<K: Send + Sync + 'static, S> IntoIterator for Set<K, S> {
     /// Takes the set apart.
     ///
     /// ```
-    /// use stillpoint::{rcu::Domain, table::Set};
+    /// use stillpoint::table::Set;
     ///
-    /// let keys: Vec<_> = Set::from_iter_in(&Domain::new(), [7]).into_iter().collect();
+    /// let keys: Vec<_> = Set::from_iter([7]).into_iter().collect();
     /// assert_eq!(keys, [7]);
     /// ```
     fn into_iter(self) -> Self::IntoIter {
@@ -240,8 +187,8 @@ mod serde {
         }
     }
 
-    /// Into the [default domain](crate::rcu::default_domain). (For another domain, deserialize a vector, and call
-    /// [`Set::from_iter_in`].)
+    /// Into the [default domain](crate::rcu::default_domain). (For another domain, deserialize a vector, and extend
+    /// a set of [`Set::new_in`] by it.)
     ///
     /// ```
     /// use stillpoint::table::Set;

@@ -6,8 +6,6 @@ use std::hash::{BuildHasher, Hash};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::builder::TableBuilder;
-use super::error::Full;
 use super::table::Table;
 use crate::rcu::default_domain::reader_in;
 use crate::rcu::{default_domain, Domain, Reader};
@@ -117,58 +115,6 @@ where
             self.insert(key, value).unwrap_or_else(|full| panic!("{full}"));
         }
     }
-}
-
-/// A table of the same domain, with the same hasher, limit and reclaimer. Not a snapshot: entries that are inserted or
-/// removed meanwhile may be missing.
-///
-/// # Panics
-/// If there is no memory.
-impl<K, V, S> Clone for Table<K, V, S>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher + Clone,
-{
-    fn clone(&self) -> Self {
-        let clone = TableBuilder::like(self).build().unwrap_or_else(|error| panic!("{error}"));
-        let reader = self.own_reader();
-        let guard = reader.pin();
-        for (key, value) in self.within(&guard).iter() {
-            // The limit may be reached if entries were replaced meanwhile.
-            if let Err(Full(..)) = clone.insert(key.clone(), value.clone()) {
-                break;
-            }
-        }
-        clone
-    }
-}
-
-/// Whether both have the same keys with the same values. Not atomic.
-impl<K, V, S, T> PartialEq<Table<K, V, T>> for Table<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: PartialEq + Send + Sync + 'static,
-    S: BuildHasher,
-    T: BuildHasher,
-{
-    fn eq(&self, other: &Table<K, V, T>) -> bool {
-        if self.len() != other.len() {
-            return false;
-        }
-        let (reader, others) = (self.own_reader(), other.own_reader());
-        let (guard, others) = (reader.pin(), others.pin());
-        let others = other.within(&others);
-        self.within(&guard).iter().all(|(key, value)| others.get(key) == Some(value))
-    }
-}
-
-impl<K, V, S> Eq for Table<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Eq + Send + Sync + 'static,
-    S: BuildHasher,
-{
 }
 
 /// The entries, in arbitrary order. Not a snapshot.

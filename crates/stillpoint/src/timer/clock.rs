@@ -43,11 +43,11 @@ const TRIES: usize = 16;
 ///
 /// ```
 /// use std::time::Duration;
-/// use stillpoint::timer::{Clock, Wheel};
+/// use stillpoint::timer::{Clock, Schedule, Wheel};
 ///
 /// let clock = Clock::new();
 /// let mut wheel = Wheel::new(clock.now());
-/// wheel.add_after(clock.ticks_of(Duration::from_millis(5)), "timeout")?;
+/// wheel.add(Schedule::after(clock.ticks_of(Duration::from_millis(5))), "timeout")?;
 /// # Ok::<(), stillpoint::timer::Full<&str>>(())
 /// ```
 ///
@@ -221,11 +221,11 @@ impl Clock {
 ///
 /// ```
 /// use std::time::Duration;
-/// use stillpoint::timer::{Clock, Limit, Wheel};
+/// use stillpoint::timer::{Clock, Limit, Schedule, Wheel};
 ///
 /// let (clock, time) = Clock::mock(1_000);
 /// let mut wheel = Wheel::new(clock.now());
-/// wheel.add_after(clock.ticks_of(Duration::from_secs(3_600)), "session 7")?;
+/// wheel.add(Schedule::after(clock.ticks_of(Duration::from_secs(3_600))), "session 7")?;
 ///
 /// time.advance(Duration::from_secs(3_600)); // the test does not sleep
 /// assert_eq!(clock.now(), 3_600_000_001_000);

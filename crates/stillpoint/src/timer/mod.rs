@@ -58,13 +58,12 @@ mod orders;
 mod service;
 mod wheel;
 
-pub use bitset::{AtomicBitset, Bitset};
+pub use bitset::Bitset;
 #[cfg(feature = "std")]
 pub use clock::{Clock, MockTime};
 #[cfg(feature = "std")]
 pub use service::{
-    Alarm, ArmError, ArmErrorKind, Burst, Cause, Event, Mailbox, Outcome, Remote, SharedTimer, Sleep,
-    TimerService,
+    Alarm, ArmError, Burst, Cause, Event, Mailbox, Outcome, Remote, SharedTimer, Sleep, TimerService,
 };
 pub use wheel::{
     Drain, Expired, Full, Key, Limit, Node, NodeWheel, Popped, Progress, Schedule, Wheel, WheelStats,

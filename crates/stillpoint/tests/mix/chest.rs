@@ -57,7 +57,7 @@ fn filled(world: &World, census: &Census, random: &mut Random) -> Vec<Box<dyn An
                 Box::new(reclaimer)
             }
             9 | 10 => {
-                let background = domain.background_builder().max_pending(2).build();
+                let background = domain.reclaimer_builder().max_pending(2).build_background();
                 let handle = background.retire_handle();
                 if random.below(2) == 0 {
                     let cell = RcuCell::new_in(&domain, RcuCell::new_in(&domain, census.object()));

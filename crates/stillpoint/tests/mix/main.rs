@@ -82,7 +82,8 @@ fn round(seed: u64, mode: stillpoint::fence::Mode) {
     let threads = random.below(4);
     thread::scope(|scope| {
         let world = &world;
-        let background = world.domain.background_builder().max_pending(1 + random.below(100)).build();
+        let background =
+            world.domain.reclaimer_builder().max_pending(1 + random.below(100)).build_background();
         let handles: Vec<_> = (0..threads + 2).map(|_| background.retire_handle()).collect();
         // If no thread runs the background reclaimer, it is soon full, or is dropped during the round.
         let running = random.below(3) > 0;

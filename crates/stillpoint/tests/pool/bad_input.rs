@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use stillpoint::pool::{BuildError, FreeErrorKind, Memory, Misuse, Pages, Pool, PoolBuilder, RawPool};
+use stillpoint::pool::{BuildError, FreeError, Memory, Misuse, Pages, Pool, PoolBuilder, RawPool};
 
 #[track_caller]
 fn refused(builder: PoolBuilder<RawPool>, part: &str) -> BuildError {
@@ -96,11 +96,11 @@ fn foreign_pointers_are_refused_at_once_and_the_others_are_freed_up_to_them() {
         ] {
             // SAFETY: the address is not that of an object of the pool, so the pool refuses it.
             let error = unsafe { local.free(stranger) }.unwrap_err();
-            assert_eq!((error.index(), error.kind()), (0, FreeErrorKind::Foreign));
+            assert_eq!(error, FreeError::Foreign(0));
         }
         // SAFETY: the first object was allocated above. The pool refuses the second, and frees none after it.
         let error = unsafe { local.free_many(&[mine[0], foreign, mine[1]]) }.unwrap_err();
-        assert_eq!((error.index(), error.kind()), (1, FreeErrorKind::Foreign));
+        assert_eq!(error, FreeError::Foreign(1));
         assert!(error.to_string().contains("outside the pool"), "{error}");
         assert_eq!(pool.stats().in_use, 1);
         // SAFETY: allocated above, and freed once.
@@ -120,7 +120,7 @@ fn an_address_inside_of_an_object_is_found_at_its_bucket() {
     let object = local.alloc().unwrap();
     // SAFETY: the address is inside the object, but not at its beginning, so the pool refuses it.
     let error = unsafe { local.free(object.add(8)) }.unwrap_err();
-    assert_eq!(error.kind(), FreeErrorKind::NotAnObject);
+    assert_eq!(error, FreeError::NotAnObject(0));
     assert!(pool.owns(object.as_ptr()) && !pool.owns(object.as_ptr().wrapping_add(8)));
 
     // With a cache, the error is found when the cache is emptied.
@@ -211,7 +211,7 @@ fn a_block_that_is_none_is_refused() {
     let block = other.alloc_block().unwrap();
     // SAFETY: the block belongs to another pool, so this pool refuses it.
     let error = unsafe { local.free_block(block) }.unwrap_err();
-    assert_eq!(error.kind(), FreeErrorKind::Foreign);
+    assert_eq!(error, FreeError::Foreign(0));
     // SAFETY: allocated above.
     unsafe { other.free_block(block) }.unwrap();
     // SAFETY: the block is free already, which the pool detects.
@@ -282,7 +282,7 @@ fn addresses_on_either_side_of_the_pool_are_refused_among_others() {
             // SAFETY: all were allocated above, except for one that the pool refuses. Those before it are allocated
             // again below.
             let error = unsafe { local.free_many(&call) }.unwrap_err();
-            assert_eq!((error.index(), error.kind()), (index, FreeErrorKind::Foreign), "{stranger:?}");
+            assert_eq!(error, FreeError::Foreign(index), "{stranger:?}");
             assert_eq!(pool.stats().in_use, 4 - index);
             let mut again: Vec<_> = (0..index).map(|_| local.alloc().unwrap()).collect();
             again.sort_unstable();

@@ -4,7 +4,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use stillpoint::pool::{FreeErrorKind, Hardening, Misuse, Obj, Objects, Pages, Pool, PoolBuilder, RawPool};
+use stillpoint::pool::{FreeError, Hardening, Misuse, Obj, Objects, Pages, Pool, PoolBuilder, RawPool};
 
 fn hardened<P>(builder: PoolBuilder<P>, level: Hardening) -> PoolBuilder<P> {
     builder.bucket_bytes(256).hardening(level).pages(Pages::Small)
@@ -20,14 +20,14 @@ fn a_double_free_is_refused_at_once_in_any_thread() {
         unsafe {
             other.free(objects[0]).unwrap();
             for local in [&local, &other] {
-                assert_eq!(local.free(objects[0]).unwrap_err().kind(), FreeErrorKind::AlreadyFree);
+                assert_eq!(local.free(objects[0]), Err(FreeError::AlreadyFree(0)));
             }
             let error = local.free_many(&[objects[1], objects[1]]).unwrap_err();
-            assert_eq!((error.index(), error.kind()), (1, FreeErrorKind::AlreadyFree));
+            assert_eq!(error, FreeError::AlreadyFree(1));
             assert!(error.to_string().contains("free already"), "{error}");
             let block = local.alloc_block().unwrap();
             local.free_block(block).unwrap();
-            assert_eq!(local.free_block(block).unwrap_err().kind(), FreeErrorKind::AlreadyFree);
+            assert_eq!(local.free_block(block), Err(FreeError::AlreadyFree(0)));
         }
         assert_eq!((pool.misuse_count(), pool.stats().in_use), (0, 0));
         pool.audit().unwrap();
@@ -141,7 +141,7 @@ fn a_block_with_a_free_object_is_refused_and_stays_as_it_is() {
     unsafe {
         local.free(block.get(2).unwrap()).unwrap();
         let error = local.free_block(block).unwrap_err();
-        assert_eq!((error.index(), error.kind()), (2, FreeErrorKind::AlreadyFree));
+        assert_eq!(error, FreeError::AlreadyFree(2));
         assert_eq!(pool.stats().in_use, 3);
         for index in [0, 1, 3] {
             local.free(block.get(index).unwrap()).unwrap();

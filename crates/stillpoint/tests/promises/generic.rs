@@ -44,7 +44,6 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::Shared", "T": any = rcu::Shared<'static, T>;                                   Covariant,     Never,       Never,       RefUnwindSafe, RefUnwindSafe, MayDangle;
         "rcu::ProtectedLink", "'r": lifetime = rcu::ProtectedLink<'a, u8>;                   Covariant,     Never,       Never,       Never,         Never,         Alive;
         "rcu::ProtectedLink", "T": any = rcu::ProtectedLink<'static, T>;                     Covariant,     Never,       Never,       Never,         Never,         Alive;
-        "rcu::ReclaimerBuilder", "R": any = rcu::ReclaimerBuilder<T>;                        Covariant,     Always,      Always,      Never,         Never,         MayDangle;
         "rcu::RetireError", "T": send_sync = rcu::RetireError<T>;                            Covariant,     Always,      Always,      Never,         Never,         Static;
         "rcu::RetireError", "C": any = rcu::RetireError<u8, T>;                              Covariant,     Send,        Sync,        Never,         Never,         MayDangle;
         "rcu::CompareExchangeError", "P": any = rcu::CompareExchangeError<T>;                Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;

@@ -41,7 +41,6 @@ pub(crate) fn table() -> Vec<Row> {
         "pool::TooManyLocals" = pool::TooManyLocals;                           true, true, true, true;
         "pool::Exhausted" = pool::Exhausted;                                   true, true, true, true;
         "pool::FreeError" = pool::FreeError;                                   true, true, true, true;
-        "pool::FreeErrorKind" = pool::FreeErrorKind;                           true, true, true, true;
         "pool::BuildError" = pool::BuildError;                                 true, true, false, false;
         "pool::Misuse" = pool::Misuse;                                         true, true, true, true;
         "pool::RawBlock" = pool::RawBlock;                                     true, true, true, true;
@@ -65,6 +64,7 @@ pub(crate) fn table() -> Vec<Row> {
         "rcu::Token" = rcu::Token;                                             true, true, true, true;
         "rcu::DomainBuilder" = rcu::DomainBuilder;                             true, true, false, false;
         "rcu::Domain" = rcu::Domain;                                           true, true, false, false;
+        "rcu::ReclaimerBuilder" = rcu::ReclaimerBuilder;                       true, true, false, false;
         "rcu::RetireErrorKind" = rcu::RetireErrorKind;                         true, true, true, true;
         "rcu::SynchronizeError" = rcu::SynchronizeError;                       true, true, true, true;
         "rcu::BuildError" = rcu::BuildError;                                   true, true, true, true;
@@ -92,7 +92,6 @@ pub(crate) fn table() -> Vec<Row> {
         "table::OutOfMemory" = tables::OutOfMemory;                            true, true, true, true;
         "table::TableStats" = tables::TableStats;                              true, true, true, true;
 
-        "timer::AtomicBitset" = timer::AtomicBitset;                           true, true, true, true;
         "timer::Bitset" = timer::Bitset;                                       true, true, true, true;
         "timer::Clock" = timer::Clock;                                         true, true, true, true;
         "timer::Cause" = timer::Cause;                                         true, true, true, true;
@@ -100,7 +99,6 @@ pub(crate) fn table() -> Vec<Row> {
         "timer::Node" = timer::Node;                                           true, false, true, false;
         "timer::Alarm" = timer::Alarm;                                         true, true, true, true;
         "timer::Sleep" = timer::Sleep;                                         true, true, true, true;
-        "timer::ArmErrorKind" = timer::ArmErrorKind;                           true, true, true, true;
         "timer::Progress" = timer::Progress;                                   true, true, true, true;
         "timer::Limit" = timer::Limit;                                         true, true, true, true;
         "timer::MockTime" = timer::MockTime;                                   true, true, true, true;

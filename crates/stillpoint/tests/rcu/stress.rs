@@ -189,7 +189,7 @@ fn nothing_is_freed_too_early_or_twice_or_never() {
             for (seed, role) in readers.into_iter().chain(readers).enumerate() {
                 scope.spawn(move || role(world, seed as u64 + 1));
             }
-            let mut background = world.domain.background_builder().max_pending(1000).build();
+            let mut background = world.domain.reclaimer_builder().max_pending(1000).build_background();
             let handle = background.retire_handle();
             scope.spawn(move || submits(world, 100, handle));
             scope.spawn(move || background.run());

@@ -77,7 +77,7 @@ fn what_waits_elsewhere_outlives_the_table() {
 fn writers_free_what_an_attached_reclaimer_does_not_take() {
     let census = Census::default();
     let domain = Domain::new();
-    let background = domain.background_builder().max_pending(10).build();
+    let background = domain.reclaimer_builder().max_pending(10).build_background();
     let table: Table<u64, Counted> =
         Table::builder_in(&domain).attach(background.retire_handle()).build().unwrap();
     let replace = |from: u64| {
@@ -155,7 +155,7 @@ fn entries_that_wait_have_their_size() {
     type Value = [u8; BYTES - 8];
     let domain = Domain::new();
     let mut reclaimer = domain.reclaimer_builder().max_pending_bytes(10 * BYTES).build();
-    let background = domain.background_builder().max_pending_bytes(5 * BYTES).build();
+    let background = domain.reclaimer_builder().max_pending_bytes(5 * BYTES).build_background();
     let attached: Table<u64, Value> =
         Table::builder_in(&domain).attach(background.retire_handle()).build().unwrap();
     let table: Table<u64, Value> = Table::new_in(&domain);

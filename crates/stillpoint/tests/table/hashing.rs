@@ -64,11 +64,7 @@ mod weak {
         while table.stats().growing {
             table.reserve(0).unwrap();
         }
-        // A clone mixes if the table does.
-        let (stats, again) = (table.stats(), table.clone().stats());
-        assert!(
-            again.longest_chain <= 2 * stats.longest_chain && 2 * again.longest_chain >= stats.longest_chain
-        );
+        let stats = table.stats();
         (stats.longest_chain, stats.overflow_buckets)
     }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use stillpoint::timer::{
-    ArmErrorKind, Key, Limit, Outcome, Progress, Schedule, SharedTimer, TimerService, Wheel,
+    ArmError, Key, Limit, Outcome, Progress, Schedule, SharedTimer, TimerService, Wheel,
 };
 
 const NONE: Limit = Limit::NONE;
@@ -65,7 +65,7 @@ fn a_key_that_was_made_up_names_a_shared_timer() {
     // The key that the next timer in the same place will have.
     let made_up = Key::from_bits(own.to_bits() + (1 << 32)).unwrap();
     let timer = service.remote().timer();
-    service.arm_with(&timer, beating(), "shared").unwrap();
+    service.arm(&timer, beating(), "shared").unwrap();
     assert!(service.cancel(made_up).is_none() && !service.reset(made_up, 99));
     // While its value is lent, the entry looks like that of a local timer. The timer goes on, or is over.
     let first = service.manage(10, NONE, |service, _| assert!(service.reset(made_up, 15)));
@@ -95,25 +95,25 @@ fn a_value_in_an_abandoned_ring_panics_when_it_is_dropped() {
     let mut mailbox = service.remote().mailbox(4);
     let mut burst = mailbox.burst();
     for (number, timer) in timers.iter().enumerate() {
-        burst.add_with(timer, Schedule::at(10), Panics(number == 0)).unwrap();
+        burst.add(timer, Schedule::at(10), Panics(number == 0)).unwrap();
     }
     drop(service);
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(burst))).is_err());
     for timer in &timers {
         assert!(!timer.is_armed() && matches!(timer.cancel(), Outcome::Gone));
-        assert_eq!(mailbox.add(timer, 10, Panics(false)).unwrap_err().kind(), ArmErrorKind::Gone);
+        assert!(matches!(mailbox.add(timer, 10, Panics(false)), Err(ArmError::Gone(_))));
     }
 }
 
 #[test]
 fn a_callback_puts_another_wheel_in_place() {
     let mut wheel = Wheel::new(0);
-    wheel.add_with(beating(), String::from("old")).unwrap();
+    wheel.add(beating(), String::from("old")).unwrap();
     wheel.add(10, String::from("next")).unwrap();
     let mut kept = None;
     let progress = wheel.poll(10, NONE, |wheel, mut beat| {
         let mut other = Wheel::new(0);
-        other.add_with(beating(), String::from("other")).unwrap();
+        other.add(beating(), String::from("other")).unwrap();
         kept = Some(std::mem::replace(wheel, other));
         beat.value().push('!');
     });
@@ -130,7 +130,7 @@ fn a_callback_puts_another_wheel_in_place() {
 /// done this with it, and changed the value.
 fn moved_away(also: impl FnOnce(&mut Wheel<String>, Key)) -> (Key, Wheel<String>) {
     let mut wheel = Wheel::new(0);
-    let key = wheel.add_with(beating(), String::from("old")).unwrap();
+    let key = wheel.add(beating(), String::from("old")).unwrap();
     wheel.add(20, String::from("next")).unwrap();
     let (mut kept, mut also) = (None, Some(also));
     let progress = wheel.poll(10, NONE, |wheel, mut beat| {
@@ -172,7 +172,7 @@ fn a_value_comes_back_to_a_wheel_that_its_callback_has_moved_away() {
 fn callbacks_swap_the_wheels_of_two_polls() {
     let mut wheels = [Wheel::new(0), Wheel::new(0)];
     let [one, two] = ["one", "two"].map(String::from);
-    let keys = [wheels[0].add_with(beating(), one).unwrap(), wheels[1].add_with(beating(), two).unwrap()];
+    let keys = [wheels[0].add(beating(), one).unwrap(), wheels[1].add(beating(), two).unwrap()];
     let [first, second] = &mut wheels;
     let _ = first.poll(10, NONE, |first, mut outer| {
         let _ = second.poll(10, NONE, |second, mut inner| {
@@ -186,7 +186,7 @@ fn callbacks_swap_the_wheels_of_two_polls() {
     assert_eq!(first.cancel(keys[1]).as_deref(), Some("twoi"));
     assert_eq!(second.cancel(keys[0]).as_deref(), Some("oneo"));
     // Swapped there and back.
-    let key = first.add_with(beating(), String::from("three")).unwrap();
+    let key = first.add(beating(), String::from("three")).unwrap();
     let _ = first.poll(20, NONE, |first, mut beat| {
         std::mem::swap(first, second);
         beat.value().push('!');
@@ -198,8 +198,8 @@ fn callbacks_swap_the_wheels_of_two_polls() {
 #[test]
 fn a_poll_goes_on_with_the_wheel_that_its_callback_has_put_in_place() {
     let (mut wheel, mut other) = (Wheel::new(0), Wheel::new(0));
-    let first = wheel.add_with(beating(), String::from("first")).unwrap();
-    let second = other.add_with(beating(), String::from("second")).unwrap();
+    let first = wheel.add(beating(), String::from("first")).unwrap();
+    let second = other.add(beating(), String::from("second")).unwrap();
     other.advance(10);
     let progress = wheel.poll(10, NONE, |wheel, mut beat| {
         if beat.key() == first {
@@ -215,7 +215,7 @@ fn a_poll_goes_on_with_the_wheel_that_its_callback_has_put_in_place() {
 #[test]
 fn a_value_comes_back_after_a_panic_and_across_threads() {
     let mut wheel = Wheel::new(0);
-    let key = wheel.add_with(beating(), String::from("old")).unwrap();
+    let key = wheel.add(beating(), String::from("old")).unwrap();
     let (there, old) = std::sync::mpsc::channel::<Wheel<String>>();
     let (ended, callback) = std::sync::mpsc::channel();
     let (looked, answer) = std::sync::mpsc::channel();
@@ -244,7 +244,7 @@ fn a_value_that_comes_back_too_late_is_dropped() {
     let dropped_by = |also: fn(&mut Wheel<Rc<()>>, Key), at_last: fn(&mut Option<Wheel<Rc<()>>>)| {
         let (value, mut wheel, mut kept) = (Rc::new(()), Wheel::new(0), None);
         let schedule = Schedule::at(10).every(NonZeroU64::new(u64::MAX / 2).unwrap());
-        wheel.add_with(schedule, value.clone()).unwrap();
+        wheel.add(schedule, value.clone()).unwrap();
         let _ = wheel.poll(10, NONE, |wheel, beat| {
             let mut old = std::mem::replace(wheel, Wheel::new(10));
             also(&mut old, beat.key());
@@ -273,7 +273,7 @@ fn a_value_that_comes_back_too_late_is_dropped() {
 fn a_wheel_with_a_lent_value_is_drained_and_dropped() {
     for drain in [true, false] {
         let (value, mut wheel) = (Rc::new(()), Wheel::new(0));
-        wheel.add_with(beating(), value.clone()).unwrap();
+        wheel.add(beating(), value.clone()).unwrap();
         wheel.add(30, Rc::new(())).unwrap();
         let progress = wheel.poll(10, NONE, |wheel, _| {
             let mut taken = std::mem::replace(wheel, Wheel::new(10));
@@ -294,8 +294,8 @@ fn a_destructor_of_a_value_that_comes_back_panics() {
         }
     }
     let mut wheel = Wheel::new(0);
-    let bomb = wheel.add_with(beating(), Bomb(true)).unwrap();
-    let other = wheel.add_with(Schedule::at(11).every(NonZeroU64::MIN), Bomb(false)).unwrap();
+    let bomb = wheel.add(beating(), Bomb(true)).unwrap();
+    let other = wheel.add(Schedule::at(11).every(NonZeroU64::MIN), Bomb(false)).unwrap();
     let mut kept = None;
     let _ = wheel.poll(10, NONE, |wheel, beat| {
         assert!(beat.key() == bomb && wheel.cancel(bomb).is_none());
@@ -343,7 +343,7 @@ fn a_destructor_panics() {
 fn a_callback_puts_another_service_in_place() {
     let mut service = TimerService::new(0);
     let timer = service.remote().timer();
-    service.arm_with(&timer, beating(), String::from("old")).unwrap();
+    service.arm(&timer, beating(), String::from("old")).unwrap();
     let mut kept = None;
     let _ = service.run(10, NONE, |service, mut beat| {
         kept = Some(std::mem::replace(service, TimerService::new(0)));
@@ -382,7 +382,7 @@ fn beating_service() -> (TimerService<String>, SharedTimer<String>, Key) {
     let own = service.add(10, String::new()).unwrap();
     service.cancel(own).unwrap();
     let timer = service.remote().timer();
-    service.arm_with(&timer, beating(), String::from("old")).unwrap();
+    service.arm(&timer, beating(), String::from("old")).unwrap();
     (service, timer, Key::from_bits(own.to_bits() + (1 << 32)).unwrap())
 }
 
@@ -407,12 +407,12 @@ fn periodic_timers_go_on_in_a_service_that_their_callback_has_moved_away() {
     assert!(old.process(9, |_, _| {}).is_done() && old.stats().timers == 0);
 
     let mut service = TimerService::new(0);
-    let key = service.add_with(beating(), String::from("own")).unwrap();
+    let key = service.add(beating(), String::from("own")).unwrap();
     let mut old = moved_away_service(service, |old| old);
     assert_eq!(old.cancel(key).as_deref(), Some("own!"));
 
     let mut service = TimerService::new(0);
-    service.add_with(beating(), String::from("own")).unwrap();
+    service.add(beating(), String::from("own")).unwrap();
     assert_eq!(closed(moved_away_service(service, |old| old)), ["own!"]);
 }
 

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use proptest::prelude::*;
-use stillpoint::timer::{AtomicBitset, Bitset};
+use stillpoint::timer::Bitset;
 
 fn set_of(bits: usize, numbers: &BTreeSet<usize>) -> Bitset {
     let mut set = Bitset::new(bits);
@@ -57,10 +56,6 @@ proptest! {
                 prop_assert_eq!(changed.test(number), after);
             }
         }
-        let atomic = AtomicBitset::new(bits);
-        numbers.iter().for_each(|&number| assert!(!atomic.set(number, Relaxed)));
-        prop_assert_eq!(atomic.next_set(from, Relaxed), set.next_set(from));
-        prop_assert_eq!(atomic.snapshot(Acquire), set);
     }
 }
 
@@ -82,11 +77,9 @@ fn single_bits() {
 #[test]
 fn the_last_bit_is_found_whatever_the_size() {
     for bits in 1..200 {
-        let (mut set, atomic) = (Bitset::new(bits), AtomicBitset::new(bits));
+        let mut set = Bitset::new(bits);
         set.set(bits - 1);
-        assert!(!atomic.set(bits - 1, Relaxed));
-        assert_eq!((set.next_set(0), atomic.next_set(0, Relaxed)), (Some(bits - 1), Some(bits - 1)));
-        assert_eq!((set.next_set(bits), atomic.next_set(bits, Relaxed)), (None, None));
+        assert_eq!((set.next_set(0), set.next_set(bits)), (Some(bits - 1), None));
     }
 }
 
@@ -107,29 +100,11 @@ fn a_bit_beyond_the_size_is_an_error_of_the_program() {
         || Bitset::new(0).flip(0),
         // In the last word, but beyond the size.
         || Bitset::new(10).set(10),
-        || _ = AtomicBitset::new(10).set(10, Relaxed),
         || Bitset::new(10).set_range(5..11),
         || Bitset::new(10).set_range(..=usize::MAX),
         #[expect(clippy::reversed_empty_ranges, reason = "the reversed range is what the test is about")]
         || Bitset::new(10).clear_range(5..4),
-        || _ = AtomicBitset::new(64).set(64, Relaxed),
     ] {
         assert!(std::panic::catch_unwind(attempt).is_err());
     }
-}
-
-#[test]
-fn each_bit_is_claimed_once() {
-    let claimed = AtomicBitset::new(200);
-    let claims: usize = std::thread::scope(|scope| {
-        let claim = || (0..200).filter(|&bit| !claimed.set(bit, AcqRel)).count();
-        let threads: Vec<_> = (0..3).map(|_| scope.spawn(claim)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
-    });
-    assert_eq!(claims, 200);
-    assert_eq!(claimed.snapshot(Relaxed).first_clear(), None);
-    assert!(claimed.clear(7, AcqRel) && !claimed.clear(7, AcqRel) && !claimed.test(7, Acquire));
-    assert!(!claimed.flip(7, AcqRel) && claimed.test(7, Acquire));
-    assert!(claimed.flip(7, AcqRel) && !claimed.flip(7, AcqRel));
-    assert_eq!(format!("{:?}", AtomicBitset::new(3)), "{}");
 }

@@ -37,7 +37,7 @@ fn steady_timeouts_are_not_late_in_short_polls() {
         let mut added = 0;
         for _ in 0..rounds {
             for number in 0..each {
-                wheel.add_after(length - number * (PERIOD / 64), added).unwrap();
+                wheel.add(Schedule::after(length - number * (PERIOD / 64)), added).unwrap();
                 added += 1;
             }
             now += PERIOD;
@@ -279,7 +279,7 @@ fn a_pop_that_has_not_seen_everything_says_so() {
 fn a_timer_is_moved_once_a_level() {
     for bits in (6..63u32).step_by(if cfg!(miri) { 9 } else { 1 }) {
         let mut wheel = Wheel::new(12_345);
-        wheel.add_after(1 << bits, 0).unwrap();
+        wheel.add(Schedule::after(1 << bits), 0).unwrap();
         while let Some(next) = wheel.next_deadline() {
             let _ = wheel.poll(next, Limit::NONE, |_, _| {});
         }
@@ -294,7 +294,7 @@ fn levels_in_use_are_counted() {
     let mut wheel = Wheel::new(0);
     assert_eq!(wheel.stats().levels, 0);
     wheel.add(63, ()).unwrap();
-    wheel.add_with(Schedule::at(1 << 40).coarse(), ()).unwrap();
+    wheel.add(Schedule::at(1 << 40).coarse(), ()).unwrap();
     assert_eq!(wheel.stats().levels, 0, "neither is ever moved");
     let keys: Vec<Key> = [64, 2_047, 2_048, 1 << 40].map(|at| wheel.add(at, ()).unwrap()).into();
     assert_eq!(wheel.stats().levels, 3);
@@ -315,7 +315,7 @@ fn a_coarse_timer_remains_one() {
     let once = Schedule::at(1 << 30).coarse();
     for schedule in [once, once.every(NonZeroU64::new(1 << 30).unwrap())] {
         let mut wheel = Wheel::new(0);
-        let key = wheel.add_with(schedule, ()).unwrap();
+        let key = wheel.add(schedule, ()).unwrap();
         assert!(wheel.reset(key, 1 << 31));
         assert_eq!(wheel.stats().levels, 0, "after the reset");
         wheel.set_time(5);

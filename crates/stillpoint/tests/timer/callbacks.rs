@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use stillpoint::timer::{
-    ArmErrorKind, Cause, Event, Expired, Key, Limit, Outcome, Progress, Schedule, SharedTimer, TimerService,
+    ArmError, Cause, Event, Expired, Key, Limit, Outcome, Progress, Schedule, SharedTimer, TimerService,
     Wheel,
 };
 
@@ -67,7 +67,7 @@ impl Model {
                 let period = if self.random.below(4) == 0 { 1 + self.random.delay() } else { 0 };
                 let schedule = Schedule::at(deadline);
                 let schedule = NonZeroU64::new(period).map_or(schedule, |period| schedule.every(period));
-                let key = wheel.add_with(schedule, self.numbers).unwrap();
+                let key = wheel.add(schedule, self.numbers).unwrap();
                 let poll = self.poll;
                 self.timers.insert(self.numbers, Armed { key, deadline, period, poll });
                 self.numbers += 1;
@@ -224,19 +224,19 @@ impl Shared {
                 self.values += self.timers.len() as u64;
                 let value = self.values + which as u64;
                 let result = match by_mail {
-                    true => self.mailbox.add_with(&timer, schedule, value),
-                    false => service.arm_with(&timer, schedule, value),
+                    true => self.mailbox.add(&timer, schedule, value),
+                    false => service.arm(&timer, schedule, value),
                 };
                 let expected = match state {
                     State::Rest(_) => Ok(()),
                     State::Running { stopped: false } if !by_mail => Ok(()),
-                    State::Armed { .. } => Err(ArmErrorKind::Armed),
-                    State::Running { .. } | State::Revoked { .. } => Err(ArmErrorKind::Busy),
+                    State::Armed { .. } => Err(ArmError::Armed(value)),
+                    State::Running { .. } | State::Revoked { .. } => Err(ArmError::Busy(value)),
                 };
                 // A full mailbox is detected first.
-                let full = by_mail && matches!(&result, Err(refused) if refused.kind() == ArmErrorKind::Full);
+                let full = by_mail && matches!(result, Err(ArmError::Full(_)));
                 if !full {
-                    assert_eq!(result.map_err(|refused| refused.kind()), expected, "{state:?}");
+                    assert_eq!(result, expected, "{state:?}");
                     if expected.is_ok() {
                         self.states[which] = State::Armed { deadline, period, value, poll: self.poll };
                     }

@@ -144,7 +144,7 @@ impl Pair {
         let now = self.wheel.now();
         match step {
             Step::Add { delay } => {
-                let key = self.wheel.add_after(delay, self.numbers).unwrap();
+                let key = self.wheel.add(Schedule::after(delay), self.numbers).unwrap();
                 self.promise(key, now.saturating_add(delay), 0, false);
             }
             Step::AddPast { before } => {
@@ -154,7 +154,7 @@ impl Pair {
             }
             Step::AddCoarse { delay } => {
                 let deadline = now.saturating_add(delay);
-                let key = self.wheel.add_with(Schedule::at(deadline).coarse(), self.numbers).unwrap();
+                let key = self.wheel.add(Schedule::at(deadline).coarse(), self.numbers).unwrap();
                 self.promise(key, deadline, 0, true);
             }
             Step::AddPeriodic { delay, period, coarse } => {
@@ -162,7 +162,7 @@ impl Pair {
                 let every = NonZeroU64::new(period).unwrap();
                 let schedule = Schedule::at(deadline).every(every);
                 let schedule = if coarse { schedule.coarse() } else { schedule };
-                let key = self.wheel.add_with(schedule, self.numbers).unwrap();
+                let key = self.wheel.add(schedule, self.numbers).unwrap();
                 self.promise(key, deadline, period, coarse);
             }
             Step::Cancel { which } => {

@@ -19,7 +19,7 @@ fn time_that_goes_back_counts_as_the_last_time() {
     wheel.add(1_100, 1).unwrap();
     assert!(fired(&mut wheel, 500).is_empty());
     assert_eq!((wheel.now(), wheel.stats().time_went_back), (1_000, 1));
-    wheel.add_after(50, 2).unwrap();
+    wheel.add(Schedule::after(50), 2).unwrap();
     wheel.advance(0);
     assert!(wheel.pop().is_none());
     assert_eq!(wheel.stats().time_went_back, 2);
@@ -47,7 +47,7 @@ fn the_end_of_every_level_is_passed() {
         for begin in [end - 1, end.saturating_sub(64), end.saturating_sub(65)] {
             for delay in [1, 2, 63, 64, 65, 4_095, 4_096, 4_097, 1 << 20] {
                 let mut wheel = Wheel::new(begin);
-                wheel.add_after(delay, 7).unwrap();
+                wheel.add(Schedule::after(delay), 7).unwrap();
                 assert!(
                     fired(&mut wheel, begin + delay - 1).is_empty(),
                     "early: begun at {begin}, delay {delay}"
@@ -85,11 +85,11 @@ fn a_wheel_has_no_age_beyond_which_it_fails() {
         assert_eq!(fired(&mut wheel, now), [bits]);
     }
     wheel.add(u64::MAX, 64).unwrap();
-    wheel.add_after(u64::MAX, 65).unwrap();
+    wheel.add(Schedule::after(u64::MAX), 65).unwrap();
     assert!(fired(&mut wheel, u64::MAX - 1).is_empty());
     assert!(now < u64::MAX);
     assert_eq!(fired(&mut wheel, u64::MAX), [64, 65]);
-    wheel.add_after(1, 66).unwrap();
+    wheel.add(Schedule::after(1), 66).unwrap();
     assert_eq!(fired(&mut wheel, u64::MAX), [66], "at `u64::MAX` everything is due");
 }
 
@@ -98,7 +98,7 @@ fn a_coarse_timer_at_the_end_of_time_still_fires() {
     for before in [0, 1, 7, 1_000, 1 << 40] {
         let mut wheel = Wheel::new(1 << 50);
         let deadline = u64::MAX - before;
-        wheel.add_with(Schedule::at(deadline).coarse(), 7).unwrap();
+        wheel.add(Schedule::at(deadline).coarse(), 7).unwrap();
         assert!(fired(&mut wheel, deadline - 1).is_empty());
         assert_eq!(fired(&mut wheel, u64::MAX), [7]);
     }
@@ -111,7 +111,7 @@ fn a_coarse_timer_is_an_eighth_late_at_most_and_never_moved() {
         for delay in [1 << bits, (1 << bits) + 1, (1 << bits) * 3 / 2, (2 << bits) - 1] {
             for begin in [0, 12_345, (1 << 36) - 3] {
                 let mut wheel = Wheel::new(begin);
-                wheel.add_with(Schedule::at(begin + delay).coarse(), 7).unwrap();
+                wheel.add(Schedule::at(begin + delay).coarse(), 7).unwrap();
                 let at = wheel.next_deadline().unwrap();
                 assert!(
                     at >= begin + delay && at - (begin + delay) <= delay * 8 / 63,
@@ -130,7 +130,7 @@ fn a_coarse_timer_whose_deadline_begins_a_slot_is_exact() {
     // Each wheel takes a long time under Miri.
     for bits in (6..63).step_by(if cfg!(miri) { 17 } else { 1 }) {
         let mut wheel = Wheel::new(0);
-        wheel.add_with(Schedule::at(1 << bits).coarse(), 7).unwrap();
+        wheel.add(Schedule::at(1 << bits).coarse(), 7).unwrap();
         assert_eq!(wheel.next_deadline(), Some(1 << bits));
         assert_eq!(fired(&mut wheel, 1 << bits), [7]);
     }
@@ -139,7 +139,7 @@ fn a_coarse_timer_whose_deadline_begins_a_slot_is_exact() {
 #[test]
 fn exact_timers_fire_before_coarse_ones_of_the_same_poll() {
     let mut wheel = Wheel::new(0);
-    wheel.add_with(Schedule::at(1_000).coarse(), 3).unwrap();
+    wheel.add(Schedule::at(1_000).coarse(), 3).unwrap();
     wheel.add(1_300, 2).unwrap();
     wheel.add(1_200, 1).unwrap();
     assert_eq!(fired(&mut wheel, 2_000), [1, 2, 3]);
@@ -148,7 +148,7 @@ fn exact_timers_fire_before_coarse_ones_of_the_same_poll() {
 #[test]
 fn what_was_due_when_it_was_added_fires_first() {
     let mut wheel = Wheel::new(100);
-    wheel.add_with(Schedule::at(200).coarse(), 4).unwrap();
+    wheel.add(Schedule::at(200).coarse(), 4).unwrap();
     wheel.add(150, 3).unwrap();
     wheel.add(100, 1).unwrap();
     wheel.add(0, 2).unwrap();
@@ -160,7 +160,7 @@ fn coarse_timers_fire_by_granularity_and_then_by_slot() {
     let mut wheel = Wheel::new(0);
     // Their slots have 512, 64 and 8 ticks.
     for deadline in [9_000, 5_000, 3_000, 1_000, 300, 100] {
-        wheel.add_with(Schedule::at(deadline).coarse(), deadline).unwrap();
+        wheel.add(Schedule::at(deadline).coarse(), deadline).unwrap();
     }
     assert_eq!(fired(&mut wheel, 20_000), [100, 300, 1_000, 3_000, 5_000, 9_000]);
 }
@@ -207,7 +207,7 @@ fn who_sleeps_until_the_next_deadline_misses_nothing() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let deadline = 78 + (state >> 40);
         let schedule = Schedule::at(deadline);
-        wheel.add_with(if state & 32 == 0 { schedule } else { schedule.coarse() }, deadline).unwrap();
+        wheel.add(if state & 32 == 0 { schedule } else { schedule.coarse() }, deadline).unwrap();
     }
     let (mut polls, mut left) = (0, 300);
     while let Some(next) = wheel.next_deadline() {
@@ -283,7 +283,7 @@ fn a_timer_in_the_past_fires_in_the_next_poll() {
     let mut wheel = Wheel::new(100);
     wheel.add(100, 1).unwrap();
     wheel.add(0, 2).unwrap();
-    wheel.add_with(Schedule::at(7).coarse(), 3).unwrap();
+    wheel.add(Schedule::at(7).coarse(), 3).unwrap();
     assert_eq!(wheel.next_deadline(), Some(100));
     assert_eq!(fired(&mut wheel, 100), [1, 2, 3]);
 }
@@ -330,8 +330,8 @@ fn a_wheel_at_its_limit_hands_the_value_back_and_goes_on() {
     let first = wheel.add(10, 1).unwrap();
     wheel.add(20, 2).unwrap();
     assert_eq!(wheel.add(30, 3), Err(Full(3)));
-    assert_eq!(wheel.add_with(Schedule::at(30).coarse(), 4), Err(Full(4)));
-    assert_eq!(wheel.add_after(30, 5).unwrap_err().into_inner(), 5);
+    assert_eq!(wheel.add(Schedule::at(30).coarse(), 4), Err(Full(4)));
+    assert_eq!(wheel.add(Schedule::after(30), 5).unwrap_err().into_inner(), 5);
     let text = Full(3).to_string();
     assert!(text.contains("no room") && text.contains("a higher limit"), "{text}");
     assert_eq!(wheel.cancel(first), Some(1));
@@ -405,7 +405,7 @@ fn drain_hands_out_everything_and_its_drop_the_rest() {
     let mut wheel = Wheel::new(0);
     let key = wheel.add(1 << 40, 1).unwrap();
     wheel.add(0, 2).unwrap();
-    wheel.add_with(Schedule::at(1 << 20).coarse(), 3).unwrap();
+    wheel.add(Schedule::at(1 << 20).coarse(), 3).unwrap();
     assert_eq!(wheel.drain().next(), Some(1));
     assert!(wheel.is_empty() && wheel.cancel(key).is_none() && wheel.next_deadline().is_none());
     wheel.add(5, 4).unwrap();
@@ -452,7 +452,7 @@ fn a_capacity_beyond_all_memory_is_refused() {
 fn a_coarse_timer_that_is_near_is_exact() {
     for (begin, delay) in [(60, 15), (0, 62), (4_090, 40)] {
         let mut wheel = Wheel::new(begin);
-        wheel.add_with(Schedule::at(begin + delay).coarse(), 7).unwrap();
+        wheel.add(Schedule::at(begin + delay).coarse(), 7).unwrap();
         for now in begin + 1..begin + delay {
             assert!(fired(&mut wheel, now).is_empty());
         }
@@ -465,7 +465,7 @@ fn a_coarse_timer_that_is_near_is_exact() {
 fn a_value_that_is_lent_is_popped_without() {
     let mut wheel = Wheel::new(0);
     let every = std::num::NonZeroU64::MAX;
-    wheel.add_with(Schedule::at(1).every(every), 7).unwrap();
+    wheel.add(Schedule::at(1).every(every), 7).unwrap();
     let mut popped = Vec::new();
     let _ = wheel.poll(1, NONE, |wheel, _| {
         wheel.advance(u64::MAX);

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use stillpoint::timer::{ArmErrorKind, Limit, Outcome, Progress, Schedule, TimerService};
+use stillpoint::timer::{ArmError, Limit, Outcome, Progress, Schedule, TimerService};
 
 const NONE: Limit = Limit::NONE;
 const TEN: NonZeroU64 = NonZeroU64::new(10).unwrap();
@@ -15,7 +15,7 @@ fn a_message_of_a_cancelled_arming_does_not_rewind_a_periodic_timer() {
     let mut mailbox = service.remote().mailbox(4);
     mailbox.add(&timer, 1_000, 0).unwrap();
     assert!(timer.cancel().is_cancelled());
-    service.arm_with(&timer, Schedule::at(10).every(TEN), 1).unwrap();
+    service.arm(&timer, Schedule::at(10).every(TEN), 1).unwrap();
     let mut beats = Vec::new();
     for now in [10, 20] {
         let _ = service.manage(now, NONE, |_, event| beats.push((now, event.deadline())));
@@ -33,7 +33,7 @@ fn two_routes_to_one_timer_arm_it_once() {
     let mut mailboxes = [service.remote().mailbox(8), service.remote().mailbox(8)];
     mailboxes[0].add(&timer, 1_000, 0).unwrap();
     assert!(timer.cancel().is_cancelled());
-    mailboxes[1].add_with(&timer, Schedule::at(10).every(TEN), 1).unwrap();
+    mailboxes[1].add(&timer, Schedule::at(10).every(TEN), 1).unwrap();
     let mut beats = Vec::new();
     // Processes the hint, and one of the two messages. Either message stands for the present arming.
     let _ = service.process(2, |_, _| {});
@@ -105,8 +105,8 @@ fn a_cancelled_timer_is_armed_again_in_a_full_wheel() {
     service.arm(&timer, 10, 1).unwrap();
     assert!(timer.cancel().is_cancelled());
     service.arm(&timer, 20, 2).unwrap();
-    assert_eq!(service.arm(&other, 20, 3).unwrap_err().kind(), ArmErrorKind::Full);
-    assert_eq!(service.arm(&timer, 20, 3).unwrap_err().kind(), ArmErrorKind::Armed);
+    assert_eq!(service.arm(&other, 20, 3), Err(ArmError::Full(3)));
+    assert_eq!(service.arm(&timer, 20, 3), Err(ArmError::Armed(3)));
     let _ = service.process(usize::MAX, |_, _| {});
     assert!(timer.cancel().is_cancelled());
     // The message is processed before the hint.
@@ -116,7 +116,7 @@ fn a_cancelled_timer_is_armed_again_in_a_full_wheel() {
     let progress = service.run(30, NONE, |service, event| {
         let own = event.timer().unwrap().clone();
         fired.extend(event.into_value());
-        service.arm_with(&own, Schedule::at(40).every(TEN), 5).unwrap();
+        service.arm(&own, Schedule::at(40).every(TEN), 5).unwrap();
     });
     assert_eq!((fired, progress), (vec![4], Progress::Done(1)));
     let progress = service.run(40, NONE, |service, event| {
@@ -131,7 +131,7 @@ fn a_cancelled_timer_has_not_fired() {
     let mut service = TimerService::new(0);
     let timers: Vec<_> = (0..3).map(|_| service.remote().timer()).collect();
     service.arm(&timers[0], 5, 1).unwrap();
-    service.arm_with(&timers[1], Schedule::at(5).every(TEN), 2).unwrap();
+    service.arm(&timers[1], Schedule::at(5).every(TEN), 2).unwrap();
     service.arm(&timers[2], 5, 3).unwrap();
     assert!(timers[0].cancel().is_cancelled() && timers[1].cancel().is_cancelled());
     assert_eq!(service.manage(5, Limit::expiries(2), |_, _| unreachable!("cancelled")), Progress::More(0));
@@ -205,7 +205,7 @@ fn a_revoked_periodic_timer_says_when_its_next_beat_was_due() {
         let _ = service.process(9, |_, event| deadline = event.deadline());
         deadline
     };
-    service.arm_with(&timer, Schedule::at(10).every(TEN), 1).unwrap();
+    service.arm(&timer, Schedule::at(10).every(TEN), 1).unwrap();
     for now in [10, 20, 30] {
         let _ = service.run(now, NONE, |_, _| {});
     }
@@ -250,7 +250,7 @@ fn a_panic_while_a_service_closes_leaves_no_timer_armed() {
         assert_eq!(timer.cancel(), Outcome::Gone);
     }
     for mailbox in &mut mailboxes {
-        assert_eq!(mailbox.add(&timers[7], 5, 1).unwrap_err().kind(), ArmErrorKind::Gone);
+        assert_eq!(mailbox.add(&timers[7], 5, 1), Err(ArmError::Gone(1)));
     }
 }
 
@@ -275,7 +275,7 @@ fn a_burst_into_a_service_that_is_closed_meanwhile_leaves_no_timer_armed() {
         assert_eq!((handed_out, Arc::strong_count(&value)), (1, 1), "two are dropped with the burst");
         assert!(timers.iter().all(|timer| matches!(timer.cancel(), Outcome::Gone)));
         let refused = mailbox.add(&timers[3], 10, Arc::clone(&value)).unwrap_err();
-        assert_eq!((refused.kind(), mailbox.capacity()), (ArmErrorKind::Gone, 8));
+        assert!(matches!(refused, ArmError::Gone(_)) && mailbox.capacity() == 8, "{refused}");
     }
 }
 
@@ -286,7 +286,7 @@ fn a_timer_that_was_due_when_it_was_reset_stays_in_the_wheel() {
         for is_cancelled in [false, true] {
             let mut service = TimerService::with_max_len(0, 1);
             let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(1));
-            service.arm_with(&timer, schedule, 1).unwrap();
+            service.arm(&timer, schedule, 1).unwrap();
             mailbox.reset(&timer, 40).unwrap();
             for now in [10, 15, 20] {
                 assert_eq!((service.manage(now, NONE, |_, _| {}).expired(), service.stats().timers), (0, 1));
@@ -334,7 +334,7 @@ fn a_burst_that_goes_on_after_its_service_is_closed_is_refused() {
     burst.add(&timer, 10, 1).unwrap();
     drop(service);
     let refused = burst.add(&other, 10, 2).unwrap_err();
-    assert_eq!((refused.kind(), refused.into_inner()), (ArmErrorKind::Gone, 2));
+    assert_eq!(refused, ArmError::Gone(2));
     assert_eq!((timer.is_armed(), timer.cancel()), (false, Outcome::Gone));
 }
 
@@ -385,7 +385,7 @@ fn a_value_that_panics_when_it_is_dropped_leaves_no_timer_armed() {
 fn a_panic_in_the_last_beat_takes_the_timer_out_of_the_wheel() {
     let mut service = TimerService::new(0);
     let timer = service.remote().timer();
-    service.arm_with(&timer, Schedule::at(10).every(TEN), 1).unwrap();
+    service.arm(&timer, Schedule::at(10).every(TEN), 1).unwrap();
     let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let _ = service.run(10, NONE, |_, _| {
             assert_eq!(timer.cancel(), Outcome::Running);
@@ -400,11 +400,11 @@ fn a_panic_in_the_last_beat_takes_the_timer_out_of_the_wheel() {
 fn a_service_that_is_replaced_in_a_beat_leaves_no_timer_armed() {
     let mut service = TimerService::new(0);
     let timer = service.remote().timer();
-    service.arm_with(&timer, Schedule::at(10).every(TEN), 1).unwrap();
+    service.arm(&timer, Schedule::at(10).every(TEN), 1).unwrap();
     let progress = service.run(10, NONE, |service, _| *service = TimerService::new(0));
     assert_eq!((progress.expired(), timer.is_armed()), (1, false));
     assert_eq!(timer.cancel(), Outcome::Fired);
-    assert_eq!(service.arm(&timer, 20, 2).unwrap_err().kind(), ArmErrorKind::Foreign);
+    assert_eq!(service.arm(&timer, 20, 2), Err(ArmError::Foreign(2)));
 }
 
 #[test]
@@ -462,7 +462,7 @@ fn a_timer_whose_handles_go_between_its_beats_goes_on_until_its_service_goes() {
     let remote = service.remote();
     let mut handles = Some((remote.timer(), remote.mailbox(2)));
     if let Some((timer, mailbox)) = &mut handles {
-        mailbox.add_with(timer, Schedule::at(10).every(TEN), value.clone()).unwrap();
+        mailbox.add(timer, Schedule::at(10).every(TEN), value.clone()).unwrap();
     }
     drop(remote);
     let mut beats = 0;
@@ -486,7 +486,7 @@ fn a_timer_whose_handles_go_between_its_beats_goes_on_until_its_service_goes() {
     assert_eq!(std::rc::Rc::strong_count(&value), 1, "its value was dropped after the last beat");
 
     let timer = service.remote().timer();
-    service.arm_with(&timer, Schedule::at(40).every(TEN), value.clone()).unwrap();
+    service.arm(&timer, Schedule::at(40).every(TEN), value.clone()).unwrap();
     drop(timer);
     assert_eq!(service.run(40, NONE, |_, _| {}), Progress::Done(1));
     drop(service);

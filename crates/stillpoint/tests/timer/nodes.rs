@@ -83,7 +83,7 @@ fn a_wheel_over_nodes_does_what_the_other_one_does() {
                     // SAFETY: the session is leaked until its node is out of the wheel, and only the wheel uses the
                     // node.
                     unsafe { twins.nodes.add(node(session), schedule) };
-                    let key = twins.values.add_with(schedule, number).unwrap();
+                    let key = twins.values.add(schedule, number).unwrap();
                     twins.sessions.insert(number, (session, key));
                 }
                 (4 | 5, Some((number, session, key))) => {

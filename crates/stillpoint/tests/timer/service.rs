@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use stillpoint::timer::{ArmErrorKind, Cause, Full, Limit, Outcome, Progress, Schedule, TimerService};
+use stillpoint::timer::{ArmError, Cause, Full, Limit, Outcome, Progress, Schedule, TimerService};
 
 const NONE: Limit = Limit::NONE;
 
@@ -17,8 +17,8 @@ fn run<T>(service: &mut TimerService<T>, now: u64) -> Vec<T> {
 fn its_own_timers_are_those_of_a_wheel() {
     let mut service = TimerService::with_capacity(0, 10);
     let key = service.add(10, 1).unwrap();
-    let other = service.add_after(20, 2).unwrap();
-    service.add_with(Schedule::at(30).coarse(), 3).unwrap();
+    let other = service.add(Schedule::after(20), 2).unwrap();
+    service.add(Schedule::at(30).coarse(), 3).unwrap();
     assert!(service.reset(key, 15));
     assert_eq!(service.cancel(other), Some(2));
     assert_eq!((service.cancel(other), service.stats().timers), (None, 2));
@@ -77,7 +77,7 @@ fn a_full_mailbox_hands_the_value_back_and_leaves_the_timer_as_it_was() {
         mailbox.add(timer, 10, "in").unwrap();
     }
     let refused = mailbox.add(&timers[4], 10, "out").unwrap_err();
-    assert_eq!((refused.kind(), refused.into_inner()), (ArmErrorKind::Full, "out"));
+    assert_eq!(refused, ArmError::Full("out"));
     assert!(refused.to_string().contains("is full"), "{refused}");
     assert!(!timers[4].is_armed() && timers[4].cancel() == Outcome::Gone);
     let _ = service.process(1, |_, _| {});
@@ -93,7 +93,7 @@ fn a_bounded_wheel_leaves_in_the_mailbox_what_it_has_no_room_for() {
     let key = service.add(50, "own").unwrap();
     assert_eq!(service.add(60, "more"), Err(Full("more")));
     let refused = service.arm(&first, 10, "first").unwrap_err();
-    assert_eq!((refused.kind(), refused.into_inner()), (ArmErrorKind::Full, "first"));
+    assert_eq!(refused, ArmError::Full("first"));
     mailbox.add(&first, 10, "first").unwrap();
     mailbox.add(&second, 20, "second").unwrap();
     assert_eq!(service.process(9, |_, _| {}), Progress::Done(0));
@@ -125,7 +125,7 @@ fn an_armed_timer_is_not_armed_again() {
     let mut mailbox = service.remote().mailbox(4);
     let timer = service.remote().timer();
     mailbox.add(&timer, 10, 1).unwrap();
-    assert_eq!(mailbox.add(&timer, 20, 2).unwrap_err().kind(), ArmErrorKind::Armed);
+    assert_eq!(mailbox.add(&timer, 20, 2), Err(ArmError::Armed(2)));
     assert_eq!(service.arm(&timer, 20, 3).unwrap_err().into_inner(), 3);
     assert_eq!(timer.cancel(), Outcome::Cancelled(1));
     service.arm(&timer, 20, 4).unwrap();
@@ -161,9 +161,9 @@ fn a_timer_of_another_service_is_refused() {
     let other = TimerService::new(0);
     let foreign = other.remote().timer();
     let refused = service.arm(&foreign, 10, 1).unwrap_err();
-    assert_eq!((refused.kind(), refused.into_inner()), (ArmErrorKind::Foreign, 1));
+    assert_eq!(refused, ArmError::Foreign(1));
     let refused = service.remote().mailbox(1).add(&foreign, 10, 2).unwrap_err();
-    assert_eq!((refused.kind(), refused.into_inner()), (ArmErrorKind::Foreign, 2));
+    assert_eq!(refused, ArmError::Foreign(2));
 }
 
 #[test]
@@ -177,9 +177,8 @@ fn a_service_that_is_gone() {
     assert_eq!(sent.cancel(), Outcome::Gone);
     assert_eq!(unused.cancel(), Outcome::Gone);
     let refused = mailbox.add(&unsent, 10, "unsent").unwrap_err();
-    assert_eq!((refused.kind(), refused.into_inner()), (ArmErrorKind::Gone, "unsent"));
-    let refused = remote.mailbox(4).add(&unsent, 10, "unsent").unwrap_err();
-    assert_eq!(refused.kind(), ArmErrorKind::Gone);
+    assert_eq!(refused, ArmError::Gone("unsent"));
+    assert_eq!(remote.mailbox(4).add(&unsent, 10, "unsent"), Err(ArmError::Gone("unsent")));
     assert_eq!(unsent.revoke(), Outcome::Gone);
 }
 
@@ -253,7 +252,7 @@ fn bursts_are_seen_when_they_end() {
     let timers: Vec<_> = (0..5).map(|_| service.remote().timer()).collect();
     let mut burst = mailbox.burst();
     for timer in &timers {
-        burst.add_with(timer, Schedule::at(10), 1).unwrap();
+        burst.add(timer, Schedule::at(10), 1).unwrap();
     }
     assert_eq!(service.process(9, |_, _| {}), Progress::Done(0));
     drop(burst);
@@ -266,7 +265,7 @@ fn a_periodic_shared_timer_beats_until_it_is_cancelled() {
     let mut mailbox = service.remote().mailbox(8);
     let timer = service.remote().timer();
     let ten = NonZeroU64::new(10).unwrap();
-    mailbox.add_with(&timer, Schedule::at(10).every(ten), vec![]).unwrap();
+    mailbox.add(&timer, Schedule::at(10).every(ten), vec![]).unwrap();
     for now in [10, 20, 45] {
         let progress = service.run(now, NONE, |_, mut event| {
             assert!(event.is_periodic());
@@ -286,7 +285,7 @@ fn a_periodic_shared_timer_that_its_callback_cancels_is_over() {
     let timer = service.remote().timer();
     let ten = NonZeroU64::new(10).unwrap();
     let value = std::rc::Rc::new(());
-    service.arm_with(&timer, Schedule::at(10).every(ten), value.clone()).unwrap();
+    service.arm(&timer, Schedule::at(10).every(ten), value.clone()).unwrap();
     let progress = service.run(10, NONE, |_, event| {
         let own = event.timer().unwrap();
         assert_eq!((own.cancel(), own.cancel()), (Outcome::Running, Outcome::Running));
@@ -302,7 +301,7 @@ fn a_periodic_shared_timer_that_its_callback_revokes_is_over() {
     let mut service = TimerService::new(0);
     let timer = service.remote().timer();
     let ten = NonZeroU64::new(10).unwrap();
-    service.arm_with(&timer, Schedule::at(10).every(ten), 1).unwrap();
+    service.arm(&timer, Schedule::at(10).every(ten), 1).unwrap();
     let progress = service.run(10, NONE, |_, _| assert_eq!(timer.revoke(), Outcome::Running));
     assert_eq!(progress, Progress::Done(1));
     assert_eq!((service.stats().timers, timer.revoke()), (0, Outcome::Fired));
@@ -313,8 +312,8 @@ fn a_coarse_shared_timer_is_never_moved() {
     let mut service = TimerService::new(0);
     let mut mailbox = service.remote().mailbox(1);
     let timers = [service.remote().timer(), service.remote().timer()];
-    service.arm_with(&timers[0], Schedule::at(1 << 30).coarse(), 1).unwrap();
-    mailbox.add_with(&timers[1], Schedule::at(1 << 30).coarse(), 2).unwrap();
+    service.arm(&timers[0], Schedule::at(1 << 30).coarse(), 1).unwrap();
+    mailbox.add(&timers[1], Schedule::at(1 << 30).coarse(), 2).unwrap();
     assert_eq!(service.process(usize::MAX, |_, _| {}), Progress::Done(1));
     assert_eq!((service.stats().timers, service.stats().levels), (2, 0));
     assert_eq!(run(&mut service, 1 << 30), [1, 2]);
@@ -324,7 +323,7 @@ fn a_coarse_shared_timer_is_never_moved() {
 fn a_periodic_timer_of_its_own_says_what_it_has_missed() {
     let mut service = TimerService::new(0);
     let ten = NonZeroU64::new(10).unwrap();
-    let key = service.add_with(Schedule::at(10).every(ten), 7).unwrap();
+    let key = service.add(Schedule::at(10).every(ten), 7).unwrap();
     let progress = service.manage(45, NONE, |_, event| {
         assert!(event.is_periodic());
         assert_eq!((event.key(), event.deadline(), event.missed()), (Some(key), 10, 3));
@@ -336,7 +335,7 @@ fn a_periodic_timer_of_its_own_says_what_it_has_missed() {
 fn a_timer_whose_last_beat_comes_while_its_callback_runs_is_over() {
     let mut service = TimerService::new(0);
     let timer = service.remote().timer();
-    service.arm_with(&timer, Schedule::at(1).every(NonZeroU64::MAX), "periodic").unwrap();
+    service.arm(&timer, Schedule::at(1).every(NonZeroU64::MAX), "periodic").unwrap();
     let progress = service.manage(1, NONE, |service, event| {
         assert!(event.is_periodic());
         let inner = service.manage(u64::MAX, NONE, |_, _| unreachable!("its value is lent"));
@@ -359,7 +358,7 @@ fn a_callback_arms_its_own_timer_again() {
         let progress = service.run(now, NONE, |service, event| {
             let own = event.timer().unwrap().clone();
             let value = event.into_value().unwrap();
-            assert_eq!(mailbox.add(&own, now + 10, 99).unwrap_err().kind(), ArmErrorKind::Busy);
+            assert_eq!(mailbox.add(&own, now + 10, 99), Err(ArmError::Busy(99)));
             service.arm(&own, now + 10, value + 1).unwrap();
         });
         assert_eq!(progress, Progress::Done(1));
@@ -374,7 +373,7 @@ fn a_timer_cancelled_in_its_callback_is_not_armed_there() {
     service.arm(&timer, 10, 0).unwrap();
     let progress = service.run(10, NONE, |service, _| {
         assert_eq!(timer.cancel(), Outcome::Running);
-        assert_eq!(service.arm(&timer, 20, 1).unwrap_err().kind(), ArmErrorKind::Busy);
+        assert_eq!(service.arm(&timer, 20, 1), Err(ArmError::Busy(1)));
     });
     assert_eq!((progress, timer.cancel()), (Progress::Done(1), Outcome::Fired));
     service.arm(&timer, 20, 2).unwrap();
@@ -385,7 +384,7 @@ fn a_periodic_timer_that_its_callback_arms_anew_takes_the_new_schedule() {
     let mut service = TimerService::new(0);
     let timer = service.remote().timer();
     let ten = NonZeroU64::new(10).unwrap();
-    service.arm_with(&timer, Schedule::at(10).every(ten), "old").unwrap();
+    service.arm(&timer, Schedule::at(10).every(ten), "old").unwrap();
     let progress = service.run(10, NONE, |service, _| service.arm(&timer, 15, "new").unwrap());
     assert_eq!((progress, service.stats().timers), (Progress::Done(1), 1));
     assert_eq!(run(&mut service, 100), ["new"]);
@@ -400,7 +399,7 @@ fn a_revoked_timer_is_the_owner_s_to_end() {
     mailbox.add(&timer, 10, "session").unwrap();
     assert_eq!(timer.revoke(), Outcome::Cancelled(()));
     assert_eq!(timer.revoke(), Outcome::Gone);
-    assert_eq!(mailbox.add(&timer, 10, "new").unwrap_err().kind(), ArmErrorKind::Busy);
+    assert_eq!(mailbox.add(&timer, 10, "new"), Err(ArmError::Busy("new")));
     let mut seen = Vec::new();
     let _ = service.process(9, |_, event| seen.push((event.cause(), event.deadline(), event.into_value())));
     assert_eq!(seen, [(Cause::Revoked, 10, Some("session"))]);
@@ -414,7 +413,7 @@ fn a_panic_of_a_callback_leaves_the_service_whole() {
     let timers: Vec<_> = (0..3).map(|_| service.remote().timer()).collect();
     let ten = NonZeroU64::new(10).unwrap();
     service.arm(&timers[0], 10, 0).unwrap();
-    service.arm_with(&timers[1], Schedule::at(11).every(ten), 1).unwrap();
+    service.arm(&timers[1], Schedule::at(11).every(ten), 1).unwrap();
     service.arm(&timers[2], 12, 2).unwrap();
     let mut attempt = |now| {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

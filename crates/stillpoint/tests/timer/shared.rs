@@ -1,19 +1,20 @@
 //! Messages of errors, and handles.
 
-use stillpoint::timer::{ArmErrorKind, Limit, Outcome, TimerService};
+use stillpoint::timer::{ArmError, Limit, Outcome, TimerService};
 
 #[test]
 fn every_reason_says_what_to_do() {
     let reasons = [
-        ArmErrorKind::Full,
-        ArmErrorKind::Armed,
-        ArmErrorKind::Busy,
-        ArmErrorKind::Gone,
-        ArmErrorKind::Foreign,
+        ArmError::Full(()),
+        ArmError::Armed(()),
+        ArmError::Busy(()),
+        ArmError::Gone(()),
+        ArmError::Foreign(()),
+        ArmError::AtRest(()),
     ];
-    let texts: Vec<String> = reasons.iter().map(ArmErrorKind::to_string).collect();
+    let texts: Vec<String> = reasons.iter().map(ArmError::to_string).collect();
     for (at, text) in texts.iter().enumerate() {
-        assert!(text.contains(':') && !texts[..at].contains(text), "{text}");
+        assert!(text.matches(':').count() == 2 && !texts[..at].contains(text), "{text}");
     }
 }
 

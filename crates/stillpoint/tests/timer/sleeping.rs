@@ -7,9 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use stillpoint::timer::{
-    Alarm, ArmErrorKind, Key, Limit, Outcome, Schedule, SharedTimer, Sleep, TimerService,
-};
+use stillpoint::timer::{Alarm, ArmError, Key, Limit, Outcome, Schedule, SharedTimer, Sleep, TimerService};
 
 #[derive(Default)]
 struct Bell(AtomicUsize);
@@ -38,14 +36,13 @@ fn fired(service: &mut TimerService<u64>, now: u64) -> Vec<(u64, u64)> {
 #[test]
 fn the_owner_wakes_its_own_sleep_by_an_earlier_timer() {
     type Call = fn(&mut TimerService<u64>, Key, &SharedTimer<u64>, &SharedTimer<u64>, u64);
-    let calls: [(&str, Call); 9] = [
+    let calls: [(&str, Call); 8] = [
         ("add", |service, _, _, _, at| _ = service.add(at, 1).unwrap()),
-        ("add_after", |service, _, _, _, at| _ = service.add_after(at, 1).unwrap()),
-        ("add_with", |service, _, _, _, at| _ = service.add_with(Schedule::at(at).coarse(), 1).unwrap()),
-        ("add_with after", |service, _, _, _, at| _ = service.add_with(Schedule::after(at), 1).unwrap()),
+        ("add after", |service, _, _, _, at| _ = service.add(Schedule::after(at), 1).unwrap()),
+        ("add coarse", |service, _, _, _, at| _ = service.add(Schedule::at(at).coarse(), 1).unwrap()),
         ("reset", |service, key, _, _, at| assert!(service.reset(key, at))),
         ("arm", |service, _, rest, _, at| service.arm(rest, at, 1).unwrap()),
-        ("arm_with", |service, _, rest, _, at| service.arm_with(rest, Schedule::at(at), 1).unwrap()),
+        ("arm coarse", |service, _, rest, _, at| service.arm(rest, Schedule::at(at).coarse(), 1).unwrap()),
         ("reset_shared", |service, _, _, armed, at| service.reset_shared(armed, at).unwrap()),
         ("set_time", |service, _, _, _, at| {
             if at < 1_000 {
@@ -82,7 +79,7 @@ fn the_owner_wakes_its_own_sleep_by_a_delay() {
     let timer = service.remote().timer();
     let bell = Arc::new(Bell::default());
     assert_eq!(service.sleep(Waker::from(Arc::clone(&bell))), Sleep::Forever);
-    service.arm_with(&timer, Schedule::after(1_000_000), 7).unwrap();
+    service.arm(&timer, Schedule::after(1_000_000), 7).unwrap();
     assert_eq!(bell.rung(), 1);
 }
 
@@ -178,7 +175,7 @@ fn a_reset_moves_a_timer_earlier_and_later_and_keeps_its_value() {
     service.reset_shared(&timer, 95).unwrap();
     assert_eq!((fired(&mut service, 94), fired(&mut service, 95)), (vec![], vec![(95, 8)]));
     for error in [mailbox.reset(&timer, 99), service.reset_shared(&timer, 99)] {
-        assert_eq!(error.unwrap_err().kind(), ArmErrorKind::AtRest);
+        assert_eq!(error, Err(ArmError::AtRest(())));
     }
     mailbox.add(&timer, 200, 9).unwrap();
     mailbox.reset(&timer, 300).unwrap();
@@ -190,16 +187,16 @@ fn a_reset_moves_a_timer_earlier_and_later_and_keeps_its_value() {
 fn a_reset_keeps_the_period_and_is_refused_during_the_callback() {
     let mut service = TimerService::new(0);
     let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(8));
-    service.arm_with(&timer, Schedule::at(10).every(10.try_into().unwrap()), 1).unwrap();
+    service.arm(&timer, Schedule::at(10).every(10.try_into().unwrap()), 1).unwrap();
     assert_eq!(fired(&mut service, 10), [(10, 1)]);
     mailbox.reset(&timer, 15).unwrap();
     assert_eq!((fired(&mut service, 20), fired(&mut service, 25)), (vec![(15, 1)], vec![(25, 1)]));
-    let mut kinds = Vec::new();
+    let mut answers = Vec::new();
     let progress = service.run(35, Limit::NONE, |service, event| {
-        kinds.extend(mailbox.reset(&timer, 99).map_err(|error| error.kind()).err());
-        kinds.extend(service.reset_shared(event.timer().unwrap(), 99).map_err(|error| error.kind()).err());
+        answers.push(mailbox.reset(&timer, 99));
+        answers.push(service.reset_shared(event.timer().unwrap(), 99));
     });
-    assert_eq!((progress.expired(), kinds), (1, vec![ArmErrorKind::Busy; 2]));
+    assert_eq!((progress.expired(), answers), (1, vec![Err(ArmError::Busy(())); 2]));
 }
 
 #[test]
@@ -208,12 +205,11 @@ fn a_reset_that_cannot_be_sent_changes_nothing() {
     let other = TimerService::<u64>::new(0);
     let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(1));
     mailbox.add(&timer, 10, 7).unwrap();
-    assert_eq!(mailbox.reset(&timer, 99).unwrap_err().kind(), ArmErrorKind::Full);
-    let foreign = other.remote().mailbox(1).reset(&timer, 99).unwrap_err();
-    assert_eq!(foreign.kind(), ArmErrorKind::Foreign);
+    assert_eq!(mailbox.reset(&timer, 99), Err(ArmError::Full(())));
+    assert_eq!(other.remote().mailbox(1).reset(&timer, 99), Err(ArmError::Foreign(())));
     assert_eq!(fired(&mut service, 10), [(10, 7)]);
     drop(service);
-    assert_eq!(mailbox.reset(&timer, 99).unwrap_err().kind(), ArmErrorKind::Gone);
+    assert_eq!(mailbox.reset(&timer, 99), Err(ArmError::Gone(())));
 }
 
 /// Four threads reset a timer, and finally cancel it. It never fires, and no entry is left.
@@ -231,7 +227,7 @@ fn threads_reset_a_timer_that_never_fires() {
             scope.spawn(move || {
                 for round in 0..rounds {
                     while let Err(error) = mailbox.reset(timer, (1 << 40) + number * 100 + round) {
-                        assert!(matches!(error.kind(), ArmErrorKind::Busy | ArmErrorKind::Full), "{error}");
+                        assert!(matches!(error, ArmError::Busy(()) | ArmError::Full(())), "{error}");
                         thread::yield_now();
                     }
                 }
@@ -252,7 +248,7 @@ fn threads_reset_a_timer_that_never_fires() {
 fn a_delay_counts_from_the_first_time_after_the_message() {
     let mut service = TimerService::new(0);
     let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(8));
-    mailbox.add_with(&timer, Schedule::after(50).every(20.try_into().unwrap()), 7).unwrap();
+    mailbox.add(&timer, Schedule::after(50).every(20.try_into().unwrap()), 7).unwrap();
     assert!(service.process(usize::MAX, |_, _| {}).is_done());
     assert_eq!(service.next_deadline(), Some(0), "the delay begins at the next time");
     assert_eq!(fired(&mut service, 1_000), []);
@@ -262,12 +258,12 @@ fn a_delay_counts_from_the_first_time_after_the_message() {
     assert_eq!((fired(&mut service, 1_071), fired(&mut service, 1_076)), (vec![], vec![(1_076, 7)]));
     // The timer is cancelled between the message and the next time.
     assert!(timer.cancel().is_cancelled());
-    mailbox.add_after(&timer, 5, 8).unwrap();
+    mailbox.add(&timer, Schedule::after(5), 8).unwrap();
     assert!(service.process(usize::MAX, |_, _| {}).is_done());
     assert!(timer.cancel().is_cancelled());
     assert_eq!((fired(&mut service, 2_000), service.stats().timers), (vec![], 0));
     // This timer fires at `u64::MAX`.
-    mailbox.add_after(&timer, u64::MAX, 9).unwrap();
+    mailbox.add(&timer, Schedule::after(u64::MAX), 9).unwrap();
     assert_eq!((fired(&mut service, 3_000), fired(&mut service, u64::MAX)), (vec![], vec![(u64::MAX, 9)]));
 }
 
@@ -275,7 +271,7 @@ fn a_delay_counts_from_the_first_time_after_the_message() {
 fn a_revoked_delay_has_a_deadline() {
     let mut service = TimerService::new(100);
     let (timer, mut mailbox) = (service.remote().timer(), service.remote().mailbox(8));
-    mailbox.add_after(&timer, 50, 7).unwrap();
+    mailbox.add(&timer, Schedule::after(50), 7).unwrap();
     assert!(timer.revoke().is_cancelled());
     assert_eq!(fired(&mut service, 100), [(150, 7)]);
 }
@@ -315,7 +311,7 @@ fn a_cancellation_waits_for_a_beat_and_a_panic() {
     for panics in [false, true] {
         let mut service = TimerService::new(0);
         let timer = service.remote().timer();
-        service.arm_with(&timer, Schedule::at(10).every(10.try_into().unwrap()), 7).unwrap();
+        service.arm(&timer, Schedule::at(10).every(10.try_into().unwrap()), 7).unwrap();
         let (begun, has_begun) = mpsc::channel();
         thread::scope(|scope| {
             let other = timer.clone();
@@ -367,7 +363,7 @@ fn only_what_is_earlier_wakes_the_owner() {
     assert_eq!(fired(&mut service, 3), [(19, 2)]);
     // A delay, a reset and a full mailbox each wake the owner.
     assert_eq!(sleep(&mut service), Sleep::Until(20));
-    mailbox.add_after(&timers[4], 1_000, 4).unwrap();
+    mailbox.add(&timers[4], Schedule::after(1_000), 4).unwrap();
     assert_eq!((bell.rung(), fired(&mut service, 4)), (4, vec![]));
     assert_eq!(sleep(&mut service), Sleep::Until(20));
     mailbox.reset(&timers[0], 10).unwrap();
@@ -379,7 +375,7 @@ fn only_what_is_earlier_wakes_the_owner() {
         burst.add(&timer, 500, 5).unwrap();
     }
     assert_eq!(bell.rung(), 5);
-    assert_eq!(burst.add(&timers[5], 500, 5).unwrap_err().kind(), ArmErrorKind::Full);
+    assert_eq!(burst.add(&timers[5], 500, 5), Err(ArmError::Full(5)));
     assert_eq!(bell.rung(), 6, "the owner has to make room");
     drop(burst);
     assert_eq!(service.stats().timers, 3);

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Barrier;
 
-use stillpoint::timer::{ArmErrorKind, Cause, Limit, Mailbox, Outcome, Remote, TimerService};
+use stillpoint::timer::{ArmError, Cause, Limit, Mailbox, Outcome, Remote, TimerService};
 
 const TIMERS: usize = if cfg!(miri) { 20 } else { 2_000 };
 const ROUNDS: usize = if cfg!(miri) { 2 } else { 20 };
@@ -47,10 +47,10 @@ fn add_and_cancel<'a>(
                     Ok(()) => break,
                     Err(refused) => {
                         assert!(matches!(
-                            refused.kind(),
-                            ArmErrorKind::Full | ArmErrorKind::Armed | ArmErrorKind::Busy
+                            refused,
+                            ArmError::Full(_) | ArmError::Armed(_) | ArmError::Busy(_)
                         ));
-                        if refused.kind() == ArmErrorKind::Armed {
+                        if let ArmError::Armed(_) = refused {
                             // The timer is still armed from the last round.
                             let count = usize::from(timer.cancel().is_cancelled());
                             ends.cancelled.fetch_add(count, Ordering::Relaxed);
@@ -172,8 +172,8 @@ fn a_service_may_go_while_others_add_and_cancel() {
                     match mailbox.add(&timer, 10, Counted(&dropped)) {
                         Ok(()) if made % 2 == 0 => drop(timer.cancel()),
                         Ok(()) => {}
-                        Err(refused) if refused.kind() == ArmErrorKind::Gone => return made,
-                        Err(refused) => assert_eq!(refused.kind(), ArmErrorKind::Full),
+                        Err(ArmError::Gone(_)) => return made,
+                        Err(refused) => assert!(matches!(refused, ArmError::Full(_)), "{refused}"),
                     }
                 }
                 unreachable!("the service goes")
@@ -220,8 +220,8 @@ fn a_timer_that_is_armed_can_be_cancelled() {
                     // The timer is still armed, or is being cancelled.
                     Err(refused) => {
                         assert!(matches!(
-                            refused.kind(),
-                            ArmErrorKind::Armed | ArmErrorKind::Busy | ArmErrorKind::Full
+                            refused,
+                            ArmError::Armed(_) | ArmError::Busy(_) | ArmError::Full(_)
                         ));
                         std::thread::yield_now();
                     }

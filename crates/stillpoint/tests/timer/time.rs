@@ -24,7 +24,7 @@ fn a_wheel_whose_clock_has_said_the_end_of_time_goes_on() {
     assert_eq!(wheel.next_deadline(), Some(u64::MAX), "the next poll is due at once");
     wheel.set_time(3_000);
     assert_eq!((wheel.now(), wheel.next_deadline()), (3_000, Some(4_960)));
-    wheel.add_after(10, 3).unwrap();
+    wheel.add(Schedule::after(10), 3).unwrap();
     assert!(fired(&mut wheel, 3_009).is_empty());
     assert_eq!(fired(&mut wheel, 3_010), [3]);
     assert!(fired(&mut wheel, 4_999).is_empty());
@@ -37,7 +37,7 @@ fn what_was_due_is_not_due_at_an_earlier_time() {
     let mut wheel = Wheel::new(0);
     for number in 0..200u64 {
         let schedule = Schedule::at(100 + number * 77);
-        wheel.add_with(if number % 3 == 0 { schedule.coarse() } else { schedule }, number).unwrap();
+        wheel.add(if number % 3 == 0 { schedule.coarse() } else { schedule }, number).unwrap();
     }
     // Now timers are ready, overdue, and in slots of all kinds.
     assert_eq!(wheel.poll(9_000, Limit::expiries(3).moves(2), |_, _| {}), Progress::More(3));
@@ -71,7 +71,7 @@ fn what_is_not_in_the_future_is_due_at_a_later_time() {
 fn the_time_is_set_in_a_callback() {
     let mut wheel = Wheel::new(0);
     let ten = NonZeroU64::new(10).unwrap();
-    let key = wheel.add_with(Schedule::at(10).every(ten), 1).unwrap();
+    let key = wheel.add(Schedule::at(10).every(ten), 1).unwrap();
     wheel.add(500, 2).unwrap();
     let progress = wheel.poll(1_000, NONE, |wheel, _| wheel.set_time(40));
     assert_eq!(progress, Progress::Done(1), "neither the other timer nor the next beat is due any more");
@@ -117,7 +117,7 @@ fn a_wheel_is_shrunk_in_a_callback() {
     let mut wheel = Wheel::new(0);
     let one = NonZeroU64::MIN;
     let keys: Vec<_> = (0..100).map(|number| wheel.add(10, number).unwrap()).collect();
-    let beat = wheel.add_with(Schedule::at(10).every(one), 100).unwrap();
+    let beat = wheel.add(Schedule::at(10).every(one), 100).unwrap();
     let mut seen = 0;
     let progress = wheel.poll(10, NONE, |wheel, _| {
         wheel.shrink();

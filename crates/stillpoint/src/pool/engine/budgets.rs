@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::geometry::Geometry;
 use super::{Core, Handle, Life, Plan};
-use crate::pool::{FreeErrorKind, Hardening};
+use crate::pool::{FreeError, Hardening};
 use stillpoint_sys::linux::region::Want;
 use stillpoint_sys::work::steps_of as steps;
 
@@ -215,7 +215,7 @@ fn a_block_begins_with_its_bucket() {
     for object in core.objects_from(start).skip(1) {
         // SAFETY: no block begins there, so the call frees nothing.
         let error = unsafe { handle.free_block(object) }.unwrap_err();
-        assert_eq!(error.kind(), FreeErrorKind::NotAnObject);
+        assert_eq!(error, FreeError::NotAnObject(0));
     }
     assert_eq!(core.totals(), (128, 128));
     // SAFETY: allocated above, and freed once.

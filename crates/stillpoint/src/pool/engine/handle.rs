@@ -11,7 +11,7 @@ use super::own::OwnUsize;
 use super::shard::Calls;
 use super::{Core, Shard};
 use crate::pool::busted::{is, Variant};
-use crate::pool::error::{FreeError, FreeErrorKind};
+use crate::pool::error::FreeError;
 use stillpoint_sys::sync::atomic::Ordering;
 
 /// Holds a shard, or none while it is parked. Stays on its thread.
@@ -285,11 +285,11 @@ impl<'p> Handle<'p> {
         let mut accepted = 0;
         for (index, &object) in objects.iter().enumerate() {
             let after = self.core.unless_it_panics(objects[index + 1..].iter().copied());
-            let answer = self.core.accept(object);
+            let answer = self.core.accept(object, index);
             std::mem::forget(after);
-            if let Err(kind) = answer {
+            if let Err(error) = answer {
                 self.put(&objects[accepted..index]);
-                return Err(FreeError { index, kind });
+                return Err(error);
             }
             if self.core.verifies() {
                 // Put each object back at once: the validation of the next may panic.
@@ -405,43 +405,42 @@ impl Core {
         (0..self.geometry.objects() as usize).map(move |index| first.wrapping_add(index * stride))
     }
 
-    /// Checks an object that is being freed, and records that it is free.
-    pub(crate) fn accept(&self, object: *mut u8) -> Result<Place, FreeErrorKind> {
+    /// Checks an object that is being freed, the one at `index` of the call, and records that it is free.
+    pub(crate) fn accept(&self, object: *mut u8, index: usize) -> Result<Place, FreeError> {
         if self.offset_of(object).is_none() {
-            return Err(FreeErrorKind::Foreign);
+            return Err(FreeError::Foreign(index));
         }
-        let place = self.place_of(object).ok_or(FreeErrorKind::NotAnObject)?;
+        let place = self.place_of(object).ok_or(FreeError::NotAnObject(index))?;
         if self.verifies() {
             // Checked first, so that the user's validation sees only an object that the caller owns.
             if !self.is_armed(place) {
-                return Err(FreeErrorKind::AlreadyFree);
+                return Err(FreeError::AlreadyFree(index));
             }
             self.inspect(object);
         }
         if self.disarm(object, place) {
             Ok(place)
         } else {
-            Err(FreeErrorKind::AlreadyFree)
+            Err(FreeError::AlreadyFree(index))
         }
     }
 
     /// Checks a block that is being freed. Returns its bucket.
     fn accept_block(&self, start: *mut u8) -> Result<u32, FreeError> {
-        let refuse = |kind| FreeError { index: 0, kind };
         if self.offset_of(start).is_none() {
-            return Err(refuse(FreeErrorKind::Foreign));
+            return Err(FreeError::Foreign(0));
         }
-        let place = self.place_of(start).ok_or(refuse(FreeErrorKind::NotAnObject))?;
+        let place = self.place_of(start).ok_or(FreeError::NotAnObject(0))?;
         let bucket = self.geometry.bucket_of(place.row);
         if place != (Place { row: bucket, bit: 0 }) {
-            return Err(refuse(FreeErrorKind::NotAnObject));
+            return Err(FreeError::NotAnObject(0));
         }
         if self.verifies() {
             let objects: Vec<_> = self.objects_of(bucket).collect();
             let free = |&object: &*mut u8| self.place_of(object).is_none_or(|place| !self.is_armed(place));
             // Either all objects are freed, or none.
             if let Some(index) = objects.iter().position(free) {
-                return Err(FreeError { index, kind: FreeErrorKind::AlreadyFree });
+                return Err(FreeError::AlreadyFree(index));
             }
             for (index, &object) in objects.iter().enumerate() {
                 let others = [&objects[..index], &objects[index + 1..]]
@@ -460,7 +459,7 @@ impl Core {
             if let Some(index) = doubled {
                 // Another thread is freeing the same block: each object is freed by one of the two threads.
                 ours.into_iter().for_each(|place| self.free_stray(place));
-                return Err(FreeError { index, kind: FreeErrorKind::AlreadyFree });
+                return Err(FreeError::AlreadyFree(index));
             }
         }
         Ok(bucket)
@@ -488,7 +487,7 @@ impl Core {
     #[inline(never)]
     fn free_anywhere_slowly(shard: &Shard, object: *mut u8) {
         let core = shard.core();
-        match core.accept(object) {
+        match core.accept(object, 0) {
             // Checked again: the validation may have parked the handle.
             Ok(_) if shard.is_of(stillpoint_sys::os::thread_handle()) => {
                 // SAFETY: the calling thread holds the shard, and its handle, which stays on this thread, is not in a
@@ -496,14 +495,14 @@ impl Core {
                 unsafe { Hold::new(shard) }.put(&[object])
             }
             Ok(place) => core.free_stray(place),
-            Err(reason) => core.report_refused(object, reason),
+            Err(error) => core.report_refused(object, error),
         }
     }
 
     #[cold]
-    fn report_refused(&self, object: *mut u8, kind: FreeErrorKind) {
-        match kind {
-            FreeErrorKind::AlreadyFree => {
+    fn report_refused(&self, object: *mut u8, error: FreeError) {
+        match error {
+            FreeError::AlreadyFree(_) => {
                 self.ledger.report(crate::pool::Misuse::DoubleFree { address: object.addr() });
             }
             _ => self.report_stranger(object),
@@ -519,8 +518,8 @@ impl Core {
         let bucket = match core.accept_block(start) {
             Ok(bucket) => bucket,
             Err(error) => {
-                let offset = error.index * core.geometry.stride();
-                return core.report_refused(start.wrapping_add(offset), error.kind());
+                let offset = error.index() * core.geometry.stride();
+                return core.report_refused(start.wrapping_add(offset), error);
             }
         };
         if shard.is_of(stillpoint_sys::os::thread_handle()) {
@@ -534,9 +533,9 @@ impl Core {
 
     /// Frees an object through the owner's inbox, without checking who holds its shard.
     pub(crate) fn free_without_shard(&self, object: *mut u8) {
-        match self.accept(object) {
+        match self.accept(object, 0) {
             Ok(place) => self.free_stray(place),
-            Err(reason) => self.report_refused(object, reason),
+            Err(error) => self.report_refused(object, error),
         }
     }
 

@@ -126,7 +126,7 @@ fn an_object_has_its_room_until_it_is_freed() {
 fn what_a_background_reclaimer_takes_in_is_counted_throughout() {
     explore(EVERY, || {
         let shared = Shared::<2>::new();
-        let mut background = shared.domain.background_builder().max_pending(1).build();
+        let mut background = shared.domain.reclaimer_builder().max_pending(1).build_background();
         let handle = background.retire_handle();
         // A QSBR reader that never reports: nothing is freed.
         let reader = shared.domain.qsbr_reader();
@@ -148,7 +148,7 @@ fn a_handle_assists_while_the_reclaimer_stops() {
     explore(3, || {
         let shared = Shared::<2>::new();
         let mut background =
-            shared.domain.background_builder().max_pending(1).when_full(WhenFull::Reclaim).build();
+            shared.domain.reclaimer_builder().max_pending(1).when_full(WhenFull::Reclaim).build_background();
         let handle = background.retire_handle();
         handle.retire(shared.cells[0].replace(Object::new()).unwrap()).expect("there is room for one");
         let helper = handle.clone();
@@ -221,7 +221,7 @@ fn a_handle_assists_while_the_reclaimer_is_dropped() {
     explore(3, || {
         let shared = Shared::<2>::new();
         let background =
-            shared.domain.background_builder().max_pending(1).when_full(WhenFull::Reclaim).build();
+            shared.domain.reclaimer_builder().max_pending(1).when_full(WhenFull::Reclaim).build_background();
         let handle = background.retire_handle();
         let reader = shared.domain.qsbr_reader();
         handle.retire(shared.cells[0].replace(Object::new()).unwrap()).expect("there is room for one");

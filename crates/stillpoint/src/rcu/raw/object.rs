@@ -1,12 +1,10 @@
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::core::garbage::Garbage;
-use crate::rcu::engine::Core;
 use crate::rcu::error::RetireErrorKind;
-use crate::rcu::retire::{self, Queue};
+use crate::rcu::retire::{self, Kept, Queue};
 
 /// An object to be retired, and the function that destroys it. See the [example](super).
 #[derive(Debug, Clone, Copy)]
@@ -98,21 +96,10 @@ impl std::error::Error for Refused {}
 #[cold]
 #[inline(never)]
 pub(in crate::rcu) unsafe fn retire(queue: &mut impl Queue, object: Object) -> Result<(), Refused> {
-    /// Leaves an object to the domain at its drop, unless the object was taken out.
-    struct Kept(Option<Garbage>, Arc<Core>);
-
-    impl Drop for Kept {
-        fn drop(&mut self) {
-            if let Some(garbage) = self.0.take() {
-                self.1.leave_behind(garbage);
-            }
-        }
-    }
-
     // SAFETY: the object is unlinked, and the caller owns it, by its promise.
-    let mut kept = Kept(Some(unsafe { object.into_garbage() }), Arc::clone(queue.core()));
+    let kept = Kept::new(unsafe { object.into_garbage() }, queue.core());
     // A panic of a destructor drops `kept`, which leaves the object to the domain.
-    let answer = retire::room(queue, object.bytes, true, None);
-    let garbage = kept.0.take().expect("it was put there");
+    let answer = retire::room(queue, object.bytes, None);
+    let garbage = kept.take();
     answer.map(|()| queue.push(garbage)).map_err(|kind| Refused { object, kind })
 }

@@ -314,11 +314,6 @@ impl<K, V> Arena<K, V> {
         owed > 0
     }
 
-    /// The most entries.
-    pub(crate) fn max_len(&self) -> usize {
-        (self.limit - (1 + SPARE)) as usize
-    }
-
     /// The pair in a slot.
     #[inline(always)]
     pub(crate) fn pair(&self, index: u32) -> NonNull<Pair<K, V>> {

@@ -172,15 +172,6 @@ impl<K, V, S> Inner<K, V, S> {
         &self.hasher
     }
 
-    pub(crate) fn mixes(&self) -> bool {
-        self.mixes
-    }
-
-    /// The reclaimer that the table is attached to, if any.
-    pub(crate) fn handle(&self) -> Option<&RetireHandle> {
-        self.handle.as_ref()
-    }
-
     pub(crate) fn bin(&self) -> &Bin {
         &self.bin
     }

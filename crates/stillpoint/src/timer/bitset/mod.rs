@@ -1,6 +1,5 @@
 //! Sets of small numbers, one bit each.
 
-mod atomic;
 mod words;
 
 use alloc::boxed::Box;
@@ -8,12 +7,10 @@ use alloc::vec;
 use core::fmt;
 use core::ops::{Bound, Range, RangeBounds};
 
-pub use atomic::AtomicBitset;
-
 /// A set of numbers below a fixed size, one bit each, searched by words of 64 bits.
 ///
 /// Each level of a [`Wheel`](super::Wheel) has one such word. This type is the general form, for queues, slots, ports
-/// and the like. An [`AtomicBitset`] can be shared.
+/// and the like.
 ///
 /// Operations on numbers beyond the size panic, as with slices.
 ///

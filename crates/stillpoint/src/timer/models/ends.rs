@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::{add, cancel, explore, run, turn, Object, Service, Watched, ENDS, PILED_UP};
-use crate::timer::{ArmErrorKind, Cause, Limit, Outcome, Schedule};
+use crate::timer::{ArmError, Cause, Limit, Outcome, Schedule};
 
 /// Closes the service. Returns how many values it passes on.
 fn closed(service: Service) -> usize {
@@ -145,7 +145,7 @@ fn a_timer_that_is_not_armed_twice_is_there_to_be_cancelled() {
         let thread = thread::spawn(move || add(&mut there, &source, 1));
         turn();
         if let Err(refused) = here.add(&timer, 1, Object::new(1)) {
-            if refused.kind() == ArmErrorKind::Armed {
+            if matches!(refused, ArmError::Armed(_)) {
                 assert_eq!(cancel(&timer), 1, "{ENDS}");
             }
         }
@@ -304,7 +304,7 @@ fn cancel_against_a_beat() {
         let mut service = Service::new(0);
         let timer = service.remote().timer();
         let schedule = Schedule::at(1).every(NonZeroU64::MIN);
-        service.arm_with(&timer, schedule, Object::new(1)).expect("at rest");
+        service.arm(&timer, schedule, Object::new(1)).expect("at rest");
         let other = timer.clone();
         let thread = thread::spawn(move || {
             turn();
@@ -384,9 +384,8 @@ fn beat_and_give_away(mut service: Service, give: impl FnOnce(Service)) {
 fn a_value_comes_back_to_a_wheel_on_another_thread() {
     explore(3, || {
         let mut service = Service::new(0);
-        let key = service
-            .add_with(Schedule::at(1).every(NonZeroU64::MIN), Object::new(1))
-            .expect("there is memory");
+        let key =
+            service.add(Schedule::at(1).every(NonZeroU64::MIN), Object::new(1)).expect("there is memory");
         let mut other = None;
         beat_and_give_away(service, |mut old| {
             other = Some(thread::spawn(move || {
@@ -407,7 +406,7 @@ fn a_service_is_closed_on_another_thread_during_a_beat() {
     explore(3, || {
         let mut service = Service::new(0);
         let timer = service.remote().timer();
-        service.arm_with(&timer, Schedule::at(1).every(NonZeroU64::MIN), Object::new(1)).expect("at rest");
+        service.arm(&timer, Schedule::at(1).every(NonZeroU64::MIN), Object::new(1)).expect("at rest");
         let mut other = None;
         beat_and_give_away(service, |mut old| {
             other = Some(thread::spawn(move || {

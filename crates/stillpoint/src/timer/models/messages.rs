@@ -76,7 +76,7 @@ fn a_late_message_rewinds_no_beat() {
             cancel(&other);
             turn();
             let schedule = Schedule::at(1).every(std::num::NonZeroU64::MIN);
-            usize::from(mailboxes[0].add_with(&other, schedule, Object::new(1)).is_ok())
+            usize::from(mailboxes[0].add(&other, schedule, Object::new(1)).is_ok())
         });
         let mut last = 0;
         let mut beat = |service: &mut Service, now| {
@@ -190,7 +190,7 @@ fn a_schedule_is_not_one_of_two_armings() {
             cancel(&other);
             turn();
             let schedule = Schedule::at(5).every(std::num::NonZeroU64::MIN);
-            usize::from(other_mailbox.add_with(&other, schedule, Object::new(5)).is_ok())
+            usize::from(other_mailbox.add(&other, schedule, Object::new(5)).is_ok())
         });
         let beat = |service: &mut Service, now| {
             turn();
@@ -298,7 +298,7 @@ fn a_reset_keeps_the_period() {
         });
         turn();
         let schedule = Schedule::at(2).every(std::num::NonZeroU64::MIN);
-        assert!(mailbox.add_with(&timer, schedule, Object::new(2)).is_ok());
+        assert!(mailbox.add(&timer, schedule, Object::new(2)).is_ok());
         thread.join().unwrap();
         turn();
         let progress = service.run(3, Limit::NONE, |_, _| {});

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::arm_error::{ArmError, ArmErrorKind};
+use super::arm_error::ArmError;
 use super::home::Home;
 use super::record::{Occupied, Record};
 use super::ring::Source;
@@ -70,7 +70,7 @@ impl<T> fmt::Debug for Remote<T> {
 /// A bounded ring through which one thread adds timers to the service of another. Neither thread waits.
 ///
 /// Dropping the mailbox does not affect timers that were added. A timer that is added while the service is being closed
-/// comes back with the error [`Gone`](ArmErrorKind::Gone), or its value goes where [`TimerService::close`] passes it. In a
+/// comes back with the error [`Gone`](ArmError::Gone), or its value goes where [`TimerService::close`] passes it. In a
 /// service that was not made to [sleep](super::TimerService::sleeping), this thread may also see too late that the service
 /// is gone: it then drops the value when it uses the mailbox again or drops it.
 ///
@@ -86,7 +86,7 @@ impl<T> fmt::Debug for Remote<T> {
 ///
 /// let probe = service.remote().timer();
 /// let period = NonZeroU64::new(10).expect("not zero");
-/// mailbox.add_with(&probe, Schedule::at(10).every(period), "probe")?;
+/// mailbox.add(&probe, Schedule::at(10).every(period), "probe")?;
 /// assert_eq!(service.run(10, Limit::NONE, |_, _| {}).expired(), 1);
 /// assert_eq!(service.run(20, Limit::NONE, |_, _| {}).expired(), 1);
 /// assert!(probe.cancel().is_cancelled());
@@ -102,69 +102,46 @@ pub struct Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Arms a timer of the mailbox's service, to fire at `deadline`. The owner takes it into its wheel in its next
-    /// [`process`](super::TimerService::process).
+    /// Arms a timer of the mailbox's service. A number is its deadline: see [`Schedule::at`]. The owner takes it into its wheel in
+    /// its next [`process`](super::TimerService::process).
+    ///
+    /// A [delay](Schedule::after) begins at the time of the first [`manage`](super::TimerService::manage) that the owner calls after
+    /// it has taken the message, so this thread needs no clock.
     ///
     /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
+    /// [`ArmError`], with the value, when the timer is not armed.
     ///
     /// ```
-    /// use stillpoint::timer::{ArmErrorKind, TimerService};
-    ///
-    /// let service = TimerService::new(0);
-    /// let mut mailbox = service.remote().mailbox(1);
-    /// let (first, second) = (service.remote().timer(), service.remote().timer());
-    /// mailbox.add(&first, 10, "first")?;
-    /// let refused = mailbox.add(&second, 20, "second").unwrap_err();
-    /// assert_eq!((refused.kind(), refused.into_inner()), (ArmErrorKind::Full, "second"));
-    /// # Ok::<(), stillpoint::timer::ArmError<&str>>(())
-    /// ```
-    #[inline]
-    pub fn add(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), ArmError<T>> {
-        self.add_with(timer, Schedule::at(deadline), value)
-    }
-
-    /// Arms a timer to fire `delay` after the time of the first [`manage`](super::TimerService::manage) that the owner calls after it
-    /// has taken the message: see [`Schedule::after`]. This thread needs no clock.
-    ///
-    /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
-    ///
-    /// ```
-    /// use stillpoint::timer::{Limit, TimerService};
+    /// use stillpoint::timer::{ArmError, Limit, Schedule, TimerService};
     ///
     /// let mut service = TimerService::new(0);
     /// let mut mailbox = service.remote().mailbox(1);
-    /// mailbox.add_after(&service.remote().timer(), 30, "idle")?;
-    /// assert_eq!(service.run(1_000, Limit::NONE, |_, _| {}).expired(), 0); // the delay begins here
-    /// assert_eq!(service.run(1_029, Limit::NONE, |_, _| {}).expired(), 0);
-    /// assert_eq!(service.run(1_030, Limit::NONE, |_, _| {}).expired(), 1);
-    /// # Ok::<(), stillpoint::timer::ArmError<&str>>(())
+    /// let (first, second) = (service.remote().timer(), service.remote().timer());
+    /// mailbox.add(&first, 10, "first")?;
+    /// assert_eq!(mailbox.add(&second, 20, "second"), Err(ArmError::Full("second")));
+    /// assert_eq!(service.run(1_000, Limit::NONE, |_, _| {}).expired(), 1);
+    ///
+    /// mailbox.add(&second, Schedule::after(30), "idle")?;
+    /// assert_eq!(service.run(1_001, Limit::NONE, |_, _| {}).expired(), 0); // the delay begins here
+    /// assert_eq!(service.run(1_030, Limit::NONE, |_, _| {}).expired(), 0);
+    /// assert_eq!(service.run(1_031, Limit::NONE, |_, _| {}).expired(), 1);
+    /// # Ok::<(), ArmError<&str>>(())
     /// ```
     #[inline]
-    pub fn add_after(&mut self, timer: &SharedTimer<T>, delay: u64, value: T) -> Result<(), ArmError<T>> {
-        self.add_with(timer, Schedule::after(delay), value)
-    }
-
-    /// Arms a timer that is periodic, or coarse, or both.
-    ///
-    /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
-    #[inline]
-    pub fn add_with(
+    pub fn add(
         &mut self,
         timer: &SharedTimer<T>,
-        schedule: Schedule,
+        schedule: impl Into<Schedule>,
         value: T,
     ) -> Result<(), ArmError<T>> {
-        let result = self.push(timer, schedule, value);
+        let result = self.push(timer, schedule.into(), value);
         let is_gone = self.publish();
         let generation = result?;
         if is_gone {
             let value = timer.0.take_back(generation);
             self.leave();
             if let Some(value) = value {
-                return Err(ArmError::new(ArmErrorKind::Gone, value));
+                return Err(ArmError::Gone(value));
             }
         }
         Ok(())
@@ -175,12 +152,12 @@ impl<T> Mailbox<T> {
     /// Until the owner has seen the message, the timer does not fire.
     ///
     /// # Errors
-    /// [`ArmErrorKind::AtRest`] if the timer is not armed, or was cancelled meanwhile. `Busy` if its callback is
+    /// [`ArmError::AtRest`] if the timer is not armed, or was cancelled meanwhile. `Busy` if its callback is
     /// running, or another thread is arming, resetting or revoking it. `Full`, `Gone` and `Foreign` as for
     /// [`add`](Self::add). In each case, the timer is unchanged.
     ///
     /// ```
-    /// use stillpoint::timer::{ArmErrorKind, Limit, TimerService};
+    /// use stillpoint::timer::{ArmError, Limit, TimerService};
     ///
     /// let mut service = TimerService::new(0);
     /// let timer = service.remote().timer();
@@ -190,14 +167,14 @@ impl<T> Mailbox<T> {
     /// mailbox.reset(&timer, 25)?; // after traffic on the connection
     /// assert_eq!(service.run(24, Limit::NONE, |_, _| {}).expired(), 0);
     /// assert_eq!(service.run(25, Limit::NONE, |_, _| {}).expired(), 1);
-    /// assert_eq!(mailbox.reset(&timer, 40).unwrap_err().kind(), ArmErrorKind::AtRest);
+    /// assert_eq!(mailbox.reset(&timer, 40), Err(ArmError::AtRest(())));
     /// # Ok::<(), stillpoint::timer::ArmError<()>>(())
     /// ```
     pub fn reset(&mut self, timer: &SharedTimer<T>, deadline: u64) -> Result<(), ArmError<()>> {
         self.reset_to(timer, Schedule::at(deadline))
     }
 
-    /// Resets a timer to fire after `delay`, which counts as for [`add_after`](Self::add_after).
+    /// Resets a timer to fire after `delay`, which counts as for [`add`](Self::add).
     ///
     /// # Errors
     /// As [`reset`](Self::reset).
@@ -288,11 +265,11 @@ impl<T> Mailbox<T> {
     ) -> Result<R, ArmError<V>> {
         let record = &timer.0;
         if !Arc::ptr_eq(record.home(), &self.home) {
-            return Err(ArmError::new(ArmErrorKind::Foreign, value));
+            return Err(ArmError::Foreign(value));
         }
         let Some(source) = self.source.as_mut().filter(|source| !source.is_closed()) else {
             self.leave();
-            return Err(ArmError::new(ArmErrorKind::Gone, value));
+            return Err(ArmError::Gone(value));
         };
         // Room is checked first, since an arming cannot be undone.
         if !source.has_room() {
@@ -300,9 +277,9 @@ impl<T> Mailbox<T> {
             self.earliest = 0;
             if self.publish() {
                 self.leave();
-                return Err(ArmError::new(ArmErrorKind::Gone, value));
+                return Err(ArmError::Gone(value));
             }
-            return Err(ArmError::new(ArmErrorKind::Full, value));
+            return Err(ArmError::Full(value));
         }
         let changed = change(record, value)?;
         source.push(Arc::clone(record));
@@ -331,24 +308,15 @@ impl<T> Burst<'_, T> {
     /// As [`Mailbox::add`].
     ///
     /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
+    /// [`ArmError`], with the value, when the timer is not armed.
     #[inline]
-    pub fn add(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), ArmError<T>> {
-        self.mailbox.push(timer, Schedule::at(deadline), value).map(drop)
-    }
-
-    /// As [`Mailbox::add_with`].
-    ///
-    /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
-    #[inline]
-    pub fn add_with(
+    pub fn add(
         &mut self,
         timer: &SharedTimer<T>,
-        schedule: Schedule,
+        schedule: impl Into<Schedule>,
         value: T,
     ) -> Result<(), ArmError<T>> {
-        self.mailbox.push(timer, schedule, value).map(drop)
+        self.mailbox.push(timer, schedule.into(), value).map(drop)
     }
 }
 

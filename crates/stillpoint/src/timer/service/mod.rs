@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use alarm::{Alarm, Sleep};
-pub use arm_error::{ArmError, ArmErrorKind};
+pub use arm_error::ArmError;
 pub use event::{Cause, Event};
 pub use mailbox::{Burst, Mailbox, Remote};
 pub use record::Outcome;
@@ -80,9 +80,9 @@ const DELAYED: u64 = 1 << 63;
 /// use stillpoint::timer::{Limit, Schedule, TimerService};
 ///
 /// let mut service = TimerService::with_max_len(0, 1_000);
-/// service.add_after(30, "keepalive")?;
+/// service.add(Schedule::after(30), "keepalive")?;
 /// let idle = service.remote().timer();
-/// service.arm_with(&idle, Schedule::at(20).coarse(), "idle").expect("it is at rest");
+/// service.arm(&idle, Schedule::at(20).coarse(), "idle").expect("it is at rest");
 ///
 /// let taken = service.process(64, |_, revoked| drop(revoked)); // takes at most 64 messages
 /// assert!(taken.is_done());
@@ -233,36 +233,15 @@ impl<T> TimerService<T> {
         self.sinks.shrink_to_fit();
     }
 
-    /// Adds a timer of this thread; see [`Wheel::add`].
+    /// Adds a timer of this thread; see [`Wheel::add`]. A delay begins at the time of the last [`manage`](Self::manage).
     ///
     /// # Errors
     /// [`Full`], with the value, when there is no room.
     #[inline]
-    pub fn add(&mut self, deadline: u64, value: T) -> Result<Key, Full<T>> {
-        let key = self.wheel.add(deadline, Entry::Local(value)).map_err(local)?;
-        self.rouse(deadline);
-        Ok(key)
-    }
-
-    /// Adds a timer of this thread, `delay` after the time of the last [`manage`](Self::manage); see
-    /// [`Wheel::add_after`].
-    ///
-    /// # Errors
-    /// [`Full`], with the value, when there is no room.
-    #[inline]
-    pub fn add_after(&mut self, delay: u64, value: T) -> Result<Key, Full<T>> {
-        let key = self.wheel.add_after(delay, Entry::Local(value)).map_err(local)?;
-        self.rouse(self.now().saturating_add(delay));
-        Ok(key)
-    }
-
-    /// Adds a timer of this thread; see [`Wheel::add_with`].
-    ///
-    /// # Errors
-    /// [`Full`], with the value, when there is no room.
-    pub fn add_with(&mut self, schedule: Schedule, value: T) -> Result<Key, Full<T>> {
-        let key = self.wheel.add_with(schedule, Entry::Local(value)).map_err(local)?;
-        self.rouse(schedule.resolved(self.now()).deadline);
+    pub fn add(&mut self, schedule: impl Into<Schedule>, value: T) -> Result<Key, Full<T>> {
+        let schedule = schedule.into().resolved(self.now());
+        let key = self.wheel.add(schedule, Entry::Local(value)).map_err(local)?;
+        self.rouse(schedule.deadline);
         Ok(key)
     }
 
@@ -293,28 +272,21 @@ impl<T> TimerService<T> {
     /// a cancellation has returned [`Running`](Outcome::Running) meanwhile.
     ///
     /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
-    pub fn arm(&mut self, timer: &SharedTimer<T>, deadline: u64, value: T) -> Result<(), ArmError<T>> {
-        self.arm_with(timer, Schedule::at(deadline), value)
-    }
-
-    /// Arms a shared timer that is periodic, or coarse, or both, from the owner's thread.
-    ///
-    /// # Errors
-    /// [`ArmError`], with the value, when the timer is not armed: [`ArmErrorKind`] lists the reasons.
-    pub fn arm_with(
+    /// [`ArmError`], with the value, when the timer is not armed.
+    pub fn arm(
         &mut self,
         timer: &SharedTimer<T>,
-        schedule: Schedule,
+        schedule: impl Into<Schedule>,
         value: T,
     ) -> Result<(), ArmError<T>> {
+        let schedule = schedule.into();
         let record = &timer.0;
         if !Arc::ptr_eq(record.home(), &self.home) {
-            return Err(ArmError::new(ArmErrorKind::Foreign, value));
+            return Err(ArmError::Foreign(value));
         }
         // Room is checked first, since an arming cannot be undone.
         if !has_room_for(&mut self.wheel, record) {
-            return Err(ArmError::new(ArmErrorKind::Full, value));
+            return Err(ArmError::Full(value));
         }
         record.arm(schedule, value, true)?;
         take_in(&mut self.wheel, timer.clone());
@@ -342,11 +314,11 @@ impl<T> TimerService<T> {
     pub fn reset_shared(&mut self, timer: &SharedTimer<T>, deadline: u64) -> Result<(), ArmError<()>> {
         let record = &timer.0;
         if !Arc::ptr_eq(record.home(), &self.home) {
-            return Err(ArmError::new(ArmErrorKind::Foreign, ()));
+            return Err(ArmError::Foreign(()));
         }
         // Room is checked first, since a reset cannot be undone.
         if !has_room_for(&mut self.wheel, record) {
-            return Err(ArmError::new(ArmErrorKind::Full, ()));
+            return Err(ArmError::Full(()));
         }
         record.reset(Schedule::at(deadline)).map_err(|occupied| (occupied, ()))?;
         take_in(&mut self.wheel, timer.clone());

@@ -11,7 +11,7 @@ use super::Key;
 ///
 /// let mut wheel = Wheel::new(0);
 /// let period = NonZeroU64::new(10).expect("not zero");
-/// let probe = wheel.add_with(Schedule::at(10).every(period), 0)?;
+/// let probe = wheel.add(Schedule::at(10).every(period), 0)?;
 /// let _ = wheel.poll(35, Limit::NONE, |_, mut expired| {
 ///     assert_eq!((expired.key(), expired.deadline()), (probe, 10));
 ///     assert_eq!(expired.missed(), 2); // the beats at 20 and 30

@@ -31,7 +31,7 @@ pub use schedule::Schedule;
 pub(crate) use schedule::{PERIODIC, RELATIVE};
 
 use engine::Core;
-use level::{Place, LATE};
+use level::LATE;
 use slab::Slab;
 
 /// A hierarchical timer wheel, for one thread.
@@ -41,11 +41,11 @@ use slab::Slab;
 /// caller's choice (usually nanoseconds) that never goes back; all 64 bits can be used.
 ///
 /// ```
-/// use stillpoint::timer::{Limit, Wheel};
+/// use stillpoint::timer::{Limit, Schedule, Wheel};
 ///
 /// let mut wheel = Wheel::new(1_000);
 /// let key = wheel.add(1_500, "timeout")?;
-/// wheel.add_after(2_000, "later")?;
+/// wheel.add(Schedule::after(2_000), "later")?;
 ///
 /// assert_eq!(wheel.cancel(key), Some("timeout")); // the timer has not fired, and never will
 ///
@@ -194,33 +194,8 @@ impl<T> Wheel<T> {
         self.core.stats(self.len(), self.core.store.capacity())
     }
 
-    /// Adds a timer that fires at `deadline`. If that is not in the future, the timer fires in the next poll.
-    ///
-    /// # Errors
-    /// [`Full`], with the value, when there is no room.
-    #[inline]
-    pub fn add(&mut self, deadline: u64, value: T) -> Result<Key, Full<T>> {
-        let head = if deadline > self.core.now {
-            let Place { head, due } = level::exact(self.core.now, deadline);
-            self.core.expect(due);
-            head
-        } else {
-            self.core.next = 0;
-            LATE
-        };
-        self.core.store.insert(head, deadline, value).map_err(Full)
-    }
-
-    /// Adds a timer that fires `delay` after the time of the last poll, at `u64::MAX` at the latest. No clock is read.
-    ///
-    /// # Errors
-    /// [`Full`], with the value, when there is no room.
-    #[inline]
-    pub fn add_after(&mut self, delay: u64, value: T) -> Result<Key, Full<T>> {
-        self.add(self.core.now.saturating_add(delay), value)
-    }
-
-    /// Adds a timer that is periodic, or coarse, or both.
+    /// Adds a timer. A number is its deadline: see [`Schedule::at`]. A [`Schedule`] may also have a delay from the time of the last
+    /// poll, and be periodic, or coarse, or both.
     ///
     /// # Errors
     /// [`Full`], with the value, when there is no room.
@@ -231,7 +206,7 @@ impl<T> Wheel<T> {
     ///
     /// let mut wheel = Wheel::new(0);
     /// let ten = NonZeroU64::new(10).expect("not zero");
-    /// let key = wheel.add_with(Schedule::at(10).every(ten), 0)?;
+    /// let key = wheel.add(Schedule::at(10).every(ten), 0)?;
     /// for now in [10, 20, 45] {
     ///     let _ = wheel.poll(now, Limit::NONE, |_, mut beat| *beat.value() += 1 + beat.missed());
     /// }
@@ -239,8 +214,8 @@ impl<T> Wheel<T> {
     /// # Ok::<(), stillpoint::timer::Full<u64>>(())
     /// ```
     #[inline]
-    pub fn add_with(&mut self, schedule: Schedule, value: T) -> Result<Key, Full<T>> {
-        let schedule = schedule.resolved(self.core.now);
+    pub fn add(&mut self, schedule: impl Into<Schedule>, value: T) -> Result<Key, Full<T>> {
+        let schedule = schedule.into().resolved(self.core.now);
         let head = self.core.place(schedule.deadline, schedule.flags, LATE);
         let key = self.core.store.insert(head, schedule.deadline, value).map_err(Full)?;
         if schedule.flags != 0 {
@@ -249,7 +224,7 @@ impl<T> Wheel<T> {
         Ok(key)
     }
 
-    /// As [`add_with`](Self::add_with), for a schedule with a deadline, and a value that is made in its place. If the
+    /// As [`add`](Self::add), for a schedule with a deadline, and a value that is made in its place. If the
     /// value were built elsewhere, its copy would have to wait for the stores of its parts.
     #[cfg(feature = "std")]
     #[inline(always)]
@@ -381,12 +356,12 @@ impl<T> Wheel<T> {
     /// particular order.
     ///
     /// ```
-    /// use stillpoint::timer::{Limit, Wheel};
+    /// use stillpoint::timer::{Limit, Schedule, Wheel};
     ///
     /// let mut wheel = Wheel::new(0);
     /// let _ = wheel.poll(u64::MAX, Limit::NONE, |_, _| {}); // a wrong time from a broken clock
     /// wheel.set_time(50);
-    /// wheel.add_after(10, "ten later")?;
+    /// wheel.add(Schedule::after(10), "ten later")?;
     /// assert_eq!(wheel.poll(59, Limit::NONE, |_, _| {}).expired(), 0);
     /// assert_eq!(wheel.poll(60, Limit::NONE, |_, _| {}).expired(), 1);
     /// # Ok::<(), stillpoint::timer::Full<&str>>(())

@@ -1,6 +1,6 @@
 use core::num::NonZeroU64;
 
-/// When and how a timer fires: see [`Wheel::add_with`](super::Wheel::add_with).
+/// When and how a timer fires: see [`Wheel::add`](super::Wheel::add). A number is a deadline, as for [`at`](Schedule::at).
 ///
 /// ```
 /// use std::num::NonZeroU64;
@@ -8,8 +8,8 @@ use core::num::NonZeroU64;
 ///
 /// let mut wheel = Wheel::new(0);
 /// let second = NonZeroU64::new(1_000_000_000).expect("not zero");
-/// wheel.add_with(Schedule::at(second.get()).every(second), "tick")?;
-/// wheel.add_with(Schedule::at(30 * second.get()).coarse(), "idle connection")?;
+/// wheel.add(Schedule::at(second.get()).every(second), "tick")?;
+/// wheel.add(Schedule::at(30 * second.get()).coarse(), "idle connection")?;
 /// # Ok::<(), stillpoint::timer::Full<&str>>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ impl Schedule {
     /// use stillpoint::timer::{Schedule, Wheel};
     ///
     /// let mut wheel = Wheel::new(100);
-    /// let key = wheel.add_with(Schedule::after(50), "later")?;
+    /// let key = wheel.add(Schedule::after(50), "later")?;
     /// assert_eq!(wheel.deadline(key), Some(150));
     /// # Ok::<(), stillpoint::timer::Full<&str>>(())
     /// ```
@@ -77,5 +77,12 @@ impl Schedule {
     #[inline]
     pub fn coarse(self) -> Self {
         Self { flags: self.flags | COARSE, ..self }
+    }
+}
+
+impl From<u64> for Schedule {
+    #[inline]
+    fn from(deadline: u64) -> Self {
+        Self::at(deadline)
     }
 }

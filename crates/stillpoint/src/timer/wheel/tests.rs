@@ -193,7 +193,7 @@ mod work {
             let delay = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (number % 60);
             let schedule = Schedule::at(delay.max(1_000_000));
             let schedule = if number % 7 == 0 { schedule.coarse() } else { schedule };
-            wheel.add_with(schedule, number).unwrap();
+            wheel.add(schedule, number).unwrap();
         }
         wheel
     }

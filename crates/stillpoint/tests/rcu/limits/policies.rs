@@ -101,7 +101,7 @@ fn a_patient_handle_waits_and_hands_back_when_its_time_is_up() {
     for domain in [Domain::new(), limited(1)] {
         let census = Census::default();
         let mut background =
-            domain.background_builder().max_pending(1).when_full(WhenFull::Wait(SHORT)).build();
+            domain.reclaimer_builder().max_pending(1).when_full(WhenFull::Wait(SHORT)).build_background();
         let handle = background.retire_handle();
         let hasty = handle.clone().when_full(WhenFull::HandBack);
         handle.retire(retired(&domain, census.object())).expect("there is room");
@@ -131,7 +131,7 @@ fn nobody_waits_for_a_domain_or_a_reclaimer_that_cannot_take_the_object_in() {
     let mut patient = domain.reclaimer_builder().when_full(WhenFull::Wait(LONG)).build();
     let error = patient.retire(retired(&other, 1)).expect_err("it is of another domain");
     assert_eq!((error.kind(), error.kind().is_full()), (RetireErrorKind::ForeignDomain, false));
-    let background = domain.background_builder().when_full(WhenFull::Wait(LONG)).build();
+    let background = domain.reclaimer_builder().when_full(WhenFull::Wait(LONG)).build_background();
     let handle = background.retire_handle();
     drop(background);
     let error = handle.retire(retired(&domain, 1)).expect_err("the reclaimer is gone");

@@ -46,7 +46,7 @@ fn run(steps: &[Step], capacity: usize, when_full: WhenFull) {
     let census = Census::default();
     let make = || domain.reclaimer_builder().fence_interval(Duration::ZERO).when_full(when_full).build();
     let mut reclaimers = [make(), make()];
-    let background = domain.background_builder().when_full(when_full).build();
+    let background = domain.reclaimer_builder().when_full(when_full).build_background();
     let handle = background.retire_handle();
     let reader = domain.reader();
     let mut guard = None;

@@ -17,7 +17,8 @@ use crate::{panic_of, LONG};
 const SHARE: usize = 64;
 
 fn helpful(domain: &Domain, capacity: usize) -> (BackgroundReclaimer, RetireHandle) {
-    let background = domain.background_builder().max_pending(capacity).when_full(WhenFull::Reclaim).build();
+    let background =
+        domain.reclaimer_builder().max_pending(capacity).when_full(WhenFull::Reclaim).build_background();
     let handle = background.retire_handle();
     (background, handle)
 }

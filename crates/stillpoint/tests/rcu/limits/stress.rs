@@ -179,7 +179,7 @@ fn never_exceeded(domain: &Domain, limit: usize) {
         for (seed, when_full) in policies.into_iter().enumerate() {
             scope.spawn(move || world.retires(seed, when_full));
         }
-        let mut background = world.domain.background_builder().max_pending(limit / 2).build();
+        let mut background = world.domain.reclaimer_builder().max_pending(limit / 2).build_background();
         for (seed, when_full) in policies.into_iter().enumerate() {
             let handle = background.retire_handle().when_full(when_full);
             scope.spawn(move || world.submits(seed, &handle));

@@ -33,7 +33,7 @@ fn spawn(mut background: BackgroundReclaimer) -> mpsc::Receiver<BackgroundReclai
 #[test]
 fn a_full_inbox_hands_the_object_back() {
     let (domain, census) = (Domain::new(), Census::default());
-    let mut background = domain.background_builder().max_pending(2).build();
+    let mut background = domain.reclaimer_builder().max_pending(2).build_background();
     let handle = background.retire_handle();
     handle.retire(retired(&domain, &census)).expect("there is room");
     handle.clone().retire(retired(&domain, &census)).expect("there is room");
@@ -57,7 +57,7 @@ fn a_full_inbox_hands_the_object_back() {
 #[test]
 fn an_inbox_full_of_bytes_hands_the_object_back() {
     let domain = Domain::new();
-    let mut background = domain.background_builder().max_pending_bytes(1000).build();
+    let mut background = domain.reclaimer_builder().max_pending_bytes(1000).build_background();
     let handle = background.retire_handle();
     let retired = |byte: u8| domain.cell([byte; 400]).take().expect("the cell is full");
     handle.retire(retired(1)).expect("there is room");
@@ -79,7 +79,7 @@ fn objects_that_readers_hold_up_fill_a_background_reclaimer() {
     let (domain, census) = (Domain::new(), Census::default());
     let reader = domain.reader();
     let guard = reader.pin();
-    let background = domain.background_builder().max_pending(2).build();
+    let background = domain.reclaimer_builder().max_pending(2).build_background();
     let handle = background.retire_handle();
     let returned = spawn(background);
     handle.retire_timeout(retired(&domain, &census), LONG).expect("there is room");
@@ -209,7 +209,7 @@ fn being_without_handles_is_a_state_and_not_an_end() {
 #[test]
 fn a_panicking_destructor_does_not_end_a_run() {
     let (domain, census) = (Domain::new(), Census::default());
-    let mut background = domain.background_builder().max_pending(1).build();
+    let mut background = domain.reclaimer_builder().max_pending(1).build_background();
     let handle = background.retire_handle();
     let running = thread::spawn(move || {
         let answer = catch_unwind(AssertUnwindSafe(|| background.run()));
@@ -347,7 +347,7 @@ fn a_call_deferred_to_a_reclaimer_that_is_gone_is_left_to_the_domain() {
 #[test]
 fn a_handle_that_waits_for_room_is_told_that_the_reclaimer_is_gone() {
     let (domain, census) = (Domain::new(), Census::default());
-    let background = domain.background_builder().max_pending(1).build();
+    let background = domain.reclaimer_builder().max_pending(1).build_background();
     let handle = background.retire_handle();
     handle.retire(retired(&domain, &census)).expect("there is room");
     thread::scope(|scope| {
@@ -366,8 +366,8 @@ fn a_handle_that_waits_for_room_is_told_that_the_reclaimer_is_gone() {
 fn a_stop_does_not_wait_for_the_fence_interval() {
     let (domain, census) = (Domain::new(), Census::default());
     let _silent = silent(&domain);
-    let slow = domain.background_builder().batch(usize::MAX).fence_interval(Duration::from_secs(1000));
-    let mut background = slow.build();
+    let slow = domain.reclaimer_builder().batch(usize::MAX).fence_interval(Duration::from_secs(1000));
+    let mut background = slow.build_background();
     for round in 1..=3 {
         let handle = background.retire_handle();
         handle.retire(retired(&domain, &census)).expect("there is room");
@@ -386,8 +386,8 @@ fn a_stop_does_not_wait_for_the_fence_interval() {
 fn a_reclaimer_that_has_waited_for_a_batch_is_woken_for_one_object_again() {
     let (domain, census) = (Domain::new(), Census::default());
     let _silent = silent(&domain);
-    let builder = domain.background_builder().batch(1000).fence_interval(Duration::from_millis(2));
-    let background = builder.build();
+    let builder = domain.reclaimer_builder().batch(1000).fence_interval(Duration::from_millis(2));
+    let background = builder.build_background();
     let handle = background.retire_handle();
     let returned = spawn(background);
     for round in 1..=30 {

@@ -76,7 +76,7 @@ fn nothing_waits(domain: &Domain) {
         assert_eq!(error.kind(), RetireErrorKind::WouldDeadlock);
         let error = full.retire_timeout(error.into_inner(), wait).expect_err("the guard is in the way");
         assert_eq!(error.kind(), RetireErrorKind::WouldDeadlock);
-        let background = domain.background_builder().max_pending(1).when_full(patient).build();
+        let background = domain.reclaimer_builder().max_pending(1).when_full(patient).build_background();
         let handle = background.retire_handle();
         handle.retire(retired(domain, 1)).expect("there is room");
         let error = handle.retire(error.into_inner()).expect_err("no thread runs the reclaimer");
@@ -202,8 +202,11 @@ fn a_destructor_and_a_callback_do_not_wait_for_each_other() {
 fn a_background_thread_is_not_lost_in_a_destructor_that_retires() {
     for is_shared in [false, true] {
         let domain = Domain::builder().max_pending(if is_shared { 1 } else { 9 }).build().expect("no right");
-        let mut background =
-            domain.background_builder().max_pending(1).when_full(WhenFull::Wait(Duration::MAX)).build();
+        let mut background = domain
+            .reclaimer_builder()
+            .max_pending(1)
+            .when_full(WhenFull::Wait(Duration::MAX))
+            .build_background();
         let handle = background.retire_handle();
         let (kinds, kind) = mpsc::channel();
         let (own, inner) = (domain.clone(), handle.clone());

@@ -44,9 +44,7 @@ fn an_object_larger_than_a_limit_is_handed_back_at_once() {
     for (domain, own) in [(Domain::new(), 100), (limited, usize::MAX)] {
         let when_full = WhenFull::Wait(Duration::MAX);
         let builder = domain.reclaimer_builder().max_pending_bytes(own).when_full(when_full);
-        let mut reclaimer = builder.build();
-        let builder = domain.background_builder().max_pending_bytes(own).when_full(when_full);
-        let background = builder.build();
+        let (mut reclaimer, background) = (builder.clone().build(), builder.build_background());
         let handle = background.retire_handle();
 
         let error = reclaimer.retire(retired(&domain, [1_u8; 101])).unwrap_err();
@@ -272,7 +270,7 @@ fn nobody_waits_for_room_that_it_takes_up_itself() {
     drop(held);
     own.retire(error.into_inner()).expect("nothing holds the first one");
 
-    let background = domain.background_builder().max_pending(1).when_full(endless).build();
+    let background = domain.reclaimer_builder().max_pending(1).when_full(endless).build_background();
     let handle = background.retire_handle();
     let guard = reader.pin();
     handle.retire(retired(&domain, 3)).expect("there is room");

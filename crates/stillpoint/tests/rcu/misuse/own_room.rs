@@ -35,7 +35,7 @@ fn while_run(mut background: BackgroundReclaimer, test: impl FnOnce(&RetireHandl
 }
 
 fn background(domain: &Domain, objects: usize) -> BackgroundReclaimer {
-    domain.background_builder().max_pending(objects).when_full(ENDLESS).build()
+    domain.reclaimer_builder().max_pending(objects).when_full(ENDLESS).build_background()
 }
 
 /// The object is in the list of the background thread, which alone knows that it is retired.

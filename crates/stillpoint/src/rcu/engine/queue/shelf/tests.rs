@@ -254,7 +254,7 @@ fn who_finds_no_room_frees_what_is_ready_in_the_lists_of_threads() {
     for (has_ended, is_handle) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut scene = Scene::limited(1);
         let domain = scene.domain.clone();
-        let background = domain.background_builder().when_full(WhenFull::Reclaim).build();
+        let background = domain.reclaimer_builder().when_full(WhenFull::Reclaim).build_background();
         let reader = domain.reader();
         let guard = reader.pin();
         scene.write();
