@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Tests the stillpoint library with the module, by a separate program that chooses the module as the back end of its fences. */
+/* Tests the stillpoint library with the module, by a separate program that sets the module's barriers as its heavy fences. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>

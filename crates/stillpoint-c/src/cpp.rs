@@ -101,11 +101,10 @@ fn hazard() -> &'static Reclamation {
 fn make(name: &str, default: copies::Default) -> Reclamation {
     let _ignored = tsan::ignore();
     copies::have(default).unwrap_or_else(|refusal| refuse(&refusal));
-    // No provider of fences: a hazard pointer is bound to no thread, so a provider would not know which thread to reach.
-    let mode = if Mode::best() == Mode::Asymmetric { Mode::Asymmetric } else { Mode::Symmetric };
     let made = |mode| Domain::builder().name(name).fence(mode).build();
     // Another thread may be refused the fence after `Mode::best` has probed it.
-    let domain = made(mode).or_else(|_| made(Mode::Symmetric)).expect("the symmetric mode is always there");
+    let domain =
+        made(Mode::best()).or_else(|_| made(Mode::Symmetric)).expect("the symmetric mode is always there");
     let queue = CallbackQueue::new(&domain);
     Reclamation { domain, queue, worker: AtomicU32::new(0), waits: AtomicBool::new(false) }
 }

@@ -19,7 +19,8 @@ use crate::lists::List;
 const DUE: u32 = 128;
 /// What a deferred function adds to the count; a region adds 1.
 const FUNCTION: u32 = 2;
-/// A local keeps fewer functions than this after a region. It keeps those, since this thread's allocator has their memory.
+/// A local keeps fewer functions than this after a region. They stay here because their memory is mostly in this
+/// thread's allocator.
 const FEW: usize = (DUE / FUNCTION) as usize;
 /// A `flush` sets this bit of the count.
 const FLUSHED: u32 = 1 << 30;

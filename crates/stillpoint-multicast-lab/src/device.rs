@@ -170,9 +170,8 @@ pub fn prefer(way: Way) {
 pub fn take_over() -> Result<(), String> {
     let device = Device::open().map_err(|error| error.to_string())?;
     device.barrier(Way::Hybrid).map_err(|error| error.to_string())?;
-    if DEVICE_OF_FENCES.set(device).is_err() {
-        return Err("the module has taken over before".to_owned());
-    }
+    // If there is one already, this one is closed.
+    let _ = DEVICE_OF_FENCES.set(device);
     // SAFETY: a barrier of the module is a full barrier on every processor that runs a thread of the process, and `barrier` is a
     // sequentially consistent fence of its caller: the module executes one for it.
     unsafe { fence::set_heavy(barrier) }.map_err(|error| error.to_string())

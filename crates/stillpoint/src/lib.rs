@@ -64,7 +64,7 @@
 //!
 //! | what | on systems other than Linux |
 //! |---|---|
-//! | [`fence::Mode::Asymmetric`] | refused, with an error that says why; [`fence::Mode::best`] is `Symmetric`: readers pay a fence |
+//! | [`fence::Mode::Asymmetric`] | refused, with an error that says why, unless [a heavy fence was set](fence::set_heavy); [`fence::Mode::best`] is `Symmetric`: readers pay a fence |
 //! | boosting, the module [`pool`] | missing, whatever the features |
 //! | `reset_after_fork` | missing |
 //! | sleeping threads | use a table of locks instead of futexes: waking takes a lock, and sometimes wakes threads needlessly |

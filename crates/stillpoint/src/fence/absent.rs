@@ -2,7 +2,7 @@
 
 /// The explanation of a refusal.
 pub(super) const WHY: &str =
-    "heavy fences exist only on Linux: other systems have no membarrier; build the domain in \
+    "heavy fences exist only on Linux: other systems have no membarrier; set a heavy fence of your own, or build the domain in \
                               symmetric mode, the default here";
 
 pub(super) mod membarrier {

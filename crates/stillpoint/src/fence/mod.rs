@@ -51,7 +51,7 @@
 //! # Why it holds
 //!
 //! [`light`] keeps the compiler from moving accesses across it; the processor may still do so.
-//! [`heavy`] is `membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)` ([membarrier(2)]). The kernel interrupts every
+//! Unless the program has set another function, [`heavy`] is `membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)` ([membarrier(2)]). The kernel interrupts every
 //! core that runs a thread of this process, lets it execute a full memory barrier, and returns when all have done so.
 //! That barrier falls on some point in the instruction stream of the interrupted thread. If the point lies
 //! after `light()`, the announcement has left the store buffer before `heavy()` returns. If it lies before,
@@ -68,7 +68,8 @@
 //! # Other means
 //!
 //! Where membarrier is refused, readers fence themselves ([`Mode::Symmetric`]). A program that can reach all its threads in another
-//! way says so by [`set_heavy`]: the kernel module of this project sends the same interrupts along a tree.
+//! way sets that way by [`set_heavy`]. One is the kernel module of this project, which sends the same interrupts along a tree; the
+//! library does not use it by itself.
 //!
 //! # Costs
 //!
@@ -120,7 +121,7 @@ pub enum Mode {
 impl Mode {
     /// `Asymmetric` if the process may use membarrier, or has [set another heavy fence](set_heavy); otherwise `Symmetric`.
     ///
-    /// The first call of the process probes. Later calls only ask whether a seccomp filter was installed meanwhile. Once a thread
+    /// With membarrier, the first call of the process probes. Later calls only ask whether a seccomp filter was installed meanwhile. Once a thread
     /// was refused for good, this is `Symmetric`, on every thread.
     pub fn best() -> Self {
         match Mode::Asymmetric.probe() {
@@ -222,8 +223,8 @@ pub fn light() {
 /// process, so batch the work that needs it. It uses membarrier, or the function that was [set](set_heavy).
 ///
 /// # Errors
-/// If the kernel refuses: it has no membarrier (Linux before 4.14, and every other system), or a seccomp filter forbids it.
-/// Then nothing is ordered. Also if the function that was set says so.
+/// If the function that was set returns an error. Without one, if the kernel refuses: it has no membarrier (Linux before 4.14, and
+/// every other system), or a seccomp filter forbids it. Then nothing is ordered.
 ///
 /// ```
 /// # if stillpoint::fence::asymmetric_supported().is_ok() {
@@ -238,7 +239,7 @@ pub fn heavy() -> Result<(), FenceError> {
     fault::meet()?;
     #[cfg(not(stillpoint_loom))]
     match set::own_heavy() {
-        Some(function) => set::fence_by(function)?,
+        Some(function) => function().map_err(FenceError::by_function)?,
         #[cfg(not(miri))]
         None => membarrier::private_expedited()?,
         #[cfg(miri)]
@@ -259,8 +260,8 @@ pub(crate) fn has_requests() -> bool {
     return model::HAS_REQUESTS.get();
 }
 
-/// Whether this process may use [`heavy`]. The first call probes; later calls return the same answer, until a thread is refused for
-/// good.
+/// Whether this process may use [`heavy`]. With membarrier, the first call probes. Later calls return the same answer, until a thread
+/// is refused for good. If the program has [set](set_heavy) a function, the answer is yes.
 ///
 /// # Errors
 /// The kernel's answer to the probe, or to the last thread that was refused; on systems other than Linux, always a refusal. A
@@ -275,11 +276,9 @@ pub(crate) fn has_requests() -> bool {
 pub fn asymmetric_supported() -> Result<(), FenceError> {
     #[cfg(not(stillpoint_loom))]
     return match set::own_heavy() {
-        Some(function) => set::fence_by(function),
         #[cfg(not(miri))]
         None => membarrier::register(),
-        #[cfg(miri)]
-        None => Ok(()),
+        _ => Ok(()),
     };
     #[cfg(stillpoint_loom)]
     Ok(())
@@ -298,6 +297,12 @@ pub struct FenceError(i32);
 impl FenceError {
     pub(crate) fn new(errno: i32) -> Self {
         Self(errno)
+    }
+
+    /// From the error of a function that was set. 0 is none, and would be taken for success.
+    #[cfg(not(stillpoint_loom))]
+    fn by_function(errno: i32) -> Self {
+        Self(if errno == 0 { libc::EIO } else { errno })
     }
 
     /// The error number of the system call, or of the function that was [set](set_heavy), as in `errno.h`.

@@ -5,14 +5,11 @@ use std::fmt;
 #[cfg(not(stillpoint_loom))]
 use stillpoint_sys::sync::Lasting;
 
-#[cfg(not(stillpoint_loom))]
-use super::FenceError;
-
 /// What fences in place of membarrier; returns an error number.
 #[cfg(not(stillpoint_loom))]
 type Heavy = fn() -> Result<(), i32>;
 
-/// `None` if something has used membarrier first.
+/// `None` if something has used membarrier first, or has asked for it.
 #[cfg(not(stillpoint_loom))]
 static SET: Lasting<Option<Heavy>> = Lasting::new();
 
@@ -34,10 +31,11 @@ pub(super) fn is_own() -> bool {
 /// once, before anything fences or asks for the fence: as the first thing in `main`.
 ///
 /// For means that this library does not have, such as a kernel module that sends the interrupts along a tree
-/// (`docs/guide/kernel.md`). The function returns an error number, as in `errno.h`, if it has not fenced.
+/// (`docs/guide/kernel.md`). The function returns an error number, as in `errno.h`, not 0, if it has not fenced.
 ///
 /// # Errors
-/// If a function was set before, or membarrier is in use already.
+/// If a function was set before, or if something in the process has already fenced, or asked whether it can (`asymmetric_supported`,
+/// `Mode::best`, a domain), even if membarrier was refused then.
 ///
 /// # Safety
 /// Each call of the function that returns `Ok` is a sequentially consistent fence of the calling thread, and lets every other thread of
@@ -45,11 +43,13 @@ pub(super) fn is_own() -> bool {
 /// A thread that is not running may have passed such a barrier when it was taken off its processor. The function does not unwind, and
 /// may be called from any thread, also in the child of a `fork`.
 ///
+/// This example does what the library does without it.
+///
 /// ```
 /// use stillpoint::fence;
 ///
 /// fn membarrier() -> Result<(), i32> {
-///     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3; // the process must have registered: `1 << 4`
+///     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
 ///     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 ///     // SAFETY: no pointers are passed.
 ///     match unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) } {
@@ -58,6 +58,8 @@ pub(super) fn is_own() -> bool {
 ///     }
 /// }
 ///
+/// // SAFETY: no pointers are passed.
+/// unsafe { libc::syscall(libc::SYS_membarrier, 1 << 4, 0, 0) }; // registers the process
 /// // SAFETY: the system call interrupts every processor that runs a thread of the process.
 /// unsafe { fence::set_heavy(membarrier) }?;
 /// assert!(unsafe { fence::set_heavy(membarrier) }.is_err()); // once
@@ -84,9 +86,3 @@ impl fmt::Display for SetHeavyError {
 }
 
 impl std::error::Error for SetHeavyError {}
-
-/// A fence by a function of the program.
-#[cfg(not(stillpoint_loom))]
-pub(super) fn fence_by(function: Heavy) -> Result<(), FenceError> {
-    function().map_err(FenceError::new)
-}

@@ -102,7 +102,7 @@ pub struct Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Arms a timer of the mailbox's service. A number is its deadline: see [`Schedule::at`]. The owner takes it into its wheel in
+    /// Arms a timer of the mailbox's service. A number in place of a schedule is a deadline: see [`Schedule::at`]. The owner takes it into its wheel in
     /// its next [`process`](super::TimerService::process).
     ///
     /// A [delay](Schedule::after) begins at the time of the first [`manage`](super::TimerService::manage) that the owner calls after
@@ -153,8 +153,8 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     /// [`ArmError::AtRest`] if the timer is not armed, or was cancelled meanwhile. `Busy` if its callback is
-    /// running, or another thread is arming, resetting or revoking it. `Full`, `Gone` and `Foreign` as for
-    /// [`add`](Self::add). In each case, the timer is unchanged.
+    /// running, or another thread is arming, resetting or revoking it. `Full`, `Gone` and `Foreign` as [`ArmError`]
+    /// says. In each case, the timer is unchanged.
     ///
     /// ```
     /// use stillpoint::timer::{ArmError, Limit, TimerService};
@@ -174,7 +174,7 @@ impl<T> Mailbox<T> {
         self.reset_to(timer, Schedule::at(deadline))
     }
 
-    /// Resets a timer to fire after `delay`, which counts as for [`add`](Self::add).
+    /// Resets a timer to fire after `delay`. The delay begins as for [`add`](Self::add).
     ///
     /// # Errors
     /// As [`reset`](Self::reset).

@@ -208,7 +208,7 @@ impl Protocol {
         let mut bound = self.token.load(Ordering::Acquire);
         if !busted::is(Variant::WriterNoFence) {
             // SeqCst: pairs with the fences in `count_in`, `come_back` and `online`, and with the full fences of readers, in
-            // `ReaderFence::issue_more` and outside the library (`raw/parts.rs`).
+            // `ReaderFence::issue_full` and outside the library (`raw/parts.rs`).
             stillpoint_sys::sync::atomic::fence(Ordering::SeqCst);
         }
         if busted::is(Variant::CounterAfterFence) {

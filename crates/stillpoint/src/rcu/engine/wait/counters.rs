@@ -93,8 +93,7 @@ pub(crate) struct Pinned {
     pub(crate) started: Duration,
 }
 
-/// Counts of retirements that found no room. They use read-modify-writes even for the owner of a retire list: such retirements
-/// are rare, and a read-modify-write costs little in comparison.
+/// Counts of retirements that found no room, in the shared counters of a domain.
 impl Counters {
     pub(crate) fn count_handed_back(&self) {
         self.handed_back.fetch_add(1, RELAXED);
