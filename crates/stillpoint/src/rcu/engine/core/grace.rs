@@ -27,6 +27,8 @@ const LONGEST_BETWEEN: Duration = Duration::from_millis(1);
 const BETWEEN_STARTS: Duration = Duration::from_micros(20);
 /// A list that has started no token for so long may start one, however many others do.
 const LONGEST_BETWEEN_STARTS: Duration = Duration::from_micros(50);
+/// In the age of the next start: at the last walk, every reader of another thread was away.
+const ALL_AWAY: u64 = 1;
 /// The most that a writer waits for a silent reader before it issues a heavy fence.
 const LONGEST_PATIENCE: Duration = Duration::from_micros(200);
 /// Number of heavy fences whose times are kept.
@@ -56,7 +58,7 @@ pub(crate) struct Progress {
     next_heavy: PlainU64,
     /// when the last heavy fence has ended;
     last_heavy: PlainU64,
-    /// when a small batch may start a token.
+    /// when a small batch may start a token, with [`ALL_AWAY`].
     next_start: PlainU64,
     /// The bound of the last heavy fence. A reader that vouches for less has not run since.
     last_bound: PlainU64,
@@ -354,8 +356,12 @@ impl Protocol {
         }
         raise(&self.progress.completed, over, orders::raise_completed());
         if !is_here {
-            // Relaxed: a pace. No other thread has paid for this start, so the next one may come at once.
-            self.progress.next_start.store(0, Ordering::Relaxed);
+            // Relaxed, both: a pace. No other thread has paid for this start.
+            let next = &self.progress.next_start;
+            let when = next.load(Ordering::Relaxed);
+            if when & ALL_AWAY == 0 {
+                next.store(when | ALL_AWAY, Ordering::Relaxed);
+            }
         }
         if !is_fenced {
             // Relaxed, all: for statistics. Without a fence, memory is freed as well: a refusal before this is over.
@@ -411,16 +417,18 @@ impl Protocol {
     }
 
     /// Whether a small batch may start a token at this age of the domain, for a caller that has last started one at another age. If so,
-    /// the next one waits for a while. A caller whose last start is long ago need not wait for the others' pace. Always, in models, which
-    /// know no time.
-    pub(crate) fn may_start(&self, now: Duration, last: Option<Duration>) -> bool {
+    /// the next one waits for a while. A caller whose last start is long ago need not wait for the others' pace. `has_enough`: it may
+    /// also start one without a pace if no other thread pays for it. Always, in models, which know no time.
+    pub(crate) fn may_start(&self, now: Duration, last: Option<Duration>, has_enough: bool) -> bool {
         // Relaxed, both: a pace.
         let next = &self.progress.next_start;
+        let when = next.load(Ordering::Relaxed);
         let is_time = cfg!(stillpoint_loom)
-            || now.as_nanos() as u64 >= next.load(Ordering::Relaxed)
+            || now.as_nanos() as u64 >= when
+            || (has_enough && when & ALL_AWAY != 0)
             || last.is_none_or(|last| now.saturating_sub(last) >= LONGEST_BETWEEN_STARTS);
         if is_time {
-            next.store((now + BETWEEN_STARTS).as_nanos() as u64, Ordering::Relaxed);
+            next.store((now + BETWEEN_STARTS).as_nanos() as u64 & !ALL_AWAY, Ordering::Relaxed);
         }
         is_time
     }

@@ -469,12 +469,17 @@ impl RetireList {
     pub(crate) fn poll_own(&mut self, limit: usize) -> usize {
         let is_timed = self.open > 0 || self.looks.are_put_off();
         let now = if is_timed { self.core.age() } else { Duration::ZERO };
-        self.poll_own_at(limit, now)
+        self.poll_at(limit, now, true)
     }
 
-    /// As [`poll_own`](RetireList::poll_own), for a caller that knows the age of the domain.
-    pub(crate) fn poll_own_at(&mut self, limit: usize, now: Duration) -> usize {
-        if self.open > 0 && self.is_time(now) {
+    /// As [`poll_own`](RetireList::poll_own), for each write of a thread, which knows the age of the domain: a token needs a full batch, or
+    /// a while.
+    pub(crate) fn poll_for_write(&mut self, limit: usize, now: Duration) -> usize {
+        self.poll_at(limit, now, self.open >= self.pace.batch)
+    }
+
+    fn poll_at(&mut self, limit: usize, now: Duration, has_enough: bool) -> usize {
+        if self.open > 0 && self.is_time(now, has_enough) {
             self.start(now);
         }
         let is_early = self.look_later(now).is_some();
@@ -577,7 +582,7 @@ impl RetireList {
         self.looks.later(now).filter(|_| !self.hurries)
     }
 
-    fn is_time(&self, now: Duration) -> bool {
+    fn is_time(&self, now: Duration, has_enough: bool) -> bool {
         // The fence for a silent reader comes when the list is full, and serves what has a token by then: so all of the batch has one.
         let (waiting, batch) = (self.queue.len(), self.pace.batch);
         let becomes_full = waiting >= batch && waiting - self.open < batch;
@@ -585,7 +590,7 @@ impl RetireList {
             || self.open >= LONG.saturating_mul(batch)
             || self.pace.interval.is_zero()
             || !self.core.protocol.needs_heavy()
-            || self.core.protocol.may_start(now, self.started)
+            || self.core.protocol.may_start(now, self.started, has_enough)
     }
 
     /// Starts a token for the open objects, whatever the pace, which the next poll ignores, too. Returns the token that

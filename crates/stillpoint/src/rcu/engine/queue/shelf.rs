@@ -185,7 +185,7 @@ impl OwnShelf {
                 if list.is_short() {
                     list.adopt(SHARE);
                 }
-                list.poll_own_at(LOOKED_AT, now)
+                list.poll_for_write(LOOKED_AT, now)
             });
             drop(turn);
             core.pass_by(&shelf.round, || now);

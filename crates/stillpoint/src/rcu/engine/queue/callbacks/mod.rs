@@ -257,7 +257,7 @@ impl Callbacks {
             return None;
         }
         let protocol = &self.core.protocol;
-        if protocol.needs_heavy() && !protocol.may_start(self.core.age(), state.started) {
+        if protocol.needs_heavy() && !protocol.may_start(self.core.age(), state.started, true) {
             return Some(protocol.next_start());
         }
         if state.segments.under_way().is_none() {

@@ -1,9 +1,11 @@
 //! When the lists of threads are polled, by whom, and how far.
 
 use std::ptr;
+use std::time::Instant;
 
 use super::super::retire_list::GATHERED;
 use super::*;
+use crate::fence::Mode;
 use crate::rcu::{Domain, RcuCell, RetireErrorKind, Retired, WhenFull};
 
 const MANY: usize = if cfg!(miri) { 300 } else { 10_000 };
@@ -100,6 +102,24 @@ fn while_many_objects_wait_one_write_of_many_polls() {
     (0..2 * EAGER).for_each(|_| scene.write());
     let has_polled = |_: &usize| stillpoint_sys::work::steps_of(|| scene.write()).0 > 0;
     assert_eq!((0..10 * EAGER).filter(has_polled).count(), 10);
+}
+
+/// Otherwise each write would look at all readers.
+#[test]
+fn beside_readers_that_are_away_a_token_serves_a_batch_of_writes() {
+    let mut scene = Scene::new();
+    if scene.domain.fence_mode() == Mode::Symmetric {
+        return; // tokens have no pace there
+    }
+    let _away = scene.domain.reader();
+    scene.write();
+    let core = Arc::clone(scene.domain.core());
+    let (protocol, begun) = (&core.protocol, Instant::now());
+    let (before, batches) = (protocol.start(), 8);
+    (0..batches * Pace::DEFAULT.batch).for_each(|_| scene.write());
+    let tokens = (protocol.start() - before) as usize - 1;
+    let paced = (begun.elapsed().as_micros() / 20) as usize + 1;
+    assert!(tokens <= batches + paced, "{tokens} tokens, {paced} of them by the pace");
 }
 
 /// The end takes no longer if more waits. The next thread goes on with the list.
