@@ -51,7 +51,8 @@
 //! # Why it holds
 //!
 //! [`light`] keeps the compiler from moving accesses across it; the processor may still do so.
-//! Unless the program has set another function, [`heavy`] is `membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)` ([membarrier(2)]). The kernel interrupts every
+//! Unless the program has set another function, [`heavy`] is `membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)`
+//! ([membarrier(2)]). The kernel interrupts every
 //! core that runs a thread of this process, lets it execute a full memory barrier, and returns when all have done so.
 //! That barrier falls on some point in the instruction stream of the interrupted thread. If the point lies
 //! after `light()`, the announcement has left the store buffer before `heavy()` returns. If it lies before,

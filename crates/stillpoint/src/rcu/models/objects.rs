@@ -115,7 +115,7 @@ fn read_by<const CELLS: usize>(shared: &Shared<CELLS>, claim: &Claim<Record>, ce
     let record: &Record = unsafe { claim.slot() };
     let protocol = &shared.domain.core().protocol;
     protocol.vouch(record);
-    let fence = protocol.slot_fence();
+    let fence = protocol.reader_fence();
     let held = shared.cells[cell].link().protect_by(fence, &record.first_hazard()).expect("never empty");
     // SAFETY: the slot holds the object.
     unsafe { held.as_ref() }.read();

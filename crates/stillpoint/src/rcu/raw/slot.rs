@@ -121,7 +121,7 @@ impl Slot {
     /// # Ok::<(), stillpoint::rcu::BuildError>(())
     /// ```
     pub fn needs_full_fence(domain: &Domain) -> bool {
-        domain.core().protocol.slot_fence() != ReaderFence::Light
+        domain.core().protocol.reader_fence() != ReaderFence::Light
     }
 
     /// As [`protect`], in a slot that belongs to no thread. Releases what the slot holds, and holds what `source` points to
@@ -142,7 +142,7 @@ impl Slot {
             record::clear_hazard(&slot);
             return None;
         };
-        read::protect_from(protocol.slot_fence(), source, candidate, &slot)
+        read::protect_from(protocol.reader_fence(), source, candidate, &slot)
     }
 
     /// Releases what a slot that belongs to no thread holds, and gives the slot back. Takes time in proportion to the number of

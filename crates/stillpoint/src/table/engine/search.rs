@@ -466,7 +466,7 @@ fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
     hash: u64,
     key: &Q,
 ) -> Result<Option<Held<'a, K, V>>, &'a Array> {
-    let slots = Slots::of(record, protocol.mode().of_readers(), protocol);
+    let slots = Slots::of(record, protocol.reader_fence(), protocol);
     // The next array is unpinned at the end of this call, even if `Eq` panics: an idle reader may hold up only one
     // array.
     let _pinned_next = ClearLater(slots.next);

@@ -575,12 +575,10 @@ impl Protocol {
         if busted::is(Variant::RequestNoHeavy) {
             return Ok(());
         }
-        if self.mode != Mode::Symmetric {
-            self.mode.heavy()?;
-        } else {
+        if self.mode == Mode::Symmetric {
             fence::asymmetric_supported()?;
-            fence::heavy()?;
         }
+        fence::heavy()?;
         // Relaxed: statistics.
         self.progress.heavy_fences.fetch_add(1, Ordering::Relaxed);
         Ok(())

@@ -36,7 +36,7 @@ impl Protocol {
         kind: ReaderKind,
         boost_state: Option<&'static BoostState>,
     ) -> (ReaderFence, bool) {
-        let fence = self.mode.of_readers();
+        let fence = self.reader_fence();
         record.adopt(kind, fence, boost_state);
         let wants_attention = self.count_in(record, || kind == ReaderKind::Qsbr && self.report(record));
         (fence, wants_attention)
@@ -112,13 +112,13 @@ impl Protocol {
     }
 
     /// Claims a record for a slot that belongs to no thread: the [first one](Record::first_hazard). Its holder sets it again
-    /// and again, and may hand it over to another thread. The holder fences by [`slot_fence`](Protocol::slot_fence). The slot
+    /// and again, and may hand it over to another thread. The holder fences as [readers do](Protocol::reader_fence). The slot
     /// ends as a reader does: [`sign_off`](Protocol::sign_off), then [`release`](Protocol::release).
     pub(crate) fn claim_slot(&self) -> Claim<Record> {
         let claim = self.records.claim();
         // SAFETY: the registry is alive.
         let record: &Record = unsafe { claim.slot() };
-        let is_light = record.adopt_slot(self.slot_fence());
+        let is_light = record.adopt_slot(self.reader_fence());
         if is_light && busted::is(Variant::SlotUncounted) {
             return claim;
         }
@@ -128,9 +128,9 @@ impl Protocol {
         claim
     }
 
-    /// How the holder of a slot that belongs to no thread fences.
+    /// How readers of the domain fence, and holders of slots that belong to no thread.
     #[inline(always)]
-    pub(crate) fn slot_fence(&self) -> ReaderFence {
+    pub(crate) fn reader_fence(&self) -> ReaderFence {
         self.mode.of_readers()
     }
 

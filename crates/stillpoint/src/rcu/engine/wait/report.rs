@@ -112,33 +112,26 @@ pub struct Stall {
 impl Stall {
     /// Inspects the reader's thread, and counts the readers in the way.
     pub(crate) fn new(core: &Core, record: &Record, waited: Duration, behind: Behind) -> Self {
-        let thread_id = record.tid();
-        let reader = record.kind();
-        let sighting = stillpoint_sys::os::look_at_thread(thread_id, waited);
-        Self {
-            domain: core.name().to_owned(),
-            reader,
-            fence_error: None,
-            missed: None,
-            thread_id,
-            thread_name: sighting.name,
-            activity: sighting.doing.into(),
-            cpu: sighting.cpu,
-            waited,
-            others: core.protocol.laggards().count().saturating_sub(1),
-            pending: behind.objects,
-            pending_bytes: behind.bytes,
-        }
+        let others = core.protocol.laggards().count().saturating_sub(1);
+        Self { others, ..Self::of_thread(core, record.kind(), record.tid(), waited, behind) }
     }
 
     /// The kernel refuses the fence to the calling thread, and has refused it to all others, for the time `waited`.
     pub(crate) fn of_refusal(core: &Core, error: FenceError, waited: Duration, behind: Behind) -> Self {
         let thread_id = stillpoint_sys::os::thread_id();
+        Self {
+            fence_error: Some(error),
+            ..Self::of_thread(core, ReaderKind::Guard, thread_id, waited, behind)
+        }
+    }
+
+    /// Inspects a thread.
+    fn of_thread(core: &Core, reader: ReaderKind, thread_id: u32, waited: Duration, behind: Behind) -> Self {
         let sighting = stillpoint_sys::os::look_at_thread(thread_id, waited);
         Self {
             domain: core.name().to_owned(),
-            reader: ReaderKind::Guard,
-            fence_error: Some(error),
+            reader,
+            fence_error: None,
             missed: None,
             thread_id,
             thread_name: sighting.name,
