@@ -65,7 +65,7 @@ impl Core {
             patience.wait(self.event(), Next::Release, deadline, || false);
             deadline.is_none_or(|deadline| Instant::now() < deadline)
         };
-        let collection = self.collect_orphans(&mut pause).ok_or_else(|| self.busy())?;
+        let mut collection = self.collect_orphans(&mut pause).ok_or_else(|| self.busy())?;
         if !self.take_shelved(list, &mut pause) {
             return Err(self.busy());
         }

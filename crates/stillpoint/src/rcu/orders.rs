@@ -102,12 +102,6 @@ stillpoint_sys::orders! {
     push: Release, [take], "13", [HandoverRelaxed];
     /// Takes everything. Release: a thread that finds the stack empty sees what the taker did before.
     take: AcqRel, [push, "the acquire in `Stack::is_empty`"], "13", [HandoverRelaxed, TakeUnseen => Acquire];
-    /// Counts a mover out, after it has put its objects in their new place.
-    moved: Release, [movers], "34", [MovedRelaxed];
-    /// A collector's load of the number of movers: it looks at all places, and at the lists of others, after they have finished.
-    movers: Acquire, [moved], "34", [MovedRelaxed];
-    /// Ends a collection: the next one comes after it, and finds in line what was left meanwhile.
-    collected: Release, ["the fence in `Orphans::collect`"], "34", [CollectRelaxed];
     /// Counts a retire handle out. Their number changes by read-modify-writes only, so this orders what each of them did.
     handle_gone: Release, [handles], "When a run ends", [LastHandleRelaxed];
     /// A run's load of the number of handles: it comes before its loads of what the dropped handles submitted, and of the phase.

@@ -185,40 +185,39 @@ impl Core {
     /// Takes in an object that belongs to no retire list, was counted as retired before, and has its room.
     pub(crate) fn add_orphan(&self, garbage: Garbage) {
         self.shared_counters.pend(garbage.bytes());
-        self.orphans.push(garbage);
+        self.orphans.leave(std::iter::once(garbage));
         self.tell_of_orphans();
     }
 
     /// As [`add_orphan`](Core::add_orphan), for several, the oldest first.
     pub(crate) fn add_orphans(&self, orphans: impl Iterator<Item = Garbage>) {
-        self.orphans.append(orphans.inspect(|garbage| self.shared_counters.pend(garbage.bytes())));
+        self.orphans.leave(orphans.inspect(|garbage| self.shared_counters.pend(garbage.bytes())));
         self.tell_of_orphans();
     }
 
-    /// Waits for the end of the moves under way. From then on no other thread adopts until the result is dropped. `None` if `pause`
-    /// gives up.
+    /// Waits while another thread adopts. From then on no other thread does until the result is dropped. `None` if `pause` gives up.
     pub(crate) fn collect_orphans(&self, pause: impl FnMut() -> bool) -> Option<Collection<'_>> {
         self.orphans.collect(&self.event, pause)
     }
 
     /// Whether there are orphans that may be adopted.
     pub(crate) fn has_adoptable(&self) -> bool {
-        self.has_orphans() && !self.orphans.is_collected()
+        self.has_orphans() && !self.orphans.is_locked()
     }
 
     pub(crate) fn has_orphans(&self) -> bool {
         !self.orphans.is_empty()
     }
 
-    /// Hands the oldest orphans to `adopt`, at most `limit`, and no longer counts them as orphans. Hands out none while a barrier
-    /// collects them.
+    /// Hands at most `limit` orphans to `adopt`, and no longer counts them as orphans. Hands out none while another thread adopts, or
+    /// a barrier collects them.
     pub(crate) fn adopt_orphans(&self, limit: usize, mut adopt: impl FnMut(Garbage)) {
         let is_allowed = self.orphans.adopt(limit, |garbage| {
             self.hand_on(&garbage);
             adopt(garbage);
         });
         if is_allowed {
-            // The orphans were not visible meanwhile.
+            // Others could not adopt meanwhile.
             self.tell_of_orphans();
         }
     }
@@ -265,7 +264,8 @@ impl Core {
         // SAFETY: the caller is the only thread of the process, and uses no reference that another thread's reader lent.
         unsafe { self.protocol.reset_after_fork(BoostState::remove_holder) };
         self.event.reset();
-        self.orphans.reset_after_fork();
+        // SAFETY: the caller is the only thread of the process, and is not in a call that adopts.
+        unsafe { self.orphans.reset_after_fork() };
         self.reset_shelves_after_fork();
         self.questions.reset_after_fork();
         // No thread serves the lists of the parent's other threads any more.

@@ -1,9 +1,7 @@
 //! Objects that are freed by another thread than the one that retired them.
 
 use std::ptr::NonNull;
-use std::time::Duration;
 
-use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool as LoomAtomicBool, AtomicUsize, Ordering};
 use loom::sync::Arc as LoomArc;
 
@@ -11,7 +9,6 @@ use super::{explore, spawn, Object, Shared, EVERY, UNORDERED};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::queue::orphans::Orphans;
 use crate::rcu::engine::queue::stack::Stack;
-use crate::rcu::engine::wait::park::Event;
 use crate::rcu::{Domain, RcuCell};
 
 /// A thread that takes an object from the stack comes after everything that was done with it before the push.
@@ -62,31 +59,10 @@ fn what_is_put_back_is_handed_over() {
     });
 }
 
-/// A collector comes after everything that the collector before it has done.
+/// A thread that adopts an object comes after everything that was done with it before it was left, and after those who adopted
+/// before.
 #[test]
-fn a_collection_follows_another() {
-    explore(EVERY, || {
-        let orphans = LoomArc::new((Orphans::new(), Event::new(Duration::ZERO), UnsafeCell::new(0)));
-        let collects = |orphans: &(Orphans, Event, UnsafeCell<u32>)| {
-            let (orphans, event, collections) = orphans;
-            let Some(collection) = orphans.collect(event, || false) else { return };
-            // SAFETY: one collector at a time is here; otherwise loom reports it.
-            collections.with_mut(|collections| unsafe { *collections += 1 });
-            // Without the notification, as loom takes two fences for more than they are: one happens before the other.
-            std::mem::forget(collection);
-            orphans.end_collection();
-        };
-        let other = orphans.clone();
-        let other = loom::thread::spawn(move || collects(&other));
-        collects(&orphans);
-        other.join().unwrap();
-    });
-}
-
-/// A thread that takes an object from the line comes after everything that was done with it before it was put there, by the
-/// thread that left it or by one that gave it back.
-#[test]
-fn a_line_hands_over() {
+fn orphans_hand_over() {
     explore(EVERY, || {
         let orphans = LoomArc::new(Orphans::new());
         let object = || Garbage::object(NonNull::from(Box::leak(Box::new(Object::new()))));
@@ -96,7 +72,7 @@ fn a_line_hands_over() {
         };
         let leaving = orphans.clone();
         let other = loom::thread::spawn(move || {
-            leaving.append((0..2).map(|_| object()));
+            leaving.leave((0..2).map(|_| object()));
             leaving.adopt(1, free);
         });
         orphans.adopt(1, free);

@@ -14,18 +14,11 @@ pub(crate) struct Stack {
     newest: AtomicPtr<Node>,
 }
 
-/// An object in a chain. In a stack, `next` is the next older one; in the [`Orphans`](super::orphans::Orphans), it is the next
-/// newer one.
+/// An object in a chain; `next` is taken after it.
 #[derive(Debug)]
-pub(crate) struct Node {
-    pub(crate) garbage: Garbage,
-    pub(crate) next: *mut Node,
-}
-
-impl Node {
-    pub(crate) fn new(garbage: Garbage) -> Self {
-        Self { garbage, next: ptr::null_mut() }
-    }
+struct Node {
+    garbage: Garbage,
+    next: *mut Node,
 }
 
 impl Stack {
@@ -35,14 +28,26 @@ impl Stack {
 
     /// Pushes one object. Lock-free; allocates a node.
     pub(crate) fn push(&self, garbage: Garbage) {
-        let node = Box::into_raw(Box::new(Node::new(garbage)));
+        self.push_all(std::iter::once(garbage));
+    }
+
+    /// Pushes objects, which will be taken in this order. Lock-free; allocates a node for each.
+    pub(crate) fn push_all(&self, objects: impl Iterator<Item = Garbage>) {
+        let new = |garbage| Box::into_raw(Box::new(Node { garbage, next: ptr::null_mut() }));
+        let mut nodes = objects.map(new);
+        let Some(first) = nodes.next() else { return };
+        let last = nodes.fold(first, |last, node| {
+            // SAFETY: the nodes are not published yet, so only this thread has access.
+            unsafe { (*last).next = node };
+            node
+        });
         // Relaxed: `newest` is not followed here.
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
-            // SAFETY: the node is not published yet, so only this thread has access.
-            unsafe { (*node).next = newest };
+            // SAFETY: as above.
+            unsafe { (*last).next = newest };
             // Relaxed on failure: the other node is not accessed.
-            match self.newest.compare_exchange_weak(newest, node, orders::push(), Ordering::Relaxed) {
+            match self.newest.compare_exchange_weak(newest, first, orders::push(), Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => newest = now,
             }
@@ -87,16 +92,21 @@ unsafe impl Send for Stack {}
 // SAFETY: only the head is shared, which is atomic; each node is taken by one thread only.
 unsafe impl Sync for Stack {}
 
-/// Objects taken from a [`Stack`], newest first. Must be emptied before it is dropped.
+/// Objects taken from a [`Stack`]: what was pushed last comes first. Must be emptied before it is dropped.
 #[derive(Debug)]
 pub(crate) struct Taken {
     next: *mut Node,
 }
 
+impl Default for Taken {
+    fn default() -> Self {
+        Self { next: ptr::null_mut() }
+    }
+}
+
 impl Taken {
-    /// The newest node, or null. All nodes then belong to the caller.
-    pub(crate) fn into_raw(mut self) -> *mut Node {
-        std::mem::replace(&mut self.next, ptr::null_mut())
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next.is_null()
     }
 
     /// Joins both chains: `older` follows this one. Returns the newest node.
@@ -130,10 +140,10 @@ impl Iterator for Taken {
     type Item = Garbage;
 
     fn next(&mut self) -> Option<Garbage> {
-        if self.next.is_null() {
+        if self.is_empty() {
             return None;
         }
-        // SAFETY: the node came from `Box::into_raw` in `push`, and only this value took it from the
+        // SAFETY: the node came from `Box::into_raw` in `push_all`, and only this value took it from the
         // stack.
         let node = unsafe { Box::from_raw(self.next) };
         self.next = node.next;
