@@ -57,8 +57,7 @@ impl BackgroundReclaimer {
 
     pub(super) fn new(core: Arc<Core>, pace: Pace, limits: Limits, when_full: WhenFull) -> Self {
         let mut list = RetireList::new(Arc::clone(&core), pace, limits);
-        let inbox = Arc::new(Inbox::new(core, limits).of_list(&list));
-        list.count_for(inbox.address());
+        let inbox = Arc::new(Inbox::new(core, limits).of_list(&mut list));
         Self { inbox, list, when_full }
     }
 
@@ -180,7 +179,6 @@ impl BackgroundReclaimer {
     fn poll(&mut self, first: &mut Option<Panic>) -> bool {
         // Unwind safety: the retire list has counted what it freed before a panic leaves it.
         let answer = catch_unwind(AssertUnwindSafe(|| self.list.poll(usize::MAX)));
-        self.inbox.count_list(&self.list);
         match answer {
             Ok(freed) => freed > 0,
             Err(panic) => {
@@ -197,8 +195,7 @@ impl BackgroundReclaimer {
 
     fn has_nothing_left(&self) -> bool {
         // Objects that this thread's own protected loads hold are not waited for: the wait could not end.
-        let is_freed = self.list.len() == self.list.held_by_caller();
-        is_freed && self.inbox.is_empty() && !self.inbox.core().has_orphans()
+        self.inbox.pending() == self.list.held_by_caller() && !self.inbox.core().has_orphans()
     }
 
     /// Sleeps until there is something to do. Sleeps only for a short time if the obstacle does not notify.
@@ -213,7 +210,7 @@ impl BackgroundReclaimer {
         };
         let is_idle = || {
             let goes_on = aim == RUNNING || busted::is(Variant::SleepAssisted);
-            goes_on && self.list.len() == 0 && inbox.is_empty() && !inbox.core().has_shelved()
+            goes_on && inbox.pending() == 0 && !inbox.core().has_shelved()
         };
         // Retire handles notify when this many objects have been submitted.
         let sleep = |limit, enough, shelved: bool| {
@@ -225,7 +222,7 @@ impl BackgroundReclaimer {
             // The end of a turn notifies no thread. So the thread sleeps without a limit only while no retire handle has a turn,
             // and never in a run that should return when the turns are over.
             Ok(Obstacle::Nothing) if is_idle() => {
-                event.sleep_unless(None, || has_work(1) || !inbox.is_empty() || inbox.core().has_shelved());
+                event.sleep_unless(None, || has_work(1) || inbox.pending() > 0 || inbox.core().has_shelved());
             }
             Ok(Obstacle::Pace(until)) => {
                 let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -259,7 +256,6 @@ impl Drop for Serving<'_> {
         self.0.list.end_boost();
         // The list may hold adopted objects, which a barrier does not find in a list without a thread.
         self.0.list.pass_on();
-        self.0.inbox.count_list(&self.0.list);
     }
 }
 

@@ -128,24 +128,9 @@ stillpoint_sys::orders! {
     /// Reserves room: the destructors that freed this room happen before what the retirer does next.
     reserve: Acquire, [give_back], "20", [RoomRelaxed];
     /// Gives room back, after the destructor. The reservations in between continue the release sequence.
-    give_back: Release, [reserve], "20", [RoomRelaxed];
-    /// Adds an object to the count of a place: a thread that no longer finds another object in this count finds it in the count of
-    /// the place where it went.
-    add: Acquire, [subtract, set_counted], "21", [TallyRelaxed];
-    /// Takes objects out of the count of a place.
-    subtract: Release, [add, counted], "21", [TallyRelaxed];
-    /// Stores the count of a place, by its only writer.
-    set_counted: Release, [add, counted], "21", [TallyRelaxed];
-    /// Loads the count of a place.
-    counted: Acquire, [subtract, set_counted], "21", [TallyRelaxed];
-
-    // Turns at the retire list that handles share.
-
-    /// Counts a turn, after its lock was taken.
-    turn: Release, [turns], "22", [TurnRelaxed];
-    /// Loads the number of turns: a thread that looks for what is left sees the lock of each counted turn, and looks at nothing
-    /// before.
-    turns: Acquire, [turn], "22", [TurnRelaxed];
+    give_back: Release, [reserve, taken], "20", [RoomRelaxed];
+    /// Loads how much is taken up: a run that finds nothing comes after the destructors, and after what they submitted.
+    taken: Acquire, [give_back], "21", [TakenRelaxed];
 
     // Futures.
 

@@ -6,9 +6,9 @@
 //!                       +--> what retire handles free
 //! ```
 //!
-//! The limits cover all three places together. An object that moves is counted at the new place before it is no longer
-//! counted at the old one, and a retire handle reads the counts in the order in which objects move. So it sees each
-//! object in at least one place, and the limits are not exceeded.
+//! An object is counted once, in the inbox's account, from the moment at which room is taken up for it until its destructor has
+//! run, wherever it is meanwhile. So the limits cover all three places together, and a run that finds nothing in the account has
+//! nothing left to do.
 //!
 //! A retire handle that finds no room takes its turn at a retire list that all handles share; it does not wait for the turn. It
 //! takes a share of what has been submitted, and frees it if no reader is in the way. What a reader holds up stays in the shared
@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use super::quota::Limits;
+use super::quota::{Limits, Quota};
 use super::retire_list::{Full, Pace, RetireList, SHARE};
 use super::stack::Stack;
 use crate::busted::{self, Variant};
@@ -43,15 +43,13 @@ struct Shared {
 pub(crate) struct Inbox {
     core: Arc<Core>,
     stack: Stack,
+    /// Every object that waits here, in the shared retire list, or in the reclaimer's.
+    account: Arc<Quota>,
     /// Objects on the stack, or about to be there.
-    submitted: Tally,
-    /// Objects in the shared retire list. Written by the handle that has the turn.
-    assisted: Tally,
-    /// Objects in the reclaimer's retire list. Written only by the reclaimer.
-    listed: Tally,
+    submitted: AtomicUsize,
+    /// Objects that were left in the shared retire list. Written with the lock.
+    assisted: AtomicUsize,
     shared: TryLock<Shared>,
-    /// Number of turns that have begun.
-    turns: AtomicUsize,
     limits: Limits,
     /// The address of the counters of the reclaimer's retire list.
     counters: usize,
@@ -75,11 +73,10 @@ impl Inbox {
         Self {
             core,
             stack: Stack::new(),
-            submitted: Tally::new(),
-            assisted: Tally::new(),
-            listed: Tally::new(),
+            account: Arc::new(Quota::counting(limits)),
+            submitted: AtomicUsize::new(0),
+            assisted: AtomicUsize::new(0),
             shared: TryLock::new(Shared::default()),
-            turns: AtomicUsize::new(0),
             limits,
             counters: 0,
             enough: AtomicUsize::new(1),
@@ -89,8 +86,9 @@ impl Inbox {
     }
 
     /// The inbox of a reclaimer with this retire list.
-    pub(crate) fn of_list(mut self, list: &RetireList) -> Self {
+    pub(crate) fn of_list(mut self, list: &mut RetireList) -> Self {
         self.counters = list.counters().address();
+        list.count_in(&self.account);
         self
     }
 
@@ -116,9 +114,15 @@ impl Inbox {
         self.core.event().notify();
     }
 
-    /// Number of objects that were handed in and are not freed yet.
+    /// Number of objects that were handed in, or adopted by the reclaimer, and are not freed yet.
     pub(crate) fn pending(&self) -> usize {
-        self.submitted.objects() + self.assisted.objects() + self.listed.objects()
+        self.account.objects().taken().expect("it counts objects")
+    }
+
+    /// Number of objects that were left in the shared retire list.
+    fn assisted(&self) -> usize {
+        // Relaxed: a hint, or as new as the end of a turn, which the caller has acquired.
+        self.assisted.load(Ordering::Relaxed)
     }
 }
 
@@ -143,49 +147,34 @@ impl Inbox {
 
     /// Takes up room for one object, unless a limit is reached, here or in the domain.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<(), Full> {
-        let (objects, total) = self.submitted.add(bytes);
-        // Reads the counts in the order in which objects move.
-        let objects = objects + self.assisted.objects() + self.listed.objects();
-        let total = [self.assisted.bytes(), self.listed.bytes(), bytes]
-            .into_iter()
-            .fold(total, usize::saturating_add);
-        if objects < self.limits.objects && total <= self.limits.bytes {
-            if self.core.reserve(bytes) {
-                return Ok(());
-            }
-            self.submitted.subtract(1, bytes);
+        if !self.account.reserve(bytes) {
+            return Err(Full::Queue);
+        }
+        if !self.core.reserve(bytes) {
+            self.account.give_back(bytes);
             return Err(Full::Domain);
         }
-        self.submitted.subtract(1, bytes);
-        Err(Full::Queue)
-    }
-
-    /// As the name of a queue, for [`RetireList::count_for`].
-    pub(crate) fn address(&self) -> usize {
-        std::ptr::from_ref(self).addr()
+        Ok(())
     }
 
     /// Whether there is no room for an object even if everything is freed that the calling thread does not hold up. Also true if
     /// its region is in the way of all that waits.
     pub(crate) fn is_full_of_own(&self, own: &mut OwnHolds<'_>, bytes: usize) -> bool {
         let pinned = own.pinned();
-        let here = pinned.iter().filter(|pinned| pinned.queue == self.address());
+        let here = pinned.iter().filter(|pinned| pinned.queue == Arc::as_ptr(&self.account).addr());
         if self.limits.is_full_with(here.clone().count(), sum_of_bytes(here), bytes) {
             return true;
         }
         // What is on the stack has no token yet. The reclaimer takes over what is in the shared list.
         let mut list = self.core.all_counters().filter(|counters| counters.address() == self.counters);
-        // The order matters: who sees in the first count that a poll has freed objects sees that in the second one. The third is
-        // lowered after the poll, which may still run a stall hook: until then, room is to come.
-        let is_held_up = |counters: &Counters| {
-            own.is_in_the_way_of(counters, &pinned) && counters.pending() >= self.listed.objects() as u64
-        };
-        self.assisted.objects() == 0 && list.all(is_held_up)
+        let is_held_up = |counters: &Counters| own.is_in_the_way_of(counters, &pinned);
+        // The order matters: who sees in the counters that a poll has freed objects sees their room.
+        self.assisted() == 0 && list.all(is_held_up) && !self.account.has_room(bytes)
     }
 
     /// Takes up room for one object that cannot be refused.
     pub(crate) fn charge(&self, bytes: usize) {
-        self.submitted.add(bytes);
+        self.account.charge(bytes);
         self.core.charge(bytes);
     }
 
@@ -193,6 +182,8 @@ impl Inbox {
     pub(crate) fn submit(&self, garbage: Garbage) {
         self.core.shared_counters().share_retired();
         self.core.shared_counters().pend(garbage.bytes());
+        // Relaxed: a hint; comes before the push, after which another thread lowers it.
+        self.submitted.fetch_add(1, Ordering::Relaxed);
         self.stack.push(garbage);
         // SeqCst: pairs with the fence in `Event::sleep_unless`: either the reclaimer sees this object before it
         // sleeps, or this thread sees `enough`. Pairs also with the fence in `Event::notify`, called by `advance`: either the
@@ -209,8 +200,9 @@ impl Inbox {
     /// Wakes the reclaimer if enough is submitted. Also wakes it if what the caller has submitted may be in the shared retire
     /// list by now, since the handle that moved it there notifies no thread.
     pub(crate) fn tell_of_submissions(&self) {
-        // Reads the counts in the order in which objects move.
-        if self.submitted.objects() >= self.enough.load(Ordering::Relaxed) || self.assisted.objects() > 0 {
+        // Relaxed, all: ordered by the fence in `submit`.
+        let is_enough = self.submitted.load(Ordering::Relaxed) >= self.enough.load(Ordering::Relaxed);
+        if is_enough || self.assisted() > 0 {
             self.core.event().notify();
         }
     }
@@ -235,7 +227,7 @@ impl Inbox {
         if freed > 0 || list.awaits_readers() {
             return freed;
         }
-        self.move_to(list, &self.assisted, SHARE);
+        self.move_to(list, SHARE);
         list.close();
         let freed = list.advance(SHARE);
         match full {
@@ -253,33 +245,16 @@ impl Inbox {
         let before = list.len();
         if let Some(mut turn) = self.begin_on_leftovers() {
             list.take_over(turn.list());
-            // Comes before the end of the turn, which counts what is left there.
-            self.count_list(list);
         }
-        self.move_to(list, &self.listed, usize::MAX);
+        self.move_to(list, usize::MAX);
         list.len() > before
-    }
-
-    pub(crate) fn count_list(&self, list: &RetireList) {
-        self.listed.set(list.len(), list.bytes());
-    }
-
-    /// Whether all objects are in the reclaimer's own retire list, and no thread has the turn.
-    pub(crate) fn is_empty(&self) -> bool {
-        let turns = self.turns.load(orders::turns());
-        // The order matters. A thread that finds a turn over sees what was left, and what the turn's destructors have
-        // submitted. If another turn has taken that from the stack meanwhile, the thread that finds the stack empty sees that the
-        // other turn has begun.
-        !self.shared.is_locked()
-            && self.assisted.objects() == 0
-            && self.stack.is_empty()
-            // Relaxed: at least as new as what the load of the stack has acquired.
-            && (self.turns.load(Ordering::Relaxed) == turns || busted::is(Variant::TurnsUncounted))
     }
 
     /// Whether the reclaimer, which waits for `enough` submitted objects, has something to take in.
     pub(crate) fn has_work(&self, enough: usize) -> bool {
-        (!self.stack.is_empty() && self.submitted.objects() >= enough) || self.has_leftovers()
+        // Relaxed: ordered by the fences in `submit` and `Event::sleep_unless`.
+        let is_enough = self.submitted.load(Ordering::Relaxed) >= enough;
+        (is_enough && !self.stack.is_empty()) || self.has_leftovers()
     }
 
     /// Sets the number of submitted objects at which the reclaimer should be woken.
@@ -290,8 +265,8 @@ impl Inbox {
 }
 
 impl Inbox {
-    /// Moves what was submitted, at most `limit` objects, to a retire list that is counted in `place`.
-    fn move_to(&self, list: &mut RetireList, place: &Tally, limit: usize) {
+    /// Moves what was submitted, at most `limit` objects, to a retire list that counts in the same account.
+    fn move_to(&self, list: &mut RetireList, limit: usize) {
         if self.stack.is_empty() {
             return;
         }
@@ -299,44 +274,37 @@ impl Inbox {
         if limit == usize::MAX {
             taken = taken.oldest_first();
         }
-        let (mut objects, mut bytes) = (0, 0);
+        let mut objects = 0;
         for garbage in taken.by_ref().take(limit) {
             objects += 1;
-            bytes += garbage.bytes();
             self.core.hand_on(&garbage);
             list.push(garbage);
         }
         self.stack.give_back(taken);
-        if busted::is(Variant::CountedLate) {
-            self.submitted.subtract(objects, bytes);
-        }
-        // The objects are counted at the new place before they are no longer counted at the old one.
-        place.set(list.len(), list.bytes());
-        if !busted::is(Variant::CountedLate) {
-            self.submitted.subtract(objects, bytes);
-        }
+        // Relaxed: a hint.
+        self.submitted.fetch_sub(objects, Ordering::Relaxed);
     }
 
     /// Passes to the domain what no reclaimer will take in any more.
     pub(crate) fn pass_on(&self) {
-        let (core, submitted) = (&self.core, &self.submitted);
+        let core = &self.core;
         core.add_orphans(self.stack.take().oldest_first().inspect(|garbage| {
-            submitted.subtract(1, garbage.bytes());
+            // Relaxed: a hint.
+            self.submitted.fetch_sub(1, Ordering::Relaxed);
+            self.account.give_back(garbage.bytes());
             core.hand_on(garbage);
         }));
         // A thread that has the turn does the same at its end.
         if let Some(mut shared) = self.shared.try_lock() {
             // A retire list that is dropped leaves what it has to the domain.
             drop(shared.list.take());
-            self.assisted.set(0, 0);
+            self.assisted.store(0, Ordering::Relaxed);
         }
     }
 
     /// Takes the turn at the shared retire list, unless another thread has it.
     fn begin(&self) -> Option<Turn<'_>> {
-        let shared = self.shared.try_lock()?;
-        self.turns.fetch_add(1, orders::turn());
-        Some(Turn { inbox: self, shared: Some(shared) })
+        self.shared.try_lock().map(|shared| Turn { inbox: self, shared: Some(shared) })
     }
 
     /// As [`begin`](Inbox::begin), but only if objects are left there.
@@ -350,7 +318,7 @@ impl Inbox {
 
     /// Whether objects are left in the shared retire list, and no thread has the turn.
     fn has_leftovers(&self) -> bool {
-        self.assisted.objects() > 0 && !self.shared.is_locked()
+        self.assisted() > 0 && !self.shared.is_locked()
     }
 }
 
@@ -378,7 +346,7 @@ impl Turn<'_> {
         let inbox = self.inbox;
         let new = || {
             let mut list = RetireList::new(Arc::clone(&inbox.core), Pace::DEFAULT, Limits::NONE);
-            list.count_for(inbox.address());
+            list.count_in(&inbox.account);
             list
         };
         self.shared().list.get_or_insert_with(new)
@@ -402,15 +370,10 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let inbox = self.inbox;
-        let left = self.shared().list.as_ref().map_or((0, 0), |list| (list.len(), list.bytes()));
-        let was_freed = left.0 < inbox.assisted.objects();
-        inbox.assisted.set(left.0, left.1);
+        let left = self.shared().list.as_ref().map_or(0, RetireList::len);
+        // Relaxed: the lock orders it. The reclaimer need not be woken: its sleeps are short while anything is left.
+        inbox.assisted.store(left, Ordering::Relaxed);
         self.shared = None;
-        if was_freed {
-            // Wakes threads that wait for room. The reclaimer need not be woken: its sleeps are short while a thread has the
-            // turn, or something is left.
-            inbox.core.event().notify();
-        }
         // SeqCst: pairs with the fence in `Event::notify`, called by `advance`. Either the reclaimer's drop finds what is
         // left, here or on the stack, or this thread sees its phase.
         if !busted::is(Variant::ClosedUnseen) {
@@ -419,42 +382,6 @@ impl Drop for Turn<'_> {
         if inbox.phase() == CLOSED {
             inbox.pass_on();
         }
-    }
-}
-
-/// Numbers of objects and bytes at one place.
-#[derive(Debug)]
-struct Tally {
-    objects: AtomicUsize,
-    bytes: AtomicUsize,
-}
-
-impl Tally {
-    fn new() -> Self {
-        Self { objects: AtomicUsize::new(0), bytes: AtomicUsize::new(0) }
-    }
-
-    /// Adds one object. Returns the numbers before.
-    fn add(&self, bytes: usize) -> (usize, usize) {
-        (self.objects.fetch_add(1, orders::add()), self.bytes.fetch_add(bytes, orders::add()))
-    }
-
-    fn subtract(&self, objects: usize, bytes: usize) {
-        self.objects.fetch_sub(objects, orders::subtract());
-        self.bytes.fetch_sub(bytes, orders::subtract());
-    }
-
-    fn set(&self, objects: usize, bytes: usize) {
-        self.objects.store(objects, orders::set_counted());
-        self.bytes.store(bytes, orders::set_counted());
-    }
-
-    fn objects(&self) -> usize {
-        self.objects.load(orders::counted())
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes.load(orders::counted())
     }
 }
 

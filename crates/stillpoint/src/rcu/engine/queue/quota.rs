@@ -64,9 +64,22 @@ pub(crate) struct Quota {
 impl Quota {
     /// `None` without a limit.
     pub(crate) fn new(limits: Limits) -> Option<Self> {
-        let (objects, bytes) = (Account::new(limits.objects), Account::new(limits.bytes));
-        let is_limited = objects.is_limited() || bytes.is_limited();
-        is_limited.then(|| Self { objects, bytes, beyond: AtomicU64::new(0), refused: PlainUsize::new(0) })
+        let is_limited = limits.objects != Account::UNLIMITED || limits.bytes != Account::UNLIMITED;
+        is_limited.then(|| Self::within(limits))
+    }
+
+    /// As [`new`](Quota::new), but counts objects also if their number has no limit.
+    pub(crate) fn counting(limits: Limits) -> Self {
+        Self::within(Limits { objects: limits.objects.min(Account::UNLIMITED - 1), ..limits })
+    }
+
+    fn within(limits: Limits) -> Self {
+        Self {
+            objects: Account::new(limits.objects),
+            bytes: Account::new(limits.bytes),
+            beyond: AtomicU64::new(0),
+            refused: PlainUsize::new(0),
+        }
     }
 
     /// Takes up room for one object, unless that would exceed a limit.
@@ -120,8 +133,18 @@ impl Quota {
 
     /// Gives back the room of an object that was freed.
     pub(crate) fn give_back(&self, bytes: usize) {
-        self.objects.give_back(1);
+        self.give_back_all(1, bytes);
+    }
+
+    /// Gives back the room of objects that were freed, or moved to where they are not counted here.
+    pub(crate) fn give_back_all(&self, objects: usize, bytes: usize) {
+        self.objects.give_back(objects);
         self.bytes.give_back(bytes);
+    }
+
+    /// Whether there is room for one object of this size.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        !self.objects.is_near(1) && !self.bytes.is_near(bytes)
     }
 
     pub(crate) fn objects(&self) -> &Account {
@@ -163,8 +186,7 @@ impl Account {
 
     /// The amount taken up; `None` if it is not counted.
     pub(crate) fn taken(&self) -> Option<usize> {
-        // Relaxed: a single look at one counter, which orders nothing.
-        self.is_limited().then(|| self.taken.load(Ordering::Relaxed))
+        self.is_limited().then(|| self.taken.load(orders::taken()))
     }
 
     fn reserve(&self, amount: usize) -> bool {
@@ -184,7 +206,7 @@ impl Account {
 
     /// Whether there is less room than `amount`.
     fn is_near(&self, amount: usize) -> bool {
-        // Relaxed: a hint.
+        // Relaxed: a hint, or ordered by the caller.
         self.is_limited() && self.limit.saturating_sub(self.taken.load(Ordering::Relaxed)) < amount
     }
 
@@ -257,8 +279,7 @@ impl Credit {
         let Self { objects, bytes } = std::mem::take(self);
         let is_some = objects > 0 || bytes > 0;
         if is_some {
-            quota.objects.give_back(objects);
-            quota.bytes.give_back(bytes);
+            quota.give_back_all(objects, bytes);
         }
         is_some
     }

@@ -21,7 +21,7 @@ use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::{bit_of, Grace, Looks, Outlook, Terms};
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
-use crate::rcu::engine::queue::quota::{Credit, Limits};
+use crate::rcu::engine::queue::quota::{Credit, Limits, Quota};
 use crate::rcu::engine::wait::counters::Counters;
 use crate::rcu::engine::wait::counters::Pinned;
 use crate::rcu::engine::wait::freeing::Freeing;
@@ -69,7 +69,9 @@ pub(crate) struct RetireList {
     counters: Claim<Counters>,
     pace: Pace,
     limits: Limits,
-    /// What has the limits that the list counts for: the address of its inbox; of its own counters if it has none.
+    /// Where the list's objects are counted, if that is shared with other places.
+    account: Option<Arc<Quota>>,
+    /// What has the limits that the list counts for: the address of the account; of the list's own counters if it has none.
     queue_of: usize,
     /// While fewer objects than this wait, a retirement need not ask the domain for room: 0 if the domain has limits of its own.
     at_once: usize,
@@ -148,6 +150,7 @@ impl RetireList {
         let queue_of = unsafe { counters.slot() }.address();
         Self {
             counters,
+            account: None,
             queue_of,
             at_once: if core.quota().is_some() { 0 } else { limits.objects },
             credit: Credit::default(),
@@ -200,9 +203,10 @@ impl RetireList {
         self.held.len()
     }
 
-    /// Sets what has the limits that this list counts for, if that is not the list itself.
-    pub(crate) fn count_for(&mut self, queue: usize) {
-        self.queue_of = queue;
+    /// Sets where the list's objects are counted, which is empty so far.
+    pub(crate) fn count_in(&mut self, account: &Arc<Quota>) {
+        self.queue_of = Arc::as_ptr(account).addr();
+        self.account = Some(Arc::clone(account));
     }
 
     /// Whether the list has no room for an object even if everything is freed that the calling thread does not hold up: by a region
@@ -395,7 +399,8 @@ impl RetireList {
 
     /// Leaves the objects to the domain. From then on no thread looks after the list.
     pub(crate) fn pass_on(&mut self) {
-        let (is_left, is_early) = (self.len() > 0, busted::is(Variant::LeftEarly));
+        let (objects, bytes) = (self.len(), self.bytes);
+        let (is_left, is_early) = (objects > 0, busted::is(Variant::LeftEarly));
         if is_left && is_early {
             self.counters().count_left();
         }
@@ -405,6 +410,9 @@ impl RetireList {
             pending.for_each(|garbage| drop(unsafe { garbage.free() }));
         } else {
             self.core.add_orphans(pending);
+        }
+        if let Some(account) = &self.account {
+            account.give_back_all(objects, bytes);
         }
         // A barrier that has looked at the list before this starts again; one that looks at it after this finds the objects.
         if is_left && !is_early {
@@ -446,7 +454,12 @@ impl RetireList {
     pub(crate) fn adopt(&mut self, limit: usize) {
         if limit > 0 && self.core.has_orphans() {
             let core = Arc::clone(&self.core);
-            core.adopt_orphans(limit, |garbage| self.push(garbage));
+            core.adopt_orphans(limit, |garbage| {
+                if let Some(account) = &self.account {
+                    account.charge(garbage.bytes());
+                }
+                self.push(garbage);
+            });
         }
     }
 
@@ -660,7 +673,7 @@ impl RetireList {
     /// Frees the first `ready` objects of the queue, and the held objects, unless a hazard slot holds them. Looks at `limit`
     /// objects at most: half of them of each kind, and more of one kind if the other has fewer. Frees at most `most`.
     fn sweep(&mut self, ready: usize, limit: usize, most: usize) -> usize {
-        let mut freed = Freed { most, ..Freed::default() };
+        let (mut freed, bytes) = (Freed { most, ..Freed::default() }, self.bytes);
         if ready > 0 || !self.held.is_empty() {
             let _freeing = Freeing::begin();
             if busted::is(Variant::IgnoreHazards) {
@@ -683,7 +696,7 @@ impl RetireList {
         }
         // Pairs with the acquire of a barrier.
         tsan::release(&*self.core);
-        self.account(freed.objects);
+        self.count_freed(freed.objects, bytes - self.bytes);
         panics::resume(freed.panic);
         freed.objects
     }
@@ -785,10 +798,13 @@ impl RetireList {
         }
     }
 
-    fn account(&mut self, freed: usize) {
+    fn count_freed(&mut self, freed: usize, bytes: usize) {
         let idle = !self.reserves || self.len() == 0;
         let is_given = self.core.quota().is_some_and(|quota| self.credit.settle(quota, idle));
-        if is_given || (freed > 0 && self.shares_room()) {
+        // Comes before the counters, which `Inbox::is_full_of_own` reads before it looks for room.
+        let account = self.account.as_ref().filter(|_| freed > 0);
+        account.iter().for_each(|account| account.give_back_all(freed, bytes));
+        if is_given || account.is_some() || (freed > 0 && self.shares_room()) {
             // Wakes threads that wait for room.
             self.core.event().notify();
         }
@@ -822,7 +838,7 @@ impl RetireList {
                 self.push(garbage);
             }
         }
-        self.account(freed.objects);
+        self.count_freed(freed.objects, 0);
         freed.panic
     }
 

@@ -290,11 +290,6 @@ impl Counters {
         (pending > 0 && is_another).then_some(Served { counters: self, freed, left, passed: None })
     }
 
-    /// Number of objects in the list.
-    pub(crate) fn pending(&self) -> u64 {
-        self.pending.load(RELAXED)
-    }
-
     pub(crate) fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
