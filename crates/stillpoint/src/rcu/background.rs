@@ -1,13 +1,14 @@
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::domain::Domain;
 use super::engine::core::garbage::Garbage;
 use super::engine::queue::inbox::{Inbox, ABANDONED, CLOSED, RUNNING, STOPPING};
+use super::engine::queue::line::Obstacle;
 use super::engine::queue::quota::Limits;
-use super::engine::queue::retire_list::{Full, Obstacle, Pace, RetireList};
+use super::engine::queue::retire_list::{Full, Pace, RetireList};
 use super::engine::wait::freeing::is_foreign;
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{Next, Patience, LONGEST_SLEEP};
@@ -221,28 +222,22 @@ impl BackgroundReclaimer {
         match self.list.obstacle() {
             // The end of a turn notifies no thread. So the thread sleeps without a limit only while no retire handle has a turn,
             // and never in a run that should return when the turns are over.
-            Ok(Obstacle::Nothing) if is_idle() => {
+            Obstacle::Empty if is_idle() => {
                 event.sleep_unless(None, || has_work(1) || inbox.pending() > 0 || inbox.core().has_shelved());
             }
-            Ok(Obstacle::Pace(until)) => {
-                let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
+            Obstacle::Pace(until) => {
+                let limit = until.saturating_sub(inbox.core().age());
                 // A thread announces neither that it stops writing, nor that it begins to write just before this sleep.
                 let shelved = inbox.core().has_shelved();
-                let limit = if shelved {
-                    Some(limit.map_or(LONGEST_SLEEP, |limit| limit.min(LONGEST_SLEEP)))
-                } else {
-                    limit
-                };
-                sleep(limit, self.list.missing().max(1), shelved);
+                let limit = if shelved { limit.min(LONGEST_SLEEP) } else { limit };
+                sleep(Some(limit), self.list.missing().max(1), shelved);
             }
-            Ok(Obstacle::Reader(record)) => {
+            Obstacle::Reader(record, _) => {
                 patience.wait(event, Next::Passage(record), self.list.stall_is_due(), || has_work(1))
             }
             // A silent reader has vouched since the last look: the next poll goes on.
-            Ok(Obstacle::Nothing) if self.list.len() > 0 => {}
-            Ok(Obstacle::Hazard | Obstacle::Nothing) | Err(_) => {
-                patience.wait(event, Next::News, None, || has_work(1))
-            }
+            Obstacle::Nothing => {}
+            _ => patience.wait(event, Next::News, None, || has_work(1)),
         }
     }
 }

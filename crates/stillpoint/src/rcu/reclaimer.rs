@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use super::domain::Domain;
 use super::engine::core::garbage::Garbage;
 use super::engine::core::record::ReaderKind;
+use super::engine::queue::line::Obstacle;
 use super::engine::queue::quota::Limits;
-use super::engine::queue::retire_list::{Obstacle, Pace, RetireList};
+use super::engine::queue::retire_list::{Pace, RetireList};
 use super::engine::wait::error::SynchronizeError;
 use super::engine::wait::own_holds::OwnHolds;
-use super::engine::wait::park::{earliest, Next, Patience};
+use super::engine::wait::park::{earliest, Patience};
 use super::engine::Core;
 use super::error::RetireErrorKind;
 use super::limits::WhenFull;
@@ -346,11 +347,11 @@ impl Reclaimer {
     fn why_late(&self, begun: Instant) -> SynchronizeError {
         let core = self.list.core();
         match self.list.obstacle() {
-            Err(error) => SynchronizeError::Fence(error),
-            Ok(Obstacle::Reader(record)) => {
+            Obstacle::Refused(error) => SynchronizeError::Fence(error),
+            Obstacle::Reader(record, _) => {
                 SynchronizeError::Stalled(Box::new(core.stall_of(record, begun.elapsed())))
             }
-            Ok(_) => SynchronizeError::pinned(core, self.list.held()),
+            _ => SynchronizeError::pinned(core, self.list.held()),
         }
     }
 
@@ -414,13 +415,10 @@ impl Queue for Reclaimer {
     }
 
     fn pause(&self, patience: &mut Patience, deadline: Option<Instant>) {
-        let next = match self.list.obstacle() {
-            Ok(Obstacle::Reader(record)) => Next::Passage(record),
-            Ok(Obstacle::Hazard) => Next::Release,
-            _ => Next::News,
-        };
-        let wake_up = earliest(deadline, self.list.stall_is_due());
-        patience.wait(self.list.core().event(), next, wake_up, || false);
+        let core = self.list.core();
+        let (next, due) = self.list.obstacle().next(core);
+        let wake_up = earliest(earliest(deadline, due), self.list.stall_is_due());
+        patience.wait(core.event(), next, wake_up, || false);
     }
 
     fn is_full_of_own(&self, own: &mut OwnHolds<'_>, bytes: usize) -> bool {

@@ -23,7 +23,7 @@ fn boost(domain: &Domain) -> Booster {
     let core = domain.core();
     let token = core.protocol.start();
     let _ = core.protocol.check(token);
-    let mut booster = Booster::new();
+    let mut booster = Booster::default();
     booster.boost(core, token, Duration::ZERO);
     booster
 }

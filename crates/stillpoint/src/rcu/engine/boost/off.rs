@@ -17,14 +17,10 @@ impl Boosting {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Booster;
 
 impl Booster {
-    pub(crate) fn new() -> Self {
-        Self
-    }
-
     pub(crate) fn boost(&mut self, _: &Core, _: u64, _: Duration) -> bool {
         false
     }

@@ -65,12 +65,14 @@ pub(crate) struct Booster {
     has_given: bool,
 }
 
-impl Booster {
-    pub(crate) fn new() -> Self {
+impl Default for Booster {
+    fn default() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self { number: NEXT.fetch_add(1, RELAXED), has_given: false }
     }
+}
 
+impl Booster {
     /// Boosts the readers that hold up `token`, if it was started long enough ago: when the domain had the age
     /// `started`. Returns whether any reader was boosted.
     #[inline]

@@ -2,6 +2,7 @@
 
 pub(crate) mod callbacks;
 pub(crate) mod inbox;
+pub(crate) mod line;
 pub(crate) mod orphans;
 pub(crate) mod quota;
 pub(crate) mod retire_list;

@@ -15,12 +15,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::busted::{self, Variant};
-use crate::fence::FenceError;
-use crate::rcu::engine::boost::Booster;
 use crate::rcu::engine::core::garbage::Garbage;
-use crate::rcu::engine::core::grace::{bit_of, Grace, Looks, Outlook, Terms};
-use crate::rcu::engine::core::record::Record;
+use crate::rcu::engine::core::grace::{bit_of, Terms};
 use crate::rcu::engine::core::registry::Claim;
+use crate::rcu::engine::queue::line::{Line, Obstacle};
 use crate::rcu::engine::queue::quota::{Credit, Limits, Quota};
 use crate::rcu::engine::wait::counters::Counters;
 use crate::rcu::engine::wait::counters::Pinned;
@@ -86,9 +84,7 @@ pub(crate) struct RetireList {
     open: usize,
     /// Whether the next look ignores the pace: the queue was [closed](RetireList::close) since the last one, or the caller does.
     hurries: bool,
-    /// Why the last fence was refused, and the age of the domain at which polls ask for it again. Each list keeps its own:
-    /// filters are per thread, so another thread's fence may succeed.
-    refused: Option<(FenceError, Duration)>,
+    line: Line,
     held: Vec<Held>,
     /// The index in `held` of the next object to be compared. After the last one, polls begin again with the first.
     next_held: usize,
@@ -99,17 +95,7 @@ pub(crate) struct RetireList {
     /// The same two for the objects that were found pinned in this round.
     round_since: Option<Duration>,
     round_bits: u64,
-    /// Whether the larger half of an odd limit is for held objects in the next sweep. Changes with each sweep.
-    favours_held: bool,
     bytes: usize,
-    /// While a reader is silent.
-    looks: Looks,
-    /// Age of the domain when a token was last started.
-    started: Option<Duration>,
-    /// Boosts readers that are in the way.
-    booster: Booster,
-    /// Scratch memory of a poll.
-    hazards: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -126,17 +112,6 @@ struct Held {
     garbage: Garbage,
     /// As in its batch.
     started: Duration,
-}
-
-/// What is in the way of the next object.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Obstacle<'c> {
-    /// There is no obstacle, or no object.
-    Nothing,
-    Reader(&'c Record),
-    Hazard,
-    /// The object's token is started at this time; `None` if the clock cannot represent it.
-    Pace(Option<Instant>),
 }
 
 // SAFETY: the claim points into the core, which the retire list keeps alive, and everything else is `Send`. Nothing
@@ -162,19 +137,14 @@ impl RetireList {
             batches: VecDeque::new(),
             open: 0,
             hurries: false,
-            refused: None,
+            line: Line::default(),
             held: Vec::new(),
             next_held: 0,
             held_since: None,
             held_bits: 0,
             round_since: None,
             round_bits: 0,
-            favours_held: true,
             bytes: 0,
-            looks: Looks::default(),
-            started: None,
-            booster: Booster::new(),
-            hazards: Vec::new(),
         }
     }
 
@@ -480,7 +450,7 @@ impl RetireList {
     /// # Panics
     /// With the first panic of a destructor, after all that was ready has been freed.
     pub(crate) fn poll_own(&mut self, limit: usize) -> usize {
-        let is_timed = self.open > 0 || self.looks.are_put_off();
+        let is_timed = self.open > 0 || self.line.is_put_off();
         let now = if is_timed { self.core.age() } else { Duration::ZERO };
         self.poll_at(limit, now, true)
     }
@@ -520,7 +490,7 @@ impl RetireList {
     /// Looks at `limit` objects at most, and frees at most `most` of them.
     fn go_on(&mut self, limit: usize, most: usize, is_early: bool) -> usize {
         if busted::is(Variant::HazardsFirst) {
-            self.core.protocol.gather_hazards(&mut self.hazards);
+            self.line.gather(&self.core);
         }
         self.core.tend_boost();
         let ready = if is_early { 0 } else { self.ready(limit) };
@@ -530,40 +500,24 @@ impl RetireList {
             self.end_boost();
         }
         let freed = self.sweep(ready, limit, most);
-        self.report_stall();
+        let behind = || Behind { objects: self.len() as u64, bytes: self.bytes as u64 };
+        self.line.report_stall(&self.core, self.under_way(), behind);
         freed
     }
 
-    /// Reports the reader in the way to the stall hook, if it has been there for long, or the refusal of the fence.
-    ///
-    /// # Panics
-    /// With the panic of the hook.
-    fn report_stall(&self) {
-        let behind = || Behind { objects: self.len() as u64, bytes: self.bytes as u64 };
-        if let Some((error, _)) = self.refused {
-            return self.core.report_refusal(error, behind);
-        }
-        let Some(batch) = self.batches.front().filter(|batch| self.core.may_be_stalled(batch.started)) else {
-            return;
-        };
-        if let Some(record) = self.core.protocol.in_the_way(batch.token) {
-            self.core.report_stall(record, batch.token, batch.started, behind);
-        }
-    }
-
-    /// Age of the domain at the start of the oldest grace period that is not known to be over.
-    fn oldest(&self) -> Option<Duration> {
-        self.batches.front().map(|batch| batch.started)
+    /// The oldest token that is not known to be over, and the age of the domain at its start.
+    fn under_way(&self) -> Option<(u64, Duration)> {
+        self.batches.front().map(|batch| (batch.token, batch.started))
     }
 
     /// When a sleep must end so that a stall is reported in time.
     pub(crate) fn stall_is_due(&self) -> Option<Instant> {
-        self.core.stall_is_due(self.oldest())
+        self.core.stall_is_due(self.under_way().map(|(_, started)| started))
     }
 
     /// Ends what remains of the boosts that readers got for these objects.
     pub(crate) fn end_boost(&mut self) {
-        self.booster.end(&self.core);
+        self.line.end_boost(&self.core);
     }
 
     /// Number of objects that the open batch lacks.
@@ -576,34 +530,36 @@ impl RetireList {
         self.queue.len() < GATHERED.saturating_mul(self.pace.batch)
     }
 
-    /// Until when the fence for the batch at the front is put off; `None` if the next call fences at once.
-    fn terms(&self, batch: &Batch) -> Option<Terms> {
-        let is_refused_lately = self.refused.is_some_and(|(_, again)| again > self.core.age());
+    /// Until when the fence for a batch at the front, started at this age of the domain, is put off; `None` if the next call fences at
+    /// once.
+    fn terms(&self, begun: Duration) -> Option<Terms> {
+        let next_attempt = self.line.next_attempt();
+        let is_refused_lately = next_attempt.is_some_and(|again| again > self.core.age());
         let is_patient = (!self.hurries && !self.pace.interval.is_zero()) || is_refused_lately;
         // All that waits counts: the batch at the front may be a small one, which one fence frees together with those behind it.
         let is_full = self.queue.len() >= self.pace.batch;
         is_patient.then(|| Terms {
-            begun: batch.started,
+            begun,
             interval: if is_full { Duration::ZERO } else { self.pace.interval },
             gathers: is_full && self.is_short(),
-            earliest: self.refused.map_or(Duration::ZERO, |(_, again)| again),
+            earliest: next_attempt.unwrap_or_default(),
         })
     }
 
     /// The age of the domain at which to look again at a reader that is silent, if that is still to come.
     fn look_later(&self, now: Duration) -> Option<Duration> {
-        self.looks.later(now).filter(|_| !self.hurries)
+        self.line.later(now).filter(|_| !self.hurries)
     }
 
     fn is_time(&self, now: Duration, has_enough: bool) -> bool {
         // The fence for a silent reader comes when the list is full, and serves what has a token by then: so all of the batch has one.
         let (waiting, batch) = (self.queue.len(), self.pace.batch);
         let becomes_full = waiting >= batch && waiting - self.open < batch;
-        (becomes_full && self.looks.are_put_off())
+        (becomes_full && self.line.is_put_off())
             || self.open >= LONG.saturating_mul(batch)
             || self.pace.interval.is_zero()
             || !self.core.protocol.needs_heavy()
-            || self.core.protocol.may_start(now, self.started, has_enough)
+            || self.core.protocol.may_start(now, self.line.started, has_enough)
     }
 
     /// Starts a token for the open objects, whatever the pace, which the next poll ignores, too. Returns the token that
@@ -623,10 +579,10 @@ impl RetireList {
             self.counters().set_starting();
         }
         let token = self.core.protocol.start();
-        self.started = Some(started);
+        self.line.started = Some(started);
         if self.queue.len() >= self.pace.batch {
             // The fence may be due sooner than at the last look.
-            self.looks = Looks::default();
+            self.line.look_soon();
         }
         self.batches.push_back(Batch { token, objects: self.open, started });
         self.open = 0;
@@ -639,30 +595,13 @@ impl RetireList {
     fn ready(&mut self, limit: usize) -> usize {
         let mut ready = 0;
         for batch in &self.batches {
-            let (protocol, terms) = (&self.core.protocol, self.terms(batch));
-            let mut answer = protocol.look(batch.token, terms);
-            let is_held_up = matches!(answer, Ok(Outlook::Known(Grace::HeldUp(_))));
-            if is_held_up && self.booster.boost(&self.core, batch.token, batch.started) {
-                answer = protocol.look(batch.token, terms);
-            }
-            let over = match answer {
-                Ok(Outlook::Known(Grace::Over)) => true,
-                Ok(Outlook::Known(Grace::HeldUp(_))) => busted::is(Variant::IgnoreRegions),
-                Ok(Outlook::Silent(due)) => {
-                    self.looks.put_off(self.core.age(), due);
-                    break;
-                }
-                // What was fenced before may still be freed.
-                Err(error) => {
-                    self.refused = Some((error, self.core.protocol.next_attempt()));
-                    false
-                }
+            let (oldest, terms) = ((batch.token, batch.started), self.terms(batch.started));
+            let is_over = match self.line.look(&self.core, oldest, terms) {
+                Obstacle::Nothing => true,
+                Obstacle::Reader(..) => busted::is(Variant::IgnoreRegions),
+                _ => false,
             };
-            self.looks = Looks::default();
-            if self.refused.is_some() && (over || is_held_up) {
-                self.refused = None;
-            }
-            if !over || ready >= limit {
+            if !is_over || ready >= limit {
                 break;
             }
             ready += batch.objects;
@@ -677,14 +616,11 @@ impl RetireList {
         if ready > 0 || !self.held.is_empty() {
             let _freeing = Freeing::begin();
             if busted::is(Variant::IgnoreHazards) {
-                self.hazards.clear();
+                self.line.ignore_hazards();
             } else if !busted::is(Variant::HazardsFirst) {
-                self.core.protocol.gather_hazards(&mut self.hazards);
+                self.line.gather(&self.core);
             }
-            let half = limit / 2 + if self.favours_held { limit % 2 } else { 0 };
-            self.favours_held = !self.favours_held;
-            let of_held = self.held.len().min(half.max(limit.saturating_sub(ready)));
-            let of_queue = ready.min(limit - of_held);
+            let (of_held, of_queue) = self.line.share(limit, self.held.len(), ready);
             // Decided once for all objects: in a domain without limits, they have no room to give back.
             if self.shares_room() {
                 self.sweep_held::<true>(of_held, &mut freed);
@@ -768,7 +704,7 @@ impl RetireList {
 
     fn is_pinned(&self, garbage: &Garbage) -> bool {
         work::step();
-        self.hazards.binary_search(&garbage.address()).is_ok()
+        self.line.is_pinned(garbage.address())
     }
 
     fn free<const ROOM: bool>(&mut self, garbage: Garbage, freed: &mut Freed) {
@@ -820,7 +756,7 @@ impl RetireList {
     fn count_under_way(&self) {
         let counters = self.counters();
         counters.set_dated(self.queue.len() - self.open, self.batches.back().map(|batch| batch.token));
-        counters.set_under_way(self.batches.front().map(|batch| (batch.token, batch.started)));
+        counters.set_under_way(self.under_way());
     }
 
     /// Frees at once the objects of `context`, whose owner is being dropped. Returns the first panic of a destructor.
@@ -843,26 +779,22 @@ impl RetireList {
     }
 
     /// What is in the way of the next object.
-    pub(crate) fn obstacle(&self) -> Result<Obstacle<'_>, FenceError> {
-        let at = |age| self.core.protocol.made().checked_add(age);
-        if let Some(batch) = self.batches.front() {
-            let put_off = |due| self.refused.map_or(Ok(Obstacle::Pace(at(due))), |(error, _)| Err(error));
-            if let Some(next) = self.look_later(self.core.age()) {
-                return put_off(next);
-            }
-            return Ok(match self.core.protocol.look(batch.token, self.terms(batch))? {
-                Outlook::Known(Grace::HeldUp(record)) => Obstacle::Reader(record),
-                Outlook::Known(Grace::Over) => Obstacle::Nothing,
-                Outlook::Silent(due) => put_off(due)?,
-            });
+    pub(crate) fn obstacle(&self) -> Obstacle<'_> {
+        if let Some(oldest) = self.under_way() {
+            return match self.look_later(self.core.age()) {
+                Some(next) => self.line.put_off(next),
+                None => self.line.obstacle(&self.core, oldest, self.terms(oldest.1)),
+            };
         }
-        Ok(if !self.held.is_empty() {
+        if !self.held.is_empty() {
             Obstacle::Hazard
         } else if self.open > 0 && self.core.protocol.needs_heavy() {
-            Obstacle::Pace(at(self.core.protocol.next_start()))
-        } else {
+            Obstacle::Pace(self.core.protocol.next_start())
+        } else if self.open > 0 {
             Obstacle::Nothing
-        })
+        } else {
+            Obstacle::Empty
+        }
     }
 }
 

@@ -198,7 +198,7 @@ impl Core {
         }
         let begun = self.age();
         let mut patience = Patience::new();
-        let mut boost = Boost { core: self, booster: Booster::new() };
+        let mut boost = Boost { core: self, booster: Booster::default() };
         let mut dated = None;
         let mut looks = Looks::default();
         let terms = Terms { begun, interval: Duration::ZERO, gathers: false, earliest: Duration::ZERO };

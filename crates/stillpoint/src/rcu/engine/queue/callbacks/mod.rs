@@ -25,13 +25,11 @@ use crossbeam_utils::CachePadded;
 use self::node::{Callback, Chain, Function, Gap, Lane, Node, ObjectCallback};
 use self::segments::{Segment, Segments, LANES, OBJECTS, ORDERED};
 use self::turn::Turn;
+use super::line::{Line, Obstacle};
 use super::retire_list::Pace;
 use crate::busted::{self, Variant};
-use crate::fence::FenceError;
-use crate::rcu::engine::boost::Booster;
 use crate::rcu::engine::core::garbage::Garbage;
-use crate::rcu::engine::core::grace::{Grace, Looks, Outlook, Terms, ANY};
-use crate::rcu::engine::core::record::Record;
+use crate::rcu::engine::core::grace::{Terms, ANY};
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::wait::counters::Counters;
 use crate::rcu::engine::wait::counters::Pinned;
@@ -70,38 +68,17 @@ pub(crate) struct Callbacks {
 #[derive(Debug)]
 struct State {
     segments: Segments,
-    /// Age of the domain when a token was last started.
-    started: Option<Duration>,
-    /// Why the last fence was refused.
-    refused: Option<FenceError>,
-    /// While a reader is silent: when polls look at it again.
-    looks: Looks,
+    line: Line,
     /// Callbacks past their grace period that a hazard slot held when they were last looked at.
     held: Option<Chain>,
     number_held: usize,
-    /// Whether the larger half of an odd limit is for held callbacks in the next poll. Changes with each poll.
-    favours_held: bool,
-    booster: Booster,
-    /// Scratch memory of a poll.
-    hazards: Vec<usize>,
     /// The number of forks after which the state was last mended.
     forks: u64,
 }
 
 impl State {
     fn new(forks: u64) -> Self {
-        Self {
-            segments: Segments::default(),
-            started: None,
-            refused: None,
-            looks: Looks::default(),
-            held: None,
-            number_held: 0,
-            favours_held: false,
-            booster: Booster::new(),
-            hazards: Vec::new(),
-            forks,
-        }
+        Self { segments: Segments::default(), line: Line::default(), held: None, number_held: 0, forks }
     }
 }
 
@@ -115,24 +92,8 @@ unsafe impl Sync for Callbacks {}
 #[derive(Debug)]
 pub(crate) struct Outcome<'c> {
     pub(crate) called: usize,
-    pub(crate) next: Hindrance<'c>,
+    pub(crate) next: Obstacle<'c>,
     panic: Option<Panic>,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Hindrance<'c> {
-    /// The call has reached its limit.
-    Limit,
-    /// There is nothing left.
-    Empty,
-    /// A region reader, which has been waited for since this age of the domain.
-    Reader(&'c Record, Duration),
-    /// Protected loads hold everything that is left.
-    Hazards,
-    /// It is too early, for a token or for a fence, until this age of the domain.
-    Pace(Duration),
-    /// A push that is not complete; a refused fence; the turn of another thread; or a pause.
-    Other,
 }
 
 impl Callbacks {
@@ -204,7 +165,7 @@ impl Callbacks {
     /// Takes the turn and calls what is ready, at most `limit` callbacks. Never waits for a reader.
     pub(crate) fn attempt(&self, limit: usize) -> Outcome<'_> {
         if !self.turn.try_take() {
-            return Outcome { called: 0, next: Hindrance::Other, panic: None };
+            return Outcome { called: 0, next: Obstacle::Other, panic: None };
         }
         // What callbacks of earlier turns did comes before.
         tsan::acquire(self);
@@ -232,14 +193,14 @@ impl Callbacks {
         let mut called = Called::new(self);
         self.call_held(state, limit, &mut called);
         let mut next = self.call_ready(state, limit, &mut called);
-        if matches!(next, Hindrance::Empty) {
-            state.booster.end(&self.core);
+        if matches!(next, Obstacle::Empty) {
+            state.line.end_boost(&self.core);
             if let Some(due) = early {
-                next = Hindrance::Pace(due);
+                next = Obstacle::Pace(due);
             } else if self.lanes.iter().any(|lane| !lane.is_empty()) {
-                next = Hindrance::Other;
+                next = Obstacle::Other;
             } else if state.held.is_some() {
-                next = Hindrance::Hazards;
+                next = Obstacle::Hazard;
             }
         }
         let counters = self.counters();
@@ -257,7 +218,7 @@ impl Callbacks {
             return None;
         }
         let protocol = &self.core.protocol;
-        if protocol.needs_heavy() && !protocol.may_start(self.core.age(), state.started, true) {
+        if protocol.needs_heavy() && !protocol.may_start(self.core.age(), state.line.started, true) {
             return Some(protocol.next_start());
         }
         if state.segments.under_way().is_none() {
@@ -269,47 +230,45 @@ impl Callbacks {
         if chains.iter().any(Option::is_some) {
             let token = early.unwrap_or_else(|| self.core.protocol.start());
             let started = self.core.age();
-            state.started = Some(started);
+            state.line.started = Some(started);
             state.segments.push(Segment { token, started, chains });
         }
         None
     }
 
     /// Calls what is past its grace period, unless a hazard slot holds it. Returns what is in the way of more.
-    fn call_ready(&self, state: &mut State, limit: usize, called: &mut Called<'_>) -> Hindrance<'_> {
+    fn call_ready(&self, state: &mut State, limit: usize, called: &mut Called<'_>) -> Obstacle<'_> {
         loop {
-            let Some((token, started)) = state.segments.under_way() else { return Hindrance::Empty };
+            let Some(oldest) = state.segments.under_way() else { return Obstacle::Empty };
             if called.looked >= limit {
-                return Hindrance::Limit;
+                return Obstacle::Nothing;
             }
-            if state.looks.are_put_off() {
-                if let Some(due) = state.looks.later(self.core.age()) {
-                    return Hindrance::Pace(due);
+            if state.line.is_put_off() {
+                if let Some(due) = state.line.later(self.core.age()) {
+                    return Obstacle::Pace(due);
                 }
             }
-            let answer = self.look(&mut state.booster, token, started);
-            state.refused = answer.err();
-            if !matches!(answer, Ok(Outlook::Silent(_))) {
-                state.looks = Looks::default();
-            }
-            match answer {
-                Ok(Outlook::Silent(due)) => {
-                    return Hindrance::Pace(state.looks.put_off(self.core.age(), due))
-                }
-                Ok(Outlook::Known(Grace::HeldUp(record))) => return Hindrance::Reader(record, started),
-                Ok(Outlook::Known(Grace::Over)) => {}
-                Err(_) => return Hindrance::Other,
+            let interval = Pace::DEFAULT.interval;
+            let terms = Terms {
+                begun: oldest.1,
+                interval,
+                gathers: false,
+                earliest: state.line.next_attempt().unwrap_or_default(),
+            };
+            match state.line.look(&self.core, oldest, (!interval.is_zero()).then_some(terms)) {
+                Obstacle::Nothing => {}
+                obstacle => return obstacle,
             }
             let segment = state.segments.oldest().expect("it is under way");
             let [ordered, objects] = &mut segment.chains;
             if objects.is_some() {
                 // Comes after the check of the token.
-                self.core.protocol.gather_hazards(&mut state.hazards);
+                state.line.gather(&self.core);
             }
             let answer = each(ordered, limit, called, |node, called| called.call(node)).and_then(|()| {
                 each(objects, limit, called, |node, called| {
                     // SAFETY: every node in this lane was made by `prepare_object`.
-                    if state.hazards.binary_search(&unsafe { node.object() }.addr()).is_ok() {
+                    if state.line.is_pinned(unsafe { node.object() }.addr()) {
                         // SAFETY: every node in this lane was made by `prepare_object`.
                         self.answer(unsafe { node.object() });
                         state.number_held += 1;
@@ -320,7 +279,7 @@ impl Callbacks {
                 })
             });
             if let Err(Gap) = answer {
-                return Hindrance::Other;
+                return Obstacle::Other;
             }
             if segment.chains.iter().all(Option::is_none) {
                 state.segments.pop_oldest();
@@ -330,19 +289,17 @@ impl Callbacks {
 
     /// Looks at held callbacks, at most half of the limit; the next call goes on from there.
     fn call_held(&self, state: &mut State, limit: usize, called: &mut Called<'_>) {
-        let share = limit / 2 + if state.favours_held { limit % 2 } else { 0 };
-        state.favours_held = !state.favours_held;
-        let number = state.number_held.min(share);
+        let (number, _) = state.line.share(limit, state.number_held, usize::MAX);
         if number == 0 {
             return;
         }
-        self.core.protocol.gather_hazards(&mut state.hazards);
+        state.line.gather(&self.core);
         for _ in 0..number {
             let Some(Ok((node, rest))) = state.held.map(Chain::pop) else { return };
             state.held = rest;
             called.look();
             // SAFETY: only nodes made by `prepare_object` are held.
-            if state.hazards.binary_search(&unsafe { node.object() }.addr()).is_ok() {
+            if state.line.is_pinned(unsafe { node.object() }.addr()) {
                 // SAFETY: only nodes made by `prepare_object` are held.
                 self.answer(unsafe { node.object() });
                 join(&mut state.held, Chain::of(node));
@@ -363,30 +320,10 @@ impl Callbacks {
         }
     }
 
-    fn look(&self, booster: &mut Booster, token: u64, started: Duration) -> Result<Outlook<'_>, FenceError> {
-        let interval = Pace::DEFAULT.interval;
-        let terms = Terms { begun: started, interval, gathers: false, earliest: Duration::ZERO };
-        let terms = (!interval.is_zero()).then_some(terms);
-        let answer = self.core.protocol.look(token, terms)?;
-        let is_held_up = matches!(answer, Outlook::Known(Grace::HeldUp(_)));
-        if is_held_up && booster.boost(&self.core, token, started) {
-            return self.core.protocol.look(token, terms);
-        }
-        Ok(answer)
-    }
-
     /// Reports the reader in the way to the stall hook, if it has been there for long, or the refusal of the fence.
     fn report_stall(&self, state: &State, called: &mut Called<'_>) {
-        let Some((token, started)) = state.segments.under_way() else { return };
-        if !self.core.may_be_stalled(started) {
-            return;
-        }
         let behind = || Behind { objects: self.pending(), bytes: 0 };
-        let report = || match (self.core.protocol.in_the_way(token), state.refused) {
-            (Some(record), _) => self.core.report_stall(record, token, started, behind),
-            (None, Some(error)) => self.core.report_refusal(error, behind),
-            (None, None) => {}
-        };
+        let report = || state.line.report_stall(&self.core, state.segments.under_way(), behind);
         // Unwind safety: the hook changes nothing of the queue.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(report)) {
             panics::keep_first(&mut called.panic, panic);
@@ -503,7 +440,7 @@ impl Drop for Callbacks {
         // SAFETY: the queue is being dropped, so no thread has the turn.
         let state = self.state.with_mut(|state| unsafe { &mut *state });
         self.mend_after_fork(state);
-        state.booster.end(&self.core);
+        state.line.end_boost(&self.core);
         let segments = std::iter::from_fn(|| state.segments.pop_oldest()).map(|segment| segment.chains);
         let chains: Vec<_> = segments.chain([lanes, [None, state.held.take()]]).collect();
         let nodes = |lane: usize| chains.iter().filter_map(move |chains| chains[lane]).flat_map(Chain::nodes);

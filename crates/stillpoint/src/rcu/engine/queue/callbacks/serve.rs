@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::node::{Callback, Chain, ObjectCallback};
 use super::segments::{LANES, OBJECTS};
-use super::{Callbacks, Called, Hindrance, Outcome, Serving, State};
+use super::{Callbacks, Called, Outcome, Serving, State};
 use crate::busted::{self, Variant};
 use crate::rcu::engine::core::grace::ANY;
+use crate::rcu::engine::queue::line::Obstacle;
 use crate::rcu::engine::queue::retire_list::SHARE;
 use crate::rcu::engine::wait::error::SynchronizeError;
 use crate::rcu::engine::wait::freeing::is_foreign;
@@ -72,12 +73,12 @@ impl Callbacks {
             if let Some(panic) = outcome.panic {
                 panics::keep_first(&mut first, panic);
             }
-            if is_stopped && matches!(outcome.next, Hindrance::Empty) {
+            if is_stopped && matches!(outcome.next, Obstacle::Empty) {
                 return first;
             }
             if outcome.called > 0 {
                 patience = Patience::new();
-            } else if matches!(outcome.next, Hindrance::Empty) {
+            } else if matches!(outcome.next, Obstacle::Empty) {
                 let has_work =
                     || self.lanes.iter().any(|lane| !lane.is_empty()) || is_to_stop() || !goes_on();
                 self.event.sleep_unless(None, has_work);
@@ -92,23 +93,15 @@ impl Callbacks {
     /// Waits a little for the obstacle to pass. A push does not end the sleep, which is no longer than the time already waited.
     fn wait(
         &self,
-        next: Hindrance<'_>,
+        obstacle: Obstacle<'_>,
         patience: &mut Patience,
         deadline: Option<Instant>,
         changed: impl FnOnce() -> bool,
     ) {
-        let event = self.core.event();
-        let (next, due) = match next {
-            // Nothing is in the way.
-            Hindrance::Limit => return,
-            Hindrance::Reader(record, started) => {
-                (Next::Passage(record), self.core.stall_is_due(Some(started)))
-            }
-            Hindrance::Hazards => (Next::Release, None),
-            Hindrance::Pace(due) => (Next::News, self.core.protocol.made().checked_add(due)),
-            _ => (Next::News, None),
-        };
-        patience.wait(event, next, earliest(due, deadline), changed);
+        if !matches!(obstacle, Obstacle::Nothing) {
+            let (next, due) = obstacle.next(&self.core);
+            patience.wait(self.core.event(), next, earliest(due, deadline), changed);
+        }
     }
 
     /// Lets every current and later [run](Callbacks::run_while) return when everything was called.

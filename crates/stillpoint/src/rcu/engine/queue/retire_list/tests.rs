@@ -118,7 +118,7 @@ fn full_batches_gather_for_one_heavy_fence_and_not_without_end() {
     let before = fences();
     for gathered in 1..GATHERED / LONG {
         assert_eq!((retire(&mut list), list.len()), (0, gathered * lot));
-        assert!(matches!(list.obstacle(), Ok(Obstacle::Pace(_))));
+        assert!(matches!(list.obstacle(), Obstacle::Pace(_)));
     }
     assert_eq!(fences(), before);
     assert_eq!((retire(&mut list), fences()), (GATHERED * batch, before + 1));

@@ -1,0 +1,184 @@
+//! A line: what waits for grace periods in order, and for the hazard slots at its end. The queue of a retire list is one, and so are
+//! the segments of callbacks.
+//!
+//! ```text
+//!   token 9, token 7  --grace period over-->  in a hazard slot?  --no-->  freed, or called
+//!                                                      \--yes-->  held at the side, looked at again
+//! ```
+//!
+//! This is what both know of the domain: when the oldest token is over, what is in its way, and how much to look at. It knows neither
+//! objects nor callbacks.
+
+use std::time::{Duration, Instant};
+
+use crate::fence::FenceError;
+use crate::rcu::engine::boost::Booster;
+use crate::rcu::engine::core::grace::{Grace, Looks, Outlook, Terms};
+use crate::rcu::engine::core::record::Record;
+use crate::rcu::engine::wait::park::Next;
+use crate::rcu::engine::wait::report::Behind;
+use crate::rcu::engine::Core;
+
+/// What is in the way of the next object or callback.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Obstacle<'c> {
+    /// There is none.
+    Nothing,
+    /// There is nothing left.
+    Empty,
+    /// A region reader, which has been waited for since this age of the domain.
+    Reader(&'c Record, Duration),
+    /// Protected loads hold everything that is left.
+    Hazard,
+    /// It is too early, for a token or for a fence, until this age of the domain.
+    Pace(Duration),
+    /// The kernel has refused the fence.
+    Refused(FenceError),
+    /// A push that is not complete; the turn of another thread; or a pause.
+    Other,
+}
+
+impl<'c> Obstacle<'c> {
+    /// What a thread that waits for its end sleeps for, and until when at most, if that is known.
+    pub(crate) fn next(self, core: &Core) -> (Next<'c>, Option<Instant>) {
+        match self {
+            Self::Reader(record, since) => (Next::Passage(record), core.stall_is_due(Some(since))),
+            Self::Hazard => (Next::Release, None),
+            Self::Pace(due) => (Next::News, core.protocol.made().checked_add(due)),
+            _ => (Next::News, None),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    /// Age of the domain when a token was last started.
+    pub(crate) started: Option<Duration>,
+    /// While a reader is silent.
+    looks: Looks,
+    /// Why the last fence was refused, and the age of the domain at which to ask for it again. Each line keeps its own: filters are
+    /// per thread, so another thread's fence may succeed.
+    refused: Option<(FenceError, Duration)>,
+    /// Whether the larger half of an odd limit is for what is ready, at the next sweep. Changes with each.
+    favours_ready: bool,
+    /// Boosts readers that are in the way.
+    booster: Booster,
+    /// Scratch memory: the addresses in hazard slots.
+    hazards: Vec<usize>,
+}
+
+impl Line {
+    /// Looks what is in the way of the oldest token, which was started at this age of the domain.
+    pub(crate) fn look<'c>(
+        &mut self,
+        core: &'c Core,
+        (token, started): (u64, Duration),
+        terms: Option<Terms>,
+    ) -> Obstacle<'c> {
+        let mut answer = core.protocol.look(token, terms);
+        let is_blocked = matches!(answer, Ok(Outlook::Known(Grace::HeldUp(_))));
+        if is_blocked && self.booster.boost(core, token, started) {
+            answer = core.protocol.look(token, terms);
+        }
+        if let Ok(Outlook::Silent(due)) = answer {
+            return Obstacle::Pace(self.looks.put_off(core.age(), due));
+        }
+        self.looks = Looks::default();
+        self.refused = answer.err().map(|error| (error, core.protocol.next_attempt()));
+        self.judge(answer, started)
+    }
+
+    /// As [`look`](Line::look), but changes nothing.
+    pub(crate) fn obstacle<'c>(
+        &self,
+        core: &'c Core,
+        (token, started): (u64, Duration),
+        terms: Option<Terms>,
+    ) -> Obstacle<'c> {
+        self.judge(core.protocol.look(token, terms), started)
+    }
+
+    fn judge<'c>(&self, answer: Result<Outlook<'c>, FenceError>, started: Duration) -> Obstacle<'c> {
+        match answer {
+            Ok(Outlook::Known(Grace::Over)) => Obstacle::Nothing,
+            Ok(Outlook::Known(Grace::HeldUp(record))) => Obstacle::Reader(record, started),
+            Ok(Outlook::Silent(due)) => self.put_off(due),
+            Err(error) => Obstacle::Refused(error),
+        }
+    }
+
+    /// What is in the way until this age of the domain.
+    pub(crate) fn put_off<'c>(&self, due: Duration) -> Obstacle<'c> {
+        self.refused.map_or(Obstacle::Pace(due), |(error, _)| Obstacle::Refused(error))
+    }
+
+    /// When to look again at a reader that is silent, if that is later than now.
+    pub(crate) fn later(&self, now: Duration) -> Option<Duration> {
+        self.looks.later(now)
+    }
+
+    pub(crate) fn is_put_off(&self) -> bool {
+        self.looks.are_put_off()
+    }
+
+    /// The next look comes at once.
+    pub(crate) fn look_soon(&mut self) {
+        self.looks = Looks::default();
+    }
+
+    /// The age of the domain before which no fence is asked for again, if the last one was refused.
+    pub(crate) fn next_attempt(&self) -> Option<Duration> {
+        self.refused.map(|(_, again)| again)
+    }
+
+    /// How many of the `held` and of the `ready` ones to look at, `limit` in all: half of each kind, and more of one kind if the other has
+    /// fewer.
+    pub(crate) fn share(&mut self, limit: usize, held: usize, ready: usize) -> (usize, usize) {
+        let half = limit / 2 + if self.favours_ready { 0 } else { limit % 2 };
+        self.favours_ready = !self.favours_ready;
+        let of_held = held.min(half.max(limit.saturating_sub(ready)));
+        (of_held, ready.min(limit - of_held))
+    }
+
+    /// Reads all hazard slots. Comes after a look that has found a token over, for what waited for that token.
+    pub(crate) fn gather(&mut self, core: &Core) {
+        core.protocol.gather_hazards(&mut self.hazards);
+    }
+
+    /// Forgets what was gathered.
+    pub(crate) fn ignore_hazards(&mut self) {
+        self.hazards.clear();
+    }
+
+    /// Whether a slot that was gathered held this address.
+    #[inline]
+    pub(crate) fn is_pinned(&self, address: usize) -> bool {
+        self.hazards.binary_search(&address).is_ok()
+    }
+
+    /// Reports the reader in the way of the oldest token to the stall hook, if it has been there for long, or the refusal of the fence.
+    ///
+    /// # Panics
+    /// With the panic of the hook.
+    pub(crate) fn report_stall(
+        &self,
+        core: &Core,
+        oldest: Option<(u64, Duration)>,
+        behind: impl FnOnce() -> Behind,
+    ) {
+        if let Some((error, _)) = self.refused {
+            return core.report_refusal(error, behind);
+        }
+        let Some((token, started)) = oldest.filter(|&(_, started)| core.may_be_stalled(started)) else {
+            return;
+        };
+        if let Some(record) = core.protocol.in_the_way(token) {
+            core.report_stall(record, token, started, behind);
+        }
+    }
+
+    /// Ends what remains of the boosts that readers got for this line.
+    pub(crate) fn end_boost(&mut self, core: &Core) {
+        self.booster.end(core);
+    }
+}
