@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::domain::Domain;
 use super::engine::core::garbage::Garbage;
+use super::engine::queue::account::Limits;
 use super::engine::queue::inbox::{Inbox, ABANDONED, CLOSED, RUNNING, STOPPING};
 use super::engine::queue::line::Obstacle;
-use super::engine::queue::quota::Limits;
 use super::engine::queue::retire_list::{Full, Pace, RetireList};
 use super::engine::wait::freeing::is_foreign;
 use super::engine::wait::own_holds::OwnHolds;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::engine::core::grace::Grace;
 use super::engine::core::record::ReaderKind;
-use super::engine::queue::quota::Limits;
+use super::engine::queue::account::Limits;
 use super::engine::queue::retire_list::{Pace, RetireList};
 use super::engine::wait::counters::Served;
 use super::engine::wait::error::SynchronizeError;

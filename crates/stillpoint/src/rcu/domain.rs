@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::boost::Boost;
 use super::engine::core::grace::Grace;
-use super::engine::queue::quota::Limits;
+use super::engine::queue::account::Limits;
 use super::engine::queue::retire_list::RetireList;
 use super::engine::wait::error::SynchronizeError;
 use super::engine::wait::park::Interrupted;

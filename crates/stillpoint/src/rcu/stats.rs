@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::engine::queue::quota::{Account, Quota};
+use super::engine::queue::account::{Account, Count};
 use super::engine::Core;
 use crate::fence::FenceError;
 
@@ -74,10 +74,10 @@ impl Stats {
         let sum = core.sum();
         let (boosted, boost_refused) = core.boosting().map_or((0, 0), |boosting| boosting.counts());
         let (readers, owned) = core.protocol.readers();
-        let objects = core.quota().map(Quota::objects);
-        let bytes = core.quota().map(Quota::bytes);
-        let exact = |account: Option<&Account>, sum| {
-            account.and_then(Account::taken).map_or(sum, |taken| taken as u64)
+        let objects = core.account().map(Account::objects);
+        let bytes = core.account().map(Account::bytes);
+        let exact = |count: Option<&Count>, sum| {
+            count.and_then(Count::taken).map_or(sum, |taken| taken as u64)
         };
         Self {
             grace_periods: core.protocol.started(),
@@ -90,9 +90,9 @@ impl Stats {
             pending_bytes: exact(bytes, sum.pending_bytes),
             ready: sum.ready,
             pinned: sum.pinned,
-            max_pending: objects.and_then(Account::limit),
-            max_pending_bytes: bytes.and_then(Account::limit),
-            beyond_limits: core.quota().map_or(0, Quota::beyond),
+            max_pending: objects.and_then(Count::limit),
+            max_pending_bytes: bytes.and_then(Count::limit),
+            beyond_limits: core.account().map_or(0, Account::beyond),
             handed_back: sum.handed_back,
             waits: sum.waits,
             reclaims_by_retirers: sum.assists,

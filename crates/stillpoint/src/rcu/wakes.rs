@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::engine::core::garbage::Garbage;
+use super::engine::queue::account::Limits;
 use super::engine::queue::inbox::{Inbox, ABANDONED, CLOSED, STOPPING};
-use super::engine::queue::quota::Limits;
 use super::engine::queue::retire_list::Full;
 use super::{Domain, Reclaimer, Retired, WhenFull};
 

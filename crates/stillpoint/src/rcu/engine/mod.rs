@@ -14,7 +14,7 @@
 //! | `directory` | how unlinked objects find their domain, which they do not keep alive |
 //! | `queue/` | what was retired and is not freed |
 //! | `queue/retire_list` | one owner's objects that wait for their grace period |
-//! | `queue/quota` | how much may wait in a domain |
+//! | `queue/account` | how much may wait in a domain |
 //! | `queue/stack` | hand-over of objects between threads |
 //! | `queue/orphans` | objects that belong to no retire list, in the order in which they were left |
 //! | `queue/shelf` | the retire lists of threads that have no reclaimer |
@@ -50,9 +50,9 @@ use self::core::garbage::Garbage;
 use self::core::registry::Registry;
 use self::core::Protocol;
 use self::directory::Name;
+use self::queue::account::Account;
+use self::queue::account::Limits;
 use self::queue::orphans::{Collection, Orphans};
-use self::queue::quota::Limits;
-use self::queue::quota::Quota;
 use self::queue::shelf::Shelves;
 use self::wait::counters::Counters;
 use self::wait::freeing::Freeing;
@@ -81,7 +81,7 @@ pub struct Core {
     /// Counts what no retire list counts: orphans, and objects that were freed singly.
     shared_counters: Counters,
     /// `None` in a domain without limits.
-    quota: Option<Box<CachePadded<Quota>>>,
+    account: Option<Box<CachePadded<Account>>>,
     event: Event,
     tasks: Tasks,
     watch: Option<Watch>,
@@ -122,7 +122,7 @@ impl Core {
             orphans: Orphans::new(),
             shelves: Shelves::new(),
             shared_counters: Counters::default(),
-            quota: Quota::new(limits).map(|quota| Box::new(CachePadded::new(quota))),
+            account: Account::new(limits).map(|account| Box::new(CachePadded::new(account))),
             event: Event::new(if boost.is_some() { boost::LIMIT } else { wait::park::LONGEST_SLEEP }),
             tasks: Tasks::new(),
             watch,
@@ -147,27 +147,27 @@ impl Core {
     }
 
     /// The limits on what may wait in the domain, if it has any.
-    pub(crate) fn quota(&self) -> Option<&Quota> {
-        self.quota.as_ref().map(|quota| &***quota)
+    pub(crate) fn account(&self) -> Option<&Account> {
+        self.account.as_ref().map(|account| &***account)
     }
 
     /// Takes up room for one object, unless that would exceed a limit of the domain.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
-        self.quota().is_none_or(|quota| quota.reserve(bytes))
+        self.account().is_none_or(|account| account.reserve(bytes))
     }
 
     /// Takes up room for one object that cannot be refused.
     #[inline]
     pub(crate) fn charge(&self, bytes: usize) {
-        if let Some(quota) = self.quota() {
-            quota.charge(bytes);
+        if let Some(account) = self.account() {
+            account.charge(bytes);
         }
     }
 
     /// Gives back the room of an object that was freed.
     pub(crate) fn give_room_back(&self, bytes: usize) {
-        if let Some(quota) = self.quota() {
-            quota.give_back(bytes);
+        if let Some(account) = self.account() {
+            account.give_back(bytes);
         }
     }
 

@@ -10,9 +10,9 @@ use loom::thread;
 
 use super::{explore, spawn, Object, Shared, EVERY, MODE, UNORDERED};
 use crate::rcu::engine::core::garbage::Garbage;
+use crate::rcu::engine::queue::account::Account;
+use crate::rcu::engine::queue::account::Limits;
 use crate::rcu::engine::queue::inbox::{Inbox, CLOSED};
-use crate::rcu::engine::queue::quota::Limits;
-use crate::rcu::engine::queue::quota::Quota;
 use crate::rcu::engine::queue::retire_list::Full;
 use crate::rcu::{Domain, Retired, WhenFull};
 
@@ -50,18 +50,18 @@ impl Drop for Tenant {
     }
 }
 
-fn room_for_one() -> Quota {
-    Quota::new(Limits { objects: 1, ..Limits::NONE }).expect("there is a limit")
+fn room_for_one() -> Account {
+    Account::new(Limits { objects: 1, ..Limits::NONE }).expect("there is a limit")
 }
 
 #[test]
 fn room_is_reserved_once() {
     explore(EVERY, || {
         let shared = LoomArc::new((room_for_one(), Place::new()));
-        let enters = |(quota, place): &(Quota, Arc<Place>)| {
-            if quota.reserve(0) {
+        let enters = |(account, place): &(Account, Arc<Place>)| {
+            if account.reserve(0) {
                 place.touch();
-                quota.give_back(0);
+                account.give_back(0);
             }
         };
         let other = LoomArc::clone(&shared);

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use crossbeam_utils::CachePadded;
 
 use crate::rcu::engine::core::garbage::Garbage;
-use crate::rcu::engine::queue::quota::Limits;
+use crate::rcu::engine::queue::account::Limits;
 use crate::rcu::engine::queue::retire_list::{Pace, RetireList, GATHERED};
 use crate::rcu::engine::queue::stack::Stack;
 use crate::rcu::engine::Core;

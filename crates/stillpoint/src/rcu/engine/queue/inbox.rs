@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use super::quota::{Limits, Quota};
+use super::account::{Account, Limits};
 use super::retire_list::{Full, Pace, RetireList, SHARE};
 use super::stack::Stack;
 use crate::busted::{self, Variant};
@@ -44,7 +44,7 @@ pub(crate) struct Inbox {
     core: Arc<Core>,
     stack: Stack,
     /// Every object that waits here, in the shared retire list, or in the reclaimer's.
-    account: Arc<Quota>,
+    account: Arc<Account>,
     /// Objects on the stack, or about to be there.
     submitted: AtomicUsize,
     /// Objects that were left in the shared retire list. Written with the lock.
@@ -73,7 +73,7 @@ impl Inbox {
         Self {
             core,
             stack: Stack::new(),
-            account: Arc::new(Quota::counting(limits)),
+            account: Arc::new(Account::counting(limits)),
             submitted: AtomicUsize::new(0),
             assisted: AtomicUsize::new(0),
             shared: TryLock::new(Shared::default()),

@@ -1,10 +1,10 @@
 //! Objects that were retired and are not freed: which list has them, how many there may be, and how they change hands.
 
+pub(crate) mod account;
 pub(crate) mod callbacks;
 pub(crate) mod inbox;
 pub(crate) mod line;
 pub(crate) mod orphans;
-pub(crate) mod quota;
 pub(crate) mod retire_list;
 pub(crate) mod shelf;
 pub(crate) mod stack;

@@ -18,8 +18,8 @@ use crate::busted::{self, Variant};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::{bit_of, Terms};
 use crate::rcu::engine::core::registry::Claim;
+use crate::rcu::engine::queue::account::{Account, Credit, Limits};
 use crate::rcu::engine::queue::line::{Line, Obstacle};
-use crate::rcu::engine::queue::quota::{Credit, Limits, Quota};
 use crate::rcu::engine::wait::counters::Counters;
 use crate::rcu::engine::wait::counters::Pinned;
 use crate::rcu::engine::wait::freeing::Freeing;
@@ -68,7 +68,7 @@ pub(crate) struct RetireList {
     pace: Pace,
     limits: Limits,
     /// Where the list's objects are counted, if that is shared with other places.
-    account: Option<Arc<Quota>>,
+    account: Option<Arc<Account>>,
     /// What has the limits that the list counts for: the address of the account; of the list's own counters if it has none.
     queue_of: usize,
     /// While fewer objects than this wait, a retirement need not ask the domain for room: 0 if the domain has limits of its own.
@@ -127,7 +127,7 @@ impl RetireList {
             counters,
             account: None,
             queue_of,
-            at_once: if core.quota().is_some() { 0 } else { limits.objects },
+            at_once: if core.account().is_some() { 0 } else { limits.objects },
             credit: Credit::default(),
             reserves: false,
             core,
@@ -174,7 +174,7 @@ impl RetireList {
     }
 
     /// Sets where the list's objects are counted, which is empty so far.
-    pub(crate) fn count_in(&mut self, account: &Arc<Quota>) {
+    pub(crate) fn count_in(&mut self, account: &Arc<Account>) {
         self.queue_of = Arc::as_ptr(account).addr();
         self.account = Some(Arc::clone(account));
     }
@@ -235,7 +235,7 @@ impl RetireList {
         self.reserves = true;
         if !self.has_room(bytes) {
             Err(Full::Queue)
-        } else if self.core.quota().is_none_or(|quota| self.credit.reserve(quota, bytes)) {
+        } else if self.core.account().is_none_or(|account| self.credit.reserve(account, bytes)) {
             Ok(())
         } else {
             Err(Full::Domain)
@@ -729,14 +729,14 @@ impl RetireList {
         if let Err(panic) = unsafe { garbage.free() } {
             panics::keep_first(&mut freed.panic, panic);
         }
-        if let Some(quota) = self.core.quota().filter(|_| ROOM && !busted::is(Variant::RoomBeforeFree)) {
-            self.credit.add(quota, bytes);
+        if let Some(account) = self.core.account().filter(|_| ROOM && !busted::is(Variant::RoomBeforeFree)) {
+            self.credit.add(account, bytes);
         }
     }
 
     fn count_freed(&mut self, freed: usize, bytes: usize) {
         let idle = !self.reserves || self.len() == 0;
-        let is_given = self.core.quota().is_some_and(|quota| self.credit.settle(quota, idle));
+        let is_given = self.core.account().is_some_and(|account| self.credit.settle(account, idle));
         // Comes before the counters, which `Inbox::is_full_of_own` reads before it looks for room.
         let account = self.account.as_ref().filter(|_| freed > 0);
         account.iter().for_each(|account| account.give_back_all(freed, bytes));
@@ -816,7 +816,7 @@ impl Drop for RetireList {
     fn drop(&mut self) {
         self.end_boost();
         self.pass_on();
-        if self.core.quota().is_some_and(|quota| self.credit.give_back(quota)) {
+        if self.core.account().is_some_and(|account| self.credit.give_back(account)) {
             self.core.event().notify();
         }
         self.core.counters.release(&self.counters);

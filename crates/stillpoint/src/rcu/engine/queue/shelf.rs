@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::quota::Limits;
+use super::account::Limits;
 use super::retire_list::{Pace, RetireList, SHARE};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::registry::{Claim, Registry};

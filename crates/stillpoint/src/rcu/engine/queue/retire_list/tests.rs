@@ -77,7 +77,7 @@ fn a_list_keeps_room_if_it_reserves_room() {
             }
         }
         assert_eq!((list.poll(usize::MAX), list.len()), (1, 1));
-        let taken = domain.core().quota().and_then(|quota| quota.objects().taken());
+        let taken = domain.core().account().and_then(|account| account.objects().taken());
         assert_eq!(taken > Some(1), reserves, "{taken:?}");
     }
 }

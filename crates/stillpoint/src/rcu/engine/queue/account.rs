@@ -1,8 +1,7 @@
-//! How much may wait in a domain: limits on everything that is retired and not freed, wherever it waits.
+//! An account: how much waits where one limit holds, in a whole domain or with the retire handles of a background reclaimer.
 //!
-//! An object takes up room from the moment at which it is retired, or left to the domain, until its destructor has
-//! run: in the retire list of a reclaimer, in the inbox of a background reclaimer, or as an orphan. It keeps its room
-//! when it moves between them.
+//! An object is counted once, from the moment at which it is retired, or left to the domain, until its destructor has run. It keeps
+//! its room when it moves: from a stack to a retire list, from one list to another, to the orphans.
 //!
 //! Room is *reserved* by a compare-and-swap that never exceeds the limit, even if many threads retire at the same
 //! time. What cannot be refused is *charged*, beyond the limit if need be, and counted.
@@ -13,7 +12,7 @@
 //! objects for which room was taken up before. So a retirement is refused for room that another list keeps only if objects wait
 //! in that list.
 //!
-//! A domain without limits has no quota, and pays nothing. With a limit, each poll that frees costs a fence, to wake
+//! A domain without limits has no account, and pays nothing. With a limit, each poll that frees costs a fence, to wake
 //! threads that wait for room.
 
 use crate::busted::{self, Variant};
@@ -47,36 +46,37 @@ impl Limits {
 
     /// The size of the largest object for which these limits and those of the domain can leave room.
     pub(crate) fn largest(&self, core: &Core) -> usize {
-        self.bytes.min(core.quota().and_then(|quota| quota.bytes().limit()).unwrap_or(usize::MAX))
+        self.bytes.min(core.account().and_then(|account| account.bytes().limit()).unwrap_or(usize::MAX))
     }
 }
 
+/// The objects, and the bytes, that take up room.
 #[derive(Debug)]
-pub(crate) struct Quota {
-    objects: Account,
-    bytes: Account,
+pub(crate) struct Account {
+    objects: Count,
+    bytes: Count,
     /// Objects that were charged beyond a limit.
     beyond: AtomicU64,
     /// The size of the largest object that was refused.
     refused: PlainUsize,
 }
 
-impl Quota {
+impl Account {
     /// `None` without a limit.
     pub(crate) fn new(limits: Limits) -> Option<Self> {
-        let is_limited = limits.objects != Account::UNLIMITED || limits.bytes != Account::UNLIMITED;
+        let is_limited = limits.objects != Count::UNLIMITED || limits.bytes != Count::UNLIMITED;
         is_limited.then(|| Self::within(limits))
     }
 
-    /// As [`new`](Quota::new), but counts objects also if their number has no limit.
+    /// As [`new`](Account::new), but counts objects also if their number has no limit.
     pub(crate) fn counting(limits: Limits) -> Self {
-        Self::within(Limits { objects: limits.objects.min(Account::UNLIMITED - 1), ..limits })
+        Self::within(Limits { objects: limits.objects.min(Count::UNLIMITED - 1), ..limits })
     }
 
     fn within(limits: Limits) -> Self {
         Self {
-            objects: Account::new(limits.objects),
-            bytes: Account::new(limits.bytes),
+            objects: Count::new(limits.objects),
+            bytes: Count::new(limits.bytes),
             beyond: AtomicU64::new(0),
             refused: PlainUsize::new(0),
         }
@@ -147,11 +147,11 @@ impl Quota {
         !self.objects.is_near(1) && !self.bytes.is_near(bytes)
     }
 
-    pub(crate) fn objects(&self) -> &Account {
+    pub(crate) fn objects(&self) -> &Count {
         &self.objects
     }
 
-    pub(crate) fn bytes(&self) -> &Account {
+    pub(crate) fn bytes(&self) -> &Count {
         &self.bytes
     }
 
@@ -164,12 +164,12 @@ impl Quota {
 
 /// A number with a limit. Without a limit, nothing is counted.
 #[derive(Debug)]
-pub(crate) struct Account {
+pub(crate) struct Count {
     limit: usize,
     taken: AtomicUsize,
 }
 
-impl Account {
+impl Count {
     const UNLIMITED: usize = usize::MAX;
 
     fn new(limit: usize) -> Self {
@@ -244,42 +244,42 @@ impl Credit {
         fits
     }
 
-    /// Takes up room for one object: from this credit, or from the quota, in a lot if there is much room.
-    pub(crate) fn reserve(&mut self, quota: &Quota, bytes: usize) -> bool {
+    /// Takes up room for one object: from this credit, or from the account, in a lot if there is much room.
+    pub(crate) fn reserve(&mut self, account: &Account, bytes: usize) -> bool {
         if self.take(bytes) {
             return true;
         }
-        self.give_back(quota);
+        self.give_back(account);
         let lot = bytes.saturating_mul(LOT);
-        if !quota.is_near(bytes) && quota.draw(LOT, lot) {
+        if !account.is_near(bytes) && account.draw(LOT, lot) {
             *self = Self { objects: LOT - 1, bytes: lot - bytes };
             return true;
         }
-        quota.reserve(bytes)
+        account.reserve(bytes)
     }
 
     /// Takes in the room of a freed object: keeps it for the next ones, or gives it back.
-    pub(crate) fn add(&mut self, quota: &Quota, bytes: usize) {
+    pub(crate) fn add(&mut self, account: &Account, bytes: usize) {
         self.objects += 1;
         self.bytes += bytes;
-        if self.objects >= 2 * LOT || quota.is_near(bytes) {
-            self.give_back(quota);
+        if self.objects >= 2 * LOT || account.is_near(bytes) {
+            self.give_back(account);
         }
     }
 
     /// Called after a look at what is ready. Gives the room back if the owner is `idle`, or if the limit is near. Returns whether
     /// any room was given back.
-    pub(crate) fn settle(&mut self, quota: &Quota, idle: bool) -> bool {
-        let is_too_much = self.objects > 0 && (idle || quota.is_near(self.bytes.div_ceil(self.objects)));
-        is_too_much && self.give_back(quota)
+    pub(crate) fn settle(&mut self, account: &Account, idle: bool) -> bool {
+        let is_too_much = self.objects > 0 && (idle || account.is_near(self.bytes.div_ceil(self.objects)));
+        is_too_much && self.give_back(account)
     }
 
     /// Gives back all room. Returns whether there was any.
-    pub(crate) fn give_back(&mut self, quota: &Quota) -> bool {
+    pub(crate) fn give_back(&mut self, account: &Account) -> bool {
         let Self { objects, bytes } = std::mem::take(self);
         let is_some = objects > 0 || bytes > 0;
         if is_some {
-            quota.give_back_all(objects, bytes);
+            account.give_back_all(objects, bytes);
         }
         is_some
     }
@@ -289,85 +289,88 @@ impl Credit {
 mod tests {
     use super::*;
 
-    fn quota(objects: usize, bytes: usize) -> Quota {
-        Quota::new(Limits { objects, bytes }).expect("there is a limit")
+    fn account(objects: usize, bytes: usize) -> Account {
+        Account::new(Limits { objects, bytes }).expect("there is a limit")
     }
 
     #[test]
     fn without_a_limit_there_is_nothing_to_count() {
-        assert!(Quota::new(Limits { objects: usize::MAX, bytes: usize::MAX }).is_none());
-        let quota = quota(1, usize::MAX);
-        assert!(quota.reserve(usize::MAX));
-        assert_eq!((quota.objects().taken(), quota.bytes().taken()), (Some(1), None));
+        assert!(Account::new(Limits { objects: usize::MAX, bytes: usize::MAX }).is_none());
+        let account = account(1, usize::MAX);
+        assert!(account.reserve(usize::MAX));
+        assert_eq!((account.objects().taken(), account.bytes().taken()), (Some(1), None));
     }
 
     #[test]
     fn an_attempt_that_fails_takes_up_nothing() {
-        let quota = quota(2, 10);
-        assert!(quota.reserve(6) && !quota.reserve(5) && !quota.reserve(usize::MAX));
-        assert_eq!((quota.objects().taken(), quota.bytes().taken()), (Some(1), Some(6)));
-        assert!(quota.reserve(4) && !quota.reserve(0));
-        assert_eq!((quota.objects().taken(), quota.bytes().taken()), (Some(2), Some(10)));
+        let account = account(2, 10);
+        assert!(account.reserve(6) && !account.reserve(5) && !account.reserve(usize::MAX));
+        assert_eq!((account.objects().taken(), account.bytes().taken()), (Some(1), Some(6)));
+        assert!(account.reserve(4) && !account.reserve(0));
+        assert_eq!((account.objects().taken(), account.bytes().taken()), (Some(2), Some(10)));
     }
 
     #[test]
     fn a_quota_is_full_with_what_leaves_no_room_for_one_more() {
-        let quota = quota(2, 10);
-        assert!(!quota.is_full_with(1, 6, 4));
+        let account = account(2, 10);
+        assert!(!account.is_full_with(1, 6, 4));
         assert!(
-            quota.is_full_with(2, 0, 0)
-                && quota.is_full_with(0, 6, 5)
-                && quota.is_full_with(1, usize::MAX, 1)
+            account.is_full_with(2, 0, 0)
+                && account.is_full_with(0, 6, 5)
+                && account.is_full_with(1, usize::MAX, 1)
         );
     }
 
     #[test]
     fn room_is_drawn_in_lots_and_one_by_one_near_the_limit() {
-        let quota = quota(NEAR * LOT + 10, usize::MAX);
+        let account = account(NEAR * LOT + 10, usize::MAX);
         let mut credit = Credit::default();
-        assert!(credit.reserve(&quota, 8));
-        assert_eq!(quota.objects().taken(), Some(LOT), "a lot");
-        (1..LOT).for_each(|_| assert!(credit.reserve(&quota, 8)));
-        assert_eq!(quota.objects().taken(), Some(LOT), "it is used up first");
+        assert!(credit.reserve(&account, 8));
+        assert_eq!(account.objects().taken(), Some(LOT), "a lot");
+        (1..LOT).for_each(|_| assert!(credit.reserve(&account, 8)));
+        assert_eq!(account.objects().taken(), Some(LOT), "it is used up first");
         let left = NEAR * LOT + 10 - LOT;
         (0..left).for_each(|used| {
-            assert!(credit.reserve(&quota, 8));
-            assert_eq!(quota.objects().taken(), Some(LOT + used + 1), "one by one");
+            assert!(credit.reserve(&account, 8));
+            assert_eq!(account.objects().taken(), Some(LOT + used + 1), "one by one");
         });
-        assert!(!credit.reserve(&quota, 8));
-        credit.add(&quota, 8);
-        assert_eq!(quota.objects().taken(), Some(NEAR * LOT + 9), "given back at once");
+        assert!(!credit.reserve(&account, 8));
+        credit.add(&account, 8);
+        assert_eq!(account.objects().taken(), Some(NEAR * LOT + 9), "given back at once");
     }
 
     #[test]
     fn objects_of_any_size_take_up_and_give_back_what_they_have() {
-        let quota = quota(1 << 20, 1 << 24);
+        let account = account(1 << 20, 1 << 24);
         let mut credit = Credit::default();
-        let taken = |quota: &Quota| (quota.objects().taken(), quota.bytes().taken());
-        assert!(credit.reserve(&quota, 8) && credit.reserve(&quota, 100));
-        assert_eq!(taken(&quota), (Some(LOT), Some(8 * LOT)), "the larger one fits into the lot");
-        assert!(credit.reserve(&quota, 1000), "the lot has not enough, and goes back");
-        assert_eq!(taken(&quota), (Some(LOT + 2), Some(1000 * LOT + 108)));
-        [8, 100, 1000].into_iter().for_each(|bytes| credit.add(&quota, bytes));
-        assert_eq!(taken(&quota), (Some(LOT + 2), Some(1000 * LOT + 108)), "it is kept");
-        credit.give_back(&quota);
-        assert_eq!(taken(&quota), (Some(0), Some(0)));
-        assert!((0..2 * LOT).all(|_| quota.reserve(8)));
-        (0..2 * LOT).for_each(|_| credit.add(&quota, 8));
-        assert_eq!(taken(&quota), (Some(0), Some(0)), "two lots are not kept");
+        let taken = |account: &Account| (account.objects().taken(), account.bytes().taken());
+        assert!(credit.reserve(&account, 8) && credit.reserve(&account, 100));
+        assert_eq!(taken(&account), (Some(LOT), Some(8 * LOT)), "the larger one fits into the lot");
+        assert!(credit.reserve(&account, 1000), "the lot has not enough, and goes back");
+        assert_eq!(taken(&account), (Some(LOT + 2), Some(1000 * LOT + 108)));
+        [8, 100, 1000].into_iter().for_each(|bytes| credit.add(&account, bytes));
+        assert_eq!(taken(&account), (Some(LOT + 2), Some(1000 * LOT + 108)), "it is kept");
+        credit.give_back(&account);
+        assert_eq!(taken(&account), (Some(0), Some(0)));
+        assert!((0..2 * LOT).all(|_| account.reserve(8)));
+        (0..2 * LOT).for_each(|_| credit.add(&account, 8));
+        assert_eq!(taken(&account), (Some(0), Some(0)), "two lots are not kept");
     }
 
     #[test]
     fn what_is_charged_beyond_a_limit_is_counted_and_keeps_others_out_until_it_is_freed() {
-        let quota = quota(2, 10);
-        quota.charge(10);
-        assert_eq!(quota.beyond(), 0);
-        quota.charge(1);
-        quota.charge(0);
-        assert_eq!((quota.beyond(), quota.objects().taken(), quota.bytes().taken()), (2, Some(3), Some(11)));
-        assert!(!quota.reserve(0));
-        quota.give_back(1);
-        quota.give_back(0);
-        assert!(!quota.reserve(1) && quota.reserve(0));
+        let account = account(2, 10);
+        account.charge(10);
+        assert_eq!(account.beyond(), 0);
+        account.charge(1);
+        account.charge(0);
+        assert_eq!(
+            (account.beyond(), account.objects().taken(), account.bytes().taken()),
+            (2, Some(3), Some(11))
+        );
+        assert!(!account.reserve(0));
+        account.give_back(1);
+        account.give_back(0);
+        assert!(!account.reserve(1) && account.reserve(0));
     }
 }
