@@ -412,6 +412,31 @@ fn a_queue_of_callbacks_does_what_it_is_told_to() {
     }
 }
 
+/// A barrier scans the slots a few times, not once for each share of what they hold.
+#[test]
+fn a_barrier_of_callbacks_scans_the_slots_a_few_times() {
+    const HELD: usize = 2_000;
+    let domain = Domain::new();
+    let reader = domain.reader();
+    let queue = CallbackQueue::new(&domain);
+    let nodes: Vec<ObjectCallback> = (0..HELD).map(|_| ObjectCallback::new()).collect();
+    let mut held = Vec::new();
+    for node in &nodes {
+        let place = std::ptr::NonNull::from(node);
+        let link = AtomicPtr::new(place.as_ptr());
+        held.push(raw::protect(&reader, &link).expect("it is not null").1);
+        // SAFETY: the node stays until it is called, at the end of the test.
+        unsafe { queue.push_object(place, place.as_ptr().cast(), nothing) };
+    }
+    let (steps, answer) = steps_of(|| queue.barrier());
+    assert!(answer.is_ok() && queue.pending() == HELD as u64, "{answer:?}, {} wait", queue.pending());
+    assert!(steps <= 16 * HELD, "{steps} steps");
+    // SAFETY: this is the reader's thread.
+    held.into_iter().for_each(|slot| unsafe { slot.release() });
+    queue.barrier().expect("nothing is held");
+    assert_eq!(queue.pending(), 0);
+}
+
 /// A deferred call moves at most one share of what other calls have left.
 #[test]
 fn a_deferred_call_does_a_share_at_the_most() {

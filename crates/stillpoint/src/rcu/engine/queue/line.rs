@@ -145,6 +145,11 @@ impl Line {
         core.protocol.gather_hazards(&mut self.hazards);
     }
 
+    /// Number of slots that were found in use by the last scan: to look at fewer objects after the next one costs more for each.
+    pub(crate) fn scanned(&self) -> usize {
+        self.hazards.len()
+    }
+
     /// Forgets what was gathered.
     pub(crate) fn ignore_hazards(&mut self) {
         self.hazards.clear();

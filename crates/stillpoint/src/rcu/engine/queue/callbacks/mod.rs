@@ -26,7 +26,7 @@ use self::node::{Callback, Chain, Function, Gap, Lane, Node, ObjectCallback};
 use self::segments::{Segment, Segments, LANES, OBJECTS, ORDERED};
 use self::turn::Turn;
 use super::line::{Line, Obstacle};
-use super::retire_list::Pace;
+use super::retire_list::{Pace, SHARE};
 use crate::busted::{self, Variant};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::{Terms, ANY};
@@ -93,6 +93,8 @@ unsafe impl Sync for Callbacks {}
 pub(crate) struct Outcome<'c> {
     pub(crate) called: usize,
     pub(crate) next: Obstacle<'c>,
+    /// How many callbacks to look at in the next turn, by a thread that has time: a share, or as many as slots were scanned.
+    share: usize,
     panic: Option<Panic>,
 }
 
@@ -165,7 +167,7 @@ impl Callbacks {
     /// Takes the turn and calls what is ready, at most `limit` callbacks. Never waits for a reader.
     pub(crate) fn attempt(&self, limit: usize) -> Outcome<'_> {
         if !self.turn.try_take() {
-            return Outcome { called: 0, next: Obstacle::Other, panic: None };
+            return Outcome { called: 0, next: Obstacle::Other, share: SHARE, panic: None };
         }
         // What callbacks of earlier turns did comes before.
         tsan::acquire(self);
@@ -209,7 +211,8 @@ impl Callbacks {
         // The callbacks in a segment are not counted.
         counters.set_dated(0, state.segments.iter().last().map(|segment| segment.token));
         self.report_stall(state, &mut called);
-        Outcome { called: called.number, next, panic: called.panic.take() }
+        let share = state.line.scanned().max(SHARE);
+        Outcome { called: called.number, next, share, panic: called.panic.take() }
     }
 
     /// Takes what was pushed, and starts a token for it. If it is too early for a token, returns when it is not.

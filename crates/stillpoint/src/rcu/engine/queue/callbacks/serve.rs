@@ -62,14 +62,15 @@ impl Callbacks {
         let server = Server::of(self);
         // Acquire: pairs with the release in `stop`, so that what was pushed before it is seen.
         let is_to_stop = || self.is_stopped.load(Ordering::Acquire);
-        let (mut patience, mut first) = (Patience::new(), None);
+        let (mut patience, mut first, mut share) = (Patience::new(), None, SHARE);
         loop {
             server.count_again();
             let is_stopped = is_to_stop();
             if !goes_on() {
                 return first;
             }
-            let outcome = self.attempt(SHARE);
+            let outcome = self.attempt(share);
+            share = outcome.share;
             if let Some(panic) = outcome.panic {
                 panics::keep_first(&mut first, panic);
             }
@@ -276,7 +277,7 @@ impl Callbacks {
         }
         let markers = [Marker::push(self, false), Marker::push(self, true)];
         let is_over = || markers.iter().all(|marker| marker.is_called());
-        let mut patience = Patience::new();
+        let (mut patience, mut share) = (Patience::new(), SHARE);
         loop {
             if is_over() {
                 panics::resume(self.call_released(deadline));
@@ -290,7 +291,8 @@ impl Callbacks {
                     patience.wait(&marker.event, Next::News, deadline, || marker.is_called());
                 }
             } else {
-                let Outcome { called, next, panic } = self.attempt(SHARE);
+                let Outcome { called, next, share: next_share, panic } = self.attempt(share);
+                share = next_share;
                 panics::resume(panic);
                 if called > 0 {
                     patience = Patience::new();
