@@ -87,7 +87,7 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::RoomByLoad, "limits::room_is_reserved_once"),
     (Variant::RoomRelaxed, "limits::room_is_reserved_once"),
     (Variant::RoomBeforeFree, "limits::an_object_has_its_room_until_it_is_freed"),
-    (Variant::TakenRelaxed, "limits::a_destructor_submits_while_somebody_looks_for_what_is_left"),
+    (Variant::TakenRelaxed, "limits::a_handle_assists_while_the_reclaimer_stops"),
     (Variant::SleepAssisted, "limits::a_handle_assists_while_the_reclaimer_stops"),
     (Variant::SubmitUnfenced, "limits::a_handle_submits_while_the_reclaimer_is_dropped"),
     (Variant::ClosedUnseen, "limits::a_handle_assists_while_the_reclaimer_is_dropped"),

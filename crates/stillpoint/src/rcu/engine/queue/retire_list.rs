@@ -737,20 +737,21 @@ impl RetireList {
     fn count_freed(&mut self, freed: usize, bytes: usize) {
         let idle = !self.reserves || self.len() == 0;
         let is_given = self.core.account().is_some_and(|account| self.credit.settle(account, idle));
-        // Comes before the counters, which `Inbox::is_full_of_own` reads before it looks for room.
-        let account = self.account.as_ref().filter(|_| freed > 0);
-        account.iter().for_each(|account| account.give_back_all(freed, bytes));
-        if is_given || account.is_some() || (freed > 0 && self.shares_room()) {
-            // Wakes threads that wait for room.
-            self.core.event().notify();
-        }
         let counters = self.counters();
         counters.set_pinned(self.held.len(), self.held_bits, self.held_since);
         if freed > 0 {
             counters.count_freed(freed);
             counters.set_pending(self.len(), self.bytes);
         }
+        // Comes after the count of what was freed, which a run that finds the account empty has told, and before the count of what is
+        // under way, which `Inbox::is_full_of_own` reads before it looks for room.
+        let account = self.account.as_ref().filter(|_| freed > 0);
+        account.iter().for_each(|account| account.give_back_all(freed, bytes));
         self.count_under_way();
+        if is_given || account.is_some() || (freed > 0 && self.shares_room()) {
+            // Wakes threads that wait for room.
+            self.core.event().notify();
+        }
     }
 
     fn count_under_way(&self) {
