@@ -75,7 +75,7 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::HazardsFirst, "objects::a_guard_is_exchanged_for_a_slot"),
     (Variant::HandoverRelaxed, "handover::a_stack_hands_over"),
     (Variant::LeftEarly, "handover::a_barrier_waits_for_what_a_wait_could_not_free"),
-    (Variant::TakeUnseen, "limits::a_handle_assists_while_the_reclaimer_stops"),
+    (Variant::TakeUnseen, "handover::what_is_adopted_next_is_seen"),
     (Variant::PushRelaxed, "callbacks::a_lane_hands_over"),
     (Variant::LinkRelaxed, "callbacks::a_lane_hands_over"),
     (Variant::StampedEarly, "callbacks::a_callback_waits_for_readers"),

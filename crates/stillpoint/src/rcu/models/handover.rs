@@ -81,6 +81,24 @@ fn orphans_hand_over() {
     });
 }
 
+/// What was taken off the stack, and waits for the next adoption, is not overlooked.
+#[test]
+fn what_is_adopted_next_is_seen() {
+    explore(EVERY, || {
+        let orphans = LoomArc::new(Orphans::new());
+        orphans.leave((0..2).map(|_| Garbage::object(NonNull::from(Box::leak(Box::new(Object::new()))))));
+        let free = |garbage: Garbage| {
+            // SAFETY: the object was never linked, so no reader has it.
+            assert!(unsafe { garbage.free() }.is_ok(), "{UNORDERED}");
+        };
+        let adopting = orphans.clone();
+        let other = loom::thread::spawn(move || adopting.adopt(1, free));
+        assert!(!orphans.is_empty(), "{UNORDERED}: one of two was overlooked");
+        other.join().unwrap();
+        orphans.adopt(usize::MAX, free);
+    });
+}
+
 /// The background reclaimer frees what the retire handle's thread made, linked and unlinked.
 #[test]
 fn background_hand_over() {
