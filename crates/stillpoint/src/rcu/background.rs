@@ -13,8 +13,7 @@ use super::engine::wait::freeing::is_foreign;
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{Next, Patience, LONGEST_SLEEP};
 use super::engine::Core;
-use super::error::RetireErrorKind;
-use super::limits::WhenFull;
+use super::limits::{RetireErrorKind, WhenFull};
 #[cfg(not(stillpoint_loom))]
 use super::raw;
 use super::reclaimer::ReclaimerBuilder;

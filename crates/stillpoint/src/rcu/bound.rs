@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::array::RcuArray;
 use super::engine::core::record::Record;
 use super::engine::Core;
-use super::link::Link;
+use super::link::owning::OwningLink;
 use super::qsbr::QsbrReader;
 use super::reader::{Protected, Reader};
 use super::region::{sealed::Sealed, Region};
@@ -19,7 +19,7 @@ use crate::fence::ReaderFence;
 /// second load that the protocol needs remain. In a loop that is limited by cache misses, each instruction saved lets
 /// the processor look further ahead.
 pub struct BoundArray<'a, T: Send + Sync + 'static, R = Reader> {
-    pub(super) links: &'a [Link<T>],
+    pub(super) links: &'a [OwningLink<T>],
     pub(super) record: &'a Record,
     pub(super) core: &'a Core,
     pub(super) fence: ReaderFence,

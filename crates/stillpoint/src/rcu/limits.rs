@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use super::engine::queue::retire_list::Full;
+
 /// What a retirement does if it finds no room in its reclaimer or in its domain.
 ///
 /// With every choice, a [`Reclaimer`](super::Reclaimer) first frees what is ready in its own queue, as its polls do. In a full
@@ -42,4 +44,40 @@ pub enum WhenFull {
     /// reclaim for the same background reclaimer again. One retire handle of a reclaimer reclaims at a time; the others do not
     /// wait for it.
     Reclaim,
+}
+
+/// Why an object was not taken in: see [`RetireError::kind`](super::RetireError::kind).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RetireErrorKind {
+    /// The queue has reached its limit of objects or bytes, and readers hold up what is in it.
+    Full,
+    /// The domain has reached [its limit](super::DomainBuilder::max_pending) of objects or bytes.
+    DomainFull,
+    /// This one object has more bytes than the limit of the queue or of the domain, so there can never be room for it.
+    TooLarge,
+    /// The object belongs to another domain.
+    ForeignDomain,
+    /// The background reclaimer is gone.
+    Closed,
+    /// There is no room, and a wait without a limit would be a wait for the calling thread itself: its region is in the way of
+    /// all that waits, or its protected loads hold so much that there is no room beside it. Also, with any limit, if a
+    /// destructor, a deferred call, a callback or a stall hook would wait for room: such code must not wait.
+    WouldDeadlock,
+}
+
+impl RetireErrorKind {
+    /// Whether there is no room now but may be later.
+    pub fn is_full(self) -> bool {
+        matches!(self, Self::Full | Self::DomainFull)
+    }
+}
+
+impl From<Full> for RetireErrorKind {
+    fn from(full: Full) -> Self {
+        match full {
+            Full::Queue => Self::Full,
+            Full::Domain => Self::DomainFull,
+        }
+    }
 }

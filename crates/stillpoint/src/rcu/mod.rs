@@ -56,7 +56,6 @@
 
 mod array;
 mod background;
-mod barrier;
 mod boost;
 mod bound;
 #[cfg(all(test, not(any(stillpoint_loom, miri))))]
@@ -66,10 +65,8 @@ pub(crate) mod default_domain;
 mod domain;
 pub(crate) mod engine;
 mod error;
-mod future;
 mod limits;
 mod link;
-mod links;
 #[cfg(all(test, stillpoint_loom))]
 mod models;
 pub(crate) mod orders;
@@ -86,6 +83,7 @@ pub(crate) mod region;
 mod retire;
 pub(crate) mod retired;
 mod stats;
+mod wait;
 #[cfg(all(test, not(stillpoint_loom)))]
 mod wakes;
 mod weak_domain;
@@ -98,14 +96,12 @@ pub use cell::RcuCell;
 #[cfg(target_os = "linux")]
 pub use default_domain::reset_after_fork;
 pub use default_domain::{barrier, barrier_timeout, default_domain, offline, pin, try_pin};
-pub use domain::{Domain, DomainBuilder, Token};
-pub use engine::core::record::ReaderKind;
-pub use engine::wait::error::SynchronizeError;
-pub use engine::wait::report::{Activity, Stall};
-pub use error::{BuildError, CompareExchangeError, RetireErrorKind};
-pub use future::GracePeriod;
-pub use limits::WhenFull;
-pub use links::{Atomic, InArc, Linkable, Owned, Pointee, ProtectedLink, Scope, Shared, Unprotected};
+pub use domain::{Domain, DomainBuilder};
+pub use error::BuildError;
+pub use limits::{RetireErrorKind, WhenFull};
+pub use link::{
+    Atomic, CompareExchangeError, InArc, Linkable, Owned, Pointee, ProtectedLink, Scope, Shared, Unprotected,
+};
 pub use owned::OwnedProtected;
 pub use qsbr::{OfflineReader, QsbrReader};
 pub use reader::{Guard, Protected, Reader};
@@ -113,3 +109,4 @@ pub use reclaimer::{Reclaimer, ReclaimerBuilder};
 pub use region::Region;
 pub use retired::{RetireError, Retired};
 pub use stats::Stats;
+pub use wait::{Activity, GracePeriod, ReaderKind, Stall, SynchronizeError, Token};

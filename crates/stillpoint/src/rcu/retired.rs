@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use super::domain::{Domain, Token};
+use super::domain::Domain;
 use super::engine::core::garbage::{self, Garbage};
 use super::engine::core::grace::Grace;
 use super::engine::core::record::ReaderKind;
@@ -13,7 +13,8 @@ use super::engine::directory::Name;
 use super::engine::wait::error::SynchronizeError;
 use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
-use super::error::RetireErrorKind;
+use super::limits::RetireErrorKind;
+use super::wait::token::Token;
 use stillpoint_sys::panics;
 
 /// An object that was unlinked from its [`RcuCell`](super::RcuCell) and that readers may still hold.

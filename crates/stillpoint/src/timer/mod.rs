@@ -55,14 +55,14 @@ mod models;
 #[cfg(feature = "std")]
 mod orders;
 #[cfg(feature = "std")]
-mod service;
+mod shared;
 mod wheel;
 
 pub use bitset::Bitset;
 #[cfg(feature = "std")]
 pub use clock::{Clock, MockTime};
 #[cfg(feature = "std")]
-pub use service::{
+pub use shared::{
     Alarm, ArmError, Burst, Cause, Event, Mailbox, Outcome, Remote, SharedTimer, Sleep, TimerService,
 };
 pub use wheel::{

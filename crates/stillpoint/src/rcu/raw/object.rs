@@ -3,7 +3,7 @@ use std::ptr::NonNull;
 
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::core::garbage::Garbage;
-use crate::rcu::error::RetireErrorKind;
+use crate::rcu::limits::RetireErrorKind;
 use crate::rcu::retire::{self, Kept, Queue};
 
 /// An object to be retired, and the function that destroys it. See the [example](super).

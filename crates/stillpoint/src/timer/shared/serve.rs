@@ -6,10 +6,12 @@ use std::task::{Context, Poll};
 use stillpoint_sys::os::thread_handle;
 use stillpoint_sys::sync::atomic::Ordering;
 
+use super::alarm::{Alarm, Sleep};
+use super::entry::{await_reset, begin_delay, has_room_for, take_in, Entry, DELAYED};
 use super::event::{Cause, Event, Which};
 use super::record::Record;
-use super::shared::SharedTimer;
-use super::{await_reset, begin_delay, has_room_for, take_in, Alarm, Entry, Sleep, TimerService, DELAYED};
+use super::service::TimerService;
+use super::timer::SharedTimer;
 use crate::timer::busted::{self, Variant};
 use crate::timer::wheel::{poll_within, Expired, Key, Lent, Limit, Progress, Schedule};
 

@@ -1,10 +1,10 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use super::error::CompareExchangeError;
 use super::owned::Owned;
 use super::pointee::{tag_of, tagged, untagged, Pointee};
 use super::shared::{Linkable, Scope, Shared};
-use crate::rcu::error::CompareExchangeError;
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
 /// A link to an object, with a tag in the bits below the object's alignment. One word.

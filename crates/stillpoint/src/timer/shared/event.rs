@@ -1,4 +1,4 @@
-use super::shared::SharedTimer;
+use super::timer::SharedTimer;
 use crate::timer::wheel::{Key, Lent};
 
 /// The argument of a service's callback: a timer, and the cause.

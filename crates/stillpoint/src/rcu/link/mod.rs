@@ -5,7 +5,9 @@
 //! documentation of [`Atomic`]; its argument is in `docs/design/rcu.md`.
 
 mod atomic;
+pub(super) mod error;
 mod owned;
+pub(super) mod owning;
 mod pointee;
 mod protected;
 mod shared;
@@ -13,6 +15,7 @@ mod shared;
 mod tests;
 
 pub use atomic::Atomic;
+pub use error::CompareExchangeError;
 pub use owned::Owned;
 pub use pointee::{InArc, Pointee};
 pub use protected::ProtectedLink;

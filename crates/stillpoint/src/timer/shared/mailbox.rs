@@ -1,12 +1,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::alarm::wakes_before;
 use super::arm_error::ArmError;
 use super::home::Home;
 use super::record::{Occupied, Record};
 use super::ring::Source;
-use super::shared::SharedTimer;
-use super::wakes_before;
+use super::timer::SharedTimer;
 use crate::timer::busted::{self, Variant};
 use crate::timer::wheel::Schedule;
 
