@@ -70,7 +70,7 @@
 //! | sleeping threads | use a table of locks instead of futexes: waking takes a lock, and sometimes wakes threads needlessly |
 //! | guards in signal handlers | not allowed: see [`rcu::try_pin`] |
 //! | the end of a thread | on Windows, a thread's readers end [before some of its thread-locals](rcu::pin) |
-//! | reports of stalls | name no thread, and do not say what it is doing: [`rcu::Activity::Unknown`] |
+//! | reports of stalls | name no thread, and do not say what it is doing: [`rcu::wait::Activity::Unknown`] |
 //! | growth of a table | takes as long as clearing the new buckets, if the allocator clears memory itself |
 //! | [`timer::Clock`] | reads the system's clock |
 //!

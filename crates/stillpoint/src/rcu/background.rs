@@ -264,7 +264,8 @@ impl ReclaimerBuilder {
     /// Makes a reclaimer for a separate thread. No setting makes this fail.
     ///
     /// ```
-    /// use stillpoint::rcu::{Domain, WhenFull};
+    /// use stillpoint::rcu::limits::WhenFull;
+    /// use stillpoint::rcu::Domain;
     ///
     /// let mut background = Domain::new().reclaimer_builder().when_full(WhenFull::Reclaim).build_background();
     /// background.run(); // there is no retire handle: it returns
@@ -326,7 +327,8 @@ impl RetireHandle {
     /// [builder](super::ReclaimerBuilder::when_full) holds.
     ///
     /// ```
-    /// use stillpoint::rcu::{Domain, WhenFull};
+    /// use stillpoint::rcu::limits::WhenFull;
+    /// use stillpoint::rcu::Domain;
     ///
     /// let background = Domain::new().background();
     /// let packets = background.retire_handle(); // its thread must neither run destructors nor wait

@@ -131,7 +131,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     ///     cell.set(value);
     /// }
     /// rcu::barrier()?; // all hundred are freed
-    /// # Ok::<(), rcu::SynchronizeError>(())
+    /// # Ok::<(), rcu::wait::SynchronizeError>(())
     /// ```
     #[track_caller]
     pub fn set(&self, value: T) {

@@ -256,7 +256,8 @@ impl DomainBuilder {
     /// object at a time.
     ///
     /// ```
-    /// use stillpoint::rcu::{Domain, RetireErrorKind};
+    /// use stillpoint::rcu::limits::RetireErrorKind;
+    /// use stillpoint::rcu::Domain;
     ///
     /// let domain = Domain::builder().max_pending(1).build()?;
     /// let (first, second) = (domain.cell(1), domain.cell(2));
@@ -299,7 +300,7 @@ impl DomainBuilder {
     ///
     /// Several threads may call the hook at a time, each for another section. The hook may use the domain; a call from
     /// within it can be reported only for another section. Like all code that the library runs for others, the hook must not
-    /// wait in the library: calls that may wait are [refused](super::SynchronizeError::Reentrant). **A panic** of the hook becomes a
+    /// wait in the library: calls that may wait are [refused](super::wait::SynchronizeError::Reentrant). **A panic** of the hook becomes a
     /// panic of the call that noticed the stall. Before it panics, that call frees everything that was ready. The hook must own
     /// no handle of the domain: the handle would keep the domain alive for ever.
     ///
@@ -308,7 +309,8 @@ impl DomainBuilder {
     /// ```
     /// use std::sync::mpsc;
     /// use std::time::Duration;
-    /// use stillpoint::rcu::{Domain, ReaderKind};
+    /// use stillpoint::rcu::wait::ReaderKind;
+    /// use stillpoint::rcu::Domain;
     ///
     /// let (stalls, received) = mpsc::channel();
     /// let domain = Domain::builder()

@@ -439,7 +439,8 @@ impl fmt::Debug for Reclaimer {
 ///
 /// ```
 /// use std::time::Duration;
-/// use stillpoint::rcu::{Domain, WhenFull};
+/// use stillpoint::rcu::limits::WhenFull;
+/// use stillpoint::rcu::Domain;
 ///
 /// let domain = Domain::new();
 /// let builder = domain

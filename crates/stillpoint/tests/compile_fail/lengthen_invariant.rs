@@ -2,18 +2,18 @@ use stillpoint::{pool, rcu, table, timer};
 use stillpoint_structures as structures;
 
 fn rcu_boundarray_t(
-    from: rcu::BoundArray<'static, fn(&'static ())>,
-) -> rcu::BoundArray<'static, for<'any> fn(&'any ())> {
+    from: rcu::bound::BoundArray<'static, fn(&'static ())>,
+) -> rcu::bound::BoundArray<'static, for<'any> fn(&'any ())> {
     from
 }
 
 fn rcu_arrayguard_t(
-    from: rcu::ArrayGuard<'static, fn(&'static ())>,
-) -> rcu::ArrayGuard<'static, for<'any> fn(&'any ())> {
+    from: rcu::bound::ArrayGuard<'static, fn(&'static ())>,
+) -> rcu::bound::ArrayGuard<'static, for<'any> fn(&'any ())> {
     from
 }
 
-fn rcu_arrayhandle_t(from: rcu::ArrayHandle<fn(&'static ())>) -> rcu::ArrayHandle<for<'any> fn(&'any ())> {
+fn rcu_arrayhandle_t(from: rcu::bound::ArrayHandle<fn(&'static ())>) -> rcu::bound::ArrayHandle<for<'any> fn(&'any ())> {
     from
 }
 
@@ -207,7 +207,7 @@ fn timer_burst_t(
     from
 }
 
-fn rcu_atomic_t(from: rcu::Atomic<fn(&'static ())>) -> rcu::Atomic<for<'any> fn(&'any ())> {
+fn rcu_atomic_t(from: rcu::link::Atomic<fn(&'static ())>) -> rcu::link::Atomic<for<'any> fn(&'any ())> {
     from
 }
 

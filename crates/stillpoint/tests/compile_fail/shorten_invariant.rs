@@ -2,18 +2,18 @@ use stillpoint::{pool, rcu, table, timer};
 use stillpoint_structures as structures;
 
 fn rcu_boundarray_t(
-    from: rcu::BoundArray<'static, for<'any> fn(&'any ())>,
-) -> rcu::BoundArray<'static, fn(&'static ())> {
+    from: rcu::bound::BoundArray<'static, for<'any> fn(&'any ())>,
+) -> rcu::bound::BoundArray<'static, fn(&'static ())> {
     from
 }
 
 fn rcu_arrayguard_t(
-    from: rcu::ArrayGuard<'static, for<'any> fn(&'any ())>,
-) -> rcu::ArrayGuard<'static, fn(&'static ())> {
+    from: rcu::bound::ArrayGuard<'static, for<'any> fn(&'any ())>,
+) -> rcu::bound::ArrayGuard<'static, fn(&'static ())> {
     from
 }
 
-fn rcu_arrayhandle_t(from: rcu::ArrayHandle<for<'any> fn(&'any ())>) -> rcu::ArrayHandle<fn(&'static ())> {
+fn rcu_arrayhandle_t(from: rcu::bound::ArrayHandle<for<'any> fn(&'any ())>) -> rcu::bound::ArrayHandle<fn(&'static ())> {
     from
 }
 
@@ -187,7 +187,7 @@ fn timer_burst_t(
     from
 }
 
-fn rcu_atomic_t(from: rcu::Atomic<for<'any> fn(&'any ())>) -> rcu::Atomic<fn(&'static ())> {
+fn rcu_atomic_t(from: rcu::link::Atomic<for<'any> fn(&'any ())>) -> rcu::link::Atomic<fn(&'static ())> {
     from
 }
 

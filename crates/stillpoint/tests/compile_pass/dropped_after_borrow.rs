@@ -13,7 +13,7 @@ mod compiles {
         let _first = make(&later);
     }
 
-    fn rcu_arrayguard_g(make: impl for<'any> Fn(&'any ()) -> rcu::ArrayGuard<'any, u8>) {
+    fn rcu_arrayguard_g(make: impl for<'any> Fn(&'any ()) -> rcu::bound::ArrayGuard<'any, u8>) {
         let later = ();
         let _first = make(&later);
     }

@@ -2,18 +2,18 @@ use stillpoint::{pool, rcu, table, timer};
 use stillpoint_structures as structures;
 
 fn rcu_boundarray_t(
-    from: rcu::BoundArray<'static, fn(&'static ())>,
-) -> rcu::BoundArray<'static, fn(&'static ())> {
+    from: rcu::bound::BoundArray<'static, fn(&'static ())>,
+) -> rcu::bound::BoundArray<'static, fn(&'static ())> {
     from
 }
 
 fn rcu_arrayguard_t(
-    from: rcu::ArrayGuard<'static, fn(&'static ())>,
-) -> rcu::ArrayGuard<'static, fn(&'static ())> {
+    from: rcu::bound::ArrayGuard<'static, fn(&'static ())>,
+) -> rcu::bound::ArrayGuard<'static, fn(&'static ())> {
     from
 }
 
-fn rcu_arrayhandle_t(from: rcu::ArrayHandle<fn(&'static ())>) -> rcu::ArrayHandle<fn(&'static ())> {
+fn rcu_arrayhandle_t(from: rcu::bound::ArrayHandle<fn(&'static ())>) -> rcu::bound::ArrayHandle<fn(&'static ())> {
     from
 }
 

@@ -2,18 +2,18 @@ use stillpoint::{pool, rcu, table, timer};
 use stillpoint_structures as structures;
 
 fn rcu_boundarray_t(
-    from: rcu::BoundArray<'static, for<'any> fn(&'any ())>,
-) -> rcu::BoundArray<'static, for<'any> fn(&'any ())> {
+    from: rcu::bound::BoundArray<'static, for<'any> fn(&'any ())>,
+) -> rcu::bound::BoundArray<'static, for<'any> fn(&'any ())> {
     from
 }
 
 fn rcu_arrayguard_t(
-    from: rcu::ArrayGuard<'static, for<'any> fn(&'any ())>,
-) -> rcu::ArrayGuard<'static, for<'any> fn(&'any ())> {
+    from: rcu::bound::ArrayGuard<'static, for<'any> fn(&'any ())>,
+) -> rcu::bound::ArrayGuard<'static, for<'any> fn(&'any ())> {
     from
 }
 
-fn rcu_arrayhandle_t(from: rcu::ArrayHandle<for<'any> fn(&'any ())>) -> rcu::ArrayHandle<for<'any> fn(&'any ())> {
+fn rcu_arrayhandle_t(from: rcu::bound::ArrayHandle<for<'any> fn(&'any ())>) -> rcu::bound::ArrayHandle<for<'any> fn(&'any ())> {
     from
 }
 

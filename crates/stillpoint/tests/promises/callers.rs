@@ -5,8 +5,9 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Once};
 
 use stillpoint::pool::Pool;
+use stillpoint::rcu::link::Atomic;
 use stillpoint::rcu::raw::CallbackQueue;
-use stillpoint::rcu::{Atomic, Domain, RcuArray, RcuCell};
+use stillpoint::rcu::{Domain, RcuArray, RcuCell};
 use stillpoint::table::Table;
 use stillpoint::timer::{Clock, TimerService, Wheel};
 

@@ -46,7 +46,7 @@ impl Object {
 /// unsafe { raw::leave(&domain, raw::Object { address, bytes: 8, context: ptr::null(), destroy }) };
 /// domain.barrier()?;
 /// assert_eq!(domain.stats().freed, 1);
-/// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
+/// # Ok::<(), stillpoint::rcu::wait::SynchronizeError>(())
 /// ```
 ///
 /// # Safety

@@ -40,7 +40,7 @@ impl Domain {
     /// drop(cell.replace(2)); // left to the domain
     /// domain.barrier()?;
     /// assert_eq!(domain.stats().freed, 1);
-    /// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
+    /// # Ok::<(), stillpoint::rcu::wait::SynchronizeError>(())
     /// ```
     pub fn barrier(&self) -> Result<(), SynchronizeError> {
         Core::barrier(self.core(), None)

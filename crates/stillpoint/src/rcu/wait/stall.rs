@@ -12,7 +12,8 @@ impl Domain {
     /// reader that has entered within the last microseconds.
     ///
     /// ```
-    /// # use stillpoint::rcu::{Activity, Domain};
+    /// # use stillpoint::rcu::wait::Activity;
+    /// # use stillpoint::rcu::Domain;
     /// let domain = Domain::new();
     /// let reader = domain.reader();
     /// let guard = reader.pin();
@@ -41,7 +42,8 @@ impl Domain {
     /// reports, not loops. Issues no fence and takes no lock.
     ///
     /// ```
-    /// use stillpoint::rcu::{Activity, Domain};
+    /// use stillpoint::rcu::wait::Activity;
+    /// use stillpoint::rcu::Domain;
     ///
     /// let domain = Domain::new();
     /// for report in domain.silent().filter(|report| report.activity == Activity::Sleeping) {

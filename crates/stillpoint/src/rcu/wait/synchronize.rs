@@ -26,7 +26,8 @@ impl Domain {
     /// With the first panic of a destructor; everything else that was ready has been freed.
     ///
     /// ```
-    /// use stillpoint::rcu::{Domain, SynchronizeError};
+    /// use stillpoint::rcu::wait::SynchronizeError;
+    /// use stillpoint::rcu::Domain;
     ///
     /// let domain = Domain::new();
     /// let reader = domain.reader();

@@ -86,7 +86,7 @@ impl Domain {
     /// // ... other work ...
     /// domain.wait(token)?;
     /// assert!(domain.check(token));
-    /// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
+    /// # Ok::<(), stillpoint::rcu::wait::SynchronizeError>(())
     /// ```
     #[track_caller]
     pub fn wait(&self, token: Token) -> Result<(), SynchronizeError> {
@@ -103,7 +103,8 @@ impl Domain {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use stillpoint::rcu::{Domain, SynchronizeError};
+    /// use stillpoint::rcu::wait::SynchronizeError;
+    /// use stillpoint::rcu::Domain;
     ///
     /// let domain = Domain::new();
     /// let other = domain.clone();
