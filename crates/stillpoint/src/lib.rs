@@ -13,6 +13,15 @@
 //! println!("{:?} {:?}", config.load(&guard), hits.within(&guard).get("index"));
 //! ```
 //!
+//! Three types are the core:
+//!
+//! - [`RcuCell`](rcu::RcuCell): a place for one object that readers load and writers replace.
+//! - [`Table`](table::Table): a hash table that many threads read and write.
+//! - [`Guard`](rcu::Guard), from [`rcu::pin`]: a region. What is loaded in it stays valid until it ends, and nothing that is
+//!   retired meanwhile is freed. So keep it short; for longer, hold one object, as [`RcuCell::get`](rcu::RcuCell::get) does.
+//!
+//! The modules:
+//!
 //! - [`rcu`]: memory reclamation that preempted readers need not hold up. Start here.
 //! - [`table`]: a lock-free hash table that frees its entries through `rcu`.
 //! - [`timer`]: timer wheels for one thread, and timers across threads with a definite answer.

@@ -109,31 +109,31 @@ fn timer_drain_a(make: impl for<'any> Fn(&'any ()) -> timer::Drain<'any, u8>) {
     _later = make(&first);
 }
 
-fn timer_timerservice_t(make: impl for<'any> Fn(&'any ()) -> timer::TimerService<&'any ()>) {
+fn timer_timerservice_t(make: impl for<'any> Fn(&'any ()) -> timer::shared::TimerService<&'any ()>) {
     let _later;
     let first = ();
     _later = make(&first);
 }
 
-fn timer_remote_t(make: impl for<'any> Fn(&'any ()) -> timer::Remote<&'any ()>) {
+fn timer_remote_t(make: impl for<'any> Fn(&'any ()) -> timer::shared::Remote<&'any ()>) {
     let _later;
     let first = ();
     _later = make(&first);
 }
 
-fn timer_mailbox_t(make: impl for<'any> Fn(&'any ()) -> timer::Mailbox<&'any ()>) {
+fn timer_mailbox_t(make: impl for<'any> Fn(&'any ()) -> timer::shared::Mailbox<&'any ()>) {
     let _later;
     let first = ();
     _later = make(&first);
 }
 
-fn timer_sharedtimer_t(make: impl for<'any> Fn(&'any ()) -> timer::SharedTimer<&'any ()>) {
+fn timer_sharedtimer_t(make: impl for<'any> Fn(&'any ()) -> timer::shared::SharedTimer<&'any ()>) {
     let _later;
     let first = ();
     _later = make(&first);
 }
 
-fn timer_burst_a(make: impl for<'any> Fn(&'any ()) -> timer::Burst<'any, u8>) {
+fn timer_burst_a(make: impl for<'any> Fn(&'any ()) -> timer::shared::Burst<'any, u8>) {
     let _later;
     let first = ();
     _later = make(&first);

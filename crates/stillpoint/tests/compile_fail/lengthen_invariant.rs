@@ -176,34 +176,34 @@ fn timer_expired_t(
 }
 
 fn timer_event_t(
-    from: timer::Event<'static, fn(&'static ())>,
-) -> timer::Event<'static, for<'any> fn(&'any ())> {
+    from: timer::shared::Event<'static, fn(&'static ())>,
+) -> timer::shared::Event<'static, for<'any> fn(&'any ())> {
     from
 }
 
 fn timer_timerservice_t(
-    from: timer::TimerService<fn(&'static ())>,
-) -> timer::TimerService<for<'any> fn(&'any ())> {
+    from: timer::shared::TimerService<fn(&'static ())>,
+) -> timer::shared::TimerService<for<'any> fn(&'any ())> {
     from
 }
 
-fn timer_remote_t(from: timer::Remote<fn(&'static ())>) -> timer::Remote<for<'any> fn(&'any ())> {
+fn timer_remote_t(from: timer::shared::Remote<fn(&'static ())>) -> timer::shared::Remote<for<'any> fn(&'any ())> {
     from
 }
 
-fn timer_mailbox_t(from: timer::Mailbox<fn(&'static ())>) -> timer::Mailbox<for<'any> fn(&'any ())> {
+fn timer_mailbox_t(from: timer::shared::Mailbox<fn(&'static ())>) -> timer::shared::Mailbox<for<'any> fn(&'any ())> {
     from
 }
 
 fn timer_sharedtimer_t(
-    from: timer::SharedTimer<fn(&'static ())>,
-) -> timer::SharedTimer<for<'any> fn(&'any ())> {
+    from: timer::shared::SharedTimer<fn(&'static ())>,
+) -> timer::shared::SharedTimer<for<'any> fn(&'any ())> {
     from
 }
 
 fn timer_burst_t(
-    from: timer::Burst<'static, fn(&'static ())>,
-) -> timer::Burst<'static, for<'any> fn(&'any ())> {
+    from: timer::shared::Burst<'static, fn(&'static ())>,
+) -> timer::shared::Burst<'static, for<'any> fn(&'any ())> {
     from
 }
 

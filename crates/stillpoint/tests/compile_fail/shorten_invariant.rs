@@ -156,34 +156,34 @@ fn timer_expired_t(
 }
 
 fn timer_event_t(
-    from: timer::Event<'static, for<'any> fn(&'any ())>,
-) -> timer::Event<'static, fn(&'static ())> {
+    from: timer::shared::Event<'static, for<'any> fn(&'any ())>,
+) -> timer::shared::Event<'static, fn(&'static ())> {
     from
 }
 
 fn timer_timerservice_t(
-    from: timer::TimerService<for<'any> fn(&'any ())>,
-) -> timer::TimerService<fn(&'static ())> {
+    from: timer::shared::TimerService<for<'any> fn(&'any ())>,
+) -> timer::shared::TimerService<fn(&'static ())> {
     from
 }
 
-fn timer_remote_t(from: timer::Remote<for<'any> fn(&'any ())>) -> timer::Remote<fn(&'static ())> {
+fn timer_remote_t(from: timer::shared::Remote<for<'any> fn(&'any ())>) -> timer::shared::Remote<fn(&'static ())> {
     from
 }
 
-fn timer_mailbox_t(from: timer::Mailbox<for<'any> fn(&'any ())>) -> timer::Mailbox<fn(&'static ())> {
+fn timer_mailbox_t(from: timer::shared::Mailbox<for<'any> fn(&'any ())>) -> timer::shared::Mailbox<fn(&'static ())> {
     from
 }
 
 fn timer_sharedtimer_t(
-    from: timer::SharedTimer<for<'any> fn(&'any ())>,
-) -> timer::SharedTimer<fn(&'static ())> {
+    from: timer::shared::SharedTimer<for<'any> fn(&'any ())>,
+) -> timer::shared::SharedTimer<fn(&'static ())> {
     from
 }
 
 fn timer_burst_t(
-    from: timer::Burst<'static, for<'any> fn(&'any ())>,
-) -> timer::Burst<'static, fn(&'static ())> {
+    from: timer::shared::Burst<'static, for<'any> fn(&'any ())>,
+) -> timer::shared::Burst<'static, fn(&'static ())> {
     from
 }
 

@@ -173,27 +173,27 @@ fn timer_expired_t(
     from
 }
 
-fn timer_event_t(from: timer::Event<'static, fn(&'static ())>) -> timer::Event<'static, fn(&'static ())> {
+fn timer_event_t(from: timer::shared::Event<'static, fn(&'static ())>) -> timer::shared::Event<'static, fn(&'static ())> {
     from
 }
 
-fn timer_timerservice_t(from: timer::TimerService<fn(&'static ())>) -> timer::TimerService<fn(&'static ())> {
+fn timer_timerservice_t(from: timer::shared::TimerService<fn(&'static ())>) -> timer::shared::TimerService<fn(&'static ())> {
     from
 }
 
-fn timer_remote_t(from: timer::Remote<fn(&'static ())>) -> timer::Remote<fn(&'static ())> {
+fn timer_remote_t(from: timer::shared::Remote<fn(&'static ())>) -> timer::shared::Remote<fn(&'static ())> {
     from
 }
 
-fn timer_mailbox_t(from: timer::Mailbox<fn(&'static ())>) -> timer::Mailbox<fn(&'static ())> {
+fn timer_mailbox_t(from: timer::shared::Mailbox<fn(&'static ())>) -> timer::shared::Mailbox<fn(&'static ())> {
     from
 }
 
-fn timer_sharedtimer_t(from: timer::SharedTimer<fn(&'static ())>) -> timer::SharedTimer<fn(&'static ())> {
+fn timer_sharedtimer_t(from: timer::shared::SharedTimer<fn(&'static ())>) -> timer::shared::SharedTimer<fn(&'static ())> {
     from
 }
 
-fn timer_burst_t(from: timer::Burst<'static, fn(&'static ())>) -> timer::Burst<'static, fn(&'static ())> {
+fn timer_burst_t(from: timer::shared::Burst<'static, fn(&'static ())>) -> timer::shared::Burst<'static, fn(&'static ())> {
     from
 }
 

@@ -158,34 +158,34 @@ fn timer_expired_t(
 }
 
 fn timer_event_t(
-    from: timer::Event<'static, for<'any> fn(&'any ())>,
-) -> timer::Event<'static, for<'any> fn(&'any ())> {
+    from: timer::shared::Event<'static, for<'any> fn(&'any ())>,
+) -> timer::shared::Event<'static, for<'any> fn(&'any ())> {
     from
 }
 
 fn timer_timerservice_t(
-    from: timer::TimerService<for<'any> fn(&'any ())>,
-) -> timer::TimerService<for<'any> fn(&'any ())> {
+    from: timer::shared::TimerService<for<'any> fn(&'any ())>,
+) -> timer::shared::TimerService<for<'any> fn(&'any ())> {
     from
 }
 
-fn timer_remote_t(from: timer::Remote<for<'any> fn(&'any ())>) -> timer::Remote<for<'any> fn(&'any ())> {
+fn timer_remote_t(from: timer::shared::Remote<for<'any> fn(&'any ())>) -> timer::shared::Remote<for<'any> fn(&'any ())> {
     from
 }
 
-fn timer_mailbox_t(from: timer::Mailbox<for<'any> fn(&'any ())>) -> timer::Mailbox<for<'any> fn(&'any ())> {
+fn timer_mailbox_t(from: timer::shared::Mailbox<for<'any> fn(&'any ())>) -> timer::shared::Mailbox<for<'any> fn(&'any ())> {
     from
 }
 
 fn timer_sharedtimer_t(
-    from: timer::SharedTimer<for<'any> fn(&'any ())>,
-) -> timer::SharedTimer<for<'any> fn(&'any ())> {
+    from: timer::shared::SharedTimer<for<'any> fn(&'any ())>,
+) -> timer::shared::SharedTimer<for<'any> fn(&'any ())> {
     from
 }
 
 fn timer_burst_t(
-    from: timer::Burst<'static, for<'any> fn(&'any ())>,
-) -> timer::Burst<'static, for<'any> fn(&'any ())> {
+    from: timer::shared::Burst<'static, for<'any> fn(&'any ())>,
+) -> timer::shared::Burst<'static, for<'any> fn(&'any ())> {
     from
 }
 

@@ -9,7 +9,8 @@ use stillpoint::rcu::link::Atomic;
 use stillpoint::rcu::raw::CallbackQueue;
 use stillpoint::rcu::{Domain, RcuArray, RcuCell};
 use stillpoint::table::Table;
-use stillpoint::timer::{Clock, TimerService, Wheel};
+use stillpoint::timer::shared::TimerService;
+use stillpoint::timer::{Clock, Wheel};
 
 thread_local! {
     /// Where the thread has panicked last.

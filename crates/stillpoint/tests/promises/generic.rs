@@ -120,18 +120,18 @@ pub(crate) fn table() -> Vec<Row> {
         "timer::Drain", "T": any = timer::Drain<'static, T>;                                 Invariant,     Send,        Sync,        Never,         RefUnwindSafe, AsLifetime;
         "timer::Expired", "'a": lifetime = timer::Expired<'a, u8>;                           Covariant,     Always,      Always,      Never,         Always,        MayDangle;
         "timer::Expired", "T": any = timer::Expired<'static, T>;                             Invariant,     Send,        Sync,        Never,         RefUnwindSafe, AsLifetime;
-        "timer::Event", "'a": lifetime = timer::Event<'a, u8>;                               Covariant,     Always,      Always,      Never,         Never,         MayDangle;
-        "timer::Event", "T": any = timer::Event<'static, T>;                                 Invariant,     Send,        SendAndSync, Never,         Never,         AsLifetime;
+        "timer::Event", "'a": lifetime = timer::shared::Event<'a, u8>;                       Covariant,     Always,      Always,      Never,         Never,         MayDangle;
+        "timer::Event", "T": any = timer::shared::Event<'static, T>;                         Invariant,     Send,        SendAndSync, Never,         Never,         AsLifetime;
         "timer::Full", "T": any = timer::Full<T>;                                            Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
         "timer::Popped", "T": any = timer::Popped<T>;                                        Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
-        "timer::ArmError", "T": any = timer::ArmError<T>;                                    Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
-        "timer::Outcome", "T": any = timer::Outcome<T>;                                      Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
-        "timer::TimerService", "T": any = timer::TimerService<T>;                            Invariant,     Send,        Never,       Never,         Never,         Alive;
-        "timer::Remote", "T": any = timer::Remote<T>;                                        Invariant,     Send,        Send,        Always,        Always,        Alive;
-        "timer::Mailbox", "T": any = timer::Mailbox<T>;                                      Invariant,     Send,        Send,        Never,         Never,         Alive;
-        "timer::SharedTimer", "T": any = timer::SharedTimer<T>;                              Invariant,     Send,        Send,        Never,         Never,         Alive;
-        "timer::Burst", "'a": lifetime = timer::Burst<'a, u8>;                               Covariant,     Always,      Always,      Never,         Never,         Alive;
-        "timer::Burst", "T": any = timer::Burst<'static, T>;                                 Invariant,     Send,        Send,        Never,         Never,         AsLifetime;
+        "timer::ArmError", "T": any = timer::shared::ArmError<T>;                            Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
+        "timer::Outcome", "T": any = timer::shared::Outcome<T>;                              Covariant,     Send,        Sync,        UnwindSafe,    RefUnwindSafe, MayDangle;
+        "timer::TimerService", "T": any = timer::shared::TimerService<T>;                    Invariant,     Send,        Never,       Never,         Never,         Alive;
+        "timer::Remote", "T": any = timer::shared::Remote<T>;                                Invariant,     Send,        Send,        Always,        Always,        Alive;
+        "timer::Mailbox", "T": any = timer::shared::Mailbox<T>;                              Invariant,     Send,        Send,        Never,         Never,         Alive;
+        "timer::SharedTimer", "T": any = timer::shared::SharedTimer<T>;                      Invariant,     Send,        Send,        Never,         Never,         Alive;
+        "timer::Burst", "'a": lifetime = timer::shared::Burst<'a, u8>;                       Covariant,     Always,      Always,      Never,         Never,         Alive;
+        "timer::Burst", "T": any = timer::shared::Burst<'static, T>;                         Invariant,     Send,        Send,        Never,         Never,         AsLifetime;
     }
 }
 

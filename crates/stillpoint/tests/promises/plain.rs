@@ -94,11 +94,11 @@ pub(crate) fn table() -> Vec<Row> {
 
         "timer::Bitset" = timer::Bitset;                                       true, true, true, true;
         "timer::Clock" = timer::Clock;                                         true, true, true, true;
-        "timer::Cause" = timer::Cause;                                         true, true, true, true;
+        "timer::Cause" = timer::shared::Cause;                                 true, true, true, true;
         "timer::NodeWheel" = timer::NodeWheel;                                 true, true, true, true;
         "timer::Node" = timer::Node;                                           true, false, true, false;
-        "timer::Alarm" = timer::Alarm;                                         true, true, true, true;
-        "timer::Sleep" = timer::Sleep;                                         true, true, true, true;
+        "timer::Alarm" = timer::shared::Alarm;                                 true, true, true, true;
+        "timer::Sleep" = timer::shared::Sleep;                                 true, true, true, true;
         "timer::Progress" = timer::Progress;                                   true, true, true, true;
         "timer::Limit" = timer::Limit;                                         true, true, true, true;
         "timer::MockTime" = timer::MockTime;                                   true, true, true, true;

@@ -23,7 +23,7 @@ use stillpoint_sys::sync::UnsafeCell;
 /// How to wake a service's thread that sleeps: see [`TimerService::sleep`](super::TimerService::sleep).
 ///
 /// ```
-/// use stillpoint::timer::Alarm;
+/// use stillpoint::timer::shared::Alarm;
 ///
 /// let alarm = Alarm::from(std::thread::current());
 /// assert!(matches!(alarm, Alarm::Thread(_)));

@@ -4,7 +4,8 @@ use crate::timer::wheel::{Key, Lent};
 /// The argument of a service's callback: a timer, and the cause.
 ///
 /// ```
-/// use stillpoint::timer::{Cause, Limit, TimerService};
+/// use stillpoint::timer::shared::{Cause, TimerService};
+/// use stillpoint::timer::Limit;
 ///
 /// let mut service = TimerService::new(0);
 /// let keepalive = service.add(10, "keepalive")?;

@@ -201,7 +201,8 @@ impl<T> TimerService<T> {
     ///
     /// ```
     /// use std::thread;
-    /// use stillpoint::timer::{Limit, Sleep, TimerService};
+    /// use stillpoint::timer::shared::{Sleep, TimerService};
+    /// use stillpoint::timer::Limit;
     ///
     /// let mut service = TimerService::new(0).sleeping();
     /// let remote = service.remote();
@@ -266,7 +267,8 @@ impl<T> TimerService<T> {
     /// ```
     /// use std::future::poll_fn;
     /// use std::task::{Context, Waker};
-    /// use stillpoint::timer::{Limit, TimerService};
+    /// use stillpoint::timer::shared::TimerService;
+    /// use stillpoint::timer::Limit;
     ///
     /// let mut service = TimerService::new(0).sleeping();
     /// let timer = service.remote().timer();
@@ -276,7 +278,7 @@ impl<T> TimerService<T> {
     /// assert!(service.poll_run(20, Limit::NONE, &mut cx, |_, _| {}).is_pending());
     /// mailbox.add(&timer, 10, "due")?; // wakes the task
     /// assert!(service.poll_run(20, Limit::NONE, &mut cx, |_, _| {}).is_ready());
-    /// # Ok::<(), stillpoint::timer::ArmError<&str>>(())
+    /// # Ok::<(), stillpoint::timer::shared::ArmError<&str>>(())
     /// ```
     pub fn poll_run<F>(
         &mut self,

@@ -26,7 +26,8 @@ use stillpoint_sys::sync::atomic::{fence, Ordering};
 /// [`close`](Self::close) hands the values out instead.
 ///
 /// ```
-/// use stillpoint::timer::{Limit, TimerService};
+/// use stillpoint::timer::shared::TimerService;
+/// use stillpoint::timer::Limit;
 ///
 /// let mut service = TimerService::new(0);
 /// service.add(10, "of this thread")?;
@@ -47,7 +48,8 @@ use stillpoint_sys::sync::atomic::{fence, Ordering};
 /// With the two calls, a limit, and the end of the service:
 ///
 /// ```
-/// use stillpoint::timer::{Limit, Schedule, TimerService};
+/// use stillpoint::timer::shared::TimerService;
+/// use stillpoint::timer::{Limit, Schedule};
 ///
 /// let mut service = TimerService::with_max_len(0, 1_000);
 /// service.add(Schedule::after(30), "keepalive")?;
@@ -154,7 +156,7 @@ impl<T> TimerService<T> {
     /// The earliest deadline of all timers that the wheel has taken in; see [`Wheel::earliest_deadline`] for its cost.
     ///
     /// ```
-    /// use stillpoint::timer::TimerService;
+    /// use stillpoint::timer::shared::TimerService;
     ///
     /// let mut service = TimerService::new(0);
     /// service.add(5_000, ())?;
@@ -168,7 +170,8 @@ impl<T> TimerService<T> {
     /// Sets the time of the wheel, also to an earlier one; see [`Wheel::set_time`].
     ///
     /// ```
-    /// use stillpoint::timer::{Limit, TimerService};
+    /// use stillpoint::timer::shared::TimerService;
+    /// use stillpoint::timer::Limit;
     ///
     /// let mut service = TimerService::<()>::new(0);
     /// let _ = service.run(u64::MAX, Limit::NONE, |_, _| {}); // a wrong time from a broken clock
@@ -192,7 +195,7 @@ impl<T> TimerService<T> {
     /// Frees memory that no timer needs; see [`Wheel::shrink`].
     ///
     /// ```
-    /// use stillpoint::timer::TimerService;
+    /// use stillpoint::timer::shared::TimerService;
     ///
     /// let mut service = TimerService::<()>::with_capacity(0, 100_000);
     /// service.shrink();
@@ -271,7 +274,8 @@ impl<T> TimerService<T> {
     /// As [`Mailbox::reset`](super::Mailbox::reset).
     ///
     /// ```
-    /// use stillpoint::timer::{Limit, TimerService};
+    /// use stillpoint::timer::shared::TimerService;
+    /// use stillpoint::timer::Limit;
     ///
     /// let mut service = TimerService::new(0);
     /// let timer = service.remote().timer();
@@ -279,7 +283,7 @@ impl<T> TimerService<T> {
     /// service.reset_shared(&timer, 20)?;
     /// assert_eq!(service.run(19, Limit::NONE, |_, _| {}).expired(), 0);
     /// assert_eq!(service.run(20, Limit::NONE, |_, _| {}).expired(), 1);
-    /// # Ok::<(), stillpoint::timer::ArmError<()>>(())
+    /// # Ok::<(), stillpoint::timer::shared::ArmError<()>>(())
     /// ```
     pub fn reset_shared(&mut self, timer: &SharedTimer<T>, deadline: u64) -> Result<(), ArmError<()>> {
         let record = &timer.0;
