@@ -168,6 +168,7 @@ impl Domain {
         unsafe { self.core.reset_after_fork() }
     }
 
+    #[inline(always)]
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
