@@ -5,8 +5,10 @@ use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::Duration;
 
+use stillpoint::rcu::limits::RetireErrorKind;
 use stillpoint::rcu::raw::Refused;
-use stillpoint::rcu::{BuildError, RetireErrorKind, SynchronizeError};
+use stillpoint::rcu::wait::SynchronizeError;
+use stillpoint::rcu::BuildError;
 use stillpoint_sys::tsan;
 
 use crate::reason::{say, Reason, Word};

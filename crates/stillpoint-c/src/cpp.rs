@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use stillpoint::fence::Mode;
 use stillpoint::rcu::raw::{self, CallbackQueue, Function, Paused, Slot};
-use stillpoint::rcu::{Domain, Reader, SynchronizeError};
+use stillpoint::rcu::wait::SynchronizeError;
+use stillpoint::rcu::{Domain, Reader};
 use stillpoint_sys::sync::Lasting;
 use stillpoint_sys::tsan;
 

@@ -4,9 +4,8 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 use std::time::Duration;
 
 use stillpoint::fence::Mode;
-use stillpoint::rcu::{
-    self, raw, Activity, Boost, Domain, DomainBuilder, ReaderKind, Stall, SynchronizeError, Token,
-};
+use stillpoint::rcu::wait::{Activity, ReaderKind, Stall, SynchronizeError, Token};
+use stillpoint::rcu::{self, raw, Boost, Domain, DomainBuilder};
 use stillpoint_sys::tsan;
 
 use crate::border::{briefly, call, nanoseconds, time, Refusal};

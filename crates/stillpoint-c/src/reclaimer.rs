@@ -5,8 +5,9 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::time::Duration;
 
+use stillpoint::rcu::limits::WhenFull;
 use stillpoint::rcu::raw::{self, Object};
-use stillpoint::rcu::{Domain, Reclaimer, ReclaimerBuilder, WhenFull};
+use stillpoint::rcu::{Domain, Reclaimer, ReclaimerBuilder};
 
 use crate::border::{call, time, Refusal};
 use crate::domain::{domain_of, still_domain};

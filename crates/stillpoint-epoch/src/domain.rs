@@ -18,7 +18,8 @@
 //!
 //! `docs/guide/epoch.md` of the repository says what the numbers mean for guards and deferred functions.
 
-pub use stillpoint::rcu::{Activity, Boost, BuildError, Domain, DomainBuilder, Stall, Stats};
+pub use stillpoint::rcu::wait::{Activity, Stall};
+pub use stillpoint::rcu::{Boost, BuildError, Domain, DomainBuilder, Stats};
 
 pub use crate::collector::builder;
 use crate::collector::Collector;

@@ -1,6 +1,6 @@
 //! The end of a structure: its nodes are dropped one by one, however many there are, and even if a destructor panics.
 
-use stillpoint::rcu::{Atomic, Owned};
+use stillpoint::rcu::link::{Atomic, Owned};
 
 /// A node of a chain that ends with its structure.
 pub(crate) trait Link: Sized {

@@ -4,7 +4,8 @@ use std::marker::PhantomData;
 use std::mem;
 use std::ops::Deref;
 
-use stillpoint::rcu::{Atomic, Domain, Owned, ProtectedLink, Reader, Reclaimer, Region, Shared, Unprotected};
+use stillpoint::rcu::link::{Atomic, Owned, ProtectedLink, Shared, Unprotected};
+use stillpoint::rcu::{Domain, Reader, Reclaimer, Region};
 use stillpoint_sys::sync::atomic::Ordering;
 
 use crate::busted::{self, Variant};

@@ -1,7 +1,8 @@
 use std::fmt;
 use std::mem::MaybeUninit;
 
-use stillpoint::rcu::{Atomic, Domain, Owned, ProtectedLink, Reader, Reclaimer, Shared, Unprotected};
+use stillpoint::rcu::link::{Atomic, Owned, ProtectedLink, Shared, Unprotected};
+use stillpoint::rcu::{Domain, Reader, Reclaimer};
 use stillpoint_sys::sync::atomic::Ordering;
 
 use crate::busted::{self, Variant};

@@ -2,7 +2,8 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::MaybeUninit;
 
-use stillpoint::rcu::{Atomic, Domain, Owned, ProtectedLink, Reader, Reclaimer, Unprotected};
+use stillpoint::rcu::link::{Atomic, Owned, ProtectedLink, Unprotected};
+use stillpoint::rcu::{Domain, Reader, Reclaimer};
 use stillpoint_sys::sync::atomic::Ordering;
 
 use crate::busted::{self, Variant};

@@ -4,7 +4,8 @@
 //! still look at it as before. Some objects are retired when they enter, and disappear when the library frees them. Others stay in
 //! the pipe until its end, so that every age is reached.
 
-use stillpoint::rcu::{Domain, Retired, Token};
+use stillpoint::rcu::wait::Token;
+use stillpoint::rcu::{Domain, Retired};
 
 use super::actor::Actor;
 use super::arena::{Context, Handle, Identity};

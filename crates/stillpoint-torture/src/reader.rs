@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use stillpoint::rcu::{Protected, Reader, ReaderKind, SynchronizeError};
+use stillpoint::rcu::wait::{ReaderKind, SynchronizeError};
+use stillpoint::rcu::{Protected, Reader};
 
 use super::actor::Actor;
 use super::arena::{Handle, Identity};

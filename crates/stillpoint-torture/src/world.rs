@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use stillpoint::rcu::{BackgroundReclaimer, Domain, RcuCell, RetireHandle, WhenFull};
+use stillpoint::rcu::limits::WhenFull;
+use stillpoint::rcu::{BackgroundReclaimer, Domain, RcuCell, RetireHandle};
 
 use super::arena::{Context, Handle, Maker};
 use super::hold::{Hold, Kind};

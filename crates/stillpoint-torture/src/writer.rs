@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use stillpoint::rcu::{Domain, Reclaimer, RetireErrorKind, Retired, SynchronizeError, Token};
+use stillpoint::rcu::limits::RetireErrorKind;
+use stillpoint::rcu::wait::{SynchronizeError, Token};
+use stillpoint::rcu::{Domain, Reclaimer, Retired};
 
 use super::actor::Actor;
 use super::arena::{Context, Handle};

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use stillpoint::rcu::{Domain, RcuArray, RetireErrorKind};
+use stillpoint::rcu::limits::RetireErrorKind;
+use stillpoint::rcu::{Domain, RcuArray};
 
 const SLOTS: usize = 8;
 const WRITERS: u64 = 3;

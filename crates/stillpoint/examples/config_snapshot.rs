@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use stillpoint::rcu::{Domain, RcuCell, SynchronizeError};
+use stillpoint::rcu::wait::SynchronizeError;
+use stillpoint::rcu::{Domain, RcuCell};
 
 /// Replaced as a whole: a reader never sees a limit of one version with the routes of another.
 struct Config {

@@ -12,7 +12,8 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
-use stillpoint::timer::{Clock, Full, Key, Limit, Remote, TimerService};
+use stillpoint::timer::shared::{Remote, TimerService};
+use stillpoint::timer::{Clock, Full, Key, Limit};
 
 /// Yields its items when their time has come, by the clock of a tokio runtime.
 struct DelayQueue<T> {

@@ -14,7 +14,8 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use stillpoint::rcu::{Domain, RcuArray, SynchronizeError, Token};
+use stillpoint::rcu::wait::{SynchronizeError, Token};
+use stillpoint::rcu::{Domain, RcuArray};
 
 const WORKERS: usize = 2;
 const FLOWS: usize = 64;

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use stillpoint::timer::{ArmError, Clock, Limit, Outcome, Remote, TimerService};
+use stillpoint::timer::shared::{ArmError, Outcome, Remote, TimerService};
+use stillpoint::timer::{Clock, Limit};
 
 const SESSIONS: usize = 100_000;
 /// Out of eight sessions, those that are closed before their timeout.

@@ -10,7 +10,8 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stillpoint::rcu::{self, RcuCell, SynchronizeError};
+use stillpoint::rcu::wait::SynchronizeError;
+use stillpoint::rcu::{self, RcuCell};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 

@@ -13,6 +13,15 @@
 //! println!("{:?} {:?}", config.load(&guard), hits.within(&guard).get("index"));
 //! ```
 //!
+//! Three types are the core:
+//!
+//! - [`RcuCell`](rcu::RcuCell): a place for one object that readers load and writers replace.
+//! - [`Table`](table::Table): a hash table that many threads read and write.
+//! - [`Guard`](rcu::Guard), from [`rcu::pin`]: a region. What is loaded in it stays valid until it ends, and nothing that is
+//!   retired meanwhile is freed. So keep it short; for longer, hold one object, as [`RcuCell::get`](rcu::RcuCell::get) does.
+//!
+//! The modules:
+//!
 //! - [`rcu`]: memory reclamation that preempted readers need not hold up. Start here.
 //! - [`table`]: a lock-free hash table that frees its entries through `rcu`.
 //! - [`timer`]: timer wheels for one thread, and timers across threads with a definite answer.
@@ -70,7 +79,7 @@
 //! | sleeping threads | use a table of locks instead of futexes: waking takes a lock, and sometimes wakes threads needlessly |
 //! | guards in signal handlers | not allowed: see [`rcu::try_pin`] |
 //! | the end of a thread | on Windows, a thread's readers end [before some of its thread-locals](rcu::pin) |
-//! | reports of stalls | name no thread, and do not say what it is doing: [`rcu::Activity::Unknown`] |
+//! | reports of stalls | name no thread, and do not say what it is doing: [`rcu::wait::Activity::Unknown`] |
 //! | growth of a table | takes as long as clearing the new buckets, if the allocator clears memory itself |
 //! | [`timer::Clock`] | reads the system's clock |
 //!

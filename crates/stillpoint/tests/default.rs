@@ -22,7 +22,8 @@ use std::thread;
 use std::time::Duration;
 
 use census::{Census, Object};
-use stillpoint::rcu::{self, Domain, Guard, Protected, RcuArray, RcuCell, SynchronizeError};
+use stillpoint::rcu::wait::SynchronizeError;
+use stillpoint::rcu::{self, Domain, Guard, Protected, RcuArray, RcuCell};
 use stillpoint::table::Table;
 use then::Then;
 

@@ -17,7 +17,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stillpoint::rcu::raw::{self, Callback, CallbackQueue, Spare};
-use stillpoint::rcu::{Domain, ReaderKind, Reclaimer, Stall, SynchronizeError};
+use stillpoint::rcu::wait::{ReaderKind, Stall, SynchronizeError};
+use stillpoint::rcu::{Domain, Reclaimer};
 
 use census::Census;
 use child::in_child;

@@ -19,7 +19,8 @@ use std::thread;
 
 use stillpoint::rcu::{Boost, Domain, Reader};
 use stillpoint::table::Table;
-use stillpoint::timer::{Limit, Outcome, TimerService};
+use stillpoint::timer::shared::{Outcome, TimerService};
+use stillpoint::timer::Limit;
 
 use allocated::allocated;
 use child::in_child;

@@ -20,7 +20,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stillpoint::fence::{self, asymmetric_supported, FenceError, Mode, SetHeavyError};
-use stillpoint::rcu::{self, BuildError, Domain, Reclaimer, Retired, SynchronizeError};
+use stillpoint::rcu::wait::SynchronizeError;
+use stillpoint::rcu::{self, BuildError, Domain, Reclaimer, Retired};
 use stillpoint_multicast::{signals, Strategy};
 
 use census::{Census, Object};

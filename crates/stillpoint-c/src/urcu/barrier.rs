@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use stillpoint::rcu::raw::{self, Callback};
-use stillpoint::rcu::SynchronizeError;
+use stillpoint::rcu::wait::SynchronizeError;
 use stillpoint_sys::os;
 use stillpoint_sys::sync::atomic::AtomicU32;
 

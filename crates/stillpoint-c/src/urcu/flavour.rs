@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use stillpoint::fence::Mode;
 use stillpoint::rcu::raw::Spare;
-use stillpoint::rcu::{Domain, Stall};
+use stillpoint::rcu::wait::Stall;
+use stillpoint::rcu::Domain;
 
 use super::reader::Seat;
 use super::worker::{Shared, Worker, Workers};

@@ -5,7 +5,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stillpoint::rcu::raw::{self, offsets, states, Spare};
-use stillpoint::rcu::{QsbrReader, Reader, SynchronizeError};
+use stillpoint::rcu::wait::SynchronizeError;
+use stillpoint::rcu::{QsbrReader, Reader};
 
 use super::defer;
 use super::flavour::{all, of, Flavour, Quiet, STILL_URCU_BP, STILL_URCU_QSBR};

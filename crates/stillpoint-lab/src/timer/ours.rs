@@ -4,7 +4,8 @@ use std::hint::black_box;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use stillpoint::timer::{Clock, Key, Limit, TimerService, Wheel};
+use stillpoint::timer::shared::TimerService;
+use stillpoint::timer::{Clock, Key, Limit, Wheel};
 use stillpoint_peers::timer::{IdleTimers, TimerContender};
 
 pub(super) struct Ours {
@@ -200,7 +201,7 @@ impl Queue {
         let now = ticks(self.begin, black_box(self.now));
         let mut cx = Context::from_waker(Waker::noop());
         let mut sum = 0;
-        let add = |_: &mut TimerService<u64>, mut event: stillpoint::timer::Event<'_, u64>| {
+        let add = |_: &mut TimerService<u64>, mut event: stillpoint::timer::shared::Event<'_, u64>| {
             sum += black_box(*event.value());
         };
         let _ = self.service.poll_run(now, Limit::NONE, &mut cx, add);

@@ -4,7 +4,8 @@
 
 use std::sync::Barrier;
 
-use stillpoint::timer::{Limit, Mailbox, SharedTimer, TimerService};
+use stillpoint::timer::Limit;
+use stillpoint::timer::shared::{Mailbox, SharedTimer, TimerService};
 use stillpoint_harness::experiment::rounds::Rounds;
 use stillpoint_harness::interrupt;
 use stillpoint_harness::machine::cpus;

@@ -5,7 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use stillpoint::rcu::{Guard, Protected, Reader, ReaderKind, SynchronizeError};
+use stillpoint::rcu::wait::{ReaderKind, SynchronizeError};
+use stillpoint::rcu::{Guard, Protected, Reader};
 
 use crate::arena::{Handle, Maker};
 use crate::hold::Kind;

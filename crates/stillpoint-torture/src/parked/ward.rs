@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use stillpoint::fence::Mode;
+use stillpoint::rcu::wait::{ReaderKind, Stall, SynchronizeError, Token};
 use stillpoint::rcu::{
-    BackgroundReclaimer, Domain, DomainBuilder, RcuCell, ReaderKind, Reclaimer, RetireHandle, Retired, Stall,
-    SynchronizeError, Token,
+    BackgroundReclaimer, Domain, DomainBuilder, RcuCell, Reclaimer, RetireHandle, Retired,
 };
 
 use crate::arena::{Context, Handle, Maker};

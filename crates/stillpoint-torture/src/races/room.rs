@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use stillpoint::fence::Mode;
-use stillpoint::rcu::{Domain, RcuCell, WhenFull};
+use stillpoint::rcu::limits::WhenFull;
+use stillpoint::rcu::{Domain, RcuCell};
 
 use super::Runs;
 use crate::actor::{join, rest};

@@ -2,8 +2,8 @@ use std::fmt;
 
 use super::default_domain;
 use super::domain::Domain;
-use super::error::{CompareExchangeError, FoundInRegion};
-use super::link::Link;
+use super::link::error::{CompareExchangeError, FoundInRegion};
+use super::link::owning::OwningLink;
 use super::reader::{Protected, Reader};
 use super::region::Region;
 use super::retired::Retired;
@@ -43,7 +43,7 @@ use super::weak_domain::WeakDomain;
 /// assert_eq!(routes.get(10).as_deref(), Some(&"eth2"));
 /// ```
 pub struct RcuArray<T: Send + Sync + 'static> {
-    pub(super) links: Box<[Link<T>]>,
+    pub(super) links: Box<[OwningLink<T>]>,
     pub(super) domain: WeakDomain,
 }
 
@@ -103,7 +103,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// assert_eq!(squares.len(), 10);
     /// ```
     pub fn new_in(domain: &Domain, len: usize, mut object: impl FnMut(usize) -> Option<Box<T>>) -> Self {
-        let links = (0..len).map(|index| Link::new(object(index))).collect();
+        let links = (0..len).map(|index| OwningLink::new(object(index))).collect();
         Self { links, domain: WeakDomain::new(domain.core()) }
     }
 

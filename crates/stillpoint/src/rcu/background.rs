@@ -13,8 +13,7 @@ use super::engine::wait::freeing::is_foreign;
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{Next, Patience, LONGEST_SLEEP};
 use super::engine::Core;
-use super::error::RetireErrorKind;
-use super::limits::WhenFull;
+use super::limits::{RetireErrorKind, WhenFull};
 #[cfg(not(stillpoint_loom))]
 use super::raw;
 use super::reclaimer::ReclaimerBuilder;
@@ -265,7 +264,8 @@ impl ReclaimerBuilder {
     /// Makes a reclaimer for a separate thread. No setting makes this fail.
     ///
     /// ```
-    /// use stillpoint::rcu::{Domain, WhenFull};
+    /// use stillpoint::rcu::limits::WhenFull;
+    /// use stillpoint::rcu::Domain;
     ///
     /// let mut background = Domain::new().reclaimer_builder().when_full(WhenFull::Reclaim).build_background();
     /// background.run(); // there is no retire handle: it returns
@@ -327,7 +327,8 @@ impl RetireHandle {
     /// [builder](super::ReclaimerBuilder::when_full) holds.
     ///
     /// ```
-    /// use stillpoint::rcu::{Domain, WhenFull};
+    /// use stillpoint::rcu::limits::WhenFull;
+    /// use stillpoint::rcu::Domain;
     ///
     /// let background = Domain::new().background();
     /// let packets = background.retire_handle(); // its thread must neither run destructors nor wait

@@ -1,3 +1,26 @@
+//! [`BoundArray`]: an array and one reader of it, whose domains were compared once.
+//!
+//! A load from an [`RcuArray`] checks that the reader is of the array's domain, and looks for a hazard slot. In a loop of many loads,
+//! do both once: [`RcuArray::bind`] borrows a reader for the array, and each load is then only what the protocol needs.
+//!
+//! ```
+//! use stillpoint::rcu::{Domain, RcuArray};
+//!
+//! let domain = Domain::new();
+//! let routes = RcuArray::new_in(&domain, 256, |index| (index % 2 == 0).then(|| Box::new(index)));
+//! let mut reader = domain.reader(); // one for each thread, kept
+//!
+//! let mut routes = routes.bind(&mut reader); // the domains are compared here
+//! let even = (0..256).filter(|&index| routes.protect(index).is_some()).count();
+//! assert_eq!(even, 128);
+//! ```
+//!
+//! | type | made by | holds up |
+//! |---|---|---|
+//! | [`BoundArray`] | [`RcuArray::bind`], [`RcuArray::bind_qsbr`] | what each load holds; with a QSBR reader, everything until its next quiescent state |
+//! | [`ArrayGuard`] | [`BoundArray::pin`] | everything that is retired while it lives |
+//! | [`ArrayHandle`] | [`RcuArray::handle`] | nothing by itself: it owns the array and the reader, so that a struct can keep both |
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -6,7 +29,7 @@ use std::sync::Arc;
 use super::array::RcuArray;
 use super::engine::core::record::Record;
 use super::engine::Core;
-use super::link::Link;
+use super::link::owning::OwningLink;
 use super::qsbr::QsbrReader;
 use super::reader::{Protected, Reader};
 use super::region::{sealed::Sealed, Region};
@@ -19,7 +42,7 @@ use crate::fence::ReaderFence;
 /// second load that the protocol needs remain. In a loop that is limited by cache misses, each instruction saved lets
 /// the processor look further ahead.
 pub struct BoundArray<'a, T: Send + Sync + 'static, R = Reader> {
-    pub(super) links: &'a [Link<T>],
+    pub(super) links: &'a [OwningLink<T>],
     pub(super) record: &'a Record,
     pub(super) core: &'a Core,
     pub(super) fence: ReaderFence,

@@ -12,7 +12,8 @@ use super::engine::wait::wakers;
 use super::other::Other;
 use super::raw::{self, Callback, CallbackQueue, ObjectCallback};
 use crate::fence::Mode;
-use crate::rcu::{self, Domain, GracePeriod, RcuCell, Reclaimer, Retired};
+use crate::rcu::wait::GracePeriod;
+use crate::rcu::{self, Domain, RcuCell, Reclaimer, Retired};
 use stillpoint_sys::work::steps_of;
 
 /// Steps of a look at one reader: at its state, at its hazard slots, and at the words of the registry on the way to it.

@@ -2,8 +2,8 @@ use std::fmt;
 
 use super::default_domain::{self, Own};
 use super::domain::Domain;
-use super::error::{CompareExchangeError, FoundInRegion};
-use super::link::Link;
+use super::link::error::{CompareExchangeError, FoundInRegion};
+use super::link::owning::OwningLink;
 use super::reader::{Protected, Reader};
 use super::region::Region;
 use super::retired::Retired;
@@ -52,7 +52,7 @@ use crate::own_writes::OwnRuns;
 /// let cell = domain.cell(std::sync::atomic::AtomicU32::new(1));
 /// ```
 pub struct RcuCell<T: Send + Sync + 'static> {
-    link: Link<T>,
+    link: OwningLink<T>,
     domain: WeakDomain,
 }
 
@@ -131,7 +131,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     ///     cell.set(value);
     /// }
     /// rcu::barrier()?; // all hundred are freed
-    /// # Ok::<(), rcu::SynchronizeError>(())
+    /// # Ok::<(), rcu::wait::SynchronizeError>(())
     /// ```
     #[track_caller]
     pub fn set(&self, value: T) {
@@ -230,7 +230,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
     }
 
     fn with(domain: &Domain, object: Option<Box<T>>) -> Self {
-        Self { link: Link::new(object), domain: WeakDomain::new(domain.core()) }
+        Self { link: OwningLink::new(object), domain: WeakDomain::new(domain.core()) }
     }
 
     /// Loads the object and protects it: it is not freed as long as the returned value exists. That value holds up nothing else.
@@ -419,7 +419,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         self.link.compare_exchange_in(&self.domain, region, current, new)
     }
 
-    pub(super) fn link(&self) -> &Link<T> {
+    pub(super) fn link(&self) -> &OwningLink<T> {
         &self.link
     }
 

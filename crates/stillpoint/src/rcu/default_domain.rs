@@ -147,7 +147,7 @@ pub fn offline() -> bool {
 /// let cell = RcuCell::new(1);
 /// cell.set(2);
 /// rcu::barrier()?; // the 1 has been dropped
-/// # Ok::<(), rcu::SynchronizeError>(())
+/// # Ok::<(), rcu::wait::SynchronizeError>(())
 /// ```
 pub fn barrier() -> Result<(), SynchronizeError> {
     default_domain().barrier()
@@ -163,7 +163,8 @@ pub fn barrier() -> Result<(), SynchronizeError> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use stillpoint::rcu::{self, RcuCell, SynchronizeError};
+/// use stillpoint::rcu::wait::SynchronizeError;
+/// use stillpoint::rcu::{self, RcuCell};
 ///
 /// let cell = RcuCell::new(1);
 /// let object = cell.get();

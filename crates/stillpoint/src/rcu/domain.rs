@@ -1,14 +1,9 @@
-use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::boost::Boost;
-use super::engine::core::grace::Grace;
 use super::engine::queue::account::Limits;
-use super::engine::queue::retire_list::RetireList;
-use super::engine::wait::error::SynchronizeError;
-use super::engine::wait::park::Interrupted;
 use super::engine::wait::report::Stall;
 use super::engine::wait::stall::{StallHook, Watch};
 use super::engine::{Core, Settings};
@@ -116,221 +111,6 @@ impl Domain {
         Boost::of(self.core.boosting())
     }
 
-    /// Starts a grace period and returns at once. Costs one atomic addition.
-    ///
-    /// The grace period is over when every region reader has passed: no guard and no QSBR reader holds anything
-    /// that was unlinked before this call, by this thread or by one that it has synchronized with. The token covers
-    /// only region readers. [`Retired`](super::Retired) also checks the protected loads.
-    ///
-    /// ```
-    /// use stillpoint::rcu::Domain;
-    ///
-    /// let domain = Domain::new();
-    /// let reader = domain.reader();
-    /// let guard = reader.pin();
-    /// let token = domain.start();
-    /// assert!(!domain.check(token));
-    /// drop(guard); // ... while the writer does other work
-    /// assert!(domain.check(token));
-    /// ```
-    #[inline]
-    pub fn start(&self) -> Token {
-        Token::new(&self.core, self.core.protocol.start())
-    }
-
-    /// Whether the grace period of `token` is over. Never waits for a reader.
-    ///
-    /// The first check of a token issues the fence, heavy if the domain has a [`Reader`](super::Reader). A later check first looks at
-    /// the reader that held the token up last, then at all readers. A token that is known to be over costs one load.
-    ///
-    /// Returns false as long as the kernel refuses the fence; [`stats`](Domain::stats) and timed waits say why.
-    ///
-    /// # Panics
-    /// If the token is of another domain.
-    #[inline]
-    #[track_caller]
-    pub fn check(&self, token: Token) -> bool {
-        matches!(self.core.protocol.check(self.value_of(token)), Ok(Grace::Over))
-    }
-
-    /// Waits until the grace period of `token` is over, without a limit.
-    ///
-    /// # Errors
-    /// As [`synchronize`](Domain::synchronize).
-    ///
-    /// # Panics
-    /// If the token is of another domain.
-    ///
-    /// ```
-    /// use stillpoint::rcu::Domain;
-    ///
-    /// let domain = Domain::new();
-    /// let token = domain.start();
-    /// // ... other work ...
-    /// domain.wait(token)?;
-    /// assert!(domain.check(token));
-    /// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
-    /// ```
-    #[track_caller]
-    pub fn wait(&self, token: Token) -> Result<(), SynchronizeError> {
-        self.core.wait_for(self.value_of(token), None)
-    }
-
-    /// As [`wait`](Domain::wait), for at most `limit`.
-    ///
-    /// # Errors
-    /// As [`synchronize_timeout`](Domain::synchronize_timeout).
-    ///
-    /// # Panics
-    /// If the token is of another domain.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use stillpoint::rcu::{Domain, SynchronizeError};
-    ///
-    /// let domain = Domain::new();
-    /// let other = domain.clone();
-    /// let reader = domain.reader();
-    /// let guard = reader.pin();
-    /// let token = domain.start();
-    /// let waits = std::thread::spawn(move || other.wait_timeout(token, Duration::from_millis(2)));
-    /// assert!(matches!(waits.join().unwrap(), Err(SynchronizeError::Stalled(_))));
-    /// drop(guard);
-    /// assert_eq!(domain.wait_timeout(token, Duration::from_millis(2)), Ok(()));
-    /// ```
-    #[track_caller]
-    pub fn wait_timeout(&self, token: Token, limit: Duration) -> Result<(), SynchronizeError> {
-        self.core.wait_for(self.value_of(token), Some(limit))
-    }
-
-    /// Waits for a grace period: no region reader holds anything that was unlinked before this call. Then frees
-    /// what had been left to the domain (retired objects that were dropped, and what dropped reclaimers left), except for
-    /// what protected loads hold.
-    ///
-    /// Spins for some microseconds, then sleeps until the reader in the way wakes it.
-    ///
-    /// # Errors
-    /// [`WouldDeadlock`](SynchronizeError::WouldDeadlock) if the calling thread itself is in the way;
-    /// [`Reentrant`](SynchronizeError::Reentrant) if the call comes from a destructor, a deferred call, a callback or a [stall
-    /// hook](DomainBuilder::stall_hook) that this domain or another one runs, since such code must not wait;
-    /// [`Fence`](SynchronizeError::Fence) if the kernel refuses the fence. All are returned at once.
-    ///
-    /// # Panics
-    /// With the first panic of a destructor; everything else that was ready has been freed.
-    ///
-    /// ```
-    /// use stillpoint::rcu::{Domain, SynchronizeError};
-    ///
-    /// let domain = Domain::new();
-    /// let reader = domain.reader();
-    /// let guard = reader.pin();
-    /// assert!(matches!(domain.synchronize(), Err(SynchronizeError::WouldDeadlock { .. })));
-    /// drop(guard);
-    /// domain.synchronize()?;
-    /// # Ok::<(), SynchronizeError>(())
-    /// ```
-    pub fn synchronize(&self) -> Result<(), SynchronizeError> {
-        Core::synchronize(&self.core, None)
-    }
-
-    /// As [`synchronize`](Domain::synchronize), for at most `limit`.
-    ///
-    /// # Errors
-    /// Also [`Stalled`](SynchronizeError::Stalled), with a report on the reader in the way.
-    pub fn synchronize_timeout(&self, limit: Duration) -> Result<(), SynchronizeError> {
-        Core::synchronize(&self.core, Some(limit))
-    }
-
-    /// Frees everything that was left to the domain before this call, or waits for the threads that are freeing it. That is
-    /// what was replaced by [`set`](super::RcuCell::set), dropped as a [`Retired`](super::Retired), or left by a reclaimer that was
-    /// dropped. It includes what a running [background reclaimer](super::BackgroundReclaimer) has adopted. It does not include what
-    /// was handed to a reclaimer, or what a [`Reclaimer`](super::Reclaimer) has adopted: only that reclaimer frees it, when its owner polls. Nor
-    /// does it include entries of tables, which the table frees.
-    ///
-    /// Call it at the end of a program or of a test, and before code that contains destructors is unloaded. It looks at every
-    /// thread that has written. Meanwhile no other thread adopts what is left to the domain.
-    ///
-    /// # Errors
-    /// As [`synchronize`](Domain::synchronize); [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also if a protected load of
-    /// the calling thread holds one of the objects.
-    ///
-    /// # Panics
-    /// With the first panic of a destructor; everything else that was ready has been freed.
-    ///
-    /// ```
-    /// let domain = stillpoint::rcu::Domain::new();
-    /// let cell = domain.cell(1);
-    /// drop(cell.replace(2)); // left to the domain
-    /// domain.barrier()?;
-    /// assert_eq!(domain.stats().freed, 1);
-    /// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
-    /// ```
-    pub fn barrier(&self) -> Result<(), SynchronizeError> {
-        Core::barrier(&self.core, None)
-    }
-
-    /// As [`barrier`](Domain::barrier), for at most `limit`.
-    ///
-    /// # Errors
-    /// Also [`Stalled`](SynchronizeError::Stalled), with a report on the region reader in the way;
-    /// [`Pinned`](SynchronizeError::Pinned) if protected loads hold what is left; and [`Busy`](SynchronizeError::Busy) if other
-    /// threads are still freeing it, for example in destructors.
-    ///
-    /// # Panics
-    /// As [`barrier`](Domain::barrier).
-    pub fn barrier_timeout(&self, limit: Duration) -> Result<(), SynchronizeError> {
-        Core::barrier(&self.core, Some(limit))
-    }
-
-    /// The region reader that is in the way of the oldest grace period, if there is one, however short the wait has been
-    /// so far.
-    ///
-    /// Looks at every reader. If one is in the way, also looks at every reclaimer and every protected load, and at the reader's thread in `/proc`. So it
-    /// suits reports, not loops. The cost does not depend on the number of waiting futures. Issues no fence, so it may miss a
-    /// reader that has entered within the last microseconds.
-    ///
-    /// ```
-    /// # use stillpoint::rcu::{Activity, Domain};
-    /// let domain = Domain::new();
-    /// let reader = domain.reader();
-    /// let guard = reader.pin();
-    /// assert_eq!(domain.stall(), None); // no writer waits for it
-    /// domain.start();
-    /// let stall = domain.stall().expect("the guard is in the way");
-    /// # if stall.activity != Activity::Unknown {
-    /// assert_eq!(stall.activity, Activity::Running); // this very thread
-    /// # }
-    /// # drop(guard);
-    /// ```
-    pub fn stall(&self) -> Option<Stall> {
-        self.core.stall()
-    }
-
-    /// The readers of other threads that have loaded nothing since the newest grace period started, and are not
-    /// [offline](super::Reader::offline): those that [`Stats::silent`] counts. They hold nothing up. But while the thread of one sleeps, each
-    /// grace period needs a heavy fence, which interrupts the threads that run. So a thread should go offline before it sleeps.
-    /// [`Stall::activity`] tells who sleeps nevertheless. None in domains that need no such fences.
-    ///
-    /// A reader that is silent only for the moment is included, for example one that runs, and loads something soon. The
-    /// thread of one that is named again and again, asleep, and has [missed](Stall::missed) more and more grace periods, sleeps
-    /// for long.
-    ///
-    /// Looks at a reader when the iterator comes to it, and if it is silent, at its thread in `/proc`, which takes some 20 µs. So it suits
-    /// reports, not loops. Issues no fence and takes no lock.
-    ///
-    /// ```
-    /// use stillpoint::rcu::{Activity, Domain};
-    ///
-    /// let domain = Domain::new();
-    /// for report in domain.silent().filter(|report| report.activity == Activity::Sleeping) {
-    ///     eprintln!("{report}");
-    /// }
-    /// # assert_eq!(domain.silent().count(), 0);
-    /// ```
-    pub fn silent(&self) -> impl Iterator<Item = Stall> + '_ {
-        self.core.protocol.silent().map(|(record, missed)| Stall::of_silence(&self.core, record, missed))
-    }
-
     /// What the domain has done so far, and what readers hold now.
     ///
     /// Looks at every reader, at its protected loads, and at as many reclaimers as there ever were at the same time. Frees nothing.
@@ -388,57 +168,15 @@ impl Domain {
         unsafe { self.core.reset_after_fork() }
     }
 
+    #[inline(always)]
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
-    }
-
-    #[inline(always)]
-    #[track_caller]
-    pub(super) fn value_of(&self, token: Token) -> u64 {
-        if token.domain != self.core.id() {
-            self.reject(token);
-        }
-        token.value
-    }
-
-    #[cold]
-    #[inline(never)]
-    #[track_caller]
-    fn reject(&self, token: Token) -> ! {
-        let (own, other) = (self.core.id(), token.domain);
-        panic!("a token of domain number {other} was used with domain `{}` ({own})", self.name())
     }
 }
 
 impl fmt::Debug for Domain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Domain").field("name", &self.name()).field("fence_mode", &self.fence_mode()).finish()
-    }
-}
-
-/// A grace period that a writer has started: see [`Domain::start`].
-///
-/// Tokens of a domain are ordered: when a later one is over, so is an earlier one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Token {
-    value: u64,
-    domain: u64,
-}
-
-impl Token {
-    pub(crate) fn new(core: &Core, value: u64) -> Self {
-        Self { value, domain: core.id() }
-    }
-
-    pub(super) fn value(self) -> u64 {
-        self.value
-    }
-}
-
-/// Tokens of different domains are not ordered.
-impl PartialOrd for Token {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        (self.domain == other.domain).then(|| self.value.cmp(&other.value))
     }
 }
 
@@ -519,7 +257,8 @@ impl DomainBuilder {
     /// object at a time.
     ///
     /// ```
-    /// use stillpoint::rcu::{Domain, RetireErrorKind};
+    /// use stillpoint::rcu::limits::RetireErrorKind;
+    /// use stillpoint::rcu::Domain;
     ///
     /// let domain = Domain::builder().max_pending(1).build()?;
     /// let (first, second) = (domain.cell(1), domain.cell(2));
@@ -562,7 +301,7 @@ impl DomainBuilder {
     ///
     /// Several threads may call the hook at a time, each for another section. The hook may use the domain; a call from
     /// within it can be reported only for another section. Like all code that the library runs for others, the hook must not
-    /// wait in the library: calls that may wait are [refused](SynchronizeError::Reentrant). **A panic** of the hook becomes a
+    /// wait in the library: calls that may wait are [refused](super::wait::SynchronizeError::Reentrant). **A panic** of the hook becomes a
     /// panic of the call that noticed the stall. Before it panics, that call frees everything that was ready. The hook must own
     /// no handle of the domain: the handle would keep the domain alive for ever.
     ///
@@ -571,7 +310,8 @@ impl DomainBuilder {
     /// ```
     /// use std::sync::mpsc;
     /// use std::time::Duration;
-    /// use stillpoint::rcu::{Domain, ReaderKind};
+    /// use stillpoint::rcu::wait::ReaderKind;
+    /// use stillpoint::rcu::Domain;
     ///
     /// let (stalls, received) = mpsc::channel();
     /// let domain = Domain::builder()
@@ -628,32 +368,5 @@ impl fmt::Debug for DomainBuilder {
             .field("boost", &self.boost)
             .field("stall_threshold", &threshold)
             .finish_non_exhaustive()
-    }
-}
-
-impl Core {
-    pub(super) fn synchronize(this: &Arc<Self>, limit: Option<Duration>) -> Result<(), SynchronizeError> {
-        SynchronizeError::unless_foreign(this)?;
-        if !this.has_orphans() {
-            return this.wait_for(this.protocol.start(), limit);
-        }
-        let mut orphans = RetireList::of_orphans(this, usize::MAX);
-        let token = orphans.close().unwrap_or_else(|| this.protocol.start());
-        this.wait_for(token, limit)?;
-        orphans.advance(usize::MAX);
-        Ok(())
-    }
-
-    pub(super) fn wait_for(&self, token: u64, limit: Option<Duration>) -> Result<(), SynchronizeError> {
-        SynchronizeError::unless_foreign(self)?;
-        let begun = Instant::now();
-        let deadline = limit.and_then(|limit| begun.checked_add(limit));
-        self.wait(token, deadline).map_err(|interrupted| match interrupted {
-            Interrupted::ByCaller(record) => SynchronizeError::would_deadlock(self, record.kind()),
-            Interrupted::Late(record) => {
-                SynchronizeError::Stalled(Box::new(self.stall_of(record, begun.elapsed())))
-            }
-            Interrupted::Fence(error) => SynchronizeError::Fence(error),
-        })
     }
 }

@@ -10,6 +10,12 @@
 //! assert_eq!(config.load(&guard).map(String::as_str), Some("second"));
 //! ```
 //!
+//! Three types are the core:
+//!
+//! - [`RcuCell`]: a place for one object. Readers load the object, and writers replace it.
+//! - [`Protected`]: a reference to one object, from [`RcuCell::get`]. It holds up that object, and nothing else.
+//! - [`Guard`]: a region, from [`pin`]. Loads in it cost no more than plain loads. It holds up everything that is retired meanwhile.
+//!
 //! This example uses the [default domain](default_domain): each thread becomes a reader of it at its first use. Name a
 //! [`Domain`] where one group of readers must not hold up another, where limits must hold, and in libraries.
 //! [`Domain::reader`] registers readers, [`Domain::cell`] makes cells, and [`Domain::reclaimer`] makes reclaimers.
@@ -37,13 +43,19 @@
 //! - [`Domain::synchronize`] and [`Domain::wait`], which wait, and [`Domain::grace_period`], a future.
 //!
 //! Each reclaimer limits how much may wait to be freed, and so does a domain that was built with a limit
-//! ([`DomainBuilder::max_pending`]). [`WhenFull`] says what a retirement does when there is no room.
+//! ([`DomainBuilder::max_pending`]). [`limits::WhenFull`] says what a retirement does when there is no room.
 //!
-//! # Data structures
+//! # One level down
 //!
-//! Cells own their objects. Lists, queues and trees are made of typed links, [`Atomic`]. A link owns nothing and carries a tag.
-//! Following a link is `unsafe`, in a region or protected hand over hand ([`ProtectedLink`]). The crate `stillpoint-structures`
-//! has structures that are safe to use.
+//! This page has the types that most programs name. The others are in modules of their own:
+//!
+//! | module | has | for |
+//! |---|---|---|
+//! | [`wait`] | tokens, futures, the reports of stalls, and the error of waits | writers that wait, and whoever looks for what holds them up |
+//! | [`limits`] | what a retirement does when there is no room, and why it was refused | programs that bound what waits to be freed |
+//! | [`bound`] | an [`RcuArray`] together with one reader of it | loops over arrays |
+//! | [`link`] | typed links that own nothing | authors of lists, queues and trees; the crate `stillpoint-structures` has structures that are safe to use |
+//! | [`raw`] | the engine without types and lifetimes | bindings to other languages |
 //!
 //! # Correctness
 //!
@@ -56,9 +68,8 @@
 
 mod array;
 mod background;
-mod barrier;
 mod boost;
-mod bound;
+pub mod bound;
 #[cfg(all(test, not(any(stillpoint_loom, miri))))]
 mod budgets;
 mod cell;
@@ -66,10 +77,8 @@ pub(crate) mod default_domain;
 mod domain;
 pub(crate) mod engine;
 mod error;
-mod future;
-mod limits;
-mod link;
-mod links;
+pub mod limits;
+pub mod link;
 #[cfg(all(test, stillpoint_loom))]
 mod models;
 pub(crate) mod orders;
@@ -86,6 +95,7 @@ pub(crate) mod region;
 mod retire;
 pub(crate) mod retired;
 mod stats;
+pub mod wait;
 #[cfg(all(test, not(stillpoint_loom)))]
 mod wakes;
 mod weak_domain;
@@ -93,19 +103,12 @@ mod weak_domain;
 pub use array::RcuArray;
 pub use background::{BackgroundReclaimer, RetireHandle};
 pub use boost::Boost;
-pub use bound::{ArrayGuard, ArrayHandle, BoundArray};
 pub use cell::RcuCell;
 #[cfg(target_os = "linux")]
 pub use default_domain::reset_after_fork;
 pub use default_domain::{barrier, barrier_timeout, default_domain, offline, pin, try_pin};
-pub use domain::{Domain, DomainBuilder, Token};
-pub use engine::core::record::ReaderKind;
-pub use engine::wait::error::SynchronizeError;
-pub use engine::wait::report::{Activity, Stall};
-pub use error::{BuildError, CompareExchangeError, RetireErrorKind};
-pub use future::GracePeriod;
-pub use limits::WhenFull;
-pub use links::{Atomic, InArc, Linkable, Owned, Pointee, ProtectedLink, Scope, Shared, Unprotected};
+pub use domain::{Domain, DomainBuilder};
+pub use error::BuildError;
 pub use owned::OwnedProtected;
 pub use qsbr::{OfflineReader, QsbrReader};
 pub use reader::{Guard, Protected, Reader};

@@ -35,9 +35,9 @@ stillpoint_sys::orders! {
     /// not see these slots any more.
     give_blocks_back: Release, ["the acquire in `Record::blocks`"], "9", [BlocksRelaxed];
     /// The load that confirms the slot: the object is followed after it.
-    confirm: Acquire, ["the release in `Link::swap`", "the release by which a typed link is set"], "8", [ProtectReloadRelaxed];
+    confirm: Acquire, ["the release in `OwningLink::swap`", "the release by which a typed link is set"], "8", [ProtectReloadRelaxed];
     /// The failed load of a compare-and-exchange: what it finds is followed within a region.
-    found: Acquire, ["the release in `Link::swap`"], "4", [FoundRelaxed];
+    found: Acquire, ["the release in `OwningLink::swap`"], "4", [FoundRelaxed];
 
     // Vouching.
 

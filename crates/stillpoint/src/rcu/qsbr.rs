@@ -33,7 +33,7 @@ use super::region::{sealed::Sealed, Region};
 ///     reader.quiescent(); // a reference kept across this line would not compile
 /// }
 /// reader.synchronize()?; // waits for the other readers of the domain: this one holds nothing
-/// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
+/// # Ok::<(), stillpoint::rcu::wait::SynchronizeError>(())
 /// ```
 ///
 /// ```compile_fail,E0502
@@ -170,7 +170,7 @@ impl fmt::Debug for QsbrReader {
 /// domain.synchronize()?; // does not wait for the reader of this thread
 /// let reader = offline.go_online();
 /// assert_eq!(cell.load(&reader), Some(&1));
-/// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
+/// # Ok::<(), stillpoint::rcu::wait::SynchronizeError>(())
 /// ```
 ///
 /// No reference is kept while the reader is offline:

@@ -305,7 +305,7 @@ impl Guard<'_> {
     /// drop(guard);
     /// domain.synchronize()?; // or the poll of any reclaimer
     /// assert!(done.load(Ordering::Relaxed));
-    /// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
+    /// # Ok::<(), stillpoint::rcu::wait::SynchronizeError>(())
     /// ```
     pub fn defer<F: FnOnce() + Send + 'static>(&self, function: F) {
         self.reader.core.leave_behind(Garbage::callback(function));

@@ -13,8 +13,7 @@ use super::engine::wait::error::SynchronizeError;
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{earliest, Patience};
 use super::engine::Core;
-use super::error::RetireErrorKind;
-use super::limits::WhenFull;
+use super::limits::{RetireErrorKind, WhenFull};
 #[cfg(not(stillpoint_loom))]
 use super::raw;
 use super::retire::{self, Kept, Queue};
@@ -440,7 +439,8 @@ impl fmt::Debug for Reclaimer {
 ///
 /// ```
 /// use std::time::Duration;
-/// use stillpoint::rcu::{Domain, WhenFull};
+/// use stillpoint::rcu::limits::WhenFull;
+/// use stillpoint::rcu::Domain;
 ///
 /// let domain = Domain::new();
 /// let builder = domain

@@ -8,8 +8,7 @@ use super::engine::wait::freeing::is_foreign;
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
-use super::error::RetireErrorKind;
-use super::limits::WhenFull;
+use super::limits::{RetireErrorKind, WhenFull};
 use super::retired::{Parts, RetireError, Retired};
 
 /// A place that takes retired objects in.

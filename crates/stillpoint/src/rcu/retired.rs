@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use super::domain::{Domain, Token};
+use super::domain::Domain;
 use super::engine::core::garbage::{self, Garbage};
 use super::engine::core::grace::Grace;
 use super::engine::core::record::ReaderKind;
@@ -13,7 +13,8 @@ use super::engine::directory::Name;
 use super::engine::wait::error::SynchronizeError;
 use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
-use super::error::RetireErrorKind;
+use super::limits::RetireErrorKind;
+use super::wait::token::Token;
 use stillpoint_sys::panics;
 
 /// An object that was unlinked from its [`RcuCell`](super::RcuCell) and that readers may still hold.
@@ -111,7 +112,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
     ///
     /// ```
     /// # use stillpoint::rcu::Domain;
-    /// # async fn replace(domain: Domain) -> Result<(), stillpoint::rcu::SynchronizeError> {
+    /// # async fn replace(domain: Domain) -> Result<(), stillpoint::rcu::wait::SynchronizeError> {
     /// let cell = domain.cell(1);
     /// let mut old = cell.replace(2).unwrap();
     /// domain.grace_period(old.token(&domain)).await?;
@@ -152,7 +153,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// let domain = Domain::new();
     /// let cell = domain.cell(1);
     /// cell.replace(2).unwrap().free()?;
-    /// # Ok::<(), stillpoint::rcu::RetireError<i32, stillpoint::rcu::SynchronizeError>>(())
+    /// # Ok::<(), stillpoint::rcu::RetireError<i32, stillpoint::rcu::wait::SynchronizeError>>(())
     /// ```
     pub fn free(self) -> Result<(), RetireError<T, SynchronizeError>> {
         self.free_until(None)
@@ -169,7 +170,8 @@ impl<T: Send + Sync + 'static> Retired<T> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use stillpoint::rcu::{Domain, SynchronizeError};
+    /// use stillpoint::rcu::wait::SynchronizeError;
+    /// use stillpoint::rcu::Domain;
     ///
     /// let domain = Domain::new();
     /// let cell = domain.cell(1);
@@ -181,7 +183,7 @@ impl<T: Send + Sync + 'static> Retired<T> {
     /// assert!(matches!(error.cause(), SynchronizeError::Pinned { .. }));
     /// drop(object);
     /// error.into_inner().free_timeout(limit)?;
-    /// # Ok::<(), stillpoint::rcu::RetireError<i32, stillpoint::rcu::SynchronizeError>>(())
+    /// # Ok::<(), stillpoint::rcu::RetireError<i32, stillpoint::rcu::wait::SynchronizeError>>(())
     /// ```
     pub fn free_timeout(self, limit: Duration) -> Result<(), RetireError<T, SynchronizeError>> {
         self.free_until(Some(limit))
@@ -346,7 +348,8 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Retired<T> {
 /// An error that is dropped leaves the object to its domain, like a [`Retired`] that is dropped.
 ///
 /// ```
-/// use stillpoint::rcu::{Domain, RetireErrorKind};
+/// use stillpoint::rcu::limits::RetireErrorKind;
+/// use stillpoint::rcu::Domain;
 ///
 /// let (domain, other) = (Domain::new(), Domain::new());
 /// let old = domain.cell(1).take().unwrap();
@@ -371,7 +374,8 @@ impl<T: Send + Sync + 'static, C> RetireError<T, C> {
     /// Why the reclaimer refused the object, or why the wait ended.
     ///
     /// ```
-    /// use stillpoint::rcu::{Domain, RetireError, SynchronizeError};
+    /// use stillpoint::rcu::wait::SynchronizeError;
+    /// use stillpoint::rcu::{Domain, RetireError};
     ///
     /// let domain = Domain::new();
     /// let cell = domain.cell(1);
@@ -396,7 +400,8 @@ impl<T: Send + Sync + 'static, C> RetireError<T, C> {
     /// The object, and the cause.
     ///
     /// ```
-    /// use stillpoint::rcu::{Domain, SynchronizeError};
+    /// use stillpoint::rcu::wait::SynchronizeError;
+    /// use stillpoint::rcu::Domain;
     ///
     /// fn free<T: Send + Sync + 'static>(domain: &Domain, value: T) -> Result<(), SynchronizeError> {
     ///     domain.cell(value).take().unwrap().free().map_err(|error| {

@@ -43,7 +43,7 @@ pub struct Stats {
     /// How often a retirement waited for room.
     pub waits: u64,
     /// How often a retirement that found no room freed objects that others had retired: through a retire handle with
-    /// [`WhenFull::Reclaim`](super::WhenFull::Reclaim), or through a [`Reclaimer`](super::Reclaimer) of a full domain.
+    /// [`WhenFull::Reclaim`](super::limits::WhenFull::Reclaim), or through a [`Reclaimer`](super::Reclaimer) of a full domain.
     pub reclaims_by_retirers: u64,
     /// Pending objects that nobody holds, so that the next poll may free them. Of objects that no poll has compared with the
     /// protected loads, only regions are known: some of them may turn out to be pinned. Pending objects that are neither ready nor

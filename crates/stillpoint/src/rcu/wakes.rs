@@ -10,7 +10,8 @@ use super::engine::core::garbage::Garbage;
 use super::engine::queue::account::Limits;
 use super::engine::queue::inbox::{Inbox, ABANDONED, CLOSED, STOPPING};
 use super::engine::queue::retire_list::Full;
-use super::{Domain, Reclaimer, Retired, WhenFull};
+use super::limits::WhenFull;
+use super::{Domain, Reclaimer, Retired};
 
 fn is_notified_by(domain: &Domain, action: impl FnOnce()) -> bool {
     domain.core().event().is_notified_by(action)

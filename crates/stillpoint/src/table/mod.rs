@@ -13,6 +13,13 @@
 //! # Ok::<(), stillpoint::table::Full<u64, String>>(())
 //! ```
 //!
+//! Three types are the core:
+//!
+//! - [`Table`]: the entries. Any thread writes to it, without a reader.
+//! - [`TableGuard`]: a region, from [`Table::pin`]. Its lookups return plain references. It holds up everything that is retired
+//!   meanwhile.
+//! - [`TableReader`]: a thread's reader of the table. Its lookups return a [`Ref`], which holds up one entry.
+//!
 //! With your own domain and readers, a lookup holds up only one entry:
 //!
 //! ```

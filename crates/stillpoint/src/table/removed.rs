@@ -11,7 +11,8 @@ use super::RandomState;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::Core;
 use crate::rcu::retired::is_free;
-use crate::rcu::{Reclaimer, RetireHandle, Token};
+use crate::rcu::wait::Token;
+use crate::rcu::{Reclaimer, RetireHandle};
 
 /// The result of a write that may replace an entry: the old entry, if there was one, or the new pair if the table is
 /// full.
@@ -68,7 +69,7 @@ impl<'t, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Removed<'t, K, V
     /// let mut removed = table.remove("a").unwrap();
     /// domain.wait(removed.token())?;
     /// assert_eq!(removed.try_into_entry().unwrap(), ("a", 1));
-    /// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
+    /// # Ok::<(), stillpoint::rcu::wait::SynchronizeError>(())
     /// ```
     pub fn token(&mut self) -> Token {
         Token::new(self.inner.core(), self.started())

@@ -14,15 +14,21 @@
 //! # Ok::<(), stillpoint::timer::Full<&str>>(())
 //! ```
 //!
-//! - [`Wheel`]: timers of one thread. An addition or a cancellation takes about ten cycles; a poll takes time in
+//! Three types are the core:
+//!
+//! - [`Wheel`]: the timers of one thread. An addition or a cancellation takes about ten cycles; a poll takes time in
 //!   proportion to what is due.
-//! - [`NodeWheel`]: the same for [nodes](Node) in the user's own structures, without allocations; unsafe.
-//! - [`TimerService`]: a wheel with a mailbox. Other threads add [`SharedTimer`]s to it. A cancellation returns a
-//!   definite answer at once: [`Cancelled`](Outcome::Cancelled), [`Running`](Outcome::Running),
-//!   [`Fired`](Outcome::Fired) or [`Gone`](Outcome::Gone). A thread that [sleeps](TimerService::sleep) is woken for
-//!   earlier deadlines.
-//! - [`Clock`]: nanoseconds, cycles or ticks from the processor's counter. Wheels read no clock: the caller passes the
-//!   time.
+//! - [`Key`]: names one timer of a wheel, to cancel or reset it. A stale key is harmless.
+//! - [`Expired`]: a timer that has fired, with its value and its deadline. A poll hands it to the caller's function.
+//!
+//! Wheels read no clock: the caller passes the time, for example from a [`Clock`], which counts nanoseconds, cycles or
+//! ticks by the processor's counter.
+//!
+//! Besides these:
+//!
+//! - [`shared`]: timers that other threads add and cancel, with a definite answer at once. A thread that sleeps is woken
+//!   for earlier deadlines.
+//! - [`NodeWheel`]: a wheel of [nodes](Node) in the user's own structures, without allocations; unsafe.
 //! - [`Bitset`]: sets of small numbers, searched by words of 64 bits.
 //!
 //! # Bad input
@@ -33,8 +39,8 @@
 //! | a deadline in the past | fires in the next poll |
 //! | a deadline of `u64::MAX` | fires when the time is `u64::MAX`, coarse or not |
 //! | a time before the last one | the last time is used, and [`WheelStats::time_went_back`] counts it |
-//! | a full mailbox, a wheel at its limit | the value is handed back |
-//! | a timer of a service that is gone | [`Gone`](Outcome::Gone), or the value is handed back |
+//! | a wheel at its limit, a full [mailbox](shared::Mailbox) | the value is handed back |
+//! | a timer of a service that is gone | [`Gone`](shared::Outcome::Gone), or the value is handed back |
 //! | a period of zero | impossible: periods are `NonZeroU64` |
 //!
 //! A wheel never panics by itself. A panic of a callback leaves it valid.
@@ -55,16 +61,12 @@ mod models;
 #[cfg(feature = "std")]
 mod orders;
 #[cfg(feature = "std")]
-mod service;
+pub mod shared;
 mod wheel;
 
 pub use bitset::Bitset;
 #[cfg(feature = "std")]
 pub use clock::{Clock, MockTime};
-#[cfg(feature = "std")]
-pub use service::{
-    Alarm, ArmError, Burst, Cause, Event, Mailbox, Outcome, Remote, SharedTimer, Sleep, TimerService,
-};
 pub use wheel::{
     Drain, Expired, Full, Key, Limit, Node, NodeWheel, Popped, Progress, Schedule, Wheel, WheelStats,
 };

@@ -5,7 +5,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use stillpoint::rcu::{Boost, Domain, SynchronizeError};
+use stillpoint::rcu::wait::SynchronizeError;
+use stillpoint::rcu::{Boost, Domain};
 
 use super::crowd::{beside, read, work};
 use super::{domain, in_each_way, until};

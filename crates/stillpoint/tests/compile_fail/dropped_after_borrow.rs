@@ -13,7 +13,7 @@ fn rcu_protected_a(make: impl for<'any> Fn(&'any ()) -> rcu::Protected<'any, u8>
     _later = make(&first);
 }
 
-fn rcu_arrayguard_g(make: impl for<'any> Fn(&'any ()) -> rcu::ArrayGuard<'any, u8>) {
+fn rcu_arrayguard_g(make: impl for<'any> Fn(&'any ()) -> rcu::bound::ArrayGuard<'any, u8>) {
     let _later;
     let first = ();
     _later = make(&first);
@@ -109,49 +109,49 @@ fn timer_drain_a(make: impl for<'any> Fn(&'any ()) -> timer::Drain<'any, u8>) {
     _later = make(&first);
 }
 
-fn timer_timerservice_t(make: impl for<'any> Fn(&'any ()) -> timer::TimerService<&'any ()>) {
+fn timer_timerservice_t(make: impl for<'any> Fn(&'any ()) -> timer::shared::TimerService<&'any ()>) {
     let _later;
     let first = ();
     _later = make(&first);
 }
 
-fn timer_remote_t(make: impl for<'any> Fn(&'any ()) -> timer::Remote<&'any ()>) {
+fn timer_remote_t(make: impl for<'any> Fn(&'any ()) -> timer::shared::Remote<&'any ()>) {
     let _later;
     let first = ();
     _later = make(&first);
 }
 
-fn timer_mailbox_t(make: impl for<'any> Fn(&'any ()) -> timer::Mailbox<&'any ()>) {
+fn timer_mailbox_t(make: impl for<'any> Fn(&'any ()) -> timer::shared::Mailbox<&'any ()>) {
     let _later;
     let first = ();
     _later = make(&first);
 }
 
-fn timer_sharedtimer_t(make: impl for<'any> Fn(&'any ()) -> timer::SharedTimer<&'any ()>) {
+fn timer_sharedtimer_t(make: impl for<'any> Fn(&'any ()) -> timer::shared::SharedTimer<&'any ()>) {
     let _later;
     let first = ();
     _later = make(&first);
 }
 
-fn timer_burst_a(make: impl for<'any> Fn(&'any ()) -> timer::Burst<'any, u8>) {
+fn timer_burst_a(make: impl for<'any> Fn(&'any ()) -> timer::shared::Burst<'any, u8>) {
     let _later;
     let first = ();
     _later = make(&first);
 }
 
-fn rcu_owned_t(make: impl for<'any> Fn(&'any ()) -> rcu::Owned<&'any ()>) {
+fn rcu_owned_t(make: impl for<'any> Fn(&'any ()) -> rcu::link::Owned<&'any ()>) {
     let _later;
     let first = ();
     _later = make(&first);
 }
 
-fn rcu_protectedlink_r(make: impl for<'any> Fn(&'any ()) -> rcu::ProtectedLink<'any, u8>) {
+fn rcu_protectedlink_r(make: impl for<'any> Fn(&'any ()) -> rcu::link::ProtectedLink<'any, u8>) {
     let _later;
     let first = ();
     _later = make(&first);
 }
 
-fn rcu_protectedlink_t(make: impl for<'any> Fn(&'any ()) -> rcu::ProtectedLink<'static, &'any ()>) {
+fn rcu_protectedlink_t(make: impl for<'any> Fn(&'any ()) -> rcu::link::ProtectedLink<'static, &'any ()>) {
     let _later;
     let first = ();
     _later = make(&first);

@@ -2,18 +2,18 @@ use stillpoint::{pool, rcu, table, timer};
 use stillpoint_structures as structures;
 
 fn rcu_boundarray_t(
-    from: rcu::BoundArray<'static, fn(&'static ())>,
-) -> rcu::BoundArray<'static, for<'any> fn(&'any ())> {
+    from: rcu::bound::BoundArray<'static, fn(&'static ())>,
+) -> rcu::bound::BoundArray<'static, for<'any> fn(&'any ())> {
     from
 }
 
 fn rcu_arrayguard_t(
-    from: rcu::ArrayGuard<'static, fn(&'static ())>,
-) -> rcu::ArrayGuard<'static, for<'any> fn(&'any ())> {
+    from: rcu::bound::ArrayGuard<'static, fn(&'static ())>,
+) -> rcu::bound::ArrayGuard<'static, for<'any> fn(&'any ())> {
     from
 }
 
-fn rcu_arrayhandle_t(from: rcu::ArrayHandle<fn(&'static ())>) -> rcu::ArrayHandle<for<'any> fn(&'any ())> {
+fn rcu_arrayhandle_t(from: rcu::bound::ArrayHandle<fn(&'static ())>) -> rcu::bound::ArrayHandle<for<'any> fn(&'any ())> {
     from
 }
 
@@ -176,38 +176,38 @@ fn timer_expired_t(
 }
 
 fn timer_event_t(
-    from: timer::Event<'static, fn(&'static ())>,
-) -> timer::Event<'static, for<'any> fn(&'any ())> {
+    from: timer::shared::Event<'static, fn(&'static ())>,
+) -> timer::shared::Event<'static, for<'any> fn(&'any ())> {
     from
 }
 
 fn timer_timerservice_t(
-    from: timer::TimerService<fn(&'static ())>,
-) -> timer::TimerService<for<'any> fn(&'any ())> {
+    from: timer::shared::TimerService<fn(&'static ())>,
+) -> timer::shared::TimerService<for<'any> fn(&'any ())> {
     from
 }
 
-fn timer_remote_t(from: timer::Remote<fn(&'static ())>) -> timer::Remote<for<'any> fn(&'any ())> {
+fn timer_remote_t(from: timer::shared::Remote<fn(&'static ())>) -> timer::shared::Remote<for<'any> fn(&'any ())> {
     from
 }
 
-fn timer_mailbox_t(from: timer::Mailbox<fn(&'static ())>) -> timer::Mailbox<for<'any> fn(&'any ())> {
+fn timer_mailbox_t(from: timer::shared::Mailbox<fn(&'static ())>) -> timer::shared::Mailbox<for<'any> fn(&'any ())> {
     from
 }
 
 fn timer_sharedtimer_t(
-    from: timer::SharedTimer<fn(&'static ())>,
-) -> timer::SharedTimer<for<'any> fn(&'any ())> {
+    from: timer::shared::SharedTimer<fn(&'static ())>,
+) -> timer::shared::SharedTimer<for<'any> fn(&'any ())> {
     from
 }
 
 fn timer_burst_t(
-    from: timer::Burst<'static, fn(&'static ())>,
-) -> timer::Burst<'static, for<'any> fn(&'any ())> {
+    from: timer::shared::Burst<'static, fn(&'static ())>,
+) -> timer::shared::Burst<'static, for<'any> fn(&'any ())> {
     from
 }
 
-fn rcu_atomic_t(from: rcu::Atomic<fn(&'static ())>) -> rcu::Atomic<for<'any> fn(&'any ())> {
+fn rcu_atomic_t(from: rcu::link::Atomic<fn(&'static ())>) -> rcu::link::Atomic<for<'any> fn(&'any ())> {
     from
 }
 

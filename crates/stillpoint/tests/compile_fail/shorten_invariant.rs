@@ -2,18 +2,18 @@ use stillpoint::{pool, rcu, table, timer};
 use stillpoint_structures as structures;
 
 fn rcu_boundarray_t(
-    from: rcu::BoundArray<'static, for<'any> fn(&'any ())>,
-) -> rcu::BoundArray<'static, fn(&'static ())> {
+    from: rcu::bound::BoundArray<'static, for<'any> fn(&'any ())>,
+) -> rcu::bound::BoundArray<'static, fn(&'static ())> {
     from
 }
 
 fn rcu_arrayguard_t(
-    from: rcu::ArrayGuard<'static, for<'any> fn(&'any ())>,
-) -> rcu::ArrayGuard<'static, fn(&'static ())> {
+    from: rcu::bound::ArrayGuard<'static, for<'any> fn(&'any ())>,
+) -> rcu::bound::ArrayGuard<'static, fn(&'static ())> {
     from
 }
 
-fn rcu_arrayhandle_t(from: rcu::ArrayHandle<for<'any> fn(&'any ())>) -> rcu::ArrayHandle<fn(&'static ())> {
+fn rcu_arrayhandle_t(from: rcu::bound::ArrayHandle<for<'any> fn(&'any ())>) -> rcu::bound::ArrayHandle<fn(&'static ())> {
     from
 }
 
@@ -156,38 +156,38 @@ fn timer_expired_t(
 }
 
 fn timer_event_t(
-    from: timer::Event<'static, for<'any> fn(&'any ())>,
-) -> timer::Event<'static, fn(&'static ())> {
+    from: timer::shared::Event<'static, for<'any> fn(&'any ())>,
+) -> timer::shared::Event<'static, fn(&'static ())> {
     from
 }
 
 fn timer_timerservice_t(
-    from: timer::TimerService<for<'any> fn(&'any ())>,
-) -> timer::TimerService<fn(&'static ())> {
+    from: timer::shared::TimerService<for<'any> fn(&'any ())>,
+) -> timer::shared::TimerService<fn(&'static ())> {
     from
 }
 
-fn timer_remote_t(from: timer::Remote<for<'any> fn(&'any ())>) -> timer::Remote<fn(&'static ())> {
+fn timer_remote_t(from: timer::shared::Remote<for<'any> fn(&'any ())>) -> timer::shared::Remote<fn(&'static ())> {
     from
 }
 
-fn timer_mailbox_t(from: timer::Mailbox<for<'any> fn(&'any ())>) -> timer::Mailbox<fn(&'static ())> {
+fn timer_mailbox_t(from: timer::shared::Mailbox<for<'any> fn(&'any ())>) -> timer::shared::Mailbox<fn(&'static ())> {
     from
 }
 
 fn timer_sharedtimer_t(
-    from: timer::SharedTimer<for<'any> fn(&'any ())>,
-) -> timer::SharedTimer<fn(&'static ())> {
+    from: timer::shared::SharedTimer<for<'any> fn(&'any ())>,
+) -> timer::shared::SharedTimer<fn(&'static ())> {
     from
 }
 
 fn timer_burst_t(
-    from: timer::Burst<'static, for<'any> fn(&'any ())>,
-) -> timer::Burst<'static, fn(&'static ())> {
+    from: timer::shared::Burst<'static, for<'any> fn(&'any ())>,
+) -> timer::shared::Burst<'static, fn(&'static ())> {
     from
 }
 
-fn rcu_atomic_t(from: rcu::Atomic<for<'any> fn(&'any ())>) -> rcu::Atomic<fn(&'static ())> {
+fn rcu_atomic_t(from: rcu::link::Atomic<for<'any> fn(&'any ())>) -> rcu::link::Atomic<fn(&'static ())> {
     from
 }
 

@@ -13,7 +13,7 @@ mod compiles {
         let _first = make(&later);
     }
 
-    fn rcu_arrayguard_g(make: impl for<'any> Fn(&'any ()) -> rcu::ArrayGuard<'any, u8>) {
+    fn rcu_arrayguard_g(make: impl for<'any> Fn(&'any ()) -> rcu::bound::ArrayGuard<'any, u8>) {
         let later = ();
         let _first = make(&later);
     }
@@ -93,27 +93,27 @@ mod compiles {
         let _first = make(&later);
     }
 
-    fn timer_timerservice_t(make: impl for<'any> Fn(&'any ()) -> timer::TimerService<&'any ()>) {
+    fn timer_timerservice_t(make: impl for<'any> Fn(&'any ()) -> timer::shared::TimerService<&'any ()>) {
         let later = ();
         let _first = make(&later);
     }
 
-    fn timer_remote_t(make: impl for<'any> Fn(&'any ()) -> timer::Remote<&'any ()>) {
+    fn timer_remote_t(make: impl for<'any> Fn(&'any ()) -> timer::shared::Remote<&'any ()>) {
         let later = ();
         let _first = make(&later);
     }
 
-    fn timer_mailbox_t(make: impl for<'any> Fn(&'any ()) -> timer::Mailbox<&'any ()>) {
+    fn timer_mailbox_t(make: impl for<'any> Fn(&'any ()) -> timer::shared::Mailbox<&'any ()>) {
         let later = ();
         let _first = make(&later);
     }
 
-    fn timer_sharedtimer_t(make: impl for<'any> Fn(&'any ()) -> timer::SharedTimer<&'any ()>) {
+    fn timer_sharedtimer_t(make: impl for<'any> Fn(&'any ()) -> timer::shared::SharedTimer<&'any ()>) {
         let later = ();
         let _first = make(&later);
     }
 
-    fn timer_burst_a(make: impl for<'any> Fn(&'any ()) -> timer::Burst<'any, u8>) {
+    fn timer_burst_a(make: impl for<'any> Fn(&'any ()) -> timer::shared::Burst<'any, u8>) {
         let later = ();
         let _first = make(&later);
     }

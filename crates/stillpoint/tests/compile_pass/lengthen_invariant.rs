@@ -2,18 +2,18 @@ use stillpoint::{pool, rcu, table, timer};
 use stillpoint_structures as structures;
 
 fn rcu_boundarray_t(
-    from: rcu::BoundArray<'static, fn(&'static ())>,
-) -> rcu::BoundArray<'static, fn(&'static ())> {
+    from: rcu::bound::BoundArray<'static, fn(&'static ())>,
+) -> rcu::bound::BoundArray<'static, fn(&'static ())> {
     from
 }
 
 fn rcu_arrayguard_t(
-    from: rcu::ArrayGuard<'static, fn(&'static ())>,
-) -> rcu::ArrayGuard<'static, fn(&'static ())> {
+    from: rcu::bound::ArrayGuard<'static, fn(&'static ())>,
+) -> rcu::bound::ArrayGuard<'static, fn(&'static ())> {
     from
 }
 
-fn rcu_arrayhandle_t(from: rcu::ArrayHandle<fn(&'static ())>) -> rcu::ArrayHandle<fn(&'static ())> {
+fn rcu_arrayhandle_t(from: rcu::bound::ArrayHandle<fn(&'static ())>) -> rcu::bound::ArrayHandle<fn(&'static ())> {
     from
 }
 
@@ -173,27 +173,27 @@ fn timer_expired_t(
     from
 }
 
-fn timer_event_t(from: timer::Event<'static, fn(&'static ())>) -> timer::Event<'static, fn(&'static ())> {
+fn timer_event_t(from: timer::shared::Event<'static, fn(&'static ())>) -> timer::shared::Event<'static, fn(&'static ())> {
     from
 }
 
-fn timer_timerservice_t(from: timer::TimerService<fn(&'static ())>) -> timer::TimerService<fn(&'static ())> {
+fn timer_timerservice_t(from: timer::shared::TimerService<fn(&'static ())>) -> timer::shared::TimerService<fn(&'static ())> {
     from
 }
 
-fn timer_remote_t(from: timer::Remote<fn(&'static ())>) -> timer::Remote<fn(&'static ())> {
+fn timer_remote_t(from: timer::shared::Remote<fn(&'static ())>) -> timer::shared::Remote<fn(&'static ())> {
     from
 }
 
-fn timer_mailbox_t(from: timer::Mailbox<fn(&'static ())>) -> timer::Mailbox<fn(&'static ())> {
+fn timer_mailbox_t(from: timer::shared::Mailbox<fn(&'static ())>) -> timer::shared::Mailbox<fn(&'static ())> {
     from
 }
 
-fn timer_sharedtimer_t(from: timer::SharedTimer<fn(&'static ())>) -> timer::SharedTimer<fn(&'static ())> {
+fn timer_sharedtimer_t(from: timer::shared::SharedTimer<fn(&'static ())>) -> timer::shared::SharedTimer<fn(&'static ())> {
     from
 }
 
-fn timer_burst_t(from: timer::Burst<'static, fn(&'static ())>) -> timer::Burst<'static, fn(&'static ())> {
+fn timer_burst_t(from: timer::shared::Burst<'static, fn(&'static ())>) -> timer::shared::Burst<'static, fn(&'static ())> {
     from
 }
 

@@ -2,18 +2,18 @@ use stillpoint::{pool, rcu, table, timer};
 use stillpoint_structures as structures;
 
 fn rcu_boundarray_t(
-    from: rcu::BoundArray<'static, for<'any> fn(&'any ())>,
-) -> rcu::BoundArray<'static, for<'any> fn(&'any ())> {
+    from: rcu::bound::BoundArray<'static, for<'any> fn(&'any ())>,
+) -> rcu::bound::BoundArray<'static, for<'any> fn(&'any ())> {
     from
 }
 
 fn rcu_arrayguard_t(
-    from: rcu::ArrayGuard<'static, for<'any> fn(&'any ())>,
-) -> rcu::ArrayGuard<'static, for<'any> fn(&'any ())> {
+    from: rcu::bound::ArrayGuard<'static, for<'any> fn(&'any ())>,
+) -> rcu::bound::ArrayGuard<'static, for<'any> fn(&'any ())> {
     from
 }
 
-fn rcu_arrayhandle_t(from: rcu::ArrayHandle<for<'any> fn(&'any ())>) -> rcu::ArrayHandle<for<'any> fn(&'any ())> {
+fn rcu_arrayhandle_t(from: rcu::bound::ArrayHandle<for<'any> fn(&'any ())>) -> rcu::bound::ArrayHandle<for<'any> fn(&'any ())> {
     from
 }
 
@@ -158,34 +158,34 @@ fn timer_expired_t(
 }
 
 fn timer_event_t(
-    from: timer::Event<'static, for<'any> fn(&'any ())>,
-) -> timer::Event<'static, for<'any> fn(&'any ())> {
+    from: timer::shared::Event<'static, for<'any> fn(&'any ())>,
+) -> timer::shared::Event<'static, for<'any> fn(&'any ())> {
     from
 }
 
 fn timer_timerservice_t(
-    from: timer::TimerService<for<'any> fn(&'any ())>,
-) -> timer::TimerService<for<'any> fn(&'any ())> {
+    from: timer::shared::TimerService<for<'any> fn(&'any ())>,
+) -> timer::shared::TimerService<for<'any> fn(&'any ())> {
     from
 }
 
-fn timer_remote_t(from: timer::Remote<for<'any> fn(&'any ())>) -> timer::Remote<for<'any> fn(&'any ())> {
+fn timer_remote_t(from: timer::shared::Remote<for<'any> fn(&'any ())>) -> timer::shared::Remote<for<'any> fn(&'any ())> {
     from
 }
 
-fn timer_mailbox_t(from: timer::Mailbox<for<'any> fn(&'any ())>) -> timer::Mailbox<for<'any> fn(&'any ())> {
+fn timer_mailbox_t(from: timer::shared::Mailbox<for<'any> fn(&'any ())>) -> timer::shared::Mailbox<for<'any> fn(&'any ())> {
     from
 }
 
 fn timer_sharedtimer_t(
-    from: timer::SharedTimer<for<'any> fn(&'any ())>,
-) -> timer::SharedTimer<for<'any> fn(&'any ())> {
+    from: timer::shared::SharedTimer<for<'any> fn(&'any ())>,
+) -> timer::shared::SharedTimer<for<'any> fn(&'any ())> {
     from
 }
 
 fn timer_burst_t(
-    from: timer::Burst<'static, for<'any> fn(&'any ())>,
-) -> timer::Burst<'static, for<'any> fn(&'any ())> {
+    from: timer::shared::Burst<'static, for<'any> fn(&'any ())>,
+) -> timer::shared::Burst<'static, for<'any> fn(&'any ())> {
     from
 }
 

@@ -4,7 +4,8 @@ use std::any::Any;
 use std::future::Future;
 use std::task::{Context, Waker};
 
-use stillpoint::rcu::{Domain, RcuArray, RcuCell, WhenFull};
+use stillpoint::rcu::limits::WhenFull;
+use stillpoint::rcu::{Domain, RcuArray, RcuCell};
 use stillpoint::table::Table;
 
 use crate::census::{Census, Object};

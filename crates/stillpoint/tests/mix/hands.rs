@@ -6,7 +6,9 @@ use std::ptr::NonNull;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use stillpoint::rcu::{GracePeriod, RcuCell, Reclaimer, RetireHandle, Retired, WhenFull};
+use stillpoint::rcu::limits::WhenFull;
+use stillpoint::rcu::wait::GracePeriod;
+use stillpoint::rcu::{RcuCell, Reclaimer, RetireHandle, Retired};
 
 use crate::census::Object;
 use crate::random::Random;

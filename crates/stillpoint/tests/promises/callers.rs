@@ -5,10 +5,12 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Once};
 
 use stillpoint::pool::Pool;
+use stillpoint::rcu::link::Atomic;
 use stillpoint::rcu::raw::CallbackQueue;
-use stillpoint::rcu::{Atomic, Domain, RcuArray, RcuCell};
+use stillpoint::rcu::{Domain, RcuArray, RcuCell};
 use stillpoint::table::Table;
-use stillpoint::timer::{Clock, TimerService, Wheel};
+use stillpoint::timer::shared::TimerService;
+use stillpoint::timer::{Clock, Wheel};
 
 thread_local! {
     /// Where the thread has panicked last.

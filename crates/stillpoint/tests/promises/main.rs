@@ -9,6 +9,7 @@ mod rows;
 mod book;
 mod callers;
 mod complete;
+mod door;
 mod examples;
 mod generic;
 mod plain;

@@ -58,26 +58,26 @@ pub(crate) fn table() -> Vec<Row> {
         "pool::Leaks" = pool::Leaks;                                           true, true, true, true;
         "pool::AuditError" = pool::AuditError;                                 true, true, true, true;
 
-        "rcu::Unprotected" = rcu::Unprotected;                                 true, true, true, true;
+        "rcu::Unprotected" = rcu::link::Unprotected;                           true, true, true, true;
         "rcu::RetireHandle" = rcu::RetireHandle;                                     true, true, false, false;
         "rcu::BackgroundReclaimer" = rcu::BackgroundReclaimer;                 true, false, false, false;
-        "rcu::Token" = rcu::Token;                                             true, true, true, true;
+        "rcu::Token" = rcu::wait::Token;                                       true, true, true, true;
         "rcu::DomainBuilder" = rcu::DomainBuilder;                             true, true, false, false;
         "rcu::Domain" = rcu::Domain;                                           true, true, false, false;
         "rcu::ReclaimerBuilder" = rcu::ReclaimerBuilder;                       true, true, false, false;
-        "rcu::RetireErrorKind" = rcu::RetireErrorKind;                         true, true, true, true;
-        "rcu::SynchronizeError" = rcu::SynchronizeError;                       true, true, true, true;
+        "rcu::RetireErrorKind" = rcu::limits::RetireErrorKind;                 true, true, true, true;
+        "rcu::SynchronizeError" = rcu::wait::SynchronizeError;                 true, true, true, true;
         "rcu::BuildError" = rcu::BuildError;                                   true, true, true, true;
-        "rcu::GracePeriod" = rcu::GracePeriod;                                 true, true, false, false;
+        "rcu::GracePeriod" = rcu::wait::GracePeriod;                           true, true, false, false;
         "rcu::Boost" = rcu::Boost;                                               true, true, true, true;
-        "rcu::WhenFull" = rcu::WhenFull;                                       true, true, true, true;
+        "rcu::WhenFull" = rcu::limits::WhenFull;                               true, true, true, true;
         "rcu::OfflineReader" = rcu::OfflineReader;                             false, false, false, false;
         "rcu::QsbrReader" = rcu::QsbrReader;                                   false, false, false, false;
         "rcu::Reader" = rcu::Reader;                                           false, false, false, false;
         "rcu::Reclaimer" = rcu::Reclaimer;                                     true, false, false, false;
-        "rcu::ReaderKind" = rcu::ReaderKind;                                   true, true, true, true;
-        "rcu::Activity" = rcu::Activity;                                       true, true, true, true;
-        "rcu::Stall" = rcu::Stall;                                             true, true, true, true;
+        "rcu::ReaderKind" = rcu::wait::ReaderKind;                             true, true, true, true;
+        "rcu::Activity" = rcu::wait::Activity;                                 true, true, true, true;
+        "rcu::Stall" = rcu::wait::Stall;                                       true, true, true, true;
         "rcu::Stats" = rcu::Stats;                                             true, true, true, true;
 
         "raw::Slot" = raw::Slot;                                               false, false, true, true;
@@ -94,11 +94,11 @@ pub(crate) fn table() -> Vec<Row> {
 
         "timer::Bitset" = timer::Bitset;                                       true, true, true, true;
         "timer::Clock" = timer::Clock;                                         true, true, true, true;
-        "timer::Cause" = timer::Cause;                                         true, true, true, true;
+        "timer::Cause" = timer::shared::Cause;                                 true, true, true, true;
         "timer::NodeWheel" = timer::NodeWheel;                                 true, true, true, true;
         "timer::Node" = timer::Node;                                           true, false, true, false;
-        "timer::Alarm" = timer::Alarm;                                         true, true, true, true;
-        "timer::Sleep" = timer::Sleep;                                         true, true, true, true;
+        "timer::Alarm" = timer::shared::Alarm;                                 true, true, true, true;
+        "timer::Sleep" = timer::shared::Sleep;                                 true, true, true, true;
         "timer::Progress" = timer::Progress;                                   true, true, true, true;
         "timer::Limit" = timer::Limit;                                         true, true, true, true;
         "timer::MockTime" = timer::MockTime;                                   true, true, true, true;

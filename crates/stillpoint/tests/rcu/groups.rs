@@ -4,7 +4,8 @@ use std::sync::mpsc;
 use std::thread;
 
 use stillpoint::fence::Mode;
-use stillpoint::rcu::{Domain, RcuCell, Reclaimer, SynchronizeError};
+use stillpoint::rcu::wait::SynchronizeError;
+use stillpoint::rcu::{Domain, RcuCell, Reclaimer};
 
 use crate::{census, eager, LONG, SHORT};
 use census::{Census, Object};

@@ -3,9 +3,8 @@
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
-use stillpoint::timer::{
-    ArmError, Key, Limit, Outcome, Progress, Schedule, SharedTimer, TimerService, Wheel,
-};
+use stillpoint::timer::shared::{ArmError, Outcome, SharedTimer, TimerService};
+use stillpoint::timer::{Key, Limit, Progress, Schedule, Wheel};
 
 const NONE: Limit = Limit::NONE;
 

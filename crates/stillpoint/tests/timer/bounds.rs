@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
-use stillpoint::timer::{Key, Limit, Progress, Schedule, TimerService, Wheel};
+use stillpoint::timer::shared::TimerService;
+use stillpoint::timer::{Key, Limit, Progress, Schedule, Wheel};
 
 use crate::random::Random;
 

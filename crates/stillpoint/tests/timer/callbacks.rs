@@ -4,10 +4,8 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use stillpoint::timer::{
-    ArmError, Cause, Event, Expired, Key, Limit, Outcome, Progress, Schedule, SharedTimer, TimerService,
-    Wheel,
-};
+use stillpoint::timer::shared::{ArmError, Cause, Event, Outcome, SharedTimer, TimerService};
+use stillpoint::timer::{Expired, Key, Limit, Progress, Schedule, Wheel};
 
 const ROUNDS: u64 = if cfg!(miri) { 2 } else { 200 };
 const STEPS: u64 = if cfg!(miri) { 60 } else { 2_000 };
@@ -203,7 +201,7 @@ struct Shared {
     random: Random,
     timers: Vec<SharedTimer<u64>>,
     states: Vec<State>,
-    mailbox: stillpoint::timer::Mailbox<u64>,
+    mailbox: stillpoint::timer::shared::Mailbox<u64>,
     poll: u64,
     values: u64,
 }

@@ -3,7 +3,8 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use stillpoint::timer::{ArmError, Limit, Outcome, Progress, Schedule, TimerService};
+use stillpoint::timer::shared::{ArmError, Outcome, TimerService};
+use stillpoint::timer::{Limit, Progress, Schedule};
 
 const NONE: Limit = Limit::NONE;
 const TEN: NonZeroU64 = NonZeroU64::new(10).unwrap();

@@ -2,7 +2,8 @@
 
 use std::num::NonZeroU64;
 
-use stillpoint::timer::{ArmError, Cause, Full, Limit, Outcome, Progress, Schedule, TimerService};
+use stillpoint::timer::shared::{ArmError, Cause, Outcome, TimerService};
+use stillpoint::timer::{Full, Limit, Progress, Schedule};
 
 const NONE: Limit = Limit::NONE;
 

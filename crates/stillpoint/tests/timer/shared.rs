@@ -1,6 +1,7 @@
 //! Messages of errors, and handles.
 
-use stillpoint::timer::{ArmError, Limit, Outcome, TimerService};
+use stillpoint::timer::shared::{ArmError, Outcome, TimerService};
+use stillpoint::timer::Limit;
 
 #[test]
 fn every_reason_says_what_to_do() {

@@ -7,7 +7,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use stillpoint::timer::{Alarm, ArmError, Key, Limit, Outcome, Schedule, SharedTimer, Sleep, TimerService};
+use stillpoint::timer::shared::{Alarm, ArmError, Outcome, SharedTimer, Sleep, TimerService};
+use stillpoint::timer::{Key, Limit, Schedule};
 
 #[derive(Default)]
 struct Bell(AtomicUsize);

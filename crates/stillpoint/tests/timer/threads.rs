@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Barrier;
 
-use stillpoint::timer::{ArmError, Cause, Limit, Mailbox, Outcome, Remote, TimerService};
+use stillpoint::timer::shared::{ArmError, Cause, Mailbox, Outcome, Remote, TimerService};
+use stillpoint::timer::Limit;
 
 const TIMERS: usize = if cfg!(miri) { 20 } else { 2_000 };
 const ROUNDS: usize = if cfg!(miri) { 2 } else { 20 };

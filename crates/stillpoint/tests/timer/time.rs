@@ -2,7 +2,8 @@
 
 use std::num::NonZeroU64;
 
-use stillpoint::timer::{Limit, Progress, Schedule, TimerService, Wheel};
+use stillpoint::timer::shared::TimerService;
+use stillpoint::timer::{Limit, Progress, Schedule, Wheel};
 
 const NONE: Limit = Limit::NONE;
 

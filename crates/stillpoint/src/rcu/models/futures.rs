@@ -14,7 +14,8 @@ use loom::thread;
 use super::{explore, EVERY};
 use crate::fence::model::HAS_REQUESTS;
 use crate::rcu::engine::wait::wakers::{Place, Wakers};
-use crate::rcu::{Domain, GracePeriod, Token};
+use crate::rcu::wait::{GracePeriod, Token};
+use crate::rcu::Domain;
 
 /// A thread that sleeps until its task is woken.
 struct Parker {

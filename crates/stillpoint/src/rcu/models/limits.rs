@@ -14,7 +14,8 @@ use crate::rcu::engine::queue::account::Account;
 use crate::rcu::engine::queue::account::Limits;
 use crate::rcu::engine::queue::inbox::{Inbox, CLOSED};
 use crate::rcu::engine::queue::retire_list::Full;
-use crate::rcu::{Domain, Retired, WhenFull};
+use crate::rcu::limits::WhenFull;
+use crate::rcu::{Domain, Retired};
 
 /// Memory for one object. The holder of the domain's only room uses it exclusively.
 struct Place {

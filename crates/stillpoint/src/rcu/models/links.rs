@@ -6,7 +6,8 @@ use loom::thread;
 use stillpoint_sys::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::{explore, Object, MODE};
-use crate::rcu::{Atomic, Domain, Shared, Unprotected};
+use crate::rcu::link::{Atomic, Shared, Unprotected};
+use crate::rcu::Domain;
 
 /// The tag of a node that is about to be unlinked.
 const MARK: usize = 1;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use loom::thread::JoinHandle;
 
 use super::{explore, spawn, spawn_away, spawn_reader, Object, Shared, EVERY};
-use crate::rcu::{Reader, Token};
+use crate::rcu::wait::Token;
+use crate::rcu::Reader;
 
 /// One writer checks a token, which `begin` starts, while another one unlinks an object, starts the next token, and checks that one.
 /// `begin` also spawns a reader.

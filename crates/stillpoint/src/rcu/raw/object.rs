@@ -3,7 +3,7 @@ use std::ptr::NonNull;
 
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::core::garbage::Garbage;
-use crate::rcu::error::RetireErrorKind;
+use crate::rcu::limits::RetireErrorKind;
 use crate::rcu::retire::{self, Kept, Queue};
 
 /// An object to be retired, and the function that destroys it. See the [example](super).
@@ -46,7 +46,7 @@ impl Object {
 /// unsafe { raw::leave(&domain, raw::Object { address, bytes: 8, context: ptr::null(), destroy }) };
 /// domain.barrier()?;
 /// assert_eq!(domain.stats().freed, 1);
-/// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
+/// # Ok::<(), stillpoint::rcu::wait::SynchronizeError>(())
 /// ```
 ///
 /// # Safety

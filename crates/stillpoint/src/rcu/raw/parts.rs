@@ -248,7 +248,7 @@ impl<'r> Parts<'r> {
 ///
 /// # Safety
 /// The reader is in a region as long as the guard is used, and no other guard of that region exists. A region that goes on
-/// without a guard ends with the first [`ArrayGuard`](crate::rcu::ArrayGuard) of the reader, which does not nest.
+/// without a guard ends with the first [`ArrayGuard`](crate::rcu::bound::ArrayGuard) of the reader, which does not nest.
 pub unsafe fn guard_of(reader: &Reader) -> ManuallyDrop<Guard<'_>> {
     ManuallyDrop::new(Guard::of_region(reader))
 }
@@ -304,7 +304,7 @@ pub fn let_wait<R>(wait: impl FnOnce() -> R) -> R {
 /// raw::held_up_by_caller(&domain)?;
 /// let guard = reader.pin();
 /// raw::held_up_by_caller(&domain).unwrap_err();
-/// # Ok::<(), stillpoint::rcu::SynchronizeError>(())
+/// # Ok::<(), stillpoint::rcu::wait::SynchronizeError>(())
 /// ```
 ///
 /// # Errors

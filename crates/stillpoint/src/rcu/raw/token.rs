@@ -1,4 +1,5 @@
-use crate::rcu::domain::{Domain, Token};
+use crate::rcu::domain::Domain;
+use crate::rcu::wait::token::Token;
 
 /// The number of a token, for places that have room only for a number. Later tokens of a domain have greater numbers; none has 0.
 ///

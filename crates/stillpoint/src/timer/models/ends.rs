@@ -6,7 +6,8 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::{add, cancel, explore, run, turn, Object, Service, Watched, ENDS, PILED_UP};
-use crate::timer::{ArmError, Cause, Limit, Outcome, Schedule};
+use crate::timer::shared::{ArmError, Cause, Outcome};
+use crate::timer::{Limit, Schedule};
 
 /// Closes the service. Returns how many values it passes on.
 fn closed(service: Service) -> usize {

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Cause, Limit, Mailbox, Outcome, SharedTimer, TimerService};
+use super::shared::{Cause, Mailbox, Outcome, SharedTimer, TimerService};
+use super::Limit;
 
 /// Loom's message when two accesses are not ordered.
 const UNORDERED: &str = "Causality violation";

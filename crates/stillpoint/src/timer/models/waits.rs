@@ -7,7 +7,8 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
 use super::{add, explore, run, turn, Object, Service, Watched, ENDS};
-use crate::timer::{Limit, Outcome, Sleep};
+use crate::timer::shared::{Outcome, Sleep};
+use crate::timer::Limit;
 
 /// A model's message when an owner sleeps although there is a message.
 pub(super) const SLEPT: &str = "the owner sleeps through a message";

@@ -37,8 +37,8 @@ impl Schedule {
     }
 
     /// Fires once, `delay` ticks after the time of the wheel, at `u64::MAX` at the latest. For a timer that is sent
-    /// through a [`Mailbox`](crate::timer::Mailbox), the delay begins at the first
-    /// [`manage`](crate::timer::TimerService::manage) after the owner has taken the message. So the timer is never
+    /// through a [`Mailbox`](crate::timer::shared::Mailbox), the delay begins at the first
+    /// [`manage`](crate::timer::shared::TimerService::manage) after the owner has taken the message. So the timer is never
     /// early, even if the owner sleeps; it is late by the time that the message took.
     ///
     /// ```

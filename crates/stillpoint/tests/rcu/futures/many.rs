@@ -8,7 +8,7 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 
 use stillpoint::fence::{asymmetric_supported, Mode};
-use stillpoint::rcu::GracePeriod;
+use stillpoint::rcu::wait::GracePeriod;
 
 use super::{block_on, poll, while_held, Alarm, End};
 use crate::modes::in_each_mode;

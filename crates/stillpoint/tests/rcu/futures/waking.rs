@@ -7,7 +7,8 @@ use std::sync::{mpsc, Arc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
-use stillpoint::rcu::{Domain, GracePeriod};
+use stillpoint::rcu::wait::GracePeriod;
+use stillpoint::rcu::Domain;
 
 use super::{block_on, poll, while_held, Alarm, End, ENDS};
 use crate::modes::in_each_mode;

@@ -3,7 +3,8 @@
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::thread;
 
-use stillpoint::rcu::{Domain, RcuCell, SynchronizeError};
+use stillpoint::rcu::wait::SynchronizeError;
+use stillpoint::rcu::{Domain, RcuCell};
 
 use super::holding::{Holder, Kind};
 use super::retire_one;

@@ -18,7 +18,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use stillpoint::fence::Mode;
-use stillpoint::rcu::{Domain, RcuCell, Reclaimer, Stall};
+use stillpoint::rcu::wait::Stall;
+use stillpoint::rcu::{Domain, RcuCell, Reclaimer};
 
 use crate::census::{Census, Object};
 

@@ -2,7 +2,8 @@
 
 use std::thread;
 
-use stillpoint::rcu::{Domain, ReaderKind, SynchronizeError};
+use stillpoint::rcu::wait::{ReaderKind, SynchronizeError};
+use stillpoint::rcu::Domain;
 
 use super::holding::{Holder, Kind};
 use crate::census::Census;

@@ -3,7 +3,8 @@
 use std::sync::mpsc;
 use std::thread;
 
-use stillpoint::rcu::{Domain, ReaderKind, SynchronizeError};
+use stillpoint::rcu::wait::{ReaderKind, SynchronizeError};
+use stillpoint::rcu::Domain;
 
 use super::retire_one;
 use crate::census::{Census, Object};

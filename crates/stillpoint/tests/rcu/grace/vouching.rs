@@ -8,8 +8,9 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use stillpoint::rcu::link::{Atomic, ProtectedLink};
 use stillpoint::rcu::raw::{self, Slot};
-use stillpoint::rcu::{Atomic, Domain, ProtectedLink, RcuArray, Reclaimer, Retired};
+use stillpoint::rcu::{Domain, RcuArray, Reclaimer, Retired};
 use stillpoint::table::Table;
 
 use super::fences::with_heavy_fences;

@@ -5,7 +5,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stillpoint::rcu::{Domain, RcuCell, Reclaimer, Region, RetireErrorKind};
+use stillpoint::rcu::limits::RetireErrorKind;
+use stillpoint::rcu::{Domain, RcuCell, Reclaimer, Region};
 
 use super::retired;
 use crate::modes::in_each_mode;

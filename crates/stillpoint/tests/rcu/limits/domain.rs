@@ -2,7 +2,8 @@
 
 use std::mem;
 
-use stillpoint::rcu::{Domain, RetireErrorKind, WhenFull};
+use stillpoint::rcu::limits::{RetireErrorKind, WhenFull};
+use stillpoint::rcu::Domain;
 
 use super::{limited, retired};
 use crate::census::Census;

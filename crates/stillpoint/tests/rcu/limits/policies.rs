@@ -4,7 +4,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-use stillpoint::rcu::{Domain, RetireErrorKind, WhenFull};
+use stillpoint::rcu::limits::{RetireErrorKind, WhenFull};
+use stillpoint::rcu::Domain;
 
 use super::{limited, retired, troubles};
 use crate::census::Census;

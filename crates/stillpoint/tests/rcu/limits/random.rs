@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use stillpoint::rcu::{Domain, RetireErrorKind, WhenFull};
+use stillpoint::rcu::limits::{RetireErrorKind, WhenFull};
+use stillpoint::rcu::Domain;
 
 use super::{retired, troubles};
 use crate::census::{Census, Object};

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use stillpoint::rcu::{BackgroundReclaimer, Domain, RetireErrorKind, RetireHandle, WhenFull};
+use stillpoint::rcu::limits::{RetireErrorKind, WhenFull};
+use stillpoint::rcu::{BackgroundReclaimer, Domain, RetireHandle};
 
 use super::{limited, retired, troubles};
 use crate::census::Census;

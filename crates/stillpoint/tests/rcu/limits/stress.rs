@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::rcu::{Domain, RcuArray, RetireHandle, Retired, WhenFull};
+use stillpoint::rcu::limits::WhenFull;
+use stillpoint::rcu::{Domain, RcuArray, RetireHandle, Retired};
 
 use crate::modes::in_each_mode;
 use crate::LONG;

@@ -1,6 +1,6 @@
 //! Tables in a domain with limits: removals are never refused, and leak neither slots nor memory.
 
-use stillpoint::rcu::WhenFull;
+use stillpoint::rcu::limits::WhenFull;
 use stillpoint::table::Table;
 
 use super::{limited, retired};

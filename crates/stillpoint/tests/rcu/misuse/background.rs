@@ -6,7 +6,8 @@ use std::sync::{mpsc, Arc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::rcu::{BackgroundReclaimer, Domain, RetireErrorKind, Retired};
+use stillpoint::rcu::limits::RetireErrorKind;
+use stillpoint::rcu::{BackgroundReclaimer, Domain, Retired};
 
 use super::until;
 use crate::census::{Census, Object};

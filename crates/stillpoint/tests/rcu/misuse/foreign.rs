@@ -3,7 +3,8 @@
 use std::mem;
 use std::time::Instant;
 
-use stillpoint::rcu::{Domain, RcuArray, RcuCell, RetireErrorKind, Retired};
+use stillpoint::rcu::limits::RetireErrorKind;
+use stillpoint::rcu::{Domain, RcuArray, RcuCell, Retired};
 
 use super::message_of;
 use crate::census::Census;

@@ -8,8 +8,10 @@ use std::sync::{mpsc, Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use stillpoint::rcu::limits::{RetireErrorKind, WhenFull};
 use stillpoint::rcu::raw::{self, Callback, CallbackQueue};
-use stillpoint::rcu::{Domain, RetireErrorKind, Retired, SynchronizeError, WhenFull};
+use stillpoint::rcu::wait::SynchronizeError;
+use stillpoint::rcu::{Domain, Retired};
 
 use super::until;
 use crate::then::Then;
@@ -129,7 +131,7 @@ fn a_stall_hook_never_waits() {
     let (calls, called) = mpsc::channel();
     let other = Domain::new();
     let other = Mutex::new((other, calls));
-    let hook = move |_: &stillpoint::rcu::Stall| {
+    let hook = move |_: &stillpoint::rcu::wait::Stall| {
         let other = other.lock().expect("the hook does not panic");
         nothing_waits(&other.0);
         other.1.send(()).expect("the test waits for it");

@@ -4,7 +4,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::rcu::{Domain, RetireErrorKind, Retired, WhenFull};
+use stillpoint::rcu::limits::{RetireErrorKind, WhenFull};
+use stillpoint::rcu::{Domain, Retired};
 
 use crate::census::Census;
 use crate::{LONG, SHORT};

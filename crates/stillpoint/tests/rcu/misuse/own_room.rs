@@ -3,7 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use stillpoint::rcu::{BackgroundReclaimer, Domain, RetireErrorKind, RetireHandle, Retired, WhenFull};
+use stillpoint::rcu::limits::{RetireErrorKind, WhenFull};
+use stillpoint::rcu::{BackgroundReclaimer, Domain, RetireHandle, Retired};
 
 use super::until;
 use crate::eager;

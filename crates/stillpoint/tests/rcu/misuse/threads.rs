@@ -1,8 +1,10 @@
 //! Which types may go to another thread, and which are regions that protect references.
 
+use stillpoint::rcu::bound::{ArrayGuard, ArrayHandle, BoundArray};
+use stillpoint::rcu::wait::Token;
 use stillpoint::rcu::{
-    ArrayGuard, ArrayHandle, BackgroundReclaimer, BoundArray, Domain, Guard, Protected, QsbrReader, RcuArray,
-    RcuCell, Reader, Reclaimer, Region, RetireHandle, Retired, Token,
+    BackgroundReclaimer, Domain, Guard, Protected, QsbrReader, RcuArray, RcuCell, Reader, Reclaimer, Region,
+    RetireHandle, Retired,
 };
 
 /// Compiles only for types that do **not** implement the trait: for others, the call is ambiguous.

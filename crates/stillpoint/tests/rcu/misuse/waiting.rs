@@ -5,7 +5,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::rcu::{Domain, RcuCell, ReaderKind, SynchronizeError};
+use stillpoint::rcu::wait::{ReaderKind, SynchronizeError};
+use stillpoint::rcu::{Domain, RcuCell};
 
 use super::message_of;
 use crate::census::{Census, Object};

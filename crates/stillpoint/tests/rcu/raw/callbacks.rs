@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use stillpoint::rcu::raw::{self, Callback, CallbackQueue, ObjectCallback};
-use stillpoint::rcu::{Domain, QsbrReader, SynchronizeError};
+use stillpoint::rcu::wait::SynchronizeError;
+use stillpoint::rcu::{Domain, QsbrReader};
 
 use crate::census::{Census, Object};
 use crate::modes::in_each_mode;

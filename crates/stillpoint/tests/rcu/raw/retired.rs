@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use stillpoint::rcu::{raw, Domain, RetireErrorKind};
+use stillpoint::rcu::limits::RetireErrorKind;
+use stillpoint::rcu::{raw, Domain};
 
 use super::object;
 use crate::census::Census;

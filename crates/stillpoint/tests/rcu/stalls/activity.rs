@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use stillpoint::rcu::{Activity, Domain, ReaderKind, Stall, SynchronizeError};
+use stillpoint::rcu::wait::{Activity, ReaderKind, Stall, SynchronizeError};
+use stillpoint::rcu::Domain;
 
 use super::{until, while_pinned};
 use crate::skip::skipped;

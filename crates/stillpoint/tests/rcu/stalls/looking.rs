@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use stillpoint::rcu::{Domain, ReaderKind, SynchronizeError};
+use stillpoint::rcu::wait::{ReaderKind, SynchronizeError};
+use stillpoint::rcu::Domain;
 
 use super::{synchronizes, until, while_pinned};
 use crate::SHORT;

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use stillpoint::rcu::{Domain, Stall, SynchronizeError};
+use stillpoint::rcu::wait::{Stall, SynchronizeError};
+use stillpoint::rcu::Domain;
 
 use super::{until, while_pinned, Reports, THRESHOLD};
 use crate::{LONG, SHORT};

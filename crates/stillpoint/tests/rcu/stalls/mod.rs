@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint::rcu::{Domain, DomainBuilder, Stall};
+use stillpoint::rcu::wait::Stall;
+use stillpoint::rcu::{Domain, DomainBuilder};
 
 use crate::LONG;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stillpoint::rcu::ReaderKind;
+use stillpoint::rcu::wait::ReaderKind;
 
 use super::{synchronizes, until, while_pinned, Reports, THRESHOLD};
 use crate::{LONG, SHORT};

@@ -6,7 +6,8 @@ use std::thread;
 
 use stillpoint::fence::Mode;
 use stillpoint::rcu::raw::{offsets, Slot};
-use stillpoint::rcu::{Activity, Domain, ReaderKind, Stall};
+use stillpoint::rcu::wait::{Activity, ReaderKind, Stall};
+use stillpoint::rcu::Domain;
 
 use super::activity::own_id;
 use super::until;

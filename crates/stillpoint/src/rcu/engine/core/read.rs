@@ -366,7 +366,8 @@ mod tests {
 
     use crate::fence::{fault, Mode};
     use crate::rcu::other::silent;
-    use crate::rcu::{Domain, SynchronizeError};
+    use crate::rcu::wait::SynchronizeError;
+    use crate::rcu::Domain;
 
     fn asymmetric() -> Domain {
         Domain::builder().fence(Mode::Asymmetric).build().expect("tests have membarrier")

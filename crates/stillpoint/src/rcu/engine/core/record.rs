@@ -77,7 +77,7 @@ pub enum ReaderKind {
     /// A [`QsbrReader`](crate::rcu::QsbrReader) that has not reported a quiescent state.
     Qsbr = 1,
     /// A [`Protected`](crate::rcu::Protected) or an [`OwnedProtected`](crate::rcu::OwnedProtected), which holds up one object. In a
-    /// [`Stall`](crate::rcu::Stall) only if it is [silent](crate::rcu::Stall::missed), and a slot that belongs to no thread.
+    /// [`Stall`](crate::rcu::wait::Stall) only if it is [silent](crate::rcu::wait::Stall::missed), and a slot that belongs to no thread.
     ProtectedLoad = 4,
 }
 

@@ -6,7 +6,8 @@ use std::time::Instant;
 use super::super::retire_list::GATHERED;
 use super::*;
 use crate::fence::Mode;
-use crate::rcu::{Domain, RcuCell, RetireErrorKind, Retired, WhenFull};
+use crate::rcu::limits::{RetireErrorKind, WhenFull};
+use crate::rcu::{Domain, RcuCell, Retired};
 
 const MANY: usize = if cfg!(miri) { 300 } else { 10_000 };
 

@@ -3,18 +3,62 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::engine::core::grace::Grace;
-use super::engine::core::record::ReaderKind;
-use super::engine::queue::account::Limits;
-use super::engine::queue::retire_list::{Pace, RetireList};
-use super::engine::wait::counters::Served;
-use super::engine::wait::error::SynchronizeError;
-use super::engine::wait::own_holds::OwnHolds;
-use super::engine::wait::park::{Next, Patience};
-use super::engine::Core;
-use super::limits::WhenFull;
-use super::reclaimer::Reclaimer;
+use crate::rcu::domain::Domain;
+use crate::rcu::engine::core::grace::Grace;
+use crate::rcu::engine::core::record::ReaderKind;
+use crate::rcu::engine::queue::account::Limits;
+use crate::rcu::engine::queue::retire_list::{Pace, RetireList};
+use crate::rcu::engine::wait::counters::Served;
+use crate::rcu::engine::wait::error::SynchronizeError;
+use crate::rcu::engine::wait::own_holds::OwnHolds;
+use crate::rcu::engine::wait::park::{Next, Patience};
+use crate::rcu::engine::Core;
+use crate::rcu::limits::WhenFull;
+use crate::rcu::reclaimer::Reclaimer;
 use stillpoint_sys::tsan;
+
+impl Domain {
+    /// Frees everything that was left to the domain before this call, or waits for the threads that are freeing it. That is
+    /// what was replaced by [`set`](crate::rcu::RcuCell::set), dropped as a [`Retired`](crate::rcu::Retired), or left by a reclaimer that was
+    /// dropped. It includes what a running [background reclaimer](crate::rcu::BackgroundReclaimer) has adopted. It does not include what
+    /// was handed to a reclaimer, or what a [`Reclaimer`](crate::rcu::Reclaimer) has adopted: only that reclaimer frees it, when its owner polls. Nor
+    /// does it include entries of tables, which the table frees.
+    ///
+    /// Call it at the end of a program or of a test, and before code that contains destructors is unloaded. It looks at every
+    /// thread that has written. Meanwhile no other thread adopts what is left to the domain.
+    ///
+    /// # Errors
+    /// As [`synchronize`](Domain::synchronize); [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also if a protected load of
+    /// the calling thread holds one of the objects.
+    ///
+    /// # Panics
+    /// With the first panic of a destructor; everything else that was ready has been freed.
+    ///
+    /// ```
+    /// let domain = stillpoint::rcu::Domain::new();
+    /// let cell = domain.cell(1);
+    /// drop(cell.replace(2)); // left to the domain
+    /// domain.barrier()?;
+    /// assert_eq!(domain.stats().freed, 1);
+    /// # Ok::<(), stillpoint::rcu::wait::SynchronizeError>(())
+    /// ```
+    pub fn barrier(&self) -> Result<(), SynchronizeError> {
+        Core::barrier(self.core(), None)
+    }
+
+    /// As [`barrier`](Domain::barrier), for at most `limit`.
+    ///
+    /// # Errors
+    /// Also [`Stalled`](SynchronizeError::Stalled), with a report on the region reader in the way;
+    /// [`Pinned`](SynchronizeError::Pinned) if protected loads hold what is left; and [`Busy`](SynchronizeError::Busy) if other
+    /// threads are still freeing it, for example in destructors.
+    ///
+    /// # Panics
+    /// As [`barrier`](Domain::barrier).
+    pub fn barrier_timeout(&self, limit: Duration) -> Result<(), SynchronizeError> {
+        Core::barrier(self.core(), Some(limit))
+    }
+}
 
 /// Why a barrier has to look for objects again, or fails.
 enum Ended {
@@ -25,7 +69,7 @@ enum Ended {
 
 impl Core {
     /// Frees what was handed over before this call, or waits for those that are freeing it.
-    pub(super) fn barrier(this: &Arc<Self>, limit: Option<Duration>) -> Result<(), SynchronizeError> {
+    pub(in crate::rcu) fn barrier(this: &Arc<Self>, limit: Option<Duration>) -> Result<(), SynchronizeError> {
         SynchronizeError::unless_foreign(this)?;
         let begun = Instant::now();
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
@@ -80,7 +124,7 @@ impl Core {
     }
 
     /// The error of a barrier that ends while other threads still have objects to free.
-    pub(super) fn busy(&self) -> SynchronizeError {
+    pub(in crate::rcu) fn busy(&self) -> SynchronizeError {
         SynchronizeError::Busy { domain: self.name().to_owned() }
     }
 

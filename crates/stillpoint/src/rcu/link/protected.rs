@@ -19,7 +19,8 @@ use stillpoint_sys::sync::atomic::Ordering;
 ///
 /// ```
 /// use std::mem;
-/// use stillpoint::rcu::{Atomic, Domain, ProtectedLink};
+/// use stillpoint::rcu::link::{Atomic, ProtectedLink};
+/// use stillpoint::rcu::Domain;
 ///
 /// struct Node {
 ///     value: u32,
@@ -57,7 +58,7 @@ use stillpoint_sys::sync::atomic::Ordering;
 /// ```compile_fail,E0502
 /// # let domain = stillpoint::rcu::Domain::new();
 /// # let reader = domain.reader();
-/// # let (link, other) = (stillpoint::rcu::Atomic::<u32>::null(), stillpoint::rcu::Atomic::null());
+/// # let (link, other) = (stillpoint::rcu::link::Atomic::<u32>::null(), stillpoint::rcu::link::Atomic::null());
 /// let mut protected = link.protect(&reader);
 /// let object = unsafe { protected.as_ref() };
 /// protected.load(&other);
@@ -66,7 +67,7 @@ use stillpoint_sys::sync::atomic::Ordering;
 /// ```
 /// # let domain = stillpoint::rcu::Domain::new();
 /// # let reader = domain.reader();
-/// # let (link, other) = (stillpoint::rcu::Atomic::<u32>::null(), stillpoint::rcu::Atomic::null());
+/// # let (link, other) = (stillpoint::rcu::link::Atomic::<u32>::null(), stillpoint::rcu::link::Atomic::null());
 /// let mut protected = link.protect(&reader);
 /// let object = unsafe { protected.as_ref() };
 /// assert_eq!(object, None);
@@ -89,7 +90,8 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     /// Lock-free: repeats only if the link, or its tag, has changed meanwhile. No fence in the asymmetric mode.
     ///
     /// ```
-    /// use stillpoint::rcu::{Atomic, Domain};
+    /// use stillpoint::rcu::link::Atomic;
+    /// use stillpoint::rcu::Domain;
     ///
     /// let domain = Domain::new();
     /// let reader = domain.reader();
@@ -113,7 +115,8 @@ impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
     ///
     /// ```
     /// use std::sync::atomic::Ordering;
-    /// use stillpoint::rcu::{Atomic, Domain, ProtectedLink, Unprotected};
+    /// use stillpoint::rcu::link::{Atomic, ProtectedLink, Unprotected};
+    /// use stillpoint::rcu::Domain;
     ///
     /// let domain = Domain::new();
     /// let reader = domain.reader();
@@ -158,7 +161,8 @@ impl<'r, T: Pointee + ?Sized> ProtectedLink<'r, T> {
     ///
     /// ```
     /// use std::sync::atomic::Ordering;
-    /// use stillpoint::rcu::{Atomic, Domain, Shared, Unprotected};
+    /// use stillpoint::rcu::link::{Atomic, Shared, Unprotected};
+    /// use stillpoint::rcu::Domain;
     ///
     /// # let domain = Domain::new();
     /// # let reader = domain.reader();

@@ -1,47 +1,17 @@
-//! The wheel of a thread, with mailboxes for other threads.
-
-// A circle of files: `home`, `record` and `ring`. A record keeps its home, whose hints are records, and whose rings carry them.
-
-mod alarm;
-mod arm_error;
-mod event;
-mod home;
-mod mailbox;
-mod record;
-mod rest;
-mod ring;
-mod serve;
-mod shared;
-
 use std::fmt;
 use std::sync::Arc;
 
-pub use alarm::{Alarm, Sleep};
-pub use arm_error::ArmError;
-pub use event::{Cause, Event};
-pub use mailbox::{Burst, Mailbox, Remote};
-pub use record::Outcome;
-pub use shared::SharedTimer;
-
-use super::busted::{self, Variant};
-use super::wheel::{Full, Key, Schedule, Wheel, WheelStats, RELATIVE};
-use alarm::Bed;
-use home::{Hints, Home};
-use record::Record;
-use rest::Rest;
-use ring::Sink;
+use super::alarm::{wakes_before, Bed};
+use super::arm_error::ArmError;
+use super::entry::{has_room_for, local, take_in, Entry};
+use super::home::{Hints, Home};
+use super::mailbox::Remote;
+use super::rest::Rest;
+use super::ring::Sink;
+use super::timer::SharedTimer;
+use crate::timer::busted::{self, Variant};
+use crate::timer::wheel::{Full, Key, Schedule, Wheel, WheelStats};
 use stillpoint_sys::sync::atomic::{fence, Ordering};
-
-/// An entry in the wheel of a service.
-enum Entry<T> {
-    Local(T),
-    /// A shared timer and the generation of its arming, with the bit [`DELAYED`]. A third variant in place of the bit
-    /// would make all entries larger.
-    Shared(SharedTimer<T>, u64),
-}
-
-/// A bit beside a generation: the timer's delay begins at the wheel's next time.
-const DELAYED: u64 = 1 << 63;
 
 /// A [`Wheel`] for one thread, with timers that other threads can add and cancel.
 ///
@@ -52,11 +22,12 @@ const DELAYED: u64 = 1 << 63;
 /// Timers of the thread itself are as cheap as those of a bare wheel. Timers that another thread adds or cancels are
 /// [`SharedTimer`]s.
 ///
-/// When the service is dropped, its timers' values are dropped, and its shared timers are [`Gone`](Outcome::Gone);
+/// When the service is dropped, its timers' values are dropped, and its shared timers are [`Gone`](super::Outcome::Gone);
 /// [`close`](Self::close) hands the values out instead.
 ///
 /// ```
-/// use stillpoint::timer::{Limit, TimerService};
+/// use stillpoint::timer::shared::TimerService;
+/// use stillpoint::timer::Limit;
 ///
 /// let mut service = TimerService::new(0);
 /// service.add(10, "of this thread")?;
@@ -77,7 +48,8 @@ const DELAYED: u64 = 1 << 63;
 /// With the two calls, a limit, and the end of the service:
 ///
 /// ```
-/// use stillpoint::timer::{Limit, Schedule, TimerService};
+/// use stillpoint::timer::shared::TimerService;
+/// use stillpoint::timer::{Limit, Schedule};
 ///
 /// let mut service = TimerService::with_max_len(0, 1_000);
 /// service.add(Schedule::after(30), "keepalive")?;
@@ -94,18 +66,18 @@ const DELAYED: u64 = 1 << 63;
 /// # Ok::<(), stillpoint::timer::Full<&str>>(())
 /// ```
 pub struct TimerService<T> {
-    wheel: Wheel<Entry<T>>,
-    home: Arc<Home<T>>,
-    sinks: Vec<Sink<T>>,
+    pub(super) wheel: Wheel<Entry<T>>,
+    pub(super) home: Arc<Home<T>>,
+    pub(super) sinks: Vec<Sink<T>>,
     /// The index of the ring that the next call begins with, so that a full ring cannot starve the others.
-    turn: usize,
-    hints: Hints<T>,
+    pub(super) turn: usize,
+    pub(super) hints: Hints<T>,
     /// Whether hints get the larger half of an odd limit this time.
-    favour: bool,
+    pub(super) favour: bool,
     /// Whether the wheel had no room for a message in a mailbox.
-    held_up: bool,
+    pub(super) held_up: bool,
     /// Whether the last call was `sleep`.
-    asleep: bool,
+    pub(super) asleep: bool,
 }
 
 impl<T> TimerService<T> {
@@ -184,7 +156,7 @@ impl<T> TimerService<T> {
     /// The earliest deadline of all timers that the wheel has taken in; see [`Wheel::earliest_deadline`] for its cost.
     ///
     /// ```
-    /// use stillpoint::timer::TimerService;
+    /// use stillpoint::timer::shared::TimerService;
     ///
     /// let mut service = TimerService::new(0);
     /// service.add(5_000, ())?;
@@ -198,7 +170,8 @@ impl<T> TimerService<T> {
     /// Sets the time of the wheel, also to an earlier one; see [`Wheel::set_time`].
     ///
     /// ```
-    /// use stillpoint::timer::{Limit, TimerService};
+    /// use stillpoint::timer::shared::TimerService;
+    /// use stillpoint::timer::Limit;
     ///
     /// let mut service = TimerService::<()>::new(0);
     /// let _ = service.run(u64::MAX, Limit::NONE, |_, _| {}); // a wrong time from a broken clock
@@ -213,7 +186,7 @@ impl<T> TimerService<T> {
     /// Rings the alarm of this thread's own sleep if that lasts beyond `deadline`. A task, or a loop around `epoll`, may
     /// arm timers after it has said how long it will sleep.
     #[inline]
-    fn rouse(&mut self, deadline: u64) {
+    pub(super) fn rouse(&mut self, deadline: u64) {
         if self.asleep {
             self.home.rouse_owner(deadline);
         }
@@ -222,7 +195,7 @@ impl<T> TimerService<T> {
     /// Frees memory that no timer needs; see [`Wheel::shrink`].
     ///
     /// ```
-    /// use stillpoint::timer::TimerService;
+    /// use stillpoint::timer::shared::TimerService;
     ///
     /// let mut service = TimerService::<()>::with_capacity(0, 100_000);
     /// service.shrink();
@@ -269,7 +242,7 @@ impl<T> TimerService<T> {
     }
 
     /// Arms a shared timer from the owner's thread, without a mailbox. The timer's own callback may do so, too, unless
-    /// a cancellation has returned [`Running`](Outcome::Running) meanwhile.
+    /// a cancellation has returned [`Running`](super::Outcome::Running) meanwhile.
     ///
     /// # Errors
     /// [`ArmError`], with the value, when the timer is not armed.
@@ -301,7 +274,8 @@ impl<T> TimerService<T> {
     /// As [`Mailbox::reset`](super::Mailbox::reset).
     ///
     /// ```
-    /// use stillpoint::timer::{Limit, TimerService};
+    /// use stillpoint::timer::shared::TimerService;
+    /// use stillpoint::timer::Limit;
     ///
     /// let mut service = TimerService::new(0);
     /// let timer = service.remote().timer();
@@ -309,7 +283,7 @@ impl<T> TimerService<T> {
     /// service.reset_shared(&timer, 20)?;
     /// assert_eq!(service.run(19, Limit::NONE, |_, _| {}).expired(), 0);
     /// assert_eq!(service.run(20, Limit::NONE, |_, _| {}).expired(), 1);
-    /// # Ok::<(), stillpoint::timer::ArmError<()>>(())
+    /// # Ok::<(), stillpoint::timer::shared::ArmError<()>>(())
     /// ```
     pub fn reset_shared(&mut self, timer: &SharedTimer<T>, deadline: u64) -> Result<(), ArmError<()>> {
         let record = &timer.0;
@@ -327,7 +301,7 @@ impl<T> TimerService<T> {
     }
 
     /// Closes the service, and passes the values of all its timers to `values`, in no order. Its shared timers are then
-    /// [`Gone`](Outcome::Gone). A value that is lent to a callback, which has moved this service away, is dropped after the
+    /// [`Gone`](super::Outcome::Gone). A value that is lent to a callback, which has moved this service away, is dropped after the
     /// callback.
     ///
     /// # Panics
@@ -347,109 +321,6 @@ impl<T> TimerService<T> {
         }
         let hints = [std::mem::take(&mut self.hints), self.home.close_hints()];
         Rest::new(std::mem::take(&mut self.sinks), hints, self.wheel.drain()).by_ref().for_each(values);
-    }
-}
-
-/// An owner that sleeps until this time, or earlier, need not be woken when a timer is armed. Only the owner can compute
-/// the deadline of a delay, so a delay always wakes it. A deadline of `u64::MAX` wakes no owner.
-#[inline]
-fn wakes_before(schedule: Schedule) -> u64 {
-    if schedule.flags & RELATIVE == 0 {
-        schedule.deadline
-    } else {
-        0
-    }
-}
-
-fn local<T>(full: Full<Entry<T>>) -> Full<T> {
-    match full.0 {
-        Entry::Local(value) => Full(value),
-        Entry::Shared(..) => unreachable!("the value was that of a local timer"),
-    }
-}
-
-/// Whether `take_in` will find room for a timer. It may replace the entry that an earlier arming has left.
-#[inline]
-fn has_room_for<T>(wheel: &mut Wheel<Entry<T>>, record: &Record<T>) -> bool {
-    // Relaxed: only the owner uses the key.
-    wheel.has_room()
-        || Key::from_bits(record.key.load(Ordering::Relaxed)).is_some_and(|key| wheel.can_be_replaced(key))
-}
-
-/// Puts an armed timer into the wheel, which has room, in place of the entry that an earlier arming has left.
-#[inline]
-fn take_in<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
-    let Some((generation, schedule)) = timer.0.schedule() else { return await_reset(wheel, timer) };
-    // Relaxed, here and below: only the owner uses these fields.
-    if timer.0.taken.load(Ordering::Relaxed) == generation && !busted::is(Variant::TakeTwice) {
-        // This arming was taken in already: the message is that of an earlier arming, or came after such a message. A
-        // periodic timer may have advanced since.
-        return;
-    }
-    if let Some(key) = Key::from_bits(timer.0.key.load(Ordering::Relaxed)) {
-        wheel.cancel(key);
-    }
-    if schedule.flags & RELATIVE != 0 {
-        // The delay begins at the wheel's next time. Until then, the timer waits among those that are due.
-        let next = Schedule::at(wheel.now());
-        return file_apart(wheel, next, timer, generation | DELAYED);
-    }
-    file(wheel, schedule, timer, generation);
-}
-
-/// Puts a shared timer into the wheel, which has room.
-#[inline(always)]
-fn file<T>(wheel: &mut Wheel<Entry<T>>, schedule: Schedule, timer: SharedTimer<T>, generation: u64) {
-    if let Some(key) = wheel.add_made(schedule, || Entry::Shared(timer, generation)) {
-        // Use the handle in the wheel: a clone would take two atomic read-modify-writes.
-        if let Some(Entry::Shared(timer, _)) = wheel.get(key) {
-            timer.0.key.store(key.to_bits(), Ordering::Relaxed);
-            timer.0.taken.store(generation & !DELAYED, Ordering::Relaxed);
-        }
-    }
-}
-
-/// As `file`, but out of line, so that messages without a delay are taken in without a call.
-#[cold]
-#[inline(never)]
-fn file_apart<T>(wheel: &mut Wheel<Entry<T>>, schedule: Schedule, timer: SharedTimer<T>, generation: u64) {
-    file(wheel, schedule, timer, generation);
-}
-
-/// Keeps a timer that is being reset in the wheel, which has room, until the message of the reset comes. So the wheel has
-/// every armed timer that was ever taken in, and a service that is closed finds it. Does nothing if the timer was cancelled.
-#[cold]
-#[inline(never)]
-fn await_reset<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>) {
-    // Relaxed: only the owner uses the key.
-    let entry = Key::from_bits(timer.0.key.load(Ordering::Relaxed));
-    if timer.0.is_armed()
-        && entry.is_none_or(|key| wheel.deadline(key).is_none())
-        && !busted::is(Variant::ResetUnheld)
-    {
-        // No arming has generation 0: nothing fires for this entry, and its deadline is not taken for that of the timer.
-        file(wheel, Schedule::at(u64::MAX), timer, 0);
-    }
-}
-
-/// Puts a timer whose delay begins now into the wheel. The place of its old entry has just become free.
-#[cold]
-fn begin_delay<T>(wheel: &mut Wheel<Entry<T>>, timer: SharedTimer<T>, of: u64) {
-    let of = of & !DELAYED;
-    match timer.0.schedule() {
-        Some((generation, schedule)) if generation == of => {
-            file_apart(wheel, schedule.resolved(wheel.now()), timer, of);
-        }
-        _ => await_reset(wheel, timer),
-    }
-}
-
-impl<T> Entry<T> {
-    fn into_local(self) -> Option<T> {
-        match self {
-            Self::Local(value) => Some(value),
-            Self::Shared(..) => None,
-        }
     }
 }
 

@@ -1,10 +1,11 @@
-use super::shared::SharedTimer;
+use super::timer::SharedTimer;
 use crate::timer::wheel::{Key, Lent};
 
 /// The argument of a service's callback: a timer, and the cause.
 ///
 /// ```
-/// use stillpoint::timer::{Cause, Limit, TimerService};
+/// use stillpoint::timer::shared::{Cause, TimerService};
+/// use stillpoint::timer::Limit;
 ///
 /// let mut service = TimerService::new(0);
 /// let keepalive = service.add(10, "keepalive")?;

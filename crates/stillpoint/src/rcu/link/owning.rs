@@ -2,27 +2,27 @@
 
 use std::ptr::{self, NonNull};
 
-use super::engine::core::garbage;
-use super::engine::core::read;
-use super::engine::core::record::{Record, Slot};
-use super::engine::core::registry::Claim;
-use super::engine::Core;
 use super::error::{CompareExchangeError, FoundInRegion};
-use super::orders;
-use super::reader::{Protected, Reader};
-use super::region::Region;
-use super::retired::Retired;
-use super::weak_domain::WeakDomain;
 use crate::fence::ReaderFence;
 use crate::own_writes::{self, Watch};
+use crate::rcu::engine::core::garbage;
+use crate::rcu::engine::core::read;
+use crate::rcu::engine::core::record::{Record, Slot};
+use crate::rcu::engine::core::registry::Claim;
+use crate::rcu::engine::Core;
+use crate::rcu::orders;
+use crate::rcu::reader::{Protected, Reader};
+use crate::rcu::region::Region;
+use crate::rcu::retired::Retired;
+use crate::rcu::weak_domain::WeakDomain;
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
 /// Owns one object, made by `Box`, or none. The container names the domain and checks readers against it.
 #[derive(Debug)]
-pub(super) struct Link<T: Send + Sync + 'static>(AtomicPtr<T>);
+pub(in crate::rcu) struct OwningLink<T: Send + Sync + 'static>(AtomicPtr<T>);
 
-impl<T: Send + Sync + 'static> Link<T> {
-    pub(super) fn new(object: Option<Box<T>>) -> Self {
+impl<T: Send + Sync + 'static> OwningLink<T> {
+    pub(in crate::rcu) fn new(object: Option<Box<T>>) -> Self {
         Self(AtomicPtr::new(into_raw(object)))
     }
 
@@ -30,7 +30,11 @@ impl<T: Send + Sync + 'static> Link<T> {
     /// If `reader` is not of the domain `domain`.
     #[inline(always)]
     #[track_caller]
-    pub(super) fn protect<'a>(&'a self, domain: &WeakDomain, reader: &'a Reader) -> Option<Protected<'a, T>> {
+    pub(in crate::rcu) fn protect<'a>(
+        &'a self,
+        domain: &WeakDomain,
+        reader: &'a Reader,
+    ) -> Option<Protected<'a, T>> {
         domain.verify(reader.core());
         reader.vouch();
         // SAFETY: the reader is of the link's domain, and no other load uses a free slot.
@@ -40,7 +44,7 @@ impl<T: Send + Sync + 'static> Link<T> {
     /// # Safety
     /// The slot is one of the caller's reader, which is of the link's domain, and is used for nothing else during `'a`.
     #[inline(always)]
-    pub(super) unsafe fn protect_in<'a>(
+    pub(in crate::rcu) unsafe fn protect_in<'a>(
         &'a self,
         fence: ReaderFence,
         slot: impl FnOnce() -> Slot<'a>,
@@ -53,16 +57,16 @@ impl<T: Send + Sync + 'static> Link<T> {
     }
 
     /// Protects the object by a new record in `core`, which is the link's domain.
-    pub(super) fn protect_owned(&self, core: &Core) -> Option<(NonNull<T>, Claim<Record>)> {
+    pub(in crate::rcu) fn protect_owned(&self, core: &Core) -> Option<(NonNull<T>, Claim<Record>)> {
         core.protocol.protect_owned(&self.0)
     }
 
     /// For models: protects the object by this slot.
     #[cfg(all(test, stillpoint_loom))]
-    pub(super) fn protect_by(
+    pub(in crate::rcu) fn protect_by(
         &self,
         fence: ReaderFence,
-        hazard: &super::engine::core::record::Hazard,
+        hazard: &crate::rcu::engine::core::record::Hazard,
     ) -> Option<NonNull<T>> {
         // Relaxed: this address is not followed.
         let candidate = NonNull::new(self.0.load(Ordering::Relaxed))?;
@@ -73,7 +77,7 @@ impl<T: Send + Sync + 'static> Link<T> {
     /// If `region` is not of the domain `domain`.
     #[inline(always)]
     #[track_caller]
-    pub(super) fn load<'g, R: Region>(&'g self, domain: &WeakDomain, region: &'g R) -> Option<&'g T> {
+    pub(in crate::rcu) fn load<'g, R: Region>(&'g self, domain: &WeakDomain, region: &'g R) -> Option<&'g T> {
         domain.verify(region.core());
         // SAFETY: the region is of the link's domain.
         unsafe { self.load_in(region) }
@@ -82,7 +86,7 @@ impl<T: Send + Sync + 'static> Link<T> {
     /// # Safety
     /// The region is one of the link's domain.
     #[inline(always)]
-    pub(super) unsafe fn load_in<'g, R: Region>(&'g self, _region: &'g R) -> Option<&'g T> {
+    pub(in crate::rcu) unsafe fn load_in<'g, R: Region>(&'g self, _region: &'g R) -> Option<&'g T> {
         // Acquire: pairs with the release in `swap` and `compare_exchange`.
         let object = self.0.load(Ordering::Acquire);
         // SAFETY: null, or an object that was linked while the region's token was published. It is not freed
@@ -90,13 +94,13 @@ impl<T: Send + Sync + 'static> Link<T> {
         unsafe { object.as_ref() }
     }
 
-    pub(super) fn swap(&self, domain: &WeakDomain, new: Option<Box<T>>) -> Option<Retired<T>> {
+    pub(in crate::rcu) fn swap(&self, domain: &WeakDomain, new: Option<Box<T>>) -> Option<Retired<T>> {
         // Release: publishes the new object to acquire loads. Acquire: pairs with the release by which the old object was linked,
         // for its new owner.
         self.retired(domain, self.0.swap(into_raw(new), Ordering::AcqRel))
     }
 
-    pub(super) fn compare_exchange(
+    pub(in crate::rcu) fn compare_exchange(
         &self,
         domain: &WeakDomain,
         current: Option<&T>,
@@ -115,7 +119,7 @@ impl<T: Send + Sync + 'static> Link<T> {
     /// # Panics
     /// If `region` is not of the domain `domain`.
     #[track_caller]
-    pub(super) fn compare_exchange_in<'g, R: Region>(
+    pub(in crate::rcu) fn compare_exchange_in<'g, R: Region>(
         &'g self,
         domain: &WeakDomain,
         region: &'g R,
@@ -149,7 +153,7 @@ impl<T: Send + Sync + 'static> Link<T> {
     }
 
     /// For a function that is to decide about an object, which is protected meanwhile.
-    pub(super) fn watch(&self, object: &T) -> Watch {
+    pub(in crate::rcu) fn watch(&self, object: &T) -> Watch {
         Watch::of(self.place(), ptr::from_ref(object).addr())
     }
 
@@ -158,14 +162,14 @@ impl<T: Send + Sync + 'static> Link<T> {
         ptr::from_ref(self).cast()
     }
 
-    pub(super) fn get_mut(&mut self) -> Option<&mut T> {
+    pub(in crate::rcu) fn get_mut(&mut self) -> Option<&mut T> {
         // Acquire: pairs with the release in `swap`.
         // SAFETY: null, or the object that the link owns; no reader borrows the link, so none holds it.
         unsafe { self.0.load(Ordering::Acquire).as_mut() }
     }
 
     /// Takes the object out of a link that no other thread shares any more: no grace period is needed.
-    pub(super) fn take_exclusive(&mut self) -> Option<Box<T>> {
+    pub(in crate::rcu) fn take_exclusive(&mut self) -> Option<Box<T>> {
         // Acquire: pairs with the release in `swap`.
         let object = self.0.swap(ptr::null_mut(), Ordering::Acquire);
         // SAFETY: the link owned it, and no reader borrows the link, so none holds it.
@@ -185,7 +189,7 @@ unsafe fn from_raw<T>(object: *mut T) -> Option<Box<T>> {
 }
 
 /// Frees the object at once: the caller has the link exclusively, and references into the object borrow the link.
-impl<T: Send + Sync + 'static> Drop for Link<T> {
+impl<T: Send + Sync + 'static> Drop for OwningLink<T> {
     fn drop(&mut self) {
         // Acquire: pairs with the release in `swap`.
         let object = self.0.load(Ordering::Acquire);

@@ -15,6 +15,7 @@ use std::thread::Thread;
 
 use crate::timer::busted::{self, Variant};
 use crate::timer::orders;
+use crate::timer::wheel::{Schedule, RELATIVE};
 use stillpoint_sys::panics;
 use stillpoint_sys::sync::atomic::{fence, AtomicU64, Ordering};
 use stillpoint_sys::sync::UnsafeCell;
@@ -22,7 +23,7 @@ use stillpoint_sys::sync::UnsafeCell;
 /// How to wake a service's thread that sleeps: see [`TimerService::sleep`](super::TimerService::sleep).
 ///
 /// ```
-/// use stillpoint::timer::Alarm;
+/// use stillpoint::timer::shared::Alarm;
 ///
 /// let alarm = Alarm::from(std::thread::current());
 /// assert!(matches!(alarm, Alarm::Thread(_)));
@@ -177,5 +178,16 @@ impl Bed {
             fence(Ordering::SeqCst);
         }
         self.rouse_beyond(deadline);
+    }
+}
+
+/// An owner that sleeps until this time, or earlier, need not be woken when a timer is armed. Only the owner can compute
+/// the deadline of a delay, so a delay always wakes it. A deadline of `u64::MAX` wakes no owner.
+#[inline]
+pub(super) fn wakes_before(schedule: Schedule) -> u64 {
+    if schedule.flags & RELATIVE == 0 {
+        schedule.deadline
+    } else {
+        0
     }
 }

@@ -15,7 +15,8 @@ use crate::rcu::retired::Retired;
 ///
 /// ```
 /// use std::sync::atomic::Ordering;
-/// use stillpoint::rcu::{Atomic, Domain, Scope, Shared};
+/// use stillpoint::rcu::link::{Atomic, Scope, Shared};
+/// use stillpoint::rcu::Domain;
 ///
 /// fn first<'g, S: Scope>(link: &Atomic<u32>, scope: &'g S) -> Shared<'g, u32> {
 ///     link.load(Ordering::Acquire, scope)
@@ -31,7 +32,7 @@ impl Scope for Unprotected {}
 ///
 /// ```
 /// use std::sync::atomic::Ordering;
-/// use stillpoint::rcu::{Atomic, Unprotected};
+/// use stillpoint::rcu::link::{Atomic, Unprotected};
 ///
 /// let link = Atomic::<u32>::null();
 /// assert!(link.load(Ordering::Relaxed, &Unprotected).is_null());
@@ -43,7 +44,7 @@ pub struct Unprotected;
 ///
 /// ```
 /// use std::sync::atomic::Ordering;
-/// use stillpoint::rcu::{Atomic, Linkable, Shared};
+/// use stillpoint::rcu::link::{Atomic, Linkable, Shared};
 ///
 /// fn publish(link: &Atomic<u32>, what: impl Linkable<u32>) {
 ///     link.store(what, Ordering::Release);
@@ -100,7 +101,7 @@ pub(super) mod sealed {
 ///
 /// ```
 /// use std::sync::atomic::Ordering;
-/// use stillpoint::rcu::{Atomic, Shared, Unprotected};
+/// use stillpoint::rcu::link::{Atomic, Shared, Unprotected};
 ///
 /// let link = Atomic::new(7_u32);
 /// let shared = link.load(Ordering::Acquire, &Unprotected).with_tag(1);
@@ -190,7 +191,8 @@ impl<'g, T: Pointee + ?Sized> Shared<'g, T> {
     ///
     /// ```
     /// use std::sync::atomic::Ordering;
-    /// use stillpoint::rcu::{Atomic, Domain, Owned, Shared, Unprotected};
+    /// use stillpoint::rcu::link::{Atomic, Owned, Shared, Unprotected};
+    /// use stillpoint::rcu::Domain;
     ///
     /// let domain = Domain::new();
     /// let mut reclaimer = domain.reclaimer();
@@ -227,7 +229,7 @@ impl<T: Pointee + ?Sized> Owned<T> {
     /// Gives up ownership of the object. The code that later retires or owns the object must free it.
     ///
     /// ```
-    /// use stillpoint::rcu::{Owned, Unprotected};
+    /// use stillpoint::rcu::link::{Owned, Unprotected};
     ///
     /// let shared = Owned::new(7).into_shared(&Unprotected);
     /// // SAFETY: no other code has the object.
@@ -244,7 +246,8 @@ impl<T: Send + Sync + 'static> Shared<'_, T> {
     ///
     /// ```
     /// use std::sync::atomic::Ordering;
-    /// use stillpoint::rcu::{Atomic, Domain, Shared, Unprotected};
+    /// use stillpoint::rcu::link::{Atomic, Shared, Unprotected};
+    /// use stillpoint::rcu::Domain;
     ///
     /// let domain = Domain::new();
     /// let link = Atomic::new(7);
@@ -253,7 +256,7 @@ impl<T: Send + Sync + 'static> Shared<'_, T> {
     /// let old = unsafe { old.into_retired(&domain) };
     /// assert_eq!(*old, 7);
     /// old.free()?;
-    /// # Ok::<(), stillpoint::rcu::RetireError<i32, stillpoint::rcu::SynchronizeError>>(())
+    /// # Ok::<(), stillpoint::rcu::RetireError<i32, stillpoint::rcu::wait::SynchronizeError>>(())
     /// ```
     ///
     /// # Safety
@@ -275,7 +278,7 @@ impl<T> Shared<'_, InArc<T>> {
     ///
     /// ```
     /// use std::sync::{atomic::Ordering, Arc};
-    /// use stillpoint::rcu::{Atomic, InArc, Owned, Unprotected};
+    /// use stillpoint::rcu::link::{Atomic, InArc, Owned, Unprotected};
     ///
     /// let mut link: Atomic<InArc<u32>> = Atomic::from(Owned::init(Arc::new(7)));
     /// // SAFETY: no other thread uses the link.

@@ -15,7 +15,8 @@ use super::record::{Outcome, Record};
 /// before the deadline. A timer takes about 120 bytes and its value.
 ///
 /// ```
-/// use stillpoint::timer::{Limit, Outcome, TimerService};
+/// use stillpoint::timer::shared::{Outcome, TimerService};
+/// use stillpoint::timer::Limit;
 ///
 /// let mut service = TimerService::new(0);
 /// let mut mailbox = service.remote().mailbox(64);
@@ -57,7 +58,8 @@ impl<T> SharedTimer<T> {
     /// timers deadlock.
     ///
     /// ```
-    /// use stillpoint::timer::{Limit, Outcome, TimerService};
+    /// use stillpoint::timer::shared::{Outcome, TimerService};
+    /// use stillpoint::timer::Limit;
     ///
     /// let mut service = TimerService::new(0);
     /// let timer = service.remote().timer();
@@ -85,7 +87,8 @@ impl<T> SharedTimer<T> {
     /// [`process`](super::TimerService::process) gets the value, with [`Cause::Revoked`](super::Cause::Revoked).
     ///
     /// ```
-    /// use stillpoint::timer::{Cause, Limit, Outcome, TimerService};
+    /// use stillpoint::timer::shared::{Cause, Outcome, TimerService};
+    /// use stillpoint::timer::Limit;
     ///
     /// let mut service = TimerService::new(0);
     /// let timer = service.remote().timer();
@@ -114,7 +117,7 @@ impl<T> SharedTimer<T> {
     /// unless it has fired or was cancelled meanwhile.
     ///
     /// ```
-    /// use stillpoint::timer::TimerService;
+    /// use stillpoint::timer::shared::TimerService;
     ///
     /// let mut service = TimerService::new(0);
     /// let timer = service.remote().timer();

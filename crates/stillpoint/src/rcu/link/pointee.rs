@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// so that a link is one word; and for [`InArc`].
 ///
 /// ```
-/// use stillpoint::rcu::{InArc, Owned};
+/// use stillpoint::rcu::link::{InArc, Owned};
 /// use std::sync::Arc;
 ///
 /// let number = Owned::new(7);
@@ -155,7 +155,8 @@ unsafe impl<T> Pointee for [T] {
 ///
 /// ```
 /// use std::sync::{atomic::Ordering, Arc};
-/// use stillpoint::rcu::{Atomic, Domain, InArc, Owned};
+/// use stillpoint::rcu::link::{Atomic, InArc, Owned};
+/// use stillpoint::rcu::Domain;
 ///
 /// let domain = Domain::new();
 /// let value = Arc::new(7);

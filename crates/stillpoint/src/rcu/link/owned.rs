@@ -10,7 +10,7 @@ use super::pointee::{tag_of, tagged, untagged, InArc, Pointee};
 ///
 /// ```
 /// use std::sync::atomic::Ordering;
-/// use stillpoint::rcu::{Atomic, Owned, Shared, Unprotected};
+/// use stillpoint::rcu::link::{Atomic, Owned, Shared, Unprotected};
 ///
 /// let link = Atomic::null();
 /// let mut new = Owned::new(1).with_tag(1);

@@ -1,17 +1,18 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use super::error::CompareExchangeError;
 use super::owned::Owned;
 use super::pointee::{tag_of, tagged, untagged, Pointee};
 use super::shared::{Linkable, Scope, Shared};
-use crate::rcu::error::CompareExchangeError;
 use stillpoint_sys::sync::atomic::{AtomicPtr, Ordering};
 
 /// A link to an object, with a tag in the bits below the object's alignment. One word.
 ///
 /// ```
 /// use std::sync::atomic::Ordering;
-/// use stillpoint::rcu::{Atomic, Domain, Owned};
+/// use stillpoint::rcu::link::{Atomic, Owned};
+/// use stillpoint::rcu::Domain;
 ///
 /// struct Node {
 ///     value: u32,
@@ -119,7 +120,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     ///
     /// ```
     /// use std::sync::atomic::Ordering;
-    /// use stillpoint::rcu::{Atomic, Owned};
+    /// use stillpoint::rcu::link::{Atomic, Owned};
     ///
     /// let mut link = Atomic::null();
     /// link.store(Owned::new(7), Ordering::Release);
@@ -152,7 +153,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     ///
     /// ```
     /// use std::sync::atomic::Ordering::{AcqRel, Acquire};
-    /// use stillpoint::rcu::{Atomic, Owned, Shared, Unprotected};
+    /// use stillpoint::rcu::link::{Atomic, Owned, Shared, Unprotected};
     ///
     /// let link = Atomic::new(1);
     /// let error = link
@@ -183,7 +184,8 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     ///
     /// ```
     /// use std::sync::atomic::Ordering::{Relaxed, Release};
-    /// use stillpoint::rcu::{Atomic, Domain, Owned, ProtectedLink};
+    /// use stillpoint::rcu::link::{Atomic, Owned, ProtectedLink};
+    /// use stillpoint::rcu::Domain;
     ///
     /// let domain = Domain::new();
     /// let reader = domain.reader();
@@ -229,7 +231,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     ///
     /// ```
     /// use std::sync::atomic::Ordering;
-    /// use stillpoint::rcu::{Atomic, Unprotected};
+    /// use stillpoint::rcu::link::{Atomic, Unprotected};
     ///
     /// let link = Atomic::<u32>::null();
     /// assert_eq!(link.fetch_or(1, Ordering::AcqRel, &Unprotected).tag(), 0);
@@ -268,7 +270,7 @@ impl<T: Pointee + ?Sized> Atomic<T> {
     /// Takes the object out of the link; `None` if the link was null. Leaves a null link without a tag.
     ///
     /// ```
-    /// use stillpoint::rcu::Atomic;
+    /// use stillpoint::rcu::link::Atomic;
     ///
     /// let mut link = Atomic::new(7);
     /// // SAFETY: no other thread uses the link.

@@ -255,7 +255,8 @@ impl<T> Drop for Hints<T> {
 
 #[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
-    use crate::timer::{Limit, Progress, TimerService};
+    use crate::timer::shared::TimerService;
+    use crate::timer::{Limit, Progress};
 
     /// The test holds the lock, as a thread does that is making a mailbox.
     #[test]

@@ -105,7 +105,7 @@ fn state(generation: u64, phase: u64) -> u64 {
 /// The answer to a cancellation.
 ///
 /// ```
-/// use stillpoint::timer::{Outcome, TimerService};
+/// use stillpoint::timer::shared::{Outcome, TimerService};
 ///
 /// let mut service = TimerService::new(0);
 /// let timer = service.remote().timer();

@@ -1,8 +1,8 @@
 //! The timers that are left when a service is closed.
 
+use super::entry::Entry;
 use super::home::Hints;
 use super::ring::Sink;
-use super::Entry;
 use crate::timer::busted::{self, Variant};
 use crate::timer::wheel::Drain;
 

@@ -6,7 +6,7 @@ use super::record::Occupied;
 /// the reason.
 ///
 /// ```
-/// use stillpoint::timer::{ArmError, TimerService};
+/// use stillpoint::timer::shared::{ArmError, TimerService};
 ///
 /// let mut service = TimerService::new(0);
 /// let timer = service.remote().timer();

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::domain::{Domain, Token};
-use super::engine::wait::error::SynchronizeError;
-use super::engine::wait::report::Behind;
-use super::engine::wait::tasks::Awaited;
-use super::engine::wait::wakers::Place;
-use super::engine::Core;
+use super::token::Token;
+use crate::rcu::domain::Domain;
+use crate::rcu::engine::wait::error::SynchronizeError;
+use crate::rcu::engine::wait::report::Behind;
+use crate::rcu::engine::wait::tasks::Awaited;
+use crate::rcu::engine::wait::wakers::Place;
+use crate::rcu::engine::Core;
 
 /// How long a reader may miss a request that no fence follows. The store buffer of a processor empties in less time, and
 /// that of a preempted thread is empty.
 const SETTLED: Duration = Duration::from_micros(100);
 
-/// A grace period to be awaited: see [`Domain::grace_period`](super::Domain::grace_period).
+/// A grace period to be awaited: see [`Domain::grace_period`](crate::rcu::Domain::grace_period).
 ///
 /// Counts as a handle of the domain. It may be dropped at any time; the grace period goes on
 /// without it.
@@ -87,7 +88,7 @@ impl Domain {
     /// membarrier, the future asks its executor for further polls instead, for 100 µs after each request.
     ///
     /// **A reader of the task's own thread** that is inside a region is waited for like any other. Do not hold a guard
-    /// across the `.await`. Let threads with a [`QsbrReader`](super::QsbrReader) report, or go offline when they park. Such a wait is not
+    /// across the `.await`. Let threads with a [`QsbrReader`](crate::rcu::QsbrReader) report, or go offline when they park. Such a wait is not
     /// reported as a deadlock, since another task on the thread may end it.
     ///
     /// # Errors
@@ -95,7 +96,7 @@ impl Domain {
     /// built for.
     ///
     /// # Panics
-    /// If the token is of another domain. A poll panics with a panic of the [stall hook](super::DomainBuilder::stall_hook).
+    /// If the token is of another domain. A poll panics with a panic of the [stall hook](crate::rcu::DomainBuilder::stall_hook).
     ///
     /// ```
     /// use std::future::Future;

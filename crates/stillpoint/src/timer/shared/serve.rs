@@ -6,10 +6,12 @@ use std::task::{Context, Poll};
 use stillpoint_sys::os::thread_handle;
 use stillpoint_sys::sync::atomic::Ordering;
 
+use super::alarm::{Alarm, Sleep};
+use super::entry::{await_reset, begin_delay, has_room_for, take_in, Entry, DELAYED};
 use super::event::{Cause, Event, Which};
 use super::record::Record;
-use super::shared::SharedTimer;
-use super::{await_reset, begin_delay, has_room_for, take_in, Alarm, Entry, Sleep, TimerService, DELAYED};
+use super::service::TimerService;
+use super::timer::SharedTimer;
 use crate::timer::busted::{self, Variant};
 use crate::timer::wheel::{poll_within, Expired, Key, Lent, Limit, Progress, Schedule};
 
@@ -199,7 +201,8 @@ impl<T> TimerService<T> {
     ///
     /// ```
     /// use std::thread;
-    /// use stillpoint::timer::{Limit, Sleep, TimerService};
+    /// use stillpoint::timer::shared::{Sleep, TimerService};
+    /// use stillpoint::timer::Limit;
     ///
     /// let mut service = TimerService::new(0).sleeping();
     /// let remote = service.remote();
@@ -264,7 +267,8 @@ impl<T> TimerService<T> {
     /// ```
     /// use std::future::poll_fn;
     /// use std::task::{Context, Waker};
-    /// use stillpoint::timer::{Limit, TimerService};
+    /// use stillpoint::timer::shared::TimerService;
+    /// use stillpoint::timer::Limit;
     ///
     /// let mut service = TimerService::new(0).sleeping();
     /// let timer = service.remote().timer();
@@ -274,7 +278,7 @@ impl<T> TimerService<T> {
     /// assert!(service.poll_run(20, Limit::NONE, &mut cx, |_, _| {}).is_pending());
     /// mailbox.add(&timer, 10, "due")?; // wakes the task
     /// assert!(service.poll_run(20, Limit::NONE, &mut cx, |_, _| {}).is_ready());
-    /// # Ok::<(), stillpoint::timer::ArmError<&str>>(())
+    /// # Ok::<(), stillpoint::timer::shared::ArmError<&str>>(())
     /// ```
     pub fn poll_run<F>(
         &mut self,

@@ -1,19 +1,20 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::alarm::wakes_before;
 use super::arm_error::ArmError;
 use super::home::Home;
 use super::record::{Occupied, Record};
 use super::ring::Source;
-use super::shared::SharedTimer;
-use super::wakes_before;
+use super::timer::SharedTimer;
 use crate::timer::busted::{self, Variant};
 use crate::timer::wheel::Schedule;
 
 /// A handle of a service for other threads, which makes timers and mailboxes. It can be cloned and shared.
 ///
 /// ```
-/// use stillpoint::timer::{Limit, TimerService};
+/// use stillpoint::timer::shared::TimerService;
+/// use stillpoint::timer::Limit;
 ///
 /// let mut service = TimerService::new(0);
 /// let remote = service.remote();
@@ -78,7 +79,8 @@ impl<T> fmt::Debug for Remote<T> {
 ///
 /// ```
 /// use std::num::NonZeroU64;
-/// use stillpoint::timer::{Limit, Schedule, TimerService};
+/// use stillpoint::timer::shared::TimerService;
+/// use stillpoint::timer::{Limit, Schedule};
 ///
 /// let mut service = TimerService::new(0);
 /// let mut mailbox = service.remote().mailbox(50);
@@ -90,7 +92,7 @@ impl<T> fmt::Debug for Remote<T> {
 /// assert_eq!(service.run(10, Limit::NONE, |_, _| {}).expired(), 1);
 /// assert_eq!(service.run(20, Limit::NONE, |_, _| {}).expired(), 1);
 /// assert!(probe.cancel().is_cancelled());
-/// # Ok::<(), stillpoint::timer::ArmError<&str>>(())
+/// # Ok::<(), stillpoint::timer::shared::ArmError<&str>>(())
 /// ```
 pub struct Mailbox<T> {
     /// `None` once this thread has seen that the service is gone.
@@ -112,7 +114,8 @@ impl<T> Mailbox<T> {
     /// [`ArmError`], with the value, when the timer is not armed.
     ///
     /// ```
-    /// use stillpoint::timer::{ArmError, Limit, Schedule, TimerService};
+    /// use stillpoint::timer::shared::{ArmError, TimerService};
+    /// use stillpoint::timer::{Limit, Schedule};
     ///
     /// let mut service = TimerService::new(0);
     /// let mut mailbox = service.remote().mailbox(1);
@@ -157,7 +160,8 @@ impl<T> Mailbox<T> {
     /// says. In each case, the timer is unchanged.
     ///
     /// ```
-    /// use stillpoint::timer::{ArmError, Limit, TimerService};
+    /// use stillpoint::timer::shared::{ArmError, TimerService};
+    /// use stillpoint::timer::Limit;
     ///
     /// let mut service = TimerService::new(0);
     /// let timer = service.remote().timer();
@@ -168,7 +172,7 @@ impl<T> Mailbox<T> {
     /// assert_eq!(service.run(24, Limit::NONE, |_, _| {}).expired(), 0);
     /// assert_eq!(service.run(25, Limit::NONE, |_, _| {}).expired(), 1);
     /// assert_eq!(mailbox.reset(&timer, 40), Err(ArmError::AtRest(())));
-    /// # Ok::<(), stillpoint::timer::ArmError<()>>(())
+    /// # Ok::<(), stillpoint::timer::shared::ArmError<()>>(())
     /// ```
     pub fn reset(&mut self, timer: &SharedTimer<T>, deadline: u64) -> Result<(), ArmError<()>> {
         self.reset_to(timer, Schedule::at(deadline))
@@ -180,7 +184,8 @@ impl<T> Mailbox<T> {
     /// As [`reset`](Self::reset).
     ///
     /// ```
-    /// use stillpoint::timer::{Limit, TimerService};
+    /// use stillpoint::timer::shared::TimerService;
+    /// use stillpoint::timer::Limit;
     ///
     /// let mut service = TimerService::new(0);
     /// let timer = service.remote().timer();
@@ -188,7 +193,7 @@ impl<T> Mailbox<T> {
     /// service.remote().mailbox(4).reset_after(&timer, 25)?;
     /// assert_eq!(service.run(10, Limit::NONE, |_, _| {}).expired(), 0);
     /// assert_eq!(service.run(35, Limit::NONE, |_, _| {}).expired(), 1);
-    /// # Ok::<(), stillpoint::timer::ArmError<()>>(())
+    /// # Ok::<(), stillpoint::timer::shared::ArmError<()>>(())
     /// ```
     pub fn reset_after(&mut self, timer: &SharedTimer<T>, delay: u64) -> Result<(), ArmError<()>> {
         self.reset_to(timer, Schedule::after(delay))
@@ -228,7 +233,7 @@ impl<T> Mailbox<T> {
     /// or finds the mailbox full.
     ///
     /// ```
-    /// use stillpoint::timer::TimerService;
+    /// use stillpoint::timer::shared::TimerService;
     ///
     /// let service = TimerService::new(0);
     /// let timers: Vec<_> = (0..32).map(|_| service.remote().timer()).collect();
@@ -238,7 +243,7 @@ impl<T> Mailbox<T> {
     ///     burst.add(timer, 100, number)?;
     /// }
     /// drop(burst);
-    /// # Ok::<(), stillpoint::timer::ArmError<usize>>(())
+    /// # Ok::<(), stillpoint::timer::shared::ArmError<usize>>(())
     /// ```
     pub fn burst(&mut self) -> Burst<'_, T> {
         Burst { mailbox: self }
