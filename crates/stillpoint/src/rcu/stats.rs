@@ -76,9 +76,8 @@ impl Stats {
         let (readers, owned) = core.protocol.readers();
         let objects = core.account().map(Account::objects);
         let bytes = core.account().map(Account::bytes);
-        let exact = |count: Option<&Count>, sum| {
-            count.and_then(Count::taken).map_or(sum, |taken| taken as u64)
-        };
+        let exact =
+            |count: Option<&Count>, sum| count.and_then(Count::taken).map_or(sum, |taken| taken as u64);
         Self {
             grace_periods: core.protocol.started(),
             heavy_fences: core.protocol.heavy_fences(),
