@@ -5,7 +5,10 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use stillpoint::pool::{BuildError, FreeError, Hardening, Pages, PoolBuilder, RawBlock, RawLocal, RawPool};
+use stillpoint::pool::audit::Hardening;
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::raw::{FreeError, RawBlock, RawLocal, RawPool};
+use stillpoint::pool::{BuildError, PoolBuilder};
 use stillpoint_sys::tsan;
 
 use crate::border::{briefly, call, Refusal};

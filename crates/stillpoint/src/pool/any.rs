@@ -10,11 +10,12 @@ use super::memory::{self, Backing, Iova};
 
 pub(super) type LeakHook = Box<dyn FnOnce(&Leaks) + Send + Sync>;
 
-/// A pool of any objects. [`Pool`](super::Pool) and [`RawPool`](super::RawPool) dereference to it for their statistics
+/// A pool of any objects. [`Pool`](super::Pool) and [`RawPool`](super::raw::RawPool) dereference to it for their statistics
 /// and audits.
 ///
 /// ```
-/// use stillpoint::pool::{AnyPool, Pool, RawPool};
+/// use stillpoint::pool::raw::RawPool;
+/// use stillpoint::pool::{AnyPool, Pool};
 ///
 /// fn show(name: &str, pool: &AnyPool) {
 ///     println!("{name}: {} of {} objects are out", pool.stats().in_use, pool.stats().capacity);

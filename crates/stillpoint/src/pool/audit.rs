@@ -11,7 +11,7 @@ pub enum Hardening {
     /// No additional checks.
     #[default]
     None,
-    /// Double frees are refused at once. Free objects of a [`RawPool`](super::RawPool) hold a pattern, and a write to a
+    /// Double frees are refused at once. Free objects of a [`RawPool`](super::raw::RawPool) hold a pattern, and a write to a
     /// free object is reported. Objects of a [`Pool`](super::Pool) are validated when they come back
     /// ([`Objects::validate`](super::Objects::validate)). There is no cache: each object goes to its bucket.
     Verify,

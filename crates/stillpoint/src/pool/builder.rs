@@ -14,11 +14,12 @@ use super::memory::{refused, Pages};
 type Reset<T> = Box<dyn Fn(&mut T) + Send + Sync>;
 type Validate<T> = Box<dyn Fn(&T) -> bool + Send + Sync>;
 
-/// Makes a pool of type `P`: a [`Pool`](super::Pool) or a [`RawPool`](super::RawPool). Made by
-/// [`Pool::builder`](super::Pool::builder) and [`RawPool::builder`](super::RawPool::builder).
+/// Makes a pool of type `P`: a [`Pool`](super::Pool) or a [`RawPool`](super::raw::RawPool). Made by
+/// [`Pool::builder`](super::Pool::builder) and [`RawPool::builder`](super::raw::RawPool::builder).
 ///
 /// ```
-/// use stillpoint::pool::{Pages, RawPool};
+/// use stillpoint::pool::memory::Pages;
+/// use stillpoint::pool::raw::RawPool;
 ///
 /// let pool = RawPool::builder(1_000, 2048, 64)
 ///     .bucket_bytes(64 << 10)
@@ -115,7 +116,8 @@ impl<T> Objects<T> {
     /// the thread is already panicking aborts the process, as in any destructor.
     ///
     /// ```
-    /// use stillpoint::pool::{Hardening, Misuse, Objects, Pool};
+    /// use stillpoint::pool::audit::{Hardening, Misuse};
+    /// use stillpoint::pool::{Objects, Pool};
     ///
     /// let buffers = Objects::new(|| Vec::<u8>::with_capacity(1500)).validate(|buffer| buffer.capacity() == 1500);
     /// let pool = Pool::builder(100, buffers).hardening(Hardening::Verify).build()?;
@@ -260,7 +262,8 @@ impl<P> PoolBuilder<P> {
     /// would put them into a few sets. Set this when something else determines the layout.
     ///
     /// ```
-    /// use stillpoint::pool::{BuildError, RawPool};
+    /// use stillpoint::pool::raw::RawPool;
+    /// use stillpoint::pool::BuildError;
     ///
     /// let pool = RawPool::builder(1_000, 2048, 64).stride(2048).build()?;
     /// assert_eq!(pool.info().stride, 2048);
@@ -287,7 +290,8 @@ impl<P> PoolBuilder<P> {
     ///
     /// ```
     /// use std::ptr::NonNull;
-    /// use stillpoint::pool::{Backing, RawPool};
+    /// use stillpoint::pool::memory::Backing;
+    /// use stillpoint::pool::raw::RawPool;
     ///
     /// let memory: &'static mut [u64] = vec![0u64; 1 << 16].leak();
     /// let (start, bytes) = (NonNull::from(&mut *memory).cast(), size_of_val(memory));

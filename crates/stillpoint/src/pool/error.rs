@@ -186,7 +186,7 @@ impl std::error::Error for Exhausted {}
 /// error does not hand the object back: the caller has its address.
 ///
 /// ```
-/// use stillpoint::pool::{FreeError, RawPool};
+/// use stillpoint::pool::raw::{FreeError, RawPool};
 ///
 /// let (pool, other) = (RawPool::builder(10, 64, 64).build()?, RawPool::builder(10, 64, 64).build()?);
 /// let (local, other) = (pool.local()?, other.local()?);

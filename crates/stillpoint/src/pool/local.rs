@@ -252,7 +252,7 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     }
 
     /// Sets the tag that is recorded with each object that this thread allocates from now on, in pools with
-    /// [`Hardening::Trace`](super::Hardening::Trace). See the [example](super::Pool::close).
+    /// [`Hardening::Trace`](super::audit::Hardening::Trace). See the [example](super::Pool::close).
     pub fn set_tag(&self, tag: u32) {
         self.handle.set_tag(tag);
     }

@@ -31,7 +31,7 @@
 //! | | holds | who frees | for |
 //! |---|---|---|---|
 //! | [`Pool`] | initialised objects, made once and reused | [`Obj`] when dropped, or [`Local::free`] | Rust programs |
-//! | [`RawPool`] | bare memory, of a size known at run time | [`RawLocal::free`], which is unsafe | packet buffers, bindings for C |
+//! | [`RawPool`](raw::RawPool) | bare memory, of a size known at run time | [`RawLocal::free`](raw::RawLocal::free), which is unsafe | packet buffers, bindings for C |
 //!
 //! Both dereference to [`AnyPool`], which has their statistics and audits.
 //!
@@ -72,7 +72,7 @@
 //! buckets is after R. K. Treiber, "Systems Programming: Coping with Parallelism", IBM RJ 5118, 1986.
 
 mod any;
-mod audit;
+pub mod audit;
 mod block;
 mod builder;
 mod bulk;
@@ -80,25 +80,20 @@ mod busted;
 mod engine;
 mod error;
 mod local;
-mod memory;
+pub mod memory;
 #[cfg(all(test, stillpoint_loom))]
 mod models;
 mod obj;
 mod orders;
 #[expect(clippy::module_inception, reason = "the pool of the module `pool`")]
 mod pool;
-mod raw;
+pub mod raw;
 
 pub use any::AnyPool;
-pub use audit::{
-    AuditError, CacheStats, Census, Hardening, Info, Leak, Leaks, MemoryInfo, Misuse, PoolStats,
-};
 pub use block::{Block, BlockObjects};
 pub use builder::{Objects, PoolBuilder};
 pub use bulk::Bulk;
-pub use error::{BuildError, Exhausted, FreeError, TooManyLocals};
+pub use error::{BuildError, Exhausted, TooManyLocals};
 pub use local::Local;
-pub use memory::{Backing, Iova, Memory, Pages};
 pub use obj::Obj;
 pub use pool::Pool;
-pub use raw::{RawBlock, RawLocal, RawPool};

@@ -16,7 +16,7 @@ use loom::thread;
 use super::busted::{self, Variant};
 use super::engine::geometry::Geometry;
 use super::engine::{Core, Handle, Life, Plan};
-use super::Hardening;
+use super::audit::Hardening;
 use stillpoint_sys::linux::region::Want;
 
 /// Loom's message when two accesses are not ordered.

@@ -55,7 +55,8 @@ impl<T: Send + 'static> Pool<T> {
     /// makes an object, or an [`Objects`].
     ///
     /// ```
-    /// use stillpoint::pool::{Hardening, Objects, Pool};
+    /// use stillpoint::pool::audit::Hardening;
+    /// use stillpoint::pool::{Objects, Pool};
     ///
     /// let names = Objects::new(|| String::with_capacity(64)).reset(String::clear);
     /// let pool = Pool::builder(100, names).max_objects(1_000).hardening(Hardening::Verify).build()?;
@@ -80,7 +81,7 @@ impl<T: Send + 'static> Pool<T> {
         self.any.handle().map(|handle| unsafe { Local::new(handle) })
     }
 
-    /// The address of an object for a device; see [`Memory::iova`](super::Memory::iova).
+    /// The address of an object for a device; see [`Memory::iova`](super::memory::Memory::iova).
     pub fn iova(&self, object: &Obj<'_, T>) -> Option<Iova> {
         self.any.iova(object.address())
     }
@@ -181,7 +182,8 @@ impl<T: Send + 'static> Pool<T> {
     /// The list of these objects, if there are any. The memory is freed in any case.
     ///
     /// ```
-    /// use stillpoint::pool::{Hardening, Pool};
+    /// use stillpoint::pool::audit::Hardening;
+    /// use stillpoint::pool::Pool;
     ///
     /// let pool = Pool::builder(100, || [0u8; 1500]).hardening(Hardening::Trace).build()?;
     /// let local = pool.local()?;

@@ -1,3 +1,5 @@
+//! Pools of bare memory: the size and the alignment of objects are set at run time, and frees are unsafe.
+
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
@@ -6,9 +8,11 @@ use std::ptr::NonNull;
 use super::any::AnyPool;
 use super::audit::{Hardening, Leaks};
 use super::engine::{Handle, Life};
-use super::error::{BuildError, Exhausted, FreeError, TooManyLocals};
+use super::error::{BuildError, Exhausted, TooManyLocals};
 use super::memory::Iova;
 use super::PoolBuilder;
+
+pub use super::error::FreeError;
 
 /// A pool of bare memory: the size and the alignment of objects are set at run time.
 ///
@@ -16,7 +20,7 @@ use super::PoolBuilder;
 /// may be used after the pool has been dropped.
 ///
 /// ```
-/// use stillpoint::pool::RawPool;
+/// use stillpoint::pool::raw::RawPool;
 ///
 /// let pool = RawPool::builder(1_000, 2048, 64).build()?;
 /// let local = pool.local()?;
@@ -35,7 +39,7 @@ impl RawPool {
     /// A builder for at least `capacity` objects of `size` bytes, aligned to `align`; rounded up to whole buckets.
     ///
     /// ```
-    /// use stillpoint::pool::RawPool;
+    /// use stillpoint::pool::raw::RawPool;
     ///
     /// let pool = RawPool::builder(1_000, 2048, 64).cache(256).build()?;
     /// assert!(pool.stats().capacity >= 1_000);
@@ -62,13 +66,13 @@ impl RawPool {
         self.any.core().place_of(object.cast_mut()).is_some()
     }
 
-    /// The address of an object for a device; see [`Memory::iova`](super::Memory::iova).
+    /// The address of an object for a device; see [`Memory::iova`](super::memory::Memory::iova).
     pub fn iova(&self, object: NonNull<u8>) -> Option<Iova> {
         self.any.iova(object)
     }
 
     /// Whether a block lies in one piece of physical memory; see
-    /// [`Memory::physically_contiguous`](super::Memory::physically_contiguous).
+    /// [`Memory::physically_contiguous`](super::memory::Memory::physically_contiguous).
     pub fn physically_contiguous(&self, block: &RawBlock) -> Option<bool> {
         let start = block.start.as_ptr().addr();
         self.any.physically_contiguous(start..start + block.len * block.stride)
@@ -107,7 +111,7 @@ impl PoolBuilder<RawPool> {
     /// When the pool cannot be made as requested. The [`BuildError`] says why, and what to do.
     ///
     /// ```
-    /// use stillpoint::pool::RawPool;
+    /// use stillpoint::pool::raw::RawPool;
     ///
     /// let pool = RawPool::builder(100, 2048, 64).build()?;
     /// assert_eq!(pool.info().object_bytes, 2048);
@@ -128,7 +132,7 @@ impl fmt::Debug for RawPool {
 /// A whole bucket of a [`RawPool`].
 ///
 /// ```
-/// use stillpoint::pool::RawPool;
+/// use stillpoint::pool::raw::RawPool;
 ///
 /// let pool = RawPool::builder(512, 2048, 64).build()?;
 /// let local = pool.local()?;
@@ -201,7 +205,7 @@ impl RawLocal<'_> {
     /// ```
     /// use std::mem::MaybeUninit;
     ///
-    /// let pool = stillpoint::pool::RawPool::builder(100, 64, 64).build()?;
+    /// let pool = stillpoint::pool::raw::RawPool::builder(100, 64, 64).build()?;
     /// let local = pool.local()?;
     /// let mut burst = [const { MaybeUninit::uninit() }; 32];
     /// let burst = local.alloc_many(&mut burst)?;
@@ -234,7 +238,7 @@ impl RawLocal<'_> {
     /// the address, its free is refused.
     ///
     /// ```
-    /// # let pool = stillpoint::pool::RawPool::builder(512, 64, 64).build()?;
+    /// # let pool = stillpoint::pool::raw::RawPool::builder(512, 64, 64).build()?;
     /// let local = pool.local()?;
     /// let block = local.alloc_block().expect("an object is free");
     /// assert_eq!(local.block_at(block.start()), block);
@@ -256,7 +260,7 @@ impl RawLocal<'_> {
     /// ```
     /// use std::mem::MaybeUninit;
     ///
-    /// let pool = stillpoint::pool::RawPool::builder(512, 64, 64).bucket_bytes(4096).build()?;
+    /// let pool = stillpoint::pool::raw::RawPool::builder(512, 64, 64).bucket_bytes(4096).build()?;
     /// let local = pool.local()?;
     /// let mut blocks = [const { MaybeUninit::uninit() }; 4];
     /// for block in local.alloc_blocks(&mut blocks)? {

@@ -2,7 +2,10 @@
 
 use std::ptr::NonNull;
 
-use stillpoint::pool::{BuildError, FreeError, Memory, Misuse, Pages, Pool, PoolBuilder, RawPool};
+use stillpoint::pool::audit::Misuse;
+use stillpoint::pool::memory::{Memory, Pages};
+use stillpoint::pool::raw::{FreeError, RawPool};
+use stillpoint::pool::{BuildError, Pool, PoolBuilder};
 
 #[track_caller]
 fn refused(builder: PoolBuilder<RawPool>, part: &str) -> BuildError {

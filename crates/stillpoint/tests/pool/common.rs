@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use stillpoint::pool::{Hardening, Misuse, Pages, Pool, PoolBuilder, RawLocal, RawPool};
+use stillpoint::pool::audit::{Hardening, Misuse};
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::raw::{RawLocal, RawPool};
+use stillpoint::pool::{Pool, PoolBuilder};
 
 fn raw(capacity: usize) -> PoolBuilder<RawPool> {
     RawPool::builder(capacity, 64, 64).pages(Pages::Small)

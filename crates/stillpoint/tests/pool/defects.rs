@@ -1,6 +1,7 @@
 //! Defects of DPDK's bucket driver, found by reading its source: a test for each.
 
-use stillpoint::pool::{Pages, RawPool};
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::raw::RawPool;
 
 /// A pool of buckets of four objects, without caches, whose buckets have owners.
 fn with_owners(capacity: usize) -> RawPool {

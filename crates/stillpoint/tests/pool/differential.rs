@@ -5,7 +5,9 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use proptest::prelude::*;
-use stillpoint::pool::{Hardening, Pages, RawBlock, RawLocal, RawPool};
+use stillpoint::pool::audit::Hardening;
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::raw::{RawBlock, RawLocal, RawPool};
 
 #[derive(Debug, Clone)]
 enum Step {

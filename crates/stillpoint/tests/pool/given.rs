@@ -6,7 +6,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use stillpoint::pool::{Backing, BuildError, Objects, Pool, RawPool};
+use stillpoint::pool::memory::Backing;
+use stillpoint::pool::raw::RawPool;
+use stillpoint::pool::{BuildError, Objects, Pool};
 
 /// Memory that records when it was given back.
 struct Region {
@@ -223,7 +225,7 @@ fn each_cache_counts_what_has_passed_it() {
         });
     });
     let caches = pool.cache_stats();
-    let sum = |of: fn(&stillpoint::pool::CacheStats) -> usize| caches.iter().map(of).sum::<usize>();
+    let sum = |of: fn(&stillpoint::pool::audit::CacheStats) -> usize| caches.iter().map(of).sum::<usize>();
     assert_eq!((caches[1].drawn, caches[1].given + caches[1].cached), (0, 100));
     let out = sum(|stats| stats.drawn) - sum(|stats| stats.given + stats.cached);
     let blocks = sum(|stats| stats.blocks_got) - sum(|stats| stats.blocks_put);
@@ -233,7 +235,7 @@ fn each_cache_counts_what_has_passed_it() {
 /// Typed objects that are dropped on the thread that allocated them are counted, at all hardening levels.
 #[test]
 fn typed_calls_are_counted_alike() {
-    use stillpoint::pool::Hardening;
+    use stillpoint::pool::audit::Hardening;
     for hardening in [Hardening::None, Hardening::Verify, Hardening::Trace] {
         let pool = Pool::builder(1_000, || 0u64).hardening(hardening).build().unwrap();
         let local = pool.local().unwrap();

@@ -4,7 +4,10 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use stillpoint::pool::{FreeError, Hardening, Misuse, Obj, Objects, Pages, Pool, PoolBuilder, RawPool};
+use stillpoint::pool::audit::{Hardening, Misuse};
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::raw::{FreeError, RawPool};
+use stillpoint::pool::{Obj, Objects, Pool, PoolBuilder};
 
 fn hardened<P>(builder: PoolBuilder<P>, level: Hardening) -> PoolBuilder<P> {
     builder.bucket_bytes(256).hardening(level).pages(Pages::Small)

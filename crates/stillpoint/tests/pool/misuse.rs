@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::kept::for_ever;
-use stillpoint::pool::{Hardening, Local, Obj, Objects, Pages, Pool};
+use stillpoint::pool::audit::Hardening;
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::{Local, Obj, Objects, Pool};
 
 #[test]
 fn forgotten_objects_stay_out_and_are_dropped_with_the_pool() {

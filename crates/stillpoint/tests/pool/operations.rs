@@ -5,7 +5,10 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use stillpoint::pool::{Exhausted, Hardening, Objects, Pages, Pool, PoolBuilder, PoolStats, RawPool};
+use stillpoint::pool::audit::{Hardening, PoolStats};
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::raw::RawPool;
+use stillpoint::pool::{Exhausted, Objects, Pool, PoolBuilder};
 
 /// Makes a bucket of four objects.
 fn four_to_a_bucket<P>(builder: PoolBuilder<P>) -> PoolBuilder<P> {

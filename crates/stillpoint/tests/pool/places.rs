@@ -1,6 +1,9 @@
 //! The places of free objects, after each kind of free and before each kind of allocation.
 
-use stillpoint::pool::{Hardening, Leaks, Misuse, Pages, Pool, PoolBuilder, RawBlock, RawPool};
+use stillpoint::pool::audit::{Hardening, Leaks, Misuse};
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::raw::{RawBlock, RawPool};
+use stillpoint::pool::{Pool, PoolBuilder};
 
 /// Makes a bucket of four objects.
 fn four_to_a_bucket<P>(builder: PoolBuilder<P>) -> PoolBuilder<P> {

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, OnceLock};
 
 use crate::kept::for_ever;
-use stillpoint::pool::{Hardening, Local, Obj, Objects, Pages, Pool};
+use stillpoint::pool::audit::Hardening;
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::{Local, Obj, Objects, Pool};
 
 /// A validation drops the local of the thread that frees. From then on, another thread has its shard.
 #[test]

@@ -5,7 +5,10 @@ use std::ptr::NonNull;
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::sync::Mutex;
 
-use stillpoint::pool::{Hardening, Pages, Pool, PoolBuilder, RawLocal, RawPool};
+use stillpoint::pool::audit::Hardening;
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::raw::{RawLocal, RawPool};
+use stillpoint::pool::{Pool, PoolBuilder};
 
 const BYTES: usize = 96;
 const ROUNDS: usize = if cfg!(miri) { 60 } else { 20_000 };

@@ -3,7 +3,7 @@
 use super::geometry::Place;
 use super::row::{Row, Spot, NONE};
 use super::{Core, Shard};
-use crate::pool::{CacheStats, Census, Info, Leak};
+use crate::pool::audit::{CacheStats, Census, Info, Leak};
 use stillpoint_sys::sync::atomic::Ordering;
 
 impl Core {
@@ -246,7 +246,7 @@ mod tests {
     use super::super::geometry::Geometry;
     use super::super::{Core, Handle, Life, Plan};
     use super::*;
-    use crate::pool::Hardening;
+    use crate::pool::audit::Hardening;
     use stillpoint_sys::linux::region::Want;
 
     /// A pool of eight buckets of two objects.

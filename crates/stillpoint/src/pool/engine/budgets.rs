@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::geometry::Geometry;
 use super::{Core, Handle, Life, Plan};
-use crate::pool::{FreeError, Hardening};
+use crate::pool::audit::Hardening;
+use crate::pool::raw::FreeError;
 use stillpoint_sys::linux::region::Want;
 use stillpoint_sys::work::steps_of as steps;
 

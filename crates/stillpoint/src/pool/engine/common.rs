@@ -4,7 +4,8 @@
 
 use super::row::{Row, NONE};
 use super::Core;
-use crate::pool::{orders, Census};
+use crate::pool::audit::Census;
+use crate::pool::orders;
 use stillpoint_sys::sync::atomic::Ordering;
 use stillpoint_sys::work;
 

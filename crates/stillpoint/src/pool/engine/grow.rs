@@ -9,7 +9,8 @@ use super::geometry::{Geometry, Place};
 use super::row::Spot;
 use super::store::Chain;
 use super::{Core, Plan};
-use crate::pool::{Backing, MemoryInfo};
+use crate::pool::audit::MemoryInfo;
+use crate::pool::memory::Backing;
 use stillpoint_sys::linux::region::{Made, Refusal, Reservation, Want, HUGE};
 use stillpoint_sys::sync::atomic::{AtomicUsize, Ordering};
 

@@ -503,7 +503,7 @@ impl Core {
     fn report_refused(&self, object: *mut u8, error: FreeError) {
         match error {
             FreeError::AlreadyFree(_) => {
-                self.ledger.report(crate::pool::Misuse::DoubleFree { address: object.addr() });
+                self.ledger.report(crate::pool::audit::Misuse::DoubleFree { address: object.addr() });
             }
             _ => self.report_stranger(object),
         }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::Core;
-use crate::pool::Misuse;
+use crate::pool::audit::Misuse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Number of cases that are kept.

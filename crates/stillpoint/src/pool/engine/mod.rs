@@ -37,7 +37,7 @@ pub(crate) use self::grow::{Given, Refused};
 use self::harden::Tags;
 use self::row::Row;
 use self::store::Store;
-use super::Hardening;
+use super::audit::Hardening;
 use stillpoint_sys::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 use stillpoint_sys::sync::spin;
 
