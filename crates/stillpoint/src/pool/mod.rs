@@ -55,8 +55,7 @@
 //! of the objects that they have freed, and moves buckets in batches. There are four exceptions. Some calls grow the
 //! pool. If [`Local::alloc_block`] finds no whole bucket, it goes through all objects that other threads have freed and
 //! that are not collected yet, and through those that caches have handed over. [`Local::park`] and the drop of a local
-//! give back everything that the local holds. [`AnyPool::audit`], [`Pool::leaks`] and [`Pool::close`] read every
-//! bucket.
+//! give back everything that the local holds. [`AnyPool::audit`] and [`Pool::leaks`] read every bucket.
 //!
 //! # Consistency
 //!

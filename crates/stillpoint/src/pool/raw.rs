@@ -6,9 +6,8 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 
 use super::any::AnyPool;
-use super::audit::{Hardening, Leaks};
 use super::engine::{Handle, Life};
-use super::error::{BuildError, Exhausted, TooManyLocals};
+use super::error::{Exhausted, TooManyLocals};
 use super::memory::Iova;
 use super::PoolBuilder;
 
@@ -46,11 +45,7 @@ impl RawPool {
     /// # Ok::<(), stillpoint::pool::BuildError>(())
     /// ```
     pub fn builder(capacity: usize, size: usize, align: usize) -> PoolBuilder<Self> {
-        PoolBuilder::raw(capacity, size, align)
-    }
-
-    pub(super) fn from_any(any: AnyPool) -> Self {
-        Self { any }
+        PoolBuilder::new(capacity, size, align, Life::default(), |any| Self { any })
     }
 
     /// As [`Pool::local`](super::Pool::local).
@@ -79,16 +74,8 @@ impl RawPool {
     }
 
     /// As [`Pool::leaks`](super::Pool::leaks).
-    pub fn leaks(&mut self) -> Leaks {
+    pub fn leaks(&mut self) -> Vec<NonNull<u8>> {
         self.any.leaks()
-    }
-
-    /// As [`Pool::close`](super::Pool::close).
-    ///
-    /// # Errors
-    /// As [`Pool::close`](super::Pool::close).
-    pub fn close(mut self) -> Result<(), Leaks> {
-        self.any.close()
     }
 }
 
@@ -97,29 +84,6 @@ impl Deref for RawPool {
 
     fn deref(&self) -> &AnyPool {
         &self.any
-    }
-}
-
-impl PoolBuilder<RawPool> {
-    pub(super) fn raw(capacity: usize, size: usize, align: usize) -> Self {
-        Self::new(capacity, size, align, Life::default())
-    }
-
-    /// Makes the pool.
-    ///
-    /// # Errors
-    /// When the pool cannot be made as requested. The [`BuildError`] says why, and what to do.
-    ///
-    /// ```
-    /// use stillpoint::pool::raw::RawPool;
-    ///
-    /// let pool = RawPool::builder(100, 2048, 64).build()?;
-    /// assert_eq!(pool.info().object_bytes, 2048);
-    /// # Ok::<(), stillpoint::pool::BuildError>(())
-    /// ```
-    pub fn build(self) -> Result<RawPool, BuildError> {
-        let poison = self.hardening >= Hardening::Verify;
-        self.make(poison).map(RawPool::from_any)
     }
 }
 
@@ -295,7 +259,7 @@ impl RawLocal<'_> {
     /// # Errors
     /// When no object of this pool begins at the address. In a hardened pool, also when the object is free already.
     /// Other pools detect a double free when the object comes back to its bucket, unless it was allocated again before:
-    /// see [`AnyPool::misuses`].
+    /// see [`PoolStats::misuses`](super::audit::PoolStats::misuses).
     ///
     /// # Safety
     /// Nothing uses the object any more, and nothing else frees it.
@@ -338,11 +302,6 @@ impl RawLocal<'_> {
     /// As [`Local::park`](super::Local::park).
     pub fn park(&self) {
         self.handle.park();
-    }
-
-    /// As [`Local::set_tag`](super::Local::set_tag).
-    pub fn set_tag(&self, tag: u32) {
-        self.handle.set_tag(tag);
     }
 }
 

@@ -136,6 +136,6 @@ fn a_rush_on_a_small_pool() {
             }
         });
         assert_eq!(pool.stats().in_use, 0);
-        assert_eq!(pool.audit().unwrap().objects_out, 0);
+        assert_eq!(pool.audit().unwrap().stats.in_use, 0);
     }
 }

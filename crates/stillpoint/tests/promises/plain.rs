@@ -37,25 +37,21 @@ pub(crate) fn table() -> Vec<Row> {
         "multicast::SignalError" = multicast::signals::SignalError;            true, true, true, true;
 
         "pool::AnyPool" = pool::AnyPool;                                         true, true, false, false;
-        "pool::Hardening" = pool::audit::Hardening;                                   true, true, true, true;
         "pool::TooManyLocals" = pool::TooManyLocals;                           true, true, true, true;
         "pool::Exhausted" = pool::Exhausted;                                   true, true, true, true;
         "pool::FreeError" = pool::raw::FreeError;                                   true, true, true, true;
         "pool::BuildError" = pool::BuildError;                                 true, true, false, false;
-        "pool::Misuse" = pool::audit::Misuse;                                         true, true, true, true;
         "pool::RawBlock" = pool::raw::RawBlock;                                     true, true, true, true;
         "pool::RawPool" = pool::raw::RawPool;                                       true, true, false, false;
         "pool::Pages" = pool::memory::Pages;                                           true, true, true, true;
         "pool::Backing" = pool::memory::Backing;                                       true, true, true, true;
         "pool::Iova" = pool::memory::Iova;                                             true, true, true, true;
         "pool::Memory" = pool::memory::Memory;                                         true, true, true, true;
-        "pool::Leak" = pool::audit::Leak;                                             true, true, true, true;
         "pool::Info" = pool::audit::Info;                                             true, true, true, true;
         "pool::MemoryInfo" = pool::audit::MemoryInfo;                                 true, true, true, true;
         "pool::CacheStats" = pool::audit::CacheStats;                                 true, true, true, true;
         "pool::PoolStats" = pool::audit::PoolStats;                                   true, true, true, true;
-        "pool::Census" = pool::audit::Census;                                         true, true, true, true;
-        "pool::Leaks" = pool::audit::Leaks;                                           true, true, true, true;
+        "pool::Audit" = pool::audit::Audit;                                          true, true, true, true;
         "pool::AuditError" = pool::audit::AuditError;                                 true, true, true, true;
 
         "rcu::Unprotected" = rcu::Unprotected;                                 true, true, true, true;

@@ -349,7 +349,7 @@ impl Core {
                 if let Some(construct) = &self.life.construct {
                     construct(object);
                     undo.made += 1;
-                } else if self.poison {
+                } else if self.is_hardened() {
                     // SAFETY: the object is in the piece's memory, which no other thread uses yet.
                     unsafe { super::harden::poison(object, self.size) };
                 }
