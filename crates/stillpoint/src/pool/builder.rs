@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::any::AnyPool;
 use super::engine::common;
-use super::engine::geometry::{Geometry, Misfit};
-use super::engine::{Core, Given, Life, Plan, Refused};
+use super::engine::geometry::Geometry;
+use super::engine::{Core, Given, Life, Plan};
 use super::error::BuildError;
-use super::memory::{refused, Pages};
+use super::memory::Pages;
 
 type Reset<T> = Box<dyn Fn(&mut T) + Send + Sync>;
 type Validate<T> = Box<dyn Fn(&T) -> bool + Send + Sync>;
@@ -412,8 +412,7 @@ impl<P> PoolBuilder<P> {
     /// ```
     pub fn build(self) -> Result<P, BuildError> {
         let (size, align) = (self.size, self.align);
-        let geometry = Geometry::with_stride(size, align, self.stride, self.bucket_bytes, self.capacity)
-            .map_err(|misfit| self.misfit(misfit, size, align))?;
+        let geometry = Geometry::with_stride(size, align, self.stride, self.bucket_bytes, self.capacity)?;
         let buckets = |objects: usize| {
             let buckets = objects.div_ceil(geometry.objects() as usize);
             u32::try_from(buckets).ok().filter(|&buckets| buckets > 0).ok_or(BuildError::Capacity { objects })
@@ -455,28 +454,7 @@ impl<P> PoolBuilder<P> {
             hardened: self.hardened,
             want: self.pages.want(self.node),
         };
-        let bytes = (most as usize).saturating_mul(geometry.bucket_bytes());
-        let given = self.given.as_ref().map_or(0, |given| given.bytes);
-        let core = Core::new(&plan, self.life, self.given).map_err(|why| match why {
-            Refused::Given { needed } => BuildError::Given { bytes: given, needed },
-            Refused::NoMemory => BuildError::Memory { bytes, cause: None },
-            Refused::Kernel(refusal) => refused(refusal, bytes),
-        })?;
-        Ok((self.finish)(AnyPool::new(core)))
-    }
-
-    fn misfit(&self, misfit: Misfit, size: usize, align: usize) -> BuildError {
-        let bytes = self.bucket_bytes.unwrap_or_default();
-        match misfit {
-            Misfit::SizeZero => BuildError::SizeZero,
-            Misfit::SizeHuge => BuildError::SizeHuge { size: size.max(align) },
-            Misfit::Alignment => BuildError::Alignment { align },
-            Misfit::Stride { least } => {
-                BuildError::Stride { bytes: self.stride.unwrap_or_default(), least, align }
-            }
-            Misfit::BucketSize | Misfit::BucketHuge => BuildError::BucketSize { bytes },
-            Misfit::BucketSmall { least } => BuildError::BucketSmall { bytes, least },
-        }
+        Ok((self.finish)(AnyPool::new(Core::new(&plan, self.life, self.given)?)))
     }
 }
 

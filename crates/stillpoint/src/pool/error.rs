@@ -1,7 +1,5 @@
 use std::{fmt, io};
 
-use super::engine::geometry::LARGEST_BUCKET;
-
 /// Why a pool could not be built. Nothing stays allocated.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -96,7 +94,7 @@ impl fmt::Display for BuildError {
             Self::Stride { bytes, least, .. } if bytes < least => {
                 write!(f, "a stride of {bytes} is too small for these objects: set {least} bytes or more")
             }
-            Self::Stride { bytes, least, .. } if *bytes > LARGEST_BUCKET => {
+            Self::Stride { bytes, least, .. } if *bytes > 1 << 30 => {
                 write!(
                     f,
                     "a stride of {bytes} bytes is larger than the largest bucket, 1 GiB: set a smaller one, {least} or more"

@@ -31,10 +31,11 @@ use self::cache::Cache;
 use self::depot::Depot;
 use self::geometry::{Geometry, Place};
 use self::grow::Extent;
-pub(crate) use self::grow::{Given, Refused};
+pub(crate) use self::grow::Given;
 use self::harden::Armed;
 use self::row::Row;
 use self::store::Store;
+use super::error::BuildError;
 use stillpoint_sys::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 use stillpoint_sys::sync::spin;
 
@@ -58,6 +59,13 @@ pub(crate) struct Plan {
     pub(crate) locals: usize,
     pub(crate) hardened: bool,
     pub(crate) want: stillpoint_sys::linux::region::Want,
+}
+
+impl Plan {
+    fn no_memory(&self) -> BuildError {
+        let bytes = (self.most_buckets as usize).saturating_mul(self.geometry.bucket_bytes());
+        BuildError::Memory { bytes, cause: None }
+    }
 }
 
 /// The user's functions for objects.
@@ -111,20 +119,20 @@ unsafe impl Sync for Core {}
 
 impl Core {
     /// The core does not move: shards point to it.
-    pub(crate) fn new(plan: &Plan, life: Life, given: Option<Given>) -> Result<Arc<Self>, Refused> {
+    pub(crate) fn new(plan: &Plan, life: Life, given: Option<Given>) -> Result<Arc<Self>, BuildError> {
         let geometry = plan.geometry;
         let extent = Extent::new(plan, given)?;
         let rows = extent.places() as usize * geometry.rows() as usize;
         let mut headers = Vec::new();
-        headers.try_reserve_exact(rows).map_err(|_| Refused::NoMemory)?;
+        headers.try_reserve_exact(rows).map_err(|_| plan.no_memory())?;
         headers.extend((0..rows).map(|_| Row::absent()));
         // A hardened pool records each object's state, and refuses double frees at once.
-        let armed = plan.hardened.then(|| Armed::new(rows).ok_or(Refused::NoMemory)).transpose()?;
+        let armed = plan.hardened.then(|| Armed::new(rows).ok_or_else(|| plan.no_memory())).transpose()?;
         let cache = if plan.hardened { 0 } else { plan.cache };
         let objects = extent.maximum() as usize * geometry.objects() as usize;
         // A handle keeps one shard, and may hold a second one for a moment.
         let mut shards = Vec::new();
-        shards.try_reserve_exact(2 * plan.locals).map_err(|_| Refused::NoMemory)?;
+        shards.try_reserve_exact(2 * plan.locals).map_err(|_| plan.no_memory())?;
         shards.extend((0..2 * plan.locals).map(|_| OnceLock::new()));
         let core = Arc::new(Self {
             geometry,
@@ -132,7 +140,7 @@ impl Core {
             extent,
             rows: headers.into_boxed_slice(),
             store: Store::new(),
-            depot: Depot::new(objects, cache).ok_or(Refused::NoMemory)?,
+            depot: Depot::new(objects, cache).ok_or_else(|| plan.no_memory())?,
             shards: shards.into_boxed_slice(),
             handles: AtomicUsize::new(0),
             most_handles: plan.locals,
