@@ -1,4 +1,4 @@
-//! What is known about any pool: its geometry, counts, audits, misuse and leaks. The engine fills it in.
+//! What is known about any pool: its geometry, its counts, and where its objects are. The engine fills it in.
 
 use std::fmt;
 
@@ -81,12 +81,12 @@ pub struct CacheStats {
     pub cached: usize,
 }
 
-/// Where the objects and the buckets of a pool are: see [`AnyPool::audit`](super::AnyPool::audit). Of the free objects,
-/// those that are not `cached`, `held` or `on_their_way` are for any thread.
+/// Where the objects and the buckets of a pool are: see [`AnyPool::audit`](super::AnyPool::audit). Any thread can
+/// allocate the free objects, except for those that are `cached` or `held` by others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
-    /// The numbers of objects, in use and free.
+    /// The numbers of objects, in use and free, and of misuses.
     pub stats: PoolStats,
     /// Free objects in caches.
     pub cached: usize,

@@ -107,9 +107,9 @@ impl<T> Objects<T> {
     }
 
     /// `validate` is called for each object that comes back to a [hardened](PoolBuilder::hardened) pool. An invalid object
-    /// is replaced with a new one, and counted as a [misuse](super::audit::PoolStats::misuses). If `validate` panics, the object
-    /// stays allocated. The other objects of the same call are freed; those after it are not validated. A panic while
-    /// the thread is already panicking aborts the process, as in any destructor.
+    /// is replaced with a new one, and counted as a [misuse](super::audit::PoolStats::misuses). If `validate` panics, the
+    /// object stays allocated. The other objects of the same call are freed; those after it are not validated. A panic
+    /// while the thread is already panicking aborts the process, as in any destructor.
     ///
     /// ```
     /// use stillpoint::pool::{Objects, Pool};

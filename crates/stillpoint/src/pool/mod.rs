@@ -33,7 +33,13 @@
 //! | [`Pool`] | initialised objects, made once and reused | [`Obj`] when dropped, or [`Local::free`] | Rust programs |
 //! | [`RawPool`](raw::RawPool) | bare memory, of a size known at run time | [`RawLocal::free`](raw::RawLocal::free), which is unsafe | packet buffers, bindings for C |
 //!
-//! Both dereference to [`AnyPool`], which has their statistics and audits.
+//! Both dereference to [`AnyPool`], which has their statistics and audits. A program needs three types: [`Pool`], a
+//! [`Local`] for each thread, and [`Obj`], or [`Bulk`] for many objects at a time. The rest is for
+//!
+//! - sizes, limits, growth and checks: [`PoolBuilder`], [`Objects`];
+//! - what is in use, and where the free objects are: [`audit`];
+//! - huge pages, NUMA nodes and devices: [`memory`];
+//! - bare memory: [`raw`].
 //!
 //! [`Local::free_many`] returns objects of other threads with one atomic exchange for each bucket; dropping them takes
 //! one for each object. [`Local::alloc_block`] changes one word for each 64 objects.
