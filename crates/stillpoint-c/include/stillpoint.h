@@ -1121,12 +1121,6 @@ enum still_pages {
     STILL_PAGES_SMALL = 3,
 };
 
-enum still_hardening {
-    STILL_HARDENING_NONE = 0,
-    STILL_HARDENING_VERIFY = 1, /* double frees are refused; writes after free are counted: see still_pool_info.misuses */
-    STILL_HARDENING_TRACE = 2,  /* the same, and an object that was put back stays unused for longer */
-};
-
 struct still_pool_options {
     size_t size;         /* sizeof(struct still_pool_options) */
     size_t max_objects;  /* the pool grows up to this; 0: it does not grow */
@@ -1137,7 +1131,8 @@ struct still_pool_options {
                           * STILL_ALL: no cache */
     uint32_t max_locals; /* threads that may use the pool at the same time; 0: 256 */
     uint32_t pages;      /* enum still_pages */
-    uint32_t hardening;  /* enum still_hardening */
+    uint32_t hardened;   /* not 0: double frees are refused, writes to free objects are counted (still_pool_info.misuses), and objects that
+                          * were put back stay unused for longer. Slower: no cache */
     uint32_t node;       /* 1 for NUMA node 0, and so on; 0: any */
     void *memory;        /* memory of the program, aligned to `align`, in use until the pool is freed; NULL: the pool allocates memory */
     size_t memory_bytes; /* size of `memory`, with which max_objects must be 0; if it is too small, still_error() says what is needed */
@@ -1191,7 +1186,8 @@ struct still_pool_info {
     size_t capacity;
     size_t available; /* free objects. Any thread can get them if the pool is small; otherwise some may be in caches of other threads */
     size_t in_use;    /* objects that programs have */
-    size_t misuses;   /* objects that were written to while they were free, found when they were got again; hardened pools only */
+    size_t misuses;   /* found after the faulty call had returned: addresses put back that were free already, or not those of objects;
+                       * in hardened pools also objects that were written to while they were free, found when they are got again */
 };
 
 /* Linear in the buckets and caches. */

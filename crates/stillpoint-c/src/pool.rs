@@ -5,7 +5,9 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use stillpoint::pool::{BuildError, FreeError, Hardening, Pages, PoolBuilder, RawBlock, RawLocal, RawPool};
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::raw::{FreeError, RawBlock, RawLocal, RawPool};
+use stillpoint::pool::{BuildError, PoolBuilder};
 use stillpoint_sys::tsan;
 
 use crate::border::{briefly, call, Refusal};
@@ -35,7 +37,7 @@ pub struct still_pool_options {
     cache: usize,
     max_locals: u32,
     pages: u32,
-    hardening: u32,
+    hardened: u32,
     node: u32,
     memory: *mut c_void,
     memory_bytes: usize,
@@ -159,16 +161,7 @@ unsafe fn configure(
             return Err(Refusal::invalid(text).with(other));
         }
     });
-    builder = builder.hardening(match options.hardening {
-        0 => Hardening::None,
-        1 => Hardening::Verify,
-        2 => Hardening::Trace,
-        other => {
-            let text =
-                c"there is no still_hardening {}: set `hardening` to STILL_HARDENING_NONE, _VERIFY or _TRACE";
-            return Err(Refusal::invalid(text).with(other));
-        }
-    });
+    builder = builder.hardened(options.hardened != 0);
     if let Some(node) = options.node.checked_sub(1) {
         builder = builder.node(node);
     }
@@ -405,7 +398,7 @@ pub unsafe extern "C" fn still_pool_stats(pool: *const still_pool, stats: *mut s
             capacity: found.capacity,
             available: found.available,
             in_use: found.in_use,
-            misuses: pool.0.misuse_count(),
+            misuses: found.misuses,
         };
         place.write(answer);
         Ok(0)

@@ -348,7 +348,7 @@ static void pools(void)
     options.max_objects = MANY;
     options.max_locals = 1000;
     options.pages = STILL_PAGES_SMALL;
-    options.hardening = STILL_HARDENING_VERIFY;
+    options.hardened = 1;
     MAKES(pool, still_pool_new(100, 64, 8, &options));
     struct still_local *local, *other;
     MAKES_OR(local, still_local_new(pool), EAGAIN);

@@ -62,7 +62,7 @@ int main(void)
 {
     struct still_pool_options options = STILL_POOL_OPTIONS_INIT;
     options.max_locals = 2;
-    options.hardening = STILL_HARDENING_VERIFY;
+    options.hardened = 1;
     options.pages = STILL_PAGES_SMALL;
     pool = still_pool_new(OBJECTS, BYTES, 64, &options);
     CHECK(pool != NULL);

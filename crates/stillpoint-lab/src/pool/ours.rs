@@ -4,7 +4,9 @@ use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use stillpoint::pool::{Bulk, Info, Local, Obj, Pool, PoolBuilder, RawBlock, RawLocal, RawPool};
+use stillpoint::pool::audit::Info;
+use stillpoint::pool::raw::{RawBlock, RawLocal, RawPool};
+use stillpoint::pool::{Bulk, Local, Obj, Pool, PoolBuilder};
 use stillpoint_peers::pool::{OBJECT, PoolContender, PoolThread, Shape, plain, read_each};
 
 use super::plan::CACHE;

@@ -3,18 +3,17 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::audit::{AuditError, CacheStats, Census, Info, Leaks, MemoryInfo, Misuse, PoolStats};
+use super::audit::{Audit, AuditError, CacheStats, Info, MemoryInfo, PoolStats};
 use super::engine::{Core, Handle};
 use super::error::TooManyLocals;
 use super::memory::{self, Backing, Iova};
 
-pub(super) type LeakHook = Box<dyn FnOnce(&Leaks) + Send + Sync>;
-
-/// A pool of any objects. [`Pool`](super::Pool) and [`RawPool`](super::RawPool) dereference to it for their statistics
+/// A pool of any objects. [`Pool`](super::Pool) and [`RawPool`](super::raw::RawPool) dereference to it for their statistics
 /// and audits.
 ///
 /// ```
-/// use stillpoint::pool::{AnyPool, Pool, RawPool};
+/// use stillpoint::pool::raw::RawPool;
+/// use stillpoint::pool::{AnyPool, Pool};
 ///
 /// fn show(name: &str, pool: &AnyPool) {
 ///     println!("{name}: {} of {} objects are out", pool.stats().in_use, pool.stats().capacity);
@@ -28,12 +27,11 @@ pub(super) type LeakHook = Box<dyn FnOnce(&Leaks) + Send + Sync>;
 // of different types.
 pub struct AnyPool {
     core: Arc<Core>,
-    leak_hook: Option<LeakHook>,
 }
 
 impl AnyPool {
-    pub(super) fn new(core: Arc<Core>, leak_hook: Option<LeakHook>) -> Self {
-        Self { core, leak_hook }
+    pub(super) fn new(core: Arc<Core>) -> Self {
+        Self { core }
     }
 
     pub(super) fn core(&self) -> &Arc<Core> {
@@ -64,8 +62,7 @@ impl AnyPool {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn stats(&self) -> PoolStats {
-        let (capacity, in_use) = self.core.totals();
-        PoolStats { capacity, available: capacity - in_use, in_use }
+        self.core.stats(self.core.totals())
     }
 
     /// Counts of each cache since the pool was made. A cache that a thread leaves goes to the next thread, so its
@@ -99,23 +96,11 @@ impl AnyPool {
     /// use stillpoint::pool::Pool;
     ///
     /// let pool = Pool::new(100, || 0u64)?;
-    /// assert_eq!(pool.audit()?.objects_out, 0);
+    /// assert_eq!(pool.audit()?.stats.in_use, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn audit(&self) -> Result<Census, AuditError> {
+    pub fn audit(&self) -> Result<Audit, AuditError> {
         self.core.audit().map_err(AuditError)
-    }
-
-    /// The first 64 cases of misuse that were found after the faulty call had returned. See the
-    /// [example](super::Objects::validate).
-    pub fn misuses(&self) -> Vec<Misuse> {
-        self.core.ledger.first()
-    }
-
-    /// The number of all cases of misuse that were found after the faulty call had returned. See
-    /// [`misuses`](AnyPool::misuses).
-    pub fn misuse_count(&self) -> usize {
-        self.core.ledger.count()
     }
 
     /// The backing of the piece of the pool's memory that contains these addresses, if one does.
@@ -138,31 +123,11 @@ impl AnyPool {
         memory::contiguous(self.backing(&addresses)?, addresses)
     }
 
-    /// The objects that were never given back.
-    pub(super) fn leaks(&mut self) -> Leaks {
+    /// See [`Pool::leaks`](super::Pool::leaks).
+    pub(super) fn leaks(&mut self) -> Vec<NonNull<u8>> {
         // SAFETY: every local and every typed object borrows the pool, and the caller borrows it exclusively. Objects
         // that wait in reclaimers come back without a shard.
-        Leaks(unsafe { self.core.out() })
-    }
-
-    /// The result of [`leaks`](AnyPool::leaks) as an error, for a pool that is being dropped. Its hook is not called
-    /// any more.
-    pub(super) fn close(&mut self) -> Result<(), Leaks> {
-        self.leak_hook = None;
-        match self.leaks() {
-            leaks if leaks.0.is_empty() => Ok(()),
-            leaks => Err(leaks),
-        }
-    }
-}
-
-impl Drop for AnyPool {
-    fn drop(&mut self) {
-        if let Some(hook) = self.leak_hook.take() {
-            if let Err(leaks) = self.close() {
-                hook(&leaks);
-            }
-        }
+        unsafe { self.core.out() }
     }
 }
 

@@ -1,25 +1,8 @@
-//! What is known about any pool: its geometry, counts, audits, misuse and leaks. The engine fills it in.
+//! What is known about any pool: its geometry, its counts, and where its objects are. The engine fills it in.
 
 use std::fmt;
 
 use super::memory::Backing;
-
-/// Additional checks of a pool. Every pool refuses pointers to other memory, and detects a double free when the object
-/// comes back to its bucket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Hardening {
-    /// No additional checks.
-    #[default]
-    None,
-    /// Double frees are refused at once. Free objects of a [`RawPool`](super::RawPool) hold a pattern, and a write to a
-    /// free object is reported. Objects of a [`Pool`](super::Pool) are validated when they come back
-    /// ([`Objects::validate`](super::Objects::validate)). There is no cache: each object goes to its bucket.
-    Verify,
-    /// As `Verify`. Also, a thread allocates from its whole buckets first, and the objects of a bucket in turn (in a
-    /// [small](super::PoolBuilder::cache) pool, all objects in turn), so that a freed object is not used again soon. The tag of
-    /// the thread that allocated an object ([`Local::set_tag`](super::Local::set_tag)) is recorded for the list of leaks.
-    Trace,
-}
 
 /// The geometry and settings of a pool. See [`AnyPool::info`](super::AnyPool::info).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +24,8 @@ pub struct Info {
     pub high_water: usize,
     /// Threads that may use the pool at a time.
     pub max_locals: usize,
-    /// Which additional checks the pool makes.
-    pub hardening: Hardening,
+    /// Whether the pool makes [additional checks](super::PoolBuilder::hardened).
+    pub hardened: bool,
     /// The pieces of memory, in the order in which they were added.
     pub memory: Vec<MemoryInfo>,
 }
@@ -64,16 +47,20 @@ pub struct MemoryInfo {
 }
 
 /// Numbers of objects. `available` and `in_use` always add up to `capacity`. See [`AnyPool::stats`](super::AnyPool::stats).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// All objects.
     pub capacity: usize,
     /// Free objects. In a [small](super::PoolBuilder::cache) pool, any thread can allocate all of them. In others, some
     /// may be in the cache of a thread, or in a bucket that it has begun, and only this thread can allocate them until
-    /// it parks: [`Census`] says how many.
+    /// it parks: [`Audit`] says how many.
     pub available: usize,
     /// Allocated objects.
     pub in_use: usize,
+    /// Misuses that were found after the faulty call had returned: double frees, and frees of addresses at which no
+    /// object begins, each without effect; in a [hardened](super::PoolBuilder::hardened) pool also writes to free
+    /// objects, and objects that were not valid when they came back.
+    pub misuses: usize,
 }
 
 /// Counts of one cache, by all threads that have owned it: see [`AnyPool::cache_stats`](super::AnyPool::cache_stats). Counts wrap.
@@ -94,10 +81,21 @@ pub struct CacheStats {
     pub cached: usize,
 }
 
-/// Where the buckets and the objects of a pool are: see [`AnyPool::audit`](super::AnyPool::audit).
+/// Where the objects and the buckets of a pool are: see [`AnyPool::audit`](super::AnyPool::audit). Any thread can
+/// allocate the free objects, except for those that are `cached` or `held` by others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Census {
+pub struct Audit {
+    /// The numbers of objects, in use and free, and of misuses.
+    pub stats: PoolStats,
+    /// Free objects in caches.
+    pub cached: usize,
+    /// Free objects that caches have handed over, for any thread.
+    pub deposited: usize,
+    /// Free objects in buckets that belong to a thread.
+    pub held: usize,
+    /// Objects that other threads have freed, and that the owner of their bucket has not collected yet.
+    pub on_their_way: usize,
     /// Whole buckets in the shared store.
     pub buckets_in_store: usize,
     /// Whole buckets that threads keep.
@@ -106,16 +104,6 @@ pub struct Census {
     pub buckets_partial: usize,
     /// Buckets without a free object.
     pub buckets_busy: usize,
-    /// Free objects in caches.
-    pub objects_cached: usize,
-    /// Free objects that caches have handed over, for any thread.
-    pub objects_deposited: usize,
-    /// Free objects in buckets that belong to a thread.
-    pub objects_held: usize,
-    /// Objects that other threads have freed, and that the owner of their bucket has not collected yet.
-    pub objects_on_their_way: usize,
-    /// Allocated objects.
-    pub objects_out: usize,
     /// `fill[n]` buckets have `n` objects that are not in them: allocated, in a cache, or deposited.
     pub fill: Vec<usize>,
 }
@@ -132,56 +120,3 @@ impl fmt::Display for AuditError {
 }
 
 impl std::error::Error for AuditError {}
-
-/// An object that was never given back. See [`Pool::close`](super::Pool::close).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Leak {
-    /// Its address.
-    pub address: usize,
-    /// The tag of the thread that allocated it, in pools that record it ([`Hardening::Trace`]).
-    pub tag: Option<u32>,
-}
-
-/// The objects that were still allocated when their pool was closed. See [`Pool::close`](super::Pool::close).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leaks(pub Vec<Leak>);
-
-impl fmt::Display for Leaks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.len() {
-            1 => f.write_str("1 object of the pool was never given back"),
-            count => write!(f, "{count} objects of the pool were never given back"),
-        }
-    }
-}
-
-impl std::error::Error for Leaks {}
-
-/// Misuse that was found after the faulty call had returned. See [`AnyPool::misuses`](super::AnyPool::misuses).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Misuse {
-    /// The object was freed although it was free. The second free had no effect.
-    DoubleFree {
-        /// Its address.
-        address: usize,
-    },
-    /// No object of the pool begins at an address that was freed.
-    NotAnObject {
-        /// Its address.
-        address: usize,
-    },
-    /// The object was written to while it was free. This was found when it was allocated again.
-    WrittenAfterFree {
-        /// Its address.
-        address: usize,
-        /// The first byte that was changed.
-        offset: usize,
-    },
-    /// The object was not valid when it came back, and a new one was made in its place.
-    Invalid {
-        /// Its address.
-        address: usize,
-    },
-}

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use super::engine::{Core, Shard};
 use super::obj::{Obj, Owns};
 
-/// A whole bucket: contiguous objects, [`Info::stride`](super::Info::stride) bytes apart.
+/// A whole bucket: contiguous objects, [`Info::stride`](super::audit::Info::stride) bytes apart.
 ///
 /// Dropping it frees it as a whole, which costs as much as one object. Iterating over it by value gives its single
 /// objects.

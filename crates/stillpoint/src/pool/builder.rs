@@ -1,24 +1,23 @@
 use std::fmt;
-use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::any::{AnyPool, LeakHook};
-use super::audit::{Hardening, Leaks};
+use super::any::AnyPool;
 use super::engine::common;
-use super::engine::geometry::{Geometry, Misfit};
-use super::engine::{Core, Given, Life, Plan, Refused};
+use super::engine::geometry::Geometry;
+use super::engine::{Core, Given, Life, Plan};
 use super::error::BuildError;
-use super::memory::{refused, Pages};
+use super::memory::Pages;
 
 type Reset<T> = Box<dyn Fn(&mut T) + Send + Sync>;
 type Validate<T> = Box<dyn Fn(&T) -> bool + Send + Sync>;
 
-/// Makes a pool of type `P`: a [`Pool`](super::Pool) or a [`RawPool`](super::RawPool). Made by
-/// [`Pool::builder`](super::Pool::builder) and [`RawPool::builder`](super::RawPool::builder).
+/// Makes a pool of type `P`: a [`Pool`](super::Pool) or a [`RawPool`](super::raw::RawPool). Made by
+/// [`Pool::builder`](super::Pool::builder) and [`RawPool::builder`](super::raw::RawPool::builder).
 ///
 /// ```
-/// use stillpoint::pool::{Pages, RawPool};
+/// use stillpoint::pool::memory::Pages;
+/// use stillpoint::pool::raw::RawPool;
 ///
 /// let pool = RawPool::builder(1_000, 2048, 64)
 ///     .bucket_bytes(64 << 10)
@@ -30,15 +29,14 @@ type Validate<T> = Box<dyn Fn(&T) -> bool + Send + Sync>;
 /// # Ok::<(), stillpoint::pool::BuildError>(())
 /// ```
 ///
-/// What threads keep, where the memory lies, and what happens at the end:
+/// What threads keep, and where the memory lies:
 ///
 /// ```
 /// use stillpoint::pool::Pool;
 ///
 /// let builder = Pool::builder(1_000, || [0u8; 1500])
 ///     .high_water(4) // whole buckets that a thread keeps to itself
-///     .max_locals(2)
-///     .leak_hook(|leaks| panic!("{leaks}"));
+///     .max_locals(2);
 /// let node = None; // from the configuration
 /// let pool = match node {
 ///     Some(node) => builder.node(node),
@@ -64,13 +62,12 @@ pub struct PoolBuilder<P> {
     max_locals: usize,
     pages: Pages,
     node: Option<u32>,
-    pub(super) hardening: Hardening,
-    leak_hook: Option<LeakHook>,
+    hardened: bool,
     stride: Option<usize>,
     given: Option<Given>,
-    /// The type of the pool whose objects `life` makes. A subtype cannot take its place, since pools are invariant in
-    /// the type of their objects.
-    pool: PhantomData<fn() -> P>,
+    /// Gives the pool its type, which is that of the objects that `life` makes. A subtype cannot take its place, since
+    /// pools are invariant in the type of their objects.
+    finish: fn(AnyPool) -> P,
 }
 
 /// How the objects of a [`Pool`](super::Pool) are made, reset and validated.
@@ -109,21 +106,20 @@ impl<T> Objects<T> {
         self
     }
 
-    /// `validate` is called for each object that comes back to a hardened pool ([`Hardening::Verify`] or more). An
-    /// invalid object is replaced with a new one, and [`AnyPool::misuses`] reports it. If `validate` panics, the object
-    /// stays allocated. The other objects of the same call are freed; those after it are not validated. A panic while
-    /// the thread is already panicking aborts the process, as in any destructor.
+    /// `validate` is called for each object that comes back to a [hardened](PoolBuilder::hardened) pool. An invalid object
+    /// is replaced with a new one, and counted as a [misuse](super::audit::PoolStats::misuses). If `validate` panics, the
+    /// object stays allocated. The other objects of the same call are freed; those after it are not validated. A panic
+    /// while the thread is already panicking aborts the process, as in any destructor.
     ///
     /// ```
-    /// use stillpoint::pool::{Hardening, Misuse, Objects, Pool};
+    /// use stillpoint::pool::{Objects, Pool};
     ///
     /// let buffers = Objects::new(|| Vec::<u8>::with_capacity(1500)).validate(|buffer| buffer.capacity() == 1500);
-    /// let pool = Pool::builder(100, buffers).hardening(Hardening::Verify).build()?;
+    /// let pool = Pool::builder(100, buffers).hardened(true).build()?;
     /// let mut buffer = pool.local()?.alloc().expect("an object is free");
     /// buffer.shrink_to_fit(); // the next user would lack the capacity
     /// drop(buffer);
-    /// assert!(matches!(pool.misuses()[..], [Misuse::Invalid { .. }]));
-    /// assert_eq!(pool.misuse_count(), 1);
+    /// assert_eq!(pool.stats().misuses, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn validate(mut self, validate: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
@@ -182,7 +178,13 @@ impl<P> PoolBuilder<P> {
     /// By default, the most steps in which a pool grows to its limit.
     const STEPS: usize = 8;
 
-    pub(super) fn new(capacity: usize, size: usize, align: usize, life: Life) -> Self {
+    pub(super) fn new(
+        capacity: usize,
+        size: usize,
+        align: usize,
+        life: Life,
+        finish: fn(AnyPool) -> P,
+    ) -> Self {
         Self {
             capacity,
             size,
@@ -196,11 +198,10 @@ impl<P> PoolBuilder<P> {
             max_locals: 256,
             pages: Pages::Best,
             node: None,
-            hardening: Hardening::None,
-            leak_hook: None,
+            hardened: false,
             stride: None,
             given: None,
-            pool: PhantomData,
+            finish,
         }
     }
 
@@ -260,7 +261,8 @@ impl<P> PoolBuilder<P> {
     /// would put them into a few sets. Set this when something else determines the layout.
     ///
     /// ```
-    /// use stillpoint::pool::{BuildError, RawPool};
+    /// use stillpoint::pool::raw::RawPool;
+    /// use stillpoint::pool::BuildError;
     ///
     /// let pool = RawPool::builder(1_000, 2048, 64).stride(2048).build()?;
     /// assert_eq!(pool.info().stride, 2048);
@@ -287,7 +289,8 @@ impl<P> PoolBuilder<P> {
     ///
     /// ```
     /// use std::ptr::NonNull;
-    /// use stillpoint::pool::{Backing, RawPool};
+    /// use stillpoint::pool::memory::Backing;
+    /// use stillpoint::pool::raw::RawPool;
     ///
     /// let memory: &'static mut [u64] = vec![0u64; 1 << 16].leak();
     /// let (start, bytes) = (NonNull::from(&mut *memory).cast(), size_of_val(memory));
@@ -358,22 +361,58 @@ impl<P> PoolBuilder<P> {
         self
     }
 
-    /// Which additional checks the pool makes.
-    pub fn hardening(mut self, hardening: Hardening) -> Self {
-        self.hardening = hardening;
+    /// Whether the pool makes additional checks. Every pool refuses pointers to other memory, and detects a double free
+    /// when the object comes back to its bucket. A hardened pool also
+    ///
+    /// - refuses double frees at once;
+    /// - fills free objects of bare memory with a pattern, and finds a write to a free object when it is allocated again;
+    /// - validates objects that come back ([`Objects::validate`]);
+    /// - allocates first what has been free for the longest time: a thread takes its whole buckets before others, and the
+    ///   objects of a bucket in turn (in a [small](Self::cache) pool, all objects in turn).
+    ///
+    /// It has no cache: each object goes to its bucket. [`PoolStats::misuses`](super::audit::PoolStats::misuses) counts
+    /// what was found too late to be refused.
+    ///
+    /// ```
+    /// use stillpoint::pool::raw::{FreeError, RawPool};
+    ///
+    /// let pool = RawPool::builder(100, 64, 64).hardened(true).build()?;
+    /// let local = pool.local()?;
+    /// let object = local.alloc().expect("an object is free");
+    /// // SAFETY: nothing uses the object any more. The pool refuses the second free.
+    /// let answers = unsafe { [local.free(object), local.free(object)] };
+    /// assert_eq!(answers, [Ok(()), Err(FreeError::AlreadyFree(0))]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn hardened(mut self, hardened: bool) -> Self {
+        self.hardened = hardened;
         self
     }
 
-    /// `hook` is called when the pool is dropped while objects are in use.
-    pub fn leak_hook(mut self, hook: impl FnOnce(&Leaks) + Send + Sync + 'static) -> Self {
-        self.leak_hook = Some(Box::new(hook));
-        self
-    }
-
-    pub(super) fn make(self, poison: bool) -> Result<AnyPool, BuildError> {
+    /// Makes the pool, and all its objects.
+    ///
+    /// # Errors
+    /// When the pool cannot be made as requested. The [`BuildError`] says why, and what to do.
+    ///
+    /// # Panics
+    /// With the panic of a function that makes an object. The objects made before are dropped.
+    ///
+    /// ```
+    /// use stillpoint::pool::raw::RawPool;
+    /// use stillpoint::pool::Pool;
+    ///
+    /// let pool = Pool::builder(100, || Vec::<u8>::with_capacity(1500)).build()?;
+    /// let local = pool.local()?;
+    /// let mut buffer = local.alloc().expect("an object is free");
+    /// buffer.push(1);
+    ///
+    /// let pool = RawPool::builder(100, 2048, 64).build()?;
+    /// assert_eq!(pool.info().object_bytes, 2048);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn build(self) -> Result<P, BuildError> {
         let (size, align) = (self.size, self.align);
-        let geometry = Geometry::with_stride(size, align, self.stride, self.bucket_bytes, self.capacity)
-            .map_err(|misfit| self.misfit(misfit, size, align))?;
+        let geometry = Geometry::with_stride(size, align, self.stride, self.bucket_bytes, self.capacity)?;
         let buckets = |objects: usize| {
             let buckets = objects.div_ceil(geometry.objects() as usize);
             u32::try_from(buckets).ok().filter(|&buckets| buckets > 0).ok_or(BuildError::Capacity { objects })
@@ -412,32 +451,10 @@ impl<P> PoolBuilder<P> {
             common: is_small,
             high_water: if is_small { Some(0) } else { self.high_water },
             locals: self.max_locals,
-            hardening: self.hardening,
-            poison,
+            hardened: self.hardened,
             want: self.pages.want(self.node),
         };
-        let bytes = (most as usize).saturating_mul(geometry.bucket_bytes());
-        let given = self.given.as_ref().map_or(0, |given| given.bytes);
-        let core = Core::new(&plan, self.life, self.given).map_err(|why| match why {
-            Refused::Given { needed } => BuildError::Given { bytes: given, needed },
-            Refused::NoMemory => BuildError::Memory { bytes, cause: None },
-            Refused::Kernel(refusal) => refused(refusal, bytes),
-        })?;
-        Ok(AnyPool::new(core, self.leak_hook))
-    }
-
-    fn misfit(&self, misfit: Misfit, size: usize, align: usize) -> BuildError {
-        let bytes = self.bucket_bytes.unwrap_or_default();
-        match misfit {
-            Misfit::SizeZero => BuildError::SizeZero,
-            Misfit::SizeHuge => BuildError::SizeHuge { size: size.max(align) },
-            Misfit::Alignment => BuildError::Alignment { align },
-            Misfit::Stride { least } => {
-                BuildError::Stride { bytes: self.stride.unwrap_or_default(), least, align }
-            }
-            Misfit::BucketSize | Misfit::BucketHuge => BuildError::BucketSize { bytes },
-            Misfit::BucketSmall { least } => BuildError::BucketSmall { bytes, least },
-        }
+        Ok((self.finish)(AnyPool::new(Core::new(&plan, self.life, self.given)?)))
     }
 }
 
@@ -449,7 +466,7 @@ impl<P> fmt::Debug for PoolBuilder<P> {
             .field("growth_step", &self.growth_step)
             .field("bucket_bytes", &self.bucket_bytes)
             .field("pages", &self.pages)
-            .field("hardening", &self.hardening)
+            .field("hardened", &self.hardened)
             .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ use super::engine::{Core, Shard};
 use super::obj::{Obj, Owns};
 
 /// Allocated objects of one pool, held by address. To allocate and free them costs as little as in a
-/// [`RawPool`](super::RawPool). An object takes eight bytes here; an [`Obj`] takes sixteen, and is checked for its pool
+/// [`RawPool`](super::raw::RawPool). An object takes eight bytes here; an [`Obj`] takes sixteen, and is checked for its pool
 /// when it is freed.
 ///
 /// [`Local::alloc_bulk`](super::Local::alloc_bulk) fills a bulk, and [`Local::free_bulk`](super::Local::free_bulk)

@@ -1,7 +1,5 @@
 use std::{fmt, io};
 
-use super::engine::geometry::LARGEST_BUCKET;
-
 /// Why a pool could not be built. Nothing stays allocated.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -96,7 +94,7 @@ impl fmt::Display for BuildError {
             Self::Stride { bytes, least, .. } if bytes < least => {
                 write!(f, "a stride of {bytes} is too small for these objects: set {least} bytes or more")
             }
-            Self::Stride { bytes, least, .. } if *bytes > LARGEST_BUCKET => {
+            Self::Stride { bytes, least, .. } if *bytes > 1 << 30 => {
                 write!(
                     f,
                     "a stride of {bytes} bytes is larger than the largest bucket, 1 GiB: set a smaller one, {least} or more"
@@ -186,7 +184,7 @@ impl std::error::Error for Exhausted {}
 /// error does not hand the object back: the caller has its address.
 ///
 /// ```
-/// use stillpoint::pool::{FreeError, RawPool};
+/// use stillpoint::pool::raw::{FreeError, RawPool};
 ///
 /// let (pool, other) = (RawPool::builder(10, 64, 64).build()?, RawPool::builder(10, 64, 64).build()?);
 /// let (local, other) = (pool.local()?, other.local()?);

@@ -244,17 +244,11 @@ impl<'p, T: Send + 'static> Local<'p, T> {
     /// let idle = pool.local()?;
     /// drop(idle.alloc());
     /// idle.park();
-    /// assert_eq!(pool.audit()?.objects_held + pool.audit()?.objects_cached, 0);
+    /// assert_eq!(pool.audit()?.held + pool.audit()?.cached, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn park(&self) {
         self.handle.park();
-    }
-
-    /// Sets the tag that is recorded with each object that this thread allocates from now on, in pools with
-    /// [`Hardening::Trace`](super::Hardening::Trace). See the [example](super::Pool::close).
-    pub fn set_tag(&self, tag: u32) {
-        self.handle.set_tag(tag);
     }
 }
 

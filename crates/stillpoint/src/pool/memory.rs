@@ -1,3 +1,5 @@
+//! The memory of pools: its pages, their addresses for devices, and mappings without a pool.
+
 use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -76,7 +78,7 @@ pub struct Iova(pub u64);
 /// Pools map their own memory. Use this type for rings and descriptors.
 ///
 /// ```
-/// use stillpoint::pool::{Backing, Pages, Memory};
+/// use stillpoint::pool::memory::{Backing, Memory, Pages};
 ///
 /// let memory = Memory::new(1 << 20, Pages::Best, None)?;
 /// println!("{} bytes of {}", memory.bytes(), memory.backing());
@@ -143,7 +145,7 @@ impl Memory {
     /// Whether a range of offsets is contiguous in physical memory. `None` when that is unknown, or may change.
     ///
     /// ```
-    /// use stillpoint::pool::{Backing, Pages, Memory};
+    /// use stillpoint::pool::memory::{Backing, Memory, Pages};
     ///
     /// let memory = Memory::new(4096, Pages::Small, None)?;
     /// assert_eq!(memory.physically_contiguous(0..4096), None); // the kernel may move small pages
@@ -206,7 +208,8 @@ mod tests {
     use std::ptr::NonNull;
 
     use super::*;
-    use crate::pool::{Pool, RawPool};
+    use crate::pool::raw::RawPool;
+    use crate::pool::Pool;
 
     type Map = fn(usize) -> Option<u64>;
 

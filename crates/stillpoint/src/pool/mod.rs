@@ -31,9 +31,15 @@
 //! | | holds | who frees | for |
 //! |---|---|---|---|
 //! | [`Pool`] | initialised objects, made once and reused | [`Obj`] when dropped, or [`Local::free`] | Rust programs |
-//! | [`RawPool`] | bare memory, of a size known at run time | [`RawLocal::free`], which is unsafe | packet buffers, bindings for C |
+//! | [`RawPool`](raw::RawPool) | bare memory, of a size known at run time | [`RawLocal::free`](raw::RawLocal::free), which is unsafe | packet buffers, bindings for C |
 //!
-//! Both dereference to [`AnyPool`], which has their statistics and audits.
+//! Both dereference to [`AnyPool`], which has their statistics and audits. A program needs three types: [`Pool`], a
+//! [`Local`] for each thread, and [`Obj`], or [`Bulk`] for many objects at a time. The rest is for
+//!
+//! - sizes, limits, growth and checks: [`PoolBuilder`], [`Objects`];
+//! - what is in use, and where the free objects are: [`audit`];
+//! - huge pages, NUMA nodes and devices: [`memory`];
+//! - bare memory: [`raw`].
 //!
 //! [`Local::free_many`] returns objects of other threads with one atomic exchange for each bucket; dropping them takes
 //! one for each object. [`Local::alloc_block`] changes one word for each 64 objects.
@@ -55,8 +61,7 @@
 //! of the objects that they have freed, and moves buckets in batches. There are four exceptions. Some calls grow the
 //! pool. If [`Local::alloc_block`] finds no whole bucket, it goes through all objects that other threads have freed and
 //! that are not collected yet, and through those that caches have handed over. [`Local::park`] and the drop of a local
-//! give back everything that the local holds. [`AnyPool::audit`], [`Pool::leaks`] and [`Pool::close`] read every
-//! bucket.
+//! give back everything that the local holds. [`AnyPool::audit`] and [`Pool::leaks`] read every bucket.
 //!
 //! # Consistency
 //!
@@ -72,7 +77,7 @@
 //! buckets is after R. K. Treiber, "Systems Programming: Coping with Parallelism", IBM RJ 5118, 1986.
 
 mod any;
-mod audit;
+pub mod audit;
 mod block;
 mod builder;
 mod bulk;
@@ -80,25 +85,20 @@ mod busted;
 mod engine;
 mod error;
 mod local;
-mod memory;
+pub mod memory;
 #[cfg(all(test, stillpoint_loom))]
 mod models;
 mod obj;
 mod orders;
 #[expect(clippy::module_inception, reason = "the pool of the module `pool`")]
 mod pool;
-mod raw;
+pub mod raw;
 
 pub use any::AnyPool;
-pub use audit::{
-    AuditError, CacheStats, Census, Hardening, Info, Leak, Leaks, MemoryInfo, Misuse, PoolStats,
-};
 pub use block::{Block, BlockObjects};
 pub use builder::{Objects, PoolBuilder};
 pub use bulk::Bulk;
-pub use error::{BuildError, Exhausted, FreeError, TooManyLocals};
+pub use error::{BuildError, Exhausted, TooManyLocals};
 pub use local::Local;
-pub use memory::{Backing, Iova, Memory, Pages};
 pub use obj::Obj;
 pub use pool::Pool;
-pub use raw::{RawBlock, RawLocal, RawPool};

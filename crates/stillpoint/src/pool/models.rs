@@ -16,7 +16,6 @@ use loom::thread;
 use super::busted::{self, Variant};
 use super::engine::geometry::Geometry;
 use super::engine::{Core, Handle, Life, Plan};
-use super::Hardening;
 use stillpoint_sys::linux::region::Want;
 
 /// Loom's message when two accesses are not ordered.
@@ -76,8 +75,7 @@ impl World {
             common,
             high_water: Some(kept),
             locals,
-            hardening: Hardening::None,
-            poison: false,
+            hardened: false,
             want: Want { reserved: false, transparent: false, small: true, node: None },
         };
         let core = Core::new(&plan, Life::default(), None).expect("a model needs no memory");
@@ -135,7 +133,7 @@ impl World {
         (0..free).for_each(|_| _ = self.must_alloc(&handle));
         assert!(self.alloc(&handle).is_none(), "{LOST}");
         assert_eq!(self.core.totals(), (self.out.len(), self.out.len()), "{LOST}");
-        assert_eq!(self.core.ledger.count(), 0, "{LOST}");
+        assert_eq!(self.core.misuses(), 0, "{LOST}");
     }
 }
 
@@ -354,7 +352,7 @@ fn a_double_free_is_found() {
         });
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert!(world.alloc(&owner).is_some() && world.alloc(&owner).is_none(), "{LOST}");
-        assert_eq!(world.core.ledger.count(), 1, "{LOST}");
+        assert_eq!(world.core.misuses(), 1, "{LOST}");
         drop(owner);
         world.core.audit().unwrap_or_else(|error| panic!("{LOST}: {error}"));
     });
@@ -377,7 +375,7 @@ fn a_double_free_does_not_make_a_bucket_whole() {
         freer.join().unwrap();
         needy.join().unwrap();
         assert!(world.alloc(&owner).is_some() && world.alloc(&owner).is_some(), "{LOST}");
-        assert_eq!((world.alloc(&owner), world.core.ledger.count()), (None, 1), "{LOST}");
+        assert_eq!((world.alloc(&owner), world.core.misuses()), (None, 1), "{LOST}");
         drop(owner);
         world.core.audit().unwrap_or_else(|error| panic!("{LOST}: {error}"));
     });

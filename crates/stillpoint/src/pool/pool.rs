@@ -5,7 +5,6 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::any::AnyPool;
-use super::audit::Leaks;
 use super::engine::Core;
 use super::error::{BuildError, TooManyLocals};
 use super::local::Local;
@@ -55,20 +54,17 @@ impl<T: Send + 'static> Pool<T> {
     /// makes an object, or an [`Objects`].
     ///
     /// ```
-    /// use stillpoint::pool::{Hardening, Objects, Pool};
+    /// use stillpoint::pool::{Objects, Pool};
     ///
     /// let names = Objects::new(|| String::with_capacity(64)).reset(String::clear);
-    /// let pool = Pool::builder(100, names).max_objects(1_000).hardening(Hardening::Verify).build()?;
-    /// assert_eq!(pool.info().hardening, Hardening::Verify);
+    /// let pool = Pool::builder(100, names).max_objects(1_000).hardened(true).build()?;
+    /// assert!(pool.info().hardened);
     /// # Ok::<(), stillpoint::pool::BuildError>(())
     /// ```
     pub fn builder(capacity: usize, objects: impl Into<Objects<T>>) -> PoolBuilder<Self> {
-        PoolBuilder::of(capacity, objects.into())
-    }
-
-    /// The objects of `any` must be of this type.
-    pub(super) fn from_any(any: AnyPool) -> Self {
-        Self { any, objects: PhantomData }
+        let life = objects.into().into_life();
+        let finish = |any| Self { any, objects: PhantomData };
+        PoolBuilder::new(capacity, size_of::<T>(), align_of::<T>(), life, finish)
     }
 
     /// The calling thread's access to the pool. It takes over the shard of a thread that has ended, if there is one.
@@ -80,7 +76,7 @@ impl<T: Send + 'static> Pool<T> {
         self.any.handle().map(|handle| unsafe { Local::new(handle) })
     }
 
-    /// The address of an object for a device; see [`Memory::iova`](super::Memory::iova).
+    /// The address of an object for a device; see [`Memory::iova`](super::memory::Memory::iova).
     pub fn iova(&self, object: &Obj<'_, T>) -> Option<Iova> {
         self.any.iova(object.address())
     }
@@ -157,43 +153,22 @@ impl<T: Send + 'static> Pool<T> {
         Some(unsafe { Obj::new(object, shard) })
     }
 
-    /// The objects that were never given back.
+    /// The addresses of the objects that are in use: those that were never given back.
     ///
     /// Takes time in proportion to the number of objects. Every [`Obj`] borrows the pool, so these objects were
-    /// forgotten, given away by [`Obj::into_raw`], or wait in a reclaimer.
+    /// forgotten, given away by [`Obj::into_raw`], or wait in a reclaimer. For their number, see
+    /// [`stats`](AnyPool::stats).
     ///
     /// ```
     /// use stillpoint::pool::Pool;
     ///
     /// let mut pool = Pool::new(100, || 0u64)?;
-    /// std::mem::forget(pool.local()?.alloc());
-    /// assert_eq!(pool.leaks().0.len(), 1);
+    /// let object = pool.local()?.alloc().expect("an object is free").into_raw();
+    /// assert_eq!(pool.leaks(), [object.cast()]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn leaks(&mut self) -> Leaks {
+    pub fn leaks(&mut self) -> Vec<NonNull<u8>> {
         self.any.leaks()
-    }
-
-    /// Drops the pool, and reports the objects that were never given back. Takes time in proportion to the number of
-    /// objects.
-    ///
-    /// # Errors
-    /// The list of these objects, if there are any. The memory is freed in any case.
-    ///
-    /// ```
-    /// use stillpoint::pool::{Hardening, Pool};
-    ///
-    /// let pool = Pool::builder(100, || [0u8; 1500]).hardening(Hardening::Trace).build()?;
-    /// let local = pool.local()?;
-    /// local.set_tag(6); // the protocol whose code runs now
-    /// std::mem::forget(local.alloc()); // a packet that is never given back
-    /// drop(local);
-    /// let leaks = pool.close().expect_err("a packet is missing");
-    /// assert_eq!((leaks.0.len(), leaks.0[0].tag), (1, Some(6)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn close(mut self) -> Result<(), Leaks> {
-        self.any.close()
     }
 }
 
@@ -213,33 +188,6 @@ unsafe extern "C-unwind" fn take_back(object: NonNull<()>, context: *const ()) {
     // SAFETY: the context came from `Arc::into_raw`, and this call gives it up, by the caller's promise.
     let core = unsafe { Arc::from_raw(context.cast::<Core>()) };
     core.free_without_shard(object.as_ptr().cast());
-}
-
-impl<T: Send + 'static> PoolBuilder<Pool<T>> {
-    pub(super) fn of(capacity: usize, objects: Objects<T>) -> Self {
-        Self::new(capacity, size_of::<T>(), align_of::<T>(), objects.into_life())
-    }
-
-    /// Makes the pool, and all its objects.
-    ///
-    /// # Errors
-    /// When the pool cannot be made as requested. The [`BuildError`] says why, and what to do.
-    ///
-    /// # Panics
-    /// With the panic of a function that makes an object. The objects made before are dropped.
-    ///
-    /// ```
-    /// use stillpoint::pool::Pool;
-    ///
-    /// let pool = Pool::builder(100, || Vec::<u8>::with_capacity(1500)).build()?;
-    /// let local = pool.local()?;
-    /// let mut buffer = local.alloc().expect("an object is free");
-    /// buffer.push(1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn build(self) -> Result<Pool<T>, BuildError> {
-        self.make(false).map(Pool::from_any)
-    }
 }
 
 impl<T: Send + 'static> fmt::Debug for Pool<T> {

@@ -1,14 +1,17 @@
+//! Pools of bare memory: the size and the alignment of objects are set at run time, and frees are unsafe.
+
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
 use super::any::AnyPool;
-use super::audit::{Hardening, Leaks};
 use super::engine::{Handle, Life};
-use super::error::{BuildError, Exhausted, FreeError, TooManyLocals};
+use super::error::{Exhausted, TooManyLocals};
 use super::memory::Iova;
 use super::PoolBuilder;
+
+pub use super::error::FreeError;
 
 /// A pool of bare memory: the size and the alignment of objects are set at run time.
 ///
@@ -16,7 +19,7 @@ use super::PoolBuilder;
 /// may be used after the pool has been dropped.
 ///
 /// ```
-/// use stillpoint::pool::RawPool;
+/// use stillpoint::pool::raw::RawPool;
 ///
 /// let pool = RawPool::builder(1_000, 2048, 64).build()?;
 /// let local = pool.local()?;
@@ -35,18 +38,14 @@ impl RawPool {
     /// A builder for at least `capacity` objects of `size` bytes, aligned to `align`; rounded up to whole buckets.
     ///
     /// ```
-    /// use stillpoint::pool::RawPool;
+    /// use stillpoint::pool::raw::RawPool;
     ///
     /// let pool = RawPool::builder(1_000, 2048, 64).cache(256).build()?;
     /// assert!(pool.stats().capacity >= 1_000);
     /// # Ok::<(), stillpoint::pool::BuildError>(())
     /// ```
     pub fn builder(capacity: usize, size: usize, align: usize) -> PoolBuilder<Self> {
-        PoolBuilder::raw(capacity, size, align)
-    }
-
-    pub(super) fn from_any(any: AnyPool) -> Self {
-        Self { any }
+        PoolBuilder::new(capacity, size, align, Life::default(), |any| Self { any })
     }
 
     /// As [`Pool::local`](super::Pool::local).
@@ -62,29 +61,21 @@ impl RawPool {
         self.any.core().place_of(object.cast_mut()).is_some()
     }
 
-    /// The address of an object for a device; see [`Memory::iova`](super::Memory::iova).
+    /// The address of an object for a device; see [`Memory::iova`](super::memory::Memory::iova).
     pub fn iova(&self, object: NonNull<u8>) -> Option<Iova> {
         self.any.iova(object)
     }
 
     /// Whether a block lies in one piece of physical memory; see
-    /// [`Memory::physically_contiguous`](super::Memory::physically_contiguous).
+    /// [`Memory::physically_contiguous`](super::memory::Memory::physically_contiguous).
     pub fn physically_contiguous(&self, block: &RawBlock) -> Option<bool> {
         let start = block.start.as_ptr().addr();
         self.any.physically_contiguous(start..start + block.len * block.stride)
     }
 
     /// As [`Pool::leaks`](super::Pool::leaks).
-    pub fn leaks(&mut self) -> Leaks {
+    pub fn leaks(&mut self) -> Vec<NonNull<u8>> {
         self.any.leaks()
-    }
-
-    /// As [`Pool::close`](super::Pool::close).
-    ///
-    /// # Errors
-    /// As [`Pool::close`](super::Pool::close).
-    pub fn close(mut self) -> Result<(), Leaks> {
-        self.any.close()
     }
 }
 
@@ -93,29 +84,6 @@ impl Deref for RawPool {
 
     fn deref(&self) -> &AnyPool {
         &self.any
-    }
-}
-
-impl PoolBuilder<RawPool> {
-    pub(super) fn raw(capacity: usize, size: usize, align: usize) -> Self {
-        Self::new(capacity, size, align, Life::default())
-    }
-
-    /// Makes the pool.
-    ///
-    /// # Errors
-    /// When the pool cannot be made as requested. The [`BuildError`] says why, and what to do.
-    ///
-    /// ```
-    /// use stillpoint::pool::RawPool;
-    ///
-    /// let pool = RawPool::builder(100, 2048, 64).build()?;
-    /// assert_eq!(pool.info().object_bytes, 2048);
-    /// # Ok::<(), stillpoint::pool::BuildError>(())
-    /// ```
-    pub fn build(self) -> Result<RawPool, BuildError> {
-        let poison = self.hardening >= Hardening::Verify;
-        self.make(poison).map(RawPool::from_any)
     }
 }
 
@@ -128,7 +96,7 @@ impl fmt::Debug for RawPool {
 /// A whole bucket of a [`RawPool`].
 ///
 /// ```
-/// use stillpoint::pool::RawPool;
+/// use stillpoint::pool::raw::RawPool;
 ///
 /// let pool = RawPool::builder(512, 2048, 64).build()?;
 /// let local = pool.local()?;
@@ -201,7 +169,7 @@ impl RawLocal<'_> {
     /// ```
     /// use std::mem::MaybeUninit;
     ///
-    /// let pool = stillpoint::pool::RawPool::builder(100, 64, 64).build()?;
+    /// let pool = stillpoint::pool::raw::RawPool::builder(100, 64, 64).build()?;
     /// let local = pool.local()?;
     /// let mut burst = [const { MaybeUninit::uninit() }; 32];
     /// let burst = local.alloc_many(&mut burst)?;
@@ -234,7 +202,7 @@ impl RawLocal<'_> {
     /// the address, its free is refused.
     ///
     /// ```
-    /// # let pool = stillpoint::pool::RawPool::builder(512, 64, 64).build()?;
+    /// # let pool = stillpoint::pool::raw::RawPool::builder(512, 64, 64).build()?;
     /// let local = pool.local()?;
     /// let block = local.alloc_block().expect("an object is free");
     /// assert_eq!(local.block_at(block.start()), block);
@@ -256,7 +224,7 @@ impl RawLocal<'_> {
     /// ```
     /// use std::mem::MaybeUninit;
     ///
-    /// let pool = stillpoint::pool::RawPool::builder(512, 64, 64).bucket_bytes(4096).build()?;
+    /// let pool = stillpoint::pool::raw::RawPool::builder(512, 64, 64).bucket_bytes(4096).build()?;
     /// let local = pool.local()?;
     /// let mut blocks = [const { MaybeUninit::uninit() }; 4];
     /// for block in local.alloc_blocks(&mut blocks)? {
@@ -291,7 +259,7 @@ impl RawLocal<'_> {
     /// # Errors
     /// When no object of this pool begins at the address. In a hardened pool, also when the object is free already.
     /// Other pools detect a double free when the object comes back to its bucket, unless it was allocated again before:
-    /// see [`AnyPool::misuses`].
+    /// see [`PoolStats::misuses`](super::audit::PoolStats::misuses).
     ///
     /// # Safety
     /// Nothing uses the object any more, and nothing else frees it.
@@ -334,11 +302,6 @@ impl RawLocal<'_> {
     /// As [`Local::park`](super::Local::park).
     pub fn park(&self) {
         self.handle.park();
-    }
-
-    /// As [`Local::set_tag`](super::Local::set_tag).
-    pub fn set_tag(&self, tag: u32) {
-        self.handle.set_tag(tag);
     }
 }
 

@@ -49,7 +49,7 @@ fn pool_local_p(make: impl for<'any> Fn(&'any ()) -> pool::Local<'any, u8>) {
     _later = make(&first);
 }
 
-fn pool_rawlocal_p(make: impl for<'any> Fn(&'any ()) -> pool::RawLocal<'any>) {
+fn pool_rawlocal_p(make: impl for<'any> Fn(&'any ()) -> pool::raw::RawLocal<'any>) {
     let _later;
     let first = ();
     _later = make(&first);

@@ -61,7 +61,7 @@ fn pool_objects_t(from: pool::Objects<fn(&'static ())>) -> pool::Objects<for<'an
     from
 }
 
-fn pool_rawlocal_p<'long: 'short, 'short>(from: pool::RawLocal<'short>) -> pool::RawLocal<'long> {
+fn pool_rawlocal_p<'long: 'short, 'short>(from: pool::raw::RawLocal<'short>) -> pool::raw::RawLocal<'long> {
     from
 }
 

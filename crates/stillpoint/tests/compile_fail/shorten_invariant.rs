@@ -41,7 +41,7 @@ fn pool_objects_t(from: pool::Objects<for<'any> fn(&'any ())>) -> pool::Objects<
     from
 }
 
-fn pool_rawlocal_p<'long: 'short, 'short>(from: pool::RawLocal<'long>) -> pool::RawLocal<'short> {
+fn pool_rawlocal_p<'long: 'short, 'short>(from: pool::raw::RawLocal<'long>) -> pool::raw::RawLocal<'short> {
     from
 }
 

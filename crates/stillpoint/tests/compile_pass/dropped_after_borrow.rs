@@ -43,7 +43,7 @@ mod compiles {
         let _first = make(&later);
     }
 
-    fn pool_rawlocal_p(make: impl for<'any> Fn(&'any ()) -> pool::RawLocal<'any>) {
+    fn pool_rawlocal_p(make: impl for<'any> Fn(&'any ()) -> pool::raw::RawLocal<'any>) {
         let later = ();
         let _first = make(&later);
     }

@@ -61,7 +61,7 @@ fn pool_objects_t(from: pool::Objects<fn(&'static ())>) -> pool::Objects<fn(&'st
     from
 }
 
-fn pool_rawlocal_p<'same>(from: pool::RawLocal<'same>) -> pool::RawLocal<'same> {
+fn pool_rawlocal_p<'same>(from: pool::raw::RawLocal<'same>) -> pool::raw::RawLocal<'same> {
     from
 }
 

@@ -43,7 +43,7 @@ fn pool_objects_t(from: pool::Objects<for<'any> fn(&'any ())>) -> pool::Objects<
     from
 }
 
-fn pool_rawlocal_p<'same>(from: pool::RawLocal<'same>) -> pool::RawLocal<'same> {
+fn pool_rawlocal_p<'same>(from: pool::raw::RawLocal<'same>) -> pool::raw::RawLocal<'same> {
     from
 }
 

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use stillpoint::fence::Mode;
-use stillpoint::pool::{Objects, Pages, Pool};
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::{Objects, Pool};
 use stillpoint::rcu::{Domain, RcuArray, RcuCell};
 use stillpoint::table::Table;
 

@@ -1,6 +1,7 @@
 //! Defects of DPDK's bucket driver, found by reading its source: a test for each.
 
-use stillpoint::pool::{Pages, RawPool};
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::raw::RawPool;
 
 /// A pool of buckets of four objects, without caches, whose buckets have owners.
 fn with_owners(capacity: usize) -> RawPool {
@@ -25,7 +26,7 @@ fn more_than_256_objects_fit_into_a_bucket() {
             unsafe { local.free(*object) }.unwrap();
         }
     }
-    assert_eq!((pool.misuse_count(), pool.stats().in_use), (0, 0));
+    assert_eq!((pool.stats().misuses, pool.stats().in_use), (0, 0));
     let blocks: Vec<_> = std::iter::from_fn(|| local.alloc_block()).collect();
     assert_eq!(blocks.len(), 5);
     pool.audit().unwrap();
@@ -63,8 +64,8 @@ fn no_thread_hoards_whole_buckets() {
     assert_eq!(blocks.len(), 100);
     // SAFETY: allocated above, and freed once.
     blocks.into_iter().for_each(|block| unsafe { hoarder.free_block(block) }.unwrap());
-    let census = pool.audit().unwrap();
-    assert!(census.buckets_whole <= 8, "a thread keeps too many buckets: {census:?}");
+    let audit = pool.audit().unwrap();
+    assert!(audit.buckets_whole <= 8, "a thread keeps too many buckets: {audit:?}");
     let other = pool.local().unwrap();
     let got = std::iter::from_fn(|| other.alloc_block()).count();
     assert!(got >= 92, "the other thread got {got} of 100 buckets");
@@ -80,7 +81,7 @@ fn a_block_is_made_of_what_others_have_freed() {
         // SAFETY: allocated above, and freed once.
         unsafe { other.free(block.get(index).unwrap()) }.unwrap();
     }
-    assert_eq!(pool.audit().unwrap().objects_on_their_way, 4);
+    assert_eq!(pool.audit().unwrap().on_their_way, 4);
     assert!(owner.alloc_block().is_some());
 }
 
@@ -113,7 +114,7 @@ fn objects_of_broken_buckets_do_not_strand_with_an_idle_owner() {
     pool.audit().unwrap();
     // SAFETY: allocated above, and freed once.
     again.into_iter().for_each(|object| unsafe { busy.free(object) }.unwrap());
-    assert_eq!((pool.stats().in_use, pool.misuse_count()), (0, 0));
+    assert_eq!((pool.stats().in_use, pool.stats().misuses), (0, 0));
 
     let pool = RawPool::builder(2560, 64, 64).bucket_bytes(16 << 10).cache(0).pages(Pages::Small);
     let pool = pool.build().unwrap();
@@ -162,7 +163,7 @@ fn a_double_free_does_not_get_a_bucket_rescued() {
     }
     assert_eq!((rescuer.alloc(), rescuer.alloc()), (Some(second), None));
     assert_eq!((owner.alloc(), owner.alloc()), (Some(first), None));
-    assert_eq!((pool.misuse_count(), pool.stats().in_use), (1, 2));
+    assert_eq!((pool.stats().misuses, pool.stats().in_use), (1, 2));
     pool.audit().unwrap();
 }
 
@@ -194,7 +195,7 @@ fn a_double_free_is_found_when_the_object_comes_back_to_its_bucket() {
         local.free(object).unwrap();
         local.free(object).unwrap();
     }
-    assert_eq!(pool.misuse_count(), 1);
+    assert_eq!(pool.stats().misuses, 1);
     assert_eq!(pool.stats().in_use, 0);
     assert_eq!(std::iter::from_fn(|| local.alloc()).count(), 8, "the pool is intact");
 }

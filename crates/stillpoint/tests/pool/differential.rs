@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use proptest::prelude::*;
-use stillpoint::pool::{Hardening, Pages, RawBlock, RawLocal, RawPool};
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::raw::{RawBlock, RawLocal, RawPool};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -123,11 +124,11 @@ proptest! {
         capacity in 1..400usize,
         cache in prop_oneof![Just(0), Just(5), Just(32)],
         high_water in 0..4u32,
-        hardening in prop_oneof![4 => Just(Hardening::None), 1 => Just(Hardening::Verify), 1 => Just(Hardening::Trace)],
+        hardened in prop_oneof![2 => Just(false), 1 => Just(true)],
         grows in any::<bool>(),
     ) {
         let mut builder = RawPool::builder(capacity, size, 8).bucket_bytes(bucket).cache(cache).high_water(high_water);
-        builder = builder.hardening(hardening).pages(Pages::Small);
+        builder = builder.hardened(hardened).pages(Pages::Small);
         if grows {
             builder = builder.max_objects(capacity + 50).growth_step(20);
         }
@@ -145,8 +146,8 @@ proptest! {
                 prop_assert_eq!(counts.in_use, out.all.len());
                 prop_assert_eq!(counts.available + counts.in_use, counts.capacity);
             }
-            let census = pool.audit().unwrap();
-            prop_assert_eq!(census.objects_out, out.all.len());
+            let audit = pool.audit().unwrap();
+            prop_assert_eq!(audit.stats.in_use, out.all.len());
         }
         // When all locals have ended, everything that is not allocated is available.
         let left = pool.stats().available;
@@ -155,8 +156,8 @@ proptest! {
         prop_assert_eq!(rest.len(), left + missing);
         rest.iter().for_each(|&object| out.add(object));
         drop(local);
-        prop_assert_eq!(pool.misuse_count(), 0);
-        let leaks: HashSet<usize> = pool.leaks().0.into_iter().map(|leak| leak.address).collect();
+        prop_assert_eq!(pool.stats().misuses, 0);
+        let leaks: HashSet<usize> = pool.leaks().iter().map(|leak| leak.addr().get()).collect();
         prop_assert_eq!(leaks, out.all.iter().map(|object| object.as_ptr().addr()).collect::<HashSet<_>>());
     }
 }

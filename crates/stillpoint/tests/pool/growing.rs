@@ -6,7 +6,8 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 
 use crate::asleep;
-use stillpoint::pool::{Local, Obj, Pages, Pool};
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::{Local, Obj, Pool};
 
 /// A pool that begins with one bucket of eight objects. When the pool first grows, its constructor waits twice at the
 /// barrier.

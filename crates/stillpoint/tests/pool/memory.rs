@@ -1,7 +1,9 @@
 //! The pages of memory, and its addresses.
 
 use crate::skip::skipped;
-use stillpoint::pool::{Backing, Memory, Pages, Pool, RawPool};
+use stillpoint::pool::memory::{Backing, Memory, Pages};
+use stillpoint::pool::raw::RawPool;
+use stillpoint::pool::Pool;
 
 #[test]
 fn small_pages_have_no_address_for_devices() {

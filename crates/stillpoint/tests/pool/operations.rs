@@ -5,7 +5,10 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use stillpoint::pool::{Exhausted, Hardening, Objects, Pages, Pool, PoolBuilder, PoolStats, RawPool};
+use stillpoint::pool::audit::PoolStats;
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::raw::RawPool;
+use stillpoint::pool::{Exhausted, Objects, Pool, PoolBuilder};
 
 /// Makes a bucket of four objects.
 fn four_to_a_bucket<P>(builder: PoolBuilder<P>) -> PoolBuilder<P> {
@@ -25,10 +28,10 @@ fn every_object_of_the_capacity_can_be_had_and_no_more() {
                 assert_eq!(objects.len(), all);
                 let addresses: HashSet<_> = objects.iter().map(|object| &raw const **object).collect();
                 assert_eq!(addresses.len(), all, "an object was allocated twice");
-                assert_eq!(pool.stats(), PoolStats { capacity: all, available: 0, in_use: all });
+                assert_eq!(pool.stats(), PoolStats { capacity: all, available: 0, in_use: all, misuses: 0 });
                 drop(objects);
-                assert_eq!(pool.stats(), PoolStats { capacity: all, available: all, in_use: 0 });
-                assert_eq!(pool.audit().unwrap().objects_out, 0);
+                assert_eq!(pool.stats(), PoolStats { capacity: all, available: all, in_use: 0, misuses: 0 });
+                assert_eq!(pool.audit().unwrap().stats.in_use, 0);
             }
         }
     }
@@ -230,23 +233,23 @@ fn large_pieces_grow_at_huge_pages() {
             large.len() > 1 && large.iter().all(|piece| piece.start % (2 << 20) == 0),
             "a large piece does not begin at a huge page: {pieces:?}"
         );
-        assert_eq!(pool.audit().unwrap().objects_out, count);
+        assert_eq!(pool.audit().unwrap().stats.in_use, count);
     }
 }
 
 #[test]
-fn histogram_and_census_tell_where_everything_is() {
+fn histogram_and_audit_tell_where_everything_is() {
     let pool = four_to_a_bucket(Pool::builder(24, || [0u8; 64])).cache(0).high_water(1).build().unwrap();
     let local = pool.local().unwrap();
     let blocks = [local.alloc_block(), local.alloc_block()];
     let two = [local.alloc(), local.alloc()];
-    let census = pool.audit().unwrap();
-    assert_eq!(census.fill, [3, 0, 1, 0, 2]);
-    assert_eq!((census.buckets_busy, census.buckets_partial, census.buckets_in_store), (2, 1, 3));
-    assert_eq!((census.objects_out, census.objects_held), (10, 2));
+    let audit = pool.audit().unwrap();
+    assert_eq!(audit.fill, [3, 0, 1, 0, 2]);
+    assert_eq!((audit.buckets_busy, audit.buckets_partial, audit.buckets_in_store), (2, 1, 3));
+    assert_eq!((audit.stats.in_use, audit.held), (10, 2));
     drop((blocks, two));
-    let census = pool.audit().unwrap();
-    assert_eq!((census.buckets_whole, census.buckets_in_store), (1, 5));
+    let audit = pool.audit().unwrap();
+    assert_eq!((audit.buckets_whole, audit.buckets_in_store), (1, 5));
 }
 
 #[test]
@@ -264,16 +267,16 @@ fn buckets_come_back_whole_whatever_the_bulks() {
             // SAFETY: allocated above, and each freed once.
             kept.chunks(put).for_each(|bulk| unsafe { local.free_many(bulk) }.unwrap());
         }
-        let census = pool.audit().unwrap();
-        assert_eq!(census.objects_out, 0);
-        assert!(census.buckets_partial <= 8, "partial buckets, with bulks of {get} and {put}: {census:?}");
+        let audit = pool.audit().unwrap();
+        assert_eq!(audit.stats.in_use, 0);
+        assert!(audit.buckets_partial <= 8, "partial buckets, with bulks of {get} and {put}: {audit:?}");
     }
 }
 
 #[test]
 fn a_bulk_holds_what_it_was_given_until_it_gives_it_back() {
-    for hardening in [Hardening::None, Hardening::Verify] {
-        let pool = four_to_a_bucket(Pool::builder(100, || 0u64)).hardening(hardening).build().unwrap();
+    for hardened in [false, true] {
+        let pool = four_to_a_bucket(Pool::builder(100, || 0u64)).hardened(hardened).build().unwrap();
         let local = pool.local().unwrap();
         let mut bulk = local.bulk(8);
         assert!(bulk.is_empty() && bulk.pop().is_none());
@@ -297,7 +300,10 @@ fn a_bulk_holds_what_it_was_given_until_it_gives_it_back() {
         drop(last);
         // The rest is freed one by one, on another thread.
         std::thread::scope(|scope| _ = scope.spawn(move || drop(bulk)));
-        assert_eq!((pool.stats().in_use, pool.misuse_count(), pool.audit().unwrap().objects_out), (0, 0, 0));
+        assert_eq!(
+            (pool.stats().in_use, pool.stats().misuses, pool.audit().unwrap().stats.in_use),
+            (0, 0, 0)
+        );
         let mut bulk = local.bulk(0);
         local.alloc_bulk(3, &mut bulk).unwrap();
         local.free_bulk(usize::MAX, &mut bulk);
@@ -314,5 +320,5 @@ fn a_bulk_belongs_to_one_pool() {
     let mixed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| there.alloc_bulk(1, &mut bulk)));
     assert!(mixed.is_err() && bulk.len() == 4 && second.stats().in_use == 0);
     there.free_bulk(3, &mut bulk);
-    assert_eq!((bulk.len(), first.stats().in_use, second.audit().unwrap().objects_cached), (1, 1, 0));
+    assert_eq!((bulk.len(), first.stats().in_use, second.audit().unwrap().cached), (1, 1, 0));
 }

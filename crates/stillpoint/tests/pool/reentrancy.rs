@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, OnceLock};
 
 use crate::kept::for_ever;
-use stillpoint::pool::{Hardening, Local, Obj, Objects, Pages, Pool};
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::{Local, Obj, Objects, Pool};
 
 /// A validation drops the local of the thread that frees. From then on, another thread has its shard.
 #[test]
@@ -21,7 +22,7 @@ fn a_validation_may_drop_the_local_that_the_object_came_from() {
         }
         true
     });
-    let pool = Pool::builder(200, objects).bucket_bytes(64).max_locals(8).hardening(Hardening::Verify);
+    let pool = Pool::builder(200, objects).bucket_bytes(64).max_locals(8).hardened(true);
     let pool: &'static Pool<AtomicBool> = for_ever(pool.pages(Pages::Small).build().unwrap());
     let twice = AtomicUsize::new(0);
     let flip = |object: &AtomicBool, to: bool| {
@@ -49,7 +50,7 @@ fn a_validation_may_drop_the_local_that_the_object_came_from() {
         }
     });
     assert_eq!(twice.load(Ordering::Relaxed), 0, "objects were allocated twice");
-    assert_eq!((pool.misuse_count(), pool.stats().in_use), (0, 0));
+    assert_eq!((pool.stats().misuses, pool.stats().in_use), (0, 0));
     pool.audit().unwrap();
 }
 
@@ -94,7 +95,7 @@ fn a_constructor_may_park_the_local_and_let_another_thread_have_its_shard() {
         kept.borrow().iter().map(|object| &raw const **object).collect();
     assert_eq!(addresses.len(), 9, "an object was allocated twice");
     drop(kept);
-    assert_eq!((pool.stats().in_use, pool.misuse_count()), (0, 0));
+    assert_eq!((pool.stats().in_use, pool.stats().misuses), (0, 0));
     pool.audit().unwrap();
 }
 
@@ -136,9 +137,9 @@ fn what_a_reset_parks_the_local_for_goes_back_to_its_shard() {
             // The local takes hold of its shard again.
             drop(local.alloc());
             drop(objects);
-            let census = pool.audit().unwrap();
+            let audit = pool.audit().unwrap();
             assert_eq!(
-                (census.objects_out, census.objects_on_their_way),
+                (audit.stats.in_use, audit.on_their_way),
                 (0, 0),
                 "the objects are back in the shard at once"
             );

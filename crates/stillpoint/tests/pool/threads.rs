@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::mpsc::channel;
 use std::sync::Barrier;
 
-use stillpoint::pool::{Pages, Pool};
+use stillpoint::pool::memory::Pages;
+use stillpoint::pool::Pool;
 
 #[test]
 fn an_object_is_freed_by_a_thread_that_has_no_local() {
@@ -135,6 +136,6 @@ fn a_rush_on_a_small_pool() {
             }
         });
         assert_eq!(pool.stats().in_use, 0);
-        assert_eq!(pool.audit().unwrap().objects_out, 0);
+        assert_eq!(pool.audit().unwrap().stats.in_use, 0);
     }
 }

@@ -63,7 +63,7 @@ pub(crate) fn table() -> Vec<Row> {
         "pool::Pool", "T": send = pool::Pool<T>;                                             Invariant,     Always,      Always,      Never,         Never,         Static;
         "pool::PoolBuilder", "P": any = pool::PoolBuilder<T>;                                Covariant,     Always,      Always,      Never,         Never,         MayDangle;
         "pool::Objects", "T": any = pool::Objects<T>;                                        Invariant,     Always,      Always,      Never,         Never,         Static;
-        "pool::RawLocal", "'p": lifetime = pool::RawLocal<'a>;                               Invariant,     Never,       Never,       Never,         Never,         Alive;
+        "pool::RawLocal", "'p": lifetime = pool::raw::RawLocal<'a>;                               Invariant,     Never,       Never,       Never,         Never,         Alive;
 
         "table::TableReader", "'a": lifetime = table::TableReader<'a, u8, u8>;               Covariant,     Never,       Never,       Never,         Never,         Alive;
         "table::TableReader", "K": send_sync = table::TableReader<'static, T, u8>;           Invariant,     Never,       Never,       Never,         Never,         Static;

@@ -1,9 +1,10 @@
 //! Information, counts, and a check of the whole pool.
 
-use super::geometry::Place;
+use std::ptr::NonNull;
+
 use super::row::{Row, Spot, NONE};
 use super::{Core, Shard};
-use crate::pool::{CacheStats, Census, Info, Leak};
+use crate::pool::audit::{Audit, CacheStats, Info, PoolStats};
 use stillpoint_sys::sync::atomic::Ordering;
 
 impl Core {
@@ -17,7 +18,7 @@ impl Core {
             cache: self.cache,
             high_water: self.high_water() as usize,
             max_locals: self.most_handles,
-            hardening: self.hardening,
+            hardened: self.is_hardened(),
             memory: self.memory(),
         }
     }
@@ -39,6 +40,11 @@ impl Core {
         // If other threads change the counts meanwhile, the sum may be out of range.
         let capacity = self.extent.buckets() * self.geometry.objects() as usize;
         (capacity, usize::try_from(sum).unwrap_or(0).min(capacity))
+    }
+
+    /// From the numbers of all objects and of those that are allocated.
+    pub(crate) fn stats(&self, (capacity, in_use): (usize, usize)) -> PoolStats {
+        PoolStats { capacity, available: capacity - in_use, in_use, misuses: self.misuses() }
     }
 
     /// The counts of each shard.
@@ -68,10 +74,10 @@ impl Core {
     }
 
     /// Checks the pool, and returns the first inconsistency as an error. Exact when no thread uses the pool meanwhile.
-    pub(crate) fn audit(&self) -> Result<Census, String> {
-        let mut census = Census { fill: vec![0; self.geometry.objects() as usize + 1], ..Census::default() };
+    pub(crate) fn audit(&self) -> Result<Audit, String> {
+        let mut audit = Audit { fill: vec![0; self.geometry.objects() as usize + 1], ..Audit::default() };
         if self.common {
-            return self.audit_in_common(census);
+            return self.audit_in_common(audit);
         }
         let mut places = vec![Spot::Absent; self.rows.len()];
         let mut see = |bucket: u32, spot: Spot| -> Result<(), String> {
@@ -107,35 +113,36 @@ impl Core {
                     ));
                 }
             }
-            census.objects_cached += shard.cache.len();
+            audit.cached += shard.cache.len();
         }
-        census.objects_deposited = self.depot.len();
+        audit.deposited = self.depot.len();
         let posted = self.posted()?;
         let mut live_objects = 0;
         for bucket in self.buckets() {
             let (live, remote) = self.count(bucket, places[bucket as usize], &posted)?;
-            census.fill[live - remote] += 1;
+            audit.fill[live - remote] += 1;
             live_objects += live - remote;
-            census.objects_on_their_way += remote;
+            audit.on_their_way += remote;
             let free = self.geometry.objects() as usize - live;
             match places[bucket as usize] {
-                Spot::Store => census.buckets_in_store += 1,
-                Spot::Whole => census.buckets_whole += 1,
-                Spot::Partial => census.buckets_partial += 1,
-                Spot::Busy | Spot::Absent => census.buckets_busy += 1,
+                Spot::Store => audit.buckets_in_store += 1,
+                Spot::Whole => audit.buckets_whole += 1,
+                Spot::Partial => audit.buckets_partial += 1,
+                Spot::Busy | Spot::Absent => audit.buckets_busy += 1,
             }
             if places[bucket as usize] != Spot::Store {
-                census.objects_held += free;
+                audit.held += free;
             }
         }
-        census.objects_out = live_objects
-            .checked_sub(census.objects_cached + census.objects_deposited)
+        let out = live_objects
+            .checked_sub(audit.cached + audit.deposited)
             .ok_or("there are more objects in caches and in the depot than out of buckets")?;
-        let (_, counted) = self.totals();
-        if census.objects_out != counted {
-            return Err(format!("{} objects are out, but {counted} are counted", census.objects_out));
+        let (capacity, counted) = self.totals();
+        if out != counted {
+            return Err(format!("{out} objects are out, but {counted} are counted"));
         }
-        Ok(census)
+        audit.stats = self.stats((capacity, out));
+        Ok(audit)
     }
 
     fn check_owner(&self, bucket: u32, index: u32) -> Result<(), String> {
@@ -208,7 +215,7 @@ impl Core {
     ///
     /// # Safety
     /// No other thread uses the pool, except to free objects without a shard.
-    pub(crate) unsafe fn out(&self) -> Vec<Leak> {
+    pub(crate) unsafe fn out(&self) -> Vec<NonNull<u8>> {
         let mut cached: Vec<*mut u8> = self
             .shards()
             .flat_map(|shard| {
@@ -229,8 +236,7 @@ impl Core {
                     live &= live - 1;
                     let object = self.address(index, bit);
                     if cached.binary_search(&object).is_err() {
-                        let tag = self.tag_of(Place { row: index, bit });
-                        out.push(Leak { address: object.addr(), tag });
+                        out.extend(NonNull::new(object));
                     }
                 }
             }
@@ -246,7 +252,6 @@ mod tests {
     use super::super::geometry::Geometry;
     use super::super::{Core, Handle, Life, Plan};
     use super::*;
-    use crate::pool::Hardening;
     use stillpoint_sys::linux::region::Want;
 
     /// A pool of eight buckets of two objects.
@@ -261,8 +266,7 @@ mod tests {
             common: false,
             high_water: Some(4),
             locals: 2,
-            hardening: Hardening::None,
-            poison: false,
+            hardened: false,
             want: Want { reserved: false, transparent: false, small: true, node: None },
         };
         Core::new(&plan, Life::default(), None).expect("a little memory")
@@ -285,8 +289,8 @@ mod tests {
         core.free_without_shard(sent);
         let found = core.audit().expect("nothing is wrong yet");
         assert_eq!((found.buckets_whole, found.buckets_partial, found.buckets_busy), (1, 1, 2));
-        assert_eq!((found.buckets_in_store, found.objects_on_their_way, found.objects_out), (4, 1, 4));
-        assert_eq!((found.objects_held, found.fill), (3, vec![5, 2, 1]));
+        assert_eq!((found.buckets_in_store, found.on_their_way, found.stats.in_use), (4, 1, 4));
+        assert_eq!((found.held, found.fill), (3, vec![5, 2, 1]));
         damage(&core, handle.shard(), [row_of(broken), row_of(whole), row_of(busy), row_of(sent)]);
         let error = core.audit().expect_err("the audit finds the damage");
         assert!(error.contains(part), "'{part}' is not in: {error}");

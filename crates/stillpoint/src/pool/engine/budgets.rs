@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::geometry::Geometry;
 use super::{Core, Handle, Life, Plan};
-use crate::pool::{FreeError, Hardening};
+use crate::pool::raw::FreeError;
 use stillpoint_sys::linux::region::Want;
 use stillpoint_sys::work::steps_of as steps;
 
@@ -28,8 +28,7 @@ fn pool(per_bucket: usize, buckets: u32, cache: usize) -> Arc<Core> {
         common: false,
         high_water: None,
         locals: 8,
-        hardening: Hardening::None,
-        poison: false,
+        hardened: false,
         want: Want { reserved: false, transparent: false, small: true, node: None },
     };
     Core::new(&plan, Life::default(), None).expect("a little memory")
@@ -75,7 +74,7 @@ fn rows_that_were_left_are_collected_before_those_that_came_later() {
     objects.into_iter().for_each(|object| core.free_without_shard(object));
     for waiting in [6, 30, 0] {
         assert!(owner.alloc().is_some());
-        assert_eq!(core.audit().unwrap().objects_on_their_way, waiting);
+        assert_eq!(core.audit().unwrap().on_their_way, waiting);
         if waiting == 6 {
             late.iter().for_each(|&object| core.free_without_shard(object));
         }
@@ -161,7 +160,7 @@ fn a_bucket_of_many_rows_is_not_searched_for_each_object() {
         }
         assert_eq!(each_within(FEW, &owner), objects.len());
     }
-    assert_eq!((core.ledger.count(), core.totals().1), (0, objects.len()));
+    assert_eq!((core.misuses(), core.totals().1), (0, objects.len()));
     // When a block is allocated, its bucket also records that it has no free objects.
     objects.iter().for_each(|&object| core.free_without_shard(object));
     let block = owner.alloc_block().unwrap().as_ptr();
@@ -234,7 +233,7 @@ fn what_is_freed_again_while_it_is_passed_on_counts_once() {
     let bits = core.take_remote(row);
     core.free_without_shard(objects[0]);
     core.pass_on(row, bits);
-    assert_eq!((core.ledger.count(), core.totals()), (1, (2, 1)));
+    assert_eq!((core.misuses(), core.totals()), (1, (2, 1)));
     core.audit().unwrap();
 }
 

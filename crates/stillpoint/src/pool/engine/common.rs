@@ -4,7 +4,8 @@
 
 use super::row::{Row, NONE};
 use super::Core;
-use crate::pool::{orders, Census};
+use crate::pool::audit::Audit;
+use crate::pool::orders;
 use stillpoint_sys::sync::atomic::Ordering;
 use stillpoint_sys::work;
 
@@ -112,7 +113,7 @@ impl Core {
     /// Frees objects of a row. Returns how many were not free before.
     pub(crate) fn free_to_common(&self, row: u32, bits: u64) -> u32 {
         let before = self.rows[row as usize].far.remote.fetch_or(bits, orders::free_common());
-        self.report_doubled(row, bits & before);
+        self.doubled(bits & before);
         (bits & !before).count_ones()
     }
 
@@ -126,9 +127,9 @@ impl Core {
         })
     }
 
-    /// As [`audit`](Core::audit), which gives the `census` with room for the fill.
-    pub(crate) fn audit_in_common(&self, mut census: Census) -> Result<Census, String> {
-        let (objects, mut buckets) = (self.geometry.objects() as usize, 0);
+    /// As [`audit`](Core::audit), which gives an audit with room for the fill.
+    pub(crate) fn audit_in_common(&self, mut audit: Audit) -> Result<Audit, String> {
+        let (objects, mut buckets, mut out) = (self.geometry.objects() as usize, 0, 0);
         for bucket in self.buckets_in_common().take(self.extent.buckets() + 1) {
             let mut free = 0;
             for row in self.rows_of_bucket(bucket) {
@@ -140,18 +141,19 @@ impl Core {
                 free += word.count_ones() as usize;
             }
             match free {
-                0 => census.buckets_busy += 1,
-                free if free == objects => census.buckets_in_store += 1,
-                _ => census.buckets_partial += 1,
+                0 => audit.buckets_busy += 1,
+                free if free == objects => audit.buckets_in_store += 1,
+                _ => audit.buckets_partial += 1,
             }
-            census.objects_out += objects - free;
-            census.fill[objects - free] += 1;
+            out += objects - free;
+            audit.fill[objects - free] += 1;
             buckets += 1;
         }
         if buckets != self.extent.buckets() {
             return Err(format!("the store has {buckets} buckets, not {}", self.extent.buckets()));
         }
-        Ok(census)
+        audit.stats = self.stats((buckets * objects, out));
+        Ok(audit)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The layout of objects: strides, buckets, rows, bits.
 
+use crate::pool::error::BuildError;
+
 /// A cache line of x86-64, and of most aarch64.
 const LINE: usize = 64;
 /// The smallest stride. (The reciprocal of 1 would not fit into 64 bits.)
@@ -9,26 +11,7 @@ const SPARE: usize = 64 << 10;
 /// Objects of a row: the number of bits in its words.
 pub(crate) const ROW: u32 = 64;
 /// The largest bucket, so that an offset in it has less than 32 bits.
-pub(crate) const LARGEST_BUCKET: usize = 1 << 30;
-
-/// Why a layout is impossible.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Misfit {
-    SizeZero,
-    SizeHuge,
-    Alignment,
-    BucketSize,
-    /// The bucket needs at least this many bytes.
-    BucketSmall {
-        least: usize,
-    },
-    BucketHuge,
-    /// The distance from one object to the next has to be a multiple of the alignment, at least this many bytes, and no
-    /// more than the largest bucket.
-    Stride {
-        least: usize,
-    },
-}
+const LARGEST_BUCKET: usize = 1 << 30;
 
 /// The layout of a pool: object `i` of bucket `b` begins at byte `b * bucket + i * stride`, and in every other bucket
 /// [`colour`](Geometry::colour) bytes later.
@@ -59,7 +42,7 @@ impl Geometry {
         align: usize,
         bucket_bytes: Option<usize>,
         capacity: usize,
-    ) -> Result<Self, Misfit> {
+    ) -> Result<Self, BuildError> {
         Self::with_stride(size, align, None, bucket_bytes, capacity)
     }
 
@@ -72,26 +55,26 @@ impl Geometry {
         set: Option<usize>,
         bucket_bytes: Option<usize>,
         capacity: usize,
-    ) -> Result<Self, Misfit> {
+    ) -> Result<Self, BuildError> {
         if size == 0 {
-            return Err(Misfit::SizeZero);
+            return Err(BuildError::SizeZero);
         }
         if !align.is_power_of_two() {
-            return Err(Misfit::Alignment);
+            return Err(BuildError::Alignment { align });
         }
         if size > LARGEST_BUCKET || align > LARGEST_BUCKET {
-            return Err(Misfit::SizeHuge);
+            return Err(BuildError::SizeHuge { size: size.max(align) });
         }
         let least = size.next_multiple_of(align).max(LEAST.next_multiple_of(align));
         let stride = match set {
             Some(set) if set < least || set % align != 0 || set > LARGEST_BUCKET => {
-                return Err(Misfit::Stride { least })
+                return Err(BuildError::Stride { bytes: set, least, align })
             }
             Some(set) => set,
             None => stride(size, align),
         };
         if stride > LARGEST_BUCKET {
-            return Err(Misfit::SizeHuge);
+            return Err(BuildError::SizeHuge { size: size.max(align) });
         }
         let most = (stride * ROW as usize).min(LARGEST_BUCKET);
         let bucket = match bucket_bytes {
@@ -99,11 +82,12 @@ impl Geometry {
                 let needed = stride.saturating_mul(capacity).clamp(SPARE, LARGEST_BUCKET);
                 (1 << most.ilog2()).min(needed.next_power_of_two())
             }
-            Some(bytes) if !bytes.is_power_of_two() => return Err(Misfit::BucketSize),
-            Some(bytes) if bytes < stride => {
-                return Err(Misfit::BucketSmall { least: stride.next_power_of_two() })
+            Some(bytes) if !bytes.is_power_of_two() || bytes > LARGEST_BUCKET => {
+                return Err(BuildError::BucketSize { bytes })
             }
-            Some(bytes) if bytes > LARGEST_BUCKET => return Err(Misfit::BucketHuge),
+            Some(bytes) if bytes < stride => {
+                return Err(BuildError::BucketSmall { bytes, least: stride.next_power_of_two() })
+            }
             Some(bytes) => bytes,
         };
         let objects = (bucket / stride) as u32;
@@ -248,9 +232,11 @@ mod tests {
         for (size, align, set, least) in
             [(2048, 64, 2000, 2048), (2048, 64, 2050, 2048), (8, 8, 0, 8), (1, 1, 7, 8), (1, 16, 8, 16)]
         {
-            assert_eq!(of(size, align, set).unwrap_err(), Misfit::Stride { least });
+            assert!(
+                matches!(of(size, align, set), Err(BuildError::Stride { least: found, .. }) if found == least)
+            );
         }
-        assert_eq!(of(8, 8, LARGEST_BUCKET + 8).unwrap_err(), Misfit::Stride { least: 8 });
+        assert!(matches!(of(8, 8, LARGEST_BUCKET + 8), Err(BuildError::Stride { least: 8, .. })));
     }
 
     #[test]
@@ -308,20 +294,23 @@ mod tests {
             assert_eq!((geometry.stride(), geometry.bucket_bytes()), (LARGEST_BUCKET, LARGEST_BUCKET));
             assert_eq!((geometry.objects(), geometry.place(8)), (1, None));
         }
-        assert_eq!(Geometry::new(LARGEST_BUCKET, 8, None, MANY).unwrap_err(), Misfit::SizeHuge);
-        assert_eq!(Geometry::new(LARGEST_BUCKET + 1, 4096, None, MANY).unwrap_err(), Misfit::SizeHuge);
+        assert!(matches!(Geometry::new(LARGEST_BUCKET, 8, None, MANY), Err(BuildError::SizeHuge { .. })));
+        assert!(matches!(
+            Geometry::new(LARGEST_BUCKET + 1, 4096, None, MANY),
+            Err(BuildError::SizeHuge { .. })
+        ));
     }
 
     #[test]
     fn impossible_shapes_are_told_apart() {
         let of = |size, align, bucket| Geometry::new(size, align, bucket, MANY).unwrap_err();
-        assert_eq!(of(0, 8, None), Misfit::SizeZero);
-        assert_eq!(of(usize::MAX, 8, None), Misfit::SizeHuge);
-        assert_eq!(of(8, 0, None), Misfit::Alignment);
-        assert_eq!(of(8, 24, None), Misfit::Alignment);
-        assert_eq!(of(8, 1 << 40, None), Misfit::SizeHuge);
-        assert_eq!(of(8, 8, Some(100)), Misfit::BucketSize);
-        assert_eq!(of(2048, 8, Some(2048)), Misfit::BucketSmall { least: 4096 });
-        assert_eq!(of(8, 8, Some(1 << 31)), Misfit::BucketHuge);
+        assert!(matches!(of(0, 8, None), BuildError::SizeZero));
+        assert!(matches!(of(usize::MAX, 8, None), BuildError::SizeHuge { .. }));
+        assert!(matches!(of(8, 0, None), BuildError::Alignment { .. }));
+        assert!(matches!(of(8, 24, None), BuildError::Alignment { .. }));
+        assert!(matches!(of(8, 1 << 40, None), BuildError::SizeHuge { .. }));
+        assert!(matches!(of(8, 8, Some(100)), BuildError::BucketSize { .. }));
+        assert!(matches!(of(2048, 8, Some(2048)), BuildError::BucketSmall { bytes: 2048, least: 4096 }));
+        assert!(matches!(of(8, 8, Some(1 << 31)), BuildError::BucketSize { .. }));
     }
 }

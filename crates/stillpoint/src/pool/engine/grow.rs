@@ -9,24 +9,14 @@ use super::geometry::{Geometry, Place};
 use super::row::Spot;
 use super::store::Chain;
 use super::{Core, Plan};
-use crate::pool::{Backing, MemoryInfo};
-use stillpoint_sys::linux::region::{Made, Refusal, Reservation, Want, HUGE};
+use crate::pool::audit::MemoryInfo;
+use crate::pool::error::BuildError;
+use crate::pool::memory::{refused, Backing};
+use stillpoint_sys::linux::region::{Made, Reservation, Want, HUGE};
 use stillpoint_sys::sync::atomic::{AtomicUsize, Ordering};
 
 /// A multiple of the page size on every Linux system. Smaller under Miri, which would take minutes to make the headers.
 const PAGE: usize = if cfg!(miri) { 4096 } else { 64 << 10 };
-
-/// Why a pool could not be made, or could not grow.
-#[derive(Debug)]
-pub(crate) enum Refused {
-    /// There is no memory for the range of addresses, or for the headers.
-    NoMemory,
-    Kernel(Refusal),
-    /// The caller's memory cannot be used: the pool needs this many bytes.
-    Given {
-        needed: usize,
-    },
-}
 
 /// The caller's memory. `release` is called when the pool does not use it any more.
 pub(crate) struct Given {
@@ -102,29 +92,29 @@ fn rounded(bytes: usize) -> Option<usize> {
 }
 
 impl Extent {
-    pub(crate) fn new(plan: &Plan, given: Option<Given>) -> Result<Self, Refused> {
+    pub(crate) fn new(plan: &Plan, given: Option<Given>) -> Result<Self, BuildError> {
         let bucket = plan.geometry.bucket_bytes();
         let bytes_of = |buckets: u32| (buckets as usize).checked_mul(bucket).and_then(rounded);
         let steps = (plan.most_buckets - plan.buckets).div_ceil(plan.step.max(1)) as usize;
         let later = bytes_of(plan.step).and_then(|step| step.checked_mul(steps));
         let whole = bytes_of(plan.buckets).zip(later).and_then(|(first, later)| first.checked_add(later));
         // Room to align the first piece that has huge pages.
-        let whole = whole.and_then(|whole| whole.checked_add(HUGE)).ok_or(Refused::NoMemory)?;
+        let whole = whole.and_then(|whole| whole.checked_add(HUGE)).ok_or_else(|| plan.no_memory())?;
         let places = if steps == 0 { plan.buckets as usize } else { whole.div_ceil(bucket) };
         let rows = places.checked_mul(plan.geometry.rows() as usize);
         if rows.is_none_or(|rows| rows >= u32::MAX as usize) {
-            return Err(Refused::NoMemory);
+            return Err(plan.no_memory());
         }
         let (start, space) = match given {
             None => {
-                let space = Reservation::new(whole, plan.geometry.align()).map_err(|_| Refused::NoMemory)?;
+                let space = Reservation::new(whole, plan.geometry.align()).map_err(|_| plan.no_memory())?;
                 (space.start(), Space::Reserved(space))
             }
             Some(given) => {
                 let needed = plan.buckets as usize * bucket;
                 let is_aligned = given.start.addr().get() % plan.geometry.align() == 0;
                 if given.bytes < needed || !is_aligned || steps > 0 {
-                    return Err(Refused::Given { needed });
+                    return Err(BuildError::Given { bytes: given.bytes, needed });
                 }
                 (given.start, Space::Given(given))
             }
@@ -268,13 +258,13 @@ impl Core {
     }
 
     /// Adds `buckets` buckets.
-    pub(crate) fn extend(&self, buckets: u32) -> Result<(), Refused> {
+    pub(crate) fn extend(&self, buckets: u32) -> Result<(), BuildError> {
         let _growing = self.extent.growing.lock().unwrap_or_else(PoisonError::into_inner);
         self.add(buckets)
     }
 
     /// Adds buckets. The caller holds `growing`.
-    fn add(&self, buckets: u32) -> Result<(), Refused> {
+    fn add(&self, buckets: u32) -> Result<(), BuildError> {
         let bucket_bytes = self.geometry.bucket_bytes();
         let bytes = buckets as usize * bucket_bytes;
         let unit = if bytes >= HUGE { HUGE } else { PAGE };
@@ -284,7 +274,7 @@ impl Core {
             Space::Reserved(space) => {
                 // SAFETY: the space was reserved for all pieces, and this one begins after the others.
                 let made = unsafe { space.fill(offset, bytes, self.extent.want) };
-                Some(made.map_err(Refused::Kernel)?)
+                Some(made.map_err(|refusal| refused(refusal, bytes))?)
             }
             // `Extent::new` checked the caller's memory, which is the only piece.
             Space::Given(_) => None,
@@ -348,7 +338,7 @@ impl Core {
                 if let Some(construct) = &self.life.construct {
                     construct(object);
                     undo.made += 1;
-                } else if self.poison {
+                } else if self.is_hardened() {
                     // SAFETY: the object is in the piece's memory, which no other thread uses yet.
                     unsafe { super::harden::poison(object, self.size) };
                 }

@@ -18,15 +18,13 @@ use stillpoint_sys::sync::atomic::Ordering;
 pub(crate) struct Handle<'p> {
     core: &'p Core,
     shard: Cell<&'p Shard>,
-    /// Recorded with each object that is allocated, in pools that record tags.
-    tag: Cell<u32>,
     stays: PhantomData<*const ()>,
 }
 
 impl<'p> Handle<'p> {
     /// `None` when the maximum number of handles hold a shard.
     pub(crate) fn new(core: &'p Core) -> Option<Self> {
-        let handle = Self { core, shard: Cell::new(core.nobody()), tag: Cell::new(0), stays: PhantomData };
+        let handle = Self { core, shard: Cell::new(core.nobody()), stays: PhantomData };
         handle.attach().then_some(handle)
     }
 
@@ -79,10 +77,6 @@ impl<'p> Handle<'p> {
         // SAFETY: callers attach first, so the handle holds its shard, and it stays on its thread. No `Hold` is kept
         // while user code runs, which may park this handle.
         unsafe { Hold::new(self.shard.get()) }
-    }
-
-    pub(crate) fn set_tag(&self, tag: u32) {
-        self.tag.set(tag);
     }
 
     #[inline(always)]
@@ -194,10 +188,10 @@ impl<'p> Handle<'p> {
         false
     }
 
-    /// Records that objects are allocated, in pools that verify.
+    /// Records that objects are allocated, in hardened pools.
     fn arm(&self, objects: impl Iterator<Item = *mut u8>) {
-        if self.core.verifies() {
-            objects.for_each(|object| self.core.arm(object, self.tag.get()));
+        if self.core.is_hardened() {
+            objects.for_each(|object| self.core.arm(object));
         }
     }
 
@@ -291,7 +285,7 @@ impl<'p> Handle<'p> {
                 self.put(&objects[accepted..index]);
                 return Err(error);
             }
-            if self.core.verifies() {
+            if self.core.is_hardened() {
                 // Put each object back at once: the validation of the next may panic.
                 self.put(&objects[index..=index]);
                 accepted = index + 1;
@@ -411,7 +405,7 @@ impl Core {
             return Err(FreeError::Foreign(index));
         }
         let place = self.place_of(object).ok_or(FreeError::NotAnObject(index))?;
-        if self.verifies() {
+        if self.is_hardened() {
             // Checked first, so that the user's validation sees only an object that the caller owns.
             if !self.is_armed(place) {
                 return Err(FreeError::AlreadyFree(index));
@@ -435,7 +429,7 @@ impl Core {
         if place != (Place { row: bucket, bit: 0 }) {
             return Err(FreeError::NotAnObject(0));
         }
-        if self.verifies() {
+        if self.is_hardened() {
             let objects: Vec<_> = self.objects_of(bucket).collect();
             let free = |&object: &*mut u8| self.place_of(object).is_none_or(|place| !self.is_armed(place));
             // Either all objects are freed, or none.
@@ -495,17 +489,7 @@ impl Core {
                 unsafe { Hold::new(shard) }.put(&[object])
             }
             Ok(place) => core.free_stray(place),
-            Err(error) => core.report_refused(object, error),
-        }
-    }
-
-    #[cold]
-    fn report_refused(&self, object: *mut u8, error: FreeError) {
-        match error {
-            FreeError::AlreadyFree(_) => {
-                self.ledger.report(crate::pool::Misuse::DoubleFree { address: object.addr() });
-            }
-            _ => self.report_stranger(object),
+            Err(_) => core.misused(1),
         }
     }
 
@@ -515,13 +499,7 @@ impl Core {
     /// The bucket came from the pool of `shard`, together with `shard`, and the caller gives up all its objects.
     pub(crate) unsafe fn free_block_anywhere(shard: &Shard, start: *mut u8) {
         let core = shard.core();
-        let bucket = match core.accept_block(start) {
-            Ok(bucket) => bucket,
-            Err(error) => {
-                let offset = error.index() * core.geometry.stride();
-                return core.report_refused(start.wrapping_add(offset), error);
-            }
-        };
+        let Ok(bucket) = core.accept_block(start) else { return core.misused(1) };
         if shard.is_of(stillpoint_sys::os::thread_handle()) {
             // SAFETY: the calling thread holds the shard, and its handle, which stays on this thread, is not in a call.
             unsafe { Hold::new(shard) }.give_bucket(bucket);
@@ -535,7 +513,7 @@ impl Core {
     pub(crate) fn free_without_shard(&self, object: *mut u8) {
         match self.accept(object, 0) {
             Ok(place) => self.free_stray(place),
-            Err(error) => self.report_refused(object, error),
+            Err(_) => self.misused(1),
         }
     }
 

@@ -166,7 +166,7 @@ impl<'c> Hold<'c> {
         let (mut given, mut row) = (0, NONE);
         while let Some(&first) = objects.get(given) {
             let Some(place) = self.core.place_of(first) else {
-                self.core.report_stranger(first);
+                self.core.misused(1);
                 given += 1;
                 continue;
             };
@@ -209,7 +209,7 @@ impl<'c> Hold<'c> {
         let (rows, geometry) = (&self.core.rows, &self.core.geometry);
         let live = rows[row as usize].live.get();
         let freed = bits & live;
-        self.core.report_doubled(row, bits & !live);
+        self.core.doubled(bits & !live);
         if freed == 0 {
             return 0;
         }

@@ -13,7 +13,6 @@ mod grow;
 pub(crate) mod handle;
 mod harden;
 mod hold;
-mod ledger;
 mod list;
 mod own;
 mod remote;
@@ -26,18 +25,17 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 pub(crate) use handle::Handle;
-pub(crate) use ledger::Ledger;
 pub(crate) use shard::Shard;
 
 use self::cache::Cache;
 use self::depot::Depot;
 use self::geometry::{Geometry, Place};
 use self::grow::Extent;
-pub(crate) use self::grow::{Given, Refused};
-use self::harden::Tags;
+pub(crate) use self::grow::Given;
+use self::harden::Armed;
 use self::row::Row;
 use self::store::Store;
-use super::Hardening;
+use super::error::BuildError;
 use stillpoint_sys::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 use stillpoint_sys::sync::spin;
 
@@ -59,10 +57,15 @@ pub(crate) struct Plan {
     pub(crate) common: bool,
     pub(crate) high_water: Option<u32>,
     pub(crate) locals: usize,
-    pub(crate) hardening: Hardening,
-    /// Whether free objects hold a pattern.
-    pub(crate) poison: bool,
+    pub(crate) hardened: bool,
     pub(crate) want: stillpoint_sys::linux::region::Want,
+}
+
+impl Plan {
+    fn no_memory(&self) -> BuildError {
+        let bytes = (self.most_buckets as usize).saturating_mul(self.geometry.bucket_bytes());
+        BuildError::Memory { bytes, cause: None }
+    }
 }
 
 /// The user's functions for objects.
@@ -94,17 +97,16 @@ pub(crate) struct Core {
     cache: usize,
     /// Whether all threads take objects from the same words: see `common`.
     common: bool,
-    /// The place at which the next search of such a pool begins, if old objects come first.
+    /// The place at which the next search of such a pool begins, if it is hardened.
     turn: AtomicU32,
     high_water: AtomicU32,
     fixed_high_water: Option<u32>,
-    hardening: Hardening,
-    /// Whether the objects that have been free for the longest time are allocated first.
+    /// Whether the objects that have been free for the longest time are allocated first: in hardened pools.
     cold_first: bool,
-    poison: bool,
-    tags: Option<Tags>,
+    armed: Option<Armed>,
     pub(crate) life: Life,
-    pub(crate) ledger: Ledger,
+    /// The number of misuses that were found after the faulty call had returned.
+    misuses: std::sync::atomic::AtomicUsize,
     /// The number of objects that frees have counted although they were not allocated.
     corrections: AtomicIsize,
 }
@@ -117,21 +119,20 @@ unsafe impl Sync for Core {}
 
 impl Core {
     /// The core does not move: shards point to it.
-    pub(crate) fn new(plan: &Plan, life: Life, given: Option<Given>) -> Result<Arc<Self>, Refused> {
+    pub(crate) fn new(plan: &Plan, life: Life, given: Option<Given>) -> Result<Arc<Self>, BuildError> {
         let geometry = plan.geometry;
         let extent = Extent::new(plan, given)?;
         let rows = extent.places() as usize * geometry.rows() as usize;
         let mut headers = Vec::new();
-        headers.try_reserve_exact(rows).map_err(|_| Refused::NoMemory)?;
+        headers.try_reserve_exact(rows).map_err(|_| plan.no_memory())?;
         headers.extend((0..rows).map(|_| Row::absent()));
-        // A pool that verifies records each object's state, and refuses double frees at once.
-        let verifies = plan.hardening >= Hardening::Verify;
-        let tags = verifies.then(|| Tags::new(rows).ok_or(Refused::NoMemory)).transpose()?;
-        let cache = if verifies { 0 } else { plan.cache };
+        // A hardened pool records each object's state, and refuses double frees at once.
+        let armed = plan.hardened.then(|| Armed::new(rows).ok_or_else(|| plan.no_memory())).transpose()?;
+        let cache = if plan.hardened { 0 } else { plan.cache };
         let objects = extent.maximum() as usize * geometry.objects() as usize;
         // A handle keeps one shard, and may hold a second one for a moment.
         let mut shards = Vec::new();
-        shards.try_reserve_exact(2 * plan.locals).map_err(|_| Refused::NoMemory)?;
+        shards.try_reserve_exact(2 * plan.locals).map_err(|_| plan.no_memory())?;
         shards.extend((0..2 * plan.locals).map(|_| OnceLock::new()));
         let core = Arc::new(Self {
             geometry,
@@ -139,7 +140,7 @@ impl Core {
             extent,
             rows: headers.into_boxed_slice(),
             store: Store::new(),
-            depot: Depot::new(objects, cache).ok_or(Refused::NoMemory)?,
+            depot: Depot::new(objects, cache).ok_or_else(|| plan.no_memory())?,
             shards: shards.into_boxed_slice(),
             handles: AtomicUsize::new(0),
             most_handles: plan.locals,
@@ -149,12 +150,10 @@ impl Core {
             turn: AtomicU32::new(0),
             high_water: AtomicU32::new(0),
             fixed_high_water: plan.high_water,
-            hardening: plan.hardening,
-            cold_first: plan.hardening >= Hardening::Trace,
-            poison: plan.poison,
-            tags,
+            cold_first: plan.hardened,
+            armed,
             life,
-            ledger: Ledger::default(),
+            misuses: std::sync::atomic::AtomicUsize::new(0),
             corrections: AtomicIsize::new(0),
         });
         // In a model, all shards are made now: nothing orders the making of a shard before its first hold by another
@@ -253,6 +252,26 @@ impl Core {
         let usual = (buckets / 16).clamp(1, HIGH_WATER);
         // Relaxed: a number for tuning.
         self.high_water.store(self.fixed_high_water.unwrap_or(usual), Ordering::Relaxed);
+    }
+
+    /// Counts misuses that were found after the faulty call had returned.
+    #[cold]
+    pub(crate) fn misused(&self, times: u32) {
+        // Relaxed: a count.
+        self.misuses.fetch_add(times as usize, Ordering::Relaxed);
+    }
+
+    pub(crate) fn misuses(&self) -> usize {
+        // Relaxed: a count.
+        self.misuses.load(Ordering::Relaxed)
+    }
+
+    /// Counts objects of a row that were freed although they were free.
+    #[inline]
+    fn doubled(&self, bits: u64) {
+        if bits != 0 {
+            self.misused(bits.count_ones());
+        }
     }
 
     /// Counts objects as allocated again, after a free has wrongly counted them as freed.

@@ -24,7 +24,7 @@ impl Core {
         loop {
             let before = far.remote.fetch_or(mine, orders::free());
             if brought.is_none() {
-                self.report_doubled(row, mine & before);
+                self.doubled(mine & before);
                 brought = Some((mine & !before).count_ones());
             }
             let brought = brought.unwrap_or_default();
@@ -42,7 +42,7 @@ impl Core {
             // so only the caller may take the word back. Another thread may have got the bucket meanwhile, and other
             // threads may have freed objects of it: the loop sends their bits to the new owner.
             let taken = self.take_remote(row);
-            self.report_doubled(row, taken & mine);
+            self.doubled(taken & mine);
             self.correct((taken & mine).count_ones());
             mine = taken & !mine;
             if mine == 0 {

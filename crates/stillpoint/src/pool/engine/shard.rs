@@ -42,7 +42,7 @@ pub(crate) struct Shard {
     pub(crate) strays: CachePadded<AtomicIsize>,
 }
 
-/// Counts of a shard, in the order of [`CacheStats`](crate::pool::CacheStats).
+/// Counts of a shard, in the order of [`CacheStats`](crate::pool::audit::CacheStats).
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     pub(crate) drawn: OwnUsize,
