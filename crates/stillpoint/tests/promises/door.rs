@@ -7,7 +7,7 @@ use super::complete::folder;
 /// How many types may be at the door of each module. Lower a number when types have moved; do not raise it.
 const RCU: usize = 20;
 const TIMER: usize = 15;
-const POOL: usize = 30;
+const POOL: usize = 12;
 const TABLE: usize = 19;
 
 fn is_of_name(character: char) -> bool {
