@@ -141,7 +141,6 @@ const CAUGHT_ONLY_BY_LOOM: &[(Broken, &str)] = &[
     (Broken::Rcu(Rcu::RoomRelaxed), KEPT),
     (Broken::Rcu(Rcu::TakenRelaxed), KEPT),
     (Broken::Rcu(Rcu::LastHandleRelaxed), KEPT),
-    (Broken::Rcu(Rcu::SleepAssisted), NARROW),
     (Broken::Rcu(Rcu::SubmitUnfenced), KEPT),
     (Broken::Rcu(Rcu::ClosedUnseen), NARROW),
     (Broken::Rcu(Rcu::ExitNoLight), NARROW),

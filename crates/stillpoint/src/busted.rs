@@ -82,7 +82,6 @@ stillpoint_sys::variants! {
     RoomRelaxed = "room-relaxed": "Room in a domain is given back and reserved by relaxed operations.",
     RoomBeforeFree = "room-before-free": "Room in a domain is given back before the destructor has run.",
     TakenRelaxed = "taken-relaxed": "How much room is taken up is read by a relaxed load.",
-    SleepAssisted = "sleep-assisted": "A background reclaimer that should stop sleeps without a limit while a handle assists.",
     SubmitUnfenced = "submit-unfenced": "A thread that hands over an object checks without a fence whether the background reclaimer is gone.",
     ClosedUnseen = "closed-unseen": "A handle that has assisted checks without a fence whether the background reclaimer is gone.",
     ExitNoLight = "exit-no-light": "A reader has no light fence between publishing its state and looking for requests of futures.",

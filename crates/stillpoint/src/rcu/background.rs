@@ -208,10 +208,8 @@ impl BackgroundReclaimer {
                 || inbox.aim() != seen
                 || (inbox.core().has_adoptable() && self.list.has_room(0))
         };
-        let is_idle = || {
-            let goes_on = aim == RUNNING || busted::is(Variant::SleepAssisted);
-            goes_on && inbox.pending() == 0 && !inbox.core().has_shelved()
-        };
+        // In a run that should return, a handle may have freed the last object just now, and told so before this sleep.
+        let is_idle = || aim == RUNNING && inbox.pending() == 0 && !inbox.core().has_shelved();
         // Retire handles notify when this many objects have been submitted.
         let sleep = |limit, enough, shelved: bool| {
             inbox.set_enough(enough);
@@ -219,8 +217,8 @@ impl BackgroundReclaimer {
             inbox.set_enough(1);
         };
         match self.list.obstacle() {
-            // The end of a turn notifies no thread. So the thread sleeps without a limit only while no retire handle has a turn,
-            // and never in a run that should return when the turns are over.
+            // What a handle leaves in the shared list notifies no thread. So the thread sleeps without a limit only while nothing is
+            // counted, and never in a run that should return.
             Obstacle::Empty if is_idle() => {
                 event.sleep_unless(None, || has_work(1) || inbox.pending() > 0 || inbox.core().has_shelved());
             }

@@ -88,7 +88,6 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::RoomRelaxed, "limits::room_is_reserved_once"),
     (Variant::RoomBeforeFree, "limits::an_object_has_its_room_until_it_is_freed"),
     (Variant::TakenRelaxed, "limits::a_handle_assists_while_the_reclaimer_stops"),
-    (Variant::SleepAssisted, "limits::a_handle_assists_while_the_reclaimer_stops"),
     (Variant::SubmitUnfenced, "limits::a_handle_submits_while_the_reclaimer_is_dropped"),
     (Variant::ClosedUnseen, "limits::a_handle_assists_while_the_reclaimer_is_dropped"),
     (Variant::ExitNoLight, "futures::a_guard_wakes_a_future"),
@@ -132,9 +131,7 @@ fn a_failure_names_both_accesses() {
 /// The message of the model when it catches the variant.
 fn sign(variant: Variant, model: &str) -> &'static str {
     match model.split("::").next() {
-        _ if matches!(variant, Variant::StopAfterCheck | Variant::SleepAssisted | Variant::PushUntold) => {
-            "deadlock"
-        }
+        _ if matches!(variant, Variant::StopAfterCheck | Variant::PushUntold) => "deadlock",
         _ if matches!(variant, Variant::SlotsUnseen | Variant::ClaimedRelaxed) => {
             "a claimed slot was made before"
         }
