@@ -339,8 +339,8 @@ fn token(domain: &Domain, number: u64) -> Result<Token, Refusal> {
 
 #[no_mangle]
 pub unsafe extern "C" fn still_check(domain: *const still_domain, number: u64) -> c_int {
-    // The body reaches no cancellation point: it uses atomics, the memory barrier (a system call of rustix, not of libc), and, if that
-    // fails, the allocator.
+    // The body reaches no cancellation point: it uses atomics, the memory barrier (`syscall(2)`, which is none), and, if that fails, the
+    // allocator.
     briefly(|| {
         // SAFETY: the caller passes a handle.
         let domain = unsafe { domain_of(domain) }?;

@@ -1,5 +1,7 @@
 //! `long syscall(SYS_futex, uint32_t *uaddr, int op, uint32_t val, ...)`, process-private.
 
+#[cfg(not(any(stillpoint_loom, miri)))]
+use std::ptr;
 #[cfg(not(stillpoint_loom))]
 use std::time::Duration;
 
@@ -9,13 +11,16 @@ use crate::sync::atomic::AtomicU32;
 /// early without a wake-up.
 #[cfg(not(any(stillpoint_loom, miri)))]
 pub fn wait(word: &AtomicU32, seen: u32, limit: Option<Duration>) {
-    use rustix::thread::futex;
-    let limit = limit.map(|limit| futex::Timespec {
-        tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
-        tv_nsec: limit.subsec_nanos().into(),
+    let limit = limit.map(|limit| libc::timespec {
+        // The most that every system can express: 68 years.
+        tv_sec: limit.as_secs().try_into().unwrap_or(i32::MAX.into()),
+        tv_nsec: limit.subsec_nanos() as _,
     });
+    let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let wait = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     // Every error (the value has changed, a signal, the limit) means that the caller must look again.
-    let _ = futex::wait(word, futex::Flags::PRIVATE, seen, limit.as_ref());
+    // SAFETY: the kernel only reads: the word, and the limit, which is null or a local variable.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), wait, seen, limit) };
 }
 
 /// Wakes every thread that sleeps on `word`.
@@ -27,9 +32,11 @@ pub fn wake_all(word: &AtomicU32) {
 /// first.
 #[cfg(not(any(stillpoint_loom, miri)))]
 pub fn wake(word: &AtomicU32, most: u32) {
-    use rustix::thread::futex;
     // It fails only for a bad address.
-    let _ = futex::wake(word, futex::Flags::PRIVATE, most);
+    // SAFETY: the kernel only uses the address of the word.
+    unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, most)
+    };
 }
 
 /// Miri has no such system call: the waiter lets others run and looks again.

@@ -6,7 +6,6 @@ use std::os::unix::fs::FileExt;
 /// The physical address behind `address`, as long as the kernel does not move the page. `None` if the page is not in
 /// memory, or if the kernel hides frame numbers from this process by showing zeros.
 pub fn physical(address: usize) -> Option<u64> {
-    // Uses libc: rustix finds the page size on its own, which a checker like Valgrind hides.
     // SAFETY: no preconditions.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let mut entry = [0; 8];

@@ -4,7 +4,7 @@ use std::ptr::{self, NonNull};
 // Not modelled: this only repeats an order that the kernel ensures.
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
+use super::outcome;
 
 /// Large mappings begin at a multiple of this: the size of a huge page on x86-64, and on aarch64 with small pages of
 /// 4 KiB.
@@ -12,9 +12,29 @@ const HUGE: usize = 2 << 20;
 /// All mappings begin at a multiple of this size, and consist of whole pages of it.
 pub const SMALL: usize = 4096;
 
+/// Memory that may be read and written.
+pub(super) const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
+
+/// `void *mmap(void *addr, size_t length, int prot, int flags, -1, 0)`, for private memory behind which is no file.
+///
+/// # Safety
+/// If `flags` has `MAP_FIXED`, nothing refers to what is mapped at these addresses.
+pub(super) unsafe fn map(
+    wanted: *mut u8,
+    bytes: usize,
+    access: libc::c_int,
+    flags: libc::c_int,
+) -> Result<*mut u8, i32> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
+    // SAFETY: without `MAP_FIXED` the kernel replaces no mapping, and with it the caller promises that nothing refers to one.
+    let place = unsafe { libc::mmap(wanted.cast(), bytes, access, flags, -1, 0) };
+    outcome(place != libc::MAP_FAILED)?;
+    Ok(place.cast())
+}
+
 /// Counts pieces of address space that were given back. The kernel hands their addresses out again, to any thread. What the
-/// last owner did there comes before that, but no access of the program expresses this order, and ThreadSanitizer does not see it
-/// if the system calls bypass the C library.
+/// last owner did there comes before that, but no access of the program expresses this order, and ThreadSanitizer sees it only
+/// where it intercepts the system calls.
 static GIVEN_BACK: AtomicUsize = AtomicUsize::new(0);
 
 /// Called by a thread that has just got addresses from the kernel.
@@ -49,13 +69,12 @@ impl Mapping {
         let bytes = rounded(bytes)?;
         let spare = if bytes >= HUGE { HUGE } else { 0 };
         let whole = bytes.checked_add(spare)?;
-        let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, at an address that the kernel chooses.
-        let raw = unsafe { mmap_anonymous(ptr::null_mut(), whole, access, MapFlags::PRIVATE) }.ok()?;
+        let raw = unsafe { map(ptr::null_mut(), whole, ACCESS, 0) }.ok()?;
         addresses_taken();
-        let mut mapping = Self { start: NonNull::new(raw.cast())?, bytes: whole };
+        let mut mapping = Self { start: NonNull::new(raw)?, bytes: whole };
         if spare > 0 {
-            let head = raw.cast::<u8>().align_offset(HUGE);
+            let head = raw.align_offset(HUGE);
             mapping.release_end(spare - head);
             mapping.release_beginning(head);
         }
@@ -111,7 +130,7 @@ fn unmap(start: *mut u8, bytes: usize) {
     if bytes > 0 {
         addresses_given_back();
         // SAFETY: nothing refers to the pages. A failure leaves them mapped.
-        let _ = unsafe { munmap(start.cast(), bytes) };
+        unsafe { libc::munmap(start.cast(), bytes) };
     }
 }
 
@@ -119,13 +138,13 @@ fn unmap(start: *mut u8, bytes: usize) {
 pub fn allow_huge(start: NonNull<u8>, bytes: usize) {
     let Some(bytes) = rounded(bytes) else { return };
     // SAFETY: the advice changes no contents. A kernel without huge pages refuses it, which does no harm.
-    let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+    unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
 }
 
 /// Asks for all pages at once.
 fn populate(start: NonNull<u8>, bytes: usize) {
     // SAFETY: the advice changes no contents.
-    if unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) }.is_ok() {
+    if unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) } == 0 {
         return;
     }
     // Linux before 5.14 does not know the advice: touch the pages.

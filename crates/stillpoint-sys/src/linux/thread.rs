@@ -8,7 +8,8 @@ use crate::portable::{Doing, Sighting};
 /// The kernel's id of the calling thread. Costs a system call.
 pub fn thread_id() -> u32 {
     #[cfg(not(any(stillpoint_loom, miri)))]
-    return rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+    // SAFETY: no preconditions. Not `gettid` of libc, which glibc has only since 2.30.
+    return unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     // Threads of a model, and of Miri, also have ids, by which other code distinguishes them.
     #[cfg(any(stillpoint_loom, miri))]
     return crate::portable::thread_id();
@@ -17,7 +18,10 @@ pub fn thread_id() -> u32 {
 /// `int sched_yield(void)`
 pub fn yield_cpu() {
     #[cfg(not(any(stillpoint_loom, miri)))]
-    rustix::thread::sched_yield();
+    // SAFETY: no preconditions.
+    unsafe {
+        libc::sched_yield();
+    }
 }
 
 /// Inspects the thread with this id. The caller has known the thread for `age`: a thread that started later has the id of a
@@ -88,8 +92,7 @@ impl Stat {
     }
 }
 
-/// The time of a clock. Uses libc: rustix finds the vDSO on its own, which a checker like Valgrind hides. `None` for a clock that
-/// does not exist.
+/// The time of a clock; `None` for a clock that does not exist.
 pub fn time(clock: libc::clockid_t) -> Option<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is writable; a clock that does not exist is an error.

@@ -8,15 +8,17 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use rustix::io::Errno;
-use rustix::thread::{membarrier, MembarrierCommand};
+use libc::{
+    MEMBARRIER_CMD_PRIVATE_EXPEDITED as BARRIER, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED as REGISTER,
+};
+use stillpoint_sys::linux::outcome;
 
 use super::FenceError;
 
-impl From<Errno> for FenceError {
-    fn from(errno: Errno) -> Self {
-        Self::new(errno.raw_os_error())
-    }
+/// With both commands, `flags` and `cpu_id` are 0.
+fn membarrier(command: libc::c_int) -> Result<(), FenceError> {
+    // SAFETY: no pointers are passed.
+    outcome(unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } == 0).map_err(FenceError::new)
 }
 
 /// Registers the process, tries one barrier, and keeps the kernel's answer, until a thread is refused for good. No thread waits for
@@ -29,9 +31,9 @@ pub(super) fn register() -> Result<(), FenceError> {
             match answer {
                 // Relaxed, as above. A refusal that another thread has noted meanwhile stays.
                 Ok(()) => _ = ANSWER.compare_exchange(UNKNOWN, 0, Ordering::Relaxed, Ordering::Relaxed),
-                Err(errno) => note_refusal(errno),
+                Err(error) => note_refusal(error),
             }
-            Ok(answer?)
+            answer
         }
         0 => Ok(()),
         errno => Err(FenceError::new(errno)),
@@ -41,8 +43,7 @@ pub(super) fn register() -> Result<(), FenceError> {
 /// As [`register`], but asks the kernel once more, without a barrier: a filter may have been installed meanwhile.
 pub(super) fn confirm() -> Result<(), FenceError> {
     register()?;
-    let answer = membarrier(MembarrierCommand::RegisterPrivateExpedited);
-    Ok(answer.inspect_err(|&errno| note_refusal(errno))?)
+    membarrier(REGISTER).inspect_err(|&error| note_refusal(error))
 }
 
 /// What domains that are made from now on may expect: `UNKNOWN`, 0 if a barrier has succeeded, or the errno of a thread that was
@@ -51,17 +52,17 @@ static ANSWER: AtomicI32 = AtomicI32::new(UNKNOWN);
 const UNKNOWN: i32 = -1;
 
 /// Keeps a refusal, for domains that are made later, unless another attempt may succeed.
-fn note_refusal(errno: Errno) {
-    if errno != Errno::NOMEM {
+fn note_refusal(error: FenceError) {
+    if error.raw_os_error() != libc::ENOMEM {
         // Relaxed: only the number matters.
-        ANSWER.store(errno.raw_os_error(), Ordering::Relaxed);
+        ANSWER.store(error.raw_os_error(), Ordering::Relaxed);
     }
 }
 
 /// Registers, and issues a barrier: a filter may allow one but not the other.
-fn first() -> Result<(), Errno> {
-    membarrier(MembarrierCommand::RegisterPrivateExpedited)?;
-    membarrier(MembarrierCommand::PrivateExpedited)
+fn first() -> Result<(), FenceError> {
+    membarrier(REGISTER)?;
+    membarrier(BARRIER)
 }
 
 /// A full barrier on every thread of the process. Asks the kernel whatever it has answered before: filters are per thread, so another
@@ -71,8 +72,7 @@ fn first() -> Result<(), Errno> {
 /// even if `ANSWER` says so: `fork` copies the registration before it copies memory, and if another thread registered in between, the
 /// child has only the answer. If that fails, too, the refusal is one for good.
 pub(super) fn private_expedited() -> Result<(), FenceError> {
-    Ok(membarrier(MembarrierCommand::PrivateExpedited)
-        .or_else(|_| first().inspect_err(|&errno| note_refusal(errno)))?)
+    membarrier(BARRIER).or_else(|_| first().inspect_err(|&error| note_refusal(error)))
 }
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
             return;
         }
         ANSWER.store(0, Ordering::Relaxed);
-        assert!(membarrier(MembarrierCommand::PrivateExpedited).is_err(), "the process was registered");
+        assert!(membarrier(BARRIER).is_err(), "the process was registered");
         let answer = private_expedited();
         // Where the kernel has no membarrier, or a filter forbids it, both fail.
         assert_eq!(answer.is_ok(), first().is_ok(), "{answer:?}");

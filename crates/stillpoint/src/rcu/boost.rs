@@ -75,7 +75,7 @@ impl Boost {
         let way = match self {
             Boost::Off => return Ok(None),
             Boost::Migrate => Way::Migrate,
-            Boost::Realtime => sched::probe_realtime().map_err(|error| error.raw_os_error())?,
+            Boost::Realtime => sched::probe_realtime()?,
         };
         Ok(Some(Boosting::new(way, after)))
     }

@@ -9,10 +9,8 @@ use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustix::io::Errno;
-use rustix::mm::{madvise, mmap_anonymous, mprotect, munmap, Advice, MapFlags, MprotectFlags, ProtFlags};
-
-use super::super::pages::{addresses_given_back, addresses_taken, SMALL};
+use super::super::outcome;
+use super::super::pages::{addresses_given_back, addresses_taken, map, ACCESS, SMALL};
 use super::{Made, Refusal, Want};
 
 /// The size of a huge page on x86-64, and on aarch64 with small pages of 4 KiB.
@@ -44,10 +42,10 @@ impl Reservation {
         // Address space without access is not accounted for. Each part is accounted for when it is filled, and the kernel may
         // refuse it then.
         // SAFETY: a new mapping, at an address that the kernel chooses.
-        let raw =
-            unsafe { mmap_anonymous(ptr::null_mut(), whole_bytes, ProtFlags::empty(), MapFlags::PRIVATE) }?;
+        let raw = unsafe { map(ptr::null_mut(), whole_bytes, libc::PROT_NONE, 0) }
+            .map_err(io::Error::from_raw_os_error)?;
         addresses_taken();
-        let whole = NonNull::new(raw.cast::<u8>()).ok_or_else(too_large)?;
+        let whole = NonNull::new(raw).ok_or_else(too_large)?;
         // SAFETY: within the mapping, which has `align` bytes to spare.
         let start = unsafe { whole.add(whole.as_ptr().align_offset(align)) };
         Ok(Self { whole, whole_bytes, start, lost_from: AtomicUsize::new(usize::MAX) })
@@ -110,31 +108,32 @@ impl Drop for Reservation {
         let bytes = self.whole_bytes.min(self.lost_from.get_mut().saturating_add(head));
         addresses_given_back();
         // SAFETY: no other code uses these addresses, and their owner is gone. A failure leaves them mapped.
-        let _ = unsafe { munmap(self.whole.as_ptr().cast(), bytes) };
+        unsafe { libc::munmap(self.whole.as_ptr().cast(), bytes) };
     }
 }
 
-const ACCESS: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+fn memory(errno: i32) -> Refusal {
+    Refusal::Memory(io::Error::from_raw_os_error(errno))
+}
 
 /// # Safety
 /// As [`Reservation::fill`]; `bytes` is a multiple of a huge page.
 unsafe fn fill_reserved(begin: NonNull<u8>, bytes: usize, node: Option<u32>) -> Result<(), Refusal> {
-    let memory = |error: Errno| Refusal::Memory(error.into());
     if begin.as_ptr().addr() % HUGE != 0 {
         return Err(Refusal::Memory(io::ErrorKind::InvalidInput.into()));
     }
-    let flags = MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB;
+    let flags = libc::MAP_HUGETLB | libc::MAP_HUGE_2MB;
     // Maps elsewhere first: if the mapping below were refused, it would leave a hole.
     // SAFETY: a new mapping, at an address that the kernel chooses.
-    let elsewhere = unsafe { mmap_anonymous(ptr::null_mut(), bytes, ACCESS, flags) }.map_err(memory)?;
+    let elsewhere = unsafe { map(ptr::null_mut(), bytes, ACCESS, flags) }.map_err(memory)?;
     // SAFETY: it was made just now, and nothing uses it.
-    unsafe { munmap(elsewhere, bytes) }.map_err(memory)?;
+    outcome(unsafe { libc::munmap(elsewhere.cast(), bytes) } == 0).map_err(memory)?;
     // SAFETY: the addresses belong to the reservation, and are empty by the caller's promise.
-    let here = unsafe { mmap_anonymous(begin.as_ptr().cast(), bytes, ACCESS, flags | MapFlags::FIXED) };
+    let here = unsafe { map(begin.as_ptr(), bytes, ACCESS, flags | libc::MAP_FIXED) };
     if let Err(error) = here {
         // If the hole cannot be closed, something is mapped there: the mapping from before, or another thread's. The kernel does
         // not tell which, so the addresses count as lost.
-        let is_closed = close_hole(begin, bytes, MapFlags::FIXED_NOREPLACE);
+        let is_closed = close_hole(begin, bytes, libc::MAP_FIXED_NOREPLACE);
         return Err(if is_closed { memory(error) } else { Refusal::Lost });
     }
     let answer = bind(begin, bytes, node).and_then(|()| populate(begin, bytes).map_err(memory));
@@ -146,17 +145,17 @@ unsafe fn fill_reserved(begin: NonNull<u8>, bytes: usize, node: Option<u32>) -> 
 }
 
 /// Maps the addresses without access, unless something is mapped there. Returns whether it did. `keep` is
-/// [`MapFlags::FIXED_NOREPLACE`]. Linux before 4.17 ignores this flag, and takes the address as a hint: if something is mapped
+/// `MAP_FIXED_NOREPLACE`. Linux before 4.17 ignores this flag, and takes the address as a hint: if something is mapped
 /// there, it maps elsewhere. Tests leave the flag out to get the same.
-fn close_hole(begin: NonNull<u8>, bytes: usize, keep: MapFlags) -> bool {
-    debug_assert!(!keep.contains(MapFlags::FIXED), "that would replace what is there");
-    let wanted = begin.as_ptr().cast();
+fn close_hole(begin: NonNull<u8>, bytes: usize, keep: libc::c_int) -> bool {
+    debug_assert!(keep & libc::MAP_FIXED == 0, "that would replace what is there");
+    let wanted = begin.as_ptr();
     // SAFETY: a new mapping, which replaces no other one.
-    match unsafe { mmap_anonymous(wanted, bytes, ProtFlags::empty(), MapFlags::PRIVATE | keep) } {
+    match unsafe { map(wanted, bytes, libc::PROT_NONE, keep) } {
         Ok(place) if place == wanted => true,
         Ok(elsewhere) => {
             // SAFETY: it was made just now, and nothing uses it.
-            let _ = unsafe { munmap(elsewhere, bytes) };
+            unsafe { libc::munmap(elsewhere.cast(), bytes) };
             false
         }
         Err(_) => false,
@@ -166,16 +165,13 @@ fn close_hole(begin: NonNull<u8>, bytes: usize, keep: MapFlags) -> bool {
 /// # Safety
 /// As [`Reservation::fill`]; `bytes` is a multiple of a small page.
 unsafe fn fill_ordinary(begin: NonNull<u8>, bytes: usize, want: Want) -> Result<Made, Refusal> {
-    let access = MprotectFlags::READ | MprotectFlags::WRITE;
     // SAFETY: the addresses belong to the reservation, by the caller's promise.
-    let allowed = unsafe { mprotect(begin.as_ptr().cast(), bytes, access) };
-    allowed.map_err(|error| Refusal::Memory(error.into()))?;
+    outcome(unsafe { libc::mprotect(begin.as_ptr().cast(), bytes, ACCESS) } == 0).map_err(memory)?;
     let advised = want.transparent && bytes >= HUGE && {
         // SAFETY: the advice changes no contents.
-        unsafe { madvise(begin.as_ptr().cast(), bytes, Advice::LinuxHugepage) }.is_ok()
+        unsafe { libc::madvise(begin.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) == 0 }
     };
-    let answer = bind(begin, bytes, want.node)
-        .and_then(|()| populate(begin, bytes).map_err(|error| Refusal::Memory(error.into())));
+    let answer = bind(begin, bytes, want.node).and_then(|()| populate(begin, bytes).map_err(memory));
     if let Err(refusal) = answer {
         // SAFETY: filled just now, and nothing uses it.
         unsafe { withdraw(begin, bytes) };
@@ -189,17 +185,16 @@ unsafe fn fill_ordinary(begin: NonNull<u8>, bytes: usize, want: Want) -> Result<
 /// # Safety
 /// The addresses belong to a reservation, and nothing refers to them.
 unsafe fn withdraw(begin: NonNull<u8>, bytes: usize) {
-    let flags = MapFlags::PRIVATE | MapFlags::FIXED;
     // SAFETY: nothing refers to the addresses. A failure leaves memory there, which is unmapped with the reservation.
-    let _ = unsafe { mmap_anonymous(begin.as_ptr().cast(), bytes, ProtFlags::empty(), flags) };
+    let _ = unsafe { map(begin.as_ptr(), bytes, libc::PROT_NONE, libc::MAP_FIXED) };
 }
 
 /// Makes all pages present at once, so that a lack of memory is an error here instead of a signal later.
-fn populate(begin: NonNull<u8>, bytes: usize) -> Result<(), Errno> {
+fn populate(begin: NonNull<u8>, bytes: usize) -> Result<(), i32> {
     // SAFETY: the advice changes no contents.
-    match unsafe { madvise(begin.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) } {
+    match outcome(unsafe { libc::madvise(begin.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) } == 0) {
         // Linux before 5.14 does not know the advice: the pages become present when they are touched.
-        Err(Errno::INVAL) => Ok(()),
+        Err(libc::EINVAL) => Ok(()),
         answer => answer,
     }
 }
@@ -219,16 +214,12 @@ fn bind(begin: NonNull<u8>, bytes: usize, node: Option<u32>) -> Result<(), Refus
     let answer = unsafe {
         libc::syscall(libc::SYS_mbind, begin.as_ptr(), bytes, MPOL_BIND, mask.as_ptr(), WORDS * BITS + 1, 0)
     };
-    if answer == 0 {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::EINVAL) => Err(Refusal::Node(node)),
+    match outcome(answer == 0) {
+        Err(libc::EINVAL) => Err(Refusal::Node(node)),
         // A kernel without NUMA has one node.
-        Some(libc::ENOSYS) if node == 0 => Ok(()),
-        Some(libc::ENOSYS) => Err(Refusal::Node(node)),
-        _ => Err(Refusal::Memory(error)),
+        Err(libc::ENOSYS) if node == 0 => Ok(()),
+        Err(libc::ENOSYS) => Err(Refusal::Node(node)),
+        answer => answer.map_err(memory),
     }
 }
 
@@ -326,7 +317,7 @@ mod tests {
     fn a_hole_is_closed_only_if_nothing_is_mapped_there() {
         const TIMES: usize = 64;
         const LARGE: usize = 1 << 30;
-        for keep in [MapFlags::FIXED_NOREPLACE, MapFlags::empty()] {
+        for keep in [libc::MAP_FIXED_NOREPLACE, 0] {
             let space = Reservation::new(LARGE, SMALL).unwrap();
             // SAFETY: within the space, once.
             unsafe { space.fill(0, SMALL, ORDINARY) }.unwrap();
@@ -345,7 +336,7 @@ mod tests {
                 let is_closed = close_hole(free, HUGE, keep);
                 if is_closed {
                     // SAFETY: it was mapped just now, and nothing uses it.
-                    unsafe { munmap(free.as_ptr().cast(), HUGE) }.unwrap();
+                    assert_eq!(unsafe { libc::munmap(free.as_ptr().cast(), HUGE) }, 0);
                 }
                 is_closed
             });

@@ -3,13 +3,10 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::ptr;
 
-use crate::linux::thread::processor_time;
-use rustix::io::Errno;
-use rustix::process::{getrlimit, Resource};
-use rustix::thread::{
-    capabilities, gettid, sched_getaffinity, sched_setaffinity, CapabilitySet, CpuSet, Pid,
-};
+use crate::linux::outcome;
+use crate::linux::thread::{processor_time, thread_id};
 
 use super::{Finding, Way};
 
@@ -17,6 +14,13 @@ use super::{Finding, Way};
 const PRIORITY: i32 = 1;
 /// Children of a raised thread are ordinary.
 const RAISED: i32 = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+
+/// The calling thread, in calls that take a thread's id.
+const OWN: libc::pid_t = 0;
+
+/// A bit for each CPU, in the kernel's layout.
+type CpuSet = [libc::c_ulong; MAX_CPU / libc::c_ulong::BITS as usize];
+const MAX_CPU: usize = 1024;
 
 /// What to restore after a boost. It is restored only if the thread still has what the boost has set: a change that others made
 /// meanwhile is left alone.
@@ -37,7 +41,7 @@ pub enum Before {
 /// even if another thread has its id by then.
 #[derive(Debug)]
 pub struct Subject {
-    tid: Pid,
+    tid: libc::pid_t,
     stat: File,
 }
 
@@ -45,11 +49,11 @@ impl Subject {
     /// The calling thread. Fails without `/proc`, or if no file can be opened.
     pub fn current() -> std::io::Result<Self> {
         let stat = File::open("/proc/thread-self/stat")?;
-        Ok(Self { tid: gettid(), stat })
+        Ok(Self { tid: thread_id() as libc::pid_t, stat })
     }
 
     /// Whether the thread needs to be boosted in this way now.
-    pub fn examine(&self, way: Way) -> Result<Finding, Errno> {
+    pub fn examine(&self, way: Way) -> Result<Finding, i32> {
         let Some(cpu) = self.waits_for_cpu() else { return Ok(Finding::NoNeed) };
         let policy = policy(self.tid)?;
         if is_realtime(policy) {
@@ -62,25 +66,25 @@ impl Subject {
         Ok(match way {
             Way::Realtime => Finding::Boost(Before::Policy(policy)),
             // An ordinary thread would never get this CPU from the real-time caller.
-            Way::Migrate if is_realtime(self::policy(gettid())?) => Finding::NoNeed,
+            Way::Migrate if is_realtime(self::policy(OWN)?) => Finding::NoNeed,
             Way::Migrate => {
-                let allowed = sched_getaffinity(Some(self.tid))?;
+                let allowed = affinity(self.tid)?;
                 Finding::Boost(Before::Affinity { allowed, moved_to: own_cpu })
             }
         })
     }
 
     /// Makes the scheduler run the thread.
-    pub fn boost(&self, before: &Before) -> Result<(), Errno> {
+    pub fn boost(&self, before: &Before) -> Result<(), i32> {
         match before {
             Before::Policy(_) => set_policy(self.tid, RAISED, PRIORITY),
-            Before::Affinity { moved_to, .. } => sched_setaffinity(Some(self.tid), &only(*moved_to)),
+            Before::Affinity { moved_to, .. } => set_affinity(self.tid, &only(*moved_to)),
         }
     }
 
     /// Restores the scheduling from before. Does nothing for a thread that has ended. An error means that the caller may not
     /// restore, and the thread itself must.
-    pub fn restore(&self, before: &Before) -> Result<(), Errno> {
+    pub fn restore(&self, before: &Before) -> Result<(), i32> {
         if !self.is_alive() {
             return Ok(());
         }
@@ -97,12 +101,11 @@ impl Subject {
                     .or_else(|_| set_policy(self.tid, *before | libc::SCHED_RESET_ON_FORK, 0))
             }
             Before::Affinity { allowed, moved_to } => {
-                if sched_getaffinity(Some(self.tid))? != only(*moved_to) {
+                if affinity(self.tid)? != only(*moved_to) {
                     return Ok(());
                 }
                 // All CPUs that the thread was allowed may have been taken from it meanwhile.
-                sched_setaffinity(Some(self.tid), allowed)
-                    .or_else(|_| sched_setaffinity(Some(self.tid), &every_cpu()))
+                set_affinity(self.tid, allowed).or_else(|_| set_affinity(self.tid, &EVERY_CPU))
             }
         }
     }
@@ -114,7 +117,7 @@ impl Subject {
     /// The CPU that the thread waits for; `None` if it runs, or is not runnable.
     fn waits_for_cpu(&self) -> Option<usize> {
         // The clock of a thread's CPU time is exact, and advances between two reads only if the thread runs.
-        let tid = self.tid.as_raw_nonzero().get().unsigned_abs();
+        let tid = self.tid.unsigned_abs();
         if processor_time(tid)? != processor_time(tid)? {
             return None;
         }
@@ -128,53 +131,76 @@ impl Subject {
 ///
 /// Raises the calling thread briefly, since nothing else shows what the kernel, its control groups and its
 /// security modules allow.
-pub fn probe_realtime() -> Result<Way, Errno> {
-    let own = gettid();
-    let before = policy(own)?;
+pub fn probe_realtime() -> Result<Way, i32> {
+    let before = policy(OWN)?;
     if is_realtime(before) {
         // A thread that already has a priority could lose it for good by a trial.
-        let capable = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_NICE));
-        let limit = getrlimit(Resource::Rtprio).current;
-        return if capable || limit != Some(0) { Ok(Way::Realtime) } else { Err(Errno::PERM) };
+        return if is_capable() || realtime_limit() != 0 { Ok(Way::Realtime) } else { Err(libc::EPERM) };
     }
     let inherited = before & libc::SCHED_RESET_ON_FORK;
-    set_policy(own, libc::SCHED_FIFO | inherited, PRIORITY)?;
-    set_policy(own, before, 0)?;
+    set_policy(OWN, libc::SCHED_FIFO | inherited, PRIORITY)?;
+    set_policy(OWN, before, 0)?;
     Ok(Way::Realtime)
 }
 
 /// `int sched_getscheduler(pid_t pid)`, with `SCHED_RESET_ON_FORK` if it is set.
-fn policy(tid: Pid) -> Result<i32, Errno> {
+fn policy(tid: libc::pid_t) -> Result<i32, i32> {
     // SAFETY: no pointers are passed.
-    match unsafe { libc::sched_getscheduler(tid.as_raw_nonzero().get()) } {
-        -1 => Err(last_error()),
-        policy => Ok(policy),
-    }
+    let policy = unsafe { libc::sched_getscheduler(tid) };
+    outcome(policy != -1)?;
+    Ok(policy)
 }
 
 /// `int sched_getparam(pid_t pid, struct sched_param *param)`
-fn priority(tid: Pid) -> Result<i32, Errno> {
+fn priority(tid: libc::pid_t) -> Result<i32, i32> {
     let mut parameter = libc::sched_param { sched_priority: 0 };
     // SAFETY: the kernel writes the structure.
-    match unsafe { libc::sched_getparam(tid.as_raw_nonzero().get(), &raw mut parameter) } {
-        -1 => Err(last_error()),
-        _ => Ok(parameter.sched_priority),
-    }
+    outcome(unsafe { libc::sched_getparam(tid, &raw mut parameter) } == 0)?;
+    Ok(parameter.sched_priority)
 }
 
 /// `int sched_setscheduler(pid_t pid, int policy, const struct sched_param *param)`: unlike `sched_setattr(2)`, it
 /// leaves the nice value and the slice of an ordinary thread alone.
-fn set_policy(tid: Pid, policy: i32, priority: i32) -> Result<(), Errno> {
+fn set_policy(tid: libc::pid_t, policy: i32, priority: i32) -> Result<(), i32> {
     let parameter = libc::sched_param { sched_priority: priority };
     // SAFETY: the kernel reads the structure.
-    match unsafe { libc::sched_setscheduler(tid.as_raw_nonzero().get(), policy, &raw const parameter) } {
-        -1 => Err(last_error()),
-        _ => Ok(()),
-    }
+    outcome(unsafe { libc::sched_setscheduler(tid, policy, &raw const parameter) } == 0)
 }
 
-fn last_error() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
+/// `int sched_getaffinity(pid_t pid, size_t cpusetsize, cpu_set_t *mask)`
+fn affinity(tid: libc::pid_t) -> Result<CpuSet, i32> {
+    let mut set = CpuSet::default();
+    // SAFETY: the set has the size that is passed; libc writes no more.
+    outcome(unsafe { libc::sched_getaffinity(tid, size_of::<CpuSet>(), (&raw mut set).cast()) } == 0)?;
+    Ok(set)
+}
+
+/// `int sched_setaffinity(pid_t pid, size_t cpusetsize, const cpu_set_t *mask)`
+fn set_affinity(tid: libc::pid_t, set: &CpuSet) -> Result<(), i32> {
+    // SAFETY: the set has the size that is passed; libc reads no more.
+    outcome(unsafe { libc::sched_setaffinity(tid, size_of::<CpuSet>(), ptr::from_ref(set).cast()) } == 0)
+}
+
+/// `long syscall(SYS_capget, cap_user_header_t hdrp, cap_user_data_t datap)`: whether the calling thread has `CAP_SYS_NICE`.
+fn is_capable() -> bool {
+    /// `linux/capability.h`
+    const VERSION_3: u32 = 0x2008_0522;
+    const CAP_SYS_NICE: u32 = 23;
+    // The version, and the calling thread.
+    let mut header = [VERSION_3, 0];
+    // The effective, permitted and inheritable capabilities: the first 32 of each, then the others.
+    let mut sets = [0u32; 6];
+    // SAFETY: in this version, the kernel writes six words, and at most the first word of the header.
+    let answer = unsafe { libc::syscall(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr()) };
+    answer == 0 && sets[0] & (1 << CAP_SYS_NICE) != 0
+}
+
+/// `int getrlimit(int resource, struct rlimit *rlim)`, of real-time priorities.
+fn realtime_limit() -> libc::rlim_t {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: libc writes the structure.
+    unsafe { libc::getrlimit(libc::RLIMIT_RTPRIO, &raw mut limit) };
+    limit.rlim_cur
 }
 
 fn is_realtime(policy: i32) -> bool {
@@ -183,18 +209,15 @@ fn is_realtime(policy: i32) -> bool {
 }
 
 fn only(cpu: usize) -> CpuSet {
-    let mut set = CpuSet::new();
-    set.set(cpu);
+    const BITS: usize = libc::c_ulong::BITS as usize;
+    let mut set = CpuSet::default();
+    set[cpu / BITS] = 1 << (cpu % BITS);
     set
 }
 
-fn every_cpu() -> CpuSet {
-    let mut set = CpuSet::new();
-    (0..CpuSet::MAX_CPU).for_each(|cpu| set.set(cpu));
-    set
-}
+const EVERY_CPU: CpuSet = [libc::c_ulong::MAX; MAX_CPU / libc::c_ulong::BITS as usize];
 
-/// The processor of the calling thread. Uses libc: see [`time`](crate::linux::time).
+/// The processor of the calling thread.
 fn own_cpu() -> usize {
     // SAFETY: no preconditions.
     let cpu = unsafe { libc::sched_getcpu() };
@@ -284,12 +307,12 @@ mod tests {
             }
             assert_eq!(policy(own.tid).unwrap() & !libc::SCHED_RESET_ON_FORK, before);
 
-            let allowed = sched_getaffinity(None).unwrap();
+            let allowed = affinity(OWN).unwrap();
             let saved = Before::Affinity { allowed, moved_to: own_cpu() };
             own.boost(&saved).unwrap();
-            assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
+            assert_eq!(affinity(OWN).unwrap().map(libc::c_ulong::count_ones).iter().sum::<u32>(), 1);
             own.restore(&saved).unwrap();
-            assert_eq!(sched_getaffinity(None).unwrap(), allowed);
+            assert_eq!(affinity(OWN).unwrap(), allowed);
         })
         .join()
         .unwrap();
@@ -298,10 +321,10 @@ mod tests {
     #[test]
     fn what_somebody_else_has_changed_is_left_alone() {
         let own = Subject::current().unwrap();
-        let allowed = sched_getaffinity(None).unwrap();
+        let allowed = affinity(OWN).unwrap();
         // The thread was never moved to that CPU.
-        let other = Before::Affinity { allowed: only(CpuSet::MAX_CPU - 1), moved_to: CpuSet::MAX_CPU - 2 };
+        let other = Before::Affinity { allowed: only(MAX_CPU - 1), moved_to: MAX_CPU - 2 };
         own.restore(&other).unwrap();
-        assert_eq!(sched_getaffinity(None).unwrap(), allowed);
+        assert_eq!(affinity(OWN).unwrap(), allowed);
     }
 }

@@ -10,38 +10,29 @@ pub struct Before(bool);
 #[derive(Debug)]
 pub struct Subject;
 
-#[derive(Debug)]
-pub struct Refused;
-
-impl Refused {
-    pub fn raw_os_error(&self) -> i32 {
-        libc::EPERM
-    }
-}
-
-pub fn probe_realtime() -> Result<Way, Refused> {
+pub fn probe_realtime() -> Result<Way, i32> {
     if cfg!(stillpoint_loom) {
         Ok(Way::Realtime)
     } else {
-        Err(Refused)
+        Err(libc::EPERM)
     }
 }
 
 #[cfg(miri)]
 impl Subject {
-    pub fn current() -> Result<Self, Refused> {
-        Err(Refused)
+    pub fn current() -> Result<Self, i32> {
+        Err(libc::EPERM)
     }
 
-    pub fn examine(&self, _way: Way) -> Result<Finding, Refused> {
+    pub fn examine(&self, _way: Way) -> Result<Finding, i32> {
         Ok(Finding::NoNeed)
     }
 
-    pub fn boost(&self, _before: &Before) -> Result<(), Refused> {
-        Err(Refused)
+    pub fn boost(&self, _before: &Before) -> Result<(), i32> {
+        Err(libc::EPERM)
     }
 
-    pub fn restore(&self, _before: &Before) -> Result<(), Refused> {
+    pub fn restore(&self, _before: &Before) -> Result<(), i32> {
         Ok(())
     }
 }
@@ -50,20 +41,20 @@ impl Subject {
 /// be the raised one, and restoring it would leave the thread raised.
 #[cfg(stillpoint_loom)]
 impl Subject {
-    pub fn current() -> Result<Self, Refused> {
+    pub fn current() -> Result<Self, i32> {
         Ok(Self)
     }
 
-    pub fn examine(&self, _way: Way) -> Result<Finding, Refused> {
+    pub fn examine(&self, _way: Way) -> Result<Finding, i32> {
         Ok(Finding::Boost(Before(is_raised())))
     }
 
-    pub fn boost(&self, _before: &Before) -> Result<(), Refused> {
+    pub fn boost(&self, _before: &Before) -> Result<(), i32> {
         kernel::set(true);
         Ok(())
     }
 
-    pub fn restore(&self, before: &Before) -> Result<(), Refused> {
+    pub fn restore(&self, before: &Before) -> Result<(), i32> {
         if is_raised() {
             kernel::set(before.0);
         }

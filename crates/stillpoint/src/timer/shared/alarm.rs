@@ -6,7 +6,7 @@
 
 use std::fmt;
 #[cfg(unix)]
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::RefUnwindSafe;
 #[cfg(unix)]
 use std::sync::Arc;
@@ -52,7 +52,11 @@ impl Alarm {
             Self::Task(waker) => panics::catch(|| waker.wake()).unwrap_or_else(panics::discard),
             #[cfg(unix)]
             // An error means that there is something to read already, or that there is no reader.
-            Self::Event(event) => _ = rustix::io::write(&*event, &1u64.to_ne_bytes()),
+            Self::Event(event) => {
+                let one = 1u64.to_ne_bytes();
+                // SAFETY: the descriptor is open, and the bytes can be read.
+                unsafe { libc::write(event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+            }
         }
     }
 }

@@ -35,8 +35,11 @@ fn one_booster_looks_at_a_time_and_not_too_soon() {
 
 /// Moves the calling thread, as a booster would, on behalf of this record. Returns when the boost began.
 fn move_for(boost_state: &BoostState, record: usize, until: u64) -> u64 {
-    let allowed = sched_getaffinity(None).expect("a thread may read its own CPU mask");
-    let moved_to = (0..).find(|&cpu| allowed.is_set(cpu)).expect("the thread runs somewhere");
+    let cpus = sched_getaffinity(None).expect("a thread may read its own CPU mask");
+    let moved_to = (0..).find(|&cpu| cpus.is_set(cpu)).expect("the thread runs somewhere");
+    // One bit after the other.
+    let word = |first| (0..64).filter(|bit| cpus.is_set(first + bit)).map(|bit| 1 << bit).sum();
+    let allowed = std::array::from_fn(|index| word(64 * index));
     let given = Given { record, booster: 5, begun: now(), until };
     assert!(boost_state.start(now()));
     // SAFETY: this thread has started.
