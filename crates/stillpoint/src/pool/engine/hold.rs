@@ -153,7 +153,12 @@ impl<'c> Hold<'c> {
 
     /// Puts objects back into their buckets.
     pub(crate) fn give(self, objects: &[*mut u8]) {
-        self.give_first(objects, objects.len());
+        // A table of rows would take longer than a single object itself.
+        let single = if let [object] = *objects { self.core.place_of(object) } else { None };
+        match single {
+            Some(place) => self.give_run(place.row, 1 << place.bit),
+            None => _ = self.give_first(objects, objects.len()),
+        }
     }
 
     /// Puts the first `least` objects back into their buckets. Also puts back the objects after them that share a row

@@ -221,13 +221,9 @@ impl<T> TimerService<T> {
     /// Cancels a timer of this thread; see [`Wheel::cancel`].
     #[inline]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
-        match self.wheel.get_mut(key) {
-            // The keys of shared timers' entries are never given out, but a caller may invent one. While the timer's
-            // own callback runs, `get_mut` returns `None` for such a key, as for a local timer whose value is lent. The
-            // entry is then cancelled, and the present beat is the last.
-            Some(Entry::Shared(..)) => None,
-            _ => self.wheel.cancel(key).and_then(Entry::into_local),
-        }
+        // The keys of shared timers' entries are never given out, but a caller may invent one. While the timer's own callback
+        // runs, its entry is cancelled, and the present beat is the last.
+        self.wheel.cancel_if(key, |entry| matches!(entry, Entry::Local(_))).and_then(Entry::into_local)
     }
 
     /// Gives a timer of this thread another deadline; see [`Wheel::reset`].

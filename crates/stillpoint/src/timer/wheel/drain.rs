@@ -24,7 +24,7 @@ impl<T> Iterator for Drain<'_, T> {
             self.index = index + 1;
             slab.lists.unlink(index);
             // `None` for a periodic timer whose callback is running.
-            if let Some(value) = slab.release(index) {
+            if let Some(value) = slab.release(slab.key(index)) {
                 return Some(value);
             }
         }

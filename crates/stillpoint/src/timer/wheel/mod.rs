@@ -241,7 +241,13 @@ impl<T> Wheel<T> {
     /// `None` that it has fired, or was cancelled before.
     #[inline]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
-        self.core.store.remove(key)
+        self.cancel_if(key, |_| true)
+    }
+
+    /// As [`cancel`](Self::cancel), unless `may` refuses the value. It is not asked about a value that is lent.
+    #[inline]
+    pub(crate) fn cancel_if(&mut self, key: Key, may: impl FnOnce(&T) -> bool) -> Option<T> {
+        self.core.store.remove_if(key, may)
     }
 
     /// Gives a timer another deadline, even if it is due. Returns false if it had fired already. A periodic timer goes
@@ -292,12 +298,8 @@ impl<T> Wheel<T> {
     /// The value of a timer that has not fired; `None` also while it is lent to the timer's own callback.
     #[inline]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        let store = &mut self.core.store;
-        let index = store.find(key)?;
-        if store.timer(index).value.is_none() {
-            store.welcome();
-        }
-        store.timer_mut(index).value.as_mut()
+        let index = self.core.store.find_whole(key)?;
+        self.core.store.timer_mut(index).value.as_mut()
     }
 
     /// The deadline of a timer that has not fired.

@@ -9,12 +9,13 @@ use super::schedule::PERIODIC;
 use super::slab::Timer;
 use super::{Key, Wheel};
 
-/// A timer that fires. `value` is `Some` unless it is periodic.
-struct Fired<T> {
+/// A timer that fires.
+struct Fired {
     key: Key,
     deadline: u64,
     missed: u64,
-    value: Option<T>,
+    /// Whether the timer does not fire again. Its place is then freed as its value is taken.
+    is_over: bool,
 }
 
 impl<T> Wheel<T> {
@@ -138,27 +139,27 @@ impl<T> Wheel<T> {
         if fired.is_none() {
             self.core.look_ahead();
         }
-        let Fired { key, deadline, missed, value } = fired?;
+        let Fired { key, deadline, missed, is_over } = fired?;
+        let value = if is_over { self.core.store.release(key) } else { None };
         Some(Popped { key, deadline, missed, value })
     }
 
     /// Takes the first ready timer; a periodic one is armed again.
     #[inline]
-    fn fire(&mut self) -> Option<Fired<T>> {
+    fn fire(&mut self) -> Option<Fired> {
         let index = self.core.store.lists.pop(READY)?;
         let key = self.core.store.key(index);
         let &Timer { deadline, flags, .. } = self.core.store.timer(index);
         // After a deadline of `u64::MAX` there is no next beat.
         if flags & PERIODIC == 0 || deadline == u64::MAX {
-            let value = self.core.store.release(index);
-            return Some(Fired { key, deadline, missed: 0, value });
+            return Some(Fired { key, deadline, missed: 0, is_over: true });
         }
         Some(self.beat(index, key))
     }
 
     /// Arms a periodic timer again.
     #[cold]
-    fn beat(&mut self, index: u32, key: Key) -> Fired<T> {
+    fn beat(&mut self, index: u32, key: Key) -> Fired {
         let &Timer { deadline, flags, .. } = self.core.store.timer(index);
         let period = self.core.store.period(index);
         let behind = self.core.now.saturating_sub(deadline);
@@ -166,7 +167,7 @@ impl<T> Wheel<T> {
         let next = deadline.saturating_add(period.saturating_mul(missed.saturating_add(1)));
         self.core.store.timer_mut(index).deadline = next;
         self.core.file(index, next, flags, LATE);
-        Fired { key, deadline, missed, value: None }
+        Fired { key, deadline, missed, is_over: false }
     }
 }
 
@@ -220,15 +221,15 @@ fn serve<H, T>(
 fn call<H, T>(
     host: &mut H,
     wheel_of: impl Fn(&mut H) -> &mut Wheel<T> + Copy,
-    fired: Fired<T>,
+    fired: Fired,
     returns: &mut Option<Arc<Returns>>,
     callback: &mut impl FnMut(&mut H, Expired<'_, T>) -> bool,
 ) -> bool {
-    let Fired { key, deadline, missed, value } = fired;
-    if let Some(value) = value {
+    let Fired { key, deadline, missed, is_over } = fired;
+    let store = &mut wheel_of(host).core.store;
+    if let Some(value) = is_over.then(|| store.release(key)).flatten() {
         return callback(host, Expired { key, deadline, missed, value: Lent::Given(value) });
     }
-    let store = &mut wheel_of(host).core.store;
     // Usually that of the beat before: another reference to it would be two atomic read-modify-writes.
     let returns = match returns.take().filter(|before| Arc::ptr_eq(before, &store.returns)) {
         Some(before) => returns.insert(before),

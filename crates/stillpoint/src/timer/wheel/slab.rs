@@ -194,52 +194,44 @@ impl<T> Slab<T> {
         Key::new(index, self.timer(index).generation)
     }
 
-    /// Frees the place of an unlinked timer. Returns the value.
+    /// Frees the place of a timer that is in use and unlinked. Returns the value: taken last, so that it is copied once, from
+    /// its place to where it is used.
     #[inline]
-    pub(super) fn release(&mut self, index: u32) -> Option<T> {
-        self.retire(index);
-        self.timer_mut(index).value.take()
-    }
-
-    /// Unlinks a timer and frees its place, unless the key is stale. Returns the value.
-    #[inline]
-    pub(super) fn remove(&mut self, key: Key) -> Option<T> {
-        let index = key.index();
-        let timer = self.timers.get_mut(index.wrapping_sub(SENTINELS) as usize)?;
-        if timer.generation != key.generation() {
-            return None;
-        }
-        let value = timer.value.take();
-        if value.is_none() {
-            return self.remove_lent(key);
-        }
-        self.lists.unlink(index);
-        self.retire(index);
-        value
-    }
-
-    /// As `remove`, for a timer whose value is not there.
-    #[cold]
-    fn remove_lent(&mut self, key: Key) -> Option<T> {
-        self.welcome();
-        let index = self.find(key)?;
-        self.lists.unlink(index);
-        self.release(index)
-    }
-
-    #[inline]
-    fn retire(&mut self, index: u32) {
-        let timer = self.timer_mut(index);
-        timer.generation = timer.generation.wrapping_add(1);
-        timer.flags = 0;
+    pub(super) fn release(&mut self, key: Key) -> Option<T> {
+        let (index, generation) = (key.index(), key.generation().wrapping_add(1));
         // A place whose generations are used up is not used again.
-        if timer.generation != 0 {
+        if generation != 0 {
             self.lists.leave_in(index, self.free);
             self.free = index;
         } else {
             self.worn += 1;
         }
         self.len -= 1;
+        let timer = self.timer_mut(index);
+        timer.generation = generation;
+        timer.flags = 0;
+        timer.value.take()
+    }
+
+    /// As `find`. If the timer's value has come back to this wheel, it is in its place then.
+    #[inline]
+    pub(super) fn find_whole(&mut self, key: Key) -> Option<u32> {
+        let index = self.find(key)?;
+        if self.timer(index).value.is_none() {
+            self.welcome();
+        }
+        Some(index)
+    }
+
+    /// Unlinks a timer and frees its place, unless the key is stale or `may` refuses the value. Returns the value.
+    #[inline]
+    pub(super) fn remove_if(&mut self, key: Key, may: impl FnOnce(&T) -> bool) -> Option<T> {
+        let index = self.find_whole(key)?;
+        if self.timer(index).value.as_ref().is_some_and(|value| !may(value)) {
+            return None;
+        }
+        self.lists.unlink(index);
+        self.release(key)
     }
 
     #[inline]

@@ -486,6 +486,8 @@ impl Record {
 
     /// Where the slots that are taken are counted, if this one belongs to a block.
     fn taken_with(&self, further: &Further) -> Option<&OwnUsize> {
+        // Usually there is no block, and nothing else to compute.
+        self.newest_block()?;
         let is_inline = self.further.as_ptr_range().contains(&ptr::from_ref(further));
         // SAFETY: null, or a block of the record, with which it is freed.
         unsafe { self.oldest_block().as_ref() }.filter(|_| !is_inline).map(|oldest| &oldest.taken)
@@ -509,7 +511,10 @@ impl Record {
         }
     }
 
-    /// Takes another block into use, a new one if there is none. All its slots are free.
+    /// Takes another block into use, a new one if there is none. All its slots are free. Out of line, so that the usual search for a
+    /// slot needs no stack frame.
+    #[cold]
+    #[inline(never)]
     fn chain(&self) {
         let newest = self.newest_block();
         // Relaxed, both: used only by the owner.
