@@ -69,23 +69,13 @@ impl<T> TryLock<T> {
         self.is_locked.load(unless(busted::is(Variant::FreeUnseen), Ordering::Acquire))
     }
 
-    /// In the child of a `fork`: if a thread of the parent has the value, takes it from that thread, which does not exist here. The
-    /// value may be in any condition, so it is forgotten, and a new one stands in its place. Returns whether this was so.
+    /// In the child of a `fork`: takes the value from a thread of the parent, if one had it. The value is as that thread left it.
     ///
     /// # Safety
     /// There is no other thread, and the calling thread does not have the value.
-    pub unsafe fn reset_after_fork(&self) -> bool
-    where
-        T: Default,
-    {
-        let is_lost = self.is_locked();
-        if is_lost {
-            // SAFETY: nobody has the value, by the caller's promise.
-            self.value.with_mut(|value| unsafe { value.write(T::default()) });
-            // Relaxed: there is no other thread.
-            self.is_locked.store(false, Ordering::Relaxed);
-        }
-        is_lost
+    pub unsafe fn unlock_after_fork(&self) {
+        // Relaxed: there is no other thread.
+        self.is_locked.store(false, Ordering::Relaxed);
     }
 
     /// The value, for a caller with exclusive access to the lock.

@@ -195,7 +195,9 @@ impl BackgroundReclaimer {
 
     fn has_nothing_left(&self) -> bool {
         // Objects that this thread's own protected loads hold are not waited for: the wait could not end.
-        self.inbox.pending() == self.list.held_by_caller() && !self.inbox.core().has_orphans()
+        let is_freed = self.inbox.pending() == self.list.held_by_caller() && !self.inbox.is_in_turn();
+        // Comes after: a turn may have adopted orphans, and left them again.
+        is_freed && !self.inbox.core().has_orphans()
     }
 
     /// Sleeps until there is something to do. Sleeps only for a short time if the obstacle does not notify.
@@ -217,8 +219,8 @@ impl BackgroundReclaimer {
             inbox.set_enough(1);
         };
         match self.list.obstacle() {
-            // What a handle leaves in the shared list notifies no thread. So the thread sleeps without a limit only while nothing is
-            // counted, and never in a run that should return.
+            // The end of a turn that leaves nothing notifies no thread. So the thread does not sleep without a limit in a run that should
+            // return.
             Obstacle::Empty if is_idle() => {
                 event.sleep_unless(None, || has_work(1) || inbox.pending() > 0 || inbox.core().has_shelved());
             }
@@ -451,7 +453,7 @@ impl RetireHandle {
         self.inbox.submit(garbage);
     }
 
-    /// Number of objects that were handed in, and are neither freed yet nor left to the domain.
+    /// Number of objects that were handed in, or adopted by the reclaimer, and are neither freed yet nor left to the domain.
     pub fn pending(&self) -> usize {
         self.inbox.pending()
     }

@@ -1,6 +1,7 @@
 //! Objects that are freed by another thread than the one that retired them.
 
 use std::ptr::NonNull;
+use std::time::Duration;
 
 use loom::sync::atomic::{AtomicBool as LoomAtomicBool, AtomicUsize, Ordering};
 use loom::sync::Arc as LoomArc;
@@ -9,6 +10,7 @@ use super::{explore, spawn, Object, Shared, EVERY, UNORDERED};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::queue::orphans::Orphans;
 use crate::rcu::engine::queue::stack::Stack;
+use crate::rcu::engine::wait::park::Event;
 use crate::rcu::{Domain, RcuCell};
 
 /// A thread that takes an object from the stack comes after everything that was done with it before the push.
@@ -96,6 +98,49 @@ fn what_is_adopted_next_is_seen() {
         assert!(!orphans.is_empty(), "{UNORDERED}: one of two was overlooked");
         other.join().unwrap();
         orphans.adopt(usize::MAX, free);
+    });
+}
+
+/// What is left while another thread adopts wakes a thread that has fallen asleep because of that.
+#[test]
+fn who_sleeps_because_others_adopt_is_woken() {
+    explore(3, || {
+        let shared = LoomArc::new((Orphans::new(), Event::new(Duration::MAX)));
+        let object = || Garbage::object(NonNull::from(Box::leak(Box::new(Object::new()))));
+        let free = |garbage: Garbage| {
+            // SAFETY: the object was never linked, so no reader has it.
+            assert!(unsafe { garbage.free() }.is_ok(), "{UNORDERED}");
+        };
+        let tell = |(orphans, event): &(Orphans, Event)| {
+            if !orphans.is_empty() {
+                event.notify();
+            }
+        };
+        shared.0.leave(std::iter::once(object()));
+        let adopting = shared.clone();
+        let adopter = loom::thread::spawn(move || {
+            if adopting.0.adopt(1, free) {
+                tell(&adopting);
+            }
+        });
+        let leaving = shared.clone();
+        let leaver = loom::thread::spawn(move || {
+            leaving.0.leave(std::iter::once(object()));
+            tell(&leaving);
+        });
+        let mut number = 0;
+        while number == 0 {
+            shared.0.adopt(1, |garbage| {
+                number += 1;
+                free(garbage);
+            });
+            if number == 0 {
+                shared.1.sleep_unless(None, || !shared.0.is_empty() && !shared.0.is_locked());
+            }
+        }
+        adopter.join().unwrap();
+        leaver.join().unwrap();
+        shared.0.adopt(usize::MAX, free);
     });
 }
 

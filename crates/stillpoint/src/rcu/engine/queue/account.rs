@@ -1,7 +1,7 @@
 //! An account: how much waits where one limit holds, in a whole domain or with the retire handles of a background reclaimer.
 //!
-//! An object is counted once, from the moment at which it is retired, or left to the domain, until its destructor has run. It keeps
-//! its room when it moves: from a stack to a retire list, from one list to another, to the orphans.
+//! An object is counted once, from the moment at which it is retired, or left to the domain, until the look that has run its destructor
+//! ends. It keeps its room when it moves: from a stack to a retire list, from one list to another. An orphan takes up room in the domain.
 //!
 //! Room is *reserved* by a compare-and-swap that never exceeds the limit, even if many threads retire at the same
 //! time. What cannot be refused is *charged*, beyond the limit if need be, and counted.
@@ -144,7 +144,7 @@ impl Account {
 
     /// Whether there is room for one object of this size.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        !self.objects.is_near(1) && !self.bytes.is_near(bytes)
+        self.objects.fits(1) && self.bytes.fits(bytes)
     }
 
     pub(crate) fn objects(&self) -> &Count {
@@ -204,9 +204,16 @@ impl Count {
         self.taken.fetch_update(orders::reserve(), Ordering::Relaxed, fits).is_ok()
     }
 
+    /// Whether a reservation of this amount would succeed.
+    fn fits(&self, amount: usize) -> bool {
+        // Relaxed: ordered by the caller.
+        let taken = self.taken.load(Ordering::Relaxed);
+        !self.is_limited() || taken.checked_add(amount).is_some_and(|total| total <= self.limit)
+    }
+
     /// Whether there is less room than `amount`.
     fn is_near(&self, amount: usize) -> bool {
-        // Relaxed: a hint, or ordered by the caller.
+        // Relaxed: a hint.
         self.is_limited() && self.limit.saturating_sub(self.taken.load(Ordering::Relaxed)) < amount
     }
 

@@ -168,8 +168,9 @@ impl Inbox {
         // What is on the stack has no token yet. The reclaimer takes over what is in the shared list.
         let mut list = self.core.all_counters().filter(|counters| counters.address() == self.counters);
         let is_held_up = |counters: &Counters| own.is_in_the_way_of(counters, &pinned);
-        // The order matters: who sees in the counters that a poll has freed objects sees their room.
-        self.assisted() == 0 && list.all(is_held_up) && !self.account.has_room(bytes)
+        // The order matters: who finds no turn sees what turns have left, and who sees in the counters that a poll has freed objects sees
+        // their room.
+        !self.is_in_turn() && self.assisted() == 0 && list.all(is_held_up) && !self.account.has_room(bytes)
     }
 
     /// Takes up room for one object that cannot be refused.
@@ -197,12 +198,10 @@ impl Inbox {
         }
     }
 
-    /// Wakes the reclaimer if enough is submitted. Also wakes it if what the caller has submitted may be in the shared retire
-    /// list by now, since the handle that moved it there notifies no thread.
+    /// Wakes the reclaimer if enough is submitted. What a handle has taken meanwhile is that handle's to free, or to tell of.
     pub(crate) fn tell_of_submissions(&self) {
-        // Relaxed, all: ordered by the fence in `submit`.
-        let is_enough = self.submitted.load(Ordering::Relaxed) >= self.enough.load(Ordering::Relaxed);
-        if is_enough || self.assisted() > 0 {
+        // Relaxed, both: ordered by the fence in `submit`.
+        if self.submitted.load(Ordering::Relaxed) >= self.enough.load(Ordering::Relaxed) {
             self.core.event().notify();
         }
     }
@@ -318,7 +317,12 @@ impl Inbox {
 
     /// Whether objects are left in the shared retire list, and no thread has the turn.
     fn has_leftovers(&self) -> bool {
-        self.assisted() > 0 && !self.shared.is_locked()
+        self.assisted() > 0 && !self.is_in_turn()
+    }
+
+    /// Whether a retire handle has the turn.
+    pub(crate) fn is_in_turn(&self) -> bool {
+        self.shared.is_locked()
     }
 }
 
@@ -371,9 +375,13 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let inbox = self.inbox;
         let left = self.shared().list.as_ref().map_or(0, RetireList::len);
-        // Relaxed: the lock orders it. The reclaimer need not be woken: its sleeps are short while anything is left.
+        // Relaxed: the lock orders it.
         inbox.assisted.store(left, Ordering::Relaxed);
         self.shared = None;
+        if left > 0 {
+            // The thread that submitted an object may have told nobody: it was no longer on the stack.
+            inbox.core.event().notify();
+        }
         // SeqCst: pairs with the fence in `Event::notify`, called by `advance`. Either the reclaimer's drop finds what is
         // left, here or on the stack, or this thread sees its phase.
         if !busted::is(Variant::ClosedUnseen) {

@@ -6,12 +6,12 @@
 //!
 //! Leaving is lock-free. Whoever adopts has the lock of `next` for as long as it takes to move a share of objects, and runs no
 //! destructor meanwhile; others adopt nothing then, and do not wait. A [barrier](Orphans::collect), which must find everything,
-//! waits for the lock, and has it until it has looked everywhere.
+//! waits for the lock, and has it until it has looked everywhere. It has no precedence: it tries, as others do, and sleeps in between.
 
 use super::stack::{Stack, Taken};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::wait::park::Event;
-use stillpoint_sys::sync::atomic::{AtomicBool, Ordering};
+use stillpoint_sys::sync::atomic::{fence, AtomicBool, Ordering};
 use stillpoint_sys::sync::{Locked, TryLock};
 use stillpoint_sys::work;
 
@@ -23,6 +23,8 @@ pub(crate) struct Orphans {
     next: TryLock<Taken>,
     /// Whether there is something in `next`. Written with the lock, before it is filled and after it was emptied.
     has_next: AtomicBool,
+    /// Whether the thread with the lock is changing `next`.
+    is_moving: AtomicBool,
 }
 
 /// As long as it exists, no other thread adopts: what has been left stays where it is.
@@ -52,7 +54,12 @@ impl Drop for Collection<'_> {
 
 impl Orphans {
     pub(crate) fn new() -> Self {
-        Self { incoming: Stack::new(), next: TryLock::default(), has_next: AtomicBool::new(false) }
+        Self {
+            incoming: Stack::new(),
+            next: TryLock::default(),
+            has_next: AtomicBool::new(false),
+            is_moving: AtomicBool::new(false),
+        }
     }
 
     /// In the child of a `fork`, where no other thread adopts. What others were adopting is lost to the child.
@@ -61,8 +68,11 @@ impl Orphans {
     /// There is no other thread, and the caller adopts nothing.
     pub(crate) unsafe fn reset_after_fork(&self) {
         // SAFETY: nobody uses the value, by the caller's promise.
-        if unsafe { self.next.reset_after_fork() } {
-            // Relaxed: there is no other thread.
+        unsafe { self.next.unlock_after_fork() };
+        // Relaxed, all: there is no other thread.
+        if self.is_moving.swap(false, Ordering::Relaxed) {
+            // It may name an object that was taken out already. It has no destructor.
+            self.next.try_lock().into_iter().for_each(|mut next| *next = Taken::default());
             self.has_next.store(false, Ordering::Relaxed);
         }
     }
@@ -99,17 +109,27 @@ impl Orphans {
         self.incoming.is_empty() && !self.has_next.load(Ordering::Relaxed)
     }
 
-    /// Hands at most `limit` objects to `adopt`: those that were left before this is told the last time first. Takes time in
+    /// Hands at most `limit` objects to `adopt`, and none that is left after the stack was taken for this call. Takes time in
     /// proportion to the objects handed out, not to what is left. Hands out none while another thread adopts; returns whether it
-    /// was allowed.
+    /// was allowed. If so, the caller tells those who wait of what is left: they could not adopt meanwhile.
     pub(crate) fn adopt(&self, limit: usize, adopt: impl FnMut(Garbage)) -> bool {
-        let next = self.next.try_lock();
-        next.map(|mut next| self.part(&mut next, limit, adopt)).is_some()
+        let Some(mut next) = self.next.try_lock() else { return false };
+        self.part(&mut next, limit, adopt);
+        drop(next);
+        // SeqCst: pairs with the fence in `Event::sleep_unless`: either a thread that is about to sleep finds the lock free, or the
+        // caller finds what was left meanwhile.
+        fence(Ordering::SeqCst);
+        true
     }
 
     fn part(&self, next: &mut Taken, limit: usize, mut adopt: impl FnMut(Garbage)) {
+        // Relaxed: for the child of a `fork`, where there is one thread.
+        self.is_moving.store(true, Ordering::Relaxed);
+        let mut is_filled = false;
         for _ in 0..limit {
-            if next.is_empty() {
+            // Once: others may leave objects faster than this thread adopts them.
+            if next.is_empty() && !is_filled {
+                is_filled = true;
                 // Relaxed: the taking of the stack releases it.
                 self.has_next.store(true, Ordering::Relaxed);
                 *next = self.incoming.take();
@@ -120,6 +140,7 @@ impl Orphans {
         }
         // Relaxed: a hint for those who look while no thread has the lock; they look again when they are told.
         self.has_next.store(!next.is_empty(), Ordering::Relaxed);
+        self.is_moving.store(false, Ordering::Relaxed);
     }
 }
 
@@ -206,19 +227,17 @@ mod tests {
         assert!(orphans.is_empty());
     }
 
-    /// Objects that are left while others are adopted, by the same thread.
+    /// Whoever adopts everything does not go on for ever beside those who leave as much, and loses nothing of it.
     #[test]
-    fn what_is_left_meanwhile_is_found() {
+    fn what_is_left_meanwhile_waits_for_the_next_adoption() {
         let orphans = Orphans::new();
         orphans.leave((0..10).map(object));
         let mut sizes = Vec::new();
-        orphans.adopt(11, |garbage| {
-            if garbage.bytes() < 10 {
-                push(&orphans, 10 + garbage.bytes());
-            }
+        orphans.adopt(usize::MAX, |garbage| {
+            push(&orphans, 10 + garbage.bytes());
             sizes.push(garbage.bytes());
         });
-        assert!(!orphans.is_empty());
+        assert!(sizes.len() == 10 && !orphans.is_empty());
         sizes.extend(adopted(&orphans, usize::MAX));
         sizes.sort_unstable();
         assert!(sizes.iter().copied().eq(0..20), "{sizes:?}");
@@ -233,12 +252,18 @@ mod tests {
         // SAFETY: nobody adopts.
         unsafe { orphans.reset_after_fork() };
         assert_eq!(adopted(&orphans, 1), [1], "nothing is lost if no thread was adopting");
-        let other = orphans.next.try_lock();
-        push(&orphans, 3);
-        std::mem::forget(other);
-        // SAFETY: this stands for a child whose parent's thread was adopting; that one uses nothing any more.
-        unsafe { orphans.reset_after_fork() };
-        assert_eq!(adopted(&orphans, usize::MAX), [3]);
-        assert!(orphans.is_empty());
+        for (is_moving, found) in [(false, [0].as_slice()), (true, &[])] {
+            let barrier = orphans.next.try_lock();
+            orphans.is_moving.store(is_moving, Ordering::Relaxed);
+            push(&orphans, 3);
+            std::mem::forget(barrier);
+            // SAFETY: this stands for a child whose parent's thread had the lock; that one uses nothing any more.
+            unsafe { orphans.reset_after_fork() };
+            assert!(adopted(&orphans, found.len()) == found && adopted(&orphans, usize::MAX) == [3]);
+            assert!(orphans.is_empty());
+            orphans.leave((7..9).map(object));
+            assert_eq!(adopted(&orphans, 1), [7], "what is lost the next time");
+        }
+        assert_eq!(adopted(&orphans, usize::MAX), [8]);
     }
 }
