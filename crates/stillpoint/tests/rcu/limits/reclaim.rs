@@ -245,35 +245,6 @@ fn a_handle_waits_for_no_other_handle() {
     assert_eq!((handle.pending(), domain.stats().reclaims_by_retirers), (1, 1));
 }
 
-/// The turn of another handle may give room, so a region that is in the way of all else is not said to be in the way for ever.
-#[test]
-fn a_handle_waits_for_the_end_of_a_turn_although_its_thread_has_a_guard() {
-    let domain = Domain::new();
-    let (_background, handle) = helpful(&domain, 2);
-    let (entered, has_entered) = mpsc::channel();
-    let (leave, may_leave) = mpsc::channel::<()>();
-    let may_leave = Mutex::new(may_leave);
-    let blocks = Then::new(move || {
-        entered.send(()).expect("the test waits for it");
-        may_leave.lock().expect("no thread panics").recv_timeout(LONG).expect("the test ends it");
-    });
-    handle.retire(retired(&domain, blocks)).expect("there is room");
-    handle.retire(retired(&domain, 1)).expect("there is room");
-    thread::scope(|scope| {
-        let retires = scope.spawn(|| handle.retire(retired(&domain, 2)).expect("it makes room"));
-        has_entered.recv_timeout(LONG).expect("the destructor runs");
-        let waits = handle.clone().when_full(WhenFull::Wait(LONG));
-        let reader = domain.reader();
-        let _guard = reader.pin();
-        let error = waits.retire_timeout(retired(&domain, 3), Duration::from_millis(20));
-        let error = error.expect_err("the turn has not ended");
-        assert_eq!(error.kind(), RetireErrorKind::Full);
-        leave.send(()).expect("the destructor waits for it");
-        retires.join().expect("it makes room");
-        waits.retire(error.into_inner()).expect("there is room now");
-    });
-}
-
 /// An object without a size has no room either beside bytes beyond the limit.
 #[test]
 fn an_object_of_no_size_does_not_wait_for_its_own_threads_guard() {

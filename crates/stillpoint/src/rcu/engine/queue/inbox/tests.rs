@@ -270,7 +270,7 @@ fn what_an_assistant_leaves_to_a_closed_inbox_passes_to_the_domain() {
 }
 
 /// All that is left in the list may wait for the caller's region, and yet there is room by what was freed since the caller was
-/// refused.
+/// refused, or will be by what a handle frees in its turn.
 #[test]
 fn a_thread_is_not_in_the_way_of_room_that_there_is() {
     let mut scene = Scene::new(Domain::new(), Limits { objects: 2, bytes: usize::MAX });
@@ -302,5 +302,9 @@ fn a_thread_is_not_in_the_way_of_room_that_there_is() {
         retire(&mut scene, 2);
         assert_eq!(scene.inbox.reserve(0), Err(Full::Queue));
         assert!(is_own(&scene.inbox), "both wait for the guard");
+        let turn = scene.inbox.begin();
+        assert!(!is_own(&scene.inbox), "the turn of a handle may give room");
+        drop(turn);
+        assert!(is_own(&scene.inbox));
     });
 }
