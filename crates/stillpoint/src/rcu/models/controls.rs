@@ -87,7 +87,7 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::RoomByLoad, "limits::room_is_reserved_once"),
     (Variant::RoomRelaxed, "limits::room_is_reserved_once"),
     (Variant::RoomBeforeFree, "limits::an_object_has_its_room_until_it_is_freed"),
-    (Variant::TakenRelaxed, "limits::a_handle_assists_while_the_reclaimer_stops"),
+    (Variant::TakenRelaxed, "limits::an_empty_account_comes_after_the_destructors"),
     (Variant::SubmitUnfenced, "limits::a_handle_submits_while_the_reclaimer_is_dropped"),
     (Variant::ClosedUnseen, "limits::a_handle_assists_while_the_reclaimer_is_dropped"),
     (Variant::ExitNoLight, "futures::a_guard_wakes_a_future"),

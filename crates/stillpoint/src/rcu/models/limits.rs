@@ -166,6 +166,28 @@ fn a_handle_assists_while_the_reclaimer_stops() {
     });
 }
 
+/// Who finds nothing left comes after the destructors, also of a turn that it has not seen.
+#[test]
+fn an_empty_account_comes_after_the_destructors() {
+    explore(EVERY, || {
+        let shared = Shared::<0>::new();
+        let inbox = Arc::new(Inbox::new(Arc::clone(shared.domain.core()), Limits::NONE));
+        let place = Place::new();
+        let tenant = Tenant(Arc::clone(&place));
+        let garbage = Garbage::callback(move || drop(tenant));
+        inbox.charge(garbage.bytes());
+        inbox.submit(garbage);
+        let assistant = Arc::clone(&inbox);
+        let assists = spawn(&shared, move |_| {
+            assistant.assist(Full::Queue);
+        });
+        if inbox.pending() == 0 && !inbox.is_in_turn() {
+            place.touch();
+        }
+        assists.join().unwrap();
+    });
+}
+
 /// What a destructor submits in the turn of a handle that assists is not overlooked, even if another turn takes it: otherwise
 /// `run` would return.
 #[test]

@@ -378,13 +378,13 @@ impl Drop for Turn<'_> {
         // Relaxed: the lock orders it.
         inbox.assisted.store(left, Ordering::Relaxed);
         self.shared = None;
-        if left > 0 {
+        // SeqCst, also within `notify`: pairs with the fence in `Event::notify`, called by `advance`. Either the reclaimer's drop finds
+        // what is left, here or on the stack, or this thread sees its phase.
+        let is_broken = busted::is(Variant::ClosedUnseen);
+        if left > 0 && !is_broken {
             // The thread that submitted an object may have told nobody: it was no longer on the stack.
             inbox.core.event().notify();
-        }
-        // SeqCst: pairs with the fence in `Event::notify`, called by `advance`. Either the reclaimer's drop finds what is
-        // left, here or on the stack, or this thread sees its phase.
-        if !busted::is(Variant::ClosedUnseen) {
+        } else if !is_broken {
             fence(Ordering::SeqCst);
         }
         if inbox.phase() == CLOSED {
