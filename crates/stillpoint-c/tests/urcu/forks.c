@@ -311,7 +311,7 @@ static void free_head(struct rcu_head *head)
     STORE(in_use[head - heads], 0);
 }
 
-/* Pushes without malloc, because a fork waits for malloc's locks. */
+/* Pushes without malloc after the first pushes, because a fork waits for malloc's locks. */
 static void *pushes_for_ever(void *argument)
 {
     set_thread_call_rcu_data((struct call_rcu_data *)argument);
@@ -319,6 +319,7 @@ static void *pushes_for_ever(void *argument)
         if (!LOAD(in_use[next])) {
             STORE(in_use[next], 1);
             call_rcu(&heads[next], free_head);
+            ADD(pushes_done, 1);
         }
     return NULL;
 }
@@ -344,6 +345,9 @@ static void frozen_pushes(int freed_before)
     pthread_t thread = started(pushes_for_ever, own);
     if (freed_before)
         call_rcu_data_free(own);
+    /* The thread's first uses of the library, and of the worker that takes over, are behind it. */
+    int pushes_before = LOAD(pushes_done);
+    AWAIT(LOAD(pushes_done) > pushes_before + 1);
     for (int round = 0; round < 100; round++) {
         STORE(is_thawed, 0);
         /* Freeing waits for pushes that have begun, not for pushes that begin later. */
