@@ -227,6 +227,12 @@ impl Protocol {
         if self.is_over(token) {
             return Ok(Grace::Over);
         }
+        self.check_records(token)
+    }
+
+    /// Not inlined: a caller that finds the token over would save registers for it.
+    #[inline(never)]
+    fn check_records(&self, token: u64) -> Result<Grace<'_>, FenceError> {
         match self.scan(token, |_| None)? {
             Outlook::Known(grace) => Ok(grace),
             Outlook::Silent(_) => unreachable!("the fence was not put off"),
