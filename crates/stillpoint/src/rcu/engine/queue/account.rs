@@ -46,7 +46,7 @@ impl Limits {
 
     /// The size of the largest object for which these limits and those of the domain can leave room.
     pub(crate) fn largest(&self, core: &Core) -> usize {
-        self.bytes.min(core.account().and_then(|account| account.bytes().limit()).unwrap_or(usize::MAX))
+        self.bytes.min(core.account().map_or(usize::MAX, Account::largest))
     }
 }
 
@@ -140,6 +140,11 @@ impl Account {
     pub(crate) fn give_back_all(&self, objects: usize, bytes: usize) {
         self.objects.give_back(objects);
         self.bytes.give_back(bytes);
+    }
+
+    /// The size of the largest object for which there can be room.
+    pub(crate) fn largest(&self) -> usize {
+        self.bytes.limit().unwrap_or(usize::MAX)
     }
 
     /// Whether there is room for one object of this size.
@@ -318,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_is_full_with_what_leaves_no_room_for_one_more() {
+    fn an_account_is_full_with_what_leaves_no_room_for_one_more() {
         let account = account(2, 10);
         assert!(!account.is_full_with(1, 6, 4));
         assert!(

@@ -50,7 +50,6 @@ pub(crate) struct Inbox {
     /// Objects that were left in the shared retire list. Written with the lock.
     assisted: AtomicUsize,
     shared: TryLock<Shared>,
-    limits: Limits,
     /// The address of the counters of the reclaimer's retire list.
     counters: usize,
     /// Number of submitted objects at which the reclaimer should be woken.
@@ -77,7 +76,6 @@ impl Inbox {
             submitted: AtomicUsize::new(0),
             assisted: AtomicUsize::new(0),
             shared: TryLock::new(Shared::default()),
-            limits,
             counters: 0,
             enough: AtomicUsize::new(1),
             handles: AtomicUsize::new(0),
@@ -142,7 +140,7 @@ impl Inbox {
 
     /// The size of the largest object for which there can be room.
     pub(crate) fn largest(&self) -> usize {
-        self.limits.largest(&self.core)
+        self.account.largest().min(self.core.account().map_or(usize::MAX, Account::largest))
     }
 
     /// Takes up room for one object, unless a limit is reached, here or in the domain.
@@ -162,7 +160,7 @@ impl Inbox {
     pub(crate) fn is_full_of_own(&self, own: &mut OwnHolds<'_>, bytes: usize) -> bool {
         let pinned = own.pinned();
         let here = pinned.iter().filter(|pinned| pinned.queue == Arc::as_ptr(&self.account).addr());
-        if self.limits.is_full_with(here.clone().count(), sum_of_bytes(here), bytes) {
+        if self.account.is_full_with(here.clone().count(), sum_of_bytes(here), bytes) {
             return true;
         }
         // What is on the stack has no token yet. The reclaimer takes over what is in the shared list.

@@ -69,8 +69,6 @@ pub(crate) struct RetireList {
     limits: Limits,
     /// Where the list's objects are counted, if that is shared with other places.
     account: Option<Arc<Account>>,
-    /// What has the limits that the list counts for: the address of the account; of the list's own counters if it has none.
-    queue_of: usize,
     /// While fewer objects than this wait, a retirement need not ask the domain for room: 0 if the domain has limits of its own.
     at_once: usize,
     /// In a domain with limits: the room that the list keeps.
@@ -121,12 +119,9 @@ unsafe impl Send for RetireList {}
 impl RetireList {
     pub(crate) fn new(core: Arc<Core>, pace: Pace, limits: Limits) -> Self {
         let counters = core.counters.claim();
-        // SAFETY: the core is alive, and owns the registry.
-        let queue_of = unsafe { counters.slot() }.address();
         Self {
             counters,
             account: None,
-            queue_of,
             at_once: if core.account().is_some() { 0 } else { limits.objects },
             credit: Credit::default(),
             reserves: false,
@@ -175,7 +170,6 @@ impl RetireList {
 
     /// Sets where the list's objects are counted, which is empty so far.
     pub(crate) fn count_in(&mut self, account: &Arc<Account>) {
-        self.queue_of = Arc::as_ptr(account).addr();
         self.account = Some(Arc::clone(account));
     }
 
@@ -698,7 +692,9 @@ impl RetireList {
     #[cold]
     fn answer(&self, garbage: &Garbage, started: Duration) {
         let list = self.counters().address();
-        let pinned = Pinned { bytes: garbage.bytes(), list, queue: self.queue_of, started };
+        // What has the limits that the list counts for.
+        let queue = self.account.as_ref().map_or(list, |account| Arc::as_ptr(account).addr());
+        let pinned = Pinned { bytes: garbage.bytes(), list, queue, started };
         self.core.tell_who_asks(garbage.address(), pinned);
     }
 
