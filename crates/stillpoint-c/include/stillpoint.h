@@ -131,6 +131,11 @@
  *   the missing options are 0, and the library writes only the fields that fit. If it is longer, the library returns -EINVAL unless
  *   the options that it does not know are 0, and sets the fields that it does not know to 0 when it writes.
  *
+ * WHO FREES
+ *   What waits is on a shelf of its domain: what was left to the domain, and what was removed from tables. Whoever writes to a table,
+ *   polls, or waits in still_barrier, and a background reclaimer's thread, serves it. Only objects that were given to a reclaimer or to a
+ *   queue are that one's alone. If no thread does any of this, nothing is freed.
+ *
  * DESTRUCTORS AND CALLBACKS
  *   The thread that frees calls them: within still_poll, still_flush, still_synchronize, still_barrier, or still_retire on a full
  *   reclaimer, or on a thread of the library. They may call any function of this header; but those that may wait return
@@ -1037,12 +1042,12 @@ int still_table_remove_if(struct still_table *table, const void *reader, const v
 ssize_t still_table_len(const struct still_table *table) STILL_NOEXCEPT;
 
 /* Frees removed and replaced entries that no reader can hold, and returns how many it freed. Never waits. Writes free such entries, too, a
- * few in each call. When no thread writes any more, the last ones stay, and count in the domain, until this function frees them, or the
- * table is freed: no reclaimer and no barrier frees them. It begins a grace period at most once in 200 us, so call it until
- * still_table_pending returns 0 if all must be freed. */
+ * few in each call; and so does whoever polls or waits in still_barrier in the domain. If no thread does any of this any more, the last
+ * ones stay, and count in the domain, until the table is freed. This function begins a grace period at most once in 200 us, so call it
+ * until still_table_pending returns 0 if all must be freed. */
 ssize_t still_table_poll(struct still_table *table) STILL_NOEXCEPT;
 
-/* The number of entries that were removed or replaced and are not freed yet. */
+/* The number of entries that were removed or replaced, and that wait on the table's own shelves. */
 ssize_t still_table_pending(const struct still_table *table) STILL_NOEXCEPT;
 
 /* `key` need not be aligned. */

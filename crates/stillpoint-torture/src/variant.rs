@@ -143,6 +143,7 @@ const CAUGHT_ONLY_BY_LOOM: &[(Broken, &str)] = &[
     (Broken::Rcu(Rcu::LastHandleRelaxed), KEPT),
     (Broken::Rcu(Rcu::SubmitUnfenced), KEPT),
     (Broken::Rcu(Rcu::ClosedUnseen), NARROW),
+    (Broken::Rcu(Rcu::GoneUnseen), NARROW),
     (Broken::Rcu(Rcu::ExitNoLight), NARROW),
     (Broken::Rcu(Rcu::AnswerUnseen), KEPT),
     (Broken::Rcu(Rcu::WakersRelaxed), KEPT),

@@ -84,6 +84,7 @@ stillpoint_sys::variants! {
     TakenRelaxed = "taken-relaxed": "How much room is taken up is read by a relaxed load.",
     SubmitUnfenced = "submit-unfenced": "A thread that hands over an object checks without a fence whether the background reclaimer is gone.",
     ClosedUnseen = "closed-unseen": "A handle that has assisted checks without a fence whether the background reclaimer is gone.",
+    GoneUnseen = "gone-unseen": "A thread that has served the shelf of a table checks without a fence whether the table is gone.",
     ExitNoLight = "exit-no-light": "A reader has no light fence between publishing its state and looking for requests of futures.",
     AnswerUnseen = "answer-unseen": "A future that leaves a waker after a reader has looked for wakers does not see what the reader did before: the look is relaxed, not release.",
     WakersRelaxed = "wakers-relaxed": "Turns at the lists of futures begin and end by relaxed operations.",

@@ -808,10 +808,11 @@ fn an_update_that_writes_to_its_own_cell_in_every_run_panics() {
     let _own = own();
     let cell = RcuCell::new(0);
     let (other, reader) = (RcuCell::new(0), rcu::default_domain().reader());
+    let kept = RefCell::new(Vec::new());
     let own_writes: [&dyn Fn(); 6] = [
         &|| cell.set(50),
         &|| drop(cell.swap(Some(Box::new(50)))),
-        &|| std::mem::forget(cell.replace(50)),
+        &|| kept.borrow_mut().push(cell.replace(50)),
         &|| {
             cell.clear();
             cell.set(50);

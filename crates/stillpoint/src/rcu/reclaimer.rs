@@ -8,7 +8,7 @@ use super::engine::core::garbage::Garbage;
 use super::engine::core::record::ReaderKind;
 use super::engine::queue::account::Limits;
 use super::engine::queue::line::Obstacle;
-use super::engine::queue::retire_list::{Pace, RetireList};
+use super::engine::queue::retire_list::{Pace, RetireList, SHARE};
 use super::engine::wait::error::SynchronizeError;
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{earliest, Patience};
@@ -248,7 +248,7 @@ impl Reclaimer {
     pub fn poll_at_most(&mut self, limit: usize) -> usize {
         let freed = self.list.poll(limit);
         let core = self.list.core();
-        core.pass_by(self.list.counters().round(), || core.age());
+        core.pass_by(self.list.counters().round(), SHARE, || core.age());
         freed
     }
 

@@ -167,8 +167,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     /// waits. It begins a grace period for what was removed since the last one, unless another one has begun in the domain just
     /// now, and entries are few: the pace is that of a [reclaimer](crate::rcu::ReclaimerBuilder::batch).
     ///
-    /// Writers do a share of this work with each removal. Call it from a thread that has time, or after the last
-    /// removal. A thread that calls it now and then serves as a background reclaimer.
+    /// Writers do a share of this work with each removal, and whoever writes or polls in the domain does it when they are silent. Call it
+    /// from a thread that has time, or after the last removal.
     ///
     /// # Panics
     /// With the panic of a destructor, after everything that was ready has been freed.
@@ -188,9 +188,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
         self.inner().poll_all()
     }
 
-    /// Removed entries and old arrays that wait to be freed.
+    /// Removed entries and old arrays that wait to be freed on the table's own shelves. A barrier, or a writer beside many others, may have
+    /// taken some away, which are not counted.
     pub fn pending(&self) -> usize {
-        self.inner().bin().pending()
+        self.inner().places().pending()
     }
 
     /// What the table has done so far. Takes no lock.

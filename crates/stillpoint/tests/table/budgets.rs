@@ -377,7 +377,7 @@ impl Drop for Removes {
     }
 }
 
-/// Destructors that write to their table do not free the contents of all its retire lists in one call.
+/// Destructors that write to their table do not free what is on all its shelves in one call: a call frees 32 on the own one, and 32 on another.
 #[cfg(not(miri))]
 #[test]
 fn destructors_that_write_to_their_table_do_not_nest() {
@@ -401,7 +401,7 @@ fn destructors_that_write_to_their_table_do_not_nest() {
         DEPTH.set([0; 3]);
         drop(table.remove(&key));
         let [_, deepest, calls] = DEPTH.get();
-        assert!(deepest <= 1 && calls <= 32, "{calls} destructors in one call, {deepest} deep");
+        assert!(deepest <= 1 && calls <= 2 * 32, "{calls} destructors in one call, {deepest} deep");
     }
     table.clear();
     while table.pending() > 0 {

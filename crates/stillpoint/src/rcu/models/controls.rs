@@ -89,6 +89,7 @@ const CAUGHT: &[(Variant, &str)] = &[
     (Variant::RoomBeforeFree, "limits::an_object_has_its_room_until_it_is_freed"),
     (Variant::TakenRelaxed, "limits::an_empty_account_comes_after_the_destructors"),
     (Variant::SubmitUnfenced, "limits::a_handle_submits_while_the_reclaimer_is_dropped"),
+    (Variant::GoneUnseen, "handover::a_table_goes_while_its_shelf_is_served"),
     (Variant::ClosedUnseen, "limits::a_handle_assists_while_the_reclaimer_is_dropped"),
     (Variant::ExitNoLight, "futures::a_guard_wakes_a_future"),
     (Variant::AnswerUnseen, "futures::a_waker_is_found_or_its_owner_sees_why_it_need_not_be"),

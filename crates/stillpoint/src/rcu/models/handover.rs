@@ -1,6 +1,7 @@
 //! Objects that are freed by another thread than the one that retired them.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Duration;
 
 use loom::sync::atomic::{AtomicBool as LoomAtomicBool, AtomicUsize, Ordering};
@@ -9,6 +10,7 @@ use loom::sync::Arc as LoomArc;
 use super::{explore, spawn, Object, Shared, EVERY, UNORDERED};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::queue::orphans::Orphans;
+use crate::rcu::engine::queue::shelf::{Place, Tenant};
 use crate::rcu::engine::queue::stack::Stack;
 use crate::rcu::engine::wait::park::Event;
 use crate::rcu::{Domain, RcuCell};
@@ -315,5 +317,71 @@ fn a_barrier_waits_for_what_a_run_could_not_free() {
         background.retire_handle().abandon();
         background.run();
         background
+    });
+}
+
+/// What stands for a table with one object.
+struct Tenancy {
+    is_gone: LoomAtomicBool,
+    freed: AtomicUsize,
+}
+
+impl Tenancy {
+    fn context(&self) -> *const () {
+        std::ptr::from_ref(self).cast()
+    }
+
+    fn garbage(&self) -> Garbage {
+        unsafe extern "C-unwind" fn destroy(object: NonNull<()>, context: *const ()) {
+            // SAFETY: the lease keeps the context until the object is freed, and the object came from a box.
+            let (tenancy, object) =
+                unsafe { (&*context.cast::<Tenancy>(), Box::from_raw(object.cast::<Object>().as_ptr())) };
+            drop(object);
+            tenancy.freed.fetch_add(1, Ordering::Relaxed);
+        }
+        let object = NonNull::from(Box::leak(Box::new(Object::new()))).cast();
+        // SAFETY: the object has no other owner, and the lease keeps the context.
+        unsafe { Garbage::in_context(object, 8, self.context(), destroy) }
+    }
+}
+
+impl Tenant for Tenancy {
+    fn has(&self, garbage: &Garbage) -> bool {
+        garbage.is_of(self.context())
+    }
+
+    fn is_awaited(&self, _: &Garbage) -> bool {
+        true
+    }
+
+    fn detach(self: Arc<Self>, _: Garbage) -> Garbage {
+        unreachable!("no barrier is called, and a shelf is free")
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire)
+    }
+}
+
+/// Whichever of the two finds the shelf last frees what is there, once, and nobody waits.
+#[test]
+fn a_table_goes_while_its_shelf_is_served() {
+    explore(3, || {
+        let domain = Domain::new();
+        let tenancy = Arc::new(Tenancy { is_gone: LoomAtomicBool::new(false), freed: AtomicUsize::new(0) });
+        let tenant: Arc<dyn Tenant> = Arc::<Tenancy>::clone(&tenancy);
+        let place = Place::default();
+        let turn = place.begin_or_lease(domain.core(), &tenant);
+        turn.expect("there is no other thread").retire(domain.core(), tenancy.garbage());
+        let serving = domain.clone();
+        let server = loom::thread::spawn(move || {
+            serving.core().pass_by_all(&mut None);
+        });
+        tenancy.is_gone.store(true, Ordering::Release);
+        assert!(place.evict(domain.core(), &tenant).is_none());
+        server.join().unwrap();
+        let freed = tenancy.freed.load(Ordering::Relaxed);
+        assert_eq!(freed, 1, "{UNORDERED}: the object is freed once, by one of the two");
+        assert_eq!(Arc::strong_count(&tenancy), 2, "{UNORDERED}: the lease has ended");
     });
 }

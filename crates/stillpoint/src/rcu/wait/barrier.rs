@@ -20,12 +20,12 @@ use stillpoint_sys::tsan;
 impl Domain {
     /// Frees everything that was left to the domain before this call, or waits for the threads that are freeing it. That is
     /// what was replaced by [`set`](crate::rcu::RcuCell::set), dropped as a [`Retired`](crate::rcu::Retired), or left by a reclaimer that was
-    /// dropped. It includes what a running [background reclaimer](crate::rcu::BackgroundReclaimer) has adopted. It does not include what
-    /// was handed to a reclaimer, or what a [`Reclaimer`](crate::rcu::Reclaimer) has adopted: only that reclaimer frees it, when its owner polls. Nor
-    /// does it include entries of tables, which the table frees.
+    /// dropped; and entries that were removed from tables. It includes what a running [background reclaimer](crate::rcu::BackgroundReclaimer) has
+    /// adopted. It does not include what was handed to a reclaimer, or what a [`Reclaimer`](crate::rcu::Reclaimer) has adopted: only that
+    /// reclaimer frees it, when its owner polls.
     ///
     /// Call it at the end of a program or of a test, and before code that contains destructors is unloaded. It looks at every
-    /// thread that has written. Meanwhile no other thread adopts what is left to the domain.
+    /// thread and table that has written. Meanwhile no other thread adopts what is left to the domain.
     ///
     /// # Errors
     /// As [`synchronize`](Domain::synchronize); [`WouldDeadlock`](SynchronizeError::WouldDeadlock) also if a protected load of

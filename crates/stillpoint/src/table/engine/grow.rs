@@ -142,8 +142,8 @@ where
         self.current.store(array.next_raw(), Ordering::Release);
         // SAFETY: every stripe has left the array. Only the thread of the last count gets here, so the array is retired
         // once. Readers find arrays through `current`, from which this one was just unlinked. The `Array` stays as long
-        // as the table, whose drop empties the bin before it frees the arrays.
-        self.bin.put(unsafe { self.store.array(array) }, hint());
+        // as the store.
+        self.places.put(unsafe { self.store.array(array) }, hint());
     }
 
     /// Begins a growth if the table is above its capacity. For the holder of a stripe in which an entry was just

@@ -1,4 +1,4 @@
-//! A number that spreads threads over shards and lists. Every write asks for it. Those that link or unlink also ask whether the
+//! A number that spreads threads over shelves and lists. Every write asks for it. Those that link or unlink also ask whether the
 //! thread is in a function whose own writes are [noticed](crate::own_writes).
 
 use super::bucket::NO_ENTRY;
@@ -8,7 +8,7 @@ use crate::{frames, own_writes};
 /// The number of the thread: threads made one after the other get different ones. Any value is correct.
 #[inline(always)]
 pub(crate) fn hint() -> usize {
-    // In a model, all threads write to the same shards.
+    // In a model, all threads write to the same shelf.
     if cfg!(stillpoint_loom) {
         1
     } else {

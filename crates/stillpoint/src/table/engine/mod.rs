@@ -12,17 +12,17 @@
 //! | `mix`, `hint` | hashes of weak hashers; the numbers of threads, and functions whose writes are watched |
 //! | `sole` | access to a table that is not shared |
 //! | `store` | the part that outlives the table when a removed entry waits elsewhere |
-//! | `bin`, `scrap` | removed entries, and old arrays, until they are freed |
+//! | `places`, `scrap` | removed entries, and old arrays, until they are freed |
 
 pub(crate) mod arena;
 pub(crate) mod array;
-pub(crate) mod bin;
 pub(crate) mod bucket;
 pub(crate) mod change;
 pub(crate) mod chunks;
 mod grow;
 pub(crate) mod hint;
 mod mix;
+pub(crate) mod places;
 mod scrap;
 pub(crate) mod search;
 pub(crate) mod slab;
@@ -33,7 +33,7 @@ pub(crate) mod write;
 
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 
 use crate::rcu::engine::core::garbage::Garbage;
@@ -41,10 +41,9 @@ use crate::rcu::engine::Core;
 use crate::rcu::RetireHandle;
 use arena::{Arena, Pair};
 use array::{Array, STRIPES};
-use bin::Bin;
 use bucket::Bucket;
 use hint::hint;
-use scrap::Scrap;
+use places::Places;
 use search::prefetch;
 use slab::Touch;
 use sole::Cursor;
@@ -57,8 +56,6 @@ use stripe::Stripe;
 pub(crate) struct Inner<K, V, S> {
     /// The array where lookups begin. Changed when the last stripe has left it.
     current: AtomicPtr<Array>,
-    /// The first array. It comes from a box, as do all later ones; all stay as long as the table.
-    first: NonNull<Array>,
     /// The buckets of an array, for writers to prefetch before they take the lock. A hint: the buckets may be freed
     /// already.
     buckets: std::sync::atomic::AtomicPtr<Bucket>,
@@ -68,10 +65,9 @@ pub(crate) struct Inner<K, V, S> {
     mixes: bool,
     store: Arc<Store<K, V>>,
     stripes: Box<[Stripe]>,
-    bin: Bin,
-    /// The reclaimer that retired entries are offered to before the bin.
+    places: Places,
+    /// The reclaimer that retired entries are offered to first.
     handle: Option<RetireHandle>,
-    core: Arc<Core>,
     /// The number of the stripe, modulo [`STRIPES`](stripe::STRIPES), that the next helper of a growth tries.
     help: std::sync::atomic::AtomicUsize,
     growths: std::sync::atomic::AtomicUsize,
@@ -134,7 +130,11 @@ impl<K, V, S> Inner<K, V, S> {
         hasher: S,
         shape: &Shape,
         handle: Option<RetireHandle>,
-    ) -> Option<Self> {
+    ) -> Option<Self>
+    where
+        K: Send + Sync + 'static,
+        V: Send + Sync + 'static,
+    {
         let touch = if shape.capacity > 0 { Touch::Now } else { Touch::Lazily };
         let slots = match shape.capacity {
             0 => 64,
@@ -143,20 +143,18 @@ impl<K, V, S> Inner<K, V, S> {
         let arena = Arena::new(slots, shape.limit, touch)?;
         let array = Array::new(Array::len_for(shape.capacity)?, touch)?;
         let (start, mask) = (array.start(), array.len() - 1);
-        let array = Box::into_raw(array);
+        let store = Arc::new(Store::new(arena, array));
+        let array = store.first.as_ptr();
         Some(Self {
             current: AtomicPtr::new(array),
-            // SAFETY: a box is not null.
-            first: unsafe { NonNull::new_unchecked(array) },
             buckets: std::sync::atomic::AtomicPtr::new(start),
             mask: std::sync::atomic::AtomicUsize::new(mask),
             hasher,
             mixes: shape.mixes,
-            store: Arc::new(Store { arena, scrap: Scrap::default() }),
             stripes: (0..STRIPES).map(|_| Stripe::new(array)).collect(),
-            bin: Bin::new(&core),
+            places: Places::new(core, Arc::<Store<K, V>>::clone(&store)),
+            store,
             handle,
-            core,
             help: Default::default(),
             growths: Default::default(),
             shrinks: Default::default(),
@@ -165,15 +163,15 @@ impl<K, V, S> Inner<K, V, S> {
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
+        self.places.core()
     }
 
     pub(crate) fn hasher(&self) -> &S {
         &self.hasher
     }
 
-    pub(crate) fn bin(&self) -> &Bin {
-        &self.bin
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
     }
 
     pub(crate) fn arena(&self) -> &Arena<K, V> {
@@ -251,11 +249,11 @@ impl<K, V, S> Inner<K, V, S> {
 
     /// Retires an entry that was just unlinked.
     ///
-    /// If an attached reclaimer has no room for it, it goes to the table's own retire lists.
+    /// If an attached reclaimer has no room for it, it goes to the table's own shelves.
     pub(crate) fn retire(&self, owned: Owned) {
         if !self.hand_over(owned.entry()) {
             // SAFETY: the entry is unlinked, and `Table` demands `Send + Sync + 'static` of its parts.
-            self.bin.put(unsafe { self.store.entry(owned.entry()) }, owned.hint());
+            self.places.put(unsafe { self.store.entry(owned.entry()) }, owned.hint());
         }
     }
 
@@ -270,7 +268,7 @@ impl<K, V, S> Inner<K, V, S> {
         }
         self.store.scrap.release();
         // SAFETY: the entry is unlinked, and `Table` demands `Send + Sync + 'static` of its parts.
-        self.bin.put_and_poll(unsafe { self.store.entry(owned.entry()) }, owned.hint());
+        self.places.put_and_poll(unsafe { self.store.entry(owned.entry()) }, owned.hint());
     }
 
     /// Hands the entry to the attached reclaimer, if there is one and it has room. Returns whether it did.
@@ -299,7 +297,7 @@ impl<K, V, S> Inner<K, V, S> {
     #[inline]
     pub(crate) fn poll(&self, hint: usize) {
         self.store.scrap.release();
-        self.bin.poll(hint);
+        self.places.poll(hint);
     }
 
     /// For a caller that found no free slot: frees up to `limit` objects that no reader holds up, regardless of the pace
@@ -308,9 +306,9 @@ impl<K, V, S> Inner<K, V, S> {
     /// # Panics
     /// With the first panic of a destructor, after the others have run.
     pub(crate) fn press(&self, limit: usize) -> usize {
-        match self.bin.pending() {
+        match self.places.pending() {
             0 => 0,
-            _ => self.bin.press(limit),
+            _ => self.places.press(limit),
         }
     }
 
@@ -319,17 +317,19 @@ impl<K, V, S> Inner<K, V, S> {
     /// # Panics
     /// With the first panic of a destructor, after everything that was ready has been freed.
     pub(crate) fn poll_all(&self) -> usize {
-        let freed = self.bin.poll_all();
+        let freed = self.places.poll_all();
         while self.store.scrap.release() {}
         freed
     }
 }
 
 impl<K, V, S> Drop for Inner<K, V, S> {
-    /// Frees everything at once: the table is not shared any more, since every reference into it borrows it.
+    /// Frees everything at once: the table is not shared any more, since every reference into it borrows it. Removed entries that another
+    /// thread has in hand are left to that thread.
     fn drop(&mut self) {
-        // SAFETY: no reader holds an entry or the buckets of an array any more: it would borrow the table.
-        let mut first = unsafe { self.bin.free_unreachable(self.store.context()) };
+        // Release: pairs with the acquire in `Store::is_gone`. Comes after every use of the table.
+        self.store.is_gone.store(true, Ordering::Release);
+        let mut first = self.places.evict();
         let mut cursor = Cursor::new(self);
         // SAFETY: the owner drops the table. Each entry is found once: an index is in one word at a time, since a mover
         // clears the old word.
@@ -340,14 +340,13 @@ impl<K, V, S> Drop for Inner<K, V, S> {
                 keep_first(&mut first, panic);
             }
         }
-        let mut next = self.first.as_ptr();
-        while !next.is_null() {
-            // SAFETY: this is the pointer that `Box::into_raw` returned for the array. It is made a box only here, and
-            // nothing refers to an array any more.
-            let array = unsafe { Box::from_raw(next) };
-            next = array.next_raw();
+        // Here, since entries that wait elsewhere may keep the store.
+        let mut next = Some(self.arrays().0);
+        while let Some(array) = next {
+            // SAFETY: the arrays from the current one on are not retired, and nobody uses their buckets any more.
+            unsafe { array.take_slabs() }.for_each(drop);
+            next = array.next();
         }
-        // Cleared here, since entries that wait elsewhere may keep the store.
         self.store.scrap.clear();
         resume(first);
     }

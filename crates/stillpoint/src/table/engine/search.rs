@@ -353,7 +353,7 @@ impl<'a> Pins<'a> {
         record: &'a Record,
         fence: ReaderFence,
     ) -> Self {
-        let slots = Slots::of(record, fence, &inner.core.protocol);
+        let slots = Slots::of(record, fence, &inner.core().protocol);
         Self { slots, view: pin_current(slots, inner).view(), home: None }
     }
 
@@ -375,7 +375,7 @@ impl<'a> Pins<'a> {
                 // SAFETY: every array stays as long as the table, and the slot has pinned its buckets since the last
                 // drop stored it.
                 let view = unsafe { array.as_ref() }.view();
-                Self { slots: Slots::of(record, fence, &inner.core.protocol), view, home: None }
+                Self { slots: Slots::of(record, fence, &inner.core().protocol), view, home: None }
             }
             // SAFETY: the record is that of a reader of the table's domain, whose fence is `fence`, and nothing else uses
             // its exclusive slots, by the caller's promise.

@@ -6,12 +6,13 @@ use super::arena::Pair;
 use super::array::Array;
 use super::bucket::{Bucket, NO_ENTRY, SLOTS};
 use super::{hint, Inner};
+use stillpoint_sys::sync::atomic::Ordering;
 
 /// Goes through the entries of a table, array by array. An index is in only one word at a time, even in the middle of a
 /// growth.
 #[derive(Debug)]
 pub(crate) struct Cursor {
-    /// Begins at `Inner::first`; null after the last one.
+    /// Begins at `Inner::current`: the arrays before have no entries. Null after the last one.
     array: *const Array,
     bucket: usize,
     slot: usize,
@@ -24,7 +25,8 @@ unsafe impl Sync for Cursor {}
 
 impl Cursor {
     pub(crate) fn new<K, V, S>(inner: &Inner<K, V, S>) -> Self {
-        Self { array: inner.first.as_ptr(), bucket: 0, slot: 0 }
+        // Relaxed: the caller has synchronized with all threads that used the table.
+        Self { array: inner.current.load(Ordering::Relaxed), bucket: 0, slot: 0 }
     }
 
     /// The next entry: its bucket, slot and index.
@@ -35,7 +37,7 @@ impl Cursor {
         loop {
             // SAFETY: every array stays as long as the table.
             let array = unsafe { self.array.as_ref() }?;
-            if array.is_gone() || self.bucket == array.total() {
+            if self.bucket == array.total() {
                 *self = Self { array: array.next_raw(), bucket: 0, slot: 0 };
                 continue;
             }

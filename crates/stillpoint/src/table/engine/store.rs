@@ -1,4 +1,5 @@
-//! The memory of a table's entries. It outlives the table if a removed entry still waits in another queue.
+//! The memory of a table's entries, and its arrays. It outlives the table while a removed entry waits on a shelf that another thread
+//! serves, or in another queue.
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -8,25 +9,47 @@ use super::array::Array;
 use super::hint;
 use super::scrap::Scrap;
 use crate::rcu::engine::core::garbage::Garbage;
+use crate::rcu::engine::queue::shelf::Tenant;
+use stillpoint_sys::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) struct Store<K, V> {
     pub(crate) arena: Arena<K, V>,
     pub(crate) scrap: Scrap,
+    /// The first array. It comes from a box, as do all later ones; all stay as long as the store.
+    pub(crate) first: NonNull<Array>,
+    /// Whether the table is gone.
+    pub(crate) is_gone: AtomicBool,
 }
 
+// SAFETY: the store owns its slots and arrays, which are `Send`.
+unsafe impl<K: Send, V: Send> Send for Store<K, V> {}
+// SAFETY: slots are shared with readers, and freed by any thread that polls: hence both bounds. Arrays are `Sync`.
+unsafe impl<K: Send + Sync, V: Send + Sync> Sync for Store<K, V> {}
+
 impl<K, V> Store<K, V> {
-    /// The context that a table's drop passes to [`Garbage::is_of`].
+    /// The store of a new table.
+    pub(crate) fn new(arena: Arena<K, V>, first: Box<Array>) -> Self {
+        let first = NonNull::from(Box::leak(first));
+        Self { arena, scrap: Scrap::default(), first, is_gone: AtomicBool::new(false) }
+    }
+
+    /// What the garbage of entries belongs to.
     pub(crate) fn context(&self) -> *const () {
         ptr::from_ref(self).cast()
     }
 
-    /// An entry for one of the table's own retire lists, which the table's drop empties.
+    /// What the garbage of arrays belongs to.
+    fn context_of_arrays(&self) -> *const () {
+        ptr::from_ref(&self.scrap).cast()
+    }
+
+    /// An entry for a shelf of the table.
     ///
     /// # Safety
     /// The entry is unlinked, and the caller owns it. Its parts are `Send + Sync + 'static`.
     pub(crate) unsafe fn entry(&self, entry: u32) -> Garbage {
         // SAFETY: the entry is unlinked, the caller owns it, and any thread may drop it, by the caller's promise. The
-        // store lives as long as the table, whose drop frees what is left.
+        // lease of the shelf keeps the store alive until the entry is freed or detached.
         unsafe {
             Garbage::in_context(self.arena.pair(entry).cast(), Self::BYTES, self.context(), destroy::<K, V>)
         }
@@ -37,26 +60,73 @@ impl<K, V> Store<K, V> {
     /// # Safety
     /// As for [`entry`](Store::entry).
     pub(crate) unsafe fn entry_counted(self: &Arc<Self>, entry: u32) -> Garbage {
-        let object = self.arena.pair(entry).cast();
-        let context = Arc::into_raw(Arc::clone(self)).cast();
+        // SAFETY: the caller owns the entry, by its promise.
+        unsafe { Arc::clone(self).counted(self.arena.pair(entry).cast()) }
+    }
+
+    /// # Safety
+    /// As for [`entry`](Store::entry), with the pair of the entry.
+    unsafe fn counted(self: Arc<Self>, pair: NonNull<()>) -> Garbage {
+        let context = Arc::into_raw(self).cast();
         // SAFETY: the entry is unlinked, the caller owns it, and any thread may drop it, by the caller's promise. The
         // reference count keeps the store alive until `destroy_counted`.
-        unsafe { Garbage::in_context(object, Self::BYTES, context, destroy_counted::<K, V>) }
+        unsafe { Garbage::in_context(pair, Self::BYTES, context, destroy_counted::<K, V>) }
     }
 
     /// Size of an entry.
     pub(crate) const BYTES: usize = size_of::<Pair<K, V>>();
 
-    /// The buckets of an array, for one of the table's own retire lists. Readers pin them by the address of the array.
+    /// The buckets of an array, for a shelf of the table. Readers pin them by the address of the array.
     ///
     /// # Safety
-    /// Every stripe has left the array, and it is retired once. It stays as long as the table.
+    /// Every stripe has left the array, and it is retired once.
     pub(crate) unsafe fn array(&self, array: &Array) -> Garbage {
-        let destroy = scrap_array::<K, V>;
-        // SAFETY: the array is alive when `destroy` makes a shared reference of its address, by the caller's promise.
-        // The store is alive, too, as in `entry`.
+        // SAFETY: the array is alive when `scrap_array` makes a shared reference of its address, since the lease of the shelf keeps
+        // the store alive, as for an entry.
         unsafe {
-            Garbage::in_context(NonNull::from(array).cast(), size_of::<Array>(), self.context(), destroy)
+            let object = NonNull::from(array).cast();
+            Garbage::in_context(object, size_of::<Array>(), self.context_of_arrays(), scrap_array)
+        }
+    }
+}
+
+impl<K: Send + Sync, V: Send + Sync> Tenant for Store<K, V> {
+    fn has(&self, garbage: &Garbage) -> bool {
+        garbage.is_of(self.context()) || garbage.is_of(self.context_of_arrays())
+    }
+
+    /// Arrays run no code of the user, and a `TableReader` that is not used pins one.
+    fn is_awaited(&self, garbage: &Garbage) -> bool {
+        garbage.is_of(self.context())
+    }
+
+    fn detach(self: Arc<Self>, garbage: Garbage) -> Garbage {
+        if garbage.is_of(self.context()) {
+            // SAFETY: the garbage came from `entry`. It is consumed, and the entry is owned by the new one.
+            return unsafe { self.counted(garbage.pointer()) };
+        }
+        let context = Arc::into_raw(self).cast();
+        // SAFETY: the garbage came from `array`, and is consumed. The reference count keeps the store alive until
+        // `scrap_array_counted`.
+        unsafe {
+            Garbage::in_context(garbage.pointer(), size_of::<Array>(), context, scrap_array_counted::<K, V>)
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        // Acquire: pairs with the release in the table's drop.
+        self.is_gone.load(Ordering::Acquire)
+    }
+}
+
+impl<K, V> Drop for Store<K, V> {
+    fn drop(&mut self) {
+        let mut next = self.first.as_ptr();
+        while !next.is_null() {
+            // SAFETY: this is a pointer that `Box::leak` or `Box::into_raw` returned for the array. It is made a box only here, and
+            // nothing refers to an array any more: neither the table nor a garbage of this store is left.
+            let array = unsafe { Box::from_raw(next) };
+            next = array.next_raw();
         }
     }
 }
@@ -94,11 +164,11 @@ unsafe extern "C-unwind" fn destroy_counted<K, V>(object: NonNull<()>, context: 
 }
 
 /// # Safety
-/// `object` is an array whose buckets no thread uses any more, and is passed once. `context` is a store. Both are
+/// `object` is an array whose buckets no thread uses any more, and is passed once. `context` is the scrap of its store. Both are
 /// alive.
-unsafe extern "C-unwind" fn scrap_array<K, V>(object: NonNull<()>, context: *const ()) {
+unsafe extern "C-unwind" fn scrap_array(object: NonNull<()>, context: *const ()) {
     // SAFETY: both are alive, by the caller's promise.
-    let (array, store) = unsafe { (object.cast::<Array>().as_ref(), &*context.cast::<Store<K, V>>()) };
+    let (array, scrap) = unsafe { (object.cast::<Array>().as_ref(), &*context.cast::<Scrap>()) };
     #[cfg(stillpoint_loom)]
     {
         array.end();
@@ -109,5 +179,14 @@ unsafe extern "C-unwind" fn scrap_array<K, V>(object: NonNull<()>, context: *con
         }
     }
     // SAFETY: no thread uses the buckets any more, and this is the only call for this array.
-    store.scrap.put(unsafe { array.take_slabs() });
+    scrap.put(unsafe { array.take_slabs() });
+}
+
+/// # Safety
+/// As for [`scrap_array`], but `context` is the store. It has a reference count that this call gives up.
+unsafe extern "C-unwind" fn scrap_array_counted<K, V>(object: NonNull<()>, context: *const ()) {
+    // SAFETY: the context has a reference count that this call gives up, by the caller's promise.
+    let store = unsafe { Arc::from_raw(context.cast::<Store<K, V>>()) };
+    // SAFETY: the array belongs to this store, and is passed once, by the caller's promise.
+    unsafe { scrap_array(object, store.context_of_arrays()) };
 }

@@ -12,7 +12,7 @@ use std::ptr;
 
 use super::arena::{Pair, SPARE};
 use super::array::{Array, STRIPES};
-use super::bin::FREED_PER_CALL;
+use super::places::FREED_PER_CALL;
 use super::bucket::{tag_of, Bucket, NO_ENTRY};
 use super::search::Place;
 use super::store::destroy;

@@ -124,9 +124,8 @@ impl Garbage {
     ///
     /// # Safety
     /// The caller owns the object, and any thread may drop it. Once no reader can hold the object, `destroy` may be
-    /// called with it. `context` is alive until then: either its owner takes back what is left by
-    /// [`RetireList::free_unreachable`](crate::rcu::engine::queue::retire_list::RetireList::free_unreachable), or this object
-    /// holds a reference count of the context, which `destroy` gives up.
+    /// called with it. `context` is alive until then: either the lease of the [shelf](crate::rcu::engine::queue::shelf::Tenant)
+    /// where it waits keeps it alive, or this object holds a reference count of the context, which `destroy` gives up.
     pub(crate) unsafe fn in_context(
         object: NonNull<()>,
         bytes: usize,
@@ -162,6 +161,11 @@ impl Garbage {
             context: ptr::null(),
             destroy: call::<F>,
         }
+    }
+
+    /// The address of the object, with the right to use it.
+    pub(crate) fn pointer(&self) -> NonNull<()> {
+        self.object
     }
 
     /// The address to compare with hazard slots.

@@ -326,11 +326,25 @@ impl RetireList {
 
     /// Takes over the objects of another list. Their grace periods start anew.
     pub(crate) fn take_over(&mut self, other: &mut Self) {
-        for garbage in other.take_all() {
-            work::step();
-            self.push(garbage);
-        }
+        self.take_over_some(other, Ok);
+    }
+
+    /// As [`take_over`](RetireList::take_over), but what `let_go` hands back stays in the other list, where its grace period starts
+    /// anew.
+    pub(crate) fn take_over_some(
+        &mut self,
+        other: &mut Self,
+        let_go: impl Fn(Garbage) -> Result<Garbage, Garbage>,
+    ) {
+        let objects = other.take_all();
         other.count_nothing();
+        for garbage in objects {
+            work::step();
+            match let_go(garbage) {
+                Ok(garbage) => self.push(garbage),
+                Err(garbage) => other.push(garbage),
+            }
+        }
     }
 
     /// As [`take_over`](RetireList::take_over), but grace periods that are under way go on: those of objects that are not held,
@@ -756,15 +770,18 @@ impl RetireList {
         counters.set_under_way(self.under_way());
     }
 
-    /// Frees at once the objects of `context`, whose owner is being dropped. Returns the first panic of a destructor.
+    /// Frees at once the objects whose owner is gone. Returns the first panic of a destructor.
     ///
     /// # Safety
-    /// No reader can hold an object of `context` any more.
-    pub(crate) unsafe fn free_unreachable(&mut self, context: *const ()) -> Option<Panic> {
+    /// No reader can hold an object for which `is_unreachable` is true.
+    pub(crate) unsafe fn free_unreachable(
+        &mut self,
+        is_unreachable: impl Fn(&Garbage) -> bool,
+    ) -> Option<Panic> {
         let mut freed = Freed::default();
         let _freeing = Freeing::begin();
         for garbage in self.take_all() {
-            if garbage.is_of(context) {
+            if is_unreachable(&garbage) {
                 // SAFETY: no reader can hold the object, by the caller's promise.
                 unsafe { self.destroy::<true>(garbage, &mut freed) };
             } else {

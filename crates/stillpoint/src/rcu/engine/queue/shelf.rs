@@ -1,31 +1,36 @@
-//! The retire lists of threads that write to cells of the default domain.
+//! Retire lists that anybody may serve.
 //!
-//! Each such thread has a list, behind a lock that no thread waits for: while another thread has the lock, the owner
-//! leaves objects to the domain instead. The owner polls with nearly each of its writes. If it is silent for a while, or its
-//! thread has ended, other threads poll for it. Each poll of the domain visits one list, in turn, and checks whether its owner
-//! is silent. A retirement that finds the domain full visits several, silent or not.
+//! A shelf is a retire list behind a lock that no thread waits for. It belongs to a thread that writes to cells of the default
+//! domain, or to a table. Its owner polls it with its writes. If the owner is silent for a while, or gone, others poll it: each
+//! poll of the domain visits one shelf, in turn, and checks whether its owner is silent. A retirement that finds the domain full
+//! visits several, silent or not. Who finds a shelf locked leaves the object to the domain instead.
 //!
-//! Threads come and go; what decides when a list is polled stays with the list. If a thread ends while objects wait in its list, the
-//! list is *vacant*: the next thread that needs a list gets it, or a visiting thread that has emptied it gives its place back. So a
-//! visit looks at lists that have an owner or objects, however many threads there once were.
+//! Owners come and go; what decides when a list is polled stays with the shelf. If a thread ends while objects wait in its list, the
+//! shelf is *vacant*: the next thread that needs one gets it, or a visitor that has emptied it gives its place back. A table has a
+//! *lease*: a visitor that finds the list empty, and the table silent, ends it, and the next removal begins another one. So a
+//! visit looks at shelves of living threads and of busy tables, however many there once were.
 //!
 //! The argument is in `docs/design/rcu.md`.
 
+use std::fmt;
+use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::account::Limits;
 use super::retire_list::{Pace, RetireList, SHARE};
+use crate::busted::{self, Variant};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::registry::{Claim, Registry};
 use crate::rcu::engine::wait::counters::Round;
 use crate::rcu::engine::wait::freeing::is_freeing;
 use crate::rcu::engine::Core;
 use stillpoint_sys::panics::{self, Panic};
+use stillpoint_sys::sync::atomic::{fence, AtomicPtr, Ordering};
 use stillpoint_sys::sync::{Locked, TryLock};
 
 // Not modelled: hints for visiting threads.
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 /// An owner that has not polled for this long is silent.
 const SILENT: Duration = if cfg!(stillpoint_loom) { Duration::ZERO } else { Duration::from_millis(1) };
@@ -40,25 +45,65 @@ const LOOKED_AT: usize = 2 * SHARE;
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     content: TryLock<Content>,
+    /// Number of objects that wait here. Written with the lock.
+    len: AtomicUsize,
+    /// Age of the domain in nanoseconds at the owner's last poll.
+    polled: AtomicU64,
     /// Whether the owner's thread has ended, and nobody has taken its place. Then the slot is claimed for whoever clears this.
     is_vacant: AtomicBool,
-    round: Round,
-    /// Age of the domain in nanoseconds at the owner's last poll; 0 while nothing waits.
-    polled: AtomicU64,
+    /// The address of the tenant, if there is a lease. Written with the lock.
+    tenant: AtomicUsize,
     /// Whether the list was locked by a thread of the parent that does not exist in this child of a `fork`.
     is_lost: AtomicBool,
+    round: Round,
 }
 
 /// What the lock protects.
 #[derive(Debug, Default)]
-struct Content {
+pub(crate) struct Content {
     list: Option<RetireList>,
     /// Number of writes since an owner polled the list, whichever threads made them.
     unpolled: usize,
+    lease: Option<Lease>,
 }
+
+/// What a table's objects need to be freed. It is alive as long as the lease of a shelf.
+pub(crate) trait Tenant: Send + Sync {
+    /// Whether the object needs this tenant.
+    fn has(&self, garbage: &Garbage) -> bool;
+
+    /// Whether a barrier waits for the object, which needs this tenant.
+    fn is_awaited(&self, garbage: &Garbage) -> bool;
+
+    /// Makes an object that needs this tenant independent of the lease.
+    fn detach(self: Arc<Self>, garbage: Garbage) -> Garbage;
+
+    /// Whether the table is gone: then no reader can hold one of its objects.
+    fn is_gone(&self) -> bool;
+}
+
+struct Lease {
+    tenant: Arc<dyn Tenant>,
+    claim: Claim<Shelf>,
+}
+
+/// Tells tenants apart that exist at the same time.
+pub(crate) fn name_of(tenant: &Arc<dyn Tenant>) -> usize {
+    Arc::as_ptr(tenant).cast::<()>().addr()
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").field("claim", &self.claim).finish_non_exhaustive()
+    }
+}
+
+// SAFETY: the claim points into the core, which the list beside it keeps alive, and tenants are `Send` and `Sync`.
+unsafe impl Send for Lease {}
 
 impl Shelf {
     /// Takes the turn at the list, unless a thread has it.
+    #[inline]
     fn begin(&self) -> Option<Turn<'_>> {
         self.content.try_lock().map(|content| Turn { shelf: self, content })
     }
@@ -69,14 +114,19 @@ impl Shelf {
         self.is_vacant.load(Ordering::Relaxed) && self.is_vacant.swap(false, Ordering::Acquire)
     }
 
+    /// Number of objects that wait here.
+    pub(crate) fn len(&self) -> usize {
+        // Relaxed: a hint, or ordered by the fences of the event.
+        self.len.load(Ordering::Relaxed)
+    }
+
     /// Whether objects wait here.
     fn is_in_use(&self) -> bool {
-        // Relaxed: a hint, or ordered by the fences of the event.
-        self.polled.load(Ordering::Relaxed) != 0 && !self.is_lost()
+        self.len() > 0 && !self.is_lost()
     }
 
     /// Whether the list stays locked for ever.
-    fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         // Relaxed: set while there was only one thread.
         self.is_lost.load(Ordering::Relaxed)
     }
@@ -87,50 +137,96 @@ impl Shelf {
         self.is_lost.store(self.content.is_locked(), Ordering::Relaxed);
     }
 
-    /// Whether the owner does not poll although objects wait here, or is gone.
+    /// Whether the owner is gone, or does not poll although objects wait here, or has a lease.
     fn is_silent(&self, age: impl FnOnce() -> Duration) -> bool {
-        // Relaxed, both: a hint.
+        // Relaxed, all: hints.
         if self.is_vacant.load(Ordering::Relaxed) {
             return true;
         }
-        let polled = self.polled.load(Ordering::Relaxed);
-        polled != 0 && age().saturating_sub(Duration::from_nanos(polled)) >= SILENT
+        let polled = Duration::from_nanos(self.polled.load(Ordering::Relaxed));
+        let is_leased = self.tenant.load(Ordering::Relaxed) != 0;
+        (self.len() > 0 || is_leased) && age().saturating_sub(polled) >= SILENT
     }
 }
 
-/// The right to use the list. At its end, also after a panic, it records whether objects wait there.
-struct Turn<'s> {
+/// The right to use the list. Its end, also after a panic, records how many objects wait there.
+pub(crate) struct Turn<'s> {
     shelf: &'s Shelf,
     content: Locked<'s, Content>,
 }
 
 impl Turn<'_> {
     /// Sets the time of the owner's last poll.
-    fn polled(&mut self, age: Duration) {
+    pub(crate) fn polled(&mut self, age: Duration) {
         // Relaxed: see `Shelf`.
-        self.shelf.polled.store(age.as_nanos() as u64 | 1, Ordering::Relaxed);
+        self.shelf.polled.store(age.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Whether no object waits here.
-    fn is_empty(&self) -> bool {
-        self.content.list.as_ref().is_none_or(|list| list.len() == 0)
+    pub(crate) fn len(&self) -> usize {
+        self.content.list.as_ref().map_or(0, RetireList::len)
+    }
+
+    /// Takes in an object that was just retired.
+    #[inline(always)]
+    pub(crate) fn retire(&mut self, core: &Arc<Core>, garbage: Garbage) {
+        let new = || RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
+        let list = self.content.list.get_or_insert_with(new);
+        list.retire(garbage);
+        if list.len() == 1 {
+            // Before the notification, which wakes a background reclaimer that sleeps.
+            self.shelf.len.store(1, Ordering::Relaxed);
+            core.event().notify();
+        }
+    }
+
+    /// The list, if there is one.
+    pub(crate) fn list(&mut self) -> Option<&mut RetireList> {
+        self.content.list.as_mut()
+    }
+
+    fn is_of(&self, tenant: usize) -> bool {
+        // Relaxed: the lock orders it.
+        self.shelf.tenant.load(Ordering::Relaxed) == tenant
     }
 
     /// Frees an empty list with its memory: the owner may be gone. Returns whether the list was empty.
     fn clean_up(&mut self) -> bool {
-        let is_empty = self.is_empty();
+        let is_empty = self.len() == 0;
         if is_empty {
             self.content.list = None;
         }
         is_empty
     }
+
+    /// Ends the turn of a thread other than the owner. If the list is empty, gives the place back, if its owner is gone or has a
+    /// lease. If the tenant is gone, frees what it has left here. Returns the first panic of a destructor.
+    pub(crate) fn give_up(mut self, core: &Core) -> Option<Panic> {
+        let shelf = self.shelf;
+        let tenant = self.content.lease.as_ref().map(|lease| Arc::clone(&lease.tenant));
+        if self.clean_up() {
+            if let Some(lease) = self.content.lease.take() {
+                shelf.tenant.store(0, Ordering::Relaxed);
+                drop(self);
+                // With the lock free, for the next holder of the place.
+                core.shelves.release(&lease.claim);
+                return None;
+            }
+        }
+        drop(self);
+        let tenant = tenant?;
+        // SeqCst: pairs with the fence in `Place::evict`. Either this thread finds the tenant gone, or the tenant's drop finds the lock
+        // free, or a thread that has taken it since.
+        if !busted::is(Variant::GoneUnseen) {
+            fence(Ordering::SeqCst);
+        }
+        if tenant.is_gone() { core.evict(shelf, &tenant) } else { None }
+    }
 }
 
 impl Drop for Turn<'_> {
+    #[inline]
     fn drop(&mut self) {
-        if self.is_empty() {
-            self.shelf.polled.store(0, Ordering::Relaxed);
-        }
+        self.shelf.len.store(self.len(), Ordering::Relaxed);
         if self.shelf.is_lost() {
             self.shelf.is_lost.store(false, Ordering::Relaxed);
         }
@@ -160,10 +256,8 @@ impl OwnShelf {
             // Another thread has the lock, or this is a destructor that runs in a poll of the list.
             return core.leave_behind(garbage);
         };
-        let new = || RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
-        let list = turn.content.list.get_or_insert_with(new);
-        list.retire(garbage);
-        let len = list.len();
+        turn.retire(core, garbage);
+        let len = turn.len();
         turn.content.unpolled += 1;
         if len > EAGER && turn.content.unpolled < EAGER {
             return;
@@ -172,10 +266,6 @@ impl OwnShelf {
         let now = core.age();
         if !is_freeing() || len == 1 {
             turn.polled(now);
-        }
-        if len == 1 {
-            // Wakes a background reclaimer that sleeps.
-            core.event().notify();
         }
         // Destructors do not nest: what one of them retires waits for the next poll.
         if !is_freeing() {
@@ -188,7 +278,7 @@ impl OwnShelf {
                 list.poll_for_write(LOOKED_AT, now)
             });
             drop(turn);
-            core.pass_by(&shelf.round, || now);
+            core.pass_by(&shelf.round, SHARE, || now);
         }
     }
 
@@ -234,16 +324,17 @@ impl Core {
         vacant.map_or_else(|| self.shelves.claim(), |(_, claim)| claim)
     }
 
-    /// Polls the list of a silent thread, if its turn has come. Does nothing in a domain without such lists. `round` is kept with
-    /// what outlives the caller: callers that each come once would all visit the same list. `now` is the age of the domain.
+    /// Polls a silent shelf, if its turn has come. Looks at `limit` objects at most. Does nothing in a domain without shelves.
+    /// `round` is kept with what outlives the caller: callers that each come once would all visit the same shelf. `now` is the
+    /// age of the domain.
     ///
     /// # Panics
     /// With the panic of a destructor.
-    pub(crate) fn pass_by(&self, round: &Round, now: impl FnOnce() -> Duration) {
+    pub(crate) fn pass_by(&self, round: &Round, limit: usize, now: impl FnOnce() -> Duration) {
         let Some((shelf, claim)) = self.shelves.next_from(round.get()) else { return };
         round.set(claim.number() + 1);
         if shelf.is_silent(now) && !shelf.is_lost() {
-            self.visit(shelf, &claim, |list| list.poll_own(SHARE));
+            self.visit(shelf, &claim, |list| list.poll_own(limit));
         }
     }
 
@@ -282,14 +373,40 @@ impl Core {
         poll: impl FnOnce(&mut RetireList) -> usize,
     ) -> usize {
         let Some(mut turn) = shelf.begin() else { return 0 };
-        let freed = turn.content.list.as_mut().map_or(0, poll);
+        let mut first = None;
+        let freed = match panics::catch(|| turn.list().map_or(0, poll)) {
+            Ok(freed) => freed,
+            Err(panic) => {
+                panics::keep_first(&mut first, panic);
+                0
+            }
+        };
         // With the lock: nobody who takes the place has put an object there since this look.
-        let is_left = turn.clean_up() && shelf.take_place();
-        drop(turn);
+        let is_left = turn.len() == 0 && shelf.take_place();
+        if let Some(panic) = turn.give_up(self) {
+            panics::keep_first(&mut first, panic);
+        }
         if is_left {
             self.shelves.release(claim);
         }
+        panics::resume(first);
         freed
+    }
+
+    /// Frees what a tenant that is gone has left on a shelf, unless another thread has the turn, which does it at its end. Returns
+    /// the first panic of a destructor.
+    fn evict(&self, shelf: &Shelf, tenant: &Arc<dyn Tenant>) -> Option<Panic> {
+        let mut turn = shelf.begin()?;
+        let mut first = None;
+        if turn.is_of(name_of(tenant)) {
+            if let Some(mut list) = turn.content.list.take() {
+                // SAFETY: the tenant is gone, so no reader can hold an object that it has.
+                first = unsafe { list.free_unreachable(|garbage| tenant.has(garbage)) };
+                // What is left goes to the domain.
+            }
+        }
+        let last = turn.give_up(self);
+        first.or(last)
     }
 
     /// Polls the lists of all silent threads. Returns whether anything was freed; the first panic is kept in `first`.
@@ -317,8 +434,11 @@ impl Core {
         self.shelves.iter_all().for_each(Shelf::reset_after_fork);
     }
 
-    /// Takes over the objects in the lists of all threads, each list once. Waits by `pause` while another thread has a list.
+    /// Takes over the objects on all shelves, each shelf once. Waits by `pause` while another thread has a list.
     /// Returns false if `pause` gives up.
+    ///
+    /// # Panics
+    /// With the panic of a destructor, in the place of a table that is gone.
     pub(crate) fn take_shelved(&self, list: &mut RetireList, mut pause: impl FnMut() -> bool) -> bool {
         for shelf in self.shelves.iter().filter(|shelf| !shelf.is_lost()) {
             let mut turn = shelf.begin();
@@ -326,9 +446,103 @@ impl Core {
                 turn = shelf.begin();
             }
             let Some(mut turn) = turn else { return false };
-            turn.content.list.iter_mut().for_each(|other| list.take_over(other));
+            let Content { list: other, lease, .. } = &mut *turn.content;
+            let let_go = |garbage| match lease.as_ref().map(|lease| &lease.tenant) {
+                Some(tenant) if !tenant.has(&garbage) => Ok(garbage),
+                Some(tenant) if tenant.is_awaited(&garbage) => Ok(Arc::clone(tenant).detach(garbage)),
+                Some(_) => Err(garbage),
+                None => Ok(garbage),
+            };
+            other.iter_mut().for_each(|other| list.take_over_some(other, let_go));
+            panics::resume(turn.give_up(self));
         }
         true
+    }
+}
+
+/// A place of a tenant: where it finds the shelf that it has leased.
+#[derive(Debug, Default)]
+pub(crate) struct Place(AtomicPtr<Shelf>);
+
+impl Place {
+    /// The shelf that was leased here last. Others may have it by now.
+    #[inline]
+    fn shelf<'c>(&self, core: &'c Core) -> Option<&'c Shelf> {
+        let _ = core;
+        // Acquire: pairs with the release in `lease`.
+        // SAFETY: null, or a shelf in the registry of the core, which is borrowed.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Number of objects that wait here.
+    #[inline]
+    pub(crate) fn len(&self, core: &Core, tenant: usize) -> usize {
+        // Relaxed: a hint.
+        let is_of = |shelf: &&Shelf| shelf.tenant.load(Ordering::Relaxed) == tenant;
+        self.shelf(core).filter(is_of).map_or(0, Shelf::len)
+    }
+
+    /// Takes the turn at the tenant's shelf, unless another thread has it, or there is no lease.
+    #[inline]
+    pub(crate) fn begin<'c>(&self, core: &'c Core, tenant: usize) -> Option<Turn<'c>> {
+        let turn = self.shelf(core)?.begin()?;
+        if turn.is_of(tenant) {
+            return Some(turn);
+        }
+        // The shelf of another tenant, perhaps, which may just be going.
+        panics::resume(turn.give_up(core));
+        None
+    }
+
+    /// As [`begin`](Place::begin). Begins a lease if there is none.
+    #[inline]
+    pub(crate) fn begin_or_lease<'c>(&self, core: &'c Arc<Core>, tenant: &Arc<dyn Tenant>) -> Option<Turn<'c>> {
+        let seen = self.shelf(core);
+        if let Some(shelf) = seen {
+            match shelf.begin() {
+                Some(turn) if turn.is_of(name_of(tenant)) => return Some(turn),
+                Some(turn) => panics::resume(turn.give_up(core)),
+                None if shelf.is_lost() => {}
+                None => return None,
+            }
+        }
+        self.lease(core, seen, tenant)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lease<'c>(&self, core: &'c Core, seen: Option<&Shelf>, tenant: &Arc<dyn Tenant>) -> Option<Turn<'c>> {
+        let claim = core.shelves.claim();
+        // SAFETY: the core is borrowed, and owns the registry.
+        let shelf: &'c Shelf = unsafe { claim.slot() };
+        let Some(mut turn) = shelf.begin() else {
+            // A visitor that comes late has it. What is lost stays claimed: nobody gets it.
+            if !shelf.is_lost() {
+                core.shelves.release(&claim);
+            }
+            return None;
+        };
+        let seen = seen.map_or(ptr::null_mut(), |seen| ptr::from_ref(seen).cast_mut());
+        let own = ptr::from_ref(shelf).cast_mut();
+        // Release: pairs with the acquire in `shelf`: the memory of the shelf was made before. Relaxed on failure: nothing is read.
+        if self.0.compare_exchange(seen, own, Ordering::Release, Ordering::Relaxed).is_err() {
+            // Another thread has begun a lease here.
+            drop(turn);
+            core.shelves.release(&claim);
+            return None;
+        }
+        shelf.tenant.store(name_of(tenant), Ordering::Relaxed);
+        turn.polled(core.age());
+        turn.content.lease = Some(Lease { tenant: Arc::clone(tenant), claim });
+        Some(turn)
+    }
+
+    /// Called by the drop of a tenant that [is gone](Tenant::is_gone): frees what it has left here, or leaves that to the thread that has
+    /// the turn. Returns the first panic of a destructor.
+    pub(crate) fn evict(&self, core: &Core, tenant: &Arc<dyn Tenant>) -> Option<Panic> {
+        // SeqCst: pairs with the fence in `Turn::give_up`.
+        fence(Ordering::SeqCst);
+        self.shelf(core).and_then(|shelf| core.evict(shelf, tenant))
     }
 }
 

@@ -178,7 +178,7 @@ fn who_passes_by_adopts_nothing() {
     std::thread::sleep(2 * SILENT);
     let core = scene.domain.core();
     let round = Round::default();
-    (0..core.shelves.iter().count()).for_each(|_| core.pass_by(&round, || core.age()));
+    (0..core.shelves.iter().count()).for_each(|_| core.pass_by(&round, SHARE, || core.age()));
     assert!(!core.pass_by_all(&mut None));
     assert_eq!((scene.len(), scene.pending()), (1, SHARE + 1));
     drop(guard);
@@ -254,7 +254,7 @@ fn places_of_ended_threads_are_not_visited() {
     drop(reader);
     let round = Round::default();
     let (steps, ()) =
-        stillpoint_sys::work::steps_of(|| (0..2).for_each(|_| core.pass_by(&round, || core.age())));
+        stillpoint_sys::work::steps_of(|| (0..2).for_each(|_| core.pass_by(&round, SHARE, || core.age())));
     assert!(steps <= 300, "{steps} steps");
     assert_eq!((scene.pending(), core.shelves.iter().count()), (0, 1));
     // A thread that begins gets what one that has ended has left.

@@ -1,0 +1,477 @@
+//! Removed entries, until they are freed.
+//!
+//! They wait on a few shelves of the domain, which the table leases when it needs them. A writer takes the first shelf whose lock
+//! is free, and leaves its entry to the domain when all are taken. So a writer waits neither for another writer nor for a
+//! reader. Whoever polls in the domain serves these shelves if no writer does. No entry is lost: an entry that cannot be freed yet
+//! stays on its shelf, with its memory.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+// Not modelled: counts.
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+use crossbeam_utils::CachePadded;
+
+use crate::rcu::engine::core::garbage::Garbage;
+use crate::rcu::engine::queue::retire_list::{Pace, GATHERED};
+use crate::rcu::engine::queue::shelf::{name_of, Place, Tenant, Turn};
+use crate::rcu::engine::wait::counters::Round;
+use crate::rcu::engine::wait::freeing::is_freeing;
+use crate::rcu::engine::Core;
+use stillpoint_sys::os::{ticks, TICKS_PER_MICRO};
+use stillpoint_sys::panics::{keep_first, resume, Panic};
+use stillpoint_sys::sync::atomic::Ordering;
+
+/// The most shelves of a table.
+const PLACES: usize = if cfg!(stillpoint_loom) { 1 } else { 8 };
+/// The most destructors that one call of a writer runs, and as many on another shelf of the domain.
+pub(crate) const FREED_PER_CALL: usize = 32;
+/// The most objects that one call of a writer takes over of those that were left to the domain.
+const ADOPTED: usize = FREED_PER_CALL / 2;
+/// In ticks. Writers' calls within this time share one poll.
+const INTERVAL: u64 = 5 * TICKS_PER_MICRO;
+/// The most calls that share one poll; a power of two.
+const POLLED_TOGETHER: usize = FREED_PER_CALL;
+/// From this number of waiting objects on, each call polls.
+const BACKLOG: usize = 2 * GATHERED * Pace::DEFAULT.batch;
+
+pub(crate) struct Places {
+    core: Arc<Core>,
+    tenant: Arc<dyn Tenant>,
+    /// The name of the tenant.
+    name: usize,
+    places: [CachePadded<Watched>; PLACES],
+}
+
+#[derive(Default)]
+struct Watched {
+    place: Place,
+    /// Calls of writers, some of which poll.
+    turns: AtomicUsize,
+    /// Time of the last poll by a writer, in ticks.
+    polled: AtomicU64,
+    round: Round,
+}
+
+impl Places {
+    pub(crate) fn new(core: Arc<Core>, tenant: Arc<dyn Tenant>) -> Self {
+        Self { core, name: name_of(&tenant), tenant, places: Default::default() }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Takes an entry that was just unlinked. Never waits, and frees nothing.
+    pub(crate) fn put(&self, garbage: Garbage, hint: usize) {
+        match self.any(hint) {
+            Some(mut turn) => turn.retire(&self.core, garbage),
+            None => self.core.leave_behind(Arc::clone(&self.tenant).detach(garbage)),
+        }
+    }
+
+    /// As [`put`](Places::put), and then [`poll`](Places::poll), under one lock. Polls only the caller's own shelf, unless
+    /// that is locked.
+    ///
+    /// # Panics
+    /// With the panic of a destructor.
+    #[inline]
+    pub(crate) fn put_and_poll(&self, garbage: Garbage, hint: usize) {
+        let own = &self.places[hint % PLACES];
+        let Some(mut turn) = own.place.begin(&self.core, self.name) else { return self.put(garbage, hint) };
+        turn.retire(&self.core, garbage);
+        if own.is_due(|| turn.len()) {
+            self.poll_held(own, Some(turn));
+        }
+    }
+
+    /// Frees a bounded number of the objects that are ready. Never waits. Does little when nothing waits here, and nothing when
+    /// another thread holds the lock.
+    ///
+    /// # Panics
+    /// With the panic of a destructor.
+    #[inline]
+    pub(crate) fn poll(&self, hint: usize) {
+        let own = &self.places[hint % PLACES];
+        let len = own.place.len(&self.core, self.name);
+        if if len > 0 { own.is_due(|| len) } else { own.next_turn() % POLLED_TOGETHER == 0 } {
+            self.poll_held(own, own.place.begin(&self.core, self.name));
+        }
+    }
+
+    /// Polls the shelf, and another one of the domain, if its owner does not.
+    #[inline(never)]
+    fn poll_held(&self, own: &Watched, turn: Option<Turn<'_>>) {
+        // Destructors do not nest: what one of them removes waits for the next poll.
+        if is_freeing() {
+            return;
+        }
+        let now = self.core.age();
+        if let Some(mut turn) = turn {
+            turn.polled(now);
+            if let Some(list) = turn.list() {
+                if list.is_short() {
+                    list.adopt(ADOPTED);
+                }
+                list.poll_own(FREED_PER_CALL);
+            }
+        }
+        self.core.pass_by(&own.round, FREED_PER_CALL, || now);
+    }
+
+    /// Frees all that is ready on the table's shelves.
+    ///
+    /// # Panics
+    /// With the first panic of a destructor, after all that was ready has been freed.
+    pub(crate) fn poll_all(&self) -> usize {
+        let (mut freed, mut first) = (0, None);
+        for own in &self.places {
+            let Some(mut turn) = own.place.begin(&self.core, self.name) else { continue };
+            // A panic on one shelf must not keep the others from being polled.
+            match catch_unwind(AssertUnwindSafe(|| turn.list().map_or(0, |list| list.poll_own(usize::MAX)))) {
+                Ok(more) => freed += more,
+                Err(panic) => keep_first(&mut first, panic),
+            }
+        }
+        resume(first);
+        freed
+    }
+
+    /// For a caller that found no free slot: runs up to `limit` destructors, as many as are ready, and returns their
+    /// number. Starts a grace period at once, regardless of the pace. Looks at every entry once. Leaves out the shelves
+    /// that other threads hold, since it never waits.
+    ///
+    /// # Panics
+    /// With the first panic of a destructor, after the others have run.
+    pub(crate) fn press(&self, limit: usize) -> usize {
+        let turns = || self.places.iter().filter_map(|own| own.place.begin(&self.core, self.name));
+        for mut turn in turns() {
+            if let Some(list) = turn.list() {
+                list.close();
+            }
+        }
+        let (mut freed, mut first) = (0, None);
+        for mut turn in turns() {
+            if freed >= limit {
+                break;
+            }
+            let Some(list) = turn.list() else { continue };
+            list.close();
+            let len = list.len();
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| list.free_some(limit - freed))) {
+                keep_first(&mut first, panic);
+            }
+            freed += len - list.len();
+        }
+        resume(first);
+        freed
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        self.places.iter().map(|own| own.place.len(&self.core, self.name)).sum()
+    }
+
+    #[inline(always)]
+    fn any(&self, hint: usize) -> Option<Turn<'_>> {
+        let own = self.places[hint % PLACES].place.begin_or_lease(&self.core, &self.tenant);
+        if own.is_some() {
+            return own;
+        }
+        self.any_other(hint)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn any_other(&self, hint: usize) -> Option<Turn<'_>> {
+        let place = |turn: usize| &self.places[hint.wrapping_add(turn) % PLACES].place;
+        (1..PLACES).find_map(|turn| place(turn).begin_or_lease(&self.core, &self.tenant))
+    }
+
+    /// For a tenant that [is gone](Tenant::is_gone): frees its objects at once, but for those that other threads have in hand,
+    /// which free them. Returns the first panic of a destructor.
+    pub(crate) fn evict(&self) -> Option<Panic> {
+        let mut first = None;
+        for own in &self.places {
+            if let Some(panic) = own.place.evict(&self.core, &self.tenant) {
+                keep_first(&mut first, panic);
+            }
+        }
+        first
+    }
+}
+
+impl Watched {
+    /// The number of this call.
+    fn next_turn(&self) -> usize {
+        // Relaxed, both: a hint. An increment may be lost.
+        let turn = self.turns.load(Ordering::Relaxed).wrapping_add(1);
+        self.turns.store(turn, Ordering::Relaxed);
+        turn
+    }
+
+    /// Whether a writer should poll: after enough calls, some time after the last poll, or when many objects wait.
+    #[inline]
+    fn is_due(&self, waiting: impl FnOnce() -> usize) -> bool {
+        if cfg!(stillpoint_loom) || self.next_turn() % POLLED_TOGETHER == 0 {
+            return true;
+        }
+        let now = ticks();
+        // Relaxed, all: hints.
+        let due = now.wrapping_sub(self.polled.load(Ordering::Relaxed)) >= INTERVAL;
+        if due {
+            self.polled.store(now, Ordering::Relaxed);
+        }
+        due || waiting() >= BACKLOG
+    }
+}
+
+#[cfg(all(test, not(stillpoint_loom)))]
+mod tests {
+    use std::ptr::NonNull;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::rcu::engine::core::record::set_hazard;
+    use crate::rcu::Domain;
+
+    /// A tenant that counts the destructors of its objects, and can make them panic.
+    #[derive(Default)]
+    struct Freed {
+        count: AtomicUsize,
+        panics: AtomicBool,
+        is_gone: AtomicBool,
+    }
+
+    impl Freed {
+        fn count(&self) -> usize {
+            self.count.load(Ordering::Relaxed)
+        }
+
+        fn context(&self) -> *const () {
+            std::ptr::from_ref(self).cast()
+        }
+
+        fn garbage(&self) -> Garbage {
+            self.garbage_at(NonNull::dangling())
+        }
+
+        fn garbage_at(&self, address: NonNull<()>) -> Garbage {
+            // SAFETY: there is no object, and the lease, or the test, keeps the context.
+            unsafe { Garbage::in_context(address, 8, self.context(), destroy) }
+        }
+    }
+
+    unsafe extern "C-unwind" fn destroy(_: NonNull<()>, context: *const ()) {
+        // SAFETY: the context is alive.
+        let freed = unsafe { &*context.cast::<Freed>() };
+        freed.count.fetch_add(1, Ordering::Relaxed);
+        assert!(!freed.panics.load(Ordering::Relaxed), "a destructor panics");
+    }
+
+    unsafe extern "C-unwind" fn destroy_counted(object: NonNull<()>, context: *const ()) {
+        // SAFETY: `detach` has left a reference count.
+        let freed = unsafe { Arc::from_raw(context.cast::<Freed>()) };
+        // SAFETY: as above.
+        unsafe { destroy(object, freed.context()) };
+    }
+
+    impl Tenant for Freed {
+        fn has(&self, garbage: &Garbage) -> bool {
+            garbage.is_of(self.context())
+        }
+
+        fn is_awaited(&self, _: &Garbage) -> bool {
+            true
+        }
+
+        fn detach(self: Arc<Self>, garbage: Garbage) -> Garbage {
+            let context = Arc::into_raw(self).cast();
+            // SAFETY: the garbage is consumed, and the context has a reference count.
+            unsafe { Garbage::in_context(garbage.pointer(), 8, context, destroy_counted) }
+        }
+
+        fn is_gone(&self) -> bool {
+            self.is_gone.load(Ordering::Relaxed)
+        }
+    }
+
+    /// The places of a tenant.
+    struct Scene {
+        domain: Domain,
+        freed: Arc<Freed>,
+        places: Places,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let (domain, freed) = (Domain::new(), Arc::<Freed>::default());
+            let places = Places::new(Arc::clone(domain.core()), Arc::<Freed>::clone(&freed));
+            Self { domain, freed, places }
+        }
+
+        /// An entry at each place.
+        fn fill(&self) {
+            (0..PLACES).for_each(|hint| self.places.put(self.freed.garbage(), hint));
+            assert_eq!(self.places.pending(), PLACES);
+        }
+
+        /// Takes the turns at all shelves.
+        fn turns(&self) -> Vec<Turn<'_>> {
+            let place = |own: &CachePadded<Watched>| own.place.begin(&self.places.core, self.places.name);
+            self.places.places.iter().filter_map(place).collect()
+        }
+
+        /// The tenant goes.
+        fn go(&self) -> Option<Panic> {
+            self.freed.is_gone.store(true, Ordering::Relaxed);
+            self.places.evict()
+        }
+    }
+
+    /// Lists on shelves keep the domain alive.
+    impl Drop for Scene {
+        fn drop(&mut self) {
+            self.go();
+        }
+    }
+
+    #[test]
+    fn what_finds_every_shelf_taken_is_left_to_the_domain() {
+        let scene = Scene::new();
+        scene.fill();
+        let turns = scene.turns();
+        scene.places.put(scene.freed.garbage(), 0);
+        drop(turns);
+        assert_eq!((scene.places.pending(), scene.domain.stats().pending), (PLACES, PLACES as u64 + 1));
+        // The writers' polls take it in.
+        while scene.domain.stats().pending > 0 {
+            scene.places.poll(0);
+            scene.places.poll_all();
+        }
+        assert_eq!(scene.freed.count(), PLACES + 1);
+    }
+
+    /// Every object is freed, although each destructor panics; the first panic is handed back.
+    #[test]
+    fn a_table_that_goes_frees_what_is_left_anywhere() {
+        for panics in [false, true] {
+            let scene = Scene::new();
+            scene.freed.panics.store(panics, Ordering::Relaxed);
+            scene.fill();
+            assert_eq!((scene.go().is_some(), scene.freed.count()), (panics, PLACES));
+            assert_eq!(Arc::strong_count(&scene.freed), 2, "all leases have ended");
+        }
+    }
+
+    /// Whoever has a shelf when the table goes frees what is there at the end of the turn. The table does not wait.
+    #[test]
+    fn who_has_a_shelf_of_a_table_that_has_gone_frees_what_is_there() {
+        let scene = Scene::new();
+        scene.fill();
+        let mut turns = scene.turns();
+        assert!(scene.go().is_none());
+        assert_eq!(scene.freed.count(), 0);
+        assert!(turns.pop().expect("there are some").give_up(scene.domain.core()).is_none());
+        assert_eq!(scene.freed.count(), 1);
+        turns.into_iter().for_each(|turn| assert!(turn.give_up(scene.domain.core()).is_none()));
+        assert_eq!((scene.freed.count(), Arc::strong_count(&scene.freed)), (PLACES, 2));
+    }
+
+    /// Others serve the shelves of a table that nobody writes to, and end its leases, so that no poll comes there any more. A table that
+    /// has only empty shelves loses these as well.
+    #[test]
+    fn a_silent_table_keeps_no_shelf() {
+        for is_emptied in [false, true] {
+            let scene = Scene::new();
+            scene.fill();
+            while is_emptied && scene.places.pending() > 0 {
+                scene.places.poll_all();
+            }
+            let mut reclaimer = scene.domain.reclaimer();
+            while scene.domain.core().shelves.iter().count() > 0 {
+                reclaimer.poll();
+            }
+            assert_eq!((scene.freed.count(), scene.places.pending()), (PLACES, 0));
+            // The next entry begins another lease.
+            scene.places.put(scene.freed.garbage(), 0);
+            assert_eq!((scene.places.pending(), scene.domain.core().shelves.iter().count()), (1, 1));
+        }
+    }
+
+    /// The shelf has another tenant by now.
+    #[test]
+    fn a_lease_that_has_ended_gives_no_access() {
+        let scene = Scene::new();
+        scene.places.put(scene.freed.garbage(), 0);
+        assert_eq!(scene.domain.barrier_timeout(Duration::from_secs(20)), Ok(()));
+        let other: Arc<Freed> = Arc::default();
+        let next = Places::new(Arc::clone(scene.domain.core()), Arc::<Freed>::clone(&other));
+        next.put(other.garbage(), 0);
+        assert_eq!(scene.domain.core().shelves.iter().count(), 1, "it is the same shelf");
+        assert_eq!((scene.places.pending(), scene.places.poll_all(), next.pending()), (0, 0, 1));
+        assert!(scene.go().is_none());
+        assert_eq!((other.count(), next.pending()), (0, 1));
+        other.is_gone.store(true, Ordering::Relaxed);
+        assert!(scene.places.places[0].place.begin(scene.domain.core(), scene.places.name).is_none());
+        assert_eq!(other.count(), 1, "who finds a shelf of another table that is gone clears it");
+    }
+
+    #[test]
+    fn a_barrier_takes_what_waits_and_leaves_no_shelf() {
+        let scene = Scene::new();
+        scene.fill();
+        assert_eq!(scene.domain.barrier_timeout(Duration::from_secs(20)), Ok(()));
+        assert_eq!((scene.freed.count(), scene.places.pending()), (PLACES, 0));
+        assert_eq!(scene.domain.core().shelves.iter().count(), 0);
+    }
+
+    /// A writer also serves the shelves of threads that have stopped writing.
+    #[test]
+    fn what_is_left_anywhere_is_freed_by_the_polls_of_one_writer() {
+        for left in 0..PLACES {
+            let scene = Scene::new();
+            scene.places.put(scene.freed.garbage(), left);
+            while scene.freed.count() == 0 {
+                scene.places.poll(left + 1);
+            }
+        }
+    }
+
+    /// However many entries readers protect, a call looks at each entry once, and goes on with others.
+    #[test]
+    fn pressure_frees_up_to_a_limit_and_looks_once() {
+        const PINNED: usize = 300;
+        let scene = Scene::new();
+        let (places, freed, reader) = (&scene.places, &scene.freed, scene.domain.reader());
+        let protected = NonNull::from(&**freed).cast();
+        let slot = reader.record().free_hazard();
+        set_hazard(&slot, protected.as_ptr());
+        for _ in 0..PINNED {
+            places.put(freed.garbage_at(protected), 0);
+            places.put(freed.garbage(), 0);
+        }
+        let mut left = PINNED;
+        for limit in [1, 32, 1, 7, PINNED, 1, 32] {
+            let (steps, more) = stillpoint_sys::work::steps_of(|| places.press(limit));
+            assert_eq!(more, limit.min(left));
+            left -= more;
+            assert_eq!((freed.count(), places.pending()), (PINNED - left, PINNED + left));
+            assert!(steps <= 3 * PINNED, "{steps} steps");
+        }
+        // SAFETY: it came from `free_hazard`, and is not used any more.
+        unsafe { slot.release() };
+        assert_eq!(places.press(usize::MAX), PINNED);
+    }
+
+    /// Regardless of the pace, an object that was just put there is freed at once, in every round.
+    #[test]
+    fn pressure_waits_for_no_pace() {
+        let scene = Scene::new();
+        for round in 1..=100 {
+            scene.fill();
+            scene.places.press(usize::MAX);
+            assert_eq!((scene.freed.count(), scene.places.pending()), (round * PLACES, 0));
+        }
+    }
+}
