@@ -1,6 +1,8 @@
 use stillpoint::rcu::Domain;
 
 fn main() {
-    let reader = Domain::new().reader();
-    let _second = reader.clone();
+    let domain = Domain::new();
+    let (reader, _second) = (domain.reader(), domain.reader());
+    drop(reader.pin());
+    #[cfg(not(test))] let _second = reader.clone();
 }

@@ -6,6 +6,8 @@ fn main() {
     let reader = domain.reader();
     let guard = reader.pin();
     let object = cell.load(&guard);
-    *cell.get_mut().unwrap() = 2;
     assert_eq!(object, Some(&1));
+    *cell.get_mut().unwrap() = 2;
+    assert_eq!(cell.load(&guard), Some(&2));
+    #[cfg(not(test))] assert_eq!(object, Some(&1));
 }

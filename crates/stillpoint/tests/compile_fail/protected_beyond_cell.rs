@@ -5,6 +5,9 @@ fn main() {
     let cell = domain.cell(1);
     let reader = domain.reader();
     let object = cell.protect(&reader);
-    drop(cell);
+    drop(cell.take());
     assert_eq!(object.as_deref(), Some(&1));
+    #[cfg(test)] drop(object);
+    drop(cell);
+    #[cfg(not(test))] assert_eq!(object.as_deref(), Some(&1));
 }

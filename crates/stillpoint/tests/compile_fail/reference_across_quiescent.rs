@@ -5,6 +5,8 @@ fn main() {
     let cell = domain.cell(1);
     let mut reader = domain.qsbr_reader();
     let object = cell.load(&reader);
-    reader.quiescent();
     assert_eq!(object, Some(&1));
+    reader.quiescent();
+    assert_eq!(cell.load(&reader), Some(&1));
+    #[cfg(not(test))] assert_eq!(object, Some(&1));
 }

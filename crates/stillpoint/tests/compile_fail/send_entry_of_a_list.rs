@@ -6,7 +6,9 @@ fn main() {
     let list = List::<u32, u32>::new_in(&domain);
     let reader = domain.reader();
     let entry = list.get(&1, &reader);
+    let value = entry.as_deref().copied();
     std::thread::scope(|scope| {
-        scope.spawn(move || drop(entry));
+        scope.spawn(move || assert_eq!(value, None));
+        #[cfg(not(test))] scope.spawn(move || drop(entry));
     });
 }

@@ -9,6 +9,9 @@ impl<T: Send> Sent for T {}
 
 fn main() {
     let domain = Domain::new();
+    let cell = domain.cell(1);
     let reader = domain.reader();
-    reader.pin().sent();
+    let guard = reader.pin();
+    cell.load(&guard).sent();
+    #[cfg(not(test))] guard.sent();
 }

@@ -12,5 +12,8 @@ fn main() {
     let cell = domain.cell(1);
     let reader = domain.reader();
     let object = cell.protect(&reader).unwrap();
-    Some(object).sent();
+    (*object).sent();
+    cell.sent();
+    cell.take().sent();
+    #[cfg(not(test))] Some(object).sent();
 }

@@ -9,5 +9,8 @@ impl<T: Send> Sent for T {}
 
 fn main() {
     let domain = Domain::new();
-    domain.qsbr_reader().sent();
+    domain.reclaimer().sent();
+    domain.background().sent();
+    domain.background().retire_handle().sent();
+    #[cfg(not(test))] domain.qsbr_reader().sent();
 }

@@ -1,5 +1,0 @@
-use stillpoint::rcu::{Domain, RcuArray};
-
-fn main() {
-    let _array = RcuArray::new_in(&Domain::new(), 1, |_| Some(Box::new(std::sync::atomic::AtomicU32::new(1))));
-}

@@ -1,5 +1,0 @@
-use stillpoint::rcu::Domain;
-
-fn main() {
-    let _cell = Domain::new().cell(std::sync::atomic::AtomicU32::new(1));
-}

@@ -1,8 +1,0 @@
-use stillpoint::rcu::Domain;
-
-fn main() {
-    let domain = Domain::new();
-    let cell = domain.cell(1);
-    let reader = domain.reader();
-    assert_eq!(cell.load(&reader.pin()), Some(&1));
-}

@@ -1,9 +1,0 @@
-use stillpoint::rcu::Domain;
-
-fn main() {
-    let domain = Domain::new();
-    let mut reader = domain.qsbr_reader();
-    let shared = &reader;
-    let _ = format!("{shared:?}");
-    reader.quiescent();
-}
