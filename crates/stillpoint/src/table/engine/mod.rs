@@ -125,12 +125,7 @@ const PENDING: usize = 1024;
 
 impl<K, V, S> Inner<K, V, S> {
     /// `None` when there is no memory.
-    pub(crate) fn new(
-        core: Arc<Core>,
-        hasher: S,
-        shape: &Shape,
-        handle: Option<RetireHandle>,
-    ) -> Option<Self>
+    pub(crate) fn new(core: Arc<Core>, hasher: S, shape: &Shape, handle: Option<RetireHandle>) -> Option<Self>
     where
         K: Send + Sync + 'static,
         V: Send + Sync + 'static,

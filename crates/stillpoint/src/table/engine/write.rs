@@ -12,8 +12,8 @@ use std::ptr;
 
 use super::arena::{Pair, SPARE};
 use super::array::{Array, STRIPES};
-use super::places::FREED_PER_CALL;
 use super::bucket::{tag_of, Bucket, NO_ENTRY};
+use super::places::FREED_PER_CALL;
 use super::search::Place;
 use super::store::destroy;
 use super::stripe::Held;

@@ -334,6 +334,16 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_is_near_if_many_lots_of_the_largest_refused_size_do_not_fit() {
+        for (objects, is_near) in [(NEAR * LOT, false), (NEAR * LOT - 1, true)] {
+            assert_eq!(account(objects, usize::MAX).is_near(8), is_near, "{objects}");
+        }
+        let account = account(usize::MAX, 100 * NEAR * LOT);
+        assert!(account.reserve(200) && !account.is_near(8), "it was not refused");
+        assert!(!account.reserve(usize::MAX) && account.is_near(8));
+    }
+
+    #[test]
     fn room_is_drawn_in_lots_and_one_by_one_near_the_limit() {
         let account = account(NEAR * LOT + 10, usize::MAX);
         let mut credit = Credit::default();
@@ -367,6 +377,17 @@ mod tests {
         assert!((0..2 * LOT).all(|_| account.reserve(8)));
         (0..2 * LOT).for_each(|_| credit.add(&account, 8));
         assert_eq!(taken(&account), (Some(0), Some(0)), "two lots are not kept");
+    }
+
+    #[test]
+    fn what_smaller_objects_leave_of_a_lot_goes_back() {
+        let account = account(1 << 20, 1 << 24);
+        let mut credit = Credit::default();
+        assert!(credit.reserve(&account, 100) && (1..LOT).all(|_| credit.reserve(&account, 8)));
+        assert_eq!(account.bytes().taken(), Some(100 * LOT));
+        assert!(credit.give_back(&account) && !credit.give_back(&account));
+        let taken = (account.objects().taken(), account.bytes().taken());
+        assert_eq!(taken, (Some(LOT), Some(100 + 8 * (LOT - 1))));
     }
 
     #[test]

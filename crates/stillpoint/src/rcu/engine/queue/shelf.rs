@@ -219,7 +219,11 @@ impl Turn<'_> {
         if !busted::is(Variant::GoneUnseen) {
             fence(Ordering::SeqCst);
         }
-        if tenant.is_gone() { core.evict(shelf, &tenant) } else { None }
+        if tenant.is_gone() {
+            core.evict(shelf, &tenant)
+        } else {
+            None
+        }
     }
 }
 
@@ -496,7 +500,11 @@ impl Place {
 
     /// As [`begin`](Place::begin). Begins a lease if there is none.
     #[inline]
-    pub(crate) fn begin_or_lease<'c>(&self, core: &'c Arc<Core>, tenant: &Arc<dyn Tenant>) -> Option<Turn<'c>> {
+    pub(crate) fn begin_or_lease<'c>(
+        &self,
+        core: &'c Arc<Core>,
+        tenant: &Arc<dyn Tenant>,
+    ) -> Option<Turn<'c>> {
         let seen = self.shelf(core);
         if let Some(shelf) = seen {
             match shelf.begin() {

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::fence::Mode;
 use crate::rcu::engine::wait::own_holds::OwnHolds;
+use crate::rcu::engine::wait::park::Next;
 use crate::rcu::other::{silent, Other};
 use crate::rcu::{Domain, RcuCell, Retired};
 
@@ -170,6 +171,127 @@ fn one_fence_serves_all_of_a_batch_of_which_a_part_has_a_token() {
         freed = list.poll(usize::MAX);
     }
     assert_eq!((freed, list.len(), domain.stats().heavy_fences), (10, 0, 2));
+}
+
+/// What has come too soon for a token gets one when the list becomes full, and the next look comes at once.
+#[test]
+fn a_list_that_becomes_full_does_not_put_off_its_look_at_a_silent_reader() {
+    let domain = Domain::new();
+    let _silent = silent(&domain);
+    let pace = Pace { batch: 10, interval: Duration::MAX };
+    let mut list = RetireList::new(Arc::clone(domain.core()), pace, Limits::NONE);
+    let retire = |list: &mut RetireList, objects: usize| {
+        (0..objects).for_each(|_| list.retire(old(&domain).into_parts().into_garbage()));
+    };
+    if domain.fence_mode() == Mode::Symmetric {
+        return; // no reader is silent
+    }
+    retire(&mut list, 1);
+    assert_eq!(list.poll(usize::MAX), 1, "the first one has no other before it");
+    // Too early for any other reason.
+    let early = Duration::ZERO;
+    retire(&mut list, 10);
+    assert!(!list.is_time(early, false), "no look was put off");
+    list.advance(usize::MAX);
+    assert_eq!(list.len(), 10);
+    list.close();
+    assert_eq!(list.advance(usize::MAX), 10);
+
+    retire(&mut list, 5);
+    while list.open > 0 {
+        assert_eq!(list.poll(usize::MAX), 0, "the batch is not full");
+    }
+    assert!(list.line.is_put_off());
+    retire(&mut list, 1);
+    assert!(!list.is_time(early, false));
+    list.start(early);
+    assert!(list.line.is_put_off() && list.look_later(early).is_some());
+    list.hurries = true;
+    assert_eq!(list.look_later(early), None);
+    retire(&mut list, 4);
+    assert!(list.is_time(early, false));
+    list.start(early);
+    assert!(!list.line.is_put_off());
+}
+
+/// Each kind of obstacle, what a thread sleeps for, and whether it knows until when.
+#[test]
+fn a_list_tells_what_is_in_the_way_of_its_next_object() {
+    let domain =
+        Domain::builder().stall_hook(Duration::from_secs(3600), |_| ()).build().expect("no reason to fail");
+    let (core, reader, cell) = (domain.core(), domain.reader(), domain.cell(1));
+    let told = |list: &RetireList| {
+        let obstacle = match list.obstacle() {
+            Obstacle::Nothing => "nothing",
+            Obstacle::Empty => "empty",
+            Obstacle::Reader(..) => "reader",
+            Obstacle::Hazard => "hazard",
+            Obstacle::Pace(_) => "pace",
+            Obstacle::Refused(_) | Obstacle::Other => "other",
+        };
+        let (next, until) = list.obstacle().next(core);
+        let next = match next {
+            Next::Passage(_) => "passage",
+            Next::Release => "release",
+            Next::News => "news",
+        };
+        (obstacle, next, until.is_some(), list.stall_is_due().is_some())
+    };
+    let mut list = eager(&domain, Limits::NONE);
+    assert_eq!(told(&list), ("empty", "news", false, false));
+    let object = cell.protect(&reader);
+    list.retire(cell.take().expect("it is not empty").into_parts().into_garbage());
+    if domain.fence_mode() == Mode::Asymmetric {
+        assert_eq!(told(&list), ("pace", "news", true, false), "it has no token");
+    }
+    list.close();
+    let guard = reader.pin();
+    assert_eq!(told(&list), ("nothing", "news", false, true), "the region is newer");
+    list.poll(usize::MAX);
+    assert_eq!(told(&list), ("hazard", "release", false, false));
+    list.retire(old(&domain).into_parts().into_garbage());
+    list.poll(usize::MAX);
+    assert_eq!(told(&list), ("reader", "passage", true, true));
+    drop((guard, object));
+    drop(reader);
+    assert_eq!((list.poll(usize::MAX), told(&list).0), (2, "empty"));
+    list.retire(old(&domain).into_parts().into_garbage());
+    assert_eq!(
+        told(&list),
+        ("nothing", "news", false, false),
+        "without readers, a poll needs no heavy fence"
+    );
+}
+
+#[test]
+fn a_limit_of_destructors_is_kept() {
+    let domain = Domain::new();
+    let mut list = eager(&domain, Limits::NONE);
+    (0..5).for_each(|_| list.retire(old(&domain).into_parts().into_garbage()));
+    list.close();
+    for (limit, freed) in [(0, 0), (2, 2), (usize::MAX, 3), (usize::MAX, 0)] {
+        assert_eq!(list.free_some(limit), freed);
+    }
+}
+
+/// A barrier that has looked at the list begins again only if objects were left elsewhere.
+#[test]
+fn a_list_tells_that_it_has_left_objects_only_if_it_had_any() {
+    let domain = Domain::new();
+    for is_freed in [false, true] {
+        let (mut list, other) = (eager(&domain, Limits::NONE), eager(&domain, Limits::NONE));
+        list.set_served(true);
+        list.retire(old(&domain).into_parts().into_garbage());
+        let counters: *const Counters = list.counters();
+        // SAFETY: the list stays until the end of the turn.
+        let served = unsafe { &*counters }.served(other.counters()).expect("a thread looks after it");
+        if is_freed {
+            assert_eq!(list.poll_own(usize::MAX), 1);
+        }
+        assert!(!served.is_left());
+        list.pass_on();
+        assert_eq!(served.is_left(), !is_freed);
+    }
 }
 
 /// A list that has handed everything on waits for nothing, and holds nothing.
@@ -394,6 +516,8 @@ fn a_list_is_full_of_own_objects_only_if_all_others_leave_no_room() {
         push(&mut open, &other);
         assert_eq!(open.is_full_of_own(region, 4), both, "no token is older than the region");
         assert!(!open.is_full_of_own(None, 4));
+        open.close();
+        assert_eq!(open.is_full_of_own(region, 4), both, "its token is newer than the region");
         drop(guard);
     }
     drop((held, foreign));
