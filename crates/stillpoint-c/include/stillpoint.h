@@ -133,8 +133,8 @@
  *
  * WHO FREES
  *   What waits is on a shelf of its domain: what was left to the domain, and what was removed from tables. Whoever writes to a table,
- *   polls, or waits in still_barrier, and a background reclaimer's thread, serves it. Only objects that were given to a reclaimer or to a
- *   queue are that one's alone. If no thread does any of this, nothing is freed.
+ *   polls, or waits in still_barrier, and a background reclaimer's thread, serves it. What is given to a reclaimer or to a queue, only that
+ *   one frees. If no thread does any of this, nothing is freed.
  *
  * DESTRUCTORS AND CALLBACKS
  *   The thread that frees calls them: within still_poll, still_flush, still_synchronize, still_barrier, or still_retire on a full

@@ -15,7 +15,7 @@
 //!
 //! **Who frees.** What waits is on a shelf of its [domain](rcu::Domain). Whoever writes, polls, or waits in
 //! [`barrier`](rcu::barrier), and the [background thread](rcu::BackgroundReclaimer), serves it: what cells have replaced, and what tables
-//! have removed. So a destructor may run on any of these threads. Only what is handed to a reclaimer is that reclaimer's alone.
+//! have removed. So a destructor may run on any of these threads. What is handed to a reclaimer, only that reclaimer frees.
 //! If no thread does any of this, nothing is freed.
 //!
 //! Three types are the core:

@@ -350,8 +350,8 @@ impl Tenant for Tenancy {
         garbage.is_of(self.context())
     }
 
-    fn is_awaited(&self, _: &Garbage) -> bool {
-        true
+    fn is_awaited(&self, garbage: &Garbage) -> bool {
+        self.has(garbage)
     }
 
     fn detach(self: Arc<Self>, _: Garbage) -> Garbage {

@@ -123,7 +123,7 @@ impl Array {
     }
 
     /// Whether `take_slabs` was called. Only for a caller with exclusive access to the table.
-    pub(crate) fn is_gone(&self) -> bool {
+    fn is_gone(&self) -> bool {
         // Relaxed: a caller with exclusive access has synchronized with all threads that used the table.
         self.gone.load(Ordering::Relaxed)
     }

@@ -5,7 +5,6 @@
 //! reader. Whoever polls in the domain serves these shelves if no writer does. No entry is lost: an entry that cannot be freed yet
 //! stays on its shelf, with its memory.
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 // Not modelled: counts.
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -19,7 +18,7 @@ use crate::rcu::engine::wait::counters::Round;
 use crate::rcu::engine::wait::freeing::is_freeing;
 use crate::rcu::engine::Core;
 use stillpoint_sys::os::{ticks, TICKS_PER_MICRO};
-use stillpoint_sys::panics::{keep_first, resume, Panic};
+use stillpoint_sys::panics::{catch, keep_first, resume, Panic};
 use stillpoint_sys::sync::atomic::Ordering;
 
 /// The most shelves of a table.
@@ -94,7 +93,8 @@ impl Places {
     pub(crate) fn poll(&self, hint: usize) {
         let own = &self.places[hint % PLACES];
         let len = own.place.len(&self.core, self.name);
-        if if len > 0 { own.is_due(|| len) } else { own.next_turn() % POLLED_TOGETHER == 0 } {
+        let is_due = if len > 0 { own.is_due(|| len) } else { own.next_turn() % POLLED_TOGETHER == 0 };
+        if is_due {
             self.poll_held(own, own.place.begin(&self.core, self.name));
         }
     }
@@ -128,7 +128,7 @@ impl Places {
         for own in &self.places {
             let Some(mut turn) = own.place.begin(&self.core, self.name) else { continue };
             // A panic on one shelf must not keep the others from being polled.
-            match catch_unwind(AssertUnwindSafe(|| turn.list().map_or(0, |list| list.poll_own(usize::MAX)))) {
+            match catch(|| turn.list().map_or(0, |list| list.poll_own(usize::MAX))) {
                 Ok(more) => freed += more,
                 Err(panic) => keep_first(&mut first, panic),
             }
@@ -158,7 +158,7 @@ impl Places {
             let Some(list) = turn.list() else { continue };
             list.close();
             let len = list.len();
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| list.free_some(limit - freed))) {
+            if let Err(panic) = catch(|| list.free_some(limit - freed)) {
                 keep_first(&mut first, panic);
             }
             freed += len - list.len();
@@ -281,8 +281,8 @@ mod tests {
             garbage.is_of(self.context())
         }
 
-        fn is_awaited(&self, _: &Garbage) -> bool {
-            true
+        fn is_awaited(&self, garbage: &Garbage) -> bool {
+            self.has(garbage)
         }
 
         fn detach(self: Arc<Self>, garbage: Garbage) -> Garbage {

@@ -60,7 +60,7 @@ pub(crate) struct Shelf {
 
 /// What the lock protects.
 #[derive(Debug, Default)]
-pub(crate) struct Content {
+struct Content {
     list: Option<RetireList>,
     /// Number of writes since an owner polled the list, whichever threads made them.
     unpolled: usize,
@@ -72,7 +72,7 @@ pub(crate) trait Tenant: Send + Sync {
     /// Whether the object needs this tenant.
     fn has(&self, garbage: &Garbage) -> bool;
 
-    /// Whether a barrier waits for the object, which needs this tenant.
+    /// Whether the object needs this tenant, and a barrier waits for it.
     fn is_awaited(&self, garbage: &Garbage) -> bool;
 
     /// Makes an object that needs this tenant independent of the lease.
@@ -115,7 +115,7 @@ impl Shelf {
     }
 
     /// Number of objects that wait here.
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         // Relaxed: a hint, or ordered by the fences of the event.
         self.len.load(Ordering::Relaxed)
     }
@@ -126,7 +126,7 @@ impl Shelf {
     }
 
     /// Whether the list stays locked for ever.
-    pub(crate) fn is_lost(&self) -> bool {
+    fn is_lost(&self) -> bool {
         // Relaxed: set while there was only one thread.
         self.is_lost.load(Ordering::Relaxed)
     }
@@ -200,6 +200,8 @@ impl Turn<'_> {
 
     /// Ends the turn of a thread other than the owner. If the list is empty, gives the place back, if its owner is gone or has a
     /// lease. If the tenant is gone, frees what it has left here. Returns the first panic of a destructor.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn give_up(mut self, core: &Core) -> Option<Panic> {
         let shelf = self.shelf;
         let tenant = self.content.lease.as_ref().map(|lease| Arc::clone(&lease.tenant));
@@ -377,14 +379,11 @@ impl Core {
         poll: impl FnOnce(&mut RetireList) -> usize,
     ) -> usize {
         let Some(mut turn) = shelf.begin() else { return 0 };
-        let mut first = None;
-        let freed = match panics::catch(|| turn.list().map_or(0, poll)) {
-            Ok(freed) => freed,
-            Err(panic) => {
-                panics::keep_first(&mut first, panic);
-                0
-            }
-        };
+        let (mut freed, mut first) = (0, None);
+        match panics::catch(|| turn.list().map_or(0, poll)) {
+            Ok(objects) => freed = objects,
+            Err(panic) => first = Some(panic),
+        }
         // With the lock: nobody who takes the place has put an object there since this look.
         let is_left = turn.len() == 0 && shelf.take_place();
         if let Some(panic) = turn.give_up(self) {
@@ -409,8 +408,10 @@ impl Core {
                 // What is left goes to the domain.
             }
         }
-        let last = turn.give_up(self);
-        first.or(last)
+        if let Some(panic) = turn.give_up(self) {
+            panics::keep_first(&mut first, panic);
+        }
+        first
     }
 
     /// Polls the lists of all silent threads. Returns whether anything was freed; the first panic is kept in `first`.
@@ -452,10 +453,9 @@ impl Core {
             let Some(mut turn) = turn else { return false };
             let Content { list: other, lease, .. } = &mut *turn.content;
             let let_go = |garbage| match lease.as_ref().map(|lease| &lease.tenant) {
-                Some(tenant) if !tenant.has(&garbage) => Ok(garbage),
                 Some(tenant) if tenant.is_awaited(&garbage) => Ok(Arc::clone(tenant).detach(garbage)),
-                Some(_) => Err(garbage),
-                None => Ok(garbage),
+                Some(tenant) if tenant.has(&garbage) => Err(garbage),
+                _ => Ok(garbage),
             };
             other.iter_mut().for_each(|other| list.take_over_some(other, let_go));
             panics::resume(turn.give_up(self));

@@ -18,6 +18,15 @@ fn eager(domain: &Domain, limits: Limits) -> RetireList {
     RetireList::new(Arc::clone(domain.core()), Pace { interval: Duration::ZERO, ..Pace::DEFAULT }, limits)
 }
 
+/// A list in which only ten objects are a reason for a token.
+fn in_tens(domain: &Domain) -> RetireList {
+    RetireList::new(Arc::clone(domain.core()), Pace { batch: 10, interval: Duration::MAX }, Limits::NONE)
+}
+
+fn retire_several(list: &mut RetireList, domain: &Domain, objects: usize) {
+    (0..objects).for_each(|_| list.retire(old(domain).into_parts().into_garbage()));
+}
+
 /// The age of the domain since which a list waits for a reader in this state.
 fn waited_since(domain: &Domain, state: u64) -> Option<Duration> {
     domain.core().counters.iter().filter_map(|counters| counters.in_the_way_since(state)).min()
@@ -150,11 +159,8 @@ fn full_batches_gather_for_one_heavy_fence_and_not_without_end() {
 fn one_fence_serves_all_of_a_batch_of_which_a_part_has_a_token() {
     let domain = Domain::new();
     let _silent = silent(&domain);
-    let pace = Pace { batch: 10, interval: Duration::MAX };
-    let mut list = RetireList::new(Arc::clone(domain.core()), pace, Limits::NONE);
-    let retire = |list: &mut RetireList, objects: usize| {
-        (0..objects).for_each(|_| list.retire(old(&domain).into_parts().into_garbage()));
-    };
+    let mut list = in_tens(&domain);
+    let retire = |list: &mut RetireList, objects| retire_several(list, &domain, objects);
     retire(&mut list, 1);
     assert_eq!(list.poll(usize::MAX), 1, "the first one has no other before it");
     if domain.fence_mode() == Mode::Symmetric {
@@ -178,11 +184,8 @@ fn one_fence_serves_all_of_a_batch_of_which_a_part_has_a_token() {
 fn a_list_that_becomes_full_does_not_put_off_its_look_at_a_silent_reader() {
     let domain = Domain::new();
     let _silent = silent(&domain);
-    let pace = Pace { batch: 10, interval: Duration::MAX };
-    let mut list = RetireList::new(Arc::clone(domain.core()), pace, Limits::NONE);
-    let retire = |list: &mut RetireList, objects: usize| {
-        (0..objects).for_each(|_| list.retire(old(&domain).into_parts().into_garbage()));
-    };
+    let mut list = in_tens(&domain);
+    let retire = |list: &mut RetireList, objects| retire_several(list, &domain, objects);
     if domain.fence_mode() == Mode::Symmetric {
         return; // no reader is silent
     }
@@ -267,7 +270,7 @@ fn a_list_tells_what_is_in_the_way_of_its_next_object() {
 fn a_limit_of_destructors_is_kept() {
     let domain = Domain::new();
     let mut list = eager(&domain, Limits::NONE);
-    (0..5).for_each(|_| list.retire(old(&domain).into_parts().into_garbage()));
+    retire_several(&mut list, &domain, 5);
     list.close();
     for (limit, freed) in [(0, 0), (2, 2), (usize::MAX, 3), (usize::MAX, 0)] {
         assert_eq!(list.free_some(limit), freed);
