@@ -113,7 +113,7 @@ impl Places {
                 if list.is_short() {
                     list.adopt(ADOPTED);
                 }
-                list.poll_own(FREED_PER_CALL);
+                list.poll_at(FREED_PER_CALL, now, true);
             }
         }
         self.core.pass_by(&own.round, FREED_PER_CALL, || now);

@@ -469,7 +469,12 @@ impl RetireList {
         self.poll_at(limit, now, self.open >= self.pace.batch)
     }
 
-    fn poll_at(&mut self, limit: usize, now: Duration, has_enough: bool) -> usize {
+    /// As [`poll_own`](RetireList::poll_own), for a caller that knows the age of the domain. `has_enough`: whether the open objects are
+    /// enough for a token at the domain's pace.
+    ///
+    /// # Panics
+    /// As [`poll_own`](RetireList::poll_own).
+    pub(crate) fn poll_at(&mut self, limit: usize, now: Duration, has_enough: bool) -> usize {
         if self.open > 0 && self.is_time(now, has_enough) {
             self.start(now);
         }
