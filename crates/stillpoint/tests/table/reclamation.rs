@@ -1,5 +1,6 @@
 //! When entries are freed; each is freed once.
 
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -245,6 +246,70 @@ fn a_destructor_that_panics_costs_its_own_entry_alone() {
     }
     drop(table);
     assert_eq!(census.made(), 40);
+}
+
+/// The comparison of keys runs under a lock that a destructor may need.
+#[test]
+fn no_destructor_runs_within_a_comparison_of_keys() {
+    use std::cell::Cell;
+    use std::time::Instant;
+
+    thread_local! {
+        static COMPARES: Cell<bool> = const { Cell::new(false) };
+    }
+
+    struct Key(u64, Arc<Table<u64, u64>>);
+
+    impl PartialEq for Key {
+        /// Writes to another table, for much longer than it takes until others serve a shelf.
+        fn eq(&self, other: &Self) -> bool {
+            COMPARES.set(true);
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_millis(20) {
+                drop(self.1.insert(0, 0));
+            }
+            COMPARES.set(false);
+            self.0 == other.0
+        }
+    }
+    impl Eq for Key {}
+    impl Hash for Key {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+
+    struct Value(Census, Arc<AtomicUsize>);
+
+    impl Drop for Value {
+        fn drop(&mut self) {
+            drop(self.0.value(0));
+            self.1.fetch_add(usize::from(COMPARES.get()), Ordering::Relaxed);
+        }
+    }
+
+    let (census, within) = (Census::default(), Arc::new(AtomicUsize::new(0)));
+    let domain = Domain::new();
+    let other = Arc::new(Table::new_in(&domain));
+    let table = Table::new_in(&domain);
+    let reader = domain.reader();
+    let value = || Value(census.clone(), Arc::clone(&within));
+    for key in 0..50 {
+        table.insert(Key(key, Arc::clone(&other)), value()).unwrap();
+    }
+    let guard = reader.pin();
+    table.clear();
+    drop(guard);
+    assert_eq!(census.made(), 0);
+    let key = || Key(100, Arc::clone(&other));
+    table.insert(key(), value()).unwrap();
+    drop(table.insert(key(), value()).unwrap());
+    drop(table.remove(&key()));
+    assert_eq!(within.load(Ordering::Relaxed), 0);
+    while table.pending() > 0 {
+        table.poll();
+    }
+    assert_eq!(census.made(), 52);
 }
 
 /// If a table grows only by `get_or_insert_with`, these calls free the old arrays, too.

@@ -19,7 +19,8 @@ impl Domain {
     /// # Errors
     /// [`WouldDeadlock`](SynchronizeError::WouldDeadlock) if the calling thread itself is in the way;
     /// [`Reentrant`](SynchronizeError::Reentrant) if the call comes from a destructor, a deferred call, a callback or a [stall
-    /// hook](crate::rcu::DomainBuilder::stall_hook) that this domain or another one runs, since such code must not wait;
+    /// hook](crate::rcu::DomainBuilder::stall_hook) that this domain or another one runs, or from the `Eq` or `Hash` of a key
+    /// that a table's writer compares, since such code must not wait;
     /// [`Fence`](SynchronizeError::Fence) if the kernel refuses the fence. All are returned at once.
     ///
     /// # Panics

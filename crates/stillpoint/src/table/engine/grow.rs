@@ -12,6 +12,7 @@ use super::bucket::{Bucket, END, MOVED};
 use super::search::prefetch;
 use super::slab::Touch;
 use super::stripe::Held;
+use super::write::under_lock;
 use super::{hint, Inner};
 use crate::table::busted::{self, Variant};
 use stillpoint_sys::sync::atomic::Ordering;
@@ -103,7 +104,7 @@ where
                     array.known(bucket, slot)
                 } else {
                     // SAFETY: the entry is linked, and the stripe is locked, so no other thread unlinks it.
-                    self.hash(unsafe { &self.arena().pair(entry).as_ref().key })
+                    under_lock(|| self.hash(unsafe { &self.arena().pair(entry).as_ref().key }))
                 };
                 // The lower bits stay as they are, so that a key whose hash has changed remains in its stripe.
                 let hash = array.at_index(hash, index);

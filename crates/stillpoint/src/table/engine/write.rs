@@ -1,7 +1,8 @@
 //! The writers' protocol: everything that happens under the lock of a stripe.
 //!
-//! The only user code that runs under a lock is `Eq` and `Hash`, and no lock holder waits for a reader. Values are made
-//! before the lock is taken, and dropped after it is released.
+//! The only user code that runs under a lock is `Eq` and `Hash`, and no lock holder waits for a reader: there, calls that may
+//! wait are refused, and nothing is freed, since a destructor may need the lock. Values are made before the lock is taken, and
+//! dropped after it is released.
 
 use std::borrow::Borrow;
 use std::cell::Cell;
@@ -19,6 +20,7 @@ use super::store::destroy;
 use super::stripe::Held;
 use super::{hint, Inner, Owned};
 use crate::rcu::engine::core::record::{set_hazard, Hazard};
+use crate::rcu::engine::wait::freeing::Freeing;
 use stillpoint_sys::panics::{keep_first, resume};
 use stillpoint_sys::sync::atomic::Ordering;
 
@@ -201,6 +203,13 @@ struct Spot<'s> {
     entry: u32,
 }
 
+/// Runs `Eq` or `Hash` of the user under a lock.
+#[inline(always)]
+pub(super) fn under_lock<T>(call: impl FnOnce() -> T) -> T {
+    let _freeing = Freeing::begin();
+    call()
+}
+
 impl<K, V, S> Inner<K, V, S>
 where
     K: Hash + Eq,
@@ -243,7 +252,7 @@ where
         let mut held = self.lock(hash);
         let before = held.array();
         let place = self.locate(&mut held, hash);
-        if let Some(spot) = self.find(place, hash, |_, key| key == new.key()) {
+        if let Some(spot) = self.find(place, hash, |_, key| under_lock(|| key == new.key())) {
             if only == Only::New {
                 self.pin(pin, spot.entry);
                 drop(held);
@@ -423,7 +432,7 @@ where
         self.fetch(hash);
         let mut held = self.lock(hash);
         let place = self.locate(&mut held, hash);
-        let spot = self.find(place, hash, |_, found| found.borrow() == key)?;
+        let spot = self.find(place, hash, |_, found| under_lock(|| found.borrow() == key))?;
         Some(self.unlink(held, &spot))
     }
 

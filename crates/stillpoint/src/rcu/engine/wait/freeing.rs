@@ -1,5 +1,5 @@
-//! Whether a thread is within foreign code that the library runs: a destructor, a deferred call, a callback of a queue, or a stall
-//! hook.
+//! Whether a thread is within foreign code that the library runs: a destructor, a deferred call, a callback of a queue, a stall
+//! hook, or the comparison or the hash of a key under a table's lock.
 //!
 //! What waits elsewhere may wait for the end of such code: the rest of its list, the next callback of its queue, a barrier of
 //! another thread. So nothing waits in the library on its behalf: two threads that do would wait for each other, without a
@@ -16,7 +16,7 @@ enum Within {
     /// A callback of a queue. What it retires may be freed within it: destructors do not retire callbacks, so this does not nest
     /// without end.
     Callback = 1,
-    /// A destructor or a stall hook: what it retires waits for a later poll.
+    /// A destructor, a stall hook, or code under a lock: what it retires waits for a later poll.
     Destructor = 2,
 }
 
@@ -40,8 +40,8 @@ impl Within {
     }
 }
 
-/// Whether this call comes from a destructor that a list of any domain runs, or from a stall hook: then a list
-/// cannot go on before the call returns.
+/// Whether this call comes from a destructor that a list of any domain runs, from a stall hook, or from under a table's lock:
+/// then it must not free.
 pub(crate) fn is_freeing() -> bool {
     Within::get() == Within::Destructor
 }
@@ -59,7 +59,7 @@ pub(crate) struct Freeing {
 }
 
 impl Freeing {
-    /// For a destructor or a stall hook.
+    /// For a destructor, a stall hook, or code under a lock.
     pub(crate) fn begin() -> Self {
         Self { outer: Within::Destructor.replace() }
     }
