@@ -1,9 +1,9 @@
 //! A set of padded slots that are claimed and released without locks, and never move.
 //!
 //! ```text
-//!   first ─> chunk ────────────────> chunk ───────────────> ...     each has twice as many words
-//!            words: bits, slots      words: bits, slots
-//!                                    groups: count          for each 64 words of a large chunk
+//!   chunks: [0]                  [1]                  [2] ...     1 word, 1 word, 2, 4, and so on
+//!            words: bits, slots   words: bits, slots
+//!            groups: count                            for each 64 words of a large chunk
 //! ```
 //!
 //! A word has a bit for each claimed slot, and the block with these slots, which is allocated when one of them is claimed first.
@@ -34,10 +34,13 @@ const FIRST: usize = if cfg!(stillpoint_loom) { 2 } else { 8 };
 const GROUP: usize = if cfg!(stillpoint_loom) { 1 } else { 64 };
 /// A chunk with fewer words has no groups: a walk reads its words.
 const LARGE: usize = if cfg!(stillpoint_loom) { 1 } else { 16 };
+/// The most chunks: more slots than an address space has room for.
+const CHUNKS: usize = if cfg!(stillpoint_loom) { 4 } else { 32 };
 
 #[derive(Debug)]
 pub(crate) struct Registry<T> {
-    first: AtomicPtr<Chunk<T>>,
+    /// Null from the first chunk on that is not made yet.
+    chunks: [AtomicPtr<Chunk<T>>; CHUNKS],
     /// No earlier word has a free slot, as far as is known. Claims begin to look here.
     hint: PlainUsize,
 }
@@ -49,7 +52,6 @@ struct Chunk<T> {
     words: Box<[Word<T>]>,
     /// The number of claimed slots in each group of words. Empty if the chunk is small.
     groups: Box<[AtomicUsize]>,
-    next: AtomicPtr<Chunk<T>>,
 }
 
 #[derive(Debug)]
@@ -72,13 +74,13 @@ pub(crate) struct Claim<T> {
 impl<T: Default> Registry<T> {
     #[cfg(not(stillpoint_loom))]
     pub(crate) const fn new() -> Self {
-        Self { first: AtomicPtr::new(ptr::null_mut()), hint: PlainUsize::new(0) }
+        Self { chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS], hint: PlainUsize::new(0) }
     }
 
     /// Loom's atomics have no constant constructors.
     #[cfg(stillpoint_loom)]
     pub(crate) fn new() -> Self {
-        Self { first: AtomicPtr::new(ptr::null_mut()), hint: PlainUsize::new(0) }
+        Self { chunks: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())), hint: PlainUsize::new(0) }
     }
 
     /// Claims a slot, as its last holder left it. Lock-free; allocates if all slots are claimed.
@@ -89,7 +91,7 @@ impl<T: Default> Registry<T> {
     pub(crate) fn claim(&self) -> Claim<T> {
         // Relaxed: a hint.
         let hint = self.hint.load(Ordering::Relaxed);
-        let chunk = self.chunks().find(|chunk| hint < chunk.end());
+        let chunk = self.chunk(number_of(hint));
         match chunk.and_then(|chunk| chunk.try_claim(hint - chunk.begin)) {
             Some(claim) => claim,
             None => self.claim_elsewhere(hint),
@@ -129,11 +131,13 @@ impl<T: Default> Registry<T> {
 
     /// Appends a chunk, or another thread does.
     fn append(&self) {
-        let last = self.chunks().last();
-        let (link, begin) = last.map_or((&self.first, 0), |last| (&last.next, last.end()));
+        let (number, begin) = (self.chunks().count(), self.chunks().last().map_or(0, Chunk::end));
         let chunk = Box::into_raw(Box::new(Chunk::new(begin)));
-        // Release: publishes the chunk, for the acquire in `chunks`. Relaxed on failure: the next walk acquires.
-        if link.compare_exchange(ptr::null_mut(), chunk, Ordering::Release, Ordering::Relaxed).is_err() {
+        // Release: publishes the chunk, for the acquire in `chunk`. Relaxed on failure: the next walk acquires.
+        if self.chunks[number]
+            .compare_exchange(ptr::null_mut(), chunk, Ordering::Release, Ordering::Relaxed)
+            .is_err()
+        {
             // SAFETY: `chunk` came from `Box::into_raw` above and was not published.
             drop(unsafe { Box::from_raw(chunk) });
         }
@@ -182,13 +186,32 @@ impl<T: Default> Registry<T> {
 
     /// As [`iter`](Registry::iter), with the claims: for a caller that may release what others hold.
     pub(crate) fn claims(&self) -> impl Iterator<Item = (&T, Claim<T>)> {
-        self.claimed_from(0).map(|(chunk, index)| (chunk.slot(index), Claim::new(chunk, index)))
+        self.circle_from(0)
     }
 
-    /// The first claimed slot whose number is not below `from`, or else the first one of all.
-    pub(crate) fn next_from(&self, from: usize) -> Option<(&T, Claim<T>)> {
-        let (chunk, index) = self.claimed_from(from).next().or_else(|| self.claimed_from(0).next())?;
-        Some((chunk.slot(index), Claim::new(chunk, index)))
+    /// As [`claims`](Registry::claims), in a circle from this number on.
+    pub(crate) fn circle_from(&self, from: usize) -> impl Iterator<Item = (&T, Claim<T>)> {
+        let rest = self.claimed_from(0).take_while(move |(chunk, index)| chunk.begin * BITS + index < from);
+        let claimed = self.claimed_from(from).chain(rest);
+        claimed.map(|(chunk, index)| (chunk.slot(index), Claim::new(chunk, index)))
+    }
+
+    /// A claimed slot whose number is not below `from`, in a circle, if there is one in the next two words; and the number to go on
+    /// from. Callers that each take a look come to every slot.
+    #[inline]
+    pub(crate) fn look_from(&self, from: usize) -> (Option<(&T, Claim<T>)>, usize) {
+        let mut claimed = self.claimed_from(from);
+        if claimed.bits == 0 && !claimed.step() {
+            claimed = self.claimed_from(0);
+        }
+        match claimed.in_word() {
+            Some((chunk, index)) => {
+                let claim = Claim::new(chunk, index);
+                let next = claim.number() + 1;
+                (Some((chunk.slot(index), claim)), next)
+            }
+            None => (None, claimed.chunk.map_or(0, |chunk| (chunk.begin + claimed.word) * BITS)),
+        }
     }
 
     /// Every slot that was ever claimed.
@@ -199,43 +222,49 @@ impl<T: Default> Registry<T> {
     }
 
     /// The claimed slots from this number on.
-    fn claimed_from(&self, number: usize) -> Claimed<'_, T> {
-        let mut rest = &self.first;
-        let chunk = loop {
-            match next_chunk(rest) {
-                Some(chunk) if chunk.end() * BITS <= number => rest = &chunk.next,
-                chunk => break chunk,
-            }
-        };
-        let mut claimed = Claimed { chunk, word: 0, bits: 0 };
-        if let Some(chunk) = chunk {
-            let first = number.saturating_sub(chunk.begin * BITS);
-            claimed.word = first / BITS;
-            claimed.bits = chunk.bits(claimed.word) & (u64::MAX << (first % BITS));
+    #[inline]
+    fn claimed_from(&self, slot: usize) -> Claimed<'_, T> {
+        let word = slot / BITS;
+        let number = number_of(word);
+        let mut claimed =
+            Claimed { chunks: &self.chunks, number, chunk: self.chunk(number), word: 0, bits: 0 };
+        if let Some(chunk) = claimed.chunk {
+            claimed.word = word - chunk.begin;
+            claimed.bits = chunk.bits(claimed.word) & (u64::MAX << (slot % BITS));
             claimed.word += 1;
         }
         claimed
     }
 
     fn chunks(&self) -> impl Iterator<Item = &Chunk<T>> {
-        let mut link = &self.first;
-        std::iter::from_fn(move || {
-            let chunk = next_chunk(link)?;
-            link = &chunk.next;
-            Some(chunk)
-        })
+        (0..CHUNKS).map_while(|number| self.chunk(number))
+    }
+
+    #[inline]
+    fn chunk(&self, number: usize) -> Option<&Chunk<T>> {
+        chunk_at(&self.chunks, number)
     }
 }
 
-fn next_chunk<T>(link: &AtomicPtr<Chunk<T>>) -> Option<&Chunk<T>> {
+/// The chunk with this number, if it was made.
+#[inline]
+fn chunk_at<T>(chunks: &[AtomicPtr<Chunk<T>>; CHUNKS], number: usize) -> Option<&Chunk<T>> {
     // Acquire: pairs with the release in `append`.
     // SAFETY: null, or a chunk that `append` has published. Chunks are freed only with the registry, which is borrowed.
-    let chunk = unsafe { link.load(Ordering::Acquire).as_ref() };
+    let chunk = unsafe { chunks.get(number)?.load(Ordering::Acquire).as_ref() };
     chunk.inspect(|_| work::step())
+}
+
+/// The number of the chunk that has this word: each chunk but the first has as many words as there are before it.
+fn number_of(word: usize) -> usize {
+    (usize::BITS - word.leading_zeros()) as usize
 }
 
 /// The chunks and indices of the slots that are claimed when the iterator passes them.
 struct Claimed<'r, T> {
+    chunks: &'r [AtomicPtr<Chunk<T>>; CHUNKS],
+    /// Number of the chunk.
+    number: usize,
     chunk: Option<&'r Chunk<T>>,
     /// The next word of the chunk.
     word: usize,
@@ -243,28 +272,47 @@ struct Claimed<'r, T> {
     bits: u64,
 }
 
+impl<'r, T> Claimed<'r, T> {
+    /// The next slot of the word.
+    #[inline]
+    fn in_word(&mut self) -> Option<(&'r Chunk<T>, usize)> {
+        let chunk = self.chunk.filter(|_| self.bits != 0)?;
+        let bit = self.bits.trailing_zeros() as usize;
+        self.bits &= self.bits - 1;
+        Some((chunk, (self.word - 1) * BITS + bit))
+    }
+
+    /// Goes on to the next word, or past a group that is free. False at the end.
+    #[inline]
+    fn step(&mut self) -> bool {
+        let Some(mut chunk) = self.chunk else { return false };
+        if self.word >= chunk.words.len() {
+            self.number += 1;
+            self.chunk = chunk_at(self.chunks, self.number);
+            let Some(next) = self.chunk else { return false };
+            (chunk, self.word) = (next, 0);
+        }
+        if self.word % GROUP == 0 && chunk.is_free(self.word / GROUP) {
+            self.word += GROUP;
+        } else {
+            self.bits = chunk.bits(self.word);
+            self.word += 1;
+        }
+        true
+    }
+}
+
 impl<'r, T> Iterator for Claimed<'r, T> {
     type Item = (&'r Chunk<T>, usize);
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let mut chunk = self.chunk?;
         while self.bits == 0 {
-            if self.word >= chunk.words.len() {
-                self.chunk = next_chunk(&chunk.next);
-                chunk = self.chunk?;
-                self.word = 0;
-            }
-            if self.word % GROUP == 0 && chunk.is_free(self.word / GROUP) {
-                self.word += GROUP;
-            } else {
-                self.bits = chunk.bits(self.word);
-                self.word += 1;
+            if !self.step() {
+                return None;
             }
         }
-        let bit = self.bits.trailing_zeros() as usize;
-        self.bits &= self.bits - 1;
-        Some((chunk, (self.word - 1) * BITS + bit))
+        self.in_word()
     }
 }
 
@@ -324,7 +372,6 @@ impl<T: Default> Chunk<T> {
             begin,
             words: (0..words).map(|_| free()).collect(),
             groups: (0..groups).map(|_| AtomicUsize::new(0)).collect(),
-            next: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
@@ -429,13 +476,13 @@ impl<T> Drop for Chunk<T> {
 
 impl<T> Drop for Registry<T> {
     fn drop(&mut self) {
-        // Acquire: pairs with the release in `append`, although the drop has the registry exclusively.
-        let mut next = self.first.load(Ordering::Acquire);
-        while !next.is_null() {
-            // SAFETY: each chunk came from `Box::into_raw` and is in the list once; nothing refers to it, as
-            // the registry is dropped.
-            let chunk = unsafe { Box::from_raw(next) };
-            next = chunk.next.load(Ordering::Acquire);
+        for chunk in &self.chunks {
+            // Acquire: pairs with the release in `append`, although the drop has the registry exclusively.
+            let chunk = chunk.load(Ordering::Acquire);
+            if !chunk.is_null() {
+                // SAFETY: it came from `Box::into_raw` in `append`, and nothing refers to it, as the registry is dropped.
+                drop(unsafe { Box::from_raw(chunk) });
+            }
         }
     }
 }
@@ -542,20 +589,20 @@ mod tests {
         }
     }
 
-    /// Whatever is claimed is found from any number on, in a circle.
+    /// Whatever is claimed is found from any number on, in a circle, by looks that each go over little.
     #[test]
-    fn a_round_goes_full_circle() {
+    fn looks_go_full_circle() {
         let registry = Registry::<AtomicUsize>::new();
-        assert!(registry.next_from(0).is_none());
+        assert!(registry.look_from(0).0.is_none());
         let claims: Vec<_> = (0..3_000).map(|_| registry.claim()).collect();
         let (kept, gone): (Vec<_>, Vec<_>) = claims.iter().partition(|claim| claim.index % 97 == 5);
         gone.iter().for_each(|claim| registry.release(claim));
-        assert!(registry.next_from(0).is_some());
         let (mut seen, mut from) = (Vec::new(), 0);
-        for _ in 0..2 * kept.len() {
-            let (slot, claim) = registry.next_from(from).expect("some are claimed");
-            seen.push(ptr::from_ref(slot));
-            from = claim.number() + 1;
+        while seen.len() < 2 * kept.len() {
+            let (steps, (found, next)) = work::steps_of(|| registry.look_from(from));
+            assert!(steps <= 8, "{steps} steps");
+            seen.extend(found.map(|(slot, _)| ptr::from_ref(slot)));
+            from = next;
         }
         let (once, again) = seen.split_at(kept.len());
         assert_eq!(once, again);

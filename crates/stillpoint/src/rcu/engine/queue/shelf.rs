@@ -337,8 +337,9 @@ impl Core {
     /// # Panics
     /// With the panic of a destructor.
     pub(crate) fn pass_by(&self, round: &Round, limit: usize, now: impl FnOnce() -> Duration) {
-        let Some((shelf, claim)) = self.shelves.next_from(round.get()) else { return };
-        round.set(claim.number() + 1);
+        let (found, next) = self.shelves.look_from(round.get());
+        round.set(next);
+        let Some((shelf, claim)) = found else { return };
         if shelf.is_silent(now) && !shelf.is_lost() {
             self.visit(shelf, &claim, |list| list.poll_own(limit));
         }
@@ -353,13 +354,7 @@ impl Core {
     pub(crate) fn pass_by_for_room(&self, round: &Round) -> usize {
         // Destructors do not nest.
         let most = if is_freeing() { 0 } else { SHARE };
-        let mut first = None;
-        for _ in 0..most {
-            let Some((shelf, claim)) = self.shelves.next_from(round.get()) else { break };
-            if first == Some(claim.number()) {
-                break;
-            }
-            first.get_or_insert(claim.number());
+        for (shelf, claim) in self.shelves.circle_from(round.get()).take(most) {
             round.set(claim.number() + 1);
             if shelf.is_in_use() {
                 let freed = self.visit(shelf, &claim, RetireList::hurry);
