@@ -8,7 +8,7 @@
 use stillpoint_sys::marks::MARKS;
 
 /// What a thread runs, with the outermost first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy)]
 #[repr(u8)]
 enum Within {
     /// Its own code.
@@ -20,65 +20,55 @@ enum Within {
     Destructor = 2,
 }
 
-impl Within {
-    fn get() -> Self {
-        match MARKS.with(|marks| marks.within.get()) {
-            0 => Self::Own,
-            1 => Self::Callback,
-            _ => Self::Destructor,
-        }
-    }
-
-    fn set(self) {
-        MARKS.with(|marks| marks.within.set(self as u8));
-    }
-
-    fn replace(self) -> Self {
-        let before = Self::get();
-        self.set();
-        before
-    }
+/// The thread's mark, which is one of [`Within`].
+fn mark() -> u8 {
+    MARKS.with(|marks| marks.within.get())
 }
 
 /// Whether this call comes from a destructor that a list of any domain runs, from a stall hook, or from under a table's lock:
 /// then it must not free.
 pub(crate) fn is_freeing() -> bool {
-    Within::get() == Within::Destructor
+    mark() == Within::Destructor as u8
 }
 
 /// Whether this call comes from any foreign code that the library runs, in any domain: then it must not wait.
 pub(crate) fn is_foreign() -> bool {
     // The threads of a model share their thread-locals, so one would be refused because of another one's destructor.
-    !cfg!(stillpoint_loom) && Within::get() != Within::Own
+    !cfg!(stillpoint_loom) && mark() != Within::Own as u8
 }
 
 /// Marks the thread as running such code, as long as this value exists.
 #[derive(Debug)]
 pub(crate) struct Freeing {
-    outer: Within,
+    outer: u8,
 }
 
 impl Freeing {
+    #[inline(always)]
+    fn mark(mark: u8) -> Self {
+        Self { outer: MARKS.with(|marks| marks.within.replace(mark)) }
+    }
+
     /// For a destructor, a stall hook, or code under a lock.
     pub(crate) fn begin() -> Self {
-        Self { outer: Within::Destructor.replace() }
+        Self::mark(Within::Destructor as u8)
     }
 
     /// For callbacks of a queue.
     pub(crate) fn begin_callback() -> Self {
-        Self { outer: Within::get().max(Within::Callback).replace() }
+        Self::mark(mark().max(Within::Callback as u8))
     }
 
     /// For code that may wait although foreign code calls it: see [`raw::let_wait`](crate::rcu::raw::let_wait).
     #[cfg(not(stillpoint_loom))]
     pub(crate) fn lift() -> Self {
-        Self { outer: Within::Own.replace() }
+        Self::mark(Within::Own as u8)
     }
 }
 
 impl Drop for Freeing {
     fn drop(&mut self) {
-        self.outer.set();
+        MARKS.with(|marks| marks.within.set(self.outer));
     }
 }
 
