@@ -291,7 +291,7 @@ impl Local {
 
 /// The reader of the calling thread.
 #[inline]
-pub(super) fn reader() -> &'static Reader {
+pub(crate) fn reader() -> &'static Reader {
     &local().reader
 }
 

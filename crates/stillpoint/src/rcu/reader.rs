@@ -215,8 +215,9 @@ impl Reader {
         self.record().free_first_hazard().unwrap_or_else(|| self.further_hazard())
     }
 
+    /// A slot that is not in use, and that no other call gets before it is released, set or not. The reader has vouched.
     #[cold]
-    fn further_hazard(&self) -> Slot<'_> {
+    pub(crate) fn further_hazard(&self) -> Slot<'_> {
         let slot = self.record().next_free_hazard();
         self.vouch();
         slot

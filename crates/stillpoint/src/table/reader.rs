@@ -14,7 +14,7 @@ use super::guard::TableGuard;
 use super::removed::{Removed, Replaced};
 use super::table::Table;
 use super::RandomState;
-use crate::rcu::Reader;
+use crate::rcu::{default_domain, Reader};
 
 /// A [`Table`](super::Table) as one reader sees it: made by [`Table::reader`](super::Table::reader), or by
 /// [`TableHandle::reader`](super::TableHandle::reader).
@@ -40,6 +40,116 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Table<K, V, S> {
     pub fn reader<'a>(&'a self, reader: &'a mut Reader) -> TableReader<'a, K, V, S> {
         self.verify(reader.core());
         TableReader::new(self.inner(), reader)
+    }
+}
+
+/// Lookups that protect one entry. A thread that is preempted in such a call, or while it holds the [`Ref`], holds up this entry, and
+/// during the call at most two arrays of buckets.
+impl<K, V, S> Table<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Looks a key up, with the reader of the calling thread: the entry is not freed as long as the result exists. For tables of the
+    /// [default domain](crate::rcu::default_domain); in others, see [`protect`](Table::protect).
+    ///
+    /// Never waits, and takes no lock. In a large table, it has two cache misses: the bucket and the entry. Any number of results may
+    /// exist at a time. Each stays on its thread.
+    ///
+    /// # Panics
+    /// If the table is of another domain; the message names both. With a panic of the user's `Hash` or `Eq`.
+    ///
+    /// ```
+    /// use stillpoint::table::Table;
+    ///
+    /// let flows: Table<u64, String> = Table::new();
+    /// flows.insert(7, "https".into())?;
+    /// let flow = flows.get(&7).expect("inserted above");
+    /// flows.remove(&7); // freed when `flow` is dropped
+    /// assert_eq!(*flow, "https");
+    /// assert!(flows.get(&7).is_none());
+    /// # Ok::<(), stillpoint::table::Full<u64, String>>(())
+    /// ```
+    #[inline(always)]
+    #[track_caller]
+    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        self.protect(default_domain::reader(), key)
+    }
+
+    /// As [`get`](Table::get), with this reader.
+    ///
+    /// # Panics
+    /// If the reader is of another domain. With a panic of the user's `Hash` or `Eq`.
+    ///
+    /// ```
+    /// use stillpoint::{rcu::Domain, table::Table};
+    ///
+    /// let domain = Domain::new();
+    /// let flows: Table<u64, &str> = Table::from_iter_in(&domain, [(1, "http"), (2, "dns")]);
+    /// let reader = domain.reader(); // one for each thread, kept
+    /// let (first, second) = (flows.protect(&reader, &1), flows.protect(&reader, &2));
+    /// assert_eq!((first.as_deref(), second.as_deref()), (Some(&"http"), Some(&"dns")));
+    /// ```
+    #[inline(always)]
+    #[track_caller]
+    pub fn protect<'a, Q: Hash + Eq + ?Sized>(&'a self, reader: &'a Reader, key: &Q) -> Option<Ref<'a, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        self.verify(reader.core());
+        let inner = self.inner();
+        inner.search_unbound(reader, inner.hash(key), key).map(Ref::new)
+    }
+
+    /// Whether the key is in the table, by a lookup as [`get`](Table::get).
+    ///
+    /// # Panics
+    /// As [`get`](Table::get).
+    #[inline(always)]
+    #[track_caller]
+    pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.get(key).is_some()
+    }
+
+    /// A copy of the value, by a lookup as [`get`](Table::get).
+    ///
+    /// # Panics
+    /// As [`get`](Table::get).
+    ///
+    /// ```
+    /// let ports = stillpoint::table::Table::from_iter([("ssh", 22), ("dns", 53)]);
+    /// assert_eq!((ports.copied("dns"), ports.copied("ntp")), (Some(53), None));
+    /// assert!(ports.contains_key("ssh"));
+    /// ```
+    #[inline(always)]
+    #[track_caller]
+    pub fn copied<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Copy,
+    {
+        self.get(key).map(|entry| *entry)
+    }
+
+    /// A clone of the value, by a lookup as [`get`](Table::get).
+    ///
+    /// # Panics
+    /// As [`get`](Table::get), and with a panic of `clone`.
+    #[inline]
+    #[track_caller]
+    pub fn cloned<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Clone,
+    {
+        self.get(key).map(|entry| entry.value().clone())
     }
 }
 
@@ -450,17 +560,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for Table
     }
 }
 
-/// An entry that is not freed as long as this value exists: see [`TableReader::get`]. It dereferences to the value.
+/// An entry that is not freed as long as this value exists: see [`Table::get`]. It dereferences to the value.
 ///
 /// ```
-/// use stillpoint::{rcu::Domain, table::Table};
+/// use stillpoint::table::Table;
 ///
-/// let domain = Domain::new();
-/// let flows: Table<u64, &str> = Table::new_in(&domain);
+/// let flows: Table<u64, &str> = Table::new();
 /// flows.insert(7, "https")?;
-/// let mut reader = domain.reader();
-/// let mut lookup = flows.reader(&mut reader);
-/// let flow = lookup.get(&7).expect("inserted above");
+/// let flow = flows.get(&7).expect("inserted above");
 /// flows.remove(&7); // freed when `flow` is dropped
 /// assert_eq!((flow.key(), flow.value()), (&7, &"https"));
 /// assert_eq!(*flow, "https");

@@ -387,8 +387,8 @@ where
 fn reject(own: &Core, other: &Core) -> ! {
     let (other, own) = (other.name(), own.name());
     panic!(
-        "a reader of domain `{other}` was used with a table of domain `{own}`; pass a reader of `{own}` to \
-         `Table::reader`, or call `Table::handle`"
+        "a reader of domain `{other}` was used with a table of domain `{own}`; pass a reader of `{own}`, to `Table::protect` in place of \
+         `get`, or to `Table::reader`, or call `Table::handle`"
     )
 }
 

@@ -106,7 +106,7 @@ impl<'a, K, V, S> Finder<K, V, S> for Protecting<'_, 'a, K, V> {
 
     #[inline(always)]
     fn hazard(&self) -> Option<&Hazard> {
-        Some(self.pins.slots.entry)
+        Some(self.pins.slots.entry.hazard())
     }
 
     #[inline(always)]

@@ -1,6 +1,7 @@
 //! The readers' protocol.
 
 use std::borrow::Borrow;
+use std::mem::{self, ManuallyDrop};
 use std::ptr::{self, NonNull};
 
 use super::arena::{Arena, Lens, Pair};
@@ -9,8 +10,9 @@ use super::bucket::{tag_of, Bucket, END, MOVED, NO_ENTRY};
 use super::Inner;
 use crate::fence::ReaderFence;
 use crate::rcu::engine::core::read::protect_from;
-use crate::rcu::engine::core::record::{clear_hazard, set_hazard, Hazard, Record};
+use crate::rcu::engine::core::record::{clear_hazard, set_hazard, Hazard, Record, Slot};
 use crate::rcu::engine::core::Protocol;
+use crate::rcu::Reader;
 use crate::table::busted::{self, Variant};
 use crate::table::orders;
 use stillpoint_sys::sync::atomic::Ordering;
@@ -23,14 +25,14 @@ pub(crate) enum Found<T> {
     Moved,
 }
 
-/// An entry that a hazard slot holds. Dropping this clears the slot.
+/// An entry that a hazard slot holds. Dropping this gives the slot back.
 pub(crate) struct Held<'a, K, V> {
     pair: NonNull<Pair<K, V>>,
     /// The entry's index.
     pub(crate) entry: u32,
     /// Where the entry was found, if that is in the array that the reader keeps pinned between searches.
     pub(crate) found: Option<Place>,
-    hazard: &'a Hazard,
+    slot: Slot<'a>,
 }
 
 /// A slot of a bucket, by its address.
@@ -43,10 +45,10 @@ pub(crate) struct Place {
 impl<'a, K, V> Held<'a, K, V> {
     /// # Safety
     /// The hazard slot holds the address of the entry's pair. It was set while the pair was linked, or before the pair
-    /// was linked.
+    /// was linked. The caller owns its record, and gives the slot to this value.
     #[inline(always)]
-    pub(crate) unsafe fn new(lens: Lens<'_, K, V>, entry: u32, hazard: &'a Hazard) -> Self {
-        Self { pair: lens.pair(entry), entry, found: None, hazard }
+    pub(crate) unsafe fn new(lens: Lens<'_, K, V>, entry: u32, slot: Slot<'a>) -> Self {
+        Self { pair: lens.pair(entry), entry, found: None, slot }
     }
 
     #[inline(always)]
@@ -59,7 +61,8 @@ impl<'a, K, V> Held<'a, K, V> {
 impl<K, V> Drop for Held<'_, K, V> {
     #[inline(always)]
     fn drop(&mut self) {
-        clear_hazard(self.hazard);
+        // SAFETY: the slot belongs to this value, which stays on the thread of its reader.
+        unsafe { self.slot.release() };
     }
 }
 
@@ -73,13 +76,13 @@ fn protect<'a, K, V>(
     bucket: &Bucket,
     slot: usize,
     fence: ReaderFence,
-    hazard: &'a Hazard,
+    hazard: Slot<'a>,
 ) -> Option<Held<'a, K, V>> {
     let word = bucket.word(slot);
     let mut candidate = word.load(orders::candidate());
     while candidate != NO_ENTRY {
         let pair = lens.pair(candidate);
-        set_hazard(hazard, pair.as_ptr().cast());
+        set_hazard(&hazard, pair.as_ptr().cast());
         if !busted::is(Variant::NoLight) {
             fence.issue();
         }
@@ -87,11 +90,11 @@ fn protect<'a, K, V>(
         let current = if is_reloaded { word.load(orders::confirm()) } else { candidate };
         if current == candidate {
             let found = Some(Place { bucket: NonNull::from(bucket), slot });
-            return Some(Held { pair, entry: candidate, found, hazard });
+            return Some(Held { pair, entry: candidate, found, slot: hazard });
         }
         candidate = current;
     }
-    clear_hazard(hazard);
+    clear_hazard(&hazard);
     None
 }
 
@@ -120,9 +123,12 @@ unsafe fn search_bucket_protected<'a, K: Borrow<Q>, V, Q: Eq + ?Sized>(
             }
         }
         if let Some(held) = protect(lens, bucket, slot, slots.fence, slots.entry) {
+            // If `Eq` panics, whoever has lent the slot clears it.
+            let held = ManuallyDrop::new(held);
             if held.get().key.borrow() == key {
-                return Some(held);
+                return Some(ManuallyDrop::into_inner(held));
             }
+            clear_hazard(&slots.entry);
             // `Eq` may have taken the reader away.
             if !busted::is(Variant::VouchedOnce) {
                 slots.vouch();
@@ -310,10 +316,10 @@ impl<K, V, S> Inner<K, V, S> {
     }
 }
 
-/// The hazard slots of a bound reader. They are set and cleared only through this value.
+/// The hazard slots of a lookup. They are set and cleared only through this value.
 #[derive(Clone, Copy)]
 pub(crate) struct Slots<'a> {
-    pub(crate) entry: &'a Hazard,
+    pub(crate) entry: Slot<'a>,
     current: &'a Hazard,
     next: &'a Hazard,
     fence: ReaderFence,
@@ -416,26 +422,32 @@ impl<'a> Pins<'a> {
 #[inline(never)]
 fn pin_current<'a, K, V, S>(slots: Slots<'a>, inner: &Inner<K, V, S>) -> &'a Array {
     slots.vouch();
-    // Relaxed: this address is not followed.
-    let now = NonNull::new(inner.current.load(Ordering::Relaxed));
-    let pinned = now.and_then(|now| protect_from(slots.fence, &inner.current, now, slots.current));
-    let array = pinned.expect("a table has an array");
-    // SAFETY: every array stays as long as the table. Its buckets are pinned until the slot is set again; `Pins` then
-    // has another view.
-    unsafe { array.as_ref() }
+    slots.pin_current(inner)
 }
 
 impl<'a> Slots<'a> {
     #[inline(always)]
     fn of(record: &'a Record, fence: ReaderFence, protocol: &'a Protocol) -> Self {
-        let [entry, current, next] = record.exclusive_hazards();
-        Self { entry, current, next, fence, record, protocol }
+        let [current, _, next] = record.exclusive_hazards();
+        Self { entry: record.exclusive_hazard(), current, next, fence, record, protocol }
     }
 
     /// Comes before a slot is set: see [`Protocol::vouch`].
     #[inline(always)]
     fn vouch(self) {
         self.protocol.vouch(self.record);
+    }
+
+    /// As [`pin_current`](self::pin_current), for a reader that has vouched.
+    #[inline(always)]
+    fn pin_current<K, V, S>(self, inner: &Inner<K, V, S>) -> &'a Array {
+        // Relaxed: this address is not followed.
+        let now = NonNull::new(inner.current.load(Ordering::Relaxed));
+        let pinned = now.and_then(|now| protect_from(self.fence, &inner.current, now, self.current));
+        let array = pinned.expect("a table has an array");
+        // SAFETY: every array stays as long as the table. Its buckets are pinned until the slot is set again; its user then has another
+        // array.
+        unsafe { array.as_ref() }
     }
 
     /// Pins the array that the pinned one moves to. `None` when the pinned array is not current any more.
@@ -455,18 +467,14 @@ impl<'a> Slots<'a> {
 
 /// A protected lookup in a whole chain, and in the chain that it has moved to. `Err` when the array is not current any
 /// more: the current array has been pinned in its place, and the lookup begins again there.
-///
-#[cold]
-#[inline(never)]
-fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
-    record: &'a Record,
-    protocol: &'a Protocol,
+#[inline(always)]
+fn search_chains<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
+    slots: Slots<'a>,
     inner: &Inner<K, V, S>,
     array: &'a Array,
     hash: u64,
     key: &Q,
 ) -> Result<Option<Held<'a, K, V>>, &'a Array> {
-    let slots = Slots::of(record, protocol.reader_fence(), protocol);
     // The next array is unpinned at the end of this call, even if `Eq` panics: an idle reader may hold up only one
     // array.
     let _pinned_next = ClearLater(slots.next);
@@ -491,10 +499,148 @@ fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
     }
 }
 
+/// As [`search_chains`], with the slots of a bound reader. The arguments fit into registers.
+#[cold]
+#[inline(never)]
+fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
+    record: &'a Record,
+    protocol: &'a Protocol,
+    inner: &Inner<K, V, S>,
+    array: &'a Array,
+    hash: u64,
+    key: &Q,
+) -> Result<Option<Held<'a, K, V>>, &'a Array> {
+    search_chains(Slots::of(record, protocol.reader_fence(), protocol), inner, array, hash, key)
+}
+
+/// A lookup by a reader that is not bound to the table: it pins the array for this call only.
+impl<K, V, S> Inner<K, V, S> {
+    /// Looks a key up, and pins its entry. The reader is of the table's domain.
+    #[inline(always)]
+    pub(crate) fn search_unbound<'a, Q: Eq + ?Sized>(
+        &'a self,
+        reader: &'a Reader,
+        hash: u64,
+        key: &Q,
+    ) -> Option<Held<'a, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        let record = reader.record();
+        let [current, _, next] = record.exclusive_hazards();
+        reader.vouch();
+        // Nobody has exclusive use of the reader, which is shared: these slots are free, unless this is called by `Eq` in another lookup, or
+        // the last user was forgotten. Relaxed: the owner reads its own stores.
+        match record.free_first_hazard() {
+            Some(entry) if current.load(Ordering::Relaxed).is_null() => {
+                let _pinned = ClearLater(current);
+                let protocol = &self.core().protocol;
+                let slots = Slots { entry, current, next, fence: reader.fence(), record, protocol };
+                // SAFETY: the slots were free, and belong to this call until it returns.
+                unsafe { self.search_with(slots, hash, key) }
+            }
+            _ => self.search_with_further_slots(reader, hash, key),
+        }
+    }
+
+    /// As [`search_unbound`](Inner::search_unbound), when the usual slots are taken.
+    #[cold]
+    #[inline(never)]
+    fn search_with_further_slots<'a, Q: Eq + ?Sized>(
+        &'a self,
+        reader: &'a Reader,
+        hash: u64,
+        key: &Q,
+    ) -> Option<Held<'a, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        let (current, next) = (Lent(reader.further_hazard()), Lent(reader.further_hazard()));
+        let entry = reader.free_hazard();
+        let slots = Slots {
+            entry,
+            current: current.0.hazard(),
+            next: next.0.hazard(),
+            fence: reader.fence(),
+            record: reader.record(),
+            protocol: &self.core().protocol,
+        };
+        // SAFETY: the slots were free, and belong to this call until it returns.
+        unsafe { self.search_with(slots, hash, key) }
+    }
+
+    /// Looks a key up, and gives the slot of the entry to the result, or gives it back. The array is pinned when this returns.
+    ///
+    /// # Safety
+    /// The slots are of one reader, of the table's domain, which has vouched. Nothing else uses them meanwhile.
+    #[inline(always)]
+    unsafe fn search_with<'a, Q: Eq + ?Sized>(
+        &'a self,
+        slots: Slots<'a>,
+        hash: u64,
+        key: &Q,
+    ) -> Option<Held<'a, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        let lent = Lent(slots.entry);
+        let array = if busted::is(Variant::ArrayNotPinned) {
+            // SAFETY: every array stays as long as the table. Its buckets may go, which is the defect of this broken variant.
+            unsafe { &*self.current.load(Ordering::Acquire) }
+        } else {
+            slots.pin_current(self)
+        };
+        let bucket = array.view().bucket(hash);
+        // SAFETY: by the caller's promise, and the array is pinned.
+        let mut held = unsafe { search_bucket_protected(self.lens(), bucket, tag_of(hash), key, slots) };
+        if held.is_none() && bucket.link() != END {
+            held = self.search_on_with(&slots, array, hash, key);
+        }
+        if let Some(held) = &mut held {
+            // The array is not pinned for longer.
+            held.found = None;
+            mem::forget(lent);
+        }
+        held
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn search_on_with<'a, Q: Eq + ?Sized>(
+        &self,
+        slots: &Slots<'a>,
+        mut array: &'a Array,
+        hash: u64,
+        key: &Q,
+    ) -> Option<Held<'a, K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        loop {
+            match search_chains(*slots, self, array, hash, key) {
+                Ok(held) => return held,
+                Err(current) => array = current,
+            }
+        }
+    }
+}
+
+/// A slot that is given back when this is dropped.
+struct Lent<'a>(Slot<'a>);
+
+impl Drop for Lent<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the slot belongs to this value, which stays on the thread of its reader.
+        unsafe { self.0.release() };
+    }
+}
+
 /// Clears a hazard slot when dropped.
 struct ClearLater<'a>(&'a Hazard);
 
 impl Drop for ClearLater<'_> {
+    #[inline(always)]
     fn drop(&mut self) {
         clear_hazard(self.0);
     }
@@ -505,7 +651,7 @@ impl Drop for Pins<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         let Slots { entry, current, .. } = self.slots;
-        clear_hazard(entry);
+        clear_hazard(&entry);
         match self.home.take() {
             Some(home) => home.0 = Some(NonNull::from(self.view.array)),
             None => clear_hazard(current),

@@ -186,6 +186,12 @@ impl<'r> Slot<'r> {
         }
     }
 
+    #[inline(always)]
+    pub(crate) fn hazard(self) -> &'r Hazard {
+        // SAFETY: it was made from a reference with this lifetime.
+        unsafe { self.hazard.as_ref() }
+    }
+
     /// The slot's address, for [`from_raw`](Slot::from_raw).
     #[cfg(not(stillpoint_loom))]
     #[inline(always)]
@@ -245,8 +251,7 @@ impl Deref for Slot<'_> {
 
     #[inline(always)]
     fn deref(&self) -> &Hazard {
-        // SAFETY: it was made from a reference that outlives this value.
-        unsafe { self.hazard.as_ref() }
+        self.hazard()
     }
 }
 
