@@ -221,11 +221,19 @@ fn a_foreign_reader_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "pass a reader of `ours` to `Table::reader`, or call `Table::handle`")]
+#[should_panic(expected = "pass a reader of `ours`, to `Table::protect` in place of `get`")]
 fn a_pin_of_a_named_domains_table_is_refused() {
     let ours = Domain::builder().name("ours").build().unwrap();
     let table: Table<u64, u64> = Table::new_in(&ours);
     drop(table.pin());
+}
+
+#[test]
+#[should_panic(expected = "pass a reader of `ours`, to `Table::protect` in place of `get`")]
+fn a_get_in_a_named_domains_table_is_refused() {
+    let ours = Domain::builder().name("ours").build().unwrap();
+    let table: Table<u64, u64> = Table::new_in(&ours);
+    drop(table.get(&1));
 }
 
 #[test]

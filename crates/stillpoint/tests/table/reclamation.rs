@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use stillpoint::fence::Mode;
@@ -258,7 +258,8 @@ fn no_destructor_runs_within_a_comparison_of_keys() {
         static COMPARES: Cell<bool> = const { Cell::new(false) };
     }
 
-    struct Key(u64, Arc<Table<u64, u64>>);
+    /// A key with two other tables, the second of which is full.
+    struct Key(u64, Arc<(Table<u64, u64>, Table<u64, Value>)>);
 
     impl PartialEq for Key {
         /// Writes to another table, for much longer than it takes until others serve a shelf.
@@ -266,9 +267,11 @@ fn no_destructor_runs_within_a_comparison_of_keys() {
             COMPARES.set(true);
             let begin = Instant::now();
             while begin.elapsed() < Duration::from_millis(20) {
-                drop(self.1.insert(0, 0));
+                drop(self.1 .0.insert(0, 0));
             }
+            let refused = self.1 .1.insert(1, Value(Census::default(), Arc::default()));
             COMPARES.set(false);
+            drop(refused);
             self.0 == other.0
         }
     }
@@ -290,7 +293,10 @@ fn no_destructor_runs_within_a_comparison_of_keys() {
 
     let (census, within) = (Census::default(), Arc::new(AtomicUsize::new(0)));
     let domain = Domain::new();
-    let other = Arc::new(Table::new_in(&domain));
+    let full = Table::builder_in(&domain).max_len(1).build().unwrap();
+    drop(full.insert(0, Value(census.clone(), Arc::clone(&within))).ok().unwrap());
+    drop(full.remove(&0));
+    let other = Arc::new((Table::new_in(&domain), full));
     let table = Table::new_in(&domain);
     let reader = domain.reader();
     let value = || Value(census.clone(), Arc::clone(&within));
@@ -306,10 +312,140 @@ fn no_destructor_runs_within_a_comparison_of_keys() {
     drop(table.insert(key(), value()).unwrap());
     drop(table.remove(&key()));
     assert_eq!(within.load(Ordering::Relaxed), 0);
-    while table.pending() > 0 {
-        table.poll();
+    domain.barrier().unwrap();
+    assert_eq!(census.made(), 53);
+}
+
+/// The destructor of an entry of a table that is going writes to another table, which may have had a shelf before that has other entries of
+/// the first table by now: these are destroyed by its drop, and not within the write.
+#[test]
+fn a_write_frees_nothing_of_a_table_that_goes() {
+    use std::cell::Cell;
+    use std::sync::OnceLock;
+
+    thread_local! {
+        static DEPTH: Cell<usize> = const { Cell::new(0) };
     }
-    assert_eq!(census.made(), 52);
+
+    struct Writes(Arc<OnceLock<Table<u64, Counted>>>, Census, Arc<AtomicUsize>);
+
+    impl Drop for Writes {
+        fn drop(&mut self) {
+            DEPTH.set(DEPTH.get() + 1);
+            self.2.fetch_max(DEPTH.get(), Ordering::Relaxed);
+            let other = self.0.get().expect("it was made before");
+            for key in 0..10 {
+                drop(other.insert(key, self.1.value(key)).unwrap());
+            }
+            DEPTH.set(DEPTH.get() - 1);
+        }
+    }
+
+    let (census, domain) = (Census::default(), Domain::new());
+    let (other, deepest) = (Arc::new(OnceLock::new()), Arc::new(AtomicUsize::new(0)));
+    let other_table = other.get_or_init(|| Table::new_in(&domain));
+    let table = Table::new_in(&domain);
+    // Every thread of this test leaves an entry of the other table, whose shelves are given back before this table leases them.
+    let on_each_shelf = |put: &(dyn Fn(u64) + Sync)| {
+        (0..16).for_each(|number| std::thread::scope(|scope| scope.spawn(|| put(number)).join().unwrap()));
+    };
+    let reader = domain.reader();
+    let guard = reader.pin();
+    on_each_shelf(&|number| {
+        drop(other_table.insert(number, census.value(0)).unwrap());
+        drop(other_table.remove(&number));
+    });
+    drop(guard);
+    domain.barrier().unwrap();
+    let guard = reader.pin();
+    on_each_shelf(&|number| {
+        let value = Writes(Arc::clone(&other), census.clone(), Arc::clone(&deepest));
+        drop(table.insert(number, value).ok().unwrap());
+        drop(table.remove(&number));
+    });
+    drop(guard);
+    assert!(table.pending() > 1, "{}", table.pending());
+    drop(table);
+    assert_eq!(deepest.load(Ordering::Relaxed), 1, "destructors do not nest");
+}
+
+/// Another write than the last one of a table runs a bounded number of destructors, even if it drops the table.
+#[test]
+fn a_table_that_goes_while_it_is_served_costs_the_server_no_destructor() {
+    const ENTRIES: u64 = 5_000;
+    struct Last(Arc<Mutex<Option<Table<u64, Last>>>>, Arc<AtomicUsize>);
+
+    impl Drop for Last {
+        fn drop(&mut self) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            let table = self.0.lock().unwrap().take();
+            drop(table);
+        }
+    }
+
+    let (place, freed) = (Arc::default(), Arc::new(AtomicUsize::new(0)));
+    let domain = Domain::new();
+    let table = Table::new_in(&domain);
+    let reader = domain.reader();
+    let guard = reader.pin();
+    for key in 0..ENTRIES {
+        drop(table.insert(key, Last(Arc::clone(&place), Arc::clone(&freed))).ok().unwrap());
+        drop(table.remove(&key));
+    }
+    *place.lock().unwrap() = Some(table);
+    drop(guard);
+    let other = Table::new_in(&domain);
+    let (mut key, mut most) = (0, 0);
+    while freed.load(Ordering::Relaxed) < ENTRIES as usize {
+        let before = freed.load(Ordering::Relaxed);
+        drop(other.insert(key, key).unwrap());
+        drop(other.remove(&key));
+        most = most.max(freed.load(Ordering::Relaxed) - before);
+        key += 1;
+    }
+    assert!(most <= 2 * 64, "{most} destructors in two calls");
+}
+
+/// Each of these tables makes a few calls, and is gone. Together they come to every shelf.
+#[test]
+fn tables_that_are_gone_soon_serve_all_shelves() {
+    let census = Census::default();
+    let domain = Domain::new();
+    let idle: Vec<Table<u64, Counted>> = (0..4).map(|_| Table::new_in(&domain)).collect();
+    let (held, last) = idle.split_at(3);
+    let mut readers: Vec<_> = held.iter().map(|_| domain.reader()).collect();
+    idle.iter().for_each(|table| drop(table.insert(1, census.value(1)).unwrap()));
+    let held: Vec<_> =
+        held.iter().zip(&readers).map(|(table, reader)| (table, table.protect(reader, &1))).collect();
+    idle.iter().for_each(|table| drop(table.remove(&1)));
+    let mut tables = 0;
+    while last[0].pending() > 0 {
+        let table: Table<u64, u64> = Table::new_in(&domain);
+        for key in 0..2 {
+            drop(table.insert(key, key).unwrap());
+            drop(table.remove(&key));
+        }
+        tables += 1;
+        assert!(tables < 100_000, "no table has come to the last shelf");
+    }
+    drop(held);
+    readers.clear();
+}
+
+/// A barrier has taken the entry, and fails, so that it is left to the domain.
+#[test]
+fn a_full_table_finds_its_entries_that_were_left_to_the_domain() {
+    let domain = Domain::new();
+    let table: Table<u64, u64> = Table::builder_in(&domain).max_len(1).build().unwrap();
+    let reader = domain.reader();
+    drop(table.insert(1, 1).unwrap());
+    let held = table.protect(&reader, &1);
+    drop(table.remove(&1));
+    assert!(domain.barrier().is_err());
+    assert_eq!((table.pending(), domain.stats().pending), (0, 1));
+    assert!(table.insert(2, 2).is_err());
+    drop(held);
+    assert!(table.insert(2, 2).is_ok());
 }
 
 /// If a table grows only by `get_or_insert_with`, these calls free the old arrays, too.

@@ -301,10 +301,7 @@ impl<K, V, S> Inner<K, V, S> {
     /// # Panics
     /// With the first panic of a destructor, after the others have run.
     pub(crate) fn press(&self, limit: usize) -> usize {
-        match self.places.pending() {
-            0 => 0,
-            _ => self.places.press(limit),
-        }
+        self.places.press(limit)
     }
 
     /// Frees all that is ready.

@@ -14,7 +14,6 @@ use crossbeam_utils::CachePadded;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::queue::retire_list::{Pace, GATHERED};
 use crate::rcu::engine::queue::shelf::{name_of, Place, Tenant, Turn};
-use crate::rcu::engine::wait::counters::Round;
 use crate::rcu::engine::wait::freeing::is_freeing;
 use crate::rcu::engine::Core;
 use stillpoint_sys::os::{ticks, TICKS_PER_MICRO};
@@ -49,7 +48,6 @@ struct Watched {
     turns: AtomicUsize,
     /// Time of the last poll by a writer, in ticks.
     polled: AtomicU64,
-    round: Round,
 }
 
 impl Places {
@@ -80,7 +78,7 @@ impl Places {
         let Some(mut turn) = own.place.begin(&self.core, self.name) else { return self.put(garbage, hint) };
         turn.retire(&self.core, garbage);
         if own.is_due(|| turn.len()) {
-            self.poll_held(own, Some(turn));
+            self.poll_held(Some(turn));
         }
     }
 
@@ -95,28 +93,30 @@ impl Places {
         let len = own.place.len(&self.core, self.name);
         let is_due = if len > 0 { own.is_due(|| len) } else { own.next_turn() % POLLED_TOGETHER == 0 };
         if is_due {
-            self.poll_held(own, own.place.begin(&self.core, self.name));
+            self.poll_held(own.place.begin(&self.core, self.name));
         }
     }
 
     /// Polls the shelf, and another one of the domain, if its owner does not.
     #[inline(never)]
-    fn poll_held(&self, own: &Watched, turn: Option<Turn<'_>>) {
+    fn poll_held(&self, turn: Option<Turn<'_>>) {
         // Destructors do not nest: what one of them removes waits for the next poll.
         if is_freeing() {
             return;
         }
         let now = self.core.age();
+        // A round of the table's own would begin anew with each table that is short-lived.
+        let round = turn.as_ref().map_or(self.core.shared_counters().round(), Turn::round);
         if let Some(mut turn) = turn {
             turn.polled(now);
+            if turn.list().is_some_and(|list| list.is_short()) {
+                turn.adopt(&self.core, ADOPTED);
+            }
             if let Some(list) = turn.list() {
-                if list.is_short() {
-                    list.adopt(ADOPTED);
-                }
                 list.poll_at(FREED_PER_CALL, now, true);
             }
         }
-        self.core.pass_by(&own.round, FREED_PER_CALL, || now);
+        self.core.pass_by(round, FREED_PER_CALL, || now);
     }
 
     /// Frees all that is ready on the table's shelves.
@@ -124,6 +124,7 @@ impl Places {
     /// # Panics
     /// With the first panic of a destructor, after all that was ready has been freed.
     pub(crate) fn poll_all(&self) -> usize {
+        self.take_in(ADOPTED);
         let (mut freed, mut first) = (0, None);
         for own in &self.places {
             let Some(mut turn) = own.place.begin(&self.core, self.name) else { continue };
@@ -139,11 +140,16 @@ impl Places {
 
     /// For a caller that found no free slot: runs up to `limit` destructors, as many as are ready, and returns their
     /// number. Starts a grace period at once, regardless of the pace. Looks at every entry once. Leaves out the shelves
-    /// that other threads hold, since it never waits.
+    /// that other threads hold, since it never waits. Adopts a share of what was left to the domain, where the table's own entries may be.
+    /// Does nothing in a destructor, since these do not nest.
     ///
     /// # Panics
     /// With the first panic of a destructor, after the others have run.
     pub(crate) fn press(&self, limit: usize) -> usize {
+        if is_freeing() {
+            return 0;
+        }
+        self.take_in(limit);
         let turns = || self.places.iter().filter_map(|own| own.place.begin(&self.core, self.name));
         for mut turn in turns() {
             if let Some(list) = turn.list() {
@@ -167,6 +173,15 @@ impl Places {
         freed
     }
 
+    /// Adopts at most `limit` of the objects that were left to the domain, on one of the table's shelves.
+    fn take_in(&self, limit: usize) {
+        if self.core.has_orphans() {
+            if let Some(mut turn) = self.any(0) {
+                turn.adopt(&self.core, limit);
+            }
+        }
+    }
+
     pub(crate) fn pending(&self) -> usize {
         self.places.iter().map(|own| own.place.len(&self.core, self.name)).sum()
     }
@@ -188,7 +203,7 @@ impl Places {
     }
 
     /// For a tenant that [is gone](Tenant::is_gone): frees its objects at once, but for those that other threads have in hand,
-    /// which free them. Returns the first panic of a destructor.
+    /// which leave them to the domain. Returns the first panic of a destructor.
     pub(crate) fn evict(&self) -> Option<Panic> {
         let mut first = None;
         for own in &self.places {
@@ -244,12 +259,18 @@ mod tests {
     }
 
     impl Freed {
+        fn free(&self) {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            assert!(!self.panics.load(Ordering::Relaxed), "a destructor panics");
+        }
+
         fn count(&self) -> usize {
             self.count.load(Ordering::Relaxed)
         }
 
+        /// Not that of objects that are detached.
         fn context(&self) -> *const () {
-            std::ptr::from_ref(self).cast()
+            std::ptr::from_ref(self).cast::<()>().wrapping_byte_add(1)
         }
 
         fn garbage(&self) -> Garbage {
@@ -264,16 +285,12 @@ mod tests {
 
     unsafe extern "C-unwind" fn destroy(_: NonNull<()>, context: *const ()) {
         // SAFETY: the context is alive.
-        let freed = unsafe { &*context.cast::<Freed>() };
-        freed.count.fetch_add(1, Ordering::Relaxed);
-        assert!(!freed.panics.load(Ordering::Relaxed), "a destructor panics");
+        unsafe { (*context.wrapping_byte_sub(1).cast::<Freed>()).free() };
     }
 
-    unsafe extern "C-unwind" fn destroy_counted(object: NonNull<()>, context: *const ()) {
+    unsafe extern "C-unwind" fn destroy_counted(_: NonNull<()>, context: *const ()) {
         // SAFETY: `detach` has left a reference count.
-        let freed = unsafe { Arc::from_raw(context.cast::<Freed>()) };
-        // SAFETY: as above.
-        unsafe { destroy(object, freed.context()) };
+        unsafe { Arc::from_raw(context.cast::<Freed>()) }.free();
     }
 
     impl Tenant for Freed {
@@ -308,6 +325,10 @@ mod tests {
             let (domain, freed) = (Domain::new(), Arc::<Freed>::default());
             let places = Places::new(Arc::clone(domain.core()), Arc::<Freed>::clone(&freed));
             Self { domain, freed, places }
+        }
+
+        fn pending(&self) -> usize {
+            self.domain.stats().pending as usize
         }
 
         /// An entry at each place.
@@ -364,18 +385,54 @@ mod tests {
         }
     }
 
-    /// Whoever has a shelf when the table goes frees what is there at the end of the turn. The table does not wait.
+    /// Whoever has a shelf when the table goes leaves what is there to the domain, and runs no destructor. The table does not wait.
     #[test]
-    fn who_has_a_shelf_of_a_table_that_has_gone_frees_what_is_there() {
+    fn who_has_a_shelf_of_a_table_that_has_gone_leaves_what_is_there() {
         let scene = Scene::new();
         scene.fill();
+        let core = scene.domain.core();
         let mut turns = scene.turns();
         assert!(scene.go().is_none());
-        assert_eq!(scene.freed.count(), 0);
-        assert!(turns.pop().expect("there are some").give_up(scene.domain.core()).is_none());
-        assert_eq!(scene.freed.count(), 1);
-        turns.into_iter().for_each(|turn| assert!(turn.give_up(scene.domain.core()).is_none()));
-        assert_eq!((scene.freed.count(), Arc::strong_count(&scene.freed)), (PLACES, 2));
+        turns.pop().expect("there are some").give_up(core);
+        assert_eq!(
+            (scene.freed.count(), core.shelves.iter().count(), scene.pending()),
+            (0, PLACES - 1, PLACES)
+        );
+        turns.into_iter().for_each(|turn| turn.give_up(core));
+        assert_eq!((scene.freed.count(), core.shelves.iter().count(), scene.pending()), (0, 0, PLACES));
+        while scene.freed.count() < PLACES {
+            scene.domain.reclaimer().poll();
+        }
+        assert_eq!((scene.pending(), Arc::strong_count(&scene.freed)), (0, 2), "each had a count of its own");
+    }
+
+    /// An object that was detached comes back to a shelf of its table, where a barrier finds it.
+    #[test]
+    fn what_was_detached_is_not_detached_again() {
+        let scene = Scene::new();
+        let tenant: Arc<dyn Tenant> = Arc::<Freed>::clone(&scene.freed);
+        scene.domain.core().leave_behind(tenant.detach(scene.freed.garbage()));
+        scene.places.take_in(1);
+        assert_eq!(scene.places.pending(), 1);
+        assert_eq!(scene.domain.barrier_timeout(Duration::from_secs(20)), Ok(()));
+        assert_eq!((scene.freed.count(), Arc::strong_count(&scene.freed)), (1, 2));
+    }
+
+    /// In a child of a `fork`: the destructor that forked may go on in the turn that it interrupted.
+    #[test]
+    fn a_shelf_that_is_lost_is_not_counted_and_keeps_its_place() {
+        let scene = Scene::new();
+        scene.places.put(scene.freed.garbage(), 0);
+        let core = scene.domain.core();
+        let turns = scene.turns();
+        core.reset_shelves_after_fork();
+        assert_eq!(scene.places.pending(), 0);
+        scene.places.put(scene.freed.garbage(), 0);
+        assert_eq!(scene.places.pending(), 1, "at another place");
+        drop(turns);
+        assert_eq!(scene.places.pending(), 2);
+        assert!(scene.go().is_none());
+        assert_eq!((scene.freed.count(), core.shelves.iter().count()), (2, 0));
     }
 
     /// Others serve the shelves of a table that nobody writes to, and end its leases, so that no poll comes there any more. A table that
@@ -412,9 +469,12 @@ mod tests {
         assert_eq!((scene.places.pending(), scene.places.poll_all(), next.pending()), (0, 0, 1));
         assert!(scene.go().is_none());
         assert_eq!((other.count(), next.pending()), (0, 1));
+        assert!(scene.places.places[0].place.begin(scene.domain.core(), scene.places.name).is_none());
         other.is_gone.store(true, Ordering::Relaxed);
         assert!(scene.places.places[0].place.begin(scene.domain.core(), scene.places.name).is_none());
-        assert_eq!(other.count(), 1, "who finds a shelf of another table that is gone clears it");
+        assert_eq!(other.count(), 0, "who comes to a shelf of another table runs no destructor");
+        assert!(next.evict().is_none());
+        assert_eq!(other.count(), 1);
     }
 
     #[test]

@@ -12,6 +12,13 @@ use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::queue::shelf::Tenant;
 use stillpoint_sys::sync::atomic::{AtomicBool, Ordering};
 
+/// What the garbage of a shelf is. Less than the alignment of a store.
+#[derive(Clone, Copy)]
+enum What {
+    Entry = 1,
+    Array = 2,
+}
+
 pub(crate) struct Store<K, V> {
     pub(crate) arena: Arena<K, V>,
     pub(crate) scrap: Scrap,
@@ -33,14 +40,26 @@ impl<K, V> Store<K, V> {
         Self { arena, scrap: Scrap::default(), first, is_gone: AtomicBool::new(false) }
     }
 
-    /// What the garbage of entries belongs to.
-    pub(crate) fn context(&self) -> *const () {
-        ptr::from_ref(self).cast()
+    /// What garbage belongs to that needs the lease of a shelf: the address of the store, and what it is. Never the address alone, which
+    /// garbage with a reference count of its own belongs to.
+    fn context(&self, what: What) -> *const () {
+        ptr::from_ref(self).cast::<u8>().wrapping_add(what as usize).cast()
     }
 
-    /// What the garbage of arrays belongs to.
-    fn context_of_arrays(&self) -> *const () {
-        ptr::from_ref(&self.scrap).cast()
+    /// # Safety
+    /// The context is from [`context`](Store::context), of a store that is alive during `'a`.
+    unsafe fn of<'a>(context: *const (), what: What) -> &'a Self {
+        // SAFETY: the pointer was made from the store's, which is alive, by the caller's promise.
+        unsafe { &*context.cast::<u8>().wrapping_sub(what as usize).cast::<Self>() }
+    }
+
+    /// Destroys an entry that no reader has seen.
+    ///
+    /// # Safety
+    /// As for [`destroy`].
+    pub(crate) unsafe fn destroy_entry(&self, pair: NonNull<()>) {
+        // SAFETY: by the caller's promise.
+        unsafe { destroy::<K, V>(pair, ptr::from_ref(self).cast()) }
     }
 
     /// An entry for a shelf of the table.
@@ -51,7 +70,8 @@ impl<K, V> Store<K, V> {
         // SAFETY: the entry is unlinked, the caller owns it, and any thread may drop it, by the caller's promise. The
         // lease of the shelf keeps the store alive until the entry is freed or detached.
         unsafe {
-            Garbage::in_context(self.arena.pair(entry).cast(), Self::BYTES, self.context(), destroy::<K, V>)
+            let context = self.context(What::Entry);
+            Garbage::in_context(self.arena.pair(entry).cast(), Self::BYTES, context, destroy_leased::<K, V>)
         }
     }
 
@@ -85,23 +105,24 @@ impl<K, V> Store<K, V> {
         // the store alive, as for an entry.
         unsafe {
             let object = NonNull::from(array).cast();
-            Garbage::in_context(object, size_of::<Array>(), self.context_of_arrays(), scrap_array)
+            let context = self.context(What::Array);
+            Garbage::in_context(object, size_of::<Array>(), context, scrap_array_leased::<K, V>)
         }
     }
 }
 
 impl<K: Send + Sync, V: Send + Sync> Tenant for Store<K, V> {
     fn has(&self, garbage: &Garbage) -> bool {
-        garbage.is_of(self.context()) || garbage.is_of(self.context_of_arrays())
+        garbage.is_of(self.context(What::Entry)) || garbage.is_of(self.context(What::Array))
     }
 
     /// Arrays run no code of the user, and a `TableReader` that is not used pins one.
     fn is_awaited(&self, garbage: &Garbage) -> bool {
-        garbage.is_of(self.context())
+        garbage.is_of(self.context(What::Entry))
     }
 
     fn detach(self: Arc<Self>, garbage: Garbage) -> Garbage {
-        if garbage.is_of(self.context()) {
+        if garbage.is_of(self.context(What::Entry)) {
             // SAFETY: the garbage came from `entry`. It is consumed, and the entry is owned by the new one.
             return unsafe { self.counted(garbage.pointer()) };
         }
@@ -154,6 +175,15 @@ pub(crate) unsafe extern "C-unwind" fn destroy<K, V>(object: NonNull<()>, contex
 }
 
 /// # Safety
+/// As for [`destroy`], with the context of a leased entry.
+unsafe extern "C-unwind" fn destroy_leased<K, V>(object: NonNull<()>, context: *const ()) {
+    // SAFETY: the lease of the shelf keeps the store alive.
+    let store = unsafe { Store::<K, V>::of(context, What::Entry) };
+    // SAFETY: the object is the pair in a slot of this store, and only the caller has it, by its promise.
+    unsafe { store.destroy_entry(object) };
+}
+
+/// # Safety
 /// As for [`destroy`]. `context` has a reference count that this call gives up.
 unsafe extern "C-unwind" fn destroy_counted<K, V>(object: NonNull<()>, context: *const ()) {
     // Dropped after the pair, even if the pair's drop panics. SAFETY: the context has a reference count that this call
@@ -164,11 +194,10 @@ unsafe extern "C-unwind" fn destroy_counted<K, V>(object: NonNull<()>, context: 
 }
 
 /// # Safety
-/// `object` is an array whose buckets no thread uses any more, and is passed once. `context` is the scrap of its store. Both are
-/// alive.
-unsafe extern "C-unwind" fn scrap_array(object: NonNull<()>, context: *const ()) {
-    // SAFETY: both are alive, by the caller's promise.
-    let (array, scrap) = unsafe { (object.cast::<Array>().as_ref(), &*context.cast::<Scrap>()) };
+/// `object` is an array of the store, whose buckets no thread uses any more, and is passed once.
+unsafe fn scrap_array<K, V>(store: &Store<K, V>, object: NonNull<()>) {
+    // SAFETY: arrays live as long as their store.
+    let array = unsafe { object.cast::<Array>().as_ref() };
     #[cfg(stillpoint_loom)]
     {
         array.end();
@@ -179,7 +208,14 @@ unsafe extern "C-unwind" fn scrap_array(object: NonNull<()>, context: *const ())
         }
     }
     // SAFETY: no thread uses the buckets any more, and this is the only call for this array.
-    scrap.put(unsafe { array.take_slabs() });
+    store.scrap.put(unsafe { array.take_slabs() });
+}
+
+/// # Safety
+/// As for [`scrap_array`], with the context of a leased array.
+unsafe extern "C-unwind" fn scrap_array_leased<K, V>(object: NonNull<()>, context: *const ()) {
+    // SAFETY: the lease of the shelf keeps the store alive, and the array is its own, by the caller's promise.
+    unsafe { scrap_array(Store::<K, V>::of(context, What::Array), object) };
 }
 
 /// # Safety
@@ -188,5 +224,5 @@ unsafe extern "C-unwind" fn scrap_array_counted<K, V>(object: NonNull<()>, conte
     // SAFETY: the context has a reference count that this call gives up, by the caller's promise.
     let store = unsafe { Arc::from_raw(context.cast::<Store<K, V>>()) };
     // SAFETY: the array belongs to this store, and is passed once, by the caller's promise.
-    unsafe { scrap_array(object, store.context_of_arrays()) };
+    unsafe { scrap_array(&*store, object) };
 }

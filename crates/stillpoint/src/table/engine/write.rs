@@ -16,7 +16,6 @@ use super::array::{Array, STRIPES};
 use super::bucket::{tag_of, Bucket, NO_ENTRY};
 use super::places::FREED_PER_CALL;
 use super::search::Place;
-use super::store::destroy;
 use super::stripe::Held;
 use super::{hint, Inner, Owned};
 use crate::rcu::engine::core::record::{set_hazard, Hazard};
@@ -56,7 +55,7 @@ impl<K, V, S> Drop for Unlinked<'_, K, V, S> {
     fn drop(&mut self) {
         let pair = self.inner.arena().pair(self.entry).cast();
         // SAFETY: the slot holds a pair that no reader has seen, and belongs to this value.
-        unsafe { destroy::<K, V>(pair, self.inner.store().context()) };
+        unsafe { self.inner.store().destroy_entry(pair) };
     }
 }
 

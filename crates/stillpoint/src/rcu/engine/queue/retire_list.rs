@@ -347,6 +347,14 @@ impl RetireList {
         }
     }
 
+    /// Replaces each object by one with the same memory.
+    pub(crate) fn replace_each(&mut self, replace: impl Fn(Garbage) -> Garbage) {
+        for garbage in self.take_all() {
+            work::step();
+            self.push(replace(garbage));
+        }
+    }
+
     /// As [`take_over`](RetireList::take_over), but grace periods that are under way go on: those of objects that are not held,
     /// unless objects of this list have none yet. A token of the other list that is older than the newest of this list gives way
     /// to that one. So tokens remain in order.

@@ -53,6 +53,8 @@ pub(crate) struct Shelf {
     is_vacant: AtomicBool,
     /// The address of the tenant, if there is a lease. Written with the lock.
     tenant: AtomicUsize,
+    /// Whether the tenant has gone while another thread had the turn: then that thread clears up.
+    is_abandoned: AtomicBool,
     /// Whether the list was locked by a thread of the parent that does not exist in this child of a `fork`.
     is_lost: AtomicBool,
     round: Round,
@@ -114,6 +116,36 @@ impl Shelf {
         self.is_vacant.load(Ordering::Relaxed) && self.is_vacant.swap(false, Ordering::Acquire)
     }
 
+    /// Called when the calling thread has just ended a turn. If a tenant has gone meanwhile, and found the shelf locked, leaves what
+    /// is here to the domain. The tenant's drop has left this to one of those that had the lock.
+    fn clear_up(&self, core: &Core) {
+        loop {
+            // SeqCst: pairs with the fence in `Place::evict`. Either this thread finds the shelf abandoned, or the tenant's drop finds the
+            // lock free, or a thread that has taken it since.
+            if !busted::is(Variant::GoneUnseen) {
+                fence(Ordering::SeqCst);
+            }
+            // Relaxed: decided below.
+            if !self.is_abandoned.load(Ordering::Relaxed) {
+                return;
+            }
+            let Some(mut turn) = self.begin() else { return };
+            // Acquire: pairs with the release in `Place::evict`, after the tenant has gone. It may be the mark of an earlier tenant.
+            self.is_abandoned.swap(false, Ordering::Acquire);
+            let Content { list, lease, .. } = &mut *turn.content;
+            if let Some(tenant) = lease.as_ref().map(|lease| &lease.tenant).filter(|tenant| tenant.is_gone())
+            {
+                if let Some(mut list) = list.take() {
+                    list.replace_each(|garbage| match tenant.has(&garbage) {
+                        true => Arc::clone(tenant).detach(garbage),
+                        false => garbage,
+                    });
+                }
+                return turn.end_lease(core);
+            }
+        }
+    }
+
     /// Number of objects that wait here.
     fn len(&self) -> usize {
         // Relaxed: a hint, or ordered by the fences of the event.
@@ -155,7 +187,7 @@ pub(crate) struct Turn<'s> {
     content: Locked<'s, Content>,
 }
 
-impl Turn<'_> {
+impl<'s> Turn<'s> {
     /// Sets the time of the owner's last poll.
     pub(crate) fn polled(&mut self, age: Duration) {
         // Relaxed: see `Shelf`.
@@ -169,14 +201,39 @@ impl Turn<'_> {
     /// Takes in an object that was just retired.
     #[inline(always)]
     pub(crate) fn retire(&mut self, core: &Arc<Core>, garbage: Garbage) {
-        let new = || RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE);
-        let list = self.content.list.get_or_insert_with(new);
+        let list = self.list_in(core);
         list.retire(garbage);
         if list.len() == 1 {
             // Before the notification, which wakes a background reclaimer that sleeps.
             self.shelf.len.store(1, Ordering::Relaxed);
             core.event().notify();
         }
+    }
+
+    /// Adopts at most `limit` orphans.
+    pub(crate) fn adopt(&mut self, core: &Arc<Core>, limit: usize) {
+        let list = self.list_in(core);
+        let was_empty = list.len() == 0;
+        list.adopt(limit);
+        let len = list.len();
+        if was_empty && len > 0 {
+            // As in `retire`: a background reclaimer that has looked meanwhile has found neither orphans nor these.
+            self.shelf.len.store(len, Ordering::Relaxed);
+            core.event().notify();
+        }
+    }
+
+    /// The list. Makes one if there is none.
+    #[inline(always)]
+    fn list_in(&mut self, core: &Arc<Core>) -> &mut RetireList {
+        self.content
+            .list
+            .get_or_insert_with(|| RetireList::new(Arc::clone(core), Pace::DEFAULT, Limits::NONE))
+    }
+
+    /// Where the visits of whoever has the shelf go on.
+    pub(crate) fn round(&self) -> &'s Round {
+        &self.shelf.round
     }
 
     /// The list, if there is one.
@@ -199,32 +256,25 @@ impl Turn<'_> {
     }
 
     /// Ends the turn of a thread other than the owner. If the list is empty, gives the place back, if its owner is gone or has a
-    /// lease. If the tenant is gone, frees what it has left here. Returns the first panic of a destructor.
+    /// lease. Runs no destructor.
     #[cold]
     #[inline(never)]
-    pub(crate) fn give_up(mut self, core: &Core) -> Option<Panic> {
+    pub(crate) fn give_up(mut self, core: &Core) {
         let shelf = self.shelf;
-        let tenant = self.content.lease.as_ref().map(|lease| Arc::clone(&lease.tenant));
         if self.clean_up() {
-            if let Some(lease) = self.content.lease.take() {
-                shelf.tenant.store(0, Ordering::Relaxed);
-                drop(self);
-                // With the lock free, for the next holder of the place.
-                core.shelves.release(&lease.claim);
-                return None;
-            }
+            return self.end_lease(core);
         }
         drop(self);
-        let tenant = tenant?;
-        // SeqCst: pairs with the fence in `Place::evict`. Either this thread finds the tenant gone, or the tenant's drop finds the lock
-        // free, or a thread that has taken it since.
-        if !busted::is(Variant::GoneUnseen) {
-            fence(Ordering::SeqCst);
-        }
-        if tenant.is_gone() {
-            core.evict(shelf, &tenant)
-        } else {
-            None
+        shelf.clear_up(core);
+    }
+
+    /// Ends the turn, and the lease, if there is one.
+    fn end_lease(mut self, core: &Core) {
+        if let Some(lease) = self.content.lease.take() {
+            self.shelf.tenant.store(0, Ordering::Relaxed);
+            drop(self);
+            // With the lock free, for the next holder of the place.
+            core.shelves.release(&lease.claim);
         }
     }
 }
@@ -381,32 +431,12 @@ impl Core {
         }
         // With the lock: nobody who takes the place has put an object there since this look.
         let is_left = turn.len() == 0 && shelf.take_place();
-        if let Some(panic) = turn.give_up(self) {
-            panics::keep_first(&mut first, panic);
-        }
+        turn.give_up(self);
         if is_left {
             self.shelves.release(claim);
         }
         panics::resume(first);
         freed
-    }
-
-    /// Frees what a tenant that is gone has left on a shelf, unless another thread has the turn, which does it at its end. Returns
-    /// the first panic of a destructor.
-    fn evict(&self, shelf: &Shelf, tenant: &Arc<dyn Tenant>) -> Option<Panic> {
-        let mut turn = shelf.begin()?;
-        let mut first = None;
-        if turn.is_of(name_of(tenant)) {
-            if let Some(mut list) = turn.content.list.take() {
-                // SAFETY: the tenant is gone, so no reader can hold an object that it has.
-                first = unsafe { list.free_unreachable(|garbage| tenant.has(garbage)) };
-                // What is left goes to the domain.
-            }
-        }
-        if let Some(panic) = turn.give_up(self) {
-            panics::keep_first(&mut first, panic);
-        }
-        first
     }
 
     /// Polls the lists of all silent threads. Returns whether anything was freed; the first panic is kept in `first`.
@@ -436,9 +466,6 @@ impl Core {
 
     /// Takes over the objects on all shelves, each shelf once. Waits by `pause` while another thread has a list.
     /// Returns false if `pause` gives up.
-    ///
-    /// # Panics
-    /// With the panic of a destructor, in the place of a table that is gone.
     pub(crate) fn take_shelved(&self, list: &mut RetireList, mut pause: impl FnMut() -> bool) -> bool {
         for shelf in self.shelves.iter().filter(|shelf| !shelf.is_lost()) {
             let mut turn = shelf.begin();
@@ -453,7 +480,7 @@ impl Core {
                 _ => Ok(garbage),
             };
             other.iter_mut().for_each(|other| list.take_over_some(other, let_go));
-            panics::resume(turn.give_up(self));
+            turn.give_up(self);
         }
         true
     }
@@ -477,7 +504,7 @@ impl Place {
     #[inline]
     pub(crate) fn len(&self, core: &Core, tenant: usize) -> usize {
         // Relaxed: a hint.
-        let is_of = |shelf: &&Shelf| shelf.tenant.load(Ordering::Relaxed) == tenant;
+        let is_of = |shelf: &&Shelf| shelf.tenant.load(Ordering::Relaxed) == tenant && !shelf.is_lost();
         self.shelf(core).filter(is_of).map_or(0, Shelf::len)
     }
 
@@ -489,63 +516,88 @@ impl Place {
             return Some(turn);
         }
         // The shelf of another tenant, perhaps, which may just be going.
-        panics::resume(turn.give_up(core));
+        turn.give_up(core);
         None
     }
 
-    /// As [`begin`](Place::begin). Begins a lease if there is none.
+    /// As [`begin`](Place::begin). Begins a lease if there is none. `None`, too, if the shelf is lost.
     #[inline]
     pub(crate) fn begin_or_lease<'c>(
         &self,
         core: &'c Arc<Core>,
         tenant: &Arc<dyn Tenant>,
     ) -> Option<Turn<'c>> {
-        let seen = self.shelf(core);
-        if let Some(shelf) = seen {
-            match shelf.begin() {
-                Some(turn) if turn.is_of(name_of(tenant)) => return Some(turn),
-                Some(turn) => panics::resume(turn.give_up(core)),
-                None if shelf.is_lost() => {}
-                None => return None,
-            }
+        let Some(shelf) = self.shelf(core) else { return self.lease(core, None, tenant) };
+        match shelf.begin()? {
+            turn if turn.is_of(name_of(tenant)) => Some(turn),
+            other => self.lease(core, Some(other), tenant),
         }
-        self.lease(core, seen, tenant)
     }
 
+    /// Begins a lease, unless another thread has done so here since `seen` was there.
     #[cold]
     #[inline(never)]
-    fn lease<'c>(&self, core: &'c Core, seen: Option<&Shelf>, tenant: &Arc<dyn Tenant>) -> Option<Turn<'c>> {
+    fn lease<'c>(
+        &self,
+        core: &'c Core,
+        mut seen: Option<Turn<'c>>,
+        tenant: &Arc<dyn Tenant>,
+    ) -> Option<Turn<'c>> {
+        let before = seen.as_ref().map_or(ptr::null_mut(), |turn| ptr::from_ref(turn.shelf).cast_mut());
         let claim = core.shelves.claim();
         // SAFETY: the core is borrowed, and owns the registry.
         let shelf: &'c Shelf = unsafe { claim.slot() };
-        let Some(mut turn) = shelf.begin() else {
-            // A visitor that comes late has it. What is lost stays claimed: nobody gets it.
+        let own = ptr::from_ref(shelf).cast_mut();
+        let turn = if before == own { seen.take() } else { shelf.begin() };
+        // The lock of what was seen is held: that shelf is not leased at this place again, which the exchange would lose.
+        // Release: pairs with the acquire in `shelf`: the memory of the shelf was made before. Relaxed on failure: nothing is read.
+        let is_ours = turn.is_some()
+            && self.0.compare_exchange(before, own, Ordering::Release, Ordering::Relaxed).is_ok();
+        if let Some(seen) = seen {
+            seen.give_up(core);
+        }
+        let Some(mut turn) = turn.filter(|_| is_ours) else {
+            // Another thread has begun a lease here, or a visitor that comes late has the shelf. What is lost stays claimed: nobody gets
+            // it.
             if !shelf.is_lost() {
                 core.shelves.release(&claim);
             }
             return None;
         };
-        let seen = seen.map_or(ptr::null_mut(), |seen| ptr::from_ref(seen).cast_mut());
-        let own = ptr::from_ref(shelf).cast_mut();
-        // Release: pairs with the acquire in `shelf`: the memory of the shelf was made before. Relaxed on failure: nothing is read.
-        if self.0.compare_exchange(seen, own, Ordering::Release, Ordering::Relaxed).is_err() {
-            // Another thread has begun a lease here.
-            drop(turn);
-            core.shelves.release(&claim);
-            return None;
-        }
         shelf.tenant.store(name_of(tenant), Ordering::Relaxed);
         turn.polled(core.age());
         turn.content.lease = Some(Lease { tenant: Arc::clone(tenant), claim });
         Some(turn)
     }
 
-    /// Called by the drop of a tenant that [is gone](Tenant::is_gone): frees what it has left here, or leaves that to the thread that has
-    /// the turn. Returns the first panic of a destructor.
+    /// Called by the drop of a tenant that [is gone](Tenant::is_gone): frees what it has left here. If another thread has the turn, leaves
+    /// that to it. Returns the first panic of a destructor.
     pub(crate) fn evict(&self, core: &Core, tenant: &Arc<dyn Tenant>) -> Option<Panic> {
-        // SeqCst: pairs with the fence in `Turn::give_up`.
-        fence(Ordering::SeqCst);
-        self.shelf(core).and_then(|shelf| core.evict(shelf, tenant))
+        let shelf = self.shelf(core)?;
+        // Relaxed: a hint, decided below. No other thread begins a lease for this tenant any more.
+        if shelf.tenant.load(Ordering::Relaxed) != name_of(tenant) {
+            return None;
+        }
+        let turn = shelf.begin().or_else(|| {
+            // Release: pairs with the acquire in `clear_up`.
+            shelf.is_abandoned.store(true, Ordering::Release);
+            // SeqCst: pairs with the fence in `clear_up`.
+            fence(Ordering::SeqCst);
+            shelf.begin()
+        });
+        let mut turn = turn?;
+        if !turn.is_of(name_of(tenant)) {
+            turn.give_up(core);
+            return None;
+        }
+        let mut list = turn.content.list.take();
+        // SAFETY: the tenant is gone, so no reader can hold an object that it has.
+        let first =
+            list.as_mut().and_then(|list| unsafe { list.free_unreachable(|garbage| tenant.has(garbage)) });
+        // What is left goes to the domain.
+        drop(list);
+        turn.give_up(core);
+        first
     }
 }
 

@@ -165,6 +165,18 @@ fn a_list_that_is_locked_is_given_up_until_its_turn_ends() {
     assert!(!shelf.is_lost(), "it is not locked");
 }
 
+/// A background reclaimer that looks while the turn lasts finds what was adopted, and does not sleep.
+#[test]
+fn what_is_adopted_is_seen_at_once() {
+    let scene = Scene::new();
+    let core = scene.domain.core();
+    drop(scene.domain.cell(0).take());
+    let shelf = core.shelves.iter().next().expect("the scene has one");
+    let mut turn = shelf.begin().expect("no thread has the turn");
+    turn.adopt(core, 1);
+    assert!(!core.has_orphans() && core.has_shelved());
+}
+
 /// A visiting thread frees what is there, and adopts nothing.
 #[test]
 fn who_passes_by_adopts_nothing() {
