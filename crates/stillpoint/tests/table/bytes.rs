@@ -248,9 +248,11 @@ impl One<'_> {
                 region.quiescent();
             }
             11 if depth < DEPTH => {
-                let entry = lookup.get(&key);
+                let (other, table) = (self.domain.reader(), self.table);
+                let entries = [table.protect(&other, &key), lookup.get(&key), table.protect(&other, &key)];
                 self.run(input, usize::from(kind >> 4), depth + 1);
-                assert_eq!(entry.map(|entry| entry.value().value), expected, "while it is held");
+                let values = entries.map(|entry| entry.map(|entry| entry.value().value));
+                assert_eq!(values, [expected; 3], "while it is held");
             }
             12 if depth < DEPTH => {
                 let guard = lookup.pin();

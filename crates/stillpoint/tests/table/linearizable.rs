@@ -100,7 +100,8 @@ impl<S: BuildHasher> Caller<'_, S> {
                     }
                 })
             }
-            7 | 8 => clock.note(Call::Get, || lookup.copied(&key)),
+            7 => clock.note(Call::Get, || lookup.copied(&key)),
+            8 => clock.note(Call::Get, || table.protect(other, &key).map(|entry| *entry)),
             9 => clock.note(Call::Get, || lookup.pin().get(&key).copied()),
             10 => clock.note(Call::Get, || lookup.pin().get_many(&[key + KEYS, key])[1].copied()),
             11 => clock.note(Call::Get, || table.within(&other.pin()).get(&key).copied()),

@@ -19,6 +19,7 @@ mod operations;
 #[cfg(not(miri))]
 mod out_of_memory;
 mod own_writes;
+mod protect;
 mod random_bytes;
 mod reclamation;
 mod room;

@@ -66,12 +66,13 @@ fn growths_behind_another_thread_complete() {
     let barrier = Barrier::new(2);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let (mut reader, mut qsbr) = (domain.reader(), domain.qsbr_reader());
+            let (mut reader, other, mut qsbr) = (domain.reader(), domain.reader(), domain.qsbr_reader());
             let mut lookup = table.reader(&mut reader);
             barrier.wait();
             for key in (0..KEYS).chain(0..KEYS) {
                 if key % 2 == 0 {
                     assert_eq!(lookup.get(&key).map(|entry| entry.value % 100), Some(key));
+                    assert_eq!(table.protect(&other, &key).map(|entry| entry.value % 100), Some(key));
                     assert_eq!(lookup.pin().get(&key).map(|value| value.value % 100), Some(key));
                     assert_eq!(table.within(&qsbr).get(&key).map(|value| value.value % 100), Some(key));
                 }

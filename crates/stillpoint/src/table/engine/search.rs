@@ -529,8 +529,8 @@ impl<K, V, S> Inner<K, V, S> {
         let record = reader.record();
         let [current, _, next] = record.exclusive_hazards();
         reader.vouch();
-        // Nobody has exclusive use of the reader, which is shared: these slots are free, unless this is called by `Eq` in another lookup, or
-        // the last user was forgotten. Relaxed: the owner reads its own stores.
+        // Nobody has exclusive use of the reader, which is shared: these slots are free, unless this is called by `Eq` or a signal handler
+        // within another lookup, or the last user was forgotten. Relaxed: the owner reads its own stores.
         match record.free_first_hazard() {
             Some(entry) if current.load(Ordering::Relaxed).is_null() => {
                 let _pinned = ClearLater(current);
@@ -656,5 +656,29 @@ impl Drop for Pins<'_> {
             Some(home) => home.0 = Some(NonNull::from(self.view.array)),
             None => clear_hazard(current),
         }
+    }
+}
+
+#[cfg(all(test, not(stillpoint_loom)))]
+mod tests {
+    use super::*;
+    use crate::rcu::Domain;
+    use crate::table::Table;
+
+    /// As in a signal handler, which has interrupted a lookup that has pinned its array and no entry yet.
+    #[test]
+    fn a_lookup_within_another_one_leaves_its_slots_alone() {
+        let domain = Domain::new();
+        let table: Table<u64, u64> = Table::from_iter_in(&domain, [(1, 1)]);
+        let reader = domain.reader();
+        let [current, entry, next] = reader.record().exclusive_hazards();
+        let outer = std::ptr::from_ref(&table).cast_mut().cast();
+        set_hazard(current, outer);
+        assert_eq!(table.protect(&reader, &1).map(|entry| *entry), Some(1));
+        let now = [current, entry, next].map(|slot| slot.load(Ordering::Relaxed));
+        assert_eq!(now, [outer, std::ptr::null_mut(), std::ptr::null_mut()]);
+        clear_hazard(current);
+        assert_eq!(table.protect(&reader, &1).map(|entry| *entry), Some(1));
+        assert!(!reader.record().is_in_use());
     }
 }
