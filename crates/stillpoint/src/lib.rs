@@ -1,16 +1,18 @@
 //! The concurrency toolkit of a data plane.
 //!
 //! ```
-//! use stillpoint::{rcu, rcu::RcuCell, table::Table};
+//! use stillpoint::{rcu::RcuCell, table::Table};
 //!
 //! let config = RcuCell::new(String::from("first"));
-//! println!("{}", *config.get().expect("never empty here")); // holds up only this string, however long it is held
-//! config.set(String::from("second")); // the old string is freed when no reader can hold it
+//! let current = config.get().expect("never empty here"); // keeps this string alive, and nothing else, however long it is held
+//! config.set(String::from("second")); // the old string is freed when no reader holds it
+//! println!("{} {:?}", *current, config.get());
 //!
 //! let hits: Table<&str, u64> = Table::new();
 //! hits.insert("index", 1).expect("there is memory");
-//! let guard = rcu::pin(); // begins a region, in which a load costs no more than a plain load
-//! println!("{:?} {:?}", config.load(&guard), hits.within(&guard).get("index"));
+//! let entry = hits.get("index").expect("it is there"); // keeps this entry alive, and nothing else
+//! hits.remove("index"); // the entry is freed when no reader holds it
+//! println!("{}: {}", entry.key(), *entry);
 //! ```
 //!
 //! **Who frees.** What waits is on a shelf of its [domain](rcu::Domain). Whoever writes, polls, or waits in
@@ -20,10 +22,10 @@
 //!
 //! Three types are the core:
 //!
-//! - [`RcuCell`](rcu::RcuCell): a place for one object that readers load and writers replace.
-//! - [`Table`](table::Table): a hash table that many threads read and write.
-//! - [`Guard`](rcu::Guard), from [`rcu::pin`]: a region. What is loaded in it stays valid until it ends, and nothing that is
-//!   retired meanwhile is freed. So keep it short; for longer, hold one object, as [`RcuCell::get`](rcu::RcuCell::get) does.
+//! - [`RcuCell`](rcu::RcuCell): a place for one object that readers [load](rcu::RcuCell::get) and writers replace.
+//! - [`Table`](table::Table): a hash table that many threads [read](table::Table::get) and write.
+//! - [`Guard`](rcu::Guard), from [`rcu::pin`] or [`Table::pin`](table::Table::pin): a region, for bursts and traversals. What is
+//!   loaded in it stays valid until it ends, and nothing that is retired meanwhile is freed. So keep it short.
 //!
 //! The modules:
 //!

@@ -9,18 +9,21 @@
 //!
 //! let flows: Table<u64, String> = Table::new(); // in the default domain
 //! flows.insert(7, "seven".into())?;
-//! assert_eq!(flows.pin().get(&7).map(String::as_str), Some("seven"));
+//! let flow = flows.get(&7).expect("inserted above");
+//! flows.remove(&7); // the entry is freed when `flow` is dropped
+//! assert_eq!(*flow, "seven");
 //! # Ok::<(), stillpoint::table::Full<u64, String>>(())
 //! ```
 //!
 //! Three types are the core:
 //!
-//! - [`Table`]: the entries. Any thread writes to it, without a reader.
-//! - [`TableGuard`]: a region, from [`Table::pin`]. Its lookups return plain references. It holds up everything that is retired
-//!   meanwhile.
-//! - [`TableReader`]: a thread's reader of the table. Its lookups return a [`Ref`], which holds up one entry.
+//! - [`Table`]: the entries. Any thread reads and writes it. Its lookups return a [`Ref`], which keeps one entry alive, and holds up
+//!   nothing else.
+//! - [`TableGuard`]: a region, from [`Table::pin`], for bursts and traversals. Its lookups return plain references. It holds up
+//!   everything that is retired meanwhile.
+//! - [`TableReader`]: a thread's reader that is bound to the table: the fastest way to look up entry after entry.
 //!
-//! With your own domain and readers, a lookup holds up only one entry:
+//! With your own domain and readers:
 //!
 //! ```
 //! use stillpoint::{rcu::Domain, table::Table};
@@ -45,7 +48,8 @@
 //!
 //! | call | what a preempted thread holds up | for |
 //! |---|---|---|
-//! | [`TableReader::get`] and its other methods | the entry that it holds | the default |
+//! | [`Table::get`], [`Table::protect`] | the entry that it holds | the default |
+//! | [`TableReader::get`] and its other methods | the entry that it holds, and an array of buckets | loops of lookups; updates |
 //! | [`TableReader::pin`], then [`TableGuard::get`], [`get_many`](TableGuard::get_many), [`iter`](TableGuard::iter) | everything retired since | bursts, traversals |
 //! | [`Table::within`] a [`QsbrReader`](crate::rcu::QsbrReader) or any other region: the same calls | as that region | loops that have one already |
 //!

@@ -23,12 +23,12 @@ use crate::rcu::{self, Domain};
 ///
 /// let sessions: Table<u64, String> = Table::new(); // in the default domain
 /// sessions.insert(7, "login".into())?;
-/// let guard = sessions.pin(); // in this region, lookups return plain references
-/// assert_eq!(guard.get(&7).map(String::as_str), Some("login"));
+/// let session = sessions.get(&7).expect("inserted above");
 ///
 /// sessions.insert(7, "order".into())?; // replaces; the old entry is freed when no reader can hold it
+/// assert_eq!((session.as_str(), sessions.get(&7).unwrap().as_str()), ("login", "order"));
 /// sessions.remove(&7);
-/// assert!(!guard.contains_key(&7) && sessions.is_empty());
+/// assert!(!sessions.contains_key(&7) && sessions.is_empty());
 /// # Ok::<(), stillpoint::table::Full<u64, String>>(())
 /// ```
 pub struct Table<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
@@ -55,7 +55,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
     ///
     /// let table: Table<&str, u64> = Table::new();
     /// table.insert("a", 1).expect("there is room");
-    /// assert_eq!(table.pin().get("a"), Some(&1));
+    /// assert_eq!(table.copied("a"), Some(1));
     /// ```
     pub fn new() -> Self {
         Self::new_in(rcu::default_domain())
