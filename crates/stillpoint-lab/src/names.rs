@@ -93,6 +93,10 @@ const WORDS: &[(&str, &str)] = &[
         "each reader protects only what it looks at; in asymmetric mode, the writer pays for heavy fences",
     ),
     (
+        "stillpoint/get",
+        "the same by a call for each lookup that binds no reader, as Table::get and RcuCell::get do",
+    ),
+    (
         "stillpoint/guard",
         "each read is in a region, which holds up all objects; in asymmetric mode, the writer pays for heavy fences",
     ),
@@ -171,7 +175,10 @@ const WORDS: &[(&str, &str)] = &[
     // Hash tables.
     ("stillpoint/table", "stillpoint::table, whose lookups protect single entries"),
     ("stillpoint/table+guard", "stillpoint::table, with one region for all lookups"),
-    ("stillpoint/table+bind", "stillpoint::table, with the reader bound to the table for each lookup"),
+    (
+        "stillpoint/table+get",
+        "stillpoint::table, by Table::get, with the reader of the thread in the default domain",
+    ),
     ("dpdk/rte_hash", "DPDK's hash table, lock-free"),
     ("papaya+guard", "papaya's hash table, pinned once for all lookups"),
     ("dashmap", "a hash table in shards behind locks"),

@@ -66,6 +66,7 @@ pub(crate) const fn entry(name: &'static str, policy: Policy, quick: Quick) -> E
 /// All contenders, in the order of the tables. A short run has only those with a bar.
 pub(crate) const CONTENDERS: &[Entry] = &[
     entry(PROTECTED, Policy::Poll, Quick::Always),
+    entry("stillpoint/get", Policy::Poll, Quick::Always),
     entry("stillpoint/guard", Policy::Poll, Quick::OwnCore),
     entry("stillpoint/guard+boost", Policy::Poll, Quick::Always),
     entry("stillpoint/guard+migrate", Policy::Poll, Quick::OneCore),

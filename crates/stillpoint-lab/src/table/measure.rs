@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use stillpoint::rcu;
 use stillpoint_harness::experiment::control::{contender, with_control};
 use stillpoint_harness::experiment::rounds::turns;
 use stillpoint_harness::experiment::threads::on_each;
@@ -113,7 +114,10 @@ fn make<K: TableKey + Copy>(name: &str, entries: usize) -> Result<Box<dyn TableC
     Ok(match name {
         "stillpoint/table" => Box::new(Looped(ours())),
         "stillpoint/table+guard" => Box::new(ReadBy { map: ours(), lookup: Ours::lookup_guarded }),
-        "stillpoint/table+bind" => Box::new(ReadBy { map: ours(), lookup: Ours::lookup_bound }),
+        "stillpoint/table+get" => {
+            let map = Ours::of(rcu::default_domain().clone(), entries);
+            Box::new(ReadBy { map, lookup: Ours::lookup_by_get })
+        }
         "dpdk/rte_hash" => rte_hash(entries)?,
         "papaya" => Box::new(Looped(papaya())),
         "papaya+guard" => Box::new(ReadBy { map: papaya(), lookup: Papaya::lookup_guarded }),

@@ -32,7 +32,7 @@ pub(crate) use single::Single;
 pub(crate) const CONTENDERS: &[&str] = &[
     "stillpoint/table",
     "stillpoint/table+guard",
-    "stillpoint/table+bind",
+    "stillpoint/table+get",
     "dpdk/rte_hash",
     "papaya",
     "papaya+guard",

@@ -27,9 +27,7 @@ impl<K: TableKey, V: TableValue> Map<K, V> for Ours<K, V> {
     type Handle = Kept<K, V>;
 
     fn with_capacity(entries: usize) -> Self {
-        let domain = Domain::new();
-        let table = Arc::new(Table::with_capacity_in(&domain, entries));
-        Self { domain, table }
+        Self::of(Domain::new(), entries)
     }
 
     fn reader(&self) -> Reader {
@@ -56,6 +54,11 @@ impl<K: TableKey, V: TableValue> Map<K, V> for Ours<K, V> {
 }
 
 impl<K: TableKey, V: TableValue> Ours<K, V> {
+    pub(super) fn of(domain: Domain, entries: usize) -> Self {
+        let table = Arc::new(Table::with_capacity_in(&domain, entries));
+        Self { domain, table }
+    }
+
     /// The sum of the numbers in the values of keys, under one guard.
     pub(super) fn lookup_guarded(&self, keys: &[K]) -> u64 {
         let mut reader = self.domain.reader();
@@ -64,13 +67,10 @@ impl<K: TableKey, V: TableValue> Ours<K, V> {
         keys.iter().fold(0, |sum, key| sum.wrapping_add(guard.get(key).map_or(0, V::number)))
     }
 
-    /// The same with a reader that is bound to the table at each call.
-    pub(super) fn lookup_bound(&self, keys: &[K]) -> u64 {
-        let mut reader = self.domain.reader();
-        keys.iter().fold(0, |sum, key| {
-            let found = self.table.reader(&mut reader).get(key).map_or(0, |value| value.number());
-            sum.wrapping_add(found)
-        })
+    /// The same by [`Table::get`], if the table is of the default domain.
+    pub(super) fn lookup_by_get(&self, keys: &[K]) -> u64 {
+        keys.iter()
+            .fold(0, |sum, key| sum.wrapping_add(self.table.get(key).map_or(0, |value| value.number())))
     }
 }
 

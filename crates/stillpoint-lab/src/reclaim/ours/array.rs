@@ -39,6 +39,15 @@ impl Cells {
     }
 
     #[inline(never)]
+    fn read_unbound(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        let reader = self.domain.reader();
+        ready();
+        read_until_stopped(job, self.cells.len(), |index| {
+            self.cells.protect(index, &reader).is_some_and(|element| element.holds(index as u64))
+        })
+    }
+
+    #[inline(never)]
     fn read_guarded(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let mut reader = self.domain.reader();
         let mut cells = self.cells.bind(&mut reader);
@@ -96,6 +105,7 @@ impl Field for Cells {
     fn read(&self, reading: Reading, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         match reading {
             Reading::Protected => self.read_protected(job, ready),
+            Reading::Unbound => self.read_unbound(job, ready),
             Reading::Guard => self.read_guarded(job, ready),
             Reading::GuardOfBurst => self.read_bursts(job, ready),
             Reading::Qsbr => self.read_qsbr(job, ready),
@@ -124,6 +134,13 @@ impl Field for Cells {
             });
         }
         let mut reader = self.domain.reader();
+        if reading == Reading::Unbound {
+            ready();
+            return read_sections(job, work, len, |index| {
+                let element = self.cells.protect(index, &reader);
+                work.inside(element.as_deref(), index)
+            });
+        }
         let mut cells = self.cells.bind(&mut reader);
         ready();
         if reading == Reading::Protected {

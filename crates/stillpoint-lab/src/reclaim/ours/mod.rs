@@ -19,6 +19,8 @@ pub(super) const BURST: u32 = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
     Protected,
+    /// As `Protected`, but the reader is bound to nothing.
+    Unbound,
     Guard,
     GuardOfBurst,
     Qsbr,
@@ -93,8 +95,9 @@ fn filled(recipe: Recipe) -> impl Fn(usize) -> Option<Box<Element>> {
 }
 
 /// The contenders, and how they read.
-pub(super) const CONTENDERS: [(&str, Reading); 8] = [
+pub(super) const CONTENDERS: [(&str, Reading); 9] = [
     ("stillpoint/protected", Reading::Protected),
+    ("stillpoint/get", Reading::Unbound),
     ("stillpoint/guard", Reading::Guard),
     ("stillpoint/guard+boost", Reading::Guard),
     ("stillpoint/guard+migrate", Reading::Guard),

@@ -58,6 +58,15 @@ impl OfTable {
     }
 
     #[inline(never)]
+    fn read_unbound(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
+        let reader = self.domain.reader();
+        ready();
+        read_until_stopped(job, self.elements, |index| {
+            is_right(self.table.protect(&reader, &(index as u64)).as_deref(), index)
+        })
+    }
+
+    #[inline(never)]
     fn read_guarded(&self, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         let mut reader = self.domain.reader();
         let mut table = self.table.reader(&mut reader);
@@ -100,6 +109,7 @@ impl Field for OfTable {
     fn read(&self, reading: Reading, job: &ReadJob<'_>, ready: &dyn Fn()) -> ReadOutcome {
         match reading {
             Reading::Protected => self.read_protected(job, ready),
+            Reading::Unbound => self.read_unbound(job, ready),
             Reading::Guard => self.read_guarded(job, ready),
             Reading::GuardOfBurst => self.read_bursts(job, ready),
             Reading::Qsbr => self.read_qsbr(job, ready),
@@ -126,6 +136,13 @@ impl Field for OfTable {
             });
         }
         let mut reader = self.domain.reader();
+        if reading == Reading::Unbound {
+            ready();
+            return read_sections(job, work, self.elements, |index| {
+                let element = self.table.protect(&reader, &(index as u64));
+                work.inside(element.as_deref(), index)
+            });
+        }
         let mut table = self.table.reader(&mut reader);
         ready();
         if reading == Reading::Protected {
