@@ -9,7 +9,6 @@ use super::engine::queue::account::Limits;
 use super::engine::queue::inbox::{Inbox, ABANDONED, CLOSED, RUNNING, STOPPING};
 use super::engine::queue::line::Obstacle;
 use super::engine::queue::retire_list::{Full, Pace, RetireList};
-use super::engine::wait::freeing::is_foreign;
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{Next, Patience, LONGEST_SLEEP};
 use super::engine::Core;
@@ -20,6 +19,7 @@ use super::reclaimer::ReclaimerBuilder;
 use super::retire::{self, Queue};
 use super::retired::{RetireError, Retired};
 use crate::busted::{self, Variant};
+use crate::frames::is_foreign;
 use stillpoint_sys::panics::{self, Panic};
 
 /// Reclaims on a separate thread. Any thread may hand it objects, through a [`RetireHandle`].

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::engine::core::garbage::Garbage;
-use super::engine::wait::freeing::is_foreign;
 use super::engine::wait::own_holds::OwnHolds;
 use super::engine::wait::park::{Next, Patience};
 use super::engine::Core;
 use super::limits::{RetireErrorKind, WhenFull};
 use super::retired::{Parts, RetireError, Retired};
+use crate::frames::is_foreign;
 
 /// A place that takes retired objects in.
 pub(super) trait Queue {

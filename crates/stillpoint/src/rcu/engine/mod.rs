@@ -23,7 +23,6 @@
 //! | `wait/` | waiting for a reader, and being woken by it |
 //! | `wait/park` | how a thread waits for a reader |
 //! | `wait/tasks`, `wait/wakers` | how a future waits for a reader, and what wakes it |
-//! | `wait/freeing` | whether a thread is within foreign code, which must not wait |
 //! | `wait/own_holds` | what a thread that waits holds up itself |
 //! | `wait/report`, `wait/error` | the report of a stall, and why a wait ended early |
 //! | `wait/stall` | which stalls are reported, and when |
@@ -55,12 +54,12 @@ use self::queue::account::Limits;
 use self::queue::orphans::{Collection, Orphans};
 use self::queue::shelf::Shelves;
 use self::wait::counters::Counters;
-use self::wait::freeing::Freeing;
 use self::wait::own_holds::Questions;
 use self::wait::park::Event;
 use self::wait::stall::Watch;
 use self::wait::tasks::Tasks;
 use crate::fence::Mode;
+use crate::frames::Foreign;
 use stillpoint_sys::panics;
 
 /// One domain. Its handles (domain, readers, reclaimers) share it. The last handle to go frees what is left.
@@ -279,7 +278,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.reference.unlist();
-        let _freeing = Freeing::begin();
+        let _foreign = Foreign::begin();
         let mut first = None;
         // What destructors retire meanwhile no longer finds the domain, and waits for its turn in `free_left`.
         self.orphans.adopt(usize::MAX, |orphan| {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Callback, Function, ObjectCallback};
+use crate::frames::is_foreign;
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::queue::callbacks::serve::Server;
 use crate::rcu::engine::queue::callbacks::Callbacks;
 use crate::rcu::engine::wait::error::SynchronizeError;
-use crate::rcu::engine::wait::freeing::is_foreign;
 use stillpoint_sys::panics;
 
 /// A queue of callbacks whose nodes lie in the user's objects: a push allocates nothing, never fails, and never waits.

@@ -3,10 +3,10 @@ use std::ptr::NonNull;
 
 use super::slot::Slot;
 use crate::fence::{FenceError, ReaderFence};
+use crate::frames::{is_foreign, is_freeing, Foreign};
 use crate::rcu::domain::Domain;
 use crate::rcu::engine::core::record::{is_open, Record};
 use crate::rcu::engine::wait::error::SynchronizeError;
-use crate::rcu::engine::wait::freeing::{is_foreign, is_freeing, Freeing};
 use crate::rcu::engine::Core;
 use crate::rcu::qsbr::QsbrReader;
 use crate::rcu::reader::{Guard, Reader};
@@ -289,7 +289,7 @@ pub fn is_within_foreign_code() -> bool {
 /// assert_eq!(reclaimer.poll(), 1);
 /// ```
 pub fn let_wait<R>(wait: impl FnOnce() -> R) -> R {
-    let _lifted = Freeing::lift();
+    let _lifted = Foreign::lift();
     wait()
 }
 

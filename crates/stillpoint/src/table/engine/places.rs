@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crossbeam_utils::CachePadded;
 
+use crate::frames::is_freeing;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::queue::retire_list::{Pace, GATHERED};
 use crate::rcu::engine::queue::shelf::{name_of, Place, Tenant, Turn};
 use crate::rcu::engine::wait::counters::Round;
-use crate::rcu::engine::wait::freeing::is_freeing;
 use crate::rcu::engine::Core;
 use stillpoint_sys::os::{ticks, TICKS_PER_MICRO};
 use stillpoint_sys::panics::{catch, keep_first, resume, Panic};

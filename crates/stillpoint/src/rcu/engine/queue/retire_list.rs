@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::busted::{self, Variant};
+use crate::frames::Foreign;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::{bit_of, Terms};
 use crate::rcu::engine::core::registry::Claim;
@@ -22,7 +23,6 @@ use crate::rcu::engine::queue::account::{Account, Credit, Limits};
 use crate::rcu::engine::queue::line::{Line, Obstacle};
 use crate::rcu::engine::wait::counters::Counters;
 use crate::rcu::engine::wait::counters::Pinned;
-use crate::rcu::engine::wait::freeing::Freeing;
 use crate::rcu::engine::wait::report::Behind;
 use crate::rcu::engine::Core;
 use stillpoint_sys::panics::{self, Panic};
@@ -627,7 +627,7 @@ impl RetireList {
     fn sweep(&mut self, ready: usize, limit: usize, most: usize) -> usize {
         let (mut freed, bytes) = (Freed { most, ..Freed::default() }, self.bytes);
         if ready > 0 || !self.held.is_empty() {
-            let _freeing = Freeing::begin();
+            let _foreign = Foreign::begin();
             if busted::is(Variant::IgnoreHazards) {
                 self.line.ignore_hazards();
             } else if !busted::is(Variant::HazardsFirst) {
@@ -784,7 +784,7 @@ impl RetireList {
         is_unreachable: impl Fn(&Garbage) -> bool,
     ) -> Option<Panic> {
         let mut freed = Freed::default();
-        let _freeing = Freeing::begin();
+        let _foreign = Foreign::begin();
         for garbage in self.take_all() {
             if is_unreachable(&garbage) {
                 // SAFETY: no reader can hold the object, by the caller's promise.

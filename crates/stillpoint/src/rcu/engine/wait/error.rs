@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::fmt;
 
-use super::freeing::is_foreign;
 use super::report::Stall;
 use crate::fence::FenceError;
+use crate::frames::is_foreign;
 use crate::rcu::engine::core::record::ReaderKind;
 use crate::rcu::engine::Core;
 

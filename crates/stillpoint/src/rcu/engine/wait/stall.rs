@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::counters::Counters;
-use super::freeing::Freeing;
 use super::report::{Behind, Stall};
 use crate::fence::FenceError;
+use crate::frames::Foreign;
 use crate::rcu::engine::core::record::Record;
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::Core;
@@ -62,7 +62,7 @@ impl Core {
         let Some(watch) = self.watch.as_ref().filter(|_| self.may_be_stalled(since)) else { return };
         if laggard.begin_report(token) {
             let waited = self.age().saturating_sub(since);
-            let _freeing = Freeing::begin();
+            let _foreign = Foreign::begin();
             (watch.hook)(&Stall::new(self, laggard, waited, behind()));
         }
     }
@@ -75,7 +75,7 @@ impl Core {
     pub(crate) fn report_refusal(&self, error: FenceError, behind: impl FnOnce() -> Behind) {
         let Some(watch) = &self.watch else { return };
         if let Some(waited) = self.protocol.begin_refusal_report(watch.threshold) {
-            let _freeing = Freeing::begin();
+            let _foreign = Foreign::begin();
             (watch.hook)(&Stall::of_refusal(self, error, waited, behind()));
         }
     }

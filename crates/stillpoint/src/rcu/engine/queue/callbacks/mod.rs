@@ -28,12 +28,12 @@ use self::turn::Turn;
 use super::line::{Line, Obstacle};
 use super::retire_list::{Pace, SHARE};
 use crate::busted::{self, Variant};
+use crate::frames::Foreign;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::{Terms, ANY};
 use crate::rcu::engine::core::registry::Claim;
 use crate::rcu::engine::wait::counters::Counters;
 use crate::rcu::engine::wait::counters::Pinned;
-use crate::rcu::engine::wait::freeing::Freeing;
 use crate::rcu::engine::wait::park::Event;
 use crate::rcu::engine::wait::report::Behind;
 use crate::rcu::engine::Core;
@@ -365,7 +365,7 @@ struct Called<'q> {
     looked: usize,
     panic: Option<Panic>,
     /// From the first callback to the last one.
-    mark: Option<Freeing>,
+    mark: Option<Foreign>,
 }
 
 impl<'q> Called<'q> {
@@ -381,7 +381,7 @@ impl<'q> Called<'q> {
     fn call(&mut self, node: Node) {
         if self.number == 0 {
             self.frame(true);
-            self.mark = Some(Freeing::begin_callback());
+            self.mark = Some(Foreign::begin_callback());
         }
         self.number += 1;
         // Comes before the callback, which may be a barrier's.

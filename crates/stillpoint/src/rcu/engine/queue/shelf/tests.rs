@@ -304,7 +304,7 @@ fn a_destructor_that_finds_no_room_visits_no_list() {
     let guard = reader.pin();
     scene.write();
     drop(guard);
-    let freeing = crate::rcu::engine::wait::freeing::Freeing::begin();
+    let freeing = crate::frames::Foreign::begin();
     let error = domain.reclaimer().retire(scene.retired()).expect_err("nothing is freed");
     drop(freeing);
     domain.reclaimer().retire(error.into_inner()).expect("the object in the list can be freed");
