@@ -15,8 +15,7 @@
 //! | `queue/` | what was retired and is not freed |
 //! | `queue/retire_list` | one owner's objects that wait for their grace period |
 //! | `queue/account` | how much may wait in a domain |
-//! | `queue/stack` | hand-over of objects between threads |
-//! | `queue/orphans` | objects that belong to no retire list, in the order in which they were left |
+//! | `queue/handover` | hand-over of objects between threads, and objects that belong to no retire list |
 //! | `queue/shelf` | the retire lists of threads that have no reclaimer |
 //! | `queue/callbacks/` | callbacks in the user's own objects |
 //! | `queue/inbox` | what retire handles and a background reclaimer share |
@@ -45,13 +44,12 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 
 use self::boost::{BoostState, Boosting};
-use self::core::garbage::Garbage;
 use self::core::registry::Registry;
 use self::core::Protocol;
 use self::directory::Name;
 use self::queue::account::Account;
 use self::queue::account::Limits;
-use self::queue::orphans::{Collection, Orphans};
+use self::queue::handover::Orphans;
 use self::queue::shelf::Shelves;
 use self::wait::counters::Counters;
 use self::wait::own_holds::Questions;
@@ -141,96 +139,8 @@ impl Core {
         &self.name
     }
 
-    pub(crate) fn event(&self) -> &Event {
-        &self.event
-    }
-
-    /// The limits on what may wait in the domain, if it has any.
-    pub(crate) fn account(&self) -> Option<&Account> {
-        self.account.as_ref().map(|account| &***account)
-    }
-
-    /// Takes up room for one object, unless that would exceed a limit of the domain.
-    pub(crate) fn reserve(&self, bytes: usize) -> bool {
-        self.account().is_none_or(|account| account.reserve(bytes))
-    }
-
-    /// Takes up room for one object that cannot be refused.
-    #[inline]
-    pub(crate) fn charge(&self, bytes: usize) {
-        if let Some(account) = self.account() {
-            account.charge(bytes);
-        }
-    }
-
-    /// Gives back the room of an object that was freed.
-    pub(crate) fn give_room_back(&self, bytes: usize) {
-        if let Some(account) = self.account() {
-            account.give_back(bytes);
-        }
-    }
-
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
-    }
-
-    /// Takes in an object that was just retired and cannot be refused, and that belongs to no retire list.
-    pub(crate) fn leave_behind(&self, garbage: Garbage) {
-        self.charge(garbage.bytes());
-        self.shared_counters.share_retired();
-        self.add_orphan(garbage);
-    }
-
-    /// Takes in an object that belongs to no retire list, was counted as retired before, and has its room.
-    pub(crate) fn add_orphan(&self, garbage: Garbage) {
-        self.shared_counters.pend(garbage.bytes());
-        self.orphans.leave(std::iter::once(garbage));
-        self.tell_of_orphans();
-    }
-
-    /// As [`add_orphan`](Core::add_orphan), for several, the oldest first.
-    pub(crate) fn add_orphans(&self, orphans: impl Iterator<Item = Garbage>) {
-        self.orphans.leave(orphans.inspect(|garbage| self.shared_counters.pend(garbage.bytes())));
-        self.tell_of_orphans();
-    }
-
-    /// Waits while another thread adopts. From then on no other thread does until the result is dropped. `None` if `pause` gives up.
-    pub(crate) fn collect_orphans(&self, pause: impl FnMut() -> bool) -> Option<Collection<'_>> {
-        self.orphans.collect(&self.event, pause)
-    }
-
-    /// Whether there are orphans that may be adopted.
-    pub(crate) fn has_adoptable(&self) -> bool {
-        self.has_orphans() && !self.orphans.is_locked()
-    }
-
-    pub(crate) fn has_orphans(&self) -> bool {
-        !self.orphans.is_empty()
-    }
-
-    /// Hands at most `limit` orphans to `adopt`, and no longer counts them as orphans. Hands out none while another thread adopts, or
-    /// a barrier collects them.
-    pub(crate) fn adopt_orphans(&self, limit: usize, mut adopt: impl FnMut(Garbage)) {
-        let is_allowed = self.orphans.adopt(limit, |garbage| {
-            self.hand_on(&garbage);
-            adopt(garbage);
-        });
-        if is_allowed {
-            // Others could not adopt meanwhile.
-            self.tell_of_orphans();
-        }
-    }
-
-    /// Wakes a background reclaimer, which may be asleep.
-    fn tell_of_orphans(&self) {
-        if self.has_orphans() {
-            self.event.notify();
-        }
-    }
-
-    /// Moves the object's count from the shared counters to the retire list that has it.
-    pub(crate) fn hand_on(&self, garbage: &Garbage) {
-        self.shared_counters.unpend(garbage.bytes());
     }
 
     pub(crate) fn shared_counters(&self) -> &Counters {

@@ -9,9 +9,9 @@ use loom::sync::Arc as LoomArc;
 
 use super::{explore, spawn, Object, Shared, EVERY, UNORDERED};
 use crate::rcu::engine::core::garbage::Garbage;
-use crate::rcu::engine::queue::orphans::Orphans;
+use crate::rcu::engine::queue::handover::Orphans;
+use crate::rcu::engine::queue::handover::Stack;
 use crate::rcu::engine::queue::shelf::{name_of, Place, Tenant};
-use crate::rcu::engine::queue::stack::Stack;
 use crate::rcu::engine::wait::park::Event;
 use crate::rcu::{Domain, RcuCell};
 

@@ -98,7 +98,7 @@ impl Core {
 
     #[cold]
     fn boost_by(&self, boosting: &Boosting, booster: u64, token: u64, started: Duration) -> bool {
-        if self.age().saturating_sub(started) < boosting.after {
+        if self.protocol.age().saturating_sub(started) < boosting.after {
             return false;
         }
         let now = state::now();

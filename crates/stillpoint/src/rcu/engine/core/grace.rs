@@ -7,7 +7,7 @@
 
 use std::ptr;
 use std::sync::atomic::AtomicU64 as PlainU64;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::record::{blocks, is_open, vouched, ReaderKind, Record, AWAY};
 use super::{Protocol, FIRST_TOKEN};
@@ -99,36 +99,6 @@ impl Progress {
     }
 }
 
-/// When a caller looks again at a reader that is silent. Each look takes the line to which the reader writes, so the distances
-/// double.
-#[derive(Debug, Default)]
-pub(crate) struct Looks {
-    number: u32,
-    /// Age of the domain.
-    next: Option<Duration>,
-}
-
-impl Looks {
-    /// Time between the first two looks.
-    const FIRST_DISTANCE: Duration = Duration::from_nanos(200);
-
-    /// Notes that the reader is silent at this age of the domain, and that the fence is due at another. Returns when to look again.
-    pub(crate) fn put_off(&mut self, now: Duration, due: Duration) -> Duration {
-        let distance = Self::FIRST_DISTANCE.saturating_mul(1 << self.number.min(16));
-        self.number += 1;
-        *self.next.insert(due.min(now + distance))
-    }
-
-    /// When to look again, if that is later than now.
-    pub(crate) fn later(&self, now: Duration) -> Option<Duration> {
-        self.next.filter(|&next| next > now)
-    }
-
-    pub(crate) fn are_put_off(&self) -> bool {
-        self.next.is_some()
-    }
-}
-
 /// The answer to a check.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Grace<'c> {
@@ -171,6 +141,15 @@ impl Holders {
 }
 
 impl Protocol {
+    pub(crate) fn made(&self) -> Instant {
+        self.made
+    }
+
+    /// Time since the domain was made.
+    pub(crate) fn age(&self) -> Duration {
+        self.made.elapsed()
+    }
+
     /// Starts a grace period for everything that was unlinked by the caller, or by threads that handed objects to it.
     #[inline]
     pub(crate) fn start(&self) -> u64 {

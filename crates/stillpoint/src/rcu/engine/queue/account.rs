@@ -297,6 +297,33 @@ impl Credit {
     }
 }
 
+impl Core {
+    /// The limits on what may wait in the domain, if it has any.
+    pub(crate) fn account(&self) -> Option<&Account> {
+        self.account.as_ref().map(|account| &***account)
+    }
+
+    /// Takes up room for one object, unless that would exceed a limit of the domain.
+    pub(crate) fn reserve(&self, bytes: usize) -> bool {
+        self.account().is_none_or(|account| account.reserve(bytes))
+    }
+
+    /// Takes up room for one object that cannot be refused.
+    #[inline]
+    pub(crate) fn charge(&self, bytes: usize) {
+        if let Some(account) = self.account() {
+            account.charge(bytes);
+        }
+    }
+
+    /// Gives back the room of an object that was freed.
+    pub(crate) fn give_room_back(&self, bytes: usize) {
+        if let Some(account) = self.account() {
+            account.give_back(bytes);
+        }
+    }
+}
+
 #[cfg(all(test, not(stillpoint_loom)))]
 mod tests {
     use super::*;

@@ -18,8 +18,8 @@
 use std::sync::Arc;
 
 use super::account::{Account, Limits};
+use super::handover::Stack;
 use super::retire_list::{Full, Pace, RetireList, SHARE};
-use super::stack::Stack;
 use crate::busted::{self, Variant};
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::Grace;

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use crate::fence::FenceError;
 use crate::rcu::engine::boost::Booster;
-use crate::rcu::engine::core::grace::{Grace, Looks, Outlook, Terms};
+use crate::rcu::engine::core::grace::{Grace, Outlook, Terms};
 use crate::rcu::engine::core::record::Record;
-use crate::rcu::engine::wait::park::Next;
+use crate::rcu::engine::wait::park::{Looks, Next};
 use crate::rcu::engine::wait::report::Behind;
 use crate::rcu::engine::Core;
 
@@ -81,7 +81,7 @@ impl Line {
             answer = core.protocol.look(token, terms);
         }
         if let Ok(Outlook::Silent(due)) = answer {
-            return Obstacle::Pace(self.looks.put_off(core.age(), due));
+            return Obstacle::Pace(self.looks.put_off(core.protocol.age(), due));
         }
         self.looks = Looks::default();
         self.refused = answer.err().map(|error| (error, core.protocol.next_attempt()));

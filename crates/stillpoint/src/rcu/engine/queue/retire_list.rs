@@ -459,7 +459,7 @@ impl RetireList {
     /// With the first panic of a destructor, after all that was ready has been freed.
     pub(crate) fn poll_own(&mut self, limit: usize) -> usize {
         let is_timed = self.open > 0 || self.line.is_put_off();
-        let now = if is_timed { self.core.age() } else { Duration::ZERO };
+        let now = if is_timed { self.core.protocol.age() } else { Duration::ZERO };
         self.poll_at(limit, now, true)
     }
 
@@ -547,7 +547,7 @@ impl RetireList {
     /// once.
     fn terms(&self, begun: Duration) -> Option<Terms> {
         let next_attempt = self.line.next_attempt();
-        let is_refused_lately = next_attempt.is_some_and(|again| again > self.core.age());
+        let is_refused_lately = next_attempt.is_some_and(|again| again > self.core.protocol.age());
         let is_patient = (!self.hurries && !self.pace.interval.is_zero()) || is_refused_lately;
         // All that waits counts: the batch at the front may be a small one, which one fence frees together with those behind it.
         let is_full = self.queue.len() >= self.pace.batch;
@@ -579,7 +579,7 @@ impl RetireList {
     /// the newest object waits for.
     pub(crate) fn close(&mut self) -> Option<u64> {
         if self.open > 0 {
-            self.start(self.core.age());
+            self.start(self.core.protocol.age());
         }
         self.hurries = true;
         self.batches.back().map(|batch| batch.token)
@@ -652,14 +652,13 @@ impl RetireList {
 
     /// Looks at `number` of the held objects. The next call goes on with the next ones.
     fn sweep_held<const ROOM: bool>(&mut self, number: usize, freed: &mut Freed) {
-        let is_asked = self.core.is_asked();
         for _ in 0..number {
             if freed.objects >= freed.most {
                 break;
             }
             let held = &self.held[self.next_held];
             if self.is_pinned(&held.garbage) {
-                if is_asked {
+                if self.core.is_asked() {
                     self.answer(&held.garbage, held.started);
                 }
                 self.round_since = oldest(self.round_since, Some(held.started));
@@ -678,14 +677,13 @@ impl RetireList {
     }
 
     fn sweep_queue<const ROOM: bool>(&mut self, number: usize, freed: &mut Freed) {
-        let is_asked = self.core.is_asked();
         for _ in 0..number {
             if freed.objects >= freed.most {
                 break;
             }
             let (garbage, started) = self.pop_ready();
             if self.is_pinned(&garbage) {
-                if is_asked {
+                if self.core.is_asked() {
                     self.answer(&garbage, started);
                 }
                 self.held_since = oldest(self.held_since, Some(started));
@@ -744,14 +742,17 @@ impl RetireList {
         if let Err(panic) = unsafe { garbage.free() } {
             panics::keep_first(&mut freed.panic, panic);
         }
-        if let Some(account) = self.core.account().filter(|_| ROOM && !busted::is(Variant::RoomBeforeFree)) {
-            self.credit.add(account, bytes);
+        if ROOM && !busted::is(Variant::RoomBeforeFree) {
+            if let Some(account) = self.core.account() {
+                self.credit.add(account, bytes);
+            }
         }
     }
 
     fn count_freed(&mut self, freed: usize, bytes: usize) {
         let idle = !self.reserves || self.len() == 0;
-        let is_given = self.core.account().is_some_and(|account| self.credit.settle(account, idle));
+        let is_given = self.shares_room()
+            && self.core.account().is_some_and(|account| self.credit.settle(account, idle));
         let counters = self.counters();
         counters.set_pinned(self.held.len(), self.held_bits, self.held_since);
         if freed > 0 {
@@ -800,7 +801,7 @@ impl RetireList {
     /// What is in the way of the next object.
     pub(crate) fn obstacle(&self) -> Obstacle<'_> {
         if let Some(oldest) = self.under_way() {
-            return match self.look_later(self.core.age()) {
+            return match self.look_later(self.core.protocol.age()) {
                 Some(next) => self.line.put_off(next),
                 None => self.line.obstacle(&self.core, oldest, self.terms(oldest.1)),
             };

@@ -269,7 +269,7 @@ impl OwnShelf {
             return;
         }
         // Read once: it costs as much as the rest of a poll that finds nothing.
-        let now = core.age();
+        let now = core.protocol.age();
         if !is_freeing() || len == 1 {
             turn.polled(now);
         }
@@ -418,7 +418,7 @@ impl Core {
     pub(crate) fn pass_by_all(&self, first: &mut Option<Panic>) -> bool {
         let mut freed = 0;
         for (shelf, claim) in self.shelves.claims() {
-            if shelf.is_silent(|| self.age()) && !shelf.is_lost() {
+            if shelf.is_silent(|| self.protocol.age()) && !shelf.is_lost() {
                 match panics::catch(|| self.visit(shelf, &claim, |list| list.poll_own(usize::MAX))) {
                     Ok(objects) => freed += objects,
                     Err(panic) => panics::keep_first(first, panic),
@@ -540,7 +540,7 @@ impl Place {
             return None;
         }
         shelf.tenant.store(name_of(tenant), Ordering::Relaxed);
-        turn.polled(core.age());
+        turn.polled(core.protocol.age());
         turn.content.lease = Some(Lease { tenant: Arc::clone(tenant), claim });
         Some(turn)
     }

@@ -221,7 +221,7 @@ impl Callbacks {
             return None;
         }
         let protocol = &self.core.protocol;
-        if protocol.needs_heavy() && !protocol.may_start(self.core.age(), state.line.started, true) {
+        if protocol.needs_heavy() && !protocol.may_start(self.core.protocol.age(), state.line.started, true) {
             return Some(protocol.next_start());
         }
         if state.segments.under_way().is_none() {
@@ -232,7 +232,7 @@ impl Callbacks {
         let chains = std::array::from_fn(|lane| self.lanes[lane].take());
         if chains.iter().any(Option::is_some) {
             let token = early.unwrap_or_else(|| self.core.protocol.start());
-            let started = self.core.age();
+            let started = self.core.protocol.age();
             state.line.started = Some(started);
             state.segments.push(Segment { token, started, chains });
         }
@@ -247,7 +247,7 @@ impl Callbacks {
                 return Obstacle::Nothing;
             }
             if state.line.is_put_off() {
-                if let Some(due) = state.line.later(self.core.age()) {
+                if let Some(due) = state.line.later(self.core.protocol.age()) {
                     return Obstacle::Pace(due);
                 }
             }

@@ -184,7 +184,7 @@ impl Callbacks {
             }
             // If a gap ends the move here, a server of this queue finds a segment like any other.
             let token = if busted::is(Variant::PassedUnstamped) { 0 } else { self.core.protocol.start() };
-            state.segments.push(super::Segment { token, started: self.core.age(), chains });
+            state.segments.push(super::Segment { token, started: self.core.protocol.age(), chains });
         }
     }
 
