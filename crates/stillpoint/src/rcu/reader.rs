@@ -308,7 +308,7 @@ impl Guard<'_> {
     /// # Ok::<(), stillpoint::rcu::wait::SynchronizeError>(())
     /// ```
     pub fn defer<F: FnOnce() + Send + 'static>(&self, function: F) {
-        self.reader.core.leave_behind(Garbage::callback(function));
+        self.reader.core.retire_orphan(Garbage::callback(function));
     }
 }
 

@@ -75,7 +75,7 @@ impl Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         if let Some(garbage) = self.0.take() {
-            self.1.leave_behind(garbage);
+            self.1.retire_orphan(garbage);
         }
     }
 }

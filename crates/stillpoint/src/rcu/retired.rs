@@ -312,7 +312,7 @@ impl<T: Send + Sync + 'static> Parts<T> {
     fn leave_to_domain(self) {
         let garbage = self.into_garbage();
         if let Some(core) = self.domain.core() {
-            core.leave_behind(garbage);
+            core.retire_orphan(garbage);
         } else {
             // SAFETY: every reader holds a handle of the domain, and there is no handle any more.
             panics::resume(unsafe { garbage::free_left(garbage) });

@@ -53,7 +53,7 @@ impl Object {
 /// As for [`Reclaimer::retire_raw`](crate::rcu::Reclaimer::retire_raw).
 pub unsafe fn leave(domain: &Domain, object: Object) {
     // SAFETY: the object is unlinked, and the caller owns it, by its promise.
-    domain.core().leave_behind(unsafe { object.into_garbage() });
+    domain.core().retire_orphan(unsafe { object.into_garbage() });
 }
 
 /// An object that was refused: the caller owns it again.

@@ -65,7 +65,7 @@ impl Places {
     pub(crate) fn put(&self, garbage: Garbage, hint: usize) {
         match self.any(hint) {
             Some(mut turn) => turn.retire(&self.core, garbage),
-            None => self.core.leave_behind(Arc::clone(&self.tenant).detach(garbage)),
+            None => self.core.retire_orphan(Arc::clone(&self.tenant).detach(garbage)),
         }
     }
 

@@ -305,7 +305,7 @@ impl Drop for Orphans {
 
 impl Core {
     /// Takes in an object that was just retired and cannot be refused, and that belongs to no retire list.
-    pub(crate) fn leave_behind(&self, garbage: Garbage) {
+    pub(crate) fn retire_orphan(&self, garbage: Garbage) {
         self.charge(garbage.bytes());
         self.shared_counters.share_retired();
         self.add_orphan(garbage);

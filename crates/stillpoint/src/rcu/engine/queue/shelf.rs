@@ -260,7 +260,7 @@ impl OwnShelf {
         let shelf = self.shelf(core);
         let Some(mut turn) = shelf.begin() else {
             // Another thread has the lock, or this is a destructor that runs in a poll of the list.
-            return core.leave_behind(garbage);
+            return core.retire_orphan(garbage);
         };
         turn.retire(core, garbage);
         let len = turn.len();
