@@ -117,7 +117,7 @@ impl Core {
         // counts what it passes on later, and this call then starts again.
         let served = self.all_counters().filter_map(|counters| counters.served(list.counters())).collect();
         collection.adopt(|garbage| {
-            self.hand_on(&garbage);
+            self.unpend(&garbage);
             list.push(garbage);
         });
         Ok(served)

@@ -342,7 +342,7 @@ impl Core {
     /// a barrier collects them.
     pub(crate) fn adopt_orphans(&self, limit: usize, mut adopt: impl FnMut(Garbage)) {
         let is_allowed = self.orphans.adopt(limit, |garbage| {
-            self.hand_on(&garbage);
+            self.unpend(&garbage);
             adopt(garbage);
         });
         if is_allowed {
@@ -359,7 +359,7 @@ impl Core {
     }
 
     /// Moves the object's count from the shared counters to the retire list that has it.
-    pub(crate) fn hand_on(&self, garbage: &Garbage) {
+    pub(crate) fn unpend(&self, garbage: &Garbage) {
         self.shared_counters.unpend(garbage.bytes());
     }
 }

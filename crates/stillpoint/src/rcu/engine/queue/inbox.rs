@@ -274,7 +274,7 @@ impl Inbox {
         let mut objects = 0;
         for garbage in taken.by_ref().take(limit) {
             objects += 1;
-            self.core.hand_on(&garbage);
+            self.core.unpend(&garbage);
             list.push(garbage);
         }
         self.stack.give_back(taken);
@@ -289,7 +289,7 @@ impl Inbox {
             // Relaxed: a hint.
             self.submitted.fetch_sub(1, Ordering::Relaxed);
             self.account.give_back(garbage.bytes());
-            core.hand_on(garbage);
+            core.unpend(garbage);
         }));
         // A thread that has the turn does the same at its end.
         if let Some(mut shared) = self.shared.try_lock() {
