@@ -159,7 +159,7 @@ impl BackgroundReclaimer {
                 // Closes the open batch, whatever the pace.
                 self.list.close();
             }
-            let freed = self.poll(&mut panic) | core.pass_by_all(&mut panic);
+            let freed = self.poll(&mut panic) | core.visit_all(&mut panic);
             if freed {
                 // Wakes retire handles that wait for room, also if this turn is the last.
                 core.event().notify();

@@ -248,7 +248,7 @@ impl Reclaimer {
     pub fn poll_at_most(&mut self, limit: usize) -> usize {
         let freed = self.list.poll(limit);
         let core = self.list.core();
-        core.pass_by(self.list.counters().round(), SHARE, || core.age());
+        core.visit_silent(self.list.counters().round(), SHARE, || core.age());
         freed
     }
 

@@ -375,7 +375,7 @@ fn a_table_goes_while_its_shelf_is_served() {
         turn.expect("there is no other thread").retire(domain.core(), tenancy.garbage());
         let (serving, served, name) = (domain.clone(), Arc::clone(&place), name_of(&tenant));
         let server = loom::thread::spawn(move || {
-            // A turn that frees nothing, as if a reader were in the way. Not by `pass_by`, whose hints loom does not see.
+            // A turn that frees nothing, as if a reader were in the way. Not by `visit_silent`, whose hints loom does not see.
             let turn = served.begin(serving.core(), name);
             assert!(turn.is_none_or(|turn| turn.give_up(serving.core()).is_none()));
         });

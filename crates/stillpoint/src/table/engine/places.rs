@@ -116,7 +116,7 @@ impl Places {
                 list.poll_at(FREED_PER_CALL, now, true);
             }
         }
-        self.core.pass_by(&own.round, FREED_PER_CALL, || now);
+        self.core.visit_silent(&own.round, FREED_PER_CALL, || now);
     }
 
     /// Frees all that is ready on the table's shelves.

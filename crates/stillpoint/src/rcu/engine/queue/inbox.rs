@@ -212,7 +212,7 @@ impl Inbox {
     /// With the panic of a destructor; what was ready has been freed.
     pub(crate) fn assist(&self, full: Full) -> usize {
         match (self.take_turn(full), full) {
-            (0, Full::Domain) => self.core.pass_by_for_room(self.core.shared_counters().round()),
+            (0, Full::Domain) => self.core.visit_for_room(self.core.shared_counters().round()),
             (freed, _) => freed,
         }
     }

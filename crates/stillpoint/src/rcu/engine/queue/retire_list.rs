@@ -272,7 +272,7 @@ impl RetireList {
     }
 
     fn reclaim_shelved(&mut self) -> usize {
-        self.core.pass_by_for_room(self.counters().round())
+        self.core.visit_for_room(self.counters().round())
     }
 
     /// Frees what is ready, whatever the pace, and starts a grace period for the rest unless one is under way. Looks at two shares of

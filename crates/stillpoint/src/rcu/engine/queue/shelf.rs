@@ -284,7 +284,7 @@ impl OwnShelf {
                 list.poll_for_write(LOOKED_AT, now)
             });
             drop(turn);
-            core.pass_by(&shelf.round, SHARE, || now);
+            core.visit_silent(&shelf.round, SHARE, || now);
         }
     }
 
@@ -336,7 +336,7 @@ impl Core {
     ///
     /// # Panics
     /// With the panic of a destructor.
-    pub(crate) fn pass_by(&self, round: &Round, limit: usize, now: impl FnOnce() -> Duration) {
+    pub(crate) fn visit_silent(&self, round: &Round, limit: usize, now: impl FnOnce() -> Duration) {
         let Some((shelf, claim)) = self.shelves.next_from(round.get()) else { return };
         round.set(claim.number() + 1);
         if shelf.is_silent(now) && !shelf.is_lost() {
@@ -350,7 +350,7 @@ impl Core {
     ///
     /// # Panics
     /// With the panic of a destructor.
-    pub(crate) fn pass_by_for_room(&self, round: &Round) -> usize {
+    pub(crate) fn visit_for_room(&self, round: &Round) -> usize {
         // Destructors do not nest.
         let most = if is_freeing() { 0 } else { SHARE };
         let mut first = None;
@@ -415,7 +415,7 @@ impl Core {
     }
 
     /// Polls the lists of all silent threads. Returns whether anything was freed; the first panic is kept in `first`.
-    pub(crate) fn pass_by_all(&self, first: &mut Option<Panic>) -> bool {
+    pub(crate) fn visit_all(&self, first: &mut Option<Panic>) -> bool {
         let mut freed = 0;
         for (shelf, claim) in self.shelves.claims() {
             if shelf.is_silent(|| self.protocol.age()) && !shelf.is_lost() {

@@ -178,11 +178,11 @@ fn who_passes_by_adopts_nothing() {
     std::thread::sleep(2 * SILENT);
     let core = scene.domain.core();
     let round = Round::default();
-    (0..core.shelves.iter().count()).for_each(|_| core.pass_by(&round, SHARE, || core.age()));
-    assert!(!core.pass_by_all(&mut None));
+    (0..core.shelves.iter().count()).for_each(|_| core.visit_silent(&round, SHARE, || core.age()));
+    assert!(!core.visit_all(&mut None));
     assert_eq!((scene.len(), scene.pending()), (1, SHARE + 1));
     drop(guard);
-    assert!(core.pass_by_all(&mut None));
+    assert!(core.visit_all(&mut None));
     assert_eq!((scene.len(), scene.pending()), (0, SHARE));
     let lists = core.shelves.iter().filter_map(Shelf::begin);
     assert_eq!(lists.filter(|turn| turn.content.list.is_some()).count(), 0, "its memory is freed, too");
@@ -253,8 +253,9 @@ fn places_of_ended_threads_are_not_visited() {
     drop(guard);
     drop(reader);
     let round = Round::default();
-    let (steps, ()) =
-        stillpoint_sys::work::steps_of(|| (0..2).for_each(|_| core.pass_by(&round, SHARE, || core.age())));
+    let (steps, ()) = stillpoint_sys::work::steps_of(|| {
+        (0..2).for_each(|_| core.visit_silent(&round, SHARE, || core.age()))
+    });
     assert!(steps <= 300, "{steps} steps");
     assert_eq!((scene.pending(), core.shelves.iter().count()), (0, 1));
     // A thread that begins gets what one that has ended has left.
