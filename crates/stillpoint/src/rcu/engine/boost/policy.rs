@@ -192,14 +192,14 @@ impl Core {
 
     /// Called by every poll: ends each boost that has lasted too long, and yields to readers that were moved here.
     #[inline]
-    pub(crate) fn tend_boost(&self) {
+    pub(crate) fn poll_boosts(&self) {
         if let Some(boosting) = self.boost.as_ref().filter(|_| state::given() != 0) {
-            self.tend_boost_by(boosting);
+            self.poll_boosts_by(boosting);
         }
     }
 
     #[cold]
-    fn tend_boost_by(&self, boosting: &Boosting) {
+    fn poll_boosts_by(&self, boosting: &Boosting) {
         self.end_overdue_boost(state::now());
         if boosting.way == Way::Migrate {
             stillpoint_sys::os::yield_cpu();

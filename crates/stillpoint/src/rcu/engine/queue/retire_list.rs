@@ -505,7 +505,7 @@ impl RetireList {
         if busted::is(Variant::HazardsFirst) {
             self.line.gather(&self.core);
         }
-        self.core.tend_boost();
+        self.core.poll_boosts();
         let ready = if is_early { 0 } else { self.ready(limit) };
         self.hurries &= is_early;
         if ready + self.open == self.queue.len() {

@@ -189,7 +189,7 @@ impl Callbacks {
     }
 
     fn serve(&self, state: &mut State, limit: usize) -> Outcome<'_> {
-        self.core.tend_boost();
+        self.core.poll_boosts();
         self.mend_after_fork(state);
         let early = self.take_in(state);
         let mut called = Called::new(self);
