@@ -43,7 +43,7 @@ pub(crate) struct Counters {
     /// Number of callbacks that any thread pushed to a queue.
     pushed: AtomicU64,
     /// Number of pushed callbacks that are no longer in the queue. Written by the thread that has its turn.
-    settled: AtomicU64,
+    removed: AtomicU64,
     /// The round of the polls through the lists of threads.
     round: Round,
 }
@@ -254,23 +254,23 @@ impl Counters {
     /// Counts one called callback.
     pub(crate) fn count_called(&self) {
         self.count_freed(1);
-        self.settle(1);
+        self.count_removed(1);
     }
 
     /// Counts callbacks that have gone elsewhere.
-    pub(crate) fn settle(&self, callbacks: u64) {
-        self.settled.store(self.settled.load(RELAXED) + callbacks, RELAXED);
+    pub(crate) fn count_removed(&self, callbacks: u64) {
+        self.removed.store(self.removed.load(RELAXED) + callbacks, RELAXED);
     }
 
     /// Number of callbacks that were called or have gone elsewhere.
-    pub(crate) fn settled(&self) -> u64 {
-        self.settled.load(RELAXED)
+    pub(crate) fn removed(&self) -> u64 {
+        self.removed.load(RELAXED)
     }
 
-    /// Number of callbacks that were pushed and not settled.
+    /// Number of callbacks that were pushed and not removed.
     pub(crate) fn in_queue(&self) -> u64 {
-        let settled = self.settled.load(RELAXED);
-        self.pushed.load(RELAXED).saturating_sub(settled)
+        let removed = self.removed.load(RELAXED);
+        self.pushed.load(RELAXED).saturating_sub(removed)
     }
 }
 

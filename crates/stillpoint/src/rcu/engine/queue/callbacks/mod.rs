@@ -57,9 +57,9 @@ pub(crate) struct Callbacks {
     servers: AtomicUsize,
     /// Whether these threads should return.
     is_stopped: AtomicBool,
-    /// After a `fork`: the value that [`Counters::settled`] would have if all callbacks in the state, and no others, had been
+    /// After a `fork`: the value that [`Counters::removed`] would have if all callbacks in the state, and no others, had been
     /// called. Not modelled.
-    settled_by_state: AtomicU64,
+    removed_by_state: AtomicU64,
     /// Called on the serving thread: with true before the first callback of a turn, with false after the last one.
     frame: Option<fn(bool)>,
 }
@@ -109,7 +109,7 @@ impl Callbacks {
             event: Event::new(Duration::MAX),
             servers: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
-            settled_by_state: AtomicU64::new(0),
+            removed_by_state: AtomicU64::new(0),
             frame,
         }
     }
@@ -456,7 +456,7 @@ impl Drop for Callbacks {
         let garbage: Vec<_> = ordered
             .chain(objects)
             .map(|(node, address)| {
-                self.counters().settle(1);
+                self.counters().count_removed(1);
                 // SAFETY: the queue had the node, and the thread that pushed it has promised that it may be called. The context
                 // is the node, which stays until then.
                 unsafe { Garbage::in_context(address, 0, node.as_ptr().as_ptr().cast_const().cast(), call) }

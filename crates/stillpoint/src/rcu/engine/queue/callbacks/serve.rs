@@ -155,7 +155,7 @@ impl Callbacks {
                     *chain = rest;
                     node.renew();
                     other.counters().count_pushed();
-                    self.counters().settle(1);
+                    self.counters().count_removed(1);
                     other.lanes[lane].push(node);
                 }
                 true
@@ -347,7 +347,7 @@ impl Callbacks {
         let in_lanes: usize = self.lanes.iter().map(|lane| lane.end_at_gap()).sum();
         let counters = self.counters();
         let in_state = counters.in_queue().saturating_sub(in_lanes as u64);
-        self.settled_by_state.store(counters.settled() + in_state, Ordering::Relaxed);
+        self.removed_by_state.store(counters.removed() + in_state, Ordering::Relaxed);
         if self.turn.is_mine() {
             // The calling thread uses the state; its next turn mends it.
             return;
@@ -379,9 +379,9 @@ impl Callbacks {
             left += chain.nodes().count();
         }
         // Relaxed: written when there was no other thread.
-        let settled_by_state = self.settled_by_state.load(Ordering::Relaxed);
-        let lost = settled_by_state.saturating_sub(self.counters().settled() + left as u64);
-        self.counters().settle(lost);
+        let removed_by_state = self.removed_by_state.load(Ordering::Relaxed);
+        let lost = removed_by_state.saturating_sub(self.counters().removed() + left as u64);
+        self.counters().count_removed(lost);
         (0..lost).for_each(|_| self.core.give_room_back(0));
     }
 }
