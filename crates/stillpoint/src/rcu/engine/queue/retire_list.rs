@@ -19,7 +19,7 @@ use crate::frames::Foreign;
 use crate::rcu::engine::core::garbage::Garbage;
 use crate::rcu::engine::core::grace::{bit_of, Terms};
 use crate::rcu::engine::core::registry::Claim;
-use crate::rcu::engine::queue::account::{Account, Credit, Limits};
+use crate::rcu::engine::queue::account::{Account, Limits, RoomCache};
 use crate::rcu::engine::queue::line::{Line, Obstacle};
 use crate::rcu::engine::wait::counters::Counters;
 use crate::rcu::engine::wait::counters::Pinned;
@@ -72,7 +72,7 @@ pub(crate) struct RetireList {
     /// While fewer objects than this wait, a retirement need not ask the domain for room: 0 if the domain has limits of its own.
     at_once: usize,
     /// In a domain with limits: the room that the list keeps.
-    credit: Credit,
+    cache: RoomCache,
     /// Whether objects that are taken in here reserve their room.
     reserves: bool,
     queue: VecDeque<Garbage>,
@@ -123,7 +123,7 @@ impl RetireList {
             counters,
             account: None,
             at_once: if core.account().is_some() { 0 } else { limits.objects },
-            credit: Credit::default(),
+            cache: RoomCache::default(),
             reserves: false,
             core,
             pace,
@@ -212,7 +212,7 @@ impl RetireList {
     #[inline]
     pub(crate) fn reserve_at_once(&mut self, bytes: usize) -> bool {
         let is_free = self.len() < self.at_once && self.fits(bytes);
-        is_free || (self.has_room(bytes) && self.credit.take(bytes))
+        is_free || (self.has_room(bytes) && self.cache.take(bytes))
     }
 
     fn fits(&self, bytes: usize) -> bool {
@@ -229,7 +229,7 @@ impl RetireList {
         self.reserves = true;
         if !self.has_room(bytes) {
             Err(Full::Queue)
-        } else if self.core.account().is_none_or(|account| self.credit.reserve(account, bytes)) {
+        } else if self.core.account().is_none_or(|account| self.cache.reserve(account, bytes)) {
             Ok(())
         } else {
             Err(Full::Domain)
@@ -306,7 +306,7 @@ impl RetireList {
 
     /// Takes in an object that was just retired and cannot be refused.
     pub(crate) fn retire(&mut self, garbage: Garbage) {
-        if self.shares_room() && !self.credit.take(garbage.bytes()) {
+        if self.shares_room() && !self.cache.take(garbage.bytes()) {
             self.core.charge(garbage.bytes());
         }
         self.retire_reserved(garbage);
@@ -744,15 +744,15 @@ impl RetireList {
         }
         if ROOM && !busted::is(Variant::RoomBeforeFree) {
             if let Some(account) = self.core.account() {
-                self.credit.add(account, bytes);
+                self.cache.add(account, bytes);
             }
         }
     }
 
     fn count_freed(&mut self, freed: usize, bytes: usize) {
         let idle = !self.reserves || self.len() == 0;
-        let is_given = self.shares_room()
-            && self.core.account().is_some_and(|account| self.credit.settle(account, idle));
+        let is_given =
+            self.shares_room() && self.core.account().is_some_and(|account| self.cache.trim(account, idle));
         let counters = self.counters();
         counters.set_pinned(self.held.len(), self.held_bits, self.held_since);
         if freed > 0 {
@@ -836,7 +836,7 @@ impl Drop for RetireList {
     fn drop(&mut self) {
         self.end_boost();
         self.pass_on();
-        if self.core.account().is_some_and(|account| self.credit.give_back(account)) {
+        if self.core.account().is_some_and(|account| self.cache.give_back(account)) {
             self.core.event().notify();
         }
         self.core.counters.release(&self.counters);
