@@ -1,4 +1,4 @@
-//! How an object is retired: common to a reclaimer's own queue and the inbox of a background reclaimer.
+//! How an object is retired: common to a reclaimer's own queue and the channel of a background reclaimer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

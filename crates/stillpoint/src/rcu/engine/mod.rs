@@ -18,7 +18,7 @@
 //! | `queue/handover` | hand-over of objects between threads, and objects that belong to no retire list |
 //! | `queue/shelf` | the retire lists of threads that have no reclaimer |
 //! | `queue/callbacks/` | callbacks in the user's own objects |
-//! | `queue/inbox` | what retire handles and a background reclaimer share |
+//! | `queue/channel` | what retire handles and a background reclaimer share |
 //! | `wait/` | waiting for a reader, and being woken by it |
 //! | `wait/park` | how a thread waits for a reader |
 //! | `wait/tasks`, `wait/wakers` | how a future waits for a reader, and what wakes it |

@@ -760,7 +760,7 @@ impl RetireList {
             counters.set_pending(self.len(), self.bytes);
         }
         // Comes after the count of what was freed, which a run that finds the account empty has told, and before the count of what is
-        // under way, which `Inbox::is_full_of_own` reads before it looks for room.
+        // under way, which `Channel::is_full_of_own` reads before it looks for room.
         let account = self.account.as_ref().filter(|_| freed > 0);
         account.iter().for_each(|account| account.give_back_all(freed, bytes));
         self.count_under_way();

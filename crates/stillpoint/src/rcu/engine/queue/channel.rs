@@ -6,7 +6,7 @@
 //!                       +--> what retire handles free
 //! ```
 //!
-//! An object is counted once, in the inbox's account, from the moment at which room is taken up for it until its destructor has
+//! An object is counted once, in the channel's account, from the moment at which room is taken up for it until its destructor has
 //! run, wherever it is meanwhile. So the limits cover all three places together, and a run that finds nothing in the account has
 //! nothing left to do.
 //!
@@ -40,7 +40,7 @@ struct Shared {
 }
 
 #[derive(Debug)]
-pub(crate) struct Inbox {
+pub(crate) struct Channel {
     core: Arc<Core>,
     stack: Stack,
     /// Every object that waits here, in the shared retire list, or in the reclaimer's.
@@ -67,7 +67,7 @@ pub(crate) const ABANDONED: usize = 2;
 /// The reclaimer is gone.
 pub(crate) const CLOSED: usize = 3;
 
-impl Inbox {
+impl Channel {
     pub(crate) fn new(core: Arc<Core>, limits: Limits) -> Self {
         Self {
             core,
@@ -83,7 +83,7 @@ impl Inbox {
         }
     }
 
-    /// The inbox of a reclaimer with this retire list.
+    /// The channel of a reclaimer with this retire list.
     pub(crate) fn of_list(mut self, list: &mut RetireList) -> Self {
         self.counters = list.counters().address();
         list.count_in(&self.account);
@@ -125,7 +125,7 @@ impl Inbox {
 }
 
 /// The retire handles' side.
-impl Inbox {
+impl Channel {
     pub(crate) fn add_handle(&self) {
         // Relaxed: the count grows only through existing retire handles or the reclaimer. It never grows from 0 during a run,
         // which borrows the reclaimer exclusively.
@@ -235,7 +235,7 @@ impl Inbox {
 }
 
 /// The reclaimer's side.
-impl Inbox {
+impl Channel {
     /// Moves what was submitted, and what handles left in the shared list, to the reclaimer's retire list. Returns whether anything
     /// was moved.
     pub(crate) fn take_in(&self, list: &mut RetireList) -> bool {
@@ -261,7 +261,7 @@ impl Inbox {
     }
 }
 
-impl Inbox {
+impl Channel {
     /// Moves what was submitted, at most `limit` objects, to a retire list that counts in the same account.
     fn move_to(&self, list: &mut RetireList, limit: usize) {
         if self.stack.is_empty() {
@@ -301,10 +301,10 @@ impl Inbox {
 
     /// Takes the turn at the shared retire list, unless another thread has it.
     fn begin(&self) -> Option<Turn<'_>> {
-        self.shared.try_lock().map(|shared| Turn { inbox: self, shared: Some(shared) })
+        self.shared.try_lock().map(|shared| Turn { channel: self, shared: Some(shared) })
     }
 
-    /// As [`begin`](Inbox::begin), but only if objects are left there.
+    /// As [`begin`](Channel::begin), but only if objects are left there.
     fn begin_on_leftovers(&self) -> Option<Turn<'_>> {
         if self.has_leftovers() {
             self.begin()
@@ -325,7 +325,7 @@ impl Inbox {
 }
 
 /// Passes on what was submitted while the reclaimer was being dropped.
-impl Drop for Inbox {
+impl Drop for Channel {
     fn drop(&mut self) {
         self.pass_on();
     }
@@ -333,7 +333,7 @@ impl Drop for Inbox {
 
 /// A turn at the shared retire list. What is left there is counted at the end.
 struct Turn<'i> {
-    inbox: &'i Inbox,
+    channel: &'i Channel,
     /// `None` only during the drop.
     shared: Option<Locked<'i, Shared>>,
 }
@@ -345,10 +345,10 @@ impl Turn<'_> {
 
     /// The retire list. Its pace does not matter: the thread that has the turn starts the grace periods.
     fn list(&mut self) -> &mut RetireList {
-        let inbox = self.inbox;
+        let channel = self.channel;
         let new = || {
-            let mut list = RetireList::new(Arc::clone(&inbox.core), Pace::DEFAULT, Limits::NONE);
-            list.count_in(&inbox.account);
+            let mut list = RetireList::new(Arc::clone(&channel.core), Pace::DEFAULT, Limits::NONE);
+            list.count_in(&channel.account);
             list
         };
         self.shared().list.get_or_insert_with(new)
@@ -357,7 +357,7 @@ impl Turn<'_> {
     /// Frees a share of the orphans. What a reader holds up goes back, since no thread serves the shared list, and a barrier
     /// would not find it there. The next share waits until that reader has passed.
     fn reclaim_orphans(&mut self, limit: usize) -> usize {
-        let core = &self.inbox.core;
+        let core = &self.channel.core;
         let shared = self.shared.as_mut().expect("a turn has the lock until its drop");
         let is_over = matches!(core.protocol.check(shared.orphans), Ok(Grace::Over));
         if limit == 0 || !core.has_orphans() || !is_over {
@@ -371,22 +371,22 @@ impl Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let inbox = self.inbox;
+        let channel = self.channel;
         let left = self.shared().list.as_ref().map_or(0, RetireList::len);
         // Relaxed: the lock orders it.
-        inbox.assisted.store(left, Ordering::Relaxed);
+        channel.assisted.store(left, Ordering::Relaxed);
         self.shared = None;
         // SeqCst, also within `notify`: pairs with the fence in `Event::notify`, called by `advance`. Either the reclaimer's drop finds
         // what is left, here or on the stack, or this thread sees its phase.
         let is_broken = busted::is(Variant::ClosedUnseen);
         if left > 0 && !is_broken {
             // The thread that submitted an object may have told nobody: it was no longer on the stack.
-            inbox.core.event().notify();
+            channel.core.event().notify();
         } else if !is_broken {
             fence(Ordering::SeqCst);
         }
-        if inbox.phase() == CLOSED {
-            inbox.pass_on();
+        if channel.phase() == CLOSED {
+            channel.pass_on();
         }
     }
 }
