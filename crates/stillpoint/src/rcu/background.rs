@@ -152,7 +152,7 @@ impl BackgroundReclaimer {
     fn serve(&mut self, core: &Core) -> Option<Panic> {
         let (mut patience, mut panic) = (Patience::new(), None);
         loop {
-            // Read once per turn: the thread may sleep only if this very value has not changed since.
+            // Read once per pass: the thread may sleep only if this very value has not changed since.
             let aim = self.channel.aim();
             let arrived = self.take_in();
             if aim != RUNNING {
@@ -161,7 +161,7 @@ impl BackgroundReclaimer {
             }
             let freed = self.poll(&mut panic) | core.visit_all(&mut panic);
             if freed {
-                // Wakes retire handles that wait for room, also if this turn is the last.
+                // Wakes retire handles that wait for room, also if this pass is the last.
                 core.event().notify();
             }
             if aim == ABANDONED || (aim != RUNNING && self.has_nothing_left()) {
