@@ -108,7 +108,7 @@ impl BackgroundReclaimer {
             "a destructor, a callback or a stall hook cannot run a reclaimer of domain `{}`: it could wait for its own end",
             core.name()
         );
-        if core.protocol.held_up_by_caller(u64::MAX).is_some() {
+        if core.protocol.blocked_by_caller(u64::MAX).is_some() {
             panic!(
                 "this thread holds a guard or an online QSBR reader of domain `{}`, so it would wait for itself if it reclaimed for \
                  the domain; drop the guard, or go offline first",

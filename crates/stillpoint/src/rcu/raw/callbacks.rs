@@ -209,7 +209,7 @@ impl CallbackQueue {
             "a destructor, a callback or a stall hook cannot run a queue of domain `{}`: it could wait for its own end",
             core.name()
         );
-        if core.protocol.held_up_by_caller(u64::MAX).is_some() {
+        if core.protocol.blocked_by_caller(u64::MAX).is_some() {
             panic!(
                 "this thread holds a guard or an online QSBR reader of domain `{}`, so it would wait for itself if it served the \
                  domain's callbacks; drop the guard, or go offline first",

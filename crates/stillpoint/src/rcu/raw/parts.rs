@@ -301,17 +301,17 @@ pub fn let_wait<R>(wait: impl FnOnce() -> R) -> R {
 ///
 /// let domain = Domain::new();
 /// let reader = domain.reader();
-/// raw::held_up_by_caller(&domain)?;
+/// raw::blocked_by_caller(&domain)?;
 /// let guard = reader.pin();
-/// raw::held_up_by_caller(&domain).unwrap_err();
+/// raw::blocked_by_caller(&domain).unwrap_err();
 /// # Ok::<(), stillpoint::rcu::wait::SynchronizeError>(())
 /// ```
 ///
 /// # Errors
 /// [`WouldDeadlock`](SynchronizeError::WouldDeadlock).
-pub fn held_up_by_caller(domain: &Domain) -> Result<(), SynchronizeError> {
+pub fn blocked_by_caller(domain: &Domain) -> Result<(), SynchronizeError> {
     let core = domain.core();
-    match core.protocol.held_up_by_caller(u64::MAX) {
+    match core.protocol.blocked_by_caller(u64::MAX) {
         Some(record) => Err(SynchronizeError::would_deadlock(core, record.kind())),
         None => Ok(()),
     }

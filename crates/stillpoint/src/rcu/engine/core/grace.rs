@@ -105,7 +105,7 @@ pub(crate) enum Grace<'c> {
     /// Every region reader has passed.
     Over,
     /// This reader has not passed.
-    HeldUp(&'c Record),
+    Blocked(&'c Record),
 }
 
 /// The answer to a [look](Protocol::look).
@@ -233,7 +233,7 @@ impl Protocol {
             return None;
         }
         match self.scan(token, |_| Some(Duration::MAX)) {
-            Ok(Outlook::Known(Grace::HeldUp(record))) => Some(record),
+            Ok(Outlook::Known(Grace::Blocked(record))) => Some(record),
             _ => None,
         }
     }
@@ -273,7 +273,7 @@ impl Protocol {
         if let Some(laggard) = unsafe { hint.as_ref() } {
             let word = laggard.observe();
             if blocks(word, token) {
-                return Ok(Outlook::Known(Grace::HeldUp(laggard)));
+                return Ok(Outlook::Known(Grace::Blocked(laggard)));
             }
             if !is_fenced && laggard.is_silent(word, token) {
                 if let Some(due) = put_off(vouched(word)) {
@@ -314,10 +314,10 @@ impl Protocol {
                 }
                 if blocks(word, token) {
                     self.note_laggard(record);
-                    if busted::is(Variant::FencedWhenHeldUp) {
+                    if busted::is(Variant::FencedWhenBlocked) {
                         raise(&self.progress.fenced, bound, orders::raise_fenced());
                     }
-                    return Err(Grace::HeldUp(record));
+                    return Err(Grace::Blocked(record));
                 }
                 over = over.min(word);
             } else if !is_fenced && word != AWAY {
@@ -452,7 +452,7 @@ impl Protocol {
     }
 
     /// The record of the calling thread that holds up `token`, if there is one: the thread would wait for itself for ever.
-    pub(crate) fn held_up_by_caller(&self, token: u64) -> Option<&Record> {
+    pub(crate) fn blocked_by_caller(&self, token: u64) -> Option<&Record> {
         let tid = stillpoint_sys::os::thread_id();
         // Loads the state first: its acquire makes the holder that published it visible.
         self.records.iter().find(|record| blocks(record.observe(), token) && record.is_of_caller(tid))

@@ -165,10 +165,10 @@ impl Channel {
         }
         // What is on the stack has no token yet. The reclaimer takes over what is in the shared list.
         let mut list = self.core.all_counters().filter(|counters| counters.address() == self.counters);
-        let is_held_up = |counters: &Counters| own.is_in_the_way_of(counters, &pinned);
+        let is_blocked = |counters: &Counters| own.is_in_the_way_of(counters, &pinned);
         // The order matters: who finds no turn sees what turns have left, and who sees in the counters that a poll has freed objects sees
         // their room.
-        !self.is_in_turn() && self.assisted() == 0 && list.all(is_held_up) && !self.account.has_room(bytes)
+        !self.is_in_turn() && self.assisted() == 0 && list.all(is_blocked) && !self.account.has_room(bytes)
     }
 
     /// Takes up room for one object that cannot be refused.

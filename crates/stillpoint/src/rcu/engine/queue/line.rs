@@ -76,7 +76,7 @@ impl Line {
         terms: Option<Terms>,
     ) -> Obstacle<'c> {
         let mut answer = core.protocol.look(token, terms);
-        let is_blocked = matches!(answer, Ok(Outlook::Known(Grace::HeldUp(_))));
+        let is_blocked = matches!(answer, Ok(Outlook::Known(Grace::Blocked(_))));
         if is_blocked && self.booster.boost(core, token, started) {
             answer = core.protocol.look(token, terms);
         }
@@ -101,7 +101,7 @@ impl Line {
     fn judge<'c>(&self, answer: Result<Outlook<'c>, FenceError>, started: Duration) -> Obstacle<'c> {
         match answer {
             Ok(Outlook::Known(Grace::Over)) => Obstacle::Nothing,
-            Ok(Outlook::Known(Grace::HeldUp(record))) => Obstacle::Reader(record, started),
+            Ok(Outlook::Known(Grace::Blocked(record))) => Obstacle::Reader(record, started),
             Ok(Outlook::Silent(due)) => self.put_off(due),
             Err(error) => Obstacle::Refused(error),
         }

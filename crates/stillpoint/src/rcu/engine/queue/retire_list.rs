@@ -179,10 +179,10 @@ impl RetireList {
         let mut own = self.core.protocol.hazards_of_caller();
         own.sort_unstable();
         let is_behind = |state: u64| self.batches.front().is_none_or(|batch| state < batch.token);
-        let is_held_up = region.is_some_and(is_behind);
+        let is_blocked = region.is_some_and(is_behind);
         let is_own = |garbage: &&Garbage| own.binary_search(&garbage.address()).is_ok();
         let held = self.held.iter().map(|held| &held.garbage).filter(is_own);
-        let queue = self.queue.iter().filter(|garbage| is_held_up || is_own(garbage));
+        let queue = self.queue.iter().filter(|garbage| is_blocked || is_own(garbage));
         let (objects, taken) = held.chain(queue).fold((0, 0_usize), |(objects, taken), garbage| {
             (objects + 1, taken.saturating_add(garbage.bytes()))
         });

@@ -227,7 +227,7 @@ impl Core {
     /// # Panics
     /// With a panic of the stall hook.
     pub(crate) fn wait(&self, token: u64, deadline: Option<Instant>) -> Result<(), Interrupted<'_>> {
-        if let Some(record) = self.protocol.held_up_by_caller(token) {
+        if let Some(record) = self.protocol.blocked_by_caller(token) {
             return Err(Interrupted::ByCaller(record));
         }
         let begun = self.protocol.age();
@@ -241,7 +241,7 @@ impl Core {
             let look = self.protocol.look(token, (!cfg!(stillpoint_loom)).then_some(terms));
             let laggard = match look.map_err(Interrupted::Fence)? {
                 Outlook::Known(Grace::Over) => return Ok(()),
-                Outlook::Known(Grace::HeldUp(laggard)) => laggard,
+                Outlook::Known(Grace::Blocked(laggard)) => laggard,
                 Outlook::Silent(due) => {
                     // Nobody is asked: a reader that is silent holds nothing up. The fence is due soon.
                     looks.put_off(self.protocol.age(), due);

@@ -272,7 +272,7 @@ impl Callbacks {
     pub(crate) fn barrier(&self, limit: Option<Duration>) -> Result<(), SynchronizeError> {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         SynchronizeError::unless_foreign(&self.core)?;
-        if let Some(record) = self.core.protocol.held_up_by_caller(u64::MAX) {
+        if let Some(record) = self.core.protocol.blocked_by_caller(u64::MAX) {
             return Err(SynchronizeError::would_deadlock(&self.core, record.kind()));
         }
         let markers = [Marker::push(self, false), Marker::push(self, true)];
