@@ -83,7 +83,7 @@ impl From<Refused> for Refusal {
     fn from(refused: Refused) -> Self {
         let (errno, text) = match refused.kind {
             RetireErrorKind::Full => {
-                (libc::ENOSPC, c"the reclaimer is full of objects that readers hold up: retire it later")
+                (libc::ENOSPC, c"the reclaimer is full of objects that readers keep alive: retire it later")
             }
             RetireErrorKind::DomainFull => {
                 (libc::EDQUOT, c"the domain is full of objects that wait to be freed: retire it later")

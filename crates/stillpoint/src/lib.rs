@@ -4,7 +4,7 @@
 //! use stillpoint::{rcu, rcu::RcuCell, table::Table};
 //!
 //! let config = RcuCell::new(String::from("first"));
-//! println!("{}", *config.get().expect("never empty here")); // holds up only this string, however long it is held
+//! println!("{}", *config.get().expect("never empty here")); // keeps only this string alive, however long it is held
 //! config.set(String::from("second")); // the old string is freed when no reader can hold it
 //!
 //! let hits: Table<&str, u64> = Table::new();
@@ -27,7 +27,7 @@
 //!
 //! The modules:
 //!
-//! - [`rcu`]: memory reclamation that preempted readers need not hold up. Start here.
+//! - [`rcu`]: memory reclamation that preempted readers need not stall. Start here.
 //! - [`table`]: a lock-free hash table that frees its entries through `rcu`.
 //! - [`timer`]: timer wheels for one thread, and timers across threads with a definite answer.
 //! - [`pool`]: objects in contiguous buckets, handed out singly or as blocks. Any thread may free them.

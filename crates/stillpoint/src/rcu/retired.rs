@@ -427,7 +427,7 @@ impl<T: Send + Sync + 'static> fmt::Display for RetireError<T> {
         let domain = self.retired.parts().domain();
         match self.cause {
             RetireErrorKind::Full => f.write_str(
-                "the reclaimer is full of objects that readers hold up: retire the object later, or free it when its \
+                "the reclaimer is full of objects that readers keep alive: retire the object later, or free it when its \
                  readers have passed",
             ),
             RetireErrorKind::DomainFull => write!(

@@ -16,11 +16,11 @@
 //! Three types are the core:
 //!
 //! - [`Table`]: the entries. Any thread writes to it, without a reader.
-//! - [`TableGuard`]: a region, from [`Table::pin`]. Its lookups return plain references. It holds up everything that is retired
+//! - [`TableGuard`]: a region, from [`Table::pin`]. Its lookups return plain references. It keeps alive everything that is retired
 //!   meanwhile.
-//! - [`TableReader`]: a thread's reader of the table. Its lookups return a [`Ref`], which holds up one entry.
+//! - [`TableReader`]: a thread's reader of the table. Its lookups return a [`Ref`], which keeps one entry alive.
 //!
-//! With your own domain and readers, a lookup holds up only one entry:
+//! With your own domain and readers, a lookup keeps only one entry alive:
 //!
 //! ```
 //! use stillpoint::{rcu::Domain, table::Table};
@@ -43,7 +43,7 @@
 //!
 //! # Usage
 //!
-//! | call | what a preempted thread holds up | for |
+//! | call | what a preempted thread keeps alive | for |
 //! |---|---|---|
 //! | [`TableReader::get`] and its other methods | the entry that it holds | the default |
 //! | [`TableReader::pin`], then [`TableGuard::get`], [`get_many`](TableGuard::get_many), [`iter`](TableGuard::iter) | everything retired since | bursts, traversals |
@@ -86,7 +86,7 @@
 //! A [`Ref`] keeps one entry alive. References from a [`TableGuard`] are valid as long as the guard. A [`Removed`]
 //! entry belongs to the caller, who can read it, retire it by dropping it, or [take it apart](Removed::try_into_entry)
 //! once no reader can hold it any more. An entry is freed only when no reader can hold it. A `Ref` that is never
-//! dropped holds up the memory of its entry; a guard that is never dropped holds up everything that is retired after it
+//! dropped keeps alive the memory of its entry; a guard that is never dropped keeps alive everything that is retired after it
 //! began. Key and value are `'static`, since their destructors may run later, on any thread. When the table has been
 //! dropped, they have run for every entry that was not handed to a reclaimer.
 //!

@@ -82,7 +82,7 @@ impl CallbackQueue {
     /// Calls `function` with `callback` after a grace period. Wait-free: costs an exchange and a store. If a serving thread sleeps
     /// for lack of work, it also costs a system call that wakes the thread.
     ///
-    /// May be called from any thread, registered or not, and from callbacks. A thread that is preempted within this call holds up
+    /// May be called from any thread, registered or not, and from callbacks. A thread that is preempted within this call delays
     /// what is pushed after it. The previous content of the node's memory does not matter.
     ///
     /// # Safety

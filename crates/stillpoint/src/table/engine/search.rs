@@ -467,7 +467,7 @@ fn search_on_protected<'a, K: Borrow<Q>, V, S, Q: Eq + ?Sized>(
     key: &Q,
 ) -> Result<Option<Held<'a, K, V>>, &'a Array> {
     let slots = Slots::of(record, protocol.reader_fence(), protocol);
-    // The next array is unpinned at the end of this call, even if `Eq` panics: an idle reader may hold up only one
+    // The next array is unpinned at the end of this call, even if `Eq` panics: an idle reader may keep alive only one
     // array.
     let _pinned_next = ClearLater(slots.next);
     let pinned = array.view();

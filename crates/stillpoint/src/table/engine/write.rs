@@ -182,7 +182,7 @@ impl Default for Pressure {
 }
 
 impl Pressure {
-    /// Frees some of the removed entries that no reader holds up, and that no other writer has in hand. Returns whether
+    /// Frees some of the removed entries that no reader keeps alive, and that no other writer has in hand. Returns whether
     /// it has freed any.
     ///
     /// # Panics

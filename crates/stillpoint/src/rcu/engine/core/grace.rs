@@ -43,7 +43,7 @@ pub(crate) struct Progress {
     fenced: AtomicU64,
     /// Every token up to this one is over.
     completed: AtomicU64,
-    /// The record that held up the last check: the next check looks at it first.
+    /// The record that blocked the last check: the next check looks at it first.
     laggard: AtomicPtr<Record>,
     /// Heavy fences issued.
     heavy_fences: AtomicU64,
@@ -451,7 +451,7 @@ impl Protocol {
         states.filter(move |&(_, state)| is_open(state) && state < newest)
     }
 
-    /// The record of the calling thread that holds up `token`, if there is one: the thread would wait for itself for ever.
+    /// The record of the calling thread that blocks `token`, if there is one: the thread would wait for itself for ever.
     pub(crate) fn blocked_by_caller(&self, token: u64) -> Option<&Record> {
         let tid = stillpoint_sys::os::thread_id();
         // Loads the state first: its acquire makes the holder that published it visible.

@@ -11,9 +11,9 @@
 //! nothing left to do.
 //!
 //! A retire handle that finds no room takes its turn at a retire list that all handles share; it does not wait for the turn. It
-//! takes a share of what has been submitted, and frees it if no reader is in the way. What a reader holds up stays in the shared
+//! takes a share of what has been submitted, and frees it if no reader is in the way. What a reader keeps alive stays in the shared
 //! list, with its grace period, for the next handle; the background reclaimer takes it over at its next turn. So the shared list
-//! never has more than a share, and a retire handle that is preempted in its turn holds up no more than that.
+//! never has more than a share, and a retire handle that is preempted in its turn delays no more than that.
 
 use std::sync::Arc;
 
@@ -354,7 +354,7 @@ impl Turn<'_> {
         self.shared().list.get_or_insert_with(new)
     }
 
-    /// Frees a share of the orphans. What a reader holds up goes back, since no thread serves the shared list, and a barrier
+    /// Frees a share of the orphans. What a reader keeps alive goes back, since no thread serves the shared list, and a barrier
     /// would not find it there. The next share waits until that reader has passed.
     fn reclaim_orphans(&mut self, limit: usize) -> usize {
         let core = &self.channel.core;

@@ -1,7 +1,7 @@
 //! Hand-over of objects from any thread to a thread that will free them.
 //!
 //! The *stack* is lock-free, and is emptied as a whole. A push is a compare-and-swap in a loop; a take is a swap. No node is ever
-//! popped singly, so there is no ABA problem, and any thread may take. A thread that is preempted anywhere holds up no other thread.
+//! popped singly, so there is no ABA problem, and any thread may take. A thread that is preempted anywhere delays no other thread.
 //!
 //! *Orphans* are objects that belong to no retire list: dropped retirements, and what dropped reclaimers had.
 //!

@@ -197,9 +197,9 @@ impl Patience {
 /// Why a wait ended before the grace period.
 #[derive(Debug)]
 pub(crate) enum Interrupted<'c> {
-    /// The calling thread itself holds up the token.
+    /// The calling thread itself blocks the token.
     ByCaller(&'c Record),
-    /// The deadline has passed, and this reader holds up the token.
+    /// The deadline has passed, and this reader blocks the token.
     Late(&'c Record),
     /// The kernel refuses the fence.
     Fence(FenceError),

@@ -1,4 +1,4 @@
-//! Watching for stalls: which sections are reported to the hook, and since when a grace period is held up.
+//! Watching for stalls: which sections are reported to the hook, and since when a grace period is blocked.
 //!
 //! A *stall* is one section of one region reader that is in the way of a grace period, which a reclaimer, a wait or a future has
 //! had under way for the threshold. The record and the token in the record's state identify the section: after a

@@ -399,7 +399,7 @@ impl<'q> Called<'q> {
 }
 
 impl Called<'_> {
-    /// A frame may make the thread an online reader. That reader holds up nothing that the turn looks at: the turn's tokens were
+    /// A frame may make the thread an online reader. That reader blocks nothing that the turn looks at: the turn's tokens were
     /// started before.
     fn frame(&self, begins: bool) {
         if let Some(frame) = self.queue.frame {
