@@ -13,10 +13,11 @@
 //! | `core/garbage` | an unlinked object with its type erased |
 //! | `directory` | how unlinked objects find their domain, which they do not keep alive |
 //! | `queue/` | what was retired and is not freed |
-//! | `queue/retire_list` | one owner's objects that wait for their grace period |
-//! | `queue/account` | how much may wait in a domain |
+//! | `queue/line` | what waits for grace periods in order, and what is in its way |
+//! | `queue/retire_list` | a line of objects with one owner |
+//! | `queue/account` | how much waits, in a domain or with the handles of a reclaimer |
 //! | `queue/handover` | hand-over of objects between threads, and objects that belong to no retire list |
-//! | `queue/shelf` | the retire lists of threads that have no reclaimer |
+//! | `queue/shelf` | retire lists that anybody may serve: of threads that have no reclaimer, and of tables |
 //! | `queue/callbacks/` | callbacks in the user's own objects |
 //! | `queue/channel` | what retire handles and a background reclaimer share |
 //! | `wait/` | waiting for a reader, and being woken by it |

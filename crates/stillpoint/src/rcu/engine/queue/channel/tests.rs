@@ -184,7 +184,7 @@ fn an_assistant_adopts_for_a_full_domain_only() {
 
 /// No object stays where no thread would ever look.
 #[test]
-fn what_a_closed_inbox_holds_passes_to_the_domain() {
+fn what_a_closed_channel_holds_passes_to_the_domain() {
     let scene = Scene::new(Domain::new(), Limits { bytes: 1 << 20, ..Limits::NONE });
     scene.submit(0..10);
     let mut reader = scene.domain.qsbr_reader();
@@ -225,7 +225,7 @@ fn what_is_taken_over_from_an_assistant_is_counted_at_once() {
 /// A handle that assists puts the rest of what it took back on the stack. If the reclaimer is gone, the rest passes to the domain,
 /// even if a destructor panics.
 #[test]
-fn what_an_assistant_puts_back_into_a_closed_inbox_passes_to_the_domain() {
+fn what_an_assistant_puts_back_into_a_closed_channel_passes_to_the_domain() {
     let domain = Domain::new();
     let channel = Arc::new(Channel::new(Arc::clone(domain.core()), Limits::NONE));
     let other = Arc::clone(&channel);
@@ -246,7 +246,7 @@ fn what_an_assistant_puts_back_into_a_closed_inbox_passes_to_the_domain() {
 
 /// A destructor may drop the reclaimer. That drop does not find what the handle that assists holds.
 #[test]
-fn what_an_assistant_leaves_to_a_closed_inbox_passes_to_the_domain() {
+fn what_an_assistant_leaves_to_a_closed_channel_passes_to_the_domain() {
     let domain = Domain::new();
     let channel = Arc::new(Channel::new(Arc::clone(domain.core()), Limits::NONE));
     let (reader, cell) = (domain.reader(), domain.cell(1));
